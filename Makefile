@@ -1,0 +1,48 @@
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test slow lint format bench docs clean
+
+help: ## print the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: .venv/.installed ## run the eight-schools problem from end to end
+	$(BIN)/python -m stakes.examples.eight_schools
+
+test: .venv/.installed ## run the tests, with coverage
+	$(BIN)/python -m pytest -n 2 --cov
+
+slow: .venv/.installed ## run the slow tests: published experiments and long runs
+	$(BIN)/python -m pytest -m slow
+
+lint: .venv/.installed ## check style, formatting, types and layers
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: .venv/.installed ## format the code and fix what can be fixed
+	$(BIN)/ruff check --fix-only
+	$(BIN)/ruff format
+
+bench: .venv/.installed ## run the benchmarks
+	$(BIN)/python benchmarks/run.py
+
+docs: .venv/.installed-docs ## build the documentation into site/
+	$(BIN)/mkdocs build --strict --quiet
+
+clean: ## remove what the tools left, but for .venv
+	rm -rf build dist site .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find src tests -name __pycache__ -prune -exec rm -rf {} +
+
+.venv/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "stakes needs Python 3.11 or later, and $(PYTHON) is %d.%d: try make PYTHON=python3.12" % sys.version_info[:2])'
+	$(PYTHON) -m venv .venv
+	$(PIP) install -c constraints.txt -e '.[cli,dev]'
+	@touch $@
+
+.venv/.installed-docs: .venv/.installed
+	$(PIP) install -c constraints.txt -e '.[docs]'
+	@touch $@

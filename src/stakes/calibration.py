@@ -1,0 +1,437 @@
+"""Section 5 of the paper: from a problem and data to calibrated decisions."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from stakes import evaluation, numpyro_adapter
+from stakes import expectation as expectations
+from stakes.algorithms import EM, VI, Joint
+from stakes.approximation import Instances
+from stakes.comparison import Comparison
+from stakes.errors import InputError, NumericalError, StakesWarning, some
+from stakes.evaluation import Fitted, Posterior, Sampled
+from stakes.expectation import Expectation
+from stakes.fitting import Fit, Fitting, Stop, run
+from stakes.numpyro_adapter import NumPyroApproximation, Predictor
+from stakes.problem import Problem, check_key
+from stakes.typing import Array, Data, Key
+from stakes.utilities import ExpUtility, Gain, Linearized, ScaledLoss, Transform, with_scale
+from stakes.utility_term import Estimator, utility_term
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+Coords = Mapping[str, Sequence[Any]]
+
+
+def calibrate(
+    key: Key,
+    problem: Problem,
+    data: Data,
+    *,
+    transform: Transform | None = None,
+    method: Joint | EM = Joint(),  # noqa: B008 (a frozen value)
+    expectation: Expectation | None = None,
+    estimator: Estimator | None = None,
+    steps: int = 30_000,
+    draws: int | None = None,
+    optimizer: optax.GradientTransformation | None = None,
+    warm_start: bool = True,
+    coords: Coords | None = None,
+    progress: bool = True,
+) -> "Calibration":
+    """Fit plain VI, find M_q, transform the loss, and fit the calibrated posterior.
+
+    Args:
+        key: a JAX random key; the same key gives the same result.
+        problem: model, outcome, loss or utility, and guide.
+        data: the model's arguments by name; the one named like the outcome is observed.
+        transform: from loss to utility, `Linearized(quantile=0.9)` by default; not for a problem
+            that is given by a utility.
+        method: `Joint()` or `EM()`.
+        expectation: of the loss or utility over outcomes; the best is chosen by default.
+        estimator: of the utility term where a utility stands inside a logarithm.
+        steps: at most this many, for each of the two fits.
+        draws: of θ at each step; 10 by default, more where a step decides about few instances.
+        optimizer: any optax optimiser; Adam with a decaying step size by default.
+        warm_start: whether the calibrated fit starts from VI's optimum.
+        coords: labels of the plates' members, by plate.
+        progress: whether to show a progress bar, if someone is watching.
+
+    >>> import jax, numpyro, numpyro.distributions as dist, stakes
+    >>> def coin(n, y=None):
+    ...     p = numpyro.sample("p", dist.Beta(1, 1))
+    ...     with numpyro.plate("toss", n):
+    ...         numpyro.sample("y", dist.Bernoulli(p), obs=y)
+    >>> problem = stakes.Problem(coin, outcome="y", loss=stakes.Squared())
+    >>> data = {"n": 4, "y": jax.numpy.array([1, 1, 0, 1])}
+    >>> result = stakes.calibrate(jax.random.key(0), problem, data, steps=300)
+    >>> result.decisions.dims
+    ('toss',)
+    """
+    check_key(key)
+    transform = _checked_transform(problem, transform)
+    checked = problem.check_data(data, needs_outcome=True)
+    keys = dict(zip(("setup", "init", "vi", "fit", "evaluate"), jax.random.split(key, 5),
+                    strict=True))
+
+    approximation = numpyro_adapter.approximate(problem, checked, keys["setup"])
+    _check_coords(coords, approximation.instances)
+    predictor = numpyro_adapter.predictor(problem, approximation)
+    settings = _settings(approximation, steps, draws, optimizer, progress)
+    expectation = _checked_expectation(problem, transform, expectation, approximation,
+                                       keys["setup"])
+
+    # Plain VI, its decisions, and the scale of its losses.
+    params = approximation.init(keys["init"])
+    vi = run("VI", VI().step(settings), approximation, VI().init(params, settings),
+             keys["vi"], settings)
+    _check_fit("VI", vi)
+    posterior = Fitted(approximation, vi.params)
+    expectation = evaluation.sized(expectation, posterior, predictor, keys["evaluate"])
+    decisions = evaluation.decide(problem, posterior, predictor, expectation, keys["evaluate"])
+    gain, transform = _gain(problem, transform, posterior, predictor, decisions)
+
+    # The calibrated fit, from VI's optimum and its decisions unless asked otherwise.
+    term = utility_term(gain, expectation, estimator)
+    # h starts at VI's decision also from random λ: far from it, U has a flat tail.
+    start = vi.params if warm_start else params
+    state = method.init(start, jnp.asarray(decisions), settings)
+    step = method.step(term, gain, settings)
+    calibrated = run("calibrated", step, approximation, state, keys["fit"], settings)
+    _check_fit("calibrated", calibrated)
+    return Calibration(
+        problem=problem,
+        approximation=approximation,
+        vi=vi,
+        calibrated=calibrated,
+        transform=transform,
+        expectation=expectation,
+        method=method,
+        coords=dict(coords or {}),
+        key=keys["evaluate"],
+    )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Decisions, the calibrated posterior behind them, and whether calibration helped."""
+
+    problem: Problem
+    approximation: NumPyroApproximation
+    vi: Fit
+    calibrated: Fit
+    transform: Transform | None
+    """With M found; None for a problem given by a utility."""
+    expectation: Expectation
+    method: Joint | EM
+    coords: dict[str, Any]
+    key: Key
+
+    @property
+    def scale(self) -> float | None:
+        """M_q; None for a problem given by a utility."""
+        return None if self.transform is None else self.transform.scale
+
+    @cached_property
+    def decisions(self) -> "xr.DataArray":
+        """The best decision for each instance under the calibrated posterior."""
+        return self._decided(self.calibrated)
+
+    @cached_property
+    def vi_decisions(self) -> "xr.DataArray":
+        """The best decision for each instance under plain VI."""
+        return self._decided(self.vi)
+
+    def decide(
+        self,
+        data: Data,
+        *,
+        new: Sequence[str] = (),
+        known: Sequence[str] = (),
+        coords: Coords | None = None,
+    ) -> "xr.DataArray":
+        """Decisions for other cases, outcomes not needed.
+
+        A plate whose size differs from the fit's holds new members, and what is local to them is
+        drawn from the model; a plate of the same size holds the members of the fit. Say
+        otherwise with `new=` or confirm it with `known=`.
+        """
+        predictor = self._predictor(data, new, known)
+        _check_coords(coords, predictor.instances)
+        found = self._decide(self.calibrated, predictor)
+        return _labelled(found, predictor.instances, coords or {}, "decision")
+
+    def compare(
+        self,
+        held_out: Data | None = None,
+        *,
+        new: Sequence[str] = (),
+        known: Sequence[str] = (),
+        nuts: int | None = None,
+    ) -> Comparison:
+        """Risk of VI's and the calibrated decisions, on the data of the fit or on held-out data.
+
+        Args:
+            held_out: data with observed outcomes; plates as in `decide`.
+            nuts: also compare with this many draws of NUTS, the posterior itself.
+        """
+        predictor = self._predictor(held_out, new, known)
+        seen = evaluation.observations(self._posterior(self.vi), predictor)
+        if seen is None:
+            raise InputError(
+                f"`compare(held_out=...)` needs the observed {self.problem.outcome!r}; use "
+                f"`decide(...)` for decisions alone."
+            )
+        if not seen.counted.any():
+            raise InputError("`compare(...)`: the mask leaves no instance to compare on.")
+        fits = {"VI": self.vi, "LCVI": self.calibrated}
+        posteriors: dict[str, Posterior] = {n: self._posterior(fit) for n, fit in fits.items()}
+        if nuts is not None:
+            posteriors["NUTS"] = self._nuts(nuts)
+        costs = {
+            name: seen.costs(self.problem, self._decide(posterior, predictor))
+            for name, posterior in posteriors.items()
+        }
+        return Comparison(
+            costs=costs,
+            gain=self.problem.loss is None,
+            setting=self._setting(len(costs["VI"]), predictor.instances),
+            held_out=held_out is not None,
+            notes=tuple(
+                f"{name}: {fit.reason}." for name, fit in fits.items() if not fit.converged
+            ),
+        )
+
+    def posterior(self, fit: Fit | None = None, *, draws: int = 1000) -> "xr.Dataset":
+        """Draws from a fit's posterior (the calibrated one by default), as ArviZ expects them."""
+        import xarray as xr
+
+        chosen = fit or self.calibrated
+        found = evaluation.latent_draws(self._posterior(chosen), self.key, draws)
+        latents = self.approximation.structure.latents
+        return xr.Dataset(
+            {
+                name: _labelled(values[None], latents[name], self.coords, name, ("chain", "draw"))
+                for name, values in found.items()
+            }
+        )
+
+    def predictive(
+        self,
+        data: Data | None = None,
+        *,
+        fit: Fit | None = None,
+        draws: int = 1000,
+        new: Sequence[str] = (),
+        known: Sequence[str] = (),
+    ) -> "xr.Dataset":
+        """Draws of the outcome from a fit's predictive distribution (the calibrated by default)."""
+        import xarray as xr
+
+        predictor = self._predictor(data, new, known)
+        posterior = self._posterior(fit or self.calibrated)
+        found = evaluation.predict(posterior, predictor, self.key, draws)[None]
+        coords = self.coords if data is None else {}
+        name = self.problem.outcome
+        return xr.Dataset(
+            {name: _labelled(found, predictor.instances, coords, name, ("chain", "draw"))}
+        )
+
+    def predictive_scale(self, quantile: float = 0.9, *, draws: int = 100) -> float:
+        """M_q over losses of predicted outcomes instead of observed ones, under plain VI.
+
+        The paper's text takes the quantile over training instances, which is what `calibrate`
+        does; its notebooks take it over predictive draws, which is this. Pass the result as
+        `scale=` of a transform.
+        """
+        predictor = self._predictor(None, (), ())
+        costs = evaluation.predictive_costs(
+            self.problem, self._posterior(self.vi), predictor, self.vi_decisions.values,
+            self.key, draws,
+        )
+        return float(np.quantile(costs, quantile))
+
+    def __repr__(self) -> str:
+        fits = f"  VI          {self.vi!r}\n  calibrated  {self.calibrated!r}"
+        shape = self.approximation.instances.shape
+        return f"Calibration of {self.problem!r}\n  {self._how(shape)}\n{fits}"
+
+    def _how(self, shape: tuple[int, ...]) -> str:
+        transform = "utility as given"
+        if self.transform is not None:
+            transform = f"{type(self.transform).__name__}, M = {self.scale:.4g}"
+        return f"{transform}; expectation {self.expectation}; decisions of shape {shape}"
+
+    def _setting(self, count: int, instances: Instances) -> str:
+        cost = self.problem.loss or self.problem.utility
+        return (
+            f"{count} instances over {' x '.join(instances.dims) or 'one number'}; {cost}; "
+            f"{self._how(instances.shape).split('; decisions')[0]}."
+        )
+
+    def _decided(self, fit: Fit) -> "xr.DataArray":
+        predictor = self._predictor(None, (), ())
+        found = self._decide(fit, predictor)
+        return _labelled(found, predictor.instances, self.coords, "decision")
+
+    def _decide(self, fit: Fit | Posterior, predictor: Predictor) -> np.ndarray:
+        posterior = self._posterior(fit) if isinstance(fit, Fit) else fit
+        return evaluation.decide(self.problem, posterior, predictor, self.expectation, self.key)
+
+    def _posterior(self, fit: Fit) -> Fitted:
+        return Fitted(self.approximation, fit.params)
+
+    def _nuts(self, draws: int) -> Sampled:
+        samples = numpyro_adapter.nuts(
+            self.approximation, self.key, warmup=draws, draws=draws, progress=False
+        )
+        return Sampled(samples)
+
+    def _predictor(
+        self, data: Data | None, new: Sequence[str], known: Sequence[str]
+    ) -> Predictor:
+        if data is None:
+            return numpyro_adapter.predictor(self.problem, self.approximation)
+        checked = self.problem.check_data(data, needs_outcome=False)
+        predictor = numpyro_adapter.predictor(self.problem, self.approximation, checked, new=new)
+        unsaid = [p for p in numpyro_adapter.same_members(predictor) if p not in known]
+        if unsaid and self._has_changed(checked):
+            warnings.warn(
+                f"The plate {some(unsaid)} has as many members as in the fit and is taken to hold "
+                f"the same ones. If they are new, say `new={tuple(unsaid)}`; if they are the same, "
+                f"say `known={tuple(unsaid)}`.",
+                StakesWarning,
+                stacklevel=3,
+            )
+        return predictor
+
+    def _has_changed(self, data: Mapping[str, Any]) -> bool:
+        """Whether a covariate differs from the fit's."""
+        before = self.approximation.data
+        return any(
+            name != self.problem.outcome and not np.array_equal(value, before.get(name))
+            for name, value in data.items()
+        )
+
+
+def _checked_transform(problem: Problem, transform: Transform | None) -> Transform | None:
+    if problem.utility is not None:
+        if transform is not None:
+            raise InputError(
+                f"`transform={transform}` turns a loss into a utility, but the problem is given by "
+                f"a utility already; leave `transform` out."
+            )
+        return None
+    return Linearized() if transform is None else transform
+
+
+def _settings(
+    approximation: NumPyroApproximation,
+    steps: int,
+    draws: int | None,
+    optimizer: optax.GradientTransformation | None,
+    progress: bool,
+) -> Fitting:
+    few = int(np.prod(approximation.instances.shape)) <= 1000
+    chosen = draws if draws is not None else (32 if few else 10)
+    return Fitting(steps=steps, draws=chosen, optimizer=optimizer, progress=progress)
+
+
+def _checked_expectation(
+    problem: Problem,
+    transform: Transform | None,
+    expectation: Expectation | None,
+    approximation: NumPyroApproximation,
+    key: Key,
+) -> Expectation:
+    """Try loss and expectation on outcomes drawn where the guide starts, before any fit."""
+    params = approximation.init(key)
+    predictor = numpyro_adapter.predictor(problem, approximation)
+    stacked, weight = evaluation.outcomes(Fitted(approximation, params), predictor, key, 1)
+    outcome = jax.tree.map(lambda leaf: leaf[0], stacked)
+    draws = jnp.asarray(outcome.expand(weight.shape).sample(key), jnp.result_type(float))
+    seen = evaluation.observed(Fitted(approximation, params), predictor)
+    for outcomes in (draws, jnp.asarray(seen)):
+        problem.check_cost(outcomes, jnp.broadcast_to(jnp.median(outcomes), outcomes.shape))
+        problem.check_cost(outcomes, outcomes)
+    gain = _trial_gain(problem, transform)
+    if expectation is None:
+        return expectations.choose(outcome, gain, weight)
+    expectations.check(expectation, outcome, gain, weight)
+    return expectation
+
+
+def _trial_gain(problem: Problem, transform: Transform | None) -> Gain:
+    if problem.loss is None:
+        assert problem.utility is not None
+        return problem.utility
+    assert transform is not None
+    return transform(problem.loss, 1.0)
+
+
+def _gain(
+    problem: Problem,
+    transform: Transform | None,
+    posterior: Fitted,
+    predictor: Predictor,
+    decisions: np.ndarray,
+) -> tuple[Gain, Transform | None]:
+    """The loss with its scale M_q, from the losses of VI's own decisions; or the utility."""
+    seen = evaluation.observations(posterior, predictor)
+    assert seen is not None
+    problem.check_cost(jnp.asarray(seen.outcomes), jnp.asarray(decisions))
+    if transform is None or problem.loss is None:
+        assert problem.utility is not None
+        return problem.utility, None
+    scaled = with_scale(transform, seen.costs(problem, decisions))
+    assert scaled.scale is not None
+    return scaled(problem.loss, float(scaled.scale)), scaled
+
+
+def _check_fit(name: str, fit: Fit) -> None:
+    if fit.reason is Stop.NUMERICAL_FAILURE and fit.skipped >= fit.steps:
+        raise NumericalError(
+            f"The {name} fit found no finite bound and gradient at all in {fit.steps} steps. Check "
+            f"the model's priors and the size of the data, or give a smaller step: "
+            f"`optimizer=optax.adam(1e-3)`."
+        )
+
+
+def _check_coords(coords: Coords | None, instances: Instances) -> None:
+    sizes = dict(zip(instances.dims, instances.shape, strict=True))
+    for name, labels in (coords or {}).items():
+        if name in sizes and len(labels) != sizes[name]:
+            raise InputError(
+                f"`coords[{name!r}]` has {len(labels)} labels for {sizes[name]} members."
+            )
+
+
+def _labelled(
+    values: np.ndarray,
+    instances: Instances,
+    coords: Mapping[str, Any],
+    name: str,
+    leading: tuple[str, ...] = (),
+) -> "xr.DataArray":
+    import xarray as xr
+
+    dims = (*leading, *instances.dims)
+    labels = {
+        dim: np.asarray(coords[dim]) if dim in coords else np.arange(size)
+        for dim, size in zip(dims, values.shape, strict=True)
+    }
+    return xr.DataArray(values, dims=dims, coords=labels, name=name)
+
+
+__all__ = ["Calibration", "ExpUtility", "ScaledLoss", "calibrate"]
+_ = Array

@@ -1,0 +1,101 @@
+"""Did calibration help? Risks side by side, with an interval and a verdict in words."""
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from scipy import stats
+
+
+@final
+@dataclass(frozen=True)
+class Comparison:
+    """Costs of the decisions of each method on the same instances.
+
+    `risk` and `reduction` are plain numbers; smaller risk is better. For a problem given by a
+    utility the cost is minus the utility, so that risk is minus the gain.
+    """
+
+    costs: dict[str, np.ndarray]
+    """Method -> cost of its decision for each instance that counts."""
+    gain: bool
+    """Whether costs are minus a utility, shown as gains."""
+    setting: str
+    held_out: bool
+    notes: tuple[str, ...] = ()
+
+    @property
+    def risk(self) -> dict[str, float]:
+        return {name: float(costs.mean()) for name, costs in self.costs.items()}
+
+    @property
+    def reduction(self) -> float:
+        """(risk_VI - risk_LCVI) / |risk_VI|."""
+        return self.reductions["LCVI"]
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % interval of the reduction, paired over instances."""
+        return self.intervals["LCVI"]
+
+    @property
+    def reductions(self) -> dict[str, float]:
+        base = self.risk["VI"]
+        others = {name: value for name, value in self.risk.items() if name != "VI"}
+        return {name: (base - value) / abs(base) for name, value in others.items()}
+
+    @property
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        return {name: self._interval(name) for name in self.costs if name != "VI"}
+
+    @property
+    def instances(self) -> int:
+        return len(self.costs["VI"])
+
+    @property
+    def verdict(self) -> str:
+        """One sentence that says whether to use the calibrated fit."""
+        low, high = self.interval
+        where = "on held-out data" if self.held_out else "on the data of the fit"
+        span = f"95 % interval {_percent(low)} to {_percent(high)}"
+        quantity, up, down = ("gain", "lowers", "raises") if self.gain else (
+            "risk", "raises", "lowers")
+        change = f"the {quantity} {where} by {_percent(abs(self.reduction))} ({span})"
+        if low > 0:
+            return f"Calibration {down} {change}."
+        if high < 0:
+            return f"Calibration {up} {change}: keep the plain fit."
+        return (
+            f"No reliable change of the {quantity} {where}: {_percent(self.reduction)} ({span}). "
+            f"Keep the plain fit unless more data says otherwise."
+        )
+
+    def _interval(self, name: str) -> tuple[float, float]:
+        """By the delta method for a ratio of paired means."""
+        base, other = self.costs["VI"], self.costs[name]
+        count = len(base)
+        if count < 2:
+            return (-np.inf, np.inf)
+        reduction = self.reductions[name]
+        residual = (base - other) - reduction * np.sign(base.mean()) * base
+        error = residual.std(ddof=1) / np.sqrt(count) / abs(base.mean())
+        half = float(stats.t.ppf(0.975, count - 1) * error)
+        return (reduction - half, reduction + half)
+
+    def __str__(self) -> str:
+        sign = -1.0 if self.gain else 1.0
+        head = f"{'':6}{'gain' if self.gain else 'risk':>11}{'better by':>12}   95 % interval"
+        lines = [head]
+        for name, risk in self.risk.items():
+            line = f"{name:6}{sign * risk:11.4f}"
+            if name != "VI":
+                low, high = self.intervals[name]
+                line += f"{_percent(self.reductions[name]):>12}   {_percent(low)} to {_percent(high)}"
+            lines.append(line)
+        return "\n".join([*lines, "", self.setting, *self.notes, self.verdict])
+
+    __repr__ = __str__
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2f} %"

@@ -1,0 +1,131 @@
+"""A predicted outcome, as a loss sees it: one distribution, or a mixture over draws of θ."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import final
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import logsumexp
+from numpyro.distributions import Distribution
+
+from stakes.errors import NoClosedForm
+from stakes.expectation import statistics
+from stakes.typing import Array
+
+BISECTIONS = 50
+
+
+@final
+@dataclass(frozen=True)
+class Single:
+    """p(y|θ) for one θ."""
+
+    distribution: Distribution
+
+    def mean(self) -> Array:
+        return statistics.mean(self.distribution)
+
+    def variance(self) -> Array:
+        return statistics.variance(self.distribution)
+
+    def cdf(self, value: Array) -> Array:
+        return statistics.cdf(self.distribution, value)
+
+    def excess(self, decision: Array) -> Array:
+        return statistics.excess(self.distribution, decision)
+
+    def shortfall(self, decision: Array) -> Array:
+        return statistics.shortfall(self.distribution, decision)
+
+    def cumulant(self, t: float) -> Array:
+        return statistics.cumulant(self.distribution, t)
+
+    def log_mgf(self, t: float) -> Array:
+        return t * self.mean() + self.cumulant(t)
+
+    def log_tails(self, decision: Array, above: float, below: float) -> Array:
+        return statistics.log_tails(self.distribution, decision, above, below)
+
+    def log_kernel(self, decision: Array, width: float) -> Array:
+        return statistics.log_kernel(self.distribution, decision, width)
+
+    def bracket(self, level: float) -> tuple[Array, Array]:
+        """Two values between which the quantile lies: itself, or by Cantelli's inequality."""
+        try:
+            quantile = self.distribution.icdf(level)
+            return quantile, quantile
+        except NotImplementedError:
+            sd = jnp.sqrt(self.variance())
+            odds = (level / (1 - level)) ** 0.5
+            return self.mean() - sd / odds - 1, self.mean() + sd * odds + 1
+
+    def quantile(self, level: float) -> Array:
+        try:
+            return self.distribution.icdf(level)
+        except NotImplementedError:
+            stacked = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], self.distribution)
+            return Mixture(stacked).quantile(level)
+
+
+@final
+@dataclass(frozen=True)
+class Mixture:
+    """p(y) = mean of p(y|θ) over draws of θ.
+
+    `components` is one distribution whose arrays carry the draws along a leading axis, as a
+    vmap returns it. Its own batch shape is stale: it is only ever used inside another vmap.
+    """
+
+    components: Distribution
+
+    def _over(self, question: Callable[[Single], Array]) -> Array:
+        return jax.vmap(lambda component: question(Single(component)))(self.components)
+
+    def mean(self) -> Array:
+        return self._over(Single.mean).mean(axis=0)
+
+    def variance(self) -> Array:
+        return self._over(Single.variance).mean(axis=0) + self._over(Single.mean).var(axis=0)
+
+    def cdf(self, value: Array) -> Array:
+        return self._over(lambda one: one.cdf(value)).mean(axis=0)
+
+    def excess(self, decision: Array) -> Array:
+        return self._over(lambda one: one.excess(decision)).mean(axis=0)
+
+    def shortfall(self, decision: Array) -> Array:
+        return self._over(lambda one: one.shortfall(decision)).mean(axis=0)
+
+    def log_mgf(self, t: float) -> Array:
+        return _log_mean_exp(self._over(lambda one: one.log_mgf(t)))
+
+    def cumulant(self, t: float) -> Array:
+        return self.log_mgf(t) - t * self.mean()
+
+    def log_tails(self, decision: Array, above: float, below: float) -> Array:
+        return _log_mean_exp(self._over(lambda one: one.log_tails(decision, above, below)))
+
+    def log_kernel(self, decision: Array, width: float) -> Array:
+        return _log_mean_exp(self._over(lambda one: one.log_kernel(decision, width)))
+
+    def quantile(self, level: float) -> Array:
+        """The least value whose distribution function reaches the level, by bisection."""
+        lows, highs = jax.vmap(lambda component: Single(component).bracket(level))(self.components)
+        low, high = lows.min(axis=0), highs.max(axis=0)
+
+        def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+            low, high = ends
+            middle = low + (high - low) / 2
+            reached = self.cdf(middle) >= level
+            return jnp.where(reached, low, middle), jnp.where(reached, middle, high)
+
+        low, high = jax.lax.fori_loop(0, BISECTIONS, halve, (low, high))
+        return jnp.floor(high) if statistics.is_discrete(self.components) else high
+
+
+def _log_mean_exp(values: Array) -> Array:
+    return logsumexp(values, axis=0) - jnp.log(values.shape[0])
+
+
+__all__ = ["Mixture", "NoClosedForm", "Single"]

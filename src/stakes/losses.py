@@ -1,0 +1,163 @@
+"""Losses of table 1 of the paper; each carries its expectation and its Bayes decision.
+
+A loss is called `loss(outcome, decision)`, elementwise and unreduced. Any such callable of the
+user's own serves as a loss too; the ones here also know the decision that minimises them.
+"""
+
+from dataclasses import dataclass
+from typing import final
+
+import jax.numpy as jnp
+from jax.scipy.special import logsumexp
+
+from stakes.errors import InputError, NoClosedForm
+from stakes.typing import Array, Outcome
+
+
+@final
+@dataclass(frozen=True)
+class Squared:
+    """(h-y)²; minimised by the mean.
+
+    >>> import stakes
+    >>> float(stakes.Squared()(3.0, 1.0))
+    4.0
+    """
+
+    def __call__(self, outcome: Array, decision: Array) -> Array:
+        return jnp.square(jnp.asarray(decision) - outcome)
+
+    def expected(self, outcome: Outcome, decision: Array) -> Array:
+        return outcome.variance() + jnp.square(outcome.mean() - decision)
+
+    def log_expected_utility(
+        self, outcome: Outcome, decision: Array, scale: float | Array
+    ) -> Array:
+        return outcome.log_kernel(decision, scale)
+
+    def bayes_decision(self, draws: Array) -> Array:
+        return jnp.mean(draws, axis=0)
+
+    def exact_decision(self, outcome: Outcome) -> Array:
+        return outcome.mean()
+
+
+@final
+@dataclass(frozen=True)
+class Absolute:
+    """|h-y|; minimised by the median.
+
+    >>> import stakes
+    >>> float(stakes.Absolute()(3.0, 1.0))
+    2.0
+    """
+
+    def __call__(self, outcome: Array, decision: Array) -> Array:
+        return jnp.abs(jnp.asarray(decision) - outcome)
+
+    def expected(self, outcome: Outcome, decision: Array) -> Array:
+        return outcome.excess(decision) + outcome.shortfall(decision)
+
+    def log_expected_utility(
+        self, outcome: Outcome, decision: Array, scale: float | Array
+    ) -> Array:
+        return outcome.log_tails(decision, 1 / scale, 1 / scale)  # type: ignore[arg-type]
+
+    def bayes_decision(self, draws: Array) -> Array:
+        return jnp.median(draws, axis=0)
+
+    def exact_decision(self, outcome: Outcome) -> Array:
+        return outcome.quantile(0.5)
+
+
+@final
+@dataclass(frozen=True)
+class Tilted:
+    """q·(y-h) when y ≥ h, (1-q)·(h-y) otherwise; minimised by the q-quantile.
+
+    With a unit cost of `under` for each unit short and `over` for each unit too many, take
+    q = under / (under + over).
+
+    >>> import stakes
+    >>> round(float(stakes.Tilted(0.2)(3.0, 1.0)), 6)  # short by two
+    0.4
+    """
+
+    q: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.q < 1:
+            raise InputError(f"`Tilted(q=...)` must lie strictly between 0 and 1; got {self.q}.")
+
+    def __call__(self, outcome: Array, decision: Array) -> Array:
+        short = jnp.asarray(outcome) - decision
+        return jnp.maximum(self.q * short, (self.q - 1) * short)
+
+    def expected(self, outcome: Outcome, decision: Array) -> Array:
+        return self.q * outcome.excess(decision) + (1 - self.q) * outcome.shortfall(decision)
+
+    def log_expected_utility(
+        self, outcome: Outcome, decision: Array, scale: float | Array
+    ) -> Array:
+        return outcome.log_tails(decision, self.q / scale, (1 - self.q) / scale)  # type: ignore[arg-type]
+
+    def bayes_decision(self, draws: Array) -> Array:
+        return jnp.quantile(draws, self.q, axis=0)
+
+    def exact_decision(self, outcome: Outcome) -> Array:
+        return outcome.quantile(self.q)
+
+
+@final
+@dataclass(frozen=True)
+class LinEx:
+    """exp(c(h-y)) - c(h-y) - 1; minimised by -(1/c) log E exp(-cy).
+
+    With c > 0 deciding too high costs exponentially and too low linearly; c < 0 the reverse.
+    Where the exponential would overflow, the loss goes on along its tangent.
+
+    >>> import stakes
+    >>> round(float(stakes.LinEx(1.0)(0.0, 1.0)), 4)
+    0.7183
+    """
+
+    c: float
+
+    def __post_init__(self) -> None:
+        if self.c == 0 or not abs(self.c) < float("inf"):
+            raise InputError(
+                f"`LinEx(c=...)` must be finite and not zero (at zero the loss vanishes); "
+                f"got {self.c}. For a symmetric loss use `Squared()`."
+            )
+
+    def __call__(self, outcome: Array, decision: Array) -> Array:
+        return _exp_minus_tangent(self.c * (jnp.asarray(decision) - outcome))
+
+    def expected(self, outcome: Outcome, decision: Array) -> Array:
+        # Both terms are non-negative, so nothing cancels when c is small.
+        spread = outcome.cumulant(-self.c)
+        return _exp_minus_tangent(self.c * (decision - outcome.mean()) + spread) + spread
+
+    def log_expected_utility(
+        self, outcome: Outcome, decision: Array, scale: float | Array
+    ) -> Array:
+        raise NoClosedForm("exp(-LinEx/scale) has no closed-form expectation.")
+
+    def bayes_decision(self, draws: Array) -> Array:
+        return -(logsumexp(-self.c * draws, axis=0) - jnp.log(draws.shape[0])) / self.c
+
+    def exact_decision(self, outcome: Outcome) -> Array:
+        return -outcome.log_mgf(-self.c) / self.c
+
+
+def _exp_minus_tangent(x: Array) -> Array:
+    """exp(x) - x - 1, without cancellation near zero and without overflow."""
+    x = jnp.asarray(x, dtype=jnp.result_type(float, x))
+    largest = 0.75 * jnp.log(jnp.finfo(x.dtype).max)
+    small = jnp.abs(x) < 0.5
+    near = jnp.where(small, x, 0.0)
+    series = jnp.polyval(jnp.array([1 / 3628800, 1 / 362880, 1 / 40320, 1 / 5040,
+                                    1 / 720, 1 / 120, 1 / 24, 1 / 6, 1 / 2], x.dtype), near)
+    capped = jnp.where(small, 1.0, jnp.minimum(x, largest))
+    beyond = jnp.exp(largest) * jnp.maximum(x - largest, 0.0)
+    return jnp.where(small, near**2 * series, jnp.expm1(capped) - x + beyond)

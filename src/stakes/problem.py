@@ -1,0 +1,238 @@
+"""A decision problem: a model, the outcome it predicts, and what it costs to decide wrongly."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stakes.errors import InputError, some
+from stakes.typing import Array, Data, Loss
+from stakes.utilities import ExpUtility, Utility
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class _Arguments:
+    """The model's arguments by name."""
+
+    names: tuple[str, ...]
+    required: tuple[str, ...]
+    open_ended: bool
+
+
+@final
+@dataclass(frozen=True)
+class Problem:
+    """The three parts of a decision problem, and the family that approximates the posterior.
+
+    Args:
+        model: a NumPyro model.
+        outcome: the sample site to decide about; the model argument of the same name carries
+            its observations, and is `None` where they are to be predicted.
+        loss: `loss(outcome, decision)`, elementwise, or
+        utility: a `Utility`. Give one of the two.
+        guide: a NumPyro autoguide class or a guide function; mean-field normal by default.
+
+    >>> import numpyro, numpyro.distributions as dist, stakes
+    >>> def model(x, y=None):
+    ...     slope = numpyro.sample("slope", dist.Normal(0, 1))
+    ...     with numpyro.plate("row", len(x)):
+    ...         numpyro.sample("y", dist.Normal(slope * x, 1), obs=y)
+    >>> stakes.Problem(model, outcome="y", loss=stakes.Tilted(0.2))
+    Problem(model, outcome='y', loss=Tilted(q=0.2))
+    """
+
+    model: Callable[..., Any]
+    outcome: str
+    loss: Loss | None
+    utility: Utility | ExpUtility | None
+    guide: Callable[..., Any] | None
+
+    def __init__(
+        self,
+        model: Callable[..., Any],
+        *,
+        outcome: str,
+        loss: Loss | None = None,
+        utility: Utility | ExpUtility | None = None,
+        guide: Callable[..., Any] | None = None,
+    ) -> None:
+        fields = {"model": model, "outcome": outcome, "loss": loss, "utility": utility}
+        for name, value in {**fields, "guide": guide}.items():
+            object.__setattr__(self, name, value)
+        _check(self)
+
+    def __repr__(self) -> str:
+        cost = f"loss={self.loss}" if self.utility is None else f"utility={self.utility}"
+        return f"Problem({_name(self.model)}, outcome={self.outcome!r}, {cost})"
+
+    def cost(self, outcome: Array, decision: Array) -> Array:
+        """The loss, or minus the utility: what a decision should make small."""
+        if self.loss is not None:
+            return self.loss(outcome, decision)
+        assert self.utility is not None
+        return -self.utility(outcome, decision)
+
+    def check_data(self, data: Data, *, needs_outcome: bool) -> dict[str, Any]:
+        """The data as arrays, or an error that names the argument, the rule and the rows."""
+        if not hasattr(data, "keys") or not hasattr(data, "__getitem__"):
+            raise InputError(
+                f"`data` must be a mapping from the model's arguments to arrays, such as "
+                f"{{{', '.join(f'{n!r}: ...' for n in _arguments(self.model).names)}}}; "
+                f"got {type(data).__name__}."
+            )
+        given = {str(name): data[name] for name in data.keys()}  # noqa: SIM118
+        self._check_names(given)
+        if needs_outcome and given.get(self.outcome) is None:
+            raise InputError(
+                f"`data` has no {self.outcome!r}: a fit needs the observed outcomes. "
+                f"To decide without them use `result.decide(...)`."
+            )
+        return {name: _checked_value(name, value) for name, value in given.items()}
+
+    def _check_names(self, given: dict[str, Any]) -> None:
+        arguments = _arguments(self.model)
+        unknown = [name for name in given if name not in arguments.names]
+        if unknown and not arguments.open_ended:
+            raise InputError(
+                f"`data` has {some(unknown)}, which `{_name(self.model)}` does not take; "
+                f"its arguments are {some(arguments.names)}."
+            )
+        missing = [
+            name for name in arguments.required if name not in given and name != self.outcome
+        ]
+        if missing:
+            raise InputError(
+                f"`data` lacks {some(missing)}, which `{_name(self.model)}` needs; "
+                f"it has {some(given)}."
+            )
+
+    def check_cost(self, outcome: Array, decision: Array) -> None:
+        """Try the loss or utility on outcomes and decisions, and say what does not fit."""
+        outcome, decision = jnp.asarray(outcome), jnp.asarray(decision)
+        if self.loss is not None:
+            values = jnp.asarray(self.loss(outcome, decision))
+            what = f"`loss={_name(self.loss)}`"
+            _check_elementwise(what, values, outcome, decision)
+            _check_values(what, "negative", values < 0, values, outcome, decision,
+                          "A loss has to be zero or more; add a constant to it.")
+            return
+        assert self.utility is not None
+        values = jnp.asarray(self.utility(outcome, decision))
+        what = f"`utility={_name(getattr(self.utility, 'fn', self.utility))}`"
+        _check_elementwise(what, values, outcome, decision)
+        _check_values(what, "zero or negative", values <= 0, values, outcome, decision,
+                      "The bound takes its logarithm; keep the utility above zero.")
+
+
+def _check(problem: Problem) -> None:
+    if not callable(problem.model):
+        raise InputError(f"`Problem(model=...)` must be a NumPyro model; got {problem.model!r}.")
+    if not isinstance(problem.outcome, str):
+        raise InputError(
+            f"`Problem(outcome=...)` must be the name of a sample site; got {problem.outcome!r}."
+        )
+    arguments = _arguments(problem.model)
+    if problem.outcome not in arguments.names and not arguments.open_ended:
+        raise InputError(
+            f"`Problem(outcome={problem.outcome!r})`: `{_name(problem.model)}` has no argument of "
+            f"that name to carry the observations; its arguments are {some(arguments.names)}."
+        )
+    if (problem.loss is None) == (problem.utility is None):
+        came = "neither" if problem.loss is None else "both"
+        raise InputError(
+            f"`Problem(...)` takes either `loss=` or `utility=`; got {came}. A loss says what a "
+            f"wrong decision costs, a utility what a right one is worth."
+        )
+    if problem.loss is not None and (isinstance(problem.loss, type) or not callable(problem.loss)):
+        raise InputError(
+            f"`Problem(loss=...)` must be a function `loss(outcome, decision)` or one such as "
+            f"`Tilted(0.2)`; got {problem.loss!r}."
+        )
+    if problem.utility is not None and not isinstance(problem.utility, Utility | ExpUtility):
+        raise InputError(
+            f"`Problem(utility=...)` must be a `Utility(fn)`; got {problem.utility!r}."
+        )
+    if problem.guide is not None and not callable(problem.guide):
+        raise InputError(
+            f"`Problem(guide=...)` must be a NumPyro autoguide class or a guide function; "
+            f"got {problem.guide!r}."
+        )
+
+
+def check_key(key: Any) -> None:
+    """A JAX random key, not a bare integer: no hidden conversions of seeds."""
+    typed = isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+    raw = isinstance(key, jax.Array | np.ndarray) and key.dtype == np.uint32 and key.shape == (2,)
+    if not typed and not raw or (typed and key.shape != ()):
+        raise InputError(
+            f"`key` must be one JAX random key, such as `jax.random.key(0)`; "
+            f"got {key if isinstance(key, int) else type(key).__name__}."
+        )
+
+
+def _arguments(model: Callable[..., Any]) -> _Arguments:
+    kinds = inspect.Parameter
+    parameters = inspect.signature(model).parameters.values()
+    named = [p for p in parameters if p.kind in (kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY)]
+    return _Arguments(
+        names=tuple(p.name for p in named),
+        required=tuple(p.name for p in named if p.default is kinds.empty),
+        open_ended=any(p.kind is kinds.VAR_KEYWORD for p in parameters),
+    )
+
+
+def _checked_value(name: str, value: Any) -> Any:
+    """Arrays as arrays, finite and not empty; numbers, strings and None as they are."""
+    if value is None or isinstance(value, bool | int | float | str | np.generic):
+        if isinstance(value, float | np.floating) and not np.isfinite(value):
+            raise InputError(f"`data[{name!r}]` must be finite; got {value}.")
+        return value.item() if isinstance(value, np.generic) else value
+    array = np.asarray(value)
+    if array.dtype.kind not in "biuf":
+        raise InputError(
+            f"`data[{name!r}]` must hold numbers; got an array of {array.dtype}. "
+            f"Encode categories as integers."
+        )
+    if array.size == 0:
+        raise InputError(f"`data[{name!r}]` has zero rows: its shape is {array.shape}.")
+    bad = ~np.isfinite(array)
+    if bad.any():
+        rows = np.unique(np.argwhere(bad)[:, 0]) if array.ndim else np.array([0])
+        first = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
+        raise InputError(
+            f"`data[{name!r}]` has {int(bad.sum())} values that are NaN or infinite, in rows "
+            f"{first}. Drop or fill them; to leave entries out of the fit, fill them and mask the "
+            f"outcome site."
+        )
+    return jnp.asarray(array)
+
+
+def _check_elementwise(what: str, values: Array, outcome: Array, decision: Array) -> None:
+    expected = jnp.broadcast_shapes(outcome.shape, decision.shape)
+    if values.shape != expected:
+        raise InputError(
+            f"{what} must work elementwise and not sum or average: for outcomes and decisions of "
+            f"shape {expected} it returned shape {values.shape}."
+        )
+
+
+def _check_values(
+    what: str, rule: str, broken: Array, values: Array, outcome: Array, decision: Array, way: str
+) -> None:
+    for problem, where in ((rule, broken), ("not finite", ~jnp.isfinite(values))):
+        if bool(where.any()):
+            at = tuple(int(i) for i in np.argwhere(np.asarray(where))[0])
+            y, h = jnp.broadcast_arrays(outcome, decision)
+            raise InputError(
+                f"{what} is {problem} ({float(values[at])}) at outcome {float(y[at]):.6g} and "
+                f"decision {float(h[at]):.6g}. {way}"
+            )
+
+
+def _name(thing: Any) -> str:
+    return getattr(thing, "__name__", None) or repr(thing)
