@@ -56,7 +56,7 @@ class Absolute:
         return jnp.abs(jnp.asarray(decision) - outcome)
 
     def expected(self, outcome: Outcome, decision: Array) -> Array:
-        return outcome.excess(decision) + outcome.shortfall(decision)
+        return outcome.tails(decision, 1.0, 1.0)
 
     def log_expected_utility(
         self, outcome: Outcome, decision: Array, scale: float | Array
@@ -94,7 +94,7 @@ class Tilted:
         return jnp.maximum(self.q * short, (self.q - 1) * short)
 
     def expected(self, outcome: Outcome, decision: Array) -> Array:
-        return self.q * outcome.excess(decision) + (1 - self.q) * outcome.shortfall(decision)
+        return outcome.tails(decision, self.q, 1 - self.q)
 
     def log_expected_utility(
         self, outcome: Outcome, decision: Array, scale: float | Array

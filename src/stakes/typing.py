@@ -38,12 +38,8 @@ class Outcome(Protocol):
 
     def variance(self) -> Array: ...
 
-    def excess(self, decision: Array) -> Array:
-        """E (y-h)+, the expected amount by which the outcome exceeds the decision."""
-        ...
-
-    def shortfall(self, decision: Array) -> Array:
-        """E (h-y)+, the expected amount by which the outcome falls short of the decision."""
+    def tails(self, decision: Array, above: float, below: float) -> Array:
+        """E above·(y-h)+ + below·(h-y)+: what falling short and going over cost."""
         ...
 
     def cumulant(self, t: float) -> Array:

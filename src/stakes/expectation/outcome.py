@@ -32,11 +32,8 @@ class Single:
     def cdf(self, value: Array) -> Array:
         return statistics.cdf(self.distribution, value)
 
-    def excess(self, decision: Array) -> Array:
-        return statistics.excess(self.distribution, decision)
-
-    def shortfall(self, decision: Array) -> Array:
-        return statistics.shortfall(self.distribution, decision)
+    def tails(self, decision: Array, above: float, below: float) -> Array:
+        return statistics.tails(self.distribution, decision, above, below)
 
     def cumulant(self, t: float) -> Array:
         return statistics.cumulant(self.distribution, t)
@@ -91,11 +88,8 @@ class Mixture:
     def cdf(self, value: Array) -> Array:
         return self._over(lambda one: one.cdf(value)).mean(axis=0)
 
-    def excess(self, decision: Array) -> Array:
-        return self._over(lambda one: one.excess(decision)).mean(axis=0)
-
-    def shortfall(self, decision: Array) -> Array:
-        return self._over(lambda one: one.shortfall(decision)).mean(axis=0)
+    def tails(self, decision: Array, above: float, below: float) -> Array:
+        return self._over(lambda one: one.tails(decision, above, below)).mean(axis=0)
 
     def log_mgf(self, t: float) -> Array:
         return _log_mean_exp(self._over(lambda one: one.log_mgf(t)))

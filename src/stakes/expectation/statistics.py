@@ -6,15 +6,15 @@ of `register` lines here.
 """
 
 import math
-from functools import singledispatch
+from functools import partial, singledispatch
 
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
-from jax.scipy.special import erfc, ndtr
 from numpyro.distributions import Distribution
 
 from stakes.errors import NoClosedForm
+from stakes.expectation.mills import density, mills
 from stakes.typing import Array
 
 
@@ -42,15 +42,9 @@ def cdf(outcome: Distribution, value: Array) -> Array:
 
 
 @singledispatch
-def excess(outcome: Distribution, decision: Array) -> Array:
-    """E (y-h)+."""
+def tails(outcome: Distribution, decision: Array, above: float, below: float) -> Array:
+    """E above·(y-h)+ + below·(h-y)+."""
     raise _unknown("expected excess", outcome)
-
-
-@singledispatch
-def shortfall(outcome: Distribution, decision: Array) -> Array:
-    """E (h-y)+."""
-    raise _unknown("expected shortfall", outcome)
 
 
 @singledispatch
@@ -62,7 +56,7 @@ def cumulant(outcome: Distribution, t: float) -> Array:
 @singledispatch
 def log_tails(outcome: Distribution, decision: Array, above: float, below: float) -> Array:
     """log E exp(-above·(y-h)+ - below·(h-y)+)."""
-    raise _unknown("exponential two-sided tail", outcome)
+    raise _unknown("exponential tails", outcome)
 
 
 @singledispatch
@@ -78,14 +72,9 @@ def is_discrete(outcome: Distribution) -> bool:
 # Normal ------------------------------------------------------------------------------------
 
 
-@excess.register
-def _(outcome: dist.Normal, decision: Array) -> Array:
-    return _normal_excess(outcome.loc, outcome.scale, decision)
-
-
-@shortfall.register
-def _(outcome: dist.Normal, decision: Array) -> Array:
-    return _normal_excess(-outcome.loc, outcome.scale, -jnp.asarray(decision))
+@tails.register
+def _(outcome: dist.Normal, decision: Array, above: float, below: float) -> Array:
+    return _normal_tails(outcome.loc, outcome.scale, decision, above, below)
 
 
 @cumulant.register
@@ -102,53 +91,47 @@ def _(outcome: dist.Normal, decision: Array, width: float) -> Array:
 
 @log_tails.register
 def _(outcome: dist.Normal, decision: Array, above: float, below: float) -> Array:
+    """With δ = (m-h)/s, x₊ = above·s - δ and x₋ = below·s + δ, of which at most one is negative:
+
+    φ(δ) [mills(x₊) + mills(x₋)], or with the negative x factored out where there is one.
+    """
     distance = (outcome.loc - decision) / outcome.scale
-    return jnp.logaddexp(
-        _log_upper_tail(distance, above * outcome.scale),
-        _log_upper_tail(-distance, below * outcome.scale),
-    )
+    x_above, x_below = above * outcome.scale - distance, below * outcome.scale + distance
+    least, most = jnp.minimum(x_above, x_below), jnp.maximum(x_above, x_below)
+    rate = jnp.where(x_above < x_below, above, below) * outcome.scale
+    inward = jnp.where(x_above < x_below, distance, -distance)
+    near, far = mills(jnp.abs(least)), mills(most)
+    outside = jnp.log(near + far) - jnp.square(distance) / 2 - math.log(2 * math.pi) / 2
+    inside = rate * (rate / 2 - inward) + jnp.log1p(density(least) * (far - near))
+    return jnp.where(least < 0, inside, outside)
 
 
-@jax.custom_jvp
-def _normal_excess(loc: Array, scale: Array, decision: Array) -> Array:
-    z = (decision - loc) / scale
-    return scale * jnp.maximum(_normal_density(z) - z * ndtr(-z), 0.0)
+@partial(jax.custom_jvp, nondiff_argnums=(3, 4))
+def _normal_tails(
+    loc: Array, scale: Array, decision: Array, above: float, below: float
+) -> Array:
+    return _normal_tails_and_slopes(loc, scale, decision, above, below)[0]
 
 
-@_normal_excess.defjvp
-def _(primals, tangents):  # type: ignore[no-untyped-def]
-    # By hand, because z·φ(z) terms that cancel exactly on paper do not in floating point.
+@_normal_tails.defjvp
+def _(above, below, primals, tangents):  # type: ignore[no-untyped-def]
+    # By hand, because terms in z·φ(z) that cancel exactly on paper do not in floating point.
     loc, scale, decision = primals
     d_loc, d_scale, d_decision = tangents
+    value, by_decision, by_scale = _normal_tails_and_slopes(loc, scale, decision, above, below)
+    return value, by_decision * (d_decision - d_loc) + by_scale * d_scale
+
+
+def _normal_tails_and_slopes(
+    loc: Array, scale: Array, decision: Array, above: float, below: float
+) -> tuple[Array, Array, Array]:
+    """Value, and derivatives by h (minus that by m) and by s."""
     z = (decision - loc) / scale
-    tangent = ndtr(-z) * (d_loc - d_decision) + _normal_density(z) * d_scale
-    return _normal_excess(loc, scale, decision), tangent
-
-
-def _normal_density(z: Array) -> Array:
-    return jnp.exp(-jnp.square(z) / 2) / math.sqrt(2 * math.pi)
-
-
-def _log_upper_tail(distance: Array, rate: Array) -> Array:
-    """log E[exp(-rate·z); z > 0] for z ~ Normal(distance, 1).
-
-    It is rate·(rate/2 - distance) + log Φ(-x) with x = rate - distance. For large x the two
-    parts cancel, and the asymptotic series of Mills' ratio takes over.
-    """
-    x = rate - distance
-    switch = 6.0 if x.dtype == jnp.float32 else 12.0
-    near = jnp.minimum(x, switch)
-    direct = rate * (rate / 2 - distance) + jnp.log(erfc(near / math.sqrt(2)) / 2)
-    far = jnp.maximum(x, switch)
-    series = -jnp.square(distance) / 2 - math.log(2 * math.pi) / 2 + _log_mills_series(far)
-    return jnp.where(x < switch, direct, series)
-
-
-def _log_mills_series(x: Array) -> Array:
-    """log of (1 - Φ(x))/φ(x) for large x: 1/x · Σ_k (-1)^k (2k-1)!! x^(-2k)."""
-    odd = [math.prod(range(1, 2 * k, 2)) for k in range(11)]
-    signed = [(-1) ** k * value for k, value in enumerate(odd)]
-    return jnp.log(jnp.polyval(jnp.array(signed[::-1], x.dtype), 1 / jnp.square(x))) - jnp.log(x)
+    phi = density(z)
+    beyond = phi * mills(jnp.abs(z))
+    slope = jnp.where(z > 0, below, above) - (above + below) * beyond
+    value = scale * ((above + below) * phi + jnp.abs(z) * slope)
+    return value, jnp.sign(z) * slope, (above + below) * phi
 
 
 # Categorical -------------------------------------------------------------------------------
