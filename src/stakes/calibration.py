@@ -22,8 +22,8 @@ from stakes.expectation import Expectation
 from stakes.fitting import Fit, Fitting, Stop, run
 from stakes.numpyro_adapter import NumPyroApproximation, Predictor
 from stakes.problem import Problem, check_key
-from stakes.typing import Array, Data, Key
-from stakes.utilities import ExpUtility, Gain, Linearized, ScaledLoss, Transform, with_scale
+from stakes.typing import Data, Key
+from stakes.utilities import Gain, Linearized, Transform, with_scale
 from stakes.utility_term import Estimator, utility_term
 
 if TYPE_CHECKING:
@@ -80,20 +80,21 @@ def calibrate(
     check_key(key)
     transform = _checked_transform(problem, transform)
     checked = problem.check_data(data, needs_outcome=True)
-    keys = dict(zip(("setup", "init", "vi", "fit", "evaluate"), jax.random.split(key, 5),
-                    strict=True))
+    keys = dict(zip(("setup", "vi", "fit", "evaluate"), jax.random.split(key, 4), strict=True))
 
     approximation = numpyro_adapter.approximate(problem, checked, keys["setup"])
     _check_coords(coords, approximation.instances)
     predictor = numpyro_adapter.predictor(problem, approximation)
     settings = _settings(approximation, steps, draws, optimizer, progress)
-    expectation = _checked_expectation(problem, transform, expectation, approximation,
-                                       keys["setup"])
+    expectation = _checked_expectation(
+        problem, transform, expectation, approximation, keys["setup"]
+    )
 
     # Plain VI, its decisions, and the scale of its losses.
-    params = approximation.init(keys["init"])
-    vi = run("VI", VI().step(settings), approximation, VI().init(params, settings),
-             keys["vi"], settings)
+    params = approximation.structure.start
+    vi = run(
+        "VI", VI().step(settings), approximation, VI().init(params, settings), keys["vi"], settings
+    )
     _check_fit("VI", vi)
     posterior = Fitted(approximation, vi.params)
     expectation = evaluation.sized(expectation, posterior, predictor, keys["evaluate"])
@@ -256,8 +257,12 @@ class Calibration:
         """
         predictor = self._predictor(None, (), ())
         costs = evaluation.predictive_costs(
-            self.problem, self._posterior(self.vi), predictor, self.vi_decisions.values,
-            self.key, draws,
+            self.problem,
+            self._posterior(self.vi),
+            predictor,
+            self.vi_decisions.values,
+            self.key,
+            draws,
         )
         return float(np.quantile(costs, quantile))
 
@@ -297,9 +302,7 @@ class Calibration:
         )
         return Sampled(samples)
 
-    def _predictor(
-        self, data: Data | None, new: Sequence[str], known: Sequence[str]
-    ) -> Predictor:
+    def _predictor(self, data: Data | None, new: Sequence[str], known: Sequence[str]) -> Predictor:
         if data is None:
             return numpyro_adapter.predictor(self.problem, self.approximation)
         checked = self.problem.check_data(data, needs_outcome=False)
@@ -319,7 +322,8 @@ class Calibration:
         """Whether a covariate differs from the fit's."""
         before = self.approximation.data
         return any(
-            name != self.problem.outcome and not np.array_equal(value, before.get(name))
+            name != self.problem.outcome
+            and not (name in before and np.array_equal(value, before[name]))
             for name, value in data.items()
         )
 
@@ -355,7 +359,7 @@ def _checked_expectation(
     key: Key,
 ) -> Expectation:
     """Try loss and expectation on outcomes drawn where the guide starts, before any fit."""
-    params = approximation.init(key)
+    params = approximation.structure.start
     predictor = numpyro_adapter.predictor(problem, approximation)
     stacked, weight = evaluation.outcomes(Fitted(approximation, params), predictor, key, 1)
     outcome = jax.tree.map(lambda leaf: leaf[0], stacked)
@@ -431,7 +435,3 @@ def _labelled(
         for dim, size in zip(dims, values.shape, strict=True)
     }
     return xr.DataArray(values, dims=dims, coords=labels, name=name)
-
-
-__all__ = ["Calibration", "ExpUtility", "ScaledLoss", "calibrate"]
-_ = Array

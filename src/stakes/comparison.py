@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-from scipy import stats
 
 
 @final
@@ -58,8 +57,9 @@ class Comparison:
         low, high = self.interval
         where = "on held-out data" if self.held_out else "on the data of the fit"
         span = f"95 % interval {_percent(low)} to {_percent(high)}"
-        quantity, up, down = ("gain", "lowers", "raises") if self.gain else (
-            "risk", "raises", "lowers")
+        quantity, up, down = (
+            ("gain", "lowers", "raises") if self.gain else ("risk", "raises", "lowers")
+        )
         change = f"the {quantity} {where} by {_percent(abs(self.reduction))} ({span})"
         if low > 0:
             return f"Calibration {down} {change}."
@@ -79,6 +79,8 @@ class Comparison:
         reduction = self.reductions[name]
         residual = (base - other) - reduction * np.sign(base.mean()) * base
         error = residual.std(ddof=1) / np.sqrt(count) / abs(base.mean())
+        from scipy import stats  # slow to import
+
         half = float(stats.t.ppf(0.975, count - 1) * error)
         return (reduction - half, reduction + half)
 
@@ -90,7 +92,9 @@ class Comparison:
             line = f"{name:6}{sign * risk:11.4f}"
             if name != "VI":
                 low, high = self.intervals[name]
-                line += f"{_percent(self.reductions[name]):>12}   {_percent(low)} to {_percent(high)}"
+                line += (
+                    f"{_percent(self.reductions[name]):>12}   {_percent(low)} to {_percent(high)}"
+                )
             lines.append(line)
         return "\n".join([*lines, "", self.setting, *self.notes, self.verdict])
 

@@ -77,9 +77,11 @@ def _minimise(
     draws = _draws(key, outcomes, like.shape, 4)
     grid = jnp.quantile(draws, jnp.linspace(0, 1, CANDIDATES), axis=0)
     best = jnp.argmin(jax.lax.map(objective, grid), axis=0)[None]
-    at = lambda offset: jnp.take_along_axis(  # noqa: E731
-        grid, jnp.clip(best + offset, 0, CANDIDATES - 1), axis=0
-    )[0]
+
+    def at(offset: int) -> Array:
+        place = jnp.clip(best + offset, 0, CANDIDATES - 1)
+        return jnp.take_along_axis(grid, place, axis=0)[0]
+
     low, high = at(-1), at(+1)
 
     def narrow(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:

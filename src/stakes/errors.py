@@ -13,7 +13,9 @@ class NumericalError(StakesError, ArithmeticError):
     """A quantity that has to be positive or finite is not."""
 
 
-class NoClosedForm(StakesError, NotImplementedError):
+class NoClosedForm(  # noqa: N818 (not a mistake of anyone's)
+    StakesError, NotImplementedError
+):
     """This loss and this outcome distribution have no closed-form expectation."""
 
 

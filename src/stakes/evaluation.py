@@ -14,7 +14,7 @@ from stakes import rows
 from stakes.approximation import Instances, Subsample
 from stakes.decisions import bayes_decision, numerical_decision
 from stakes.expectation import Enumeration, Expectation
-from stakes.numpyro_adapter import NumPyroApproximation, Predictor
+from stakes.numpyro_adapter import NumPyroApproximation, Prediction, Predictor
 from stakes.problem import Problem
 from stakes.typing import Array, Batch, Distribution, Key, Params, SolvedLoss
 
@@ -28,9 +28,7 @@ def draws_for(instances: int) -> int:
 
 
 @final
-@partial(
-    jax.tree_util.register_dataclass, data_fields=["approximation", "params"], meta_fields=[]
-)
+@partial(jax.tree_util.register_dataclass, data_fields=["approximation", "params"], meta_fields=[])
 @dataclass(frozen=True)
 class Fitted:
     """The posterior that a fit found: draws come from the guide."""
@@ -119,8 +117,11 @@ def _outcomes(
     latent_key, model_key = jax.random.split(key)
     latents = posterior.latents(latent_key, batch, draws, _known(predictor))
     keys = jax.random.split(model_key, jax.tree.leaves(latents)[0].shape[0])
-    predict = jax.vmap(lambda latents, key: predictor.predict(latents, key, batch))
-    outcome, weight = predict(latents, keys)
+
+    def one(latents: dict[str, Array], key: Key) -> Prediction:
+        return predictor.predict(latents, key, batch)
+
+    outcome, weight = jax.vmap(one)(latents, keys)
     return outcome, weight[0]
 
 
@@ -148,7 +149,7 @@ def observed(posterior: Posterior, predictor: Predictor) -> np.ndarray | None:
     if jax.eval_shape(see, posterior, predictor, batch) is None:
         return None
     seen = jax.jit(see)
-    return _over_batches(lambda batch: seen(posterior, predictor, batch), predictor)  # type: ignore[arg-type, return-value]
+    return _over_batches(lambda batch: seen(posterior, predictor, batch), predictor)
 
 
 class Observations(NamedTuple):
@@ -202,8 +203,11 @@ def _predict_batch(
     theta_key, y_key = jax.random.split(key)
     outcomes, weight = _outcomes(posterior, predictor, theta_key, batch, draws)
     keys = jax.random.split(y_key, draws)
-    sample = jax.vmap(lambda key, outcome: outcome.expand(weight.shape).sample(key))
-    return jnp.asarray(sample(keys, outcomes), weight.dtype)
+
+    def one(key: Key, outcome: Distribution) -> Array:
+        return outcome.expand(weight.shape).sample(key)
+
+    return jnp.asarray(jax.vmap(one)(keys, outcomes), weight.dtype)
 
 
 def latent_draws(posterior: Fitted, key: Key, draws: int) -> dict[str, np.ndarray]:
@@ -233,7 +237,10 @@ def sized(
 def _full_batches(subsamples: tuple[Subsample, ...]) -> Iterator[dict[str, np.ndarray]]:
     """Batches that cover every member of every subsampled plate; the last ones wrap around."""
     parts = [
-        [np.arange(i, i + part.batch_size) % part.size for i in range(0, part.size, part.batch_size)]
+        [
+            np.arange(i, i + part.batch_size) % part.size
+            for i in range(0, part.size, part.batch_size)
+        ]
         for part in subsamples
     ]
     for members in product(*parts):
@@ -278,4 +285,3 @@ def _batch_instances(predictor: Predictor) -> int:
 
 def _known(predictor: Predictor) -> frozenset[str]:
     return frozenset(dim for latent in predictor.structure.latents.values() for dim in latent.dims)
-

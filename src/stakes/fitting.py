@@ -140,7 +140,7 @@ def run(
     """Step until the bound has stopped rising at the smallest step size, or a limit is met."""
     step_key, batch_key = jax.random.split(key)
     schedule = Batches(batch_key, approximation.subsamples)
-    chunk = _compiled(step)
+    chunk = compiled(step)
     elbos: list[np.ndarray] = []
     utilities: list[np.ndarray] = []
     done, skipped, stage, stage_start, reason = 0, 0, 0, 0, Stop.STEP_LIMIT
@@ -148,20 +148,24 @@ def run(
     started = time.monotonic()
     # The loop hands its buffers over to each chunk, so that it must own them.
     state = jax.tree.map(jnp.array, state)
-    with _deferred_interrupt() as interrupted, progress.bar(
-        title, settings.steps, show=settings.progress
-    ) as report:
+    with (
+        _deferred_interrupt() as interrupted,
+        progress.bar(title, settings.steps, show=settings.progress) as report,
+    ):
         while done < settings.steps:
             count = min(settings.chunk, settings.steps - done)
             batches = schedule.take(done, count)
-            state, info = chunk(approximation, state, step_key, np.arange(done, done + count),
-                                batches)
+            state, info = chunk(
+                approximation, state, step_key, np.arange(done, done + count), batches
+            )
             done += count
             finite = np.asarray(info.finite)
             elbos.append(np.asarray(info.elbo, np.float64))
             utilities.append(np.asarray(info.utility, np.float64))
             skipped += int((~finite).sum())
-            report(done, float(elbos[-1].mean() + utilities[-1].mean()), float(utilities[-1].mean()))
+            report(
+                done, float(elbos[-1].mean() + utilities[-1].mean()), float(utilities[-1].mean())
+            )
             if stage > 0:
                 average.add(state.variables)
             if int(state.skipped) >= MOST_SKIPPED:
@@ -273,7 +277,7 @@ def _towards(mean: Any, variables: Any, share: float) -> Any:
     return jax.tree.map(lambda old, new: old + share * (new - old), mean, variables)
 
 
-def _compiled(step: Step) -> Callable[..., tuple[State, Info]]:
+def compiled(step: Step) -> Callable[..., tuple[State, Info]]:
     @partial(jax.jit, donate_argnums=1)
     def chunk(
         approximation: Approximation, state: State, key: Key, numbers: Array, batches: Batch

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import final
 
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import logsumexp
 
 from stakes.errors import InputError, NoClosedForm
-from stakes.typing import Array, Outcome
+from stakes.typing import Array, Outcome, Rate
 
 
 @final
@@ -30,9 +31,7 @@ class Squared:
     def expected(self, outcome: Outcome, decision: Array) -> Array:
         return outcome.variance() + jnp.square(outcome.mean() - decision)
 
-    def log_expected_utility(
-        self, outcome: Outcome, decision: Array, scale: float | Array
-    ) -> Array:
+    def log_expected_utility(self, outcome: Outcome, decision: Array, scale: Rate) -> Array:
         return outcome.log_kernel(decision, scale)
 
     def bayes_decision(self, draws: Array) -> Array:
@@ -58,10 +57,8 @@ class Absolute:
     def expected(self, outcome: Outcome, decision: Array) -> Array:
         return outcome.tails(decision, 1.0, 1.0)
 
-    def log_expected_utility(
-        self, outcome: Outcome, decision: Array, scale: float | Array
-    ) -> Array:
-        return outcome.log_tails(decision, 1 / scale, 1 / scale)  # type: ignore[arg-type]
+    def log_expected_utility(self, outcome: Outcome, decision: Array, scale: Rate) -> Array:
+        return outcome.log_tails(decision, 1 / scale, 1 / scale)
 
     def bayes_decision(self, draws: Array) -> Array:
         return jnp.median(draws, axis=0)
@@ -96,10 +93,8 @@ class Tilted:
     def expected(self, outcome: Outcome, decision: Array) -> Array:
         return outcome.tails(decision, self.q, 1 - self.q)
 
-    def log_expected_utility(
-        self, outcome: Outcome, decision: Array, scale: float | Array
-    ) -> Array:
-        return outcome.log_tails(decision, self.q / scale, (1 - self.q) / scale)  # type: ignore[arg-type]
+    def log_expected_utility(self, outcome: Outcome, decision: Array, scale: Rate) -> Array:
+        return outcome.log_tails(decision, self.q / scale, (1 - self.q) / scale)
 
     def bayes_decision(self, draws: Array) -> Array:
         return jnp.quantile(draws, self.q, axis=0)
@@ -138,9 +133,7 @@ class LinEx:
         spread = outcome.cumulant(-self.c)
         return _exp_minus_tangent(self.c * (decision - outcome.mean()) + spread) + spread
 
-    def log_expected_utility(
-        self, outcome: Outcome, decision: Array, scale: float | Array
-    ) -> Array:
+    def log_expected_utility(self, outcome: Outcome, decision: Array, scale: Rate) -> Array:
         raise NoClosedForm("exp(-LinEx/scale) has no closed-form expectation.")
 
     def bayes_decision(self, draws: Array) -> Array:
@@ -153,11 +146,16 @@ class LinEx:
 def _exp_minus_tangent(x: Array) -> Array:
     """exp(x) - x - 1, without cancellation near zero and without overflow."""
     x = jnp.asarray(x, dtype=jnp.result_type(float, x))
-    largest = 0.75 * jnp.log(jnp.finfo(x.dtype).max)
+    largest = 0.75 * np.log(np.finfo(x.dtype).max)
     small = jnp.abs(x) < 0.5
     near = jnp.where(small, x, 0.0)
-    series = jnp.polyval(jnp.array([1 / 3628800, 1 / 362880, 1 / 40320, 1 / 5040,
-                                    1 / 720, 1 / 120, 1 / 24, 1 / 6, 1 / 2], x.dtype), near)
+    series = jnp.polyval(
+        jnp.array(
+            [1 / 3628800, 1 / 362880, 1 / 40320, 1 / 5040, 1 / 720, 1 / 120, 1 / 24, 1 / 6, 1 / 2],
+            x.dtype,
+        ),
+        near,
+    )
     capped = jnp.where(small, 1.0, jnp.minimum(x, largest))
-    beyond = jnp.exp(largest) * jnp.maximum(x - largest, 0.0)
+    beyond = np.exp(largest) * jnp.maximum(x - largest, 0.0)
     return jnp.where(small, near**2 * series, jnp.expm1(capped) - x + beyond)

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from numpyro import handlers
@@ -45,6 +44,8 @@ class _Structure:
     parameter_plates: Mapping[str, dict[str, int]]
     latents: Mapping[str, Instances]
     """Shape and dims of each latent; in a predictor, of those known from the fit."""
+    start: Params
+    """Where the guide starts for the key it was set up with."""
 
 
 @final
@@ -75,19 +76,10 @@ class NumPyroApproximation:
 
     def init(self, key: Key) -> Params:
         """Where the guide starts. An autoguide draws its start anew from this key."""
-        if isinstance(self.structure.guide, autoguide.AutoGuide):
-            self.structure.guide.prototype_trace = None
-        sites = _trace(self.structure.guide, self.data, key)
-        model_sites = _trace(handlers.replay(self.structure.model, sites), self.data, key)
-        values = {
-            name: site["value"]
-            for name, site in {**model_sites, **sites}.items()
-            if site["type"] == "param"
-        }
-        return {
-            name: jnp.asarray(self.structure.transforms[name].inv(value), jnp.result_type(float))
-            for name, value in values.items()
-        }
+        guide = self.structure.guide
+        if isinstance(guide, autoguide.AutoGuide):
+            guide.prototype_trace = None
+        return _start(_parameters(self.structure.model, guide, self.data, key))
 
     def draw(self, params: Params, key: Key, batch: Batch) -> Draw:
         guide_sites = self._guide_sites(params, key, batch)
@@ -164,12 +156,16 @@ def approximate(problem: Problem, data: dict[str, Any], key: Key) -> NumPyroAppr
         )
     _check_outcome_shape(problem.outcome, site)
     guide = _as_guide(problem)
-    guide_sites = _trace(guide, data, key)
+    parameters = _parameters(problem.model, guide, data, key)
+    guide_sites = _shapes(guide, data, key)
     latents = {n: s for n, s in sites.items() if _is_latent(s)}
+    if not latents:
+        raise InputError(
+            f"The model has no latent to infer: its sites are {some(sites)}, all observed."
+        )
     _check_guide(problem, latents, guide_sites)
     subsamples = _subsamples(sites)
     _check_local_latents(guide, latents, subsamples)
-    parameters = {n: s for n, s in {**sites, **guide_sites}.items() if s["type"] == "param"}
     structure = _Structure(
         model=problem.model,
         guide=guide,
@@ -177,14 +173,12 @@ def approximate(problem: Problem, data: dict[str, Any], key: Key) -> NumPyroAppr
         constants=constants,
         instances=_instances(problem.outcome, site, subsamples),
         subsamples=subsamples,
-        transforms={
-            name: biject_to(param["kwargs"].get("constraint", constraints.real))
-            for name, param in parameters.items()
-        },
+        transforms={name: _transform(param) for name, param in parameters.items()},
         parameter_plates={
             name: _plate_axes(param, subsamples) for name, param in parameters.items()
         },
         latents={name: _instances(name, site, subsamples) for name, site in latents.items()},
+        start=_start(parameters),
     )
     return NumPyroApproximation(arrays, structure)
 
@@ -210,7 +204,7 @@ def predictor(
     site = sites[problem.outcome]
     if site["is_observed"]:
         _check_outcome_shape(problem.outcome, site)
-    fit_sites = _trace(fitted.model, approximation.data, key)
+    fit_sites = _shapes(fitted.model, approximation.data, key)
     sizes = {name: s["args"][0] for name, s in fit_sites.items() if s["type"] == "plate"}
     here = {name: s["args"][0] for name, s in sites.items() if s["type"] == "plate"}
     unknown = [name for name in new if name not in here]
@@ -235,6 +229,7 @@ def predictor(
         transforms={},
         parameter_plates={},
         latents=known,
+        start={},
     )
     return Predictor(approximation, arrays, structure)
 
@@ -287,7 +282,7 @@ def unwrapped(outcome: Distribution) -> tuple[Distribution, Array]:
                 return outcome, jnp.asarray(mask)
 
 
-class _GivenParams(numpyro.primitives.Messenger):
+class _GivenParams(numpyro.primitives.Messenger):  # type: ignore[misc]
     """Set every `numpyro.param`; those of a subsampled plate come as the rows in the batch.
 
     NumPyro would gather those rows itself from the full parameter, and differentiating that
@@ -307,6 +302,41 @@ class _GivenParams(numpyro.primitives.Messenger):
 
 def _trace(program: Callable[..., Any], data: Mapping[str, Any], key: Key) -> Trace:
     return dict(handlers.trace(handlers.seed(program, key)).get_trace(**data))
+
+
+def _shapes(program: Callable[..., Any], data: Mapping[str, Any], key: Key) -> Trace:
+    """The sites of a program run abstractly: their types, shapes and plates, but no values."""
+    arrays, constants = _split(data)
+    sites: Trace = {}
+
+    def run(arrays: dict[str, Array]) -> None:
+        sites.update(_trace(program, {**constants, **arrays}, key))
+
+    jax.eval_shape(run, arrays)
+    return sites
+
+
+def _parameters(
+    model: Callable[..., Any], guide: Callable[..., Any], data: Mapping[str, Any], key: Key
+) -> Trace:
+    """The `numpyro.param` sites of guide and model with the values they start from."""
+    guide_sites = _trace(guide, data, key)
+    learned = any(site["type"] == "param" for site in _shapes(model, data, key).values())
+    model_sites = _trace(handlers.replay(model, guide_sites), data, key) if learned else {}
+    both = {**model_sites, **guide_sites}
+    return {name: site for name, site in both.items() if site["type"] == "param"}
+
+
+def _transform(parameter: Site) -> Any:
+    return biject_to(parameter["kwargs"].get("constraint", constraints.real))
+
+
+def _start(parameters: Trace) -> Params:
+    """Unconstrained."""
+    return {
+        name: jnp.asarray(_transform(site).inv(site["value"]), jnp.result_type(float))
+        for name, site in parameters.items()
+    }
 
 
 def _samples(sites: Trace) -> list[Site]:
@@ -362,7 +392,7 @@ def _split(data: Mapping[str, Any]) -> tuple[dict[str, Array], dict[str, Any]]:
 
 
 def _model_sites(problem: Problem, data: Mapping[str, Any], key: Key) -> Trace:
-    sites = _trace(problem.model, data, key)
+    sites = _shapes(problem.model, data, key)
     if problem.outcome not in sites or sites[problem.outcome]["type"] != "sample":
         names = [name for name, site in sites.items() if site["type"] == "sample"]
         raise InputError(
@@ -427,7 +457,7 @@ def _as_guide(problem: Problem) -> Callable[..., Any]:
     guide = problem.guide if problem.guide is not None else autoguide.AutoNormal
     factory = guide.func if isinstance(guide, functools.partial) else guide
     if isinstance(factory, type) and issubclass(factory, autoguide.AutoGuide):
-        return guide(problem.model)  # type: ignore[no-any-return]
+        return guide(problem.model)
     return guide
 
 

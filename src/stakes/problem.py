@@ -118,15 +118,29 @@ class Problem:
             values = jnp.asarray(self.loss(outcome, decision))
             what = f"`loss={_name(self.loss)}`"
             _check_elementwise(what, values, outcome, decision)
-            _check_values(what, "negative", values < 0, values, outcome, decision,
-                          "A loss has to be zero or more; add a constant to it.")
+            _check_values(
+                what,
+                "negative",
+                values < 0,
+                values,
+                outcome,
+                decision,
+                "A loss has to be zero or more; add a constant to it.",
+            )
             return
         assert self.utility is not None
         values = jnp.asarray(self.utility(outcome, decision))
         what = f"`utility={_name(getattr(self.utility, 'fn', self.utility))}`"
         _check_elementwise(what, values, outcome, decision)
-        _check_values(what, "zero or negative", values <= 0, values, outcome, decision,
-                      "The bound takes its logarithm; keep the utility above zero.")
+        _check_values(
+            what,
+            "zero or negative",
+            values <= 0,
+            values,
+            outcome,
+            decision,
+            "The bound takes its logarithm; keep the utility above zero.",
+        )
 
 
 def _check(problem: Problem) -> None:
@@ -168,7 +182,7 @@ def check_key(key: Any) -> None:
     """A JAX random key, not a bare integer: no hidden conversions of seeds."""
     typed = isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
     raw = isinstance(key, jax.Array | np.ndarray) and key.dtype == np.uint32 and key.shape == (2,)
-    if not typed and not raw or (typed and key.shape != ()):
+    if (not typed and not raw) or (typed and key.shape != ()):
         raise InputError(
             f"`key` must be one JAX random key, such as `jax.random.key(0)`; "
             f"got {key if isinstance(key, int) else type(key).__name__}."

@@ -47,9 +47,7 @@ def of_params(approximation: Approximation, names: Iterable[str], batch: Batch) 
     return {name: Rows(approximation.plates_of(name), batch) for name in names}
 
 
-def of_decisions(
-    instances: Instances, subsamples: tuple[Subsample, ...], batch: Batch
-) -> Rows:
+def of_decisions(instances: Instances, subsamples: tuple[Subsample, ...], batch: Batch) -> Rows:
     plates = [part.plate for part in subsamples]
     axes = {plate: instances.dims.index(plate) for plate in plates if plate in instances.dims}
     return Rows(axes, batch)
@@ -57,4 +55,4 @@ def of_decisions(
 
 def params_in(approximation: Approximation, params: Params, batch: Batch) -> Params:
     """The parameters with just the rows of the members in the batch."""
-    return gather(params, of_params(approximation, params, batch))  # type: ignore[no-any-return]
+    return gather(params, of_params(approximation, params, batch))

@@ -10,13 +10,16 @@ Array: TypeAlias = jax.Array
 Key: TypeAlias = jax.Array
 Params: TypeAlias = dict[str, Array]
 """Unconstrained variational parameters by name."""
-Batch: TypeAlias = Mapping[str, Array]
+Batch: TypeAlias = Mapping[str, Any]
 """Plate name -> the members in this minibatch; plates that are not subsampled are left out."""
 Data: TypeAlias = Mapping[str, Any]
 """Model argument -> value; the argument named like the outcome carries the observations."""
 
 Loss: TypeAlias = Callable[[Array, Array], Array]
 """`loss(outcome, decision)`, elementwise, never negative: smaller is better."""
+
+Rate: TypeAlias = float | Array
+"""A number, which may be traced."""
 
 __all__ = [
     "Array",
@@ -27,6 +30,7 @@ __all__ = [
     "Loss",
     "Outcome",
     "Params",
+    "Rate",
     "SolvedLoss",
 ]
 
@@ -46,11 +50,11 @@ class Outcome(Protocol):
         """log E exp(t (y - E y)): the log moment generating function about the mean."""
         ...
 
-    def log_tails(self, decision: Array, above: float, below: float) -> Array:
+    def log_tails(self, decision: Array, above: Rate, below: Rate) -> Array:
         """log E exp(-above·(y-h)+ - below·(h-y)+)."""
         ...
 
-    def log_kernel(self, decision: Array, width: float | Array) -> Array:
+    def log_kernel(self, decision: Array, width: Rate) -> Array:
         """log E exp(-(y-h)²/width)."""
         ...
 
@@ -71,9 +75,7 @@ class SolvedLoss(Protocol):
         """E ℓ(y, h)."""
         ...
 
-    def log_expected_utility(
-        self, outcome: Outcome, decision: Array, scale: float | Array
-    ) -> Array:
+    def log_expected_utility(self, outcome: Outcome, decision: Array, scale: Rate) -> Array:
         """log E exp(-ℓ(y, h)/scale)."""
         ...
 

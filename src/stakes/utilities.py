@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import final
 
 import jax.numpy as jnp
+import numpy as np
 
 from stakes.errors import InputError, StakesWarning
 from stakes.typing import Array, Loss
@@ -20,7 +21,7 @@ class Utility:
     constant to a utility leaves its best decisions alone but weakens the calibration.
 
     >>> import jax.numpy as jnp, stakes
-    >>> hit = stakes.Utility(lambda outcome, decision: jnp.exp(-(outcome - decision) ** 2))
+    >>> hit = stakes.Utility(lambda outcome, decision: jnp.exp(-((outcome - decision) ** 2)))
     >>> float(hit(1.0, 1.0))
     1.0
     """
@@ -124,11 +125,11 @@ Gain = ScaledLoss | ExpUtility | Utility
 """What the utility term maximises: a linearized loss, or a utility inside a logarithm."""
 
 
-def with_scale(transform: Transform, losses: Array) -> Transform:
+def with_scale(transform: Transform, losses: np.ndarray) -> Transform:
     """The transform with M_q set to the quantile of these losses, unless M was given."""
     if transform.scale is not None:
         return transform
-    scale = float(jnp.quantile(losses, transform.quantile))
+    scale = float(np.quantile(losses, transform.quantile))
     name = type(transform).__name__
     if not 0 < scale < float("inf"):
         raise InputError(

@@ -105,7 +105,7 @@ def _taylor(gain: ExpUtility | Utility, expectation: Expectation) -> UtilityTerm
         return _nested(gain, expectation)
 
     def term(key: Key, outcome: Distribution, decision: Array) -> Array:
-        points, log_weights = expectation.rule(key, outcome, decision)
+        points, _ = expectation.rule(key, outcome, decision)
         log_u = gain.log(points, decision)
         largest = log_u.max(axis=0)
         u = jnp.exp(log_u - largest)

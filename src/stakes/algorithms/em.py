@@ -74,12 +74,11 @@ class EM:
 
     def step(self, term: UtilityTerm, gain: Gain, settings: Fitting) -> Step:
         optimizer = settings.transformation()
-        m_step = self.chosen(gain)
+        m_step, loss = self.chosen(gain), getattr(gain, "loss", None)
 
         def decide(key: Key, outcomes: Distribution, like: Array) -> Array:
-            if isinstance(m_step, BayesDecisions):
-                assert not isinstance(gain.loss, type)  # type: ignore[union-attr]
-                return bayes_decision(gain.loss, key, outcomes, like)  # type: ignore[union-attr, arg-type]
+            if isinstance(m_step, BayesDecisions) and isinstance(loss, SolvedLoss):
+                return bayes_decision(loss, key, outcomes, like)
             return term_decision(term, key, outcomes, like)
 
         def step(
@@ -91,9 +90,7 @@ class EM:
             here = at.gather(decisions)
             params, state, info = ascend(
                 optimizer,
-                lambda part: bound(
-                    approximation, term, settings.draws, e_key, batch, part, here
-                ),
+                lambda part: bound(approximation, term, settings.draws, e_key, batch, part, here),
                 params,
                 rows.of_params(approximation, params, batch),
                 state,

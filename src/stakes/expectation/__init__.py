@@ -73,7 +73,7 @@ def log_expected_utility(
 
 
 def weighted_sum(log_weights: Array, values: Array) -> Array:
-    """Σ_k exp(log_weight_k) value_k; a point of weight zero counts for nothing, even if infinite."""
+    """Σ_k exp(log_weight_k) value_k; a point of weight zero counts for nothing."""
     counted = log_weights != -jnp.inf
     weights = jnp.exp(jnp.where(counted, log_weights, -jnp.inf))
     return jnp.sum(weights * jnp.where(counted, values, 0.0), axis=0)
@@ -106,7 +106,9 @@ def check(expectation: Expectation, outcome: Distribution, gain: Gain, decision:
         reason = "no closed form is known for this loss or utility"
     elif isinstance(expectation, Enumeration) and not discrete:
         reason = "only discrete outcomes can be enumerated"
-    elif isinstance(expectation, Quadrature) and (discrete or not _has_quantiles(outcome, decision)):
+    elif isinstance(expectation, Quadrature) and (
+        discrete or not _has_quantiles(outcome, decision)
+    ):
         reason = "quadrature takes continuous outcomes that have an `icdf`"
     elif isinstance(expectation, MonteCarlo) and not outcome.has_rsample:
         reason = "its draws cannot be reparameterised, so no gradient would flow"

@@ -49,9 +49,8 @@ def _fitted(target: Callable[[np.ndarray], np.ndarray], degree: int) -> tuple[fl
     """Coefficients in powers of 2t - 1, highest first."""
     from numpy.polynomial import chebyshev
 
-    powers = chebyshev.cheb2poly(
-        chebyshev.chebinterpolate(lambda u: target((u + 1) / 2), degree)
-    )
+    nodes = chebyshev.chebpts1(4 * degree)
+    powers = chebyshev.cheb2poly(chebyshev.chebfit(nodes, target((nodes + 1) / 2), degree))
     return tuple(float(c) for c in powers[::-1])
 
 
@@ -60,7 +59,7 @@ def _value(t: np.ndarray) -> np.ndarray:
     from scipy.special import erfcx
 
     x = _TURN / t - _TURN
-    return math.sqrt(math.pi / 2) * erfcx(x / math.sqrt(2)) / t  # type: ignore[no-any-return]
+    return math.sqrt(math.pi / 2) * erfcx(x / math.sqrt(2)) / t
 
 
 def _slope(t: np.ndarray) -> np.ndarray:

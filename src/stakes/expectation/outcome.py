@@ -9,9 +9,8 @@ import jax.numpy as jnp
 from jax.scipy.special import logsumexp
 from numpyro.distributions import Distribution
 
-from stakes.errors import NoClosedForm
 from stakes.expectation import statistics
-from stakes.typing import Array
+from stakes.typing import Array, Rate
 
 BISECTIONS = 50
 
@@ -41,10 +40,10 @@ class Single:
     def log_mgf(self, t: float) -> Array:
         return t * self.mean() + self.cumulant(t)
 
-    def log_tails(self, decision: Array, above: float, below: float) -> Array:
+    def log_tails(self, decision: Array, above: Rate, below: Rate) -> Array:
         return statistics.log_tails(self.distribution, decision, above, below)
 
-    def log_kernel(self, decision: Array, width: float) -> Array:
+    def log_kernel(self, decision: Array, width: Rate) -> Array:
         return statistics.log_kernel(self.distribution, decision, width)
 
     def bracket(self, level: float) -> tuple[Array, Array]:
@@ -97,10 +96,10 @@ class Mixture:
     def cumulant(self, t: float) -> Array:
         return self.log_mgf(t) - t * self.mean()
 
-    def log_tails(self, decision: Array, above: float, below: float) -> Array:
+    def log_tails(self, decision: Array, above: Rate, below: Rate) -> Array:
         return _log_mean_exp(self._over(lambda one: one.log_tails(decision, above, below)))
 
-    def log_kernel(self, decision: Array, width: float) -> Array:
+    def log_kernel(self, decision: Array, width: Rate) -> Array:
         return _log_mean_exp(self._over(lambda one: one.log_kernel(decision, width)))
 
     def quantile(self, level: float) -> Array:
@@ -120,6 +119,3 @@ class Mixture:
 
 def _log_mean_exp(values: Array) -> Array:
     return logsumexp(values, axis=0) - jnp.log(values.shape[0])
-
-
-__all__ = ["Mixture", "NoClosedForm", "Single"]

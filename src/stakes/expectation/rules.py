@@ -8,6 +8,7 @@ points (Monte Carlo: the points are reparameterised draws).
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, final
 
 import jax
@@ -174,6 +175,10 @@ def _column(values: Array, shape: tuple[int, ...]) -> Array:
     return values.reshape(-1, *(1 for _ in shape))
 
 
+def _column_like(array: Array, values: np.ndarray) -> Array:
+    return _column(jnp.asarray(values, array.dtype), array.shape)
+
+
 def _between(low: Array, high: Array, points: int) -> Rule:
     """Tanh-sinh rule on [low, high]: offsets are measured from the nearer end."""
     t, step = np.linspace(-3.2, 3.2, points, retstep=True)
@@ -181,7 +186,7 @@ def _between(low: Array, high: Array, points: int) -> Rule:
     near_low, near_high = 1 / (1 + np.exp(-x)), 1 / (1 + np.exp(x))
     log_slope = np.log(np.pi * np.cosh(t) * near_low * near_high * step)
     width = high - low
-    cast = lambda values: _column(jnp.asarray(values, width.dtype), width.shape)
+    cast = partial(_column_like, width)
     y = jnp.where(cast(t) < 0, low + width * cast(near_low), high - width * cast(near_high))
     return Rule(y, jnp.log(width) + cast(log_slope))
 
@@ -191,7 +196,7 @@ def _outward(start: Array, spread: Array, end: Array, sign: float, points: int) 
     t, step = np.linspace(-3.3, 3.3, points, retstep=True)
     log_reach = np.pi / 2 * np.sinh(t)
     log_slope = np.log(np.pi / 2 * np.cosh(t) * step)
-    cast = lambda values: _column(jnp.asarray(values, start.dtype), start.shape)
+    cast = partial(_column_like, start)
     y = start + sign * spread * cast(np.exp(log_reach))
     open_end = Rule(y, jnp.log(spread) + cast(log_reach + log_slope))
     finite = jnp.isfinite(end)
@@ -219,7 +224,7 @@ def _ends(outcome: Distribution) -> tuple[Array, Array]:
 
 def _into_open(points: Array, lower: Array, upper: Array) -> Array:
     """Off the ends of the support, where a density may be infinite or undefined."""
-    tiny = jnp.finfo(points.dtype).tiny
+    tiny = np.finfo(points.dtype).tiny
     return jnp.clip(
         points,
         jnp.where(lower == 0, tiny, jnp.nextafter(lower, jnp.inf)),

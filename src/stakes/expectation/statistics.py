@@ -15,7 +15,7 @@ from numpyro.distributions import Distribution
 
 from stakes.errors import NoClosedForm
 from stakes.expectation.mills import density, mills
-from stakes.typing import Array
+from stakes.typing import Array, Rate
 
 
 def _unknown(question: str, outcome: Distribution) -> NoClosedForm:
@@ -54,13 +54,13 @@ def cumulant(outcome: Distribution, t: float) -> Array:
 
 
 @singledispatch
-def log_tails(outcome: Distribution, decision: Array, above: float, below: float) -> Array:
+def log_tails(outcome: Distribution, decision: Array, above: Rate, below: Rate) -> Array:
     """log E exp(-above·(y-h)+ - below·(h-y)+)."""
     raise _unknown("exponential tails", outcome)
 
 
 @singledispatch
-def log_kernel(outcome: Distribution, decision: Array, width: float) -> Array:
+def log_kernel(outcome: Distribution, decision: Array, width: Rate) -> Array:
     """log E exp(-(y-h)²/width)."""
     raise _unknown("Gaussian kernel", outcome)
 
@@ -83,14 +83,14 @@ def _(outcome: dist.Normal, t: float) -> Array:
 
 
 @log_kernel.register
-def _(outcome: dist.Normal, decision: Array, width: float) -> Array:
+def _(outcome: dist.Normal, decision: Array, width: Rate) -> Array:
     root = jnp.sqrt(width)
     spread = 2 * jnp.square(outcome.scale / root)
     return -jnp.log1p(spread) / 2 - jnp.square((outcome.loc - decision) / root) / (1 + spread)
 
 
 @log_tails.register
-def _(outcome: dist.Normal, decision: Array, above: float, below: float) -> Array:
+def _(outcome: dist.Normal, decision: Array, above: Rate, below: Rate) -> Array:
     """With δ = (m-h)/s, x₊ = above·s - δ and x₋ = below·s + δ, of which at most one is negative:
 
     φ(δ) [mills(x₊) + mills(x₋)], or with the negative x factored out where there is one.
@@ -107,9 +107,7 @@ def _(outcome: dist.Normal, decision: Array, above: float, below: float) -> Arra
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(3, 4))
-def _normal_tails(
-    loc: Array, scale: Array, decision: Array, above: float, below: float
-) -> Array:
+def _normal_tails(loc: Array, scale: Array, decision: Array, above: float, below: float) -> Array:
     return _normal_tails_and_slopes(loc, scale, decision, above, below)[0]
 
 

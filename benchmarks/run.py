@@ -1,0 +1,151 @@
+"""Ratios that matter, each the median of interleaved repeats in one process.
+
+Run `make bench`. Absolute times depend on the machine and on who else uses it; ratios measured
+side by side do not, or much less. Writes benchmarks/results.json.
+"""
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from numpyro.infer import SVI, Trace_ELBO
+from numpyro.infer.autoguide import AutoNormal
+
+from stakes import Exponential, Linearized, MonteCarlo, Problem, Squared, Tilted
+from stakes.algorithms import EM, VI, Joint
+from stakes.examples import matrix_factorization
+from stakes.expectation import ClosedForm, Expectation
+from stakes.fitting import Batches, Fitting, State, Step, compiled
+from stakes.numpyro_adapter import NumPyroApproximation, approximate
+from stakes.typing import Loss
+from stakes.utilities import Transform
+from stakes.utility_term import utility_term
+
+DRAWS, STEPS, REPEATS = 11, 100, 15
+Chunk = Callable[[], None]
+
+
+def main() -> None:
+    ratios = {**step_ratios(), **import_ratio()}
+    width = max(map(len, ratios)) + 2
+    print(f"{'ratio':{width}}measured  at most")
+    for name, (value, limit) in ratios.items():
+        print(f"{name:{width}}{value:8.2f}  {'' if limit is None else f'{limit:7.1f}'}")
+    path = Path(__file__).with_name("results.json")
+    rows = {name: {"ratio": value, "at_most": limit} for name, (value, limit) in ratios.items()}
+    path.write_text(json.dumps(rows, indent=2) + "\n")
+    print(
+        f"\nwritten to {path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}"
+    )
+
+
+def step_ratios() -> dict[str, tuple[float, float | None]]:
+    """A step on 100 rows of a 1000 x 100 matrix factorisation with 20 factors, 11 draws of θ."""
+    data = matrix_factorization.simulate()
+    problem = Problem(matrix_factorization.model, outcome="y", loss=Squared())
+    approximation = approximate(problem, data, jax.random.key(0))
+    settings = Fitting(draws=DRAWS)
+    exact, published = ClosedForm(), MonteCarlo(draws=1)
+    runs = {
+        "VI": ours(
+            approximation, VI().init(approximation.structure.start, settings), VI().step(settings)
+        ),
+        "NumPyro SVI": numpyros(data),
+        "linearized squared": calibrated(approximation, Squared(), Linearized(scale=1.0), exact),
+        "linearized tilted": calibrated(approximation, Tilted(0.2), Linearized(scale=1.0), exact),
+        "exponential squared": calibrated(approximation, Squared(), Exponential(scale=1.0), exact),
+        "exponential tilted": calibrated(approximation, Tilted(0.2), Exponential(scale=1.0), exact),
+        "EM, Bayes decisions": calibrated(
+            approximation, Squared(), Linearized(scale=1.0), exact, EM()
+        ),
+        "as published": calibrated(
+            approximation, Squared(), Exponential(scale=1.0), published, draws=300
+        ),
+    }
+    seconds = interleaved(runs)
+    vi = seconds["VI"]
+    table: dict[str, tuple[float, float | None]] = {
+        "VI step / NumPyro SVI.update step": (vi / seconds["NumPyro SVI"], 1.0)
+    }
+    for name in list(runs)[2:6]:
+        table[f"calibrated step / VI step: {name}"] = (seconds[name] / vi, 1.3)
+    for name in list(runs)[6:]:
+        table[f"{name} step / VI step"] = (seconds[name] / vi, None)
+    return table
+
+
+def calibrated(
+    approximation: NumPyroApproximation,
+    loss: Loss,
+    transform: Transform,
+    expectation: Expectation,
+    method: Joint | EM = Joint(),  # noqa: B008
+    draws: int = DRAWS,
+) -> Chunk:
+    settings = Fitting(draws=draws)
+    gain = transform(loss, transform.scale or 1.0)
+    decisions = jnp.zeros(approximation.instances.shape)
+    state = method.init(approximation.structure.start, decisions, settings)
+    return ours(approximation, state, method.step(utility_term(gain, expectation), gain, settings))
+
+
+def ours(approximation: NumPyroApproximation, state: State, step: Step) -> Chunk:
+    chunk = compiled(step)
+    held = [jax.tree.map(jnp.array, state)]
+    batches = Batches(jax.random.key(0), approximation.subsamples).take(0, STEPS)
+    numbers = np.arange(STEPS)
+
+    def run() -> None:
+        held[0], info = chunk(approximation, held[0], jax.random.key(0), numbers, batches)
+        jax.block_until_ready(info)
+
+    return run
+
+
+def numpyros(data: dict[str, jax.Array]) -> Chunk:
+    model = matrix_factorization.model
+    svi = SVI(model, AutoNormal(model), optax.adam(0.03), Trace_ELBO(num_particles=DRAWS))
+    held = [svi.init(jax.random.key(0), **data)]
+
+    @jax.jit
+    def chunk(state, data):
+        return jax.lax.scan(lambda state, _: svi.update(state, **data), state, None, STEPS)
+
+    def run() -> None:
+        held[0], losses = chunk(held[0], data)
+        jax.block_until_ready(losses)
+
+    return run
+
+
+def interleaved(runs: dict[str, Chunk], repeats: int = REPEATS) -> dict[str, float]:
+    """Median seconds of each, taken in turns so that a busy spell hits all of them."""
+    for run in runs.values():
+        run()
+    taken: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(repeats):
+        for name, run in runs.items():
+            start = time.perf_counter()
+            run()
+            taken[name].append(time.perf_counter() - start)
+    return {name: statistics.median(times) for name, times in taken.items()}
+
+
+def import_ratio() -> dict[str, tuple[float, float | None]]:
+    def importing(what: str) -> Chunk:
+        return lambda: subprocess.run([sys.executable, "-c", f"import {what}"], check=True) and None
+
+    seconds = interleaved({"stakes": importing("stakes"), "base": importing("jax, numpyro")})
+    return {"import stakes / import jax, numpyro": (seconds["stakes"] / seconds["base"], 1.3)}
+
+
+if __name__ == "__main__":
+    main()

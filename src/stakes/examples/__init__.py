@@ -1,0 +1,1 @@
+"""Decision problems that tests, docs, benchmarks and the demo share."""
