@@ -94,7 +94,8 @@ def calibrated(
     gain = transform(loss, transform.scale or 1.0)
     decisions = jnp.zeros(approximation.instances.shape)
     state = method.init(approximation.structure.start, decisions, settings)
-    return ours(approximation, state, method.step(utility_term(gain, expectation), gain, settings))
+    step = method.step(utility_term(gain, expectation), gain, expectation, settings)
+    return ours(approximation, state, step)
 
 
 def ours(approximation: NumPyroApproximation, state: State, step: Step) -> Chunk:

@@ -106,7 +106,7 @@ def calibrate(
     # h starts at VI's decision also from random λ: far from it, U has a flat tail.
     start = vi.params if warm_start else params
     state = method.init(start, jnp.asarray(decisions), settings)
-    step = method.step(term, gain, settings)
+    step = method.step(term, gain, expectation, settings)
     calibrated = run("calibrated", step, approximation, state, keys["fit"], settings)
     _check_fit("calibrated", calibrated)
     return Calibration(

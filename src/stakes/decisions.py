@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from stakes.errors import NoClosedForm
 from stakes.expectation import (
     ClosedForm,
+    Enumeration,
     Expectation,
     Mixture,
     expected_loss,
@@ -30,10 +31,13 @@ MOST_ELEMENTS = 2**24
 """Values held at once while averaging over draws of θ."""
 
 
-def bayes_decision(loss: SolvedLoss, key: Key, outcomes: Distribution, like: Array) -> Array:
+def bayes_decision(
+    loss: SolvedLoss, expectation: Expectation, key: Key, outcomes: Distribution, like: Array
+) -> Array:
     """The decision of least expected loss under the mixture: exact, or from draws of it."""
+    values = expectation if isinstance(expectation, Enumeration) else None
     try:
-        decision = loss.exact_decision(Mixture(outcomes))
+        decision = loss.exact_decision(Mixture(outcomes, values))
     except NoClosedForm:
         decision = loss.bayes_decision(_draws(key, outcomes, like.shape, 32))
     return jnp.broadcast_to(decision, like.shape).astype(like.dtype)

@@ -76,7 +76,8 @@ def decide(
     draws: int | None = None,
 ) -> np.ndarray:
     """The best decision for each instance, for the original loss or utility."""
-    draws = draws or draws_for(_batch_instances(predictor))
+    points = (expectation.points or 1) if isinstance(expectation, Enumeration) else 1
+    draws = draws or draws_for(_batch_instances(predictor) * points)
 
     def best(batch: Batch) -> Array:
         return _decide_batch(posterior, predictor, key, batch, problem, expectation, draws)
@@ -97,7 +98,7 @@ def _decide_batch(
     theta_key, y_key = jax.random.split(key)
     outcomes, weight = _outcomes(posterior, predictor, theta_key, batch, draws)
     if isinstance(problem.loss, SolvedLoss):
-        return bayes_decision(problem.loss, y_key, outcomes, weight)
+        return bayes_decision(problem.loss, expectation, y_key, outcomes, weight)
     gain = problem.loss if problem.loss is not None else problem.utility
     assert gain is not None
     return numerical_decision(gain, expectation, y_key, outcomes, weight)

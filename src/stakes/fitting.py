@@ -146,8 +146,9 @@ def run(
     done, skipped, stage, stage_start, reason = 0, 0, 0, 0, Stop.STEP_LIMIT
     average = _Average()
     started = time.monotonic()
-    # The loop hands its buffers over to each chunk, so that it must own them.
-    state = jax.tree.map(jnp.array, state)
+    # The loop hands its buffers over to each chunk, so that it must own them; naming the dtype
+    # makes weak types strong, which would otherwise compile the chunk anew.
+    state = jax.tree.map(lambda leaf: jnp.array(leaf, leaf.dtype), state)
     with (
         _deferred_interrupt() as interrupted,
         progress.bar(title, settings.steps, show=settings.progress) as report,

@@ -10,6 +10,7 @@ from stakes.algorithms.ascent import ascend, bound, start
 from stakes.approximation import Approximation
 from stakes.decisions import bayes_decision, term_decision
 from stakes.errors import InputError
+from stakes.expectation import Expectation
 from stakes.fitting import Fitting, Info, State, Step
 from stakes.typing import Array, Batch, Distribution, Key, Params, SolvedLoss
 from stakes.utilities import Gain, ScaledLoss
@@ -72,13 +73,15 @@ class EM:
         variables = {"params": params, "decisions": decisions}
         return start(variables, params, settings.transformation())
 
-    def step(self, term: UtilityTerm, gain: Gain, settings: Fitting) -> Step:
+    def step(
+        self, term: UtilityTerm, gain: Gain, expectation: Expectation, settings: Fitting
+    ) -> Step:
         optimizer = settings.transformation()
         m_step, loss = self.chosen(gain), getattr(gain, "loss", None)
 
         def decide(key: Key, outcomes: Distribution, like: Array) -> Array:
             if isinstance(m_step, BayesDecisions) and isinstance(loss, SolvedLoss):
-                return bayes_decision(loss, key, outcomes, like)
+                return bayes_decision(loss, expectation, key, outcomes, like)
             return term_decision(term, key, outcomes, like)
 
         def step(

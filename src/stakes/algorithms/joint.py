@@ -6,6 +6,7 @@ from typing import final
 from stakes import rows
 from stakes.algorithms.ascent import ascend, bound, start
 from stakes.approximation import Approximation
+from stakes.expectation import Expectation
 from stakes.fitting import Fitting, Info, State, Step
 from stakes.typing import Array, Batch, Key, Params
 from stakes.utilities import Gain
@@ -26,7 +27,9 @@ class Joint:
         variables = {"params": params, "decisions": decisions}
         return start(variables, variables, settings.transformation())
 
-    def step(self, term: UtilityTerm, gain: Gain, settings: Fitting) -> Step:
+    def step(
+        self, term: UtilityTerm, gain: Gain, expectation: Expectation, settings: Fitting
+    ) -> Step:
         optimizer = settings.transformation()
 
         def step(

@@ -9,14 +9,18 @@ from dataclasses import dataclass
 from typing import TypeAlias, final
 
 import jax
-import jax.numpy as jnp
-from jax.scipy.special import logsumexp
 from numpyro.distributions import Distribution
 
 from stakes.errors import InputError, NoClosedForm
 from stakes.expectation import statistics
 from stakes.expectation.outcome import Mixture, Single
-from stakes.expectation.rules import Enumeration, MonteCarlo, Quadrature, Rule
+from stakes.expectation.rules import (
+    Enumeration,
+    MonteCarlo,
+    Quadrature,
+    Rule,
+)
+from stakes.expectation.sums import log_sum_exp, weighted_sum
 from stakes.typing import Array, Key, Loss, SolvedLoss
 from stakes.utilities import ExpUtility, Gain, ScaledLoss, Utility
 
@@ -32,6 +36,7 @@ __all__ = [
     "choose",
     "expected_loss",
     "log_expected_utility",
+    "weighted_sum",
 ]
 
 
@@ -69,14 +74,7 @@ def log_expected_utility(
             raise NoClosedForm("A utility given as a function has no closed-form expectation.")
         return _solved(utility.loss).log_expected_utility(Single(outcome), decision, utility.scale)
     points, log_weights = expectation.rule(key, outcome, decision)
-    return logsumexp(log_weights + utility.log(points, decision), axis=0)
-
-
-def weighted_sum(log_weights: Array, values: Array) -> Array:
-    """Σ_k exp(log_weight_k) value_k; a point of weight zero counts for nothing."""
-    counted = log_weights != -jnp.inf
-    weights = jnp.exp(jnp.where(counted, log_weights, -jnp.inf))
-    return jnp.sum(weights * jnp.where(counted, values, 0.0), axis=0)
+    return log_sum_exp(log_weights + utility.log(points, decision))
 
 
 def choose(outcome: Distribution, gain: Gain, decision: Array) -> Expectation:

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from stakes.expectation.sums import flushed_exp
 from stakes.typing import Array
 
 _TURN = 4.0
@@ -35,7 +36,7 @@ def _(primals, tangents):  # type: ignore[no-untyped-def]
 
 def density(x: Array) -> Array:
     """φ(x)."""
-    return jnp.exp(-jnp.square(x) / 2) / math.sqrt(2 * math.pi)
+    return flushed_exp(-jnp.square(x) / 2) / math.sqrt(2 * math.pi)
 
 
 def _polynomial(target: Callable[[np.ndarray], np.ndarray], t: Array) -> Array:

@@ -10,17 +10,18 @@ from jax.scipy.special import logsumexp
 from numpyro.distributions import Distribution
 
 from stakes.expectation import statistics
+from stakes.expectation.rules import Enumeration
+from stakes.expectation.sums import weighted_sum
 from stakes.typing import Array, Rate
-
-BISECTIONS = 50
 
 
 @final
 @dataclass(frozen=True)
 class Single:
-    """p(y|θ) for one θ."""
+    """p(y|θ) for one θ; `values` enumerates a discrete outcome, which has no quick cdf."""
 
     distribution: Distribution
+    values: Enumeration | None = None
 
     def mean(self) -> Array:
         return statistics.mean(self.distribution)
@@ -29,7 +30,10 @@ class Single:
         return statistics.variance(self.distribution)
 
     def cdf(self, value: Array) -> Array:
-        return statistics.cdf(self.distribution, value)
+        if self.values is None:
+            return statistics.cdf(self.distribution, value)
+        points, log_weights = self.values.rule(None, self.distribution, value)
+        return weighted_sum(log_weights, (points <= value).astype(log_weights.dtype))
 
     def tails(self, decision: Array, above: float, below: float) -> Array:
         return statistics.tails(self.distribution, decision, above, below)
@@ -57,11 +61,8 @@ class Single:
             return self.mean() - sd / odds - 1, self.mean() + sd * odds + 1
 
     def quantile(self, level: float) -> Array:
-        try:
-            return self.distribution.icdf(level)
-        except NotImplementedError:
-            stacked = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], self.distribution)
-            return Mixture(stacked).quantile(level)
+        stacked = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], self.distribution)
+        return Mixture(stacked, self.values).quantile(level)
 
 
 @final
@@ -74,9 +75,10 @@ class Mixture:
     """
 
     components: Distribution
+    values: Enumeration | None = None
 
     def _over(self, question: Callable[[Single], Array]) -> Array:
-        return jax.vmap(lambda component: question(Single(component)))(self.components)
+        return jax.vmap(lambda component: question(Single(component, self.values)))(self.components)
 
     def mean(self) -> Array:
         return self._over(Single.mean).mean(axis=0)
@@ -105,16 +107,24 @@ class Mixture:
     def quantile(self, level: float) -> Array:
         """The least value whose distribution function reaches the level, by bisection."""
         lows, highs = jax.vmap(lambda component: Single(component).bracket(level))(self.components)
-        low, high = lows.min(axis=0), highs.max(axis=0)
+        ends = lows.min(axis=0), highs.max(axis=0)
+        discrete = statistics.is_discrete(self.components)
+        # Down to neighbouring values of a count, or to the last digit of a real number.
+        width = 0.5 if discrete else 0.0
+        halvings = 60 if ends[0].dtype == jnp.float64 else 32
 
-        def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
-            low, high = ends
+        def unfinished(state: tuple[int, Array, Array]) -> Array:
+            step, low, high = state
+            return (step < halvings) & jnp.any(high - low > width)
+
+        def halve(state: tuple[int, Array, Array]) -> tuple[int, Array, Array]:
+            step, low, high = state
             middle = low + (high - low) / 2
             reached = self.cdf(middle) >= level
-            return jnp.where(reached, low, middle), jnp.where(reached, middle, high)
+            return step + 1, jnp.where(reached, low, middle), jnp.where(reached, middle, high)
 
-        low, high = jax.lax.fori_loop(0, BISECTIONS, halve, (low, high))
-        return jnp.floor(high) if statistics.is_discrete(self.components) else high
+        _, _, high = jax.lax.while_loop(unfinished, halve, (0, *ends))
+        return jnp.floor(high) if discrete else high
 
 
 def _log_mean_exp(values: Array) -> Array:

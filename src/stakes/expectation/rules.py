@@ -19,9 +19,13 @@ from numpyro.distributions import Distribution, constraints
 
 from stakes.errors import InputError
 from stakes.expectation import statistics
+from stakes.expectation.sums import flushed_exp
 from stakes.typing import Array, Key
 
 LARGEST_WINDOW = 8192
+BELOW, ABOVE = 8, 16
+"""Standard deviations on either side of the mean that a window holds: counts have a light lower
+tail, and an upper one that may fall off as slowly as a geometric one."""
 
 
 class Rule(NamedTuple):
@@ -51,7 +55,7 @@ class Enumeration:
         # A value outside the support gets weight zero, and a legal stand-in for its gradient.
         legal = jnp.where(inside, values, jnp.floor(jax.lax.stop_gradient(_middle(outcome))))
         log_weights = jnp.where(inside, outcome.log_prob(_as_outcome(outcome, legal)), -jnp.inf)
-        mass = jax.lax.stop_gradient(jnp.exp(log_weights).sum(axis=0))
+        mass = jax.lax.stop_gradient(flushed_exp(log_weights).sum(axis=0))
         return Rule(legal, jnp.where(mass > 0.999, log_weights, jnp.nan))
 
     def _values(self, outcome: Distribution, decision: Array, shape: tuple[int, ...]) -> Array:
@@ -65,10 +69,10 @@ class Enumeration:
                 f"values: say `Enumeration(points=...)`."
             )
         middle = jax.lax.stop_gradient(statistics.mean(outcome))
-        reach = 10 * jnp.sqrt(jax.lax.stop_gradient(statistics.variance(outcome)))
-        lowest = jnp.minimum(middle - reach, jax.lax.stop_gradient(decision) - 10)
+        sd = jnp.sqrt(jax.lax.stop_gradient(statistics.variance(outcome)))
+        lowest = jnp.minimum(middle - BELOW * sd, jax.lax.stop_gradient(decision) - 5)
         # Where the window cannot hold both the decision and the outcome, the outcome has it.
-        lowest = jnp.maximum(lowest, middle + reach - self.points)
+        lowest = jnp.maximum(lowest, middle + BELOW * sd - self.points)
         lowest = jnp.floor(jnp.maximum(lowest, 0.0))
         return jnp.broadcast_to(lowest, shape) + _column(
             jnp.arange(self.points, dtype=dtype), shape
@@ -78,20 +82,20 @@ class Enumeration:
         """With a window wide enough for these (stacked) outcomes, and room for them to spread."""
         if self.points is not None or _few_values(outcomes) is not None:
             return self
-        middle = jax.vmap(statistics.mean)(outcomes)
-        sd = jnp.sqrt(jax.vmap(statistics.variance)(outcomes))
         if isinstance(outcomes, dist.BinomialProbs | dist.BinomialLogits):
             widest = float(jnp.max(outcomes.total_count)) + 1
         else:
-            low, high = jnp.maximum(middle - 10 * sd, 0.0), middle + 20 * sd + 20
-            widest = float(jnp.max(high - low))
+            middle = jax.vmap(statistics.mean)(outcomes)
+            sd = jnp.sqrt(jax.vmap(statistics.variance)(outcomes))
+            low = jnp.maximum(middle - BELOW * sd, 0.0)
+            widest = float(jnp.max(middle + ABOVE * sd - low)) + 20
         if not widest <= LARGEST_WINDOW:
             raise InputError(
                 f"The {type(outcomes).__name__} outcome spreads over {widest:.0f} values, more "
                 f"than {LARGEST_WINDOW} to enumerate. Say how many to sum: "
                 f"`expectation=Enumeration(points=...)`, or rescale the outcome."
             )
-        return Enumeration(points=max(16, 2 ** math.ceil(math.log2(widest + 1))))
+        return Enumeration(points=32 * math.ceil(widest / 32))
 
 
 @final

@@ -132,6 +132,14 @@ def _normal_tails_and_slopes(
     return value, jnp.sign(z) * slope, (above + below) * phi
 
 
+# Poisson -----------------------------------------------------------------------------------
+
+
+@cumulant.register
+def _(outcome: dist.Poisson, t: float) -> Array:
+    return outcome.rate * (math.expm1(t) - t)
+
+
 # Categorical -------------------------------------------------------------------------------
 
 

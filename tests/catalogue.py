@@ -1,0 +1,232 @@
+"""Named instances of everything the laws hold for; a new one here is enrolled in every law."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import oracles
+from numpyro.distributions import Distribution
+from scipy import stats
+
+from stakes import (
+    Absolute,
+    ClosedForm,
+    Enumeration,
+    ExpUtility,
+    LinEx,
+    MonteCarlo,
+    Quadrature,
+    Squared,
+    Tilted,
+    Utility,
+)
+
+Parameters = dict[str, np.ndarray]
+
+BETALN = 1e-4
+"""JAX's `betaln`, in the negative binomial's log density, is off by 1e-6 in double precision;
+large utility scales magnify that, since log E u is then close to zero."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """An outcome distribution with random parameters, and its twin in SciPy.
+
+    `draw(rng, size, unit)` gives parameters for outcomes whose spread is of the order of `unit`;
+    families that have no scale ignore it. `shifts` are the parameters measured in the outcome's
+    unit and `free` those of order one; the others are measured relative to themselves.
+    """
+
+    make: Callable[..., Distribution]
+    twin: Callable[..., oracles.Twin]
+    draw: Callable[[np.random.Generator, int, np.ndarray], Parameters]
+    shifts: frozenset[str] = frozenset()
+    free: frozenset[str] = frozenset()
+    has_scale: bool = True
+    linex_signs: tuple[int, ...] = (1, -1)
+    """Signs of c for which E exp(-c y) is finite, when c is small."""
+    precision: float = 1e-6
+    """To what relative error double precision is held; what JAX's own log density allows."""
+
+    def __call__(self, rng: np.random.Generator, size: int = 4) -> Distribution:
+        return self.at(self.draw(rng, size, np.ones(size)))
+
+    def at(self, parameters: Parameters) -> Distribution:
+        return self.make(**{name: jnp.asarray(value) for name, value in parameters.items()})
+
+    def units(self, parameters: Parameters, spread: np.ndarray) -> Parameters:
+        """The natural size of each parameter, for steps and for comparing derivatives."""
+        return {
+            name: spread
+            if name in self.shifts
+            else np.ones_like(spread)
+            if name in self.free
+            else np.abs(value)
+            for name, value in parameters.items()
+        }
+
+
+def _location_scale(
+    make: Callable[..., Distribution], twin: Callable[..., oracles.Twin], **options: object
+) -> Family:
+    def draw(rng: np.random.Generator, size: int, unit: np.ndarray) -> Parameters:
+        scale = unit * np.exp(rng.uniform(-1, 1, size))
+        return {"loc": unit * rng.uniform(-3, 3, size), "scale": scale}
+
+    return Family(make, twin, draw, shifts=frozenset({"loc"}), **options)  # type: ignore[arg-type]
+
+
+def _student(rng: np.random.Generator, size: int, unit: np.ndarray) -> Parameters:
+    return {
+        "df": rng.uniform(4, 30, size),
+        "loc": unit * rng.uniform(-3, 3, size),
+        "scale": unit * np.exp(rng.uniform(-1, 1, size)),
+    }
+
+
+CONTINUOUS = {
+    "Normal": _location_scale(dist.Normal, stats.norm),
+    "StudentT": Family(dist.StudentT, stats.t, _student, shifts=frozenset({"loc"}), linex_signs=()),
+    "Laplace": _location_scale(dist.Laplace, stats.laplace),
+    "Logistic": _location_scale(dist.Logistic, stats.logistic),
+    "Gumbel": _location_scale(dist.Gumbel, stats.gumbel_r),
+    "Gamma": Family(
+        dist.Gamma,
+        lambda concentration, rate: stats.gamma(concentration, scale=1 / rate),
+        lambda rng, size, unit: {
+            "concentration": np.exp(rng.uniform(-0.3, 3, size)),
+            "rate": np.exp(rng.uniform(-1, 1, size)) / unit,
+        },
+    ),
+    "Exponential": Family(
+        dist.Exponential,
+        lambda rate: stats.expon(scale=1 / rate),
+        lambda rng, size, unit: {"rate": np.exp(rng.uniform(-1, 1, size)) / unit},
+    ),
+    "LogNormal": Family(
+        dist.LogNormal,
+        lambda loc, scale: stats.lognorm(scale, scale=np.exp(loc)),
+        lambda rng, size, unit: {
+            "loc": np.log(unit) + rng.uniform(-1, 1, size),
+            "scale": rng.uniform(0.2, 1, size),
+        },
+        free=frozenset({"loc"}),
+        linex_signs=(1,),
+    ),
+    "HalfNormal": Family(
+        dist.HalfNormal,
+        lambda scale: stats.halfnorm(scale=scale),
+        lambda rng, size, unit: {"scale": unit * np.exp(rng.uniform(-1, 1, size))},
+    ),
+    "Beta": Family(
+        lambda a, b: dist.Beta(a, b),
+        stats.beta,
+        lambda rng, size, unit: {
+            "a": np.exp(rng.uniform(-0.2, 2, size)),
+            "b": np.exp(rng.uniform(-0.2, 2, size)),
+        },
+        has_scale=False,
+    ),
+    "Uniform": Family(
+        dist.Uniform,
+        lambda low, high: stats.uniform(low, high - low),
+        lambda rng, size, unit: {
+            "low": unit * rng.uniform(-3, 0, size),
+            "high": unit * rng.uniform(1, 3, size),
+        },
+        shifts=frozenset({"low", "high"}),
+    ),
+}
+
+DISCRETE = {
+    "Bernoulli": Family(
+        lambda probs: dist.Bernoulli(probs=probs),
+        lambda probs: stats.bernoulli(probs),
+        lambda rng, size, unit: {"probs": rng.uniform(0.05, 0.95, size)},
+        has_scale=False,
+    ),
+    "Categorical": Family(
+        lambda first, second, third: dist.Categorical(
+            logits=jnp.stack([jnp.zeros_like(first), first, second, third], axis=-1)
+        ),
+        lambda first, second, third: oracles.Labels(
+            np.stack([np.zeros_like(first), first, second, third])
+        ),
+        lambda rng, size, unit: {
+            name: rng.normal(0, 1.5, size) for name in ("first", "second", "third")
+        },
+        free=frozenset({"first", "second", "third"}),
+        has_scale=False,
+    ),
+    "Binomial": Family(
+        lambda probs: dist.Binomial(40, probs=probs),
+        lambda probs: stats.binom(40, probs),
+        lambda rng, size, unit: {"probs": rng.uniform(0.05, 0.95, size)},
+        has_scale=False,
+    ),
+    "Poisson": Family(
+        dist.Poisson,
+        lambda rate: stats.poisson(rate),
+        lambda rng, size, unit: {"rate": np.exp(rng.uniform(-2, 5, size))},
+        has_scale=False,
+    ),
+    "NegativeBinomial2": Family(
+        dist.NegativeBinomial2,
+        lambda mean, concentration: stats.nbinom(
+            concentration, concentration / (concentration + mean)
+        ),
+        lambda rng, size, unit: {
+            "mean": np.exp(rng.uniform(-1, 4, size)),
+            "concentration": np.exp(rng.uniform(-0.5, 3, size)),
+        },
+        has_scale=False,
+        precision=BETALN,
+    ),
+    "NegativeBinomialProbs": Family(
+        lambda total_count, probs: dist.NegativeBinomialProbs(total_count, probs),
+        lambda total_count, probs: stats.nbinom(total_count, 1 - probs),
+        lambda rng, size, unit: {
+            "total_count": np.exp(rng.uniform(-0.5, 3, size)),
+            "probs": rng.uniform(0.1, 0.8, size),
+        },
+        has_scale=False,
+        precision=BETALN,
+    ),
+}
+
+DISTRIBUTIONS = CONTINUOUS | DISCRETE
+
+LABELS = frozenset({"Bernoulli", "Categorical"})
+"""Discrete outcomes whose few values need no window."""
+
+LOSSES = {
+    "squared": Squared(),
+    "absolute": Absolute(),
+    "tilted low": Tilted(0.2),
+    "tilted high": Tilted(0.9),
+    "linex over": LinEx(0.2),
+    "linex under": LinEx(-0.2),
+}
+
+UTILITIES = {
+    "exp squared": ExpUtility(Squared(), 2.0),
+    "exp absolute": ExpUtility(Absolute(), 1.5),
+    "exp tilted low": ExpUtility(Tilted(0.2), 0.7),
+    "exp tilted high": ExpUtility(Tilted(0.9), 0.7),
+    "bump": Utility(lambda outcome, decision: 1 / (1 + jnp.square(outcome - decision))),
+}
+
+EXPECTATIONS = {
+    "closed form": ClosedForm(),
+    "enumeration": Enumeration(points=512),
+    "quadrature": Quadrature(),
+    "Monte Carlo": MonteCarlo(draws=30),
+}
+
+CLOSED_FORMS = {
+    "Normal": LOSSES.keys() | (UTILITIES.keys() - {"bump"}),
+    "Poisson": {"squared", "linex over", "linex under"},
+}
+"""What has a formula; every other outcome has one for the squared loss, by mean and variance."""

@@ -1,0 +1,510 @@
+"""Every inner expectation equals an independent answer: values, and gradients by everything."""
+
+from collections.abc import Callable, Iterable
+from itertools import pairwise, product
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import oracles
+import pytest
+from catalogue import (
+    CLOSED_FORMS,
+    CONTINUOUS,
+    DISCRETE,
+    DISTRIBUTIONS,
+    EXPECTATIONS,
+    LABELS,
+    LOSSES,
+    UTILITIES,
+    Family,
+    Parameters,
+)
+from scipy import integrate
+
+from stakes import (
+    Absolute,
+    ClosedForm,
+    Enumeration,
+    ExpUtility,
+    InputError,
+    LinEx,
+    MonteCarlo,
+    Quadrature,
+    Squared,
+    Tilted,
+    Utility,
+)
+from stakes.expectation import Expectation, check, choose, expected_loss, log_expected_utility
+from stakes.expectation.mills import mills
+from stakes.utilities import ScaledLoss
+
+CASES = 40
+LINEX = 0.2
+"""c, in units of the outcome."""
+SINGLE = 1e-3
+"""Relative error allowed in single precision; in double, each family says."""
+
+
+class Gain(NamedTuple):
+    """A loss or a utility of `stakes`, and the oracle's loss or log utility."""
+
+    ours: Any
+    theirs: oracles.LossTwin
+
+
+class Case(NamedTuple):
+    """Outcomes and decisions, and the natural unit of each for comparing derivatives.
+
+    `unit` is the outcome's scale, from 1e-3 to 1e3; `narrow` the utility's, from a tenth of that
+    to ten times as much; decisions are up to ten standard deviations away.
+    """
+
+    values: Parameters
+    units: Parameters
+    steps: Parameters
+    unit: np.ndarray
+    narrow: np.ndarray
+
+
+class Answer(NamedTuple):
+    """E ℓ or log E u, and its derivatives by name."""
+
+    value: np.ndarray
+    gradient: Parameters
+
+
+def every_gain(unit: np.ndarray, narrow: np.ndarray, linex_signs: Iterable[int]) -> dict[str, Gain]:
+    """Losses, and utilities of the scales given."""
+    one, scale = jnp.asarray(unit, float), jnp.asarray(narrow, float)
+    losses = {
+        "squared": Gain(Squared(), oracles.squared),
+        "absolute": Gain(Absolute(), oracles.absolute),
+        "tilted low": Gain(Tilted(0.2), oracles.tilted(0.2)),
+        "tilted high": Gain(Tilted(0.9), oracles.tilted(0.9)),
+    }
+    utilities = {
+        f"exp {name}": Gain(
+            ExpUtility(loss.ours, scale * one if name == "squared" else scale),
+            oracles.exponential(loss.theirs, narrow * unit if name == "squared" else narrow),
+        )
+        for name, loss in losses.items()
+    }
+    bump = Gain(
+        Utility(lambda outcome, decision: 1 / (1 + jnp.square((outcome - decision) / scale))),
+        oracles.bump(narrow),
+    )
+    return losses | linex_gains(unit, linex_signs) | utilities | {"bump": bump}
+
+
+def linex_gains(unit: np.ndarray, signs: Iterable[int]) -> dict[str, Gain]:
+    """LinEx takes one c, so that many units at once are a matter of a user's own loss."""
+
+    def of(c: float) -> Gain:
+        theirs = lambda outcome, decision: oracles.linex(c)(outcome / unit, decision / unit)  # noqa: E731
+        if np.all(unit == unit[0]):
+            return Gain(LinEx(c / unit[0]), theirs)
+        one = jnp.asarray(unit, float)
+        return Gain(lambda outcome, decision: LinEx(c)(outcome / one, decision / one), theirs)
+
+    return {("linex over" if sign > 0 else "linex under"): of(sign * LINEX) for sign in signs}
+
+
+def only(gains: dict[str, Gain], names: Iterable[str]) -> dict[str, Gain]:
+    return {name: gains[name] for name in names if name in gains}
+
+
+def is_utility(gain: Gain) -> bool:
+    return isinstance(gain.ours, ExpUtility | Utility)
+
+
+def random_case(family: Family, seed: int, unit: float | None = None) -> Case:
+    """Corners and random places; values are those that the precision in force can represent."""
+    rng = np.random.default_rng(seed)
+    corners = np.array(list(product((-1, 1), repeat=3))).T
+    log_unit, log_ratio, away = np.hstack([corners, rng.uniform(-1, 1, (3, CASES - 8))])
+    units_wanted = np.full(CASES, unit) if unit else 10.0 ** (3 * log_unit)
+    unit_of = represented(units_wanted if family.has_scale else np.ones(CASES))
+    parameters = {k: represented(v) for k, v in family.draw(rng, CASES, unit_of).items()}
+    twin = family.twin(**parameters)
+    spread = twin.std()
+    decision = twin.mean() + 10 * away * spread
+    units = family.units(parameters, spread) | {"decision": spread}
+    steps = {name: oracles.STEP * size for name, size in units.items()}
+    if hasattr(twin, "logpmf"):  # there is a kink at every whole number
+        decision = np.floor(decision) + rng.uniform(0.1, 0.9, CASES)
+        steps["decision"] = np.full(CASES, oracles.STEP)
+    values = parameters | {"decision": represented(decision)}
+    return Case(values, units, steps, unit_of, represented(unit_of * 10.0**log_ratio))
+
+
+def represented(values: np.ndarray) -> np.ndarray:
+    return values.astype(np.dtype(jnp.result_type(float))).astype(float)
+
+
+def question(expectation: Expectation, family: Family, gain: Gain, values: Any) -> jax.Array:
+    parameters = {name: value for name, value in values.items() if name != "decision"}
+    ask = log_expected_utility if is_utility(gain) else expected_loss
+    return ask(expectation, None, family.make(**parameters), gain.ours, values["decision"])
+
+
+def ours(
+    family: Family, case: Case, gains: dict[str, Gain], expectation: Expectation
+) -> dict[str, Answer]:
+    def ask(values: dict[str, jax.Array]) -> list[Any]:
+        def of(gain: Gain) -> Any:
+            answer, pull = jax.vjp(lambda v: question(expectation, family, gain, v), values)
+            return answer, pull(jnp.ones_like(answer))[0]
+
+        return [of(gain) for gain in gains.values()]
+
+    values = {name: jnp.asarray(value, float) for name, value in case.values.items()}
+    answers = quickly(ask, values)
+    return {
+        name: Answer(np.asarray(v, float), {by: np.asarray(d, float) for by, d in slopes.items()})
+        for name, (v, slopes) in zip(gains, answers, strict=True)
+    }
+
+
+def quickly(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Compiled with little effort: each of these runs once."""
+    lowered = jax.jit(function).lower(*arguments)
+    return lowered.compile(compiler_options={"xla_backend_optimization_level": 0})(*arguments)
+
+
+def theirs(family: Family, case: Case, gains: dict[str, Gain]) -> dict[str, Answer]:
+    def ask(values: Parameters) -> np.ndarray:
+        decision = values["decision"]
+        parameters = {name: value for name, value in values.items() if name != "decision"}
+        grid = oracles.grid(family.twin(**parameters), decision, case.narrow)
+        return np.stack([oracle(gain)(grid, gain.theirs, decision) for gain in gains.values()])
+
+    def oracle(gain: Gain) -> Callable[..., np.ndarray]:
+        return oracles.log_expected if is_utility(gain) else oracles.expected
+
+    def slope(name: str) -> np.ndarray:
+        moved = lambda by: ask(case.values | {name: case.values[name] + by})  # noqa: E731
+        return oracles.slope(moved, case.steps[name])
+
+    values, slopes = ask(case.values), {name: slope(name) for name in case.values}
+    return {
+        name: Answer(values[i], {by: slopes[by][i] for by in slopes})
+        for i, name in enumerate(gains)
+    }
+
+
+def errors(case: Case, answer: Answer, truth: Answer, name: str) -> dict[str, float]:
+    """Of values relative to themselves; of derivatives, in natural units, to the largest."""
+    size = np.max([np.abs(truth.gradient[by]) * unit for by, unit in case.units.items()], axis=0)
+    found = {name: np.max(np.abs(answer.value - truth.value) / np.abs(truth.value))}
+    for by, unit in case.units.items():
+        off = np.abs(answer.gradient[by] - truth.gradient[by]) * unit / size
+        found[f"∂ {name} / ∂ {by}"] = np.max(off)
+    return found
+
+
+def assert_agree(
+    family: Family,
+    case: Case,
+    names: Iterable[str],
+    expectation: Expectation,
+    tolerance: float,
+) -> None:
+    gains = only(every_gain(case.unit, case.narrow, family.linex_signs), names)
+    assert gains
+    answers, truths = ours(family, case, gains, expectation), theirs(family, case, gains)
+    found = {k: v for n in gains for k, v in errors(case, answers[n], truths[n], n).items()}
+    wrong = {name: f"{error:.1e}" for name, error in found.items() if not error <= tolerance}
+    assert not wrong, f"relative errors beyond {tolerance}: {wrong}"
+
+
+def windowed(name: str) -> Enumeration:
+    return Enumeration() if name in LABELS else Enumeration(points=2048)
+
+
+INTEGRATED = ("tilted low", "linex over", "linex under", "exp squared", "exp tilted high", "bump")
+SUMMED = ("squared", "tilted low", "exp squared", "exp tilted high", "bump")
+
+
+@pytest.mark.parametrize(
+    ("name", "unit"), [("Normal", 1e-3), ("Normal", 1.0), ("Normal", 1e3), ("Poisson", 1.0)]
+)
+def test_closed_forms_agree_with_the_oracle_in_single_precision(name, unit):
+    family = DISTRIBUTIONS[name]
+    case = random_case(family, seed=1, unit=unit)
+    assert_agree(family, case, CLOSED_FORMS[name], ClosedForm(), SINGLE)
+
+
+@pytest.mark.usefixtures("double_precision")
+@pytest.mark.parametrize("name", CLOSED_FORMS)
+def test_closed_forms_agree_with_the_oracle_in_double_precision(name):
+    family = DISTRIBUTIONS[name]
+    case = random_case(family, seed=2, unit=1.0)
+    assert_agree(family, case, CLOSED_FORMS[name], ClosedForm(), family.precision)
+
+
+@pytest.mark.parametrize("name", CONTINUOUS)
+def test_quadrature_agrees_with_the_oracle_in_single_precision(name):
+    family = CONTINUOUS[name]
+    assert_agree(family, random_case(family, seed=3), INTEGRATED, Quadrature(), SINGLE)
+
+
+@pytest.mark.usefixtures("double_precision")
+@pytest.mark.parametrize("name", CONTINUOUS)
+def test_quadrature_agrees_with_the_oracle_in_double_precision(name):
+    family = CONTINUOUS[name]
+    assert_agree(family, random_case(family, seed=4), INTEGRATED, Quadrature(), family.precision)
+
+
+@pytest.mark.parametrize("name", DISCRETE)
+def test_enumeration_agrees_with_the_oracle_in_single_precision(name):
+    family = DISCRETE[name]
+    assert_agree(family, random_case(family, seed=5), SUMMED, windowed(name), SINGLE)
+
+
+@pytest.mark.usefixtures("double_precision")
+@pytest.mark.parametrize("name", DISCRETE)
+def test_enumeration_agrees_with_the_oracle_in_double_precision(name):
+    family = DISCRETE[name]
+    assert_agree(family, random_case(family, seed=6), SUMMED, windowed(name), family.precision)
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_the_squared_loss_has_a_closed_form_for_every_outcome(name):
+    family = DISTRIBUTIONS[name]
+    assert_agree(family, random_case(family, seed=7), ["squared"], ClosedForm(), SINGLE)
+
+
+@pytest.mark.parametrize("name", CONTINUOUS)
+def test_the_oracle_agrees_with_adaptive_quadrature(name):
+    family, rng = CONTINUOUS[name], np.random.default_rng(8)
+    twin = family.twin(**family.draw(rng, 1, np.ones(1)))
+    spread, decision = twin.std(), twin.mean() + 2 * twin.std()
+    low, high = (float(np.squeeze(end)) for end in twin.support())
+    for loss in (oracles.tilted(0.2), oracles.squared):
+        found = oracles.expected(oracles.grid(twin, decision, spread), loss, decision)
+        integrand = lambda y, loss=loss: float(np.squeeze(loss(y, decision) * twin.pdf(y)))  # noqa: E731
+        near = twin.mean() + spread * np.array([-20, -4, -1, 0, 1, 4, 20])
+        ends = np.unique(np.clip([low, *near, float(np.squeeze(decision)), high], low, high))
+        parts = [integrate.quad(integrand, *pair, epsrel=1e-10) for pair in pairwise(ends)]
+        np.testing.assert_allclose(found, sum(value for value, _ in parts), rtol=1e-8)
+
+
+# Where derivatives are easily lost ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("q", [0.2, 0.9])
+@pytest.mark.parametrize("expectation", [ClosedForm(), Quadrature()])
+def test_the_tilted_loss_has_its_slope_where_the_decision_is_the_mean(expectation, q):
+    def risk(values):
+        loc, decision = values
+        return expected_loss(expectation, None, dist.Normal(loc, 2.0), Tilted(q), decision)
+
+    by_loc, by_decision = jax.grad(risk)((jnp.array(1.5), jnp.array(1.5)))
+    # d/dh E ℓ = P(y < h) - q, whatever the scale.
+    np.testing.assert_allclose([by_loc, by_decision], [q - 0.5, 0.5 - q], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", CONTINUOUS)
+def test_quadrature_is_finite_where_the_decision_is_the_median_or_outside_the_support(name):
+    family = CONTINUOUS[name]
+    parameters = family.draw(np.random.default_rng(9), 3, np.ones(3))
+    twin = family.twin(**parameters)
+    low, high = (np.where(np.isfinite(end), end, 0.0) for end in twin.support())
+    decision = np.array([twin.median()[0], np.ravel(low)[-1], np.ravel(high)[-1] + 1])
+    values = {k: jnp.asarray(v) for k, v in (parameters | {"decision": decision}).items()}
+
+    def ask(values):
+        gains = [
+            Gain(Tilted(0.2), oracles.squared),
+            Gain(UTILITIES["exp absolute"], oracles.squared),
+        ]
+        return sum(question(Quadrature(), family, gain, values).sum() for gain in gains)
+
+    for derivative in jax.tree.leaves(quickly(jax.value_and_grad(ask), values)):
+        assert np.all(np.isfinite(derivative))
+
+
+# Enumeration -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", DISCRETE)
+def test_a_window_of_the_size_chosen_loses_nothing(name):
+    outcome = DISCRETE[name](np.random.default_rng(10), 20)
+    sized = Enumeration().sized(jax.tree.map(lambda leaf: leaf[None], outcome))
+    by_window = expected_loss(sized, None, outcome, Squared(), jnp.zeros(()))
+    by_moments = expected_loss(ClosedForm(), None, outcome, Squared(), jnp.zeros(()))
+    np.testing.assert_allclose(by_window, by_moments, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        dist.Poisson(jnp.geomspace(100.0, 5000.0, 200)),
+        dist.NegativeBinomial2(jnp.geomspace(100.0, 1000.0, 200), 50.0),
+        dist.Binomial(2000, probs=jnp.linspace(0.01, 0.99, 200)),
+    ],
+    ids=lambda outcome: type(outcome).__name__,
+)
+def test_large_counts_are_summed_in_single_precision(outcome):
+    decision = outcome.mean + jnp.sqrt(outcome.variance)
+    by_sum = expected_loss(Enumeration(points=4096), None, outcome, Squared(), decision)
+    np.testing.assert_allclose(by_sum, 2 * outcome.variance, rtol=1e-2)
+
+
+def test_a_window_that_is_too_small_gives_nan_and_never_a_wrong_sum():
+    outcome, decision = dist.Poisson(jnp.array(100.0)), jnp.array(103.0)
+    sums = np.array(
+        [
+            expected_loss(Enumeration(points=points), None, outcome, Absolute(), decision)
+            for points in range(10, 300, 10)
+        ]
+    )
+    points = np.arange(1000)
+    exact = np.abs(points - 103) @ DISCRETE["Poisson"].twin(100.0).pmf(points)
+    known = np.isfinite(sums)
+    assert 0 < known.sum() < len(sums)
+    np.testing.assert_allclose(sums[known], exact, rtol=0.01)
+
+
+def test_enumerating_unbounded_counts_asks_for_a_window():
+    with pytest.raises(InputError, match=r"`Enumeration\(\)` of Poisson .* `Enumeration\(points="):
+        Enumeration().rule(None, dist.Poisson(3.0), jnp.zeros(()))
+
+
+def test_counts_too_wide_to_enumerate_are_refused_by_name():
+    with pytest.raises(InputError, match=r"The Poisson outcome spreads over \d+ values, more than"):
+        Enumeration().sized(dist.Poisson(jnp.array([[1e8]])))
+
+
+# The choice --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gain_name", [*LOSSES, *UTILITIES, "a user's loss"])
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_the_best_expectation_is_chosen_for_every_outcome_and_gain(name, gain_name):
+    outcome = DISTRIBUTIONS[name](np.random.default_rng(11))
+    loss = LOSSES.get(gain_name, lambda outcome, decision: jnp.abs(outcome - decision) ** 3)
+    gain = UTILITIES.get(gain_name) or ScaledLoss(loss, 1.0)
+    if gain_name == "squared" or gain_name in CLOSED_FORMS.get(name, ()):
+        best = ClosedForm
+    else:
+        best = Enumeration if name in DISCRETE else Quadrature
+    assert type(choose(outcome, gain, jnp.zeros(4))) is best
+
+
+def test_draws_are_the_last_resort():
+    outcome = dist.Weibull(1.0, 2.0)  # reparameterised, but without an inverse cdf
+    assert isinstance(choose(outcome, ScaledLoss(Tilted(0.2), 1.0), jnp.zeros(())), MonteCarlo)
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        dist.MixtureSameFamily(
+            dist.Categorical(jnp.ones(3) / 3), dist.Normal(jnp.arange(3.0), 1.0)
+        ),
+        dist.VonMises(0.0, 1.0),
+    ],
+    ids=lambda outcome: type(outcome).__name__,
+)
+def test_an_outcome_that_nothing_can_handle_is_refused_with_a_way_out(outcome):
+    name = type(outcome).__name__
+    with pytest.raises(InputError, match=rf"an outcome that is {name}: .* Rewrite the outcome"):
+        choose(outcome, ScaledLoss(Tilted(0.2), 1.0), jnp.zeros(()))
+
+
+def test_an_outcome_without_moments_falls_through_to_the_next_best():
+    outcome = dist.TransformedDistribution(
+        dist.Normal(0.0, 1.0), dist.transforms.AffineTransform(1.0, 2.0)
+    )
+    assert isinstance(choose(outcome, ScaledLoss(Squared(), 1.0), jnp.zeros(())), Quadrature)
+
+
+@pytest.mark.parametrize(
+    ("expectation", "outcome", "gain", "reason"),
+    [
+        (ClosedForm(), dist.Laplace(), UTILITIES["bump"], "no closed form is known"),
+        (
+            Enumeration(points=9),
+            dist.Normal(),
+            ScaledLoss(Squared(), 1.0),
+            "only discrete outcomes",
+        ),
+        (Quadrature(), dist.Poisson(1.0), ScaledLoss(Tilted(0.2), 1.0), "continuous outcomes"),
+        (Quadrature(), dist.VonMises(0.0, 1.0), ScaledLoss(Tilted(0.2), 1.0), "have an `icdf`"),
+        (
+            MonteCarlo(),
+            dist.Poisson(1.0),
+            ScaledLoss(Tilted(0.2), 1.0),
+            "cannot be reparameterised",
+        ),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_an_expectation_that_does_not_fit_is_refused_with_the_reason(
+    expectation, outcome, gain, reason
+):
+    name = type(outcome).__name__
+    with pytest.raises(InputError, match=rf"does not fit an outcome that is {name}: .*{reason}"):
+        check(expectation, outcome, gain, jnp.zeros(()))
+
+
+def test_an_expectation_that_fits_passes_the_check():
+    check(Quadrature(), dist.Normal(), ScaledLoss(Squared(), 1.0), jnp.zeros(()))
+
+
+def test_draws_of_the_outcome_are_at_least_one():
+    with pytest.raises(InputError, match=r"`MonteCarlo\(draws=...\)` must be at least 1; got 0"):
+        MonteCarlo(draws=0)
+
+
+# Compiled, mapped, broadcast ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("expectation_name", EXPECTATIONS)
+def test_compiling_and_mapping_change_nothing(expectation_name):
+    expectation = EXPECTATIONS[expectation_name]
+    rate = jnp.linspace(1.0, 9.0, 5)
+    outcome = dist.Poisson if expectation_name == "enumeration" else dist.Normal
+
+    def ask(parameter, decision, key):
+        of = outcome(parameter) if outcome is dist.Poisson else outcome(parameter, 2.0)
+        return expected_loss(expectation, key, of, Tilted(0.2), decision)
+
+    keys = jax.random.split(jax.random.key(0), 5)
+    one_by_one = jnp.stack([ask(*each) for each in zip(rate, rate + 1, keys, strict=True)])
+    np.testing.assert_allclose(jax.vmap(ask)(rate, rate + 1, keys), one_by_one, rtol=1e-5)
+    np.testing.assert_allclose(jax.jit(jax.vmap(ask))(rate, rate + 1, keys), one_by_one, rtol=1e-5)
+
+
+@pytest.mark.parametrize("expectation_name", EXPECTATIONS)
+def test_one_outcome_serves_many_decisions(expectation_name):
+    outcome = dist.Poisson(3.0) if expectation_name == "enumeration" else dist.Normal(3.0, 2.0)
+    expectation, key = EXPECTATIONS[expectation_name], jax.random.key(0)
+    decision = jnp.arange(6.0).reshape(2, 3)
+    risk = expected_loss(expectation, key, outcome, Squared(), decision)
+    assert risk.shape == (2, 3)
+    if expectation.exact:
+        np.testing.assert_allclose(risk, outcome.variance + (decision - 3.0) ** 2, rtol=1e-4)
+
+
+# Mills' ratio ------------------------------------------------------------------------------
+
+
+def _assert_mills_agrees(tolerance: float) -> None:
+    x = represented(np.concatenate([[0.0], np.geomspace(1e-6, 1e6, 5000)]))
+    value, slope = jax.jvp(mills, (jnp.asarray(x, float),), (jnp.ones(x.shape),))
+    np.testing.assert_allclose(value, oracles.mills(x), rtol=tolerance)
+    np.testing.assert_allclose(slope, oracles.mills_slope(x), rtol=tolerance)
+
+
+def test_mills_ratio_agrees_with_scipy_in_single_precision():
+    _assert_mills_agrees(1e-6)
+
+
+@pytest.mark.usefixtures("double_precision")
+def test_mills_ratio_agrees_with_scipy_in_double_precision():
+    _assert_mills_agrees(1e-12)

@@ -1,0 +1,571 @@
+"""NumPyro behind the port: ELBO and gradients, minibatches, masks, dims and predictions."""
+
+import itertools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from numpyro import handlers
+from numpyro.distributions import biject_to, constraints
+from numpyro.infer import Trace_ELBO, autoguide
+from scipy import stats
+
+import stakes
+from stakes import evaluation, numpyro_adapter, rows
+from stakes.approximation import Instances, Subsample
+from stakes.evaluation import Fitted
+from stakes.expectation import ClosedForm, expected_loss
+from stakes.numpyro_adapter import NumPyroApproximation
+from stakes.typing import Params
+
+KEY = jax.random.key(0)
+FAILURE_RATE = 1e-6
+"""How often a test that draws may fail by chance, over all that it compares."""
+
+
+def problem(model: Callable[..., None], guide: Any = None, loss: Any = None) -> stakes.Problem:
+    return stakes.Problem(model, outcome="y", loss=loss or stakes.Squared(), guide=guide)
+
+
+def approximate(
+    model: Callable[..., None], data: dict[str, Any], guide: Any = None
+) -> NumPyroApproximation:
+    chosen = problem(model, guide)
+    checked = chosen.check_data(data, needs_outcome=True)
+    return numpyro_adapter.approximate(chosen, checked, KEY)
+
+
+def assert_same_mean(one: Any, other: Any) -> None:
+    """Two samples (draw, component) of equal means, each tested at its share of the rate."""
+    one, other = (np.reshape(sample, (len(sample), -1)).astype(float) for sample in (one, other))
+    error = np.sqrt(one.var(axis=0) / len(one) + other.var(axis=0) / len(other))
+    error += 1e-5 * np.abs(one.mean(axis=0)) + 1e-6  # rounding, where nothing varies
+    z = (one.mean(axis=0) - other.mean(axis=0)) / error
+    assert np.abs(z).max() < stats.norm.isf(FAILURE_RATE / 2 / z.size)
+
+
+# ELBO --------------------------------------------------------------------------------------
+
+X = np.linspace(-1, 1, 5)[:, None] ** np.array([0, 1])
+GROUP = np.array([0, 1, 2, 0, 1])
+DATA = {"x": X, "group": GROUP, "y": np.array([0.5, -1.0, 2.0, 1.5, 0.0])}
+
+
+def rich(x: Any, group: Any, y: Any = None) -> None:
+    """A vector latent, a positive one, a plate of latents, and a likelihood that is scaled."""
+    slope = numpyro.sample("slope", dist.Normal(0, 1).expand([2]).to_event(1))
+    sd = numpyro.sample("sd", dist.HalfNormal(1.0))
+    with numpyro.plate("group", 3):
+        offset = numpyro.sample("offset", dist.Normal(0, sd))
+    with handlers.scale(scale=0.5), numpyro.plate("row", len(x)):
+        numpyro.sample("y", dist.Normal(x @ slope + offset[group], sd), obs=y)
+
+
+def by_hand(x: Any, group: Any, y: Any = None) -> None:
+    """Structured: the spread's location follows the slope; it has no normal density."""
+    loc = numpyro.param("loc", jnp.array([0.2, -0.1]))
+    scale = numpyro.param("scale", jnp.array([0.3, 0.6]), constraint=constraints.positive)
+    follow = numpyro.param("follow", 0.3)
+    slope = numpyro.sample("slope", dist.Normal(loc, scale).to_event(1))
+    numpyro.sample("sd", dist.LogNormal(follow * slope[0], 0.4))
+    with numpyro.plate("group", 3):
+        numpyro.sample("offset", dist.Normal(numpyro.param("offset_loc", jnp.ones(3)), 0.5))
+
+
+GUIDES = {
+    "AutoNormal": autoguide.AutoNormal(rich),
+    "AutoDiagonalNormal": autoguide.AutoDiagonalNormal(rich),
+    "AutoMultivariateNormal": autoguide.AutoMultivariateNormal(rich),
+    "AutoLowRankMultivariateNormal": autoguide.AutoLowRankMultivariateNormal(rich),
+    "AutoIAFNormal": autoguide.AutoIAFNormal(rich),
+    "by hand": by_hand,
+}
+
+
+def somewhere(approximation: NumPyroApproximation) -> Params:
+    """Off the guide's start, where nothing is special."""
+    params = approximation.init(KEY)
+    leaves, tree = jax.tree.flatten(params)
+    keys = jax.random.split(jax.random.key(1), len(leaves))
+    moved = [
+        leaf + 0.2 * jax.random.normal(k, leaf.shape) for leaf, k in zip(leaves, keys, strict=True)
+    ]
+    return jax.tree.unflatten(tree, moved)
+
+
+def numpyro_elbo(
+    model: Callable[..., None], guide: Callable[..., None], data: dict[str, Any]
+) -> Callable[[Params, Any], Any]:
+    """One draw of NumPyro's own ELBO as a function of unconstrained parameters."""
+    arrays = {name: jnp.asarray(value) for name, value in data.items()}
+    sites = handlers.trace(handlers.seed(guide, KEY)).get_trace(**arrays)
+    transforms = {
+        name: biject_to(site["kwargs"].get("constraint", constraints.real))
+        for name, site in sites.items()
+        if site["type"] == "param"
+    }
+
+    def elbo(params: Params, key: Any) -> Any:
+        constrained = {name: transforms[name](value) for name, value in params.items()}
+        return -Trace_ELBO().loss(key, constrained, model, guide, **arrays)
+
+    return elbo
+
+
+@pytest.mark.parametrize("guide", GUIDES.values(), ids=GUIDES)
+def test_log_ratio_and_its_gradient_average_to_the_elbo_of_numpyro(
+    guide: Callable[..., None],
+) -> None:
+    approximation = approximate(rich, DATA, guide)
+
+    def ours(params: Params, key: Any) -> Any:
+        return approximation.draw(params, key, {}).log_ratio
+
+    elbos = (ours, numpyro_elbo(rich, guide, DATA))
+    params = somewhere(approximation)
+    samples = []
+    for elbo, key in zip(elbos, jax.random.split(jax.random.key(2)), strict=True):
+        many = jax.jit(jax.vmap(jax.value_and_grad(elbo), in_axes=(None, 0)))
+        drawn = jax.tree.leaves(many(params, jax.random.split(key, 20_000)))
+        samples.append(np.concatenate([leaf.reshape(len(leaf), -1) for leaf in drawn], axis=1))
+    assert_same_mean(*samples)
+
+
+def test_a_guide_site_that_is_masked_out_adds_nothing_to_log_q() -> None:
+    def model(x: Any, y: Any = None) -> None:
+        level = numpyro.sample("level", dist.Normal(0, 1))
+        with numpyro.plate("row", len(x)):
+            numpyro.sample("y", dist.Normal(level + x, 1), obs=y)
+
+    def guide(x: Any, y: Any = None) -> None:
+        scale = numpyro.param("scale", 0.5, constraint=constraints.positive)
+        with handlers.mask(mask=False):
+            numpyro.sample("level", dist.Normal(0.0, scale))
+
+    data = {"x": np.zeros(3), "y": np.zeros(3)}
+    approximation = approximate(model, data, guide)
+    params, theirs = approximation.init(KEY), numpyro_elbo(model, guide, data)
+    keys = jax.random.split(KEY, 2000)
+    assert_same_mean(
+        jax.vmap(lambda key: approximation.draw(params, key, {}).log_ratio)(keys),
+        jax.vmap(lambda key: theirs(params, key))(keys),
+    )
+
+
+def test_log_q_of_a_vector_latent_is_as_free_of_noise_as_that_of_a_scalar() -> None:
+    """A Gaussian's log q counts by its expectation: with data and prior out of the way, nothing
+    else is left to vary."""
+
+    def flat(width: int, y: Any = None) -> None:
+        with handlers.scale(scale=1e-12):
+            scalar = numpyro.sample("scalar", dist.Normal(0, 1))
+            vector = numpyro.sample("vector", dist.Normal(0, 1).expand([width]).to_event(1))
+            numpyro.sample("y", dist.Normal(scalar + vector[0], 1), obs=y)
+
+    approximation = approximate(flat, {"width": 3, "y": 0.0})
+    params = approximation.init(KEY)
+    draws = jax.jit(jax.vmap(lambda key: approximation.draw(params, key, {}).log_ratio))
+    assert draws(jax.random.split(KEY, 100)).std() < 1e-3
+
+
+# Minibatches -------------------------------------------------------------------------------
+
+FAR_APART = 1000.0 * np.arange(6)
+
+
+def local(x: Any, y: Any = None, batch: int = 2) -> None:
+    """One latent a row, rows in minibatches; `x` sets rows far apart."""
+    mean = numpyro.sample("mean", dist.Normal(0, 10))
+    with numpyro.plate("row", len(x), subsample_size=batch) as members:
+        level = numpyro.sample("level", dist.Normal(mean, 5))
+        seen = None if y is None else y[members]
+        numpyro.sample("y", dist.Normal(level + x[members], 1), obs=seen)
+
+
+def local_by_hand(x: Any, y: Any = None, batch: int = 2) -> None:
+    numpyro.sample("mean", dist.Normal(numpyro.param("m", 0.0), 0.1))
+    with numpyro.plate("row", len(x), subsample_size=batch):
+        loc = numpyro.param("level_loc", jnp.zeros(len(x)), event_dim=0)
+        numpyro.sample("level", dist.Normal(loc, 0.1))
+
+
+LOCAL_DATA = {"x": FAR_APART, "y": FAR_APART + np.arange(6), "batch": 2}
+LOCAL_GUIDES = {"AutoNormal": None, "by hand": local_by_hand}
+BATCH = {"row": jnp.array([4, 1])}
+
+
+@pytest.fixture(params=LOCAL_GUIDES.values(), ids=LOCAL_GUIDES, scope="module")
+def minibatched(request: pytest.FixtureRequest) -> NumPyroApproximation:
+    return approximate(local, LOCAL_DATA, request.param)
+
+
+def row_parameter(approximation: NumPyroApproximation) -> str:
+    """Where each row's latent lies; AutoNormal and the guide by hand name it differently."""
+    [name] = [n for n in approximation.init(KEY) if n in ("level_auto_loc", "level_loc")]
+    return name
+
+
+def test_the_minibatch_is_what_the_model_says(minibatched: NumPyroApproximation) -> None:
+    assert minibatched.subsamples == (Subsample("row", 6, 2),)
+    assert minibatched.instances == Instances((6,), ("row",))
+    assert minibatched.plates_of(row_parameter(minibatched)) == {"row": 0}
+
+
+def test_rows_of_data_and_latents_are_those_of_the_batch(
+    minibatched: NumPyroApproximation,
+) -> None:
+    """The outcome's mean is latent plus covariate, and each row has its own of both."""
+    params = minibatched.init(KEY)
+    params[row_parameter(minibatched)] = jnp.asarray(-3 * FAR_APART, jnp.float32)
+    here = rows.params_in(minibatched, params, BATCH)
+    draw = minibatched.draw(here, KEY, BATCH)
+    np.testing.assert_allclose(draw.outcome.loc, -2 * FAR_APART[[4, 1]], atol=2)
+    np.testing.assert_allclose(draw.weight, 3.0)
+
+
+def test_outcomes_observed_are_those_of_the_batch(minibatched: NumPyroApproximation) -> None:
+    """Latents near zero explain the outcomes, if these are the rows' own: off by a row is a
+    thousand standard deviations."""
+    params = minibatched.init(KEY)
+    params[row_parameter(minibatched)] = jnp.arange(6.0)
+    here = rows.params_in(minibatched, params, BATCH)
+    assert float(minibatched.draw(here, KEY, BATCH).log_ratio) > -100
+
+
+def test_only_rows_in_the_batch_get_a_gradient(minibatched: NumPyroApproximation) -> None:
+    params = minibatched.init(KEY)
+
+    def elbo(params: Params) -> Any:
+        here = rows.params_in(minibatched, params, BATCH)
+        return minibatched.draw(here, KEY, BATCH).log_ratio
+
+    slope = jax.grad(elbo)(params)
+    moved = {name: np.flatnonzero(value).tolist() for name, value in slope.items()}
+    assert moved[row_parameter(minibatched)] == [1, 4]
+    for name, where in moved.items():
+        assert where == [1, 4] if minibatched.plates_of(name) else where == [0]
+
+
+@pytest.mark.parametrize("guide", LOCAL_GUIDES.values(), ids=LOCAL_GUIDES)
+def test_minibatch_elbos_average_to_the_full_one(guide: Any) -> None:
+    """Over every batch there is, each weighed alike."""
+    part = approximate(local, LOCAL_DATA, guide)
+    full = approximate(local, {**LOCAL_DATA, "batch": 6}, guide)
+    assert full.subsamples == ()
+    params = full.init(KEY)
+    params[row_parameter(full)] = jnp.arange(6.0)
+    every = jnp.array(list(itertools.combinations(range(6), 2)))
+
+    @jax.jit
+    @jax.vmap
+    def over_batches(key: Any) -> Any:
+        def one(members: Any) -> Any:
+            here = rows.params_in(part, params, {"row": members})
+            return part.draw(here, key, {"row": members}).log_ratio
+
+        return jax.vmap(one)(every).mean()
+
+    keys = jax.random.split(KEY, 4000)
+    whole = jax.jit(jax.vmap(lambda key: full.draw(params, key, {}).log_ratio))
+    assert_same_mean(over_batches(keys), whole(jax.random.split(jax.random.key(1), 4000)))
+
+
+def in_the_middle(x: Any, y: Any = None) -> None:
+    """Three plates, of which the middle one comes in minibatches."""
+    with numpyro.plate("b", 5, subsample_size=2, dim=-2) as members:
+        level = numpyro.sample("level", dist.Normal(0, 1))
+        with numpyro.plate("a", 4, dim=-3), numpyro.plate("c", 3, dim=-1):
+            seen = None if y is None else y[:, members]
+            numpyro.sample("y", dist.Normal(level + x[:, members], 1), obs=seen)
+
+
+def test_a_plate_in_the_middle_is_subsampled_along_its_own_axis() -> None:
+    x = 100.0 * np.arange(60).reshape(4, 5, 3)
+    approximation = approximate(in_the_middle, {"x": x, "y": x})
+    assert approximation.instances == Instances((4, 5, 3), ("a", "b", "c"))
+    params = approximation.init(KEY)
+    params["level_auto_loc"] = 1e5 * jnp.arange(5.0).reshape(5, 1)
+    batch = {"b": jnp.array([3, 0])}
+    draw = approximation.draw(rows.params_in(approximation, params, batch), KEY, batch)
+    expected = (x + 1e5 * np.arange(5).reshape(5, 1))[:, [3, 0]]
+    np.testing.assert_allclose(draw.outcome.loc, expected, atol=2)
+    np.testing.assert_allclose(draw.weight, np.full((4, 2, 3), 2.5))
+
+
+def test_posterior_draws_of_different_rows_are_independent_across_minibatches() -> None:
+    """Rows are drawn batch by batch; a key used for every batch would repeat its noise."""
+    approximation = approximate(local, LOCAL_DATA)
+    fitted = Fitted(approximation, approximation.init(KEY))
+    draws = evaluation.latent_draws(fitted, KEY, 400)["level"]
+    correlation = np.corrcoef(draws.T) - np.eye(6)
+    assert np.abs(correlation).max() < 0.3
+
+
+def test_predicted_outcomes_of_different_rows_are_independent_across_minibatches() -> None:
+    """But for what they share through the global latent, which is almost certain here."""
+    approximation = approximate(local, LOCAL_DATA)
+    fitted = Fitted(approximation, approximation.init(KEY))
+    predictor = numpyro_adapter.predictor(problem(local), approximation)
+    draws = evaluation.predict(fitted, predictor, KEY, 400)
+    correlation = np.corrcoef(draws.T) - np.eye(6)
+    assert np.abs(correlation).max() < 0.3
+
+
+def test_the_window_of_an_enumeration_is_wide_enough_for_the_rows_of_every_batch() -> None:
+    """Here the first batch holds small counts alone."""
+
+    def counts(x: Any, y: Any = None) -> None:
+        level = numpyro.sample("level", dist.Normal(0, 0.1))
+        with numpyro.plate("row", len(x), subsample_size=2) as members:
+            seen = None if y is None else y[members]
+            numpyro.sample("y", dist.Poisson(jnp.exp(x[members] + level)), obs=seen)
+
+    rates = np.array([2.0, 3.0, 2.0, 900.0])
+    approximation = approximate(counts, {"x": np.log(rates), "y": rates.astype(int)})
+    params = approximation.init(KEY)
+    predictor = numpyro_adapter.predictor(problem(counts), approximation)
+    window = evaluation.sized(stakes.Enumeration(), Fitted(approximation, params), predictor, KEY)
+    batch = {"row": jnp.array([2, 3])}
+    outcome = approximation.draw(params, KEY, batch).outcome
+    assert np.isfinite(window.rule(None, outcome, outcome.mean).log_weights.max(axis=0)).all()
+
+
+# Masks and event dims ----------------------------------------------------------------------
+
+OBSERVED = np.array([[True, False, True], [False, True, True]])
+
+
+def _masked(x: Any, y: Any = None) -> None:
+    level = numpyro.sample("level", dist.Normal(0, 1))
+    with numpyro.plate("row", 2, dim=-2), numpyro.plate("column", 3, dim=-1):
+        with handlers.mask(mask=OBSERVED):
+            numpyro.sample("y", dist.Normal(level + x, 1), obs=y)
+
+
+def _masked_distribution(x: Any, y: Any = None) -> None:
+    level = numpyro.sample("level", dist.Normal(0, 1))
+    with numpyro.plate("row", 2, dim=-2), numpyro.plate("column", 3, dim=-1):
+        numpyro.sample("y", dist.Normal(level + x, 1).mask(OBSERVED), obs=y)
+
+
+def _masked_events(x: Any, y: Any = None) -> None:
+    level = numpyro.sample("level", dist.Normal(0, 1))
+    with numpyro.plate("row", 2):
+        numpyro.sample("y", dist.Normal(level + x, 1).mask(OBSERVED).to_event(1), obs=y)
+
+
+@pytest.mark.parametrize("model", [_masked, _masked_distribution, _masked_events])
+def test_a_mask_takes_entries_out_of_likelihood_and_utility_alike(
+    model: Callable[..., None],
+) -> None:
+    x = np.arange(6.0).reshape(2, 3)
+    draws = []
+    for hidden in (0.0, 1e6):
+        approximation = approximate(model, {"x": x, "y": np.where(OBSERVED, x, hidden)})
+        draws.append(approximation.draw(approximation.init(KEY), KEY, {}))
+    np.testing.assert_allclose(draws[0].log_ratio, draws[1].log_ratio)
+    np.testing.assert_array_equal(draws[0].weight, OBSERVED.astype(float))
+
+
+def test_a_mask_of_rows_covers_all_of_their_events() -> None:
+    def model(x: Any, y: Any = None) -> None:
+        level = numpyro.sample("level", dist.Normal(0, 1))
+        with numpyro.plate("row", 3), handlers.mask(mask=jnp.array([True, False, True])):
+            numpyro.sample("y", dist.Normal(level + x, 1).to_event(1), obs=y)
+
+    approximation = approximate(model, {"x": np.zeros((3, 3)), "y": np.zeros((3, 3))})
+    draw = approximation.draw(approximation.init(KEY), KEY, {})
+    np.testing.assert_array_equal(draw.weight, np.repeat([[1.0], [0.0], [1.0]], 3, axis=1))
+
+
+def test_a_scale_of_rows_covers_all_of_their_events() -> None:
+    def model(x: Any, y: Any = None) -> None:
+        level = numpyro.sample("level", dist.Normal(0, 1))
+        with numpyro.plate("row", 3), handlers.scale(scale=jnp.array([1.0, 2.0, 3.0])):
+            numpyro.sample("y", dist.Normal(level + x, 1).to_event(1), obs=y)
+
+    approximation = approximate(model, {"x": np.zeros((3, 3)), "y": np.zeros((3, 3))})
+    draw = approximation.draw(approximation.init(KEY), KEY, {})
+    np.testing.assert_array_equal(draw.weight, np.repeat([[1.0], [2.0], [3.0]], 3, axis=1))
+
+
+def test_outcomes_under_to_event_have_a_decision_each() -> None:
+    def model(x: Any, y: Any = None) -> None:
+        level = numpyro.sample("level", dist.Normal(0, 1))
+        with numpyro.plate("row", len(x)):
+            numpyro.sample("y", dist.Normal(level + x, 1).to_event(1), obs=y)
+
+    x = np.arange(6.0).reshape(2, 3)
+    approximation = approximate(model, {"x": x, "y": x})
+    assert approximation.instances == Instances((2, 3), ("row", "y_dim_1"))
+    draw = approximation.draw(approximation.init(KEY), KEY, {})
+    assert draw.weight.shape == (2, 3)
+    np.testing.assert_allclose(jnp.diff(draw.outcome.mean, axis=-1), 1.0, rtol=1e-5)
+
+
+# Instances ---------------------------------------------------------------------------------
+
+
+def test_dims_and_shape_come_from_the_plates() -> None:
+    """Whatever the order in which the plates were opened."""
+
+    def model(x: Any, y: Any = None) -> None:
+        level = numpyro.sample("level", dist.Normal(0, 1))
+        with numpyro.plate("column", 3, dim=-1), numpyro.plate("row", 2, dim=-2):
+            numpyro.sample("y", dist.Normal(level, x), obs=y)
+
+    data = {"x": 1.0, "y": np.zeros((2, 3))}
+    assert approximate(model, data).instances == Instances((2, 3), ("row", "column"))
+
+
+@pytest.mark.filterwarnings("ignore:Missing a plate statement")
+def test_axes_without_a_plate_are_named_after_the_outcome() -> None:
+    def model(x: Any, y: Any = None) -> None:
+        level = numpyro.sample("level", dist.Normal(0, 1))
+        with numpyro.plate("column", 3):
+            numpyro.sample("y", dist.Normal(level + x, 1), obs=y)
+
+    data = {"x": np.zeros((2, 3)), "y": np.zeros((2, 3))}
+    assert approximate(model, data).instances == Instances((2, 3), ("y_dim_0", "column"))
+
+
+def test_a_single_outcome_has_no_dims() -> None:
+    def model(y: Any = None) -> None:
+        numpyro.sample("y", dist.Normal(numpyro.sample("level", dist.Normal(0, 1)), 1), obs=y)
+
+    assert approximate(model, {"y": 1.5}).instances == Instances((), ())
+
+
+# Prediction --------------------------------------------------------------------------------
+
+SIGMA = np.array([1.0, 2.0, 3.0])
+
+
+def schools(sigma: Any, y: Any = None) -> None:
+    mu = numpyro.sample("mu", dist.Normal(0, 5))
+    tau = numpyro.sample("tau", dist.HalfNormal(5))
+    with numpyro.plate("school", len(sigma)):
+        theta = numpyro.sample("theta", dist.Normal(mu, tau))
+        numpyro.sample("y", dist.Normal(theta, sigma), obs=y)
+
+
+@pytest.fixture(scope="module")
+def schooled() -> Fitted:
+    """As if fitted: schools at 100, 200 and 300, from a population at -50 that hardly varies."""
+    approximation = approximate(schools, {"sigma": SIGMA, "y": np.zeros(3)})
+    params = approximation.init(KEY)
+    params["mu_auto_loc"] = jnp.array(-50.0)
+    params["tau_auto_loc"] = jnp.log(0.1)
+    params["theta_auto_loc"] = jnp.array([100.0, 200.0, 300.0])
+    return Fitted(approximation, params)
+
+
+def decide(fitted: Fitted, data: dict[str, Any], **options: Any) -> np.ndarray:
+    asked = problem(schools)
+    checked = asked.check_data(data, needs_outcome=False)
+    predictor = numpyro_adapter.predictor(asked, fitted.approximation, checked, **options)
+    return evaluation.decide(asked, fitted, predictor, ClosedForm(), KEY, draws=500)
+
+
+def test_a_plate_of_another_size_holds_new_members_drawn_from_the_model(schooled: Fitted) -> None:
+    np.testing.assert_allclose(decide(schooled, {"sigma": np.ones(5)}), [-50.0] * 5, atol=1)
+    np.testing.assert_allclose(decide(schooled, {"sigma": np.ones(1)}), [-50.0], atol=1)
+
+
+def test_a_plate_of_the_same_size_holds_the_members_of_the_fit(schooled: Fitted) -> None:
+    np.testing.assert_allclose(decide(schooled, {"sigma": np.ones(3)}), [100, 200, 300], atol=1)
+
+
+def test_new_members_can_be_said_to_be_new(schooled: Fitted) -> None:
+    found = decide(schooled, {"sigma": np.ones(3)}, new=("school",))
+    np.testing.assert_allclose(found, [-50.0] * 3, atol=1)
+
+
+def test_new_members_of_a_plate_that_is_not_there_are_an_error(schooled: Fitted) -> None:
+    with pytest.raises(stakes.InputError, match=r"`new=` names 'skool'.*plates are 'school'"):
+        decide(schooled, {"sigma": np.ones(3)}, new=("skool",))
+
+
+def test_members_taken_for_those_of_the_fit_can_be_asked_for(schooled: Fitted) -> None:
+    def taken(size: int, **options: Any) -> tuple[str, ...]:
+        predictor = numpyro_adapter.predictor(
+            problem(schools), schooled.approximation, {"sigma": jnp.ones(size)}, **options
+        )
+        return numpyro_adapter.same_members(predictor)
+
+    assert taken(3) == ("school",)
+    assert taken(4) == ()
+    assert taken(3, new=("school",)) == ()
+
+
+@pytest.fixture(scope="module")
+def calibrated() -> stakes.Calibration:
+    """Hardly a fit: two steps."""
+    data = {"sigma": SIGMA, "y": np.array([3.0, 1.0, -2.0])}
+    return stakes.calibrate(KEY, problem(schools), data, steps=2, progress=False)
+
+
+def test_a_plate_that_may_or_may_not_be_new_earns_a_warning(
+    calibrated: stakes.Calibration,
+) -> None:
+    with pytest.warns(
+        stakes.StakesWarning, match=r"'school'.*taken to hold the same.*new=.*known="
+    ):
+        calibrated.decide({"sigma": SIGMA + 1})
+
+
+@pytest.mark.parametrize(
+    ("data", "options"),
+    [
+        ({"sigma": SIGMA + 1}, {"new": ("school",)}),
+        ({"sigma": SIGMA + 1}, {"known": ("school",)}),
+        ({"sigma": np.ones(4)}, {}),
+        ({"sigma": SIGMA}, {}),
+    ],
+    ids=["said to be new", "said to be known", "another size", "nothing changed"],
+)
+def test_a_plate_that_is_clear_earns_no_warning(
+    calibrated: stakes.Calibration, data: dict[str, Any], options: dict[str, Any]
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        calibrated.decide(data, **options)
+
+
+def test_a_latent_without_a_plate_cannot_change_its_shape() -> None:
+    """One row's latent would be broadcast to all three."""
+
+    def model(x: Any, y: Any = None) -> None:
+        level = numpyro.sample("level", dist.Normal(0, 1).expand([len(x)]).to_event(1))
+        with numpyro.plate("row", len(x)):
+            numpyro.sample("y", dist.Normal(level + x, 1), obs=y)
+
+    approximation = approximate(model, {"x": np.zeros(1), "y": np.zeros(1)})
+    with pytest.raises(stakes.InputError, match=r"'level'.*\(1,\).*\(3,\)"):
+        numpyro_adapter.predictor(problem(model), approximation, {"x": jnp.zeros(3)})
+
+
+def test_parameters_of_the_model_itself_are_used_in_prediction() -> None:
+    """A `numpyro.param` in the model is learned along with the guide's."""
+
+    def model(x: Any, y: Any = None) -> None:
+        shift = numpyro.param("shift", 0.0)
+        level = numpyro.sample("level", dist.Normal(0, 0.1))
+        with numpyro.plate("row", len(x)):
+            numpyro.sample("y", dist.Normal(level + shift + x, 1), obs=y)
+
+    approximation = approximate(model, {"x": np.zeros(3), "y": np.zeros(3)})
+    params = approximation.init(KEY)
+    params["shift"] = jnp.array(70.0)
+    draw = approximation.draw(params, KEY, {})
+    np.testing.assert_allclose(draw.outcome.loc, 70.0, atol=3)
+    predictor = numpyro_adapter.predictor(problem(model), approximation)
+    fitted = Fitted(approximation, params)
+    found = evaluation.decide(problem(model), fitted, predictor, ClosedForm(), KEY, draws=100)
+    np.testing.assert_allclose(found, 70.0, atol=3)
