@@ -18,7 +18,7 @@ from stakes.approximation import Instances
 from stakes.comparison import Comparison
 from stakes.errors import InputError, NumericalError, StakesWarning, some
 from stakes.evaluation import Fitted, Posterior, Sampled
-from stakes.expectation import Expectation
+from stakes.expectation import ClosedForm, Expectation
 from stakes.fitting import Fit, Fitting, Stop, run
 from stakes.numpyro_adapter import NumPyroApproximation, Predictor
 from stakes.problem import Problem, check_key
@@ -60,7 +60,7 @@ def calibrate(
         expectation: of the loss or utility over outcomes; the best is chosen by default.
         estimator: of the utility term where a utility stands inside a logarithm.
         steps: at most this many, for each of the two fits.
-        draws: of θ at each step; 10 by default, more where a step decides about few instances.
+        draws: of θ at each step; 10 by default, 32 for small problems.
         optimizer: any optax optimiser; Adam with a decaying step size by default.
         warm_start: whether the calibrated fit starts from VI's optimum.
         coords: labels of the plates' members, by plate.
@@ -85,10 +85,11 @@ def calibrate(
     approximation = numpyro_adapter.approximate(problem, checked, keys["setup"])
     _check_coords(coords, approximation.instances)
     predictor = numpyro_adapter.predictor(problem, approximation)
-    settings = _settings(approximation, steps, draws, optimizer, progress)
     expectation = _checked_expectation(
         problem, transform, expectation, approximation, keys["setup"]
     )
+    draws = _default_draws(approximation, expectation) if draws is None else draws
+    settings = Fitting(steps=steps, draws=draws, optimizer=optimizer, progress=progress)
 
     # Plain VI, its decisions, and the scale of its losses.
     params = approximation.structure.start
@@ -339,16 +340,10 @@ def _checked_transform(problem: Problem, transform: Transform | None) -> Transfo
     return Linearized() if transform is None else transform
 
 
-def _settings(
-    approximation: NumPyroApproximation,
-    steps: int,
-    draws: int | None,
-    optimizer: optax.GradientTransformation | None,
-    progress: bool,
-) -> Fitting:
-    few = int(np.prod(approximation.instances.shape)) <= 1000
-    chosen = draws if draws is not None else (32 if few else 10)
-    return Fitting(steps=steps, draws=chosen, optimizer=optimizer, progress=progress)
+def _default_draws(approximation: NumPyroApproximation, expectation: Expectation) -> int:
+    """Small problems take more draws of θ for next to nothing."""
+    small = int(np.prod(approximation.instances.shape)) <= 1000
+    return 32 if small and isinstance(expectation, ClosedForm) else 10
 
 
 def _checked_expectation(

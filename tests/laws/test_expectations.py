@@ -41,7 +41,7 @@ from stakes.expectation import Expectation, check, choose, expected_loss, log_ex
 from stakes.expectation.mills import mills
 from stakes.utilities import ScaledLoss
 
-CASES = 40
+CASES = 24
 LINEX = 0.2
 """c, in units of the outcome."""
 SINGLE = 1e-3
@@ -302,7 +302,7 @@ def test_the_tilted_loss_has_its_slope_where_the_decision_is_the_mean(expectatio
         loc, decision = values
         return expected_loss(expectation, None, dist.Normal(loc, 2.0), Tilted(q), decision)
 
-    by_loc, by_decision = jax.grad(risk)((jnp.array(1.5), jnp.array(1.5)))
+    by_loc, by_decision = quickly(jax.grad(risk), (jnp.array(1.5), jnp.array(1.5)))
     # d/dh E ℓ = P(y < h) - q, whatever the scale.
     np.testing.assert_allclose([by_loc, by_decision], [q - 0.5, 0.5 - q], atol=1e-5)
 
@@ -334,8 +334,9 @@ def test_quadrature_is_finite_where_the_decision_is_the_median_or_outside_the_su
 def test_a_window_of_the_size_chosen_loses_nothing(name):
     outcome = DISCRETE[name](np.random.default_rng(10), 20)
     sized = Enumeration().sized(jax.tree.map(lambda leaf: leaf[None], outcome))
-    by_window = expected_loss(sized, None, outcome, Squared(), jnp.zeros(()))
-    by_moments = expected_loss(ClosedForm(), None, outcome, Squared(), jnp.zeros(()))
+    zero = jnp.zeros(())
+    by_window = quickly(lambda: expected_loss(sized, None, outcome, Squared(), zero))
+    by_moments = expected_loss(ClosedForm(), None, outcome, Squared(), zero)
     np.testing.assert_allclose(by_window, by_moments, rtol=1e-4)
 
 
@@ -350,23 +351,24 @@ def test_a_window_of_the_size_chosen_loses_nothing(name):
 )
 def test_large_counts_are_summed_in_single_precision(outcome):
     decision = outcome.mean + jnp.sqrt(outcome.variance)
-    by_sum = expected_loss(Enumeration(points=4096), None, outcome, Squared(), decision)
+    window = Enumeration(points=4096)
+    by_sum = quickly(lambda: expected_loss(window, None, outcome, Squared(), decision))
     np.testing.assert_allclose(by_sum, 2 * outcome.variance, rtol=1e-2)
 
 
 def test_a_window_that_is_too_small_gives_nan_and_never_a_wrong_sum():
-    outcome, decision = dist.Poisson(jnp.array(100.0)), jnp.array(103.0)
-    sums = np.array(
-        [
-            expected_loss(Enumeration(points=points), None, outcome, Absolute(), decision)
-            for points in range(10, 300, 10)
-        ]
+    rate = np.arange(1.0, 401.0)
+    decision = rate + 0.5
+    outcome, window = dist.Poisson(jnp.asarray(rate, float)), Enumeration(points=64)
+    sums = np.asarray(
+        quickly(lambda: expected_loss(window, None, outcome, Absolute(), jnp.asarray(decision)))
     )
-    points = np.arange(1000)
-    exact = np.abs(points - 103) @ DISCRETE["Poisson"].twin(100.0).pmf(points)
+    twin = DISCRETE["Poisson"].twin(rate)
+    exact = oracles.expected(oracles.grid(twin, decision), oracles.absolute, decision)
     known = np.isfinite(sums)
-    assert 0 < known.sum() < len(sums)
-    np.testing.assert_allclose(sums[known], exact, rtol=0.01)
+    assert known[0]
+    assert not known[-1]
+    np.testing.assert_allclose(sums[known], exact[known], rtol=0.01)
 
 
 def test_enumerating_unbounded_counts_asks_for_a_window():
@@ -382,17 +384,15 @@ def test_counts_too_wide_to_enumerate_are_refused_by_name():
 # The choice --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("gain_name", [*LOSSES, *UTILITIES, "a user's loss"])
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
-def test_the_best_expectation_is_chosen_for_every_outcome_and_gain(name, gain_name):
+def test_the_best_expectation_is_chosen_for_every_loss_and_utility(name):
     outcome = DISTRIBUTIONS[name](np.random.default_rng(11))
-    loss = LOSSES.get(gain_name, lambda outcome, decision: jnp.abs(outcome - decision) ** 3)
-    gain = UTILITIES.get(gain_name) or ScaledLoss(loss, 1.0)
-    if gain_name == "squared" or gain_name in CLOSED_FORMS.get(name, ()):
-        best = ClosedForm
-    else:
-        best = Enumeration if name in DISCRETE else Quadrature
-    assert type(choose(outcome, gain, jnp.zeros(4))) is best
+    users_own = {"a user's loss": lambda outcome, decision: jnp.abs(outcome - decision) ** 3}
+    gains = UTILITIES | {n: ScaledLoss(loss, 1.0) for n, loss in (LOSSES | users_own).items()}
+    closed = {"squared"} | CLOSED_FORMS.get(name, set())
+    otherwise = Enumeration if name in DISCRETE else Quadrature
+    best = {n: ClosedForm if n in closed else otherwise for n in gains}
+    assert {n: type(choose(outcome, gain, jnp.zeros(4))) for n, gain in gains.items()} == best
 
 
 def test_draws_are_the_last_resort():
@@ -464,28 +464,28 @@ def test_draws_of_the_outcome_are_at_least_one():
 # Compiled, mapped, broadcast ---------------------------------------------------------------
 
 
+def outcome_for(expectation_name: str, level: Any) -> dist.Distribution:
+    return dist.Poisson(level) if expectation_name == "enumeration" else dist.Normal(level, 2.0)
+
+
 @pytest.mark.parametrize("expectation_name", EXPECTATIONS)
 def test_compiling_and_mapping_change_nothing(expectation_name):
-    expectation = EXPECTATIONS[expectation_name]
-    rate = jnp.linspace(1.0, 9.0, 5)
-    outcome = dist.Poisson if expectation_name == "enumeration" else dist.Normal
+    key = jax.random.key(0)
 
-    def ask(parameter, decision, key):
-        of = outcome(parameter) if outcome is dist.Poisson else outcome(parameter, 2.0)
-        return expected_loss(expectation, key, of, Tilted(0.2), decision)
+    def risk(level, decision):
+        outcome = outcome_for(expectation_name, level)
+        return expected_loss(EXPECTATIONS[expectation_name], key, outcome, Tilted(0.2), decision)
 
-    keys = jax.random.split(jax.random.key(0), 5)
-    one_by_one = jnp.stack([ask(*each) for each in zip(rate, rate + 1, keys, strict=True)])
-    np.testing.assert_allclose(jax.vmap(ask)(rate, rate + 1, keys), one_by_one, rtol=1e-5)
-    np.testing.assert_allclose(jax.jit(jax.vmap(ask))(rate, rate + 1, keys), one_by_one, rtol=1e-5)
+    level, decision = jnp.linspace(1.0, 9.0, 3), jnp.array([2.0, 4.5, 9.0])
+    one_by_one = jnp.stack([risk(*pair) for pair in zip(level, decision, strict=True)])
+    np.testing.assert_allclose(quickly(jax.vmap(risk), level, decision), one_by_one, rtol=1e-5)
 
 
 @pytest.mark.parametrize("expectation_name", EXPECTATIONS)
 def test_one_outcome_serves_many_decisions(expectation_name):
-    outcome = dist.Poisson(3.0) if expectation_name == "enumeration" else dist.Normal(3.0, 2.0)
     expectation, key = EXPECTATIONS[expectation_name], jax.random.key(0)
-    decision = jnp.arange(6.0).reshape(2, 3)
-    risk = expected_loss(expectation, key, outcome, Squared(), decision)
+    outcome, decision = outcome_for(expectation_name, 3.0), jnp.arange(6.0).reshape(2, 3)
+    risk = quickly(lambda h: expected_loss(expectation, key, outcome, Squared(), h), decision)
     assert risk.shape == (2, 3)
     if expectation.exact:
         np.testing.assert_allclose(risk, outcome.variance + (decision - 3.0) ** 2, rtol=1e-4)
@@ -502,7 +502,7 @@ def _assert_mills_agrees(tolerance: float) -> None:
 
 
 def test_mills_ratio_agrees_with_scipy_in_single_precision():
-    _assert_mills_agrees(1e-6)
+    _assert_mills_agrees(2e-6)
 
 
 @pytest.mark.usefixtures("double_precision")

@@ -11,6 +11,7 @@ from functools import partial, singledispatch
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
+from jax.scipy.special import gammainc
 from numpyro.distributions import Distribution
 
 from stakes.errors import NoClosedForm
@@ -135,9 +136,48 @@ def _normal_tails_and_slopes(
 # Poisson -----------------------------------------------------------------------------------
 
 
+@tails.register
+def _(outcome: dist.Poisson, decision: Array, above: float, below: float) -> Array:
+    return _poisson_tails(outcome.rate, decision, above, below)
+
+
 @cumulant.register
 def _(outcome: dist.Poisson, t: float) -> Array:
     return outcome.rate * (math.expm1(t) - t)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(2, 3))
+def _poisson_tails(rate: Array, decision: Array, above: float, below: float) -> Array:
+    return _poisson_tails_and_slopes(rate, decision, above, below)[0]
+
+
+@_poisson_tails.defjvp
+def _(above, below, primals, tangents):  # type: ignore[no-untyped-def]
+    rate, decision = primals
+    d_rate, d_decision = tangents
+    value, by_rate, by_decision = _poisson_tails_and_slopes(rate, decision, above, below)
+    return value, by_rate * d_rate + by_decision * d_decision
+
+
+def _poisson_tails_and_slopes(
+    rate: Array, decision: Array, above: float, below: float
+) -> tuple[Array, Array, Array]:
+    """Value, and derivatives by λ and h. With k the whole part of h,
+
+    E (y-h)+ = λ p(k) + (λ-h) P(y > k) and E (h-y)+ = λ p(k) + (h-λ) P(y ≤ k); the slope in λ is
+    E g(y+1) - g(y), as for any function g of a Poisson count.
+    """
+    rate = jnp.asarray(rate)
+    decision = jnp.asarray(decision, rate.dtype)
+    negative, whole = decision < 0, jnp.maximum(jnp.floor(decision), 0.0)
+    here = jnp.where(negative, 0.0, jnp.exp(dist.Poisson(rate).log_prob(whole)))
+    more = jnp.where(negative, 1.0, gammainc(whole + 1, rate))
+    less = 1 - more
+    excess = jnp.maximum(rate * here + (rate - decision) * more, 0.0)
+    shortfall = jnp.maximum(rate * here + (decision - rate) * less, 0.0)
+    rest = (whole + 1 - decision) * here
+    by_rate = above * (more + rest) - below * (less - rest)
+    return above * excess + below * shortfall, by_rate, below * less - above * more
 
 
 # Categorical -------------------------------------------------------------------------------

@@ -1,0 +1,388 @@
+"""From a problem and data to decisions: labels, new cases, comparisons, draws and families."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import arviz_base
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+import xarray as xr
+from numpyro.distributions import constraints
+from numpyro.infer import autoguide
+
+import stakes
+from stakes.examples import eight_schools, matrix_factorization
+
+KEY = jax.random.key(0)
+SIGMA = np.array(eight_schools.SIGMA)
+EFFECT = np.array(eight_schools.EFFECT)
+LABELS = list(eight_schools.SCHOOLS)
+
+
+def calibrate(
+    problem: stakes.Problem, data: dict[str, Any], steps: int = 300, **options: Any
+) -> stakes.Calibration:
+    return stakes.calibrate(KEY, problem, data, steps=steps, progress=False, **options)
+
+
+@pytest.fixture(scope="module")
+def schools() -> stakes.Calibration:
+    return calibrate(eight_schools.problem(), eight_schools.data(), coords={"school": LABELS})
+
+
+# Decisions and their labels ----------------------------------------------------------------
+
+
+def test_decisions_lie_along_the_plate_with_its_labels(schools: stakes.Calibration) -> None:
+    for decisions in (schools.decisions, schools.vi_decisions):
+        assert isinstance(decisions, xr.DataArray)
+        assert decisions.dims == ("school",)
+        assert decisions.shape == (8,)
+        assert decisions.coords["school"].values.tolist() == LABELS
+        assert np.isfinite(decisions.values).all()
+    assert float(schools.decisions.sel(school="C")) == float(schools.decisions[2])
+
+
+def test_decisions_are_the_lower_quantile_of_the_predictive(schools: stakes.Calibration) -> None:
+    draws = schools.predictive(draws=20_000)["effect"]
+    below = (draws < schools.decisions).mean(("chain", "draw"))
+    np.testing.assert_allclose(below, 0.2, atol=0.02)
+
+
+def test_the_scale_is_the_quantile_of_the_losses_of_vi(schools: stakes.Calibration) -> None:
+    losses = stakes.Tilted(0.2)(EFFECT, schools.vi_decisions.values)
+    assert isinstance(schools.scale, float)
+    assert schools.scale == pytest.approx(np.quantile(losses, 0.9), rel=1e-4)
+
+
+def test_the_result_can_say_how_it_came_about(schools: stakes.Calibration) -> None:
+    for part in ("Tilted(q=0.2)", "Linearized, M = ", "ClosedForm()", "(8,)", "step limit"):
+        assert part in repr(schools)
+
+
+def test_the_calibrated_fit_starts_where_vi_ended(schools: stakes.Calibration) -> None:
+    vi, calibrated = schools.vi.elbo, schools.calibrated.elbo
+    climbed = vi[-50:].mean() - vi[0]
+    assert calibrated[0] > vi[-50:].mean() - 0.2 * climbed
+
+
+def test_the_same_key_gives_the_same_result_to_the_bit(schools: stakes.Calibration) -> None:
+    again = calibrate(eight_schools.problem(), eight_schools.data())
+    assert again.decisions.values.tobytes() == schools.decisions.values.tobytes()
+    for fit in ("vi", "calibrated"):
+        one, other = getattr(schools, fit), getattr(again, fit)
+        assert one.bound.tobytes() == other.bound.tobytes()
+        assert jax.tree.all(
+            jax.tree.map(lambda a, b: bool((a == b).all()), one.variables, other.variables)
+        )
+
+
+# New cases ---------------------------------------------------------------------------------
+
+
+def test_new_cases_may_be_of_another_number_and_have_labels_of_their_own(
+    schools: stakes.Calibration,
+) -> None:
+    sigma = [12.0, 1.0, 30.0]
+    plain = schools.decide({"sigma": sigma})
+    labelled = schools.decide({"sigma": sigma}, coords={"school": ["I", "J", "K"]})
+    assert plain.dims == labelled.dims == ("school",)
+    assert plain.coords["school"].values.tolist() == [0, 1, 2]
+    assert labelled.coords["school"].values.tolist() == ["I", "J", "K"]
+    np.testing.assert_array_equal(plain.values, labelled.values)
+    # The less is known of a school, the further below its mean lies the 20 % quantile.
+    assert plain[1] > plain[0] > plain[2]
+
+
+def test_observed_outcomes_of_new_cases_do_not_change_the_decisions(
+    schools: stakes.Calibration,
+) -> None:
+    sigma, effect = np.ones(3), np.array([100.0, -100.0, 0.0])
+    np.testing.assert_array_equal(
+        schools.decide({"sigma": sigma}), schools.decide({"sigma": sigma, "effect": effect})
+    )
+
+
+def test_deciding_again_about_the_cases_of_the_fit_repeats_its_decisions(
+    schools: stakes.Calibration,
+) -> None:
+    np.testing.assert_array_equal(schools.decide({"sigma": SIGMA}), schools.decisions)
+
+
+def test_a_plate_that_may_or_may_not_be_new_earns_a_warning(schools: stakes.Calibration) -> None:
+    with pytest.warns(
+        stakes.StakesWarning, match=r"'school'.*taken to hold the same.*new=.*known="
+    ):
+        schools.decide({"sigma": SIGMA + 1})
+
+
+@pytest.mark.parametrize(
+    ("data", "options"),
+    [
+        ({"sigma": SIGMA + 1}, {"new": ("school",)}),
+        ({"sigma": SIGMA + 1}, {"known": ("school",)}),
+        ({"sigma": np.ones(3)}, {}),
+        ({"sigma": SIGMA}, {}),
+    ],
+    ids=["said to be new", "said to be known", "another number", "nothing changed"],
+)
+def test_a_plate_that_is_clear_earns_no_warning(
+    schools: stakes.Calibration, data: dict[str, Any], options: dict[str, Any]
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        schools.decide(data, **options)
+
+
+# Comparison --------------------------------------------------------------------------------
+
+
+def test_a_comparison_holds_plain_floats(schools: stakes.Calibration) -> None:
+    found = schools.compare()
+    assert set(found.risk) == {"VI", "LCVI"}
+    for number in (*found.risk.values(), found.reduction, *found.interval):
+        assert type(number) is float
+    expected = (found.risk["VI"] - found.risk["LCVI"]) / found.risk["VI"]
+    assert found.reduction == pytest.approx(expected)
+    assert found.interval[0] <= found.reduction <= found.interval[1]
+
+
+def test_a_comparison_judges_decisions_by_the_loss_itself(schools: stakes.Calibration) -> None:
+    found = schools.compare()
+    for name, decisions in {"VI": schools.vi_decisions, "LCVI": schools.decisions}.items():
+        losses = stakes.Tilted(0.2)(EFFECT, decisions.values)
+        assert found.risk[name] == pytest.approx(float(losses.mean()), rel=1e-5)
+
+
+def test_a_comparison_prints_as_a_table_with_a_verdict(schools: stakes.Calibration) -> None:
+    printed = str(schools.compare())
+    table, _, remarks = printed.partition("\n\n")
+    assert [line.split()[0] for line in table.splitlines()] == ["risk", "VI", "LCVI"]
+    assert "8 instances over school; Tilted(q=0.2); Linearized, M = " in remarks
+    assert "VI: reached the step limit." in remarks
+    assert "on the data of the fit" in remarks.splitlines()[-1]
+
+
+def test_held_out_cases_are_compared_on_their_own_outcomes(schools: stakes.Calibration) -> None:
+    held_out = {"sigma": [12.0, 9.0], "effect": [5.0, -4.0]}
+    found = schools.compare(held_out)
+    assert found.instances == 2
+    assert "on held-out data" in str(found)
+    decided = schools.decide({"sigma": held_out["sigma"]}).values
+    losses = stakes.Tilted(0.2)(np.array(held_out["effect"]), decided)
+    assert found.risk["LCVI"] == pytest.approx(float(losses.mean()), rel=1e-5)
+
+
+def test_a_comparison_needs_outcomes(schools: stakes.Calibration) -> None:
+    with pytest.raises(stakes.InputError, match=r"needs the observed 'effect'.*decide"):
+        schools.compare({"sigma": [12.0, 9.0]})
+
+
+# Draws -------------------------------------------------------------------------------------
+
+
+def test_posterior_draws_have_the_dims_that_arviz_expects(schools: stakes.Calibration) -> None:
+    posterior = schools.posterior(draws=50)
+    assert posterior["mu"].dims == ("chain", "draw")
+    assert posterior["theta"].dims == ("chain", "draw", "school")
+    assert posterior["theta"].shape == (1, 50, 8)
+    assert posterior["theta"].coords["school"].values.tolist() == LABELS
+    assert (posterior["tau"] > 0).all()
+
+
+def test_posterior_draws_come_from_the_fit_that_was_asked_for(schools: stakes.Calibration) -> None:
+    vi, calibrated = schools.posterior(schools.vi), schools.posterior()
+    assert not np.array_equal(vi["theta"], calibrated["theta"])
+    expected = np.asarray(schools.vi.params["theta_auto_loc"])
+    error = 6 * vi["theta"].std(("chain", "draw")) / np.sqrt(1000)
+    assert (abs(vi["theta"].mean(("chain", "draw")) - expected) < error).all()
+
+
+def test_draws_go_into_arviz_as_they_are(schools: stakes.Calibration) -> None:
+    tree = xr.DataTree.from_dict(
+        {
+            "posterior": schools.posterior(draws=50),
+            "posterior_predictive": schools.predictive(draws=50),
+        }
+    )
+    converted = arviz_base.convert_to_datatree(tree)
+    assert set(converted.children) == {"posterior", "posterior_predictive"}
+    assert arviz_base.extract(converted)["theta"].sizes == {"school": 8, "sample": 50}
+    predictive = converted["posterior_predictive"]["effect"]
+    assert predictive.dims == ("chain", "draw", "school")
+    assert predictive.coords["school"].values.tolist() == LABELS
+
+
+def test_outcomes_of_new_cases_can_be_drawn(schools: stakes.Calibration) -> None:
+    drawn = schools.predictive({"sigma": [1.0, 2.0]}, draws=50)
+    assert drawn["effect"].dims == ("chain", "draw", "school")
+    assert drawn["effect"].shape == (1, 50, 2)
+
+
+# Losses, utilities and outcomes of other kinds ---------------------------------------------
+
+X = np.array([-2.0, -1.0, 0.0, 0.5, 1.0, 3.0])
+Y = np.array([-1.5, -2.0, 0.4, 0.0, 1.9, 3.3])
+
+
+def slope_guide(**data: Any) -> None:
+    """An autoguide would take seconds to set up."""
+    scale = numpyro.param("scale", 0.3, constraint=constraints.positive)
+    numpyro.sample("slope", dist.Normal(numpyro.param("loc", 0.0), scale))
+
+
+def slope_model(outcome: Callable[[Any], dist.Distribution]) -> Callable[..., None]:
+    def model(x: Any, y: Any = None) -> None:
+        slope = numpyro.sample("slope", dist.Normal(0, 1))
+        with numpyro.plate("row", len(x)):
+            numpyro.sample("y", outcome(slope * x), obs=y)
+
+    return model
+
+
+NORMAL = slope_model(lambda level: dist.Normal(level, 1))
+
+
+def slope_problem(model: Callable[..., None] = NORMAL, **cost: Any) -> stakes.Problem:
+    return stakes.Problem(model, outcome="y", guide=slope_guide, **cost)
+
+
+@pytest.fixture(scope="module")
+def squared() -> stakes.Calibration:
+    return calibrate(slope_problem(loss=stakes.Squared()), {"x": X, "y": Y}, steps=2000)
+
+
+def test_a_loss_of_the_users_own_gives_what_the_same_loss_built_in_gives(
+    squared: stakes.Calibration,
+) -> None:
+    """By quadrature and numerical decisions rather than in closed form."""
+
+    def own(outcome: Any, decision: Any) -> Any:
+        return (outcome - decision) ** 2
+
+    result = calibrate(slope_problem(loss=own), {"x": X, "y": Y}, steps=2000)
+    assert isinstance(result.expectation, stakes.Quadrature)
+    assert result.scale == pytest.approx(squared.scale, rel=0.01)
+    np.testing.assert_allclose(result.decisions, squared.decisions, atol=0.02)
+    np.testing.assert_allclose(result.vi_decisions, squared.vi_decisions, atol=0.01)
+    for name, value in squared.calibrated.params.items():
+        np.testing.assert_allclose(result.calibrated.params[name], value, atol=0.02)
+
+
+@pytest.fixture(scope="module")
+def utility() -> stakes.Calibration:
+    own = stakes.Utility(lambda outcome, decision: jnp.exp(-((outcome - decision) ** 2) / 4))
+    return calibrate(slope_problem(utility=own), {"x": X, "y": Y}, steps=2000)
+
+
+def test_a_utility_gives_what_its_loss_made_exponential_gives(utility: stakes.Calibration) -> None:
+    result = calibrate(
+        slope_problem(loss=stakes.Squared()),
+        {"x": X, "y": Y},
+        steps=2000,
+        transform=stakes.Exponential(scale=4.0),
+    )
+    assert result.scale == 4.0
+    for name, value in result.calibrated.params.items():
+        np.testing.assert_allclose(utility.calibrated.params[name], value, atol=0.02)
+    # Outcomes are symmetric, so that most expected utility and least squares agree.
+    np.testing.assert_allclose(utility.decisions, result.decisions, atol=0.02)
+
+
+def test_a_utility_is_compared_by_its_gain(utility: stakes.Calibration) -> None:
+    assert utility.scale is None
+    found = utility.compare()
+    gains = np.exp(-((Y - utility.decisions.values) ** 2) / 4)
+    assert found.risk["LCVI"] == pytest.approx(-gains.mean(), rel=1e-4)
+    assert found.reduction == pytest.approx(
+        (found.risk["VI"] - found.risk["LCVI"]) / abs(found.risk["VI"])
+    )
+    assert "gain" in str(found).splitlines()[0]
+    assert f"{gains.mean():.4f}" in str(found)
+
+
+def test_permuting_rows_permutes_decisions(squared: stakes.Calibration) -> None:
+    order = np.array([3, 0, 5, 1, 4, 2])
+    shuffled = calibrate(
+        slope_problem(loss=stakes.Squared()), {"x": X[order], "y": Y[order]}, steps=2000
+    )
+    assert shuffled.scale == pytest.approx(squared.scale, rel=1e-3)
+    np.testing.assert_allclose(shuffled.decisions, squared.decisions[order], atol=1e-3)
+
+
+COUNTS = {
+    "Poisson": lambda level: dist.Poisson(5 * jnp.exp(level)),
+    "NegativeBinomial": lambda level: dist.NegativeBinomial2(5 * jnp.exp(level), 3.0),
+}
+
+
+@pytest.mark.parametrize("outcome", COUNTS.values(), ids=COUNTS)
+def test_decisions_about_counts_are_counts(outcome: Callable[[Any], dist.Distribution]) -> None:
+    """The q-quantile: the least count that the outcome stays at or below with probability q."""
+    data = {"x": X / 4, "y": np.array([2, 5, 4, 6, 9, 12])}
+    result = calibrate(slope_problem(slope_model(outcome), loss=stakes.Tilted(0.8)), data)
+    assert isinstance(result.expectation, stakes.Enumeration)
+    assert result.calibrated.skipped == 0
+    decisions = result.decisions.values
+    np.testing.assert_array_equal(decisions, np.round(decisions))
+    draws = result.predictive(draws=20_000)["y"]
+    assert ((draws <= result.decisions).mean(("chain", "draw")) > 0.8 - 0.02).all()
+    assert ((draws <= result.decisions - 1).mean(("chain", "draw")) < 0.8 + 0.02).all()
+
+
+# Minibatches -------------------------------------------------------------------------------
+
+
+def factorization(*, batch: int = 6) -> tuple[stakes.Problem, dict[str, Any]]:
+    problem = stakes.Problem(matrix_factorization.model, outcome="y", loss=stakes.Tilted(0.2))
+    data = matrix_factorization.simulate(rows=20, columns=5, factors=2)
+    return problem, {**data, "factors": 2, "batch": batch, "sigma_prior": 1.0}
+
+
+@pytest.mark.parametrize("method", [stakes.Joint(), stakes.EM()], ids=["joint", "EM"])
+def test_matrix_factorisation_runs_in_minibatches_with_a_mask(method: Any) -> None:
+    problem, data = factorization()
+    observed = np.asarray(data["observed"])
+    result = calibrate(problem, data, steps=400, method=method)
+    assert result.decisions.dims == ("row", "column")
+    assert result.decisions.shape == (20, 5)
+    assert np.isfinite(result.decisions.values).all()
+    assert result.vi.skipped == result.calibrated.skipped == 0
+    assert result.compare().instances == observed.sum()
+
+    hidden = {**data, "observed": ~observed}
+    held_out = result.compare(hidden, known=("row", "column"))
+    assert held_out.instances == (~observed).sum()
+    losses = np.asarray(stakes.Tilted(0.2)(data["y"], result.decisions.values))
+    assert held_out.risk["LCVI"] == pytest.approx(losses[~observed].mean(), rel=1e-4)
+
+    posterior = result.posterior(draws=20)
+    assert posterior["z"].dims == ("chain", "draw", "row", "row_factor")
+    assert posterior["z"].shape == (1, 20, 20, 2)
+    assert result.predictive(draws=20)["y"].shape == (1, 20, 20, 5)
+
+
+# Families ----------------------------------------------------------------------------------
+
+AUTOGUIDES = [
+    autoguide.AutoNormal,
+    autoguide.AutoDiagonalNormal,
+    autoguide.AutoMultivariateNormal,
+    autoguide.AutoLowRankMultivariateNormal,
+    autoguide.AutoIAFNormal,
+]
+
+
+@pytest.mark.parametrize("guide", AUTOGUIDES)
+def test_every_autoguide_runs_from_end_to_end(guide: type[autoguide.AutoGuide]) -> None:
+    problem = stakes.Problem(
+        eight_schools.model, outcome="effect", loss=stakes.Tilted(0.2), guide=guide
+    )
+    result = calibrate(problem, eight_schools.data(), steps=20)
+    assert np.isfinite(result.decisions.values).all()
+    assert set(result.posterior(draws=3).data_vars) == {"mu", "tau", "theta"}

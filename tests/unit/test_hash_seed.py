@@ -1,0 +1,44 @@
+"""Results do not depend on the seed of Python's hash, as sums over NumPyro's sets would."""
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+SEEDS = (0, 1, 2, 3, 4)
+PROGRAM = """
+import jax, numpy as np, numpyro, numpyro.distributions as dist, stakes
+
+def model(x, y=None):
+    level = numpyro.sample("level", dist.Normal(0, 1))
+    slope = numpyro.sample("slope", dist.Normal(0, 1))
+    curve = numpyro.sample("curve", dist.Normal(0, 1))
+    noise = numpyro.sample("noise", dist.HalfNormal(1))
+    with numpyro.plate("row", len(x), subsample_size=4) as members:
+        x, y = x[members], None if y is None else y[members]
+        numpyro.sample("y", dist.Normal(level + slope * x + curve * x**2, noise), obs=y)
+
+x = np.linspace(-1, 1, 6)
+problem = stakes.Problem(model, outcome="y", loss=stakes.Tilted(0.2))
+data = {"x": x, "y": np.sin(7 * x)}
+result = stakes.calibrate(jax.random.key(0), problem, data, steps=200)
+print(result.decisions.values.tobytes().hex(), result.calibrated.bound.tobytes().hex())
+"""
+
+
+def decided_under(seed: int) -> str:
+    finished = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env={**os.environ, "PYTHONHASHSEED": str(seed)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout
+
+
+def test_results_are_the_same_to_the_bit_whatever_the_hash_seed() -> None:
+    with ThreadPoolExecutor(max_workers=2) as two_at_a_time:
+        results = list(two_at_a_time.map(decided_under, SEEDS))
+    assert len(set(results)) == 1
