@@ -33,6 +33,8 @@ class State(NamedTuple):
     """What is optimised or decided: `params`, and `decisions` where there are any."""
     optimizer: Any
     rate: Array
+    taken: Array
+    """How many steps have been taken."""
     skipped: Array
     """How many steps in a row had no finite gradient."""
 

@@ -55,7 +55,14 @@ class Utility:
 @final
 @dataclass(frozen=True)
 class ExpUtility:
-    """exp(-ℓ/M) of eq. 3, kept as its logarithm so that large losses do not underflow."""
+    """exp(-ℓ/M) of eq. 3, kept as its logarithm so that large losses do not underflow.
+
+    Serves as the `utility=` of a problem too, in closed form where the loss has one.
+
+    >>> import stakes
+    >>> round(float(stakes.ExpUtility(stakes.Squared(), scale=2.0)(1.0, 3.0)), 4)
+    0.1353
+    """
 
     loss: Loss
     scale: float

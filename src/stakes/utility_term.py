@@ -29,13 +29,23 @@ UtilityTerm: TypeAlias = Callable[[Key, Distribution, Array], Array]
 @final
 @dataclass(frozen=True)
 class Nested:
-    """log E_y u (eq. 6); exact with an exact expectation, biased low with draws of y."""
+    """log E_y u (eq. 6); exact with an exact expectation, biased low with draws of y.
+
+    >>> import stakes
+    >>> stakes.Nested()
+    Nested()
+    """
 
 
 @final
 @dataclass(frozen=True)
 class Jensen:
-    """E_y log u: the bound that Jensen's inequality gives, below `Nested`."""
+    """E_y log u: the bound that Jensen's inequality gives, below `Nested`.
+
+    >>> import stakes
+    >>> stakes.Jensen()
+    Jensen()
+    """
 
 
 @final
@@ -44,6 +54,10 @@ class Taylor:
     """`Nested` plus the second-order Taylor correction of its bias, Var(ū) / 2ū².
 
     With an exact expectation there is no bias to correct and it is `Nested`.
+
+    >>> import stakes
+    >>> stakes.Taylor()
+    Taylor()
     """
 
 

@@ -100,7 +100,7 @@ def test_a_scale_given_by_hand_wins_over_the_losses(transform):
 
 @both_transforms
 @pytest.mark.parametrize(
-    ("losses", "came"), [(np.zeros(5), "0.0"), (np.full(5, np.inf), "inf"), ([1, np.nan], "nan")]
+    ("losses", "came"), [([0, 0], "0.0"), ([1, np.inf], "(inf|nan)"), ([1, np.nan], "nan")]
 )
 def test_losses_that_give_no_scale_are_refused_with_the_way_out(transform, losses, came):
     name = transform.__name__

@@ -30,6 +30,7 @@ def start(variables: Any, trained: Any, optimizer: optax.GradientTransformation)
         variables=variables,
         optimizer=optimizer.init(trained),
         rate=jnp.ones(()),
+        taken=jnp.zeros((), jnp.int32),
         skipped=jnp.zeros((), jnp.int32),
     )
 
@@ -63,6 +64,7 @@ def ascend(
         rows.scatter(trained, after, trained_rows),
         state._replace(
             optimizer=rows.scatter(state.optimizer, memory_after, state_rows),
+            taken=state.taken + 1,
             skipped=jnp.where(finite, 0, state.skipped + 1),
         ),
         Info(elbo, utility, finite),

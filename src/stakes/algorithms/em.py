@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TypeAlias, final
 
 import jax
+import jax.numpy as jnp
 
 from stakes import rows
 from stakes.algorithms.ascent import ascend, bound, start
@@ -20,13 +21,23 @@ from stakes.utility_term import UtilityTerm
 @final
 @dataclass(frozen=True)
 class BayesDecisions:
-    """M-step: the Bayes decision of the loss; the maximiser where the term is linearized."""
+    """M-step: the Bayes decision of the loss; the maximiser where the term is linearized.
+
+    >>> import stakes
+    >>> stakes.EM(m_step=stakes.BayesDecisions())
+    EM(m_step=BayesDecisions(), draws=30, every=1)
+    """
 
 
 @final
 @dataclass(frozen=True)
 class NumericalDecisions:
-    """M-step: maximise the utility term numerically, whatever the loss or utility."""
+    """M-step: maximise the utility term numerically, whatever the loss or utility.
+
+    >>> import stakes
+    >>> stakes.EM(m_step=stakes.NumericalDecisions(), draws=100).draws
+    100
+    """
 
 
 MStep: TypeAlias = BayesDecisions | NumericalDecisions
@@ -77,10 +88,10 @@ class EM:
         self, term: UtilityTerm, gain: Gain, expectation: Expectation, settings: Fitting
     ) -> Step:
         optimizer = settings.transformation()
-        m_step, loss = self.chosen(gain), getattr(gain, "loss", None)
+        chosen, loss = self.chosen(gain), getattr(gain, "loss", None)
 
         def decide(key: Key, outcomes: Distribution, like: Array) -> Array:
-            if isinstance(m_step, BayesDecisions) and isinstance(loss, SolvedLoss):
+            if isinstance(chosen, BayesDecisions) and isinstance(loss, SolvedLoss):
                 return bayes_decision(loss, expectation, key, outcomes, like)
             return term_decision(term, key, outcomes, like)
 
@@ -98,11 +109,17 @@ class EM:
                 rows.of_params(approximation, params, batch),
                 state,
             )
-            part = rows.params_in(approximation, params, batch)
-            outcomes = jax.vmap(lambda key: approximation.draw(part, key, batch).outcome)(
-                jax.random.split(theta_key, self.draws)
-            )
-            best = decide(y_key, outcomes, here)
+
+            def m_step() -> Array:
+                part = rows.params_in(approximation, params, batch)
+                outcomes = jax.vmap(lambda key: approximation.draw(part, key, batch).outcome)(
+                    jax.random.split(theta_key, self.draws)
+                )
+                best = decide(y_key, outcomes, here)
+                return jnp.where(jnp.isfinite(best), best, here)
+
+            due = state.taken % self.every == 0
+            best = jax.lax.cond(due, m_step, lambda: here) if self.every > 1 else m_step()
             variables = {"params": params, "decisions": at.scatter(decisions, best)}
             return state._replace(variables=variables), info
 

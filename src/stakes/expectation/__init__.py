@@ -43,7 +43,12 @@ __all__ = [
 @final
 @dataclass(frozen=True)
 class ClosedForm:
-    """The expectation as a formula: exact, and as cheap as evaluating the loss once."""
+    """The expectation as a formula: exact, and as cheap as evaluating the loss once.
+
+    >>> import stakes
+    >>> stakes.ClosedForm()
+    ClosedForm()
+    """
 
     exact = True
 

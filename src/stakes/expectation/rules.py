@@ -43,6 +43,10 @@ class Enumeration:
     Outcomes without an upper end, and binomials, are summed over a window of `points` values
     that follows the mean; by default the window is sized from VI's fit. Where less than 99.9 %
     of the mass falls inside the window the result is nan, never a silent wrong sum.
+
+    >>> import stakes
+    >>> stakes.Enumeration(points=64)
+    Enumeration(points=64)
     """
 
     points: int | None = None
@@ -107,6 +111,10 @@ class Quadrature:
     median; points crowd double-exponentially at both, so that narrow outcomes, narrow utilities
     and decisions far in the tail are all resolved. `points` counts those of each of the three
     pieces: by default 81 in single and 201 in double precision.
+
+    >>> import stakes
+    >>> stakes.Quadrature(points=41)
+    Quadrature(points=41)
     """
 
     points: int | None = None
@@ -138,7 +146,12 @@ class Quadrature:
 @final
 @dataclass(frozen=True)
 class MonteCarlo:
-    """Reparameterised draws of y, the paper's own way (eq. 5); the last resort."""
+    """Reparameterised draws of y, the paper's own way (eq. 5); the last resort.
+
+    >>> import stakes
+    >>> stakes.MonteCarlo(draws=100)
+    MonteCarlo(draws=100)
+    """
 
     draws: int = 30
     exact = False

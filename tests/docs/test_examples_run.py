@@ -1,0 +1,60 @@
+"""Every program in README and docs runs, and prints what the page says it prints."""
+
+import doctest
+import importlib
+import io
+import pkgutil
+import re
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import pytest
+
+import stakes
+
+ROOT = Path(__file__).parents[2]
+NUMBER = re.compile(r"-?\d+\.?\d*")
+
+
+def programs(page):
+    """(program, printed) pairs of a page."""
+    return re.findall(
+        r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", (ROOT / page).read_text(), re.S
+    )
+
+
+def test_readme_programs_print_what_readme_says():
+    scope = {}
+    found = programs("README.md")
+    assert len(found) == 2
+    for program, expected in found:
+        printed = io.StringIO()
+        with redirect_stdout(printed):
+            exec(compile(program, "README.md", "exec"), scope)
+        assert NUMBER.sub("#", printed.getvalue()).split() == NUMBER.sub("#", expected).split()
+        came, said = (
+            [float(x) for x in NUMBER.findall(text)] for text in (printed.getvalue(), expected)
+        )
+        # Other processors round differently along thousands of steps; half a unit of a decision
+        # and of a percentage point is far more than that, and far less than a mistake.
+        assert came == pytest.approx(said, abs=0.5, rel=0.02)
+
+
+def test_the_docs_front_page_is_the_readme_program():
+    assert programs("docs/index.md")[0] == programs("README.md")[0]
+
+
+MODULES = sorted(module.name for module in pkgutil.walk_packages(stakes.__path__, prefix="stakes."))
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_in_docstrings_hold(name):
+    assert doctest.testmod(importlib.import_module(name)).failed == 0
+
+
+def test_every_public_function_and_class_has_an_example():
+    shown = {name for name in stakes.__all__ if ">>>" in (getattr(stakes, name).__doc__ or "")}
+    results_and_errors = {
+        name for name in stakes.__all__ if name.endswith(("Error", "Warning"))
+    } | {"Calibration", "Comparison", "Fit", "Stop"}
+    assert set(stakes.__all__) - results_and_errors - shown == set()
