@@ -95,7 +95,7 @@ def vi() -> Fit:
 def fit(method: Joint | EM, gain: object) -> Fit:
     term = utility_term(gain, ClosedForm())
     state = method.init(PORT.init(jax.random.key(1)), jnp.zeros(len(Y)), SETTINGS)
-    step = method.step(term, gain, SETTINGS)
+    step = method.step(term, gain, ClosedForm(), SETTINGS)
     return run("calibrated", step, PORT, state, jax.random.key(2), SETTINGS)
 
 

@@ -36,7 +36,8 @@ def fit_calibrated(
 ) -> Fit:
     start = jnp.zeros(port.instances.shape) if decisions is None else decisions
     state = method.init(port.init(KEY), start, settings)
-    step = method.step(utility_term(SQUARED, ClosedForm()), SQUARED, settings)
+    term = utility_term(SQUARED, ClosedForm())
+    step = method.step(term, SQUARED, ClosedForm(), settings)
     return run("calibrated", step, port, state, jax.random.key(1), settings)
 
 

@@ -69,11 +69,12 @@ DATA = {"x": X, "group": GROUP, "y": np.array([0.5, -1.0, 2.0, 1.5, 0.0])}
 
 
 def rich(x: Any, group: Any, y: Any = None) -> None:
-    """A vector latent, a positive one, a plate of latents, and a likelihood that is scaled."""
+    """A vector latent, a positive one, a plate of latents, a factor and a scaled likelihood."""
     slope = numpyro.sample("slope", dist.Normal(0, 1).expand([2]).to_event(1))
     sd = numpyro.sample("sd", dist.HalfNormal(1.0))
     with numpyro.plate("group", 3):
         offset = numpyro.sample("offset", dist.Normal(0, sd))
+    numpyro.factor("penalty", -0.3 * jnp.square(slope).sum() * sd)
     with handlers.scale(scale=0.5), numpyro.plate("row", len(x)):
         numpyro.sample("y", dist.Normal(x @ slope + offset[group], sd), obs=y)
 
@@ -311,6 +312,40 @@ def test_a_plate_in_the_middle_is_subsampled_along_its_own_axis() -> None:
     expected = (x + 1e5 * np.arange(5).reshape(5, 1))[:, [3, 0]]
     np.testing.assert_allclose(drawn.outcome.loc, expected, atol=2)
     np.testing.assert_allclose(drawn.weight, np.full((4, 2, 3), 2.5))
+
+
+def crossed(y: Any = None) -> None:
+    """Rows and columns both come in minibatches, and each has a latent."""
+    row = numpyro.plate("row", 5, subsample_size=2, dim=-2)
+    column = numpyro.plate("column", 7, subsample_size=3, dim=-1)
+    with row as here:
+        height = numpyro.sample("height", dist.Normal(0, 1))
+    with column as there:
+        width = numpyro.sample("width", dist.Normal(0, 1))
+    with row, column:
+        seen = None if y is None else y[here][:, there]
+        numpyro.sample("y", dist.Normal(height + width, 1), obs=seen)
+
+
+def crossed_by_hand(**data: Any) -> None:
+    with numpyro.plate("row", 5, subsample_size=2, dim=-2):
+        loc = numpyro.param("height_loc", 10 * jnp.arange(5.0)[:, None], event_dim=0)
+        numpyro.sample("height", dist.Normal(loc, 0.01))
+    with numpyro.plate("column", 7, subsample_size=3, dim=-1):
+        loc = numpyro.param("width_loc", 1000 * jnp.arange(7.0), event_dim=0)
+        numpyro.sample("width", dist.Normal(loc, 0.01))
+
+
+def test_two_plates_in_minibatches_are_covered_pair_by_pair() -> None:
+    y = np.arange(35.0).reshape(5, 7)
+    approximation = approximate(crossed, {"y": y}, crossed_by_hand)
+    fitted = Fitted(approximation, approximation.init(KEY))
+    asked = problem(crossed)
+    predictor = numpyro_adapter.predictor(asked, approximation)
+    np.testing.assert_array_equal(evaluation.observed(fitted, predictor), y)
+    decisions = evaluation.decide(asked, fitted, predictor, ClosedForm(), KEY, draws=20)
+    expected = 10 * np.arange(5)[:, None] + 1000 * np.arange(7)
+    np.testing.assert_allclose(decisions, expected, atol=0.1)
 
 
 def test_posterior_draws_of_different_rows_are_independent_across_minibatches() -> None:

@@ -22,16 +22,19 @@ _TURN = 4.0
 @jax.custom_jvp
 def mills(x: Array) -> Array:
     """(1 - Φ(x))/φ(x) for x ≥ 0: √(π/2) at zero, 1/x far out."""
-    t = _TURN / (_TURN + x)
-    return t * _polynomial(_value, t)
+    return mills_and_slope(x)[0]
 
 
 @mills.defjvp
 def _(primals, tangents):  # type: ignore[no-untyped-def]
-    # x·mills(x) - 1 would cancel for large x, so that the slope has a polynomial of its own.
-    (x,), (dx,) = primals, tangents
+    value, slope = mills_and_slope(*primals)
+    return value, slope * tangents[0]
+
+
+def mills_and_slope(x: Array) -> tuple[Array, Array]:
+    """x·mills(x) - 1 would cancel for large x, so that the slope has a polynomial of its own."""
     t = _TURN / (_TURN + x)
-    return t * _polynomial(_value, t), -jnp.square(t) * _polynomial(_slope, t) * dx
+    return t * _polynomial(_value, t), -jnp.square(t) * _polynomial(_slope, t)
 
 
 def density(x: Array) -> Array:

@@ -15,8 +15,10 @@ from jax.scipy.special import gammainc
 from numpyro.distributions import Distribution
 
 from stakes.errors import NoClosedForm
-from stakes.expectation.mills import density, mills
+from stakes.expectation.mills import density, mills, mills_and_slope
 from stakes.typing import Array, Rate
+
+LOG_ROOT_TAU = math.log(2 * math.pi) / 2
 
 
 def _unknown(question: str, outcome: Distribution) -> NoClosedForm:
@@ -92,19 +94,53 @@ def _(outcome: dist.Normal, decision: Array, width: Rate) -> Array:
 
 @log_tails.register
 def _(outcome: dist.Normal, decision: Array, above: Rate, below: Rate) -> Array:
-    """With δ = (m-h)/s, x₊ = above·s - δ and x₋ = below·s + δ, of which at most one is negative:
-
-    φ(δ) [mills(x₊) + mills(x₋)], or with the negative x factored out where there is one.
-    """
     distance = (outcome.loc - decision) / outcome.scale
-    x_above, x_below = above * outcome.scale - distance, below * outcome.scale + distance
-    least, most = jnp.minimum(x_above, x_below), jnp.maximum(x_above, x_below)
-    rate = jnp.where(x_above < x_below, above, below) * outcome.scale
-    inward = jnp.where(x_above < x_below, distance, -distance)
-    near, far = mills(jnp.abs(least)), mills(most)
-    outside = jnp.log(near + far) - jnp.square(distance) / 2 - math.log(2 * math.pi) / 2
-    inside = rate * (rate / 2 - inward) + jnp.log1p(density(least) * (far - near))
-    return jnp.where(least < 0, inside, outside)
+    return _log_tails(distance, above * outcome.scale, below * outcome.scale)
+
+
+@jax.custom_jvp
+def _log_tails(distance: Array, above: Array, below: Array) -> Array:
+    """log E exp(-above·z₊ - below·z₋) for z ~ Normal(distance, 1)."""
+    return _log_tails_and_slopes(distance, above, below)[0]
+
+
+@_log_tails.defjvp
+def _(primals, tangents):  # type: ignore[no-untyped-def]
+    # By hand: a third of the work and memory of differentiating the two polynomials.
+    value, *slopes = _log_tails_and_slopes(*primals)
+    return value, sum(slope * tangent for slope, tangent in zip(slopes, tangents, strict=True))
+
+
+def _log_tails_and_slopes(
+    distance: Array, above: Array, below: Array
+) -> tuple[Array, Array, Array, Array]:
+    """Value, and derivatives by distance, above and below.
+
+    With x₊ = above - δ and x₋ = below + δ, of which at most one is negative, the expectation is
+    φ(δ) [mills(x₊) + mills(x₋)]; a negative x is reflected and factored out.
+    """
+    first = above - distance < below + distance  # the upper tail has the smaller x
+    least = jnp.where(first, above - distance, below + distance)
+    most = jnp.where(first, below + distance, above - distance)
+    rate = jnp.where(first, above, below)
+    inside = least < 0
+    near, near_slope = mills_and_slope(jnp.abs(least))
+    far, far_slope = mills_and_slope(most)
+    phi = density(least)
+    total = jnp.where(inside, 1 + phi * (far - near), near + far)
+    value = jnp.where(
+        inside,
+        rate * (rate / 2 - (rate - least)) + jnp.log1p(jnp.where(inside, phi * (far - near), 0.0)),
+        jnp.log(jnp.where(inside, 1.0, total)) - jnp.square(distance) / 2 - LOG_ROOT_TAU,
+    )
+    weight = jnp.where(inside, phi, 1.0) / total
+    near_share = jnp.where(inside, (1 - phi * near) / total, near * weight)
+    by_near = jnp.where(inside, least * near_share - weight, near_slope * weight)
+    by_far = far_slope * weight
+    by_above, by_below = jnp.where(first, by_near, by_far), jnp.where(first, by_far, by_near)
+    share_above = jnp.where(first, near_share, far * weight)
+    share_below = jnp.where(first, far * weight, near_share)
+    return value, below * share_below - above * share_above, by_above, by_below
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(3, 4))

@@ -1,0 +1,148 @@
+"""Decisions found numerically, against decisions that are known."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from scipy import stats
+
+from stakes import (
+    Absolute,
+    ClosedForm,
+    Enumeration,
+    ExpUtility,
+    LinEx,
+    Quadrature,
+    Squared,
+    Tilted,
+    Utility,
+)
+from stakes.decisions import numerical_decision, term_decision
+from stakes.expectation import Mixture
+from stakes.utilities import ScaledLoss
+from stakes.utility_term import utility_term
+
+KEY = jax.random.key(0)
+QUICKLY = {"xla_backend_optimization_level": 0}
+"""Each of these is compiled to run once."""
+decide = jax.jit(
+    numerical_decision, static_argnames=("gain", "expectation"), compiler_options=QUICKLY
+)
+DRAWS = 64
+SPREAD = 2.0
+LIKE = jnp.zeros(3)
+
+
+def normals(centre=(0.0, 5.0, -100.0), between: float = 1.0, within: float = SPREAD):
+    """Draws of θ along a leading axis: Normal outcomes about centres that differ a little."""
+    theta = jnp.linspace(-between, between, DRAWS)[:, None]
+    return jax.vmap(dist.Normal)(jnp.array(centre) + theta, jnp.full((DRAWS, 3), within))
+
+
+def pinball(outcome, decision):
+    return jnp.where(outcome > decision, 0.9 * (outcome - decision), 0.1 * (decision - outcome))
+
+
+def test_a_callable_pinball_loss_leads_to_the_exact_quantile():
+    outcomes = normals()
+    found = decide(pinball, Quadrature(), KEY, outcomes, LIKE)
+    exact = Tilted(0.9).exact_decision(Mixture(outcomes))
+    assert found.shape == LIKE.shape
+    assert found.dtype == LIKE.dtype
+    np.testing.assert_allclose(found, exact, atol=0.02 * SPREAD)
+
+
+@pytest.mark.parametrize("loss", [Squared(), Absolute(), Tilted(0.2), LinEx(0.5)], ids=str)
+def test_a_numerical_decision_agrees_with_the_exact_one(loss):
+    outcomes = normals()
+    found = decide(loss, ClosedForm(), KEY, outcomes, LIKE)
+    exact = loss.exact_decision(Mixture(outcomes))
+    np.testing.assert_allclose(found, exact, atol=0.02 * SPREAD)
+
+
+def test_a_numerical_decision_about_counts_is_the_exact_quantile():
+    rates = jnp.array([[3.0, 20.0], [5.0, 30.0]])
+    outcomes = jax.vmap(dist.Poisson)(jnp.repeat(rates, 32, axis=0))
+    found = decide(pinball, Enumeration(points=128), KEY, outcomes, jnp.zeros(2))
+    twins = [stats.poisson(rate) for rate in np.asarray(rates)]
+    reached = np.array([np.mean([t.cdf(k) for t in twins], axis=0) >= 0.9 for k in range(80)])
+    np.testing.assert_allclose(found, np.argmax(reached, axis=0), atol=0.05)
+
+
+def test_the_higher_of_two_peaks_is_found():
+    """A mixture whose lesser mode is the broader: most draws lie there, the best decision not."""
+    centres = jnp.where(jnp.arange(DRAWS) % 8 < 3, 10.0, -10.0)[:, None]
+    widths = jnp.where(jnp.arange(DRAWS) % 8 < 3, 0.5, 4.0)[:, None]
+    outcomes = jax.vmap(dist.Normal)(centres, widths)
+    hit = Utility(lambda outcome, decision: jnp.exp(-jnp.square(outcome - decision)))
+    found = decide(hit, Quadrature(), KEY, outcomes, jnp.zeros(1))
+    np.testing.assert_allclose(found, 10.0, atol=0.05)
+
+
+def test_a_utility_with_two_peaks_leads_to_the_better_one():
+    """Being one too high is worth more than being one too low, and just right is worth little."""
+
+    def two_peaks(outcome, decision):
+        error = (decision - outcome) / 0.3
+        low, high = (jnp.exp(-jnp.square(error + side / 0.3) / 2) for side in (1, -1))
+        return 0.8 * low + high
+
+    outcomes = normals(between=0.0, within=0.6)
+    found = decide(Utility(two_peaks), Quadrature(), KEY, outcomes, LIKE)
+    h, width = np.linspace(-3, 3, 60_001), np.hypot(0.3, 0.6)
+    best = h[np.argmax(0.8 * stats.norm(-1, width).pdf(h) + stats.norm(1, width).pdf(h))]
+    np.testing.assert_allclose(found, best + np.array([0.0, 5.0, -100.0]), atol=0.02)
+
+
+@pytest.mark.parametrize("c", [-4.0, 4.0])
+def test_a_best_decision_beyond_the_bulk_of_the_outcomes_is_found(c):
+    outcomes = normals(between=0.0, within=SPREAD)
+    mine = lambda outcome, decision: LinEx(c)(outcome, decision)  # noqa: E731
+    found = decide(mine, Quadrature(), KEY, outcomes, LIKE)
+    exact = np.array([0.0, 5.0, -100.0]) - c * SPREAD**2 / 2  # four standard deviations away
+    np.testing.assert_allclose(found, exact, atol=0.1 * SPREAD)
+
+
+def test_few_draws_at_once_change_nothing(monkeypatch):
+    # Not compiled as a whole, lest the second call find the first one's code.
+    together, in_parts = [], []
+    for found, most in ((together, 2**24), (in_parts, 16)):
+        monkeypatch.setattr("stakes.decisions.MOST_ELEMENTS", most)
+        found.append(numerical_decision(Squared(), ClosedForm(), KEY, normals(), LIKE))
+    np.testing.assert_allclose(in_parts, together, atol=0.02 * SPREAD)
+
+
+def best_for(term, outcomes, like):
+    of = jax.jit(
+        lambda outcomes: term_decision(term, KEY, outcomes, like), compiler_options=QUICKLY
+    )
+    return of(outcomes)
+
+
+def test_the_linearized_term_is_maximised_by_the_bayes_decision():
+    outcomes = normals()
+    term = utility_term(ScaledLoss(Tilted(0.2), 1.7), ClosedForm())
+    found = best_for(term, outcomes, LIKE)
+    np.testing.assert_allclose(
+        found, Tilted(0.2).exact_decision(Mixture(outcomes)), atol=0.02 * SPREAD
+    )
+
+
+def test_the_term_of_a_symmetric_utility_is_maximised_at_the_centre():
+    term = utility_term(ExpUtility(Squared(), 4.0), ClosedForm())
+    found = best_for(term, normals(), LIKE)
+    np.testing.assert_allclose(found, [0.0, 5.0, -100.0], atol=0.02 * SPREAD)
+
+
+def test_the_term_prefers_another_decision_than_the_expected_utility_does():
+    """log inside the mean over θ: the term shuns decisions that are hopeless under some θ."""
+    centres = jnp.where(jnp.arange(DRAWS) < 48, 0.0, 6.0)[:, None]
+    outcomes = jax.vmap(dist.Normal)(centres, jnp.ones((DRAWS, 1)))
+    gain = ExpUtility(Squared(), 2.0)
+    greedy = decide(gain, ClosedForm(), KEY, outcomes, jnp.zeros(1))
+    term = utility_term(gain, ClosedForm())
+    careful = best_for(term, outcomes, jnp.zeros(1))
+    # For equal widths log ũ is a parabola, so that the term's best is the mean over θ.
+    np.testing.assert_allclose(careful, 1.5, atol=0.02)
+    assert greedy < 0.5
