@@ -25,9 +25,9 @@ from stakes import (
 
 Parameters = dict[str, np.ndarray]
 
-BETALN = 1e-4
-"""JAX's `betaln`, in the negative binomial's log density, is off by 1e-6 in double precision;
-large utility scales magnify that, since log E u is then close to zero."""
+BETALN = 1e-3
+"""JAX's `betaln`, in the negative binomial's log density, is off by 1e-6 in double precision too;
+a large utility scale magnifies that, since log E u is then close to zero."""
 
 
 @dataclass(frozen=True)
@@ -227,6 +227,6 @@ EXPECTATIONS = {
 
 CLOSED_FORMS = {
     "Normal": LOSSES.keys() | (UTILITIES.keys() - {"bump"}),
-    "Poisson": {"squared", "linex over", "linex under"},
+    "Poisson": LOSSES.keys(),
 }
 """What has a formula; every other outcome has one for the squared loss, by mean and variance."""

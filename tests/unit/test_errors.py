@@ -36,6 +36,11 @@ def with_local_latents(y: Any = None) -> None:
         numpyro.sample("y", dist.Normal(level, 1), obs=None if y is None else y[members])
 
 
+def level_guide(y: Any = None) -> None:
+    with numpyro.plate("row", 6, subsample_size=2):
+        numpyro.sample("level", dist.Normal(numpyro.param("loc", 0.0), 0.1))
+
+
 def with_outcome(outcome: Callable[[Any], dist.Distribution]) -> Callable[..., None]:
     def model(x: Any, y: Any = None) -> None:
         slope = numpyro.sample("slope", dist.Normal(0, 1))
@@ -46,6 +51,11 @@ def with_outcome(outcome: Callable[[Any], dist.Distribution]) -> Callable[..., N
 
 
 POISSON = with_outcome(lambda level: dist.Poisson(jnp.exp(level)))
+
+
+def slope_guide(**data: Any) -> None:
+    """For all models with a slope alone; NumPyro takes seconds to set an autoguide up."""
+    numpyro.sample("slope", dist.Normal(numpyro.param("loc", 0.0), 0.1))
 
 
 def _no_fit(*_: Any, **__: Any) -> NoReturn:
@@ -60,7 +70,7 @@ def calibrate(problem: stakes.Problem, data: Any = DATA, **options: Any) -> stak
 
 def problem(model: Callable[..., None] = regression, **options: Any) -> stakes.Problem:
     cost = {} if "loss" in options or "utility" in options else {"loss": stakes.Squared()}
-    return stakes.Problem(model, **{"outcome": "y", **cost, **options})
+    return stakes.Problem(model, **{"outcome": "y", "guide": slope_guide, **cost, **options})
 
 
 # The problem -------------------------------------------------------------------------------
@@ -134,7 +144,7 @@ def test_a_discrete_latent_is_named() -> None:
             numpyro.sample("y", dist.Normal(switch * x, 1), obs=y)
 
     with pytest.raises(InputError, match=r"latent 'switch' is discrete.*Bernoulli.*Marginalise"):
-        calibrate(problem(switching))
+        calibrate(problem(switching, guide=None))
 
 
 def test_a_model_without_latents_has_nothing_to_infer() -> None:
@@ -432,7 +442,7 @@ def test_counts_have_to_be_whole_and_above_zero(setting: str, value: Any) -> Non
 
 def test_nuts_and_minibatches_do_not_go_together() -> None:
     approximation = numpyro_adapter.approximate(
-        problem(with_local_latents), {"y": jnp.arange(6.0)}, KEY
+        problem(with_local_latents, guide=level_guide), {"y": jnp.arange(6.0)}, KEY
     )
     with pytest.raises(InputError, match=r"NUTS needs the whole data.*subsamples 'row'.*Compare"):
         numpyro_adapter.nuts(approximation, KEY, warmup=1, draws=1, progress=False)

@@ -14,8 +14,7 @@ def model(x, y=None):
     slope = numpyro.sample("slope", dist.Normal(0, 1))
     curve = numpyro.sample("curve", dist.Normal(0, 1))
     noise = numpyro.sample("noise", dist.HalfNormal(1))
-    with numpyro.plate("row", len(x), subsample_size=4) as members:
-        x, y = x[members], None if y is None else y[members]
+    with numpyro.plate("row", len(x)):
         numpyro.sample("y", dist.Normal(level + slope * x + curve * x**2, noise), obs=y)
 
 x = np.linspace(-1, 1, 6)
