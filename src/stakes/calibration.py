@@ -18,7 +18,7 @@ from stakes.approximation import Instances
 from stakes.comparison import Comparison
 from stakes.errors import InputError, NumericalError, StakesWarning, some
 from stakes.evaluation import Fitted, Posterior, Sampled
-from stakes.expectation import ClosedForm, Expectation
+from stakes.expectation import ClosedForm, Enumeration, Expectation
 from stakes.fitting import Fit, Fitting, Stop, run
 from stakes.numpyro_adapter import NumPyroApproximation, Predictor
 from stakes.problem import Problem, check_key
@@ -88,6 +88,7 @@ def calibrate(
     expectation = _checked_expectation(
         problem, transform, expectation, approximation, keys["setup"]
     )
+    _check_method(problem, transform, method, expectation, estimator)
     draws = _default_draws(approximation, expectation) if draws is None else draws
     settings = Fitting(steps=steps, draws=draws, optimizer=optimizer, progress=progress)
 
@@ -98,8 +99,10 @@ def calibrate(
     )
     _check_fit("VI", vi)
     posterior = Fitted(approximation, vi.params)
-    expectation = evaluation.sized(expectation, posterior, predictor, keys["evaluate"])
+    if not isinstance(expectation, Enumeration) or expectation.points is None:
+        expectation = evaluation.widened(expectation, posterior, predictor, keys["evaluate"])
     decisions = evaluation.decide(problem, posterior, predictor, expectation, keys["evaluate"])
+    _check_decisions(decisions)
     gain, transform = _gain(problem, transform, posterior, predictor, decisions)
 
     # The calibrated fit, from VI's optimum and its decisions unless asked otherwise.
@@ -270,19 +273,20 @@ class Calibration:
     def __repr__(self) -> str:
         fits = f"  VI          {self.vi!r}\n  calibrated  {self.calibrated!r}"
         shape = self.approximation.instances.shape
-        return f"Calibration of {self.problem!r}\n  {self._how(shape)}\n{fits}"
+        return (
+            f"Calibration of {self.problem!r}\n  {self._how()}; decisions of shape {shape}\n{fits}"
+        )
 
-    def _how(self, shape: tuple[int, ...]) -> str:
+    def _how(self) -> str:
         transform = "utility as given"
         if self.transform is not None:
             transform = f"{type(self.transform).__name__}, M = {self.scale:.4g}"
-        return f"{transform}; expectation {self.expectation}; decisions of shape {shape}"
+        return f"{transform}; expectation {self.expectation}"
 
     def _setting(self, count: int, instances: Instances) -> str:
-        cost = self.problem.loss or self.problem.utility
         return (
-            f"{count} instances over {' x '.join(instances.dims) or 'one number'}; {cost}; "
-            f"{self._how(instances.shape).split('; decisions')[0]}."
+            f"{count} instances over {' x '.join(instances.dims) or 'one number'}; "
+            f"{self.problem.cost_name}; {self._how()}."
         )
 
     def _decided(self, fit: Fit) -> "xr.DataArray":
@@ -292,7 +296,11 @@ class Calibration:
 
     def _decide(self, fit: Fit | Posterior, predictor: Predictor) -> np.ndarray:
         posterior = self._posterior(fit) if isinstance(fit, Fit) else fit
-        return evaluation.decide(self.problem, posterior, predictor, self.expectation, self.key)
+        # Other cases may spread over more values than those of the fit.
+        expectation = evaluation.widened(self.expectation, posterior, predictor, self.key)
+        found = evaluation.decide(self.problem, posterior, predictor, expectation, self.key)
+        _check_decisions(found)
+        return found
 
     def _posterior(self, fit: Fit) -> Fitted:
         return Fitted(self.approximation, fit.params)
@@ -337,6 +345,10 @@ def _checked_transform(problem: Problem, transform: Transform | None) -> Transfo
                 f"a utility already; leave `transform` out."
             )
         return None
+    if transform is not None and not isinstance(transform, Transform):
+        raise InputError(
+            f"`transform=` must be `Linearized(...)` or `Exponential(...)`; got {transform!r}."
+        )
     return Linearized() if transform is None else transform
 
 
@@ -370,6 +382,22 @@ def _checked_expectation(
     return expectation
 
 
+def _check_method(
+    problem: Problem,
+    transform: Transform | None,
+    method: Joint | EM,
+    expectation: Expectation,
+    estimator: Estimator | None,
+) -> None:
+    """Find what does not fit together before the first fit, not after."""
+    if not isinstance(method, Joint | EM):
+        raise InputError(f"`method=` must be `Joint()` or `EM()`; got {method!r}.")
+    gain = _trial_gain(problem, transform)
+    utility_term(gain, expectation, estimator)
+    if isinstance(method, EM):
+        method.chosen(gain)
+
+
 def _trial_gain(problem: Problem, transform: Transform | None) -> Gain:
     if problem.loss is None:
         assert problem.utility is not None
@@ -397,19 +425,34 @@ def _gain(
     return scaled(problem.loss, float(scaled.scale)), scaled
 
 
+def _check_decisions(decisions: np.ndarray) -> None:
+    bad = ~np.isfinite(decisions)
+    if bad.any():
+        raise NumericalError(
+            f"{int(bad.sum())} of {decisions.size} decisions are not finite: the expected loss or "
+            f"utility is not, for the outcomes predicted. An enumeration whose window "
+            f"(`Enumeration(points=...)`) is too small does this, as does a loss whose expectation "
+            f"is infinite."
+        )
+
+
 def _check_fit(name: str, fit: Fit) -> None:
     if fit.reason is Stop.NUMERICAL_FAILURE and fit.skipped >= fit.steps:
         raise NumericalError(
             f"The {name} fit found no finite bound and gradient at all in {fit.steps} steps. Check "
-            f"the model's priors and the size of the data, or give a smaller step: "
-            f"`optimizer=optax.adam(1e-3)`."
+            f"the model's priors and the size of the data, give a smaller step "
+            f"(`optimizer=optax.adam(1e-3)`) or, for counts, a larger `Enumeration(points=...)`."
         )
 
 
 def _check_coords(coords: Coords | None, instances: Instances) -> None:
     sizes = dict(zip(instances.dims, instances.shape, strict=True))
     for name, labels in (coords or {}).items():
-        if name in sizes and len(labels) != sizes[name]:
+        if name not in sizes:
+            raise InputError(
+                f"`coords` labels {name!r}; the plates of the decisions are {some(sizes)}."
+            )
+        if len(labels) != sizes[name]:
             raise InputError(
                 f"`coords[{name!r}]` has {len(labels)} labels for {sizes[name]} members."
             )

@@ -7,7 +7,7 @@ import numpy as np
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Comparison:
     """Costs of the decisions of each method on the same instances.
 
@@ -41,7 +41,7 @@ class Comparison:
     def reductions(self) -> dict[str, float]:
         base = self.risk["VI"]
         others = {name: value for name, value in self.risk.items() if name != "VI"}
-        return {name: (base - value) / abs(base) for name, value in others.items()}
+        return {name: _relative(base - value, abs(base)) for name, value in others.items()}
 
     @property
     def intervals(self) -> dict[str, tuple[float, float]]:
@@ -53,7 +53,13 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """One sentence that says whether to use the calibrated fit."""
+        """Says in words whether to use the calibrated fit."""
+        if self.notes:
+            return f"Not to be relied on, with a fit that had not converged. {self._change}"
+        return self._change
+
+    @property
+    def _change(self) -> str:
         low, high = self.interval
         where = "on held-out data" if self.held_out else "on the data of the fit"
         span = f"95 % interval {_percent(low)} to {_percent(high)}"
@@ -74,7 +80,7 @@ class Comparison:
         """By the delta method for a ratio of paired means."""
         base, other = self.costs["VI"], self.costs[name]
         count = len(base)
-        if count < 2:
+        if count < 2 or base.mean() == 0:
             return (-np.inf, np.inf)
         reduction = self.reductions[name]
         residual = (base - other) - reduction * np.sign(base.mean()) * base
@@ -99,6 +105,11 @@ class Comparison:
         return "\n".join([*lines, "", self.setting, *self.notes, self.verdict])
 
     __repr__ = __str__
+
+
+def _relative(change: float, base: float) -> float:
+    """Decisions that cost nothing cannot be improved upon, and any cost is infinitely more."""
+    return change / base if base else (0.0 if change == 0 else -np.inf)
 
 
 def _percent(share: float) -> str:

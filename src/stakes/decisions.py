@@ -27,6 +27,7 @@ from stakes.utility_term import UtilityTerm
 GOLDEN = (5**0.5 - 1) / 2
 CANDIDATES = 33
 REFINEMENTS = 30
+WIDENINGS = 8
 MOST_ELEMENTS = 2**24
 """Values held at once while averaging over draws of θ."""
 
@@ -51,7 +52,7 @@ def numerical_decision(
     like: Array,
 ) -> Array:
     """The decision of least expected loss, or most expected utility, under the mixture."""
-    points = 1 if isinstance(expectation, ClosedForm) else 256
+    points = 1 if isinstance(expectation, ClosedForm) else 512
 
     def risk(decision: Array) -> Array:
         def one(key: Key, outcome: Distribution) -> Array:
@@ -69,7 +70,7 @@ def term_decision(term: UtilityTerm, key: Key, outcomes: Distribution, like: Arr
 
     def shortfall(decision: Array) -> Array:
         one = lambda key, outcome: -term(key, outcome, decision)  # noqa: E731
-        return _mean_over_draws(one, key, outcomes, like.size)
+        return _mean_over_draws(one, key, outcomes, 64 * like.size)
 
     return _minimise(shortfall, key, outcomes, like)
 
@@ -77,16 +78,16 @@ def term_decision(term: UtilityTerm, key: Key, outcomes: Distribution, like: Arr
 def _minimise(
     objective: Callable[[Array], Array], key: Key, outcomes: Distribution, like: Array
 ) -> Array:
-    """Best of some quantiles of the outcome, then golden sections between its neighbours."""
+    """Ends beyond which it gets no better, the best of a grid between, then golden sections."""
     draws = _draws(key, outcomes, like.shape, 4)
-    grid = jnp.quantile(draws, jnp.linspace(0, 1, CANDIDATES), axis=0)
-    best = jnp.argmin(jax.lax.map(objective, grid), axis=0)[None]
-
-    def at(offset: int) -> Array:
-        place = jnp.clip(best + offset, 0, CANDIDATES - 1)
-        return jnp.take_along_axis(grid, place, axis=0)[0]
-
-    low, high = at(-1), at(+1)
+    low, high = _ends(objective, draws.min(axis=0), draws.max(axis=0))
+    shares = jnp.linspace(0, 1, CANDIDATES).reshape(-1, *(1 for _ in like.shape))
+    quantiles = jnp.quantile(draws, jnp.linspace(0, 1, CANDIDATES), axis=0)
+    grid = jnp.concatenate([low + shares * (high - low), quantiles])
+    place = jnp.argmin(jax.lax.map(objective, grid), axis=0)[None]
+    best = jnp.take_along_axis(grid, place, axis=0)[0]
+    below = jnp.where(grid < best, grid, low).max(axis=0)
+    above = jnp.where(grid > best, grid, high).min(axis=0)
 
     def narrow(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = ends
@@ -94,10 +95,34 @@ def _minimise(
         left_is_better = objective(left) < objective(right)
         return jnp.where(left_is_better, low, left), jnp.where(left_is_better, right, high)
 
-    low, high = jax.lax.fori_loop(0, REFINEMENTS, narrow, (low, high))
-    refined = low + (high - low) / 2
+    below, above = jax.lax.fori_loop(0, REFINEMENTS, narrow, (below, above))
+    refined = below + (above - below) / 2
+    at_refined, at_best = objective(refined), objective(best)
     # A cost with flat or many-peaked stretches may beat the refinement on the grid itself.
-    return jnp.where(objective(refined) <= objective(at(0)), refined, at(0)).astype(like.dtype)
+    found = jnp.where(at_refined <= at_best, refined, best)
+    return jnp.where(jnp.isnan(at_refined + at_best), jnp.nan, found).astype(like.dtype)
+
+
+def _ends(objective: Callable[[Array], Array], low: Array, high: Array) -> tuple[Array, Array]:
+    """The range of the outcome, widened on each side for as long as the objective falls there."""
+
+    def widen(_: int, state: tuple[Array, ...]) -> tuple[Array, ...]:
+        low, high, step, at_low, at_high = state
+        at_lower, at_higher = objective(low - step), objective(high + step)
+        low, at_low = (
+            jnp.where(at_lower < at_low, new, old)
+            for new, old in ((low - step, low), (at_lower, at_low))
+        )
+        high, at_high = (
+            jnp.where(at_higher < at_high, new, old)
+            for new, old in ((high + step, high), (at_higher, at_high))
+        )
+        return low, high, 2 * step, at_low, at_high
+
+    step = jnp.maximum((high - low) / 4, 1e-3 * jnp.maximum(jnp.abs(high), 1.0))
+    state = (low - step, high + step, step, objective(low - step), objective(high + step))
+    low, high, step, _, _ = jax.lax.fori_loop(0, WIDENINGS, widen, state)
+    return low, high
 
 
 def _mean_over_draws(

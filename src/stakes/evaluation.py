@@ -1,5 +1,6 @@
 """What a posterior predicts and decides, over all instances, in bounded memory."""
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -36,8 +37,13 @@ class Fitted:
     approximation: NumPyroApproximation
     params: Params
 
-    def latents(self, key: Key, batch: Batch, draws: int, known: frozenset[str]) -> Any:
-        """Latents of the members in the batch, draws along a leading axis."""
+    def latents(
+        self, key: Key, batch: Batch, draws: int, known: frozenset[str], part: Array | int = 0
+    ) -> Any:
+        """Latents of the members in the batch, draws along a leading axis.
+
+        Global ones are the same for every `part`, local ones are drawn anew for each.
+        """
         here = {
             part.plate: batch[part.plate]
             if part.plate in known and part.plate in batch
@@ -45,8 +51,22 @@ class Fitted:
             for part in self.approximation.subsamples
         }
         params = rows.params_in(self.approximation, self.params, here)
-        keys = jax.random.split(key, draws)
-        return jax.vmap(lambda key: self.approximation.latents(params, key, here))(keys)
+        structure = self.approximation.structure
+        parts = {p.plate for p in structure.subsamples}
+
+        def one(key: Key) -> dict[str, Array]:
+            drawn = self.approximation.latents(params, key, here)
+            if not parts:
+                return drawn
+            shared = {
+                n: drawn[n]
+                for n, latent in structure.latents.items()
+                if not parts.intersection(latent.dims)
+            }
+            local_key = jax.random.fold_in(key, part)
+            return self.approximation.latents(params, local_key, here, given=shared)
+
+        return jax.vmap(one)(jax.random.split(key, draws))
 
 
 @final
@@ -57,7 +77,9 @@ class Sampled:
 
     samples: dict[str, Array]
 
-    def latents(self, key: Key, batch: Batch, draws: int, known: frozenset[str]) -> Any:
+    def latents(
+        self, key: Key, batch: Batch, draws: int, known: frozenset[str], part: Array | int = 0
+    ) -> Any:
         """Thinned to the number of draws asked for."""
         have = next(iter(self.samples.values())).shape[0]
         chosen = np.linspace(0, have - 1, min(draws, have)).round().astype(int)
@@ -113,10 +135,16 @@ def outcomes(
 
 
 def _outcomes(
-    posterior: Posterior, predictor: Predictor, key: Key, batch: Batch, draws: int
+    posterior: Posterior,
+    predictor: Predictor,
+    key: Key,
+    batch: Batch,
+    draws: int,
+    part: Array | int = 0,
 ) -> tuple[Distribution, Array]:
     latent_key, model_key = jax.random.split(key)
-    latents = posterior.latents(latent_key, batch, draws, _known(predictor))
+    latents = posterior.latents(latent_key, batch, draws, _known(predictor), part)
+    model_key = jax.random.fold_in(model_key, part)
     keys = jax.random.split(model_key, jax.tree.leaves(latents)[0].shape[0])
 
     def one(latents: dict[str, Array], key: Key) -> Prediction:
@@ -191,19 +219,21 @@ def predictive_costs(
 def predict(posterior: Posterior, predictor: Predictor, key: Key, draws: int) -> np.ndarray:
     """One outcome for each draw of θ, draws along a leading axis."""
 
+    parts = itertools.count()
+
     def some(batch: Batch) -> Array:
-        return _predict_batch(posterior, predictor, key, batch, draws)
+        return _predict_batch(posterior, predictor, key, batch, draws, next(parts))
 
     return _over_batches(some, predictor, leading=(draws,))
 
 
 @partial(jax.jit, static_argnames=("draws",))
 def _predict_batch(
-    posterior: Posterior, predictor: Predictor, key: Key, batch: Batch, draws: int
+    posterior: Posterior, predictor: Predictor, key: Key, batch: Batch, draws: int, part: Array
 ) -> Array:
     theta_key, y_key = jax.random.split(key)
-    outcomes, weight = _outcomes(posterior, predictor, theta_key, batch, draws)
-    keys = jax.random.split(y_key, draws)
+    outcomes, weight = _outcomes(posterior, predictor, theta_key, batch, draws, part)
+    keys = jax.random.split(jax.random.fold_in(y_key, part), draws)
 
     def one(key: Key, outcome: Distribution) -> Array:
         return outcome.expand(weight.shape).sample(key)
@@ -219,20 +249,27 @@ def latent_draws(posterior: Fitted, key: Key, draws: int) -> dict[str, np.ndarra
         name: np.zeros((draws, *latent.shape), np.dtype(jnp.result_type(float)))
         for name, latent in structure.latents.items()
     }
-    draw = jax.jit(lambda posterior, batch: posterior.latents(key, batch, draws, everywhere))
-    for batch in _full_batches(structure.subsamples):
-        for name, values in draw(posterior, batch).items():
-            _put(whole[name], values, structure.latents[name], structure.subsamples, batch, 1)
+
+    @jax.jit
+    def draw(posterior: Fitted, batch: Batch, part: Array) -> dict[str, Array]:
+        return posterior.latents(key, batch, draws, everywhere, part)
+
+    for part, batch in enumerate(_full_batches(structure.subsamples)):
+        found = draw(posterior, batch, part)
+        for name, latent in structure.latents.items():
+            _put(whole[name], found[name], latent, structure.subsamples, batch, 1)
     return whole
 
 
-def sized(
+def widened(
     expectation: Expectation, posterior: Posterior, predictor: Predictor, key: Key
 ) -> Expectation:
-    """An enumeration gets its window from what the posterior predicts."""
-    if not isinstance(expectation, Enumeration):
-        return expectation
-    return expectation.sized(outcomes(posterior, predictor, key, 64)[0])
+    """An enumeration gets its window from what the posterior predicts for all instances."""
+    if isinstance(expectation, Enumeration):
+        compiled = jax.jit(_outcomes, static_argnums=4)
+        for batch in _full_batches(predictor.subsamples):
+            expectation = expectation.widened(compiled(posterior, predictor, key, batch, 64)[0])
+    return expectation
 
 
 def _full_batches(subsamples: tuple[Subsample, ...]) -> Iterator[dict[str, np.ndarray]]:

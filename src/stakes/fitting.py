@@ -72,7 +72,7 @@ class Fitting:
             goes on from, and ends with, the average of where it has been.
         chunk: steps compiled into one call, between which progress is shown and stopping
             decided.
-        patience: chunks that a stage lasts at the least.
+        patience: chunks that a stage lasts at the least; fewer where `steps` is small.
     """
 
     steps: int = 30_000
@@ -93,7 +93,7 @@ class Fitting:
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Fit:
     """Where a fit ended, how it got there, and why it stopped."""
 
@@ -126,7 +126,7 @@ class Fit:
         return self.reason is Stop.CONVERGED
 
     def __repr__(self) -> str:
-        end = self.bound[-max(1, self.steps // 10) :].mean() if self.steps else float("nan")
+        end = _mean(self.bound[-max(1, self.steps // 10) :])
         skipped = f", {self.skipped} steps skipped" if self.skipped else ""
         return f"Fit({self.reason} after {self.steps} steps, bound {end:.4g}{skipped})"
 
@@ -146,6 +146,9 @@ def run(
     elbos: list[np.ndarray] = []
     utilities: list[np.ndarray] = []
     done, skipped, stage, stage_start, reason = 0, 0, 0, 0, Stop.STEP_LIMIT
+    means: list[float] = []
+    # A small limit leaves room for all stages, too.
+    patience = min(settings.patience, max(6, settings.steps // (6 * settings.chunk)))
     average = _Average()
     started = time.monotonic()
     # The loop hands its buffers over to each chunk, so that it must own them; naming the dtype
@@ -166,9 +169,7 @@ def run(
             elbos.append(np.asarray(info.elbo, np.float64))
             utilities.append(np.asarray(info.utility, np.float64))
             skipped += int((~finite).sum())
-            report(
-                done, float(elbos[-1].mean() + utilities[-1].mean()), float(utilities[-1].mean())
-            )
+            report(done, _mean(elbos[-1] + utilities[-1]), _mean(utilities[-1]))
             if stage > 0:
                 average.add(state.variables)
             if int(state.skipped) >= MOST_SKIPPED:
@@ -177,8 +178,8 @@ def run(
             if interrupted():
                 reason = Stop.INTERRUPTED
                 break
-            means = [float((e + u).mean()) for e, u in zip(elbos, utilities, strict=True)]
-            if has_stopped_rising(means[stage_start:], settings.patience):
+            means.append(_mean(elbos[-1] + utilities[-1]))
+            if has_stopped_rising(means[stage_start:], patience):
                 if stage + 1 == len(RATES):
                     reason = Stop.CONVERGED
                     break
@@ -211,6 +212,12 @@ def has_stopped_rising(means: list[float], patience: int) -> bool:
     before, after = values[-2 * third : -third], values[-third:]
     noise = np.sqrt((before.var(ddof=1) + after.var(ddof=1)) / third)
     return bool(after.mean() - before.mean() <= noise)
+
+
+def _mean(values: np.ndarray) -> float:
+    """Over the steps that were not skipped."""
+    finite = values[np.isfinite(values)]
+    return float(finite.mean()) if finite.size else float("nan")
 
 
 class Batches:

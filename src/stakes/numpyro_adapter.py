@@ -44,6 +44,8 @@ class _Structure:
     parameter_plates: Mapping[str, dict[str, int]]
     latents: Mapping[str, Instances]
     """Shape and dims of each latent; in a predictor, of those known from the fit."""
+    learned: tuple[str, ...]
+    """The `numpyro.param` sites of the model itself."""
     start: Params
     """Where the guide starts for the key it was set up with."""
 
@@ -92,10 +94,19 @@ class NumPyroApproximation:
         outcome, weight = _prediction(model_sites[self.structure.outcome])
         return Draw(log_p - log_q, outcome, weight)
 
-    def latents(self, params: Params, key: Key, batch: Batch) -> dict[str, Array]:
-        """One draw of every latent of the model; `params` holds just the rows in the batch."""
-        sites = self._guide_sites(params, key, batch)
-        return {name: sites[name]["value"] for name in self.structure.latents}
+    def latents(
+        self, params: Params, key: Key, batch: Batch, given: Mapping[str, Array] | None = None
+    ) -> dict[str, Array]:
+        """One draw of every latent of the model, and the model's own parameters.
+
+        `params` holds just the rows in the batch; latents in `given` are not drawn anew.
+        """
+        with handlers.substitute(data=dict(given or {})):
+            sites = self._guide_sites(params, key, batch)
+        drawn = {name: sites[name]["value"] for name in self.structure.latents}
+        transforms = self.structure.transforms
+        learned = {name: transforms[name](params[name]) for name in self.structure.learned}
+        return {**drawn, **learned}
 
     def _guide_sites(self, params: Params, key: Key, batch: Batch) -> Trace:
         with self._given(params), handlers.substitute(data=dict(batch)):
@@ -138,7 +149,8 @@ class Predictor:
         return site["value"] if site["is_observed"] else None
 
     def _outcome_site(self, latents: Mapping[str, Array], key: Key, batch: Batch) -> Site:
-        known = {name: latents[name] for name in self.structure.latents}
+        names = (*self.structure.latents, *self.structure.learned)
+        known = {name: latents[name] for name in names}
         data = {**self.structure.constants, **self.arrays}
         with handlers.substitute(data={**known, **batch}):
             return _trace(self.structure.model, data, key)[self.structure.outcome]
@@ -156,16 +168,12 @@ def approximate(problem: Problem, data: dict[str, Any], key: Key) -> NumPyroAppr
         )
     _check_outcome_shape(problem.outcome, site)
     guide = _as_guide(problem)
+    subsamples = _subsamples(sites)
+    latents = {n: s for n, s in sites.items() if _is_latent(s)}
+    _check_latents(guide, sites, latents, subsamples)
     parameters = _parameters(problem.model, guide, data, key)
     guide_sites = _shapes(guide, data, key)
-    latents = {n: s for n, s in sites.items() if _is_latent(s)}
-    if not latents:
-        raise InputError(
-            f"The model has no latent to infer: its sites are {some(sites)}, all observed."
-        )
-    _check_guide(problem, latents, guide_sites)
-    subsamples = _subsamples(sites)
-    _check_local_latents(guide, latents, subsamples)
+    _check_guide(problem, latents, guide_sites, subsamples)
     structure = _Structure(
         model=problem.model,
         guide=guide,
@@ -178,6 +186,7 @@ def approximate(problem: Problem, data: dict[str, Any], key: Key) -> NumPyroAppr
             name: _plate_axes(param, subsamples) for name, param in parameters.items()
         },
         latents={name: _instances(name, site, subsamples) for name, site in latents.items()},
+        learned=_learned(sites, subsamples),
         start=_start(parameters),
     )
     return NumPyroApproximation(arrays, structure)
@@ -229,6 +238,7 @@ def predictor(
         transforms={},
         parameter_plates={},
         latents=known,
+        learned=fitted.learned,
         start={},
     )
     return Predictor(approximation, arrays, structure)
@@ -247,6 +257,11 @@ def nuts(
     """Draws from the posterior itself, the ideal that an approximation is compared to."""
     from numpyro.infer import MCMC, NUTS
 
+    if approximation.structure.learned:
+        raise InputError(
+            f"NUTS does not learn the model's own parameters "
+            f"{some(approximation.structure.learned)}; make them latents to compare with it."
+        )
     if approximation.subsamples:
         plates = [part.plate for part in approximation.subsamples]
         raise InputError(
@@ -262,6 +277,23 @@ def nuts(
     sampler.run(key, **approximation.data)
     samples = sampler.get_samples()
     return {name: samples[name] for name in approximation.structure.latents}
+
+
+def _base(outcome: Distribution) -> Distribution:
+    """The outcome's own distribution, whatever wraps it; safe where values are abstract."""
+    wrappers = dist.MaskedDistribution | dist.ExpandedDistribution | dist.Independent
+    while isinstance(outcome, wrappers):
+        outcome = outcome.base_dist
+    return outcome
+
+
+def _is_masked(outcome: Distribution) -> bool:
+    wrappers = dist.MaskedDistribution | dist.ExpandedDistribution | dist.Independent
+    while isinstance(outcome, wrappers):
+        if isinstance(outcome, dist.MaskedDistribution):
+            return True
+        outcome = outcome.base_dist
+    return False
 
 
 def unwrapped(outcome: Distribution) -> tuple[Distribution, Array]:
@@ -334,7 +366,10 @@ def _transform(parameter: Site) -> Any:
 def _start(parameters: Trace) -> Params:
     """Unconstrained."""
     return {
-        name: jnp.asarray(_transform(site).inv(site["value"]), jnp.result_type(float))
+        name: jax.tree.map(
+            lambda leaf: jnp.asarray(leaf, jnp.result_type(float)),
+            _transform(site).inv(site["value"]),
+        )
         for name, site in parameters.items()
     }
 
@@ -370,18 +405,19 @@ def _log_q(site: Site) -> Array:
     depend on λ: the gradients are the same, and the noise is gone.
     """
     fn = site["fn"]
-    if not site["is_observed"]:
-        base, mask = unwrapped(fn)
-        if isinstance(base, dist.Normal) and mask.ndim == 0:
-            return _scaled(site, -jnp.broadcast_to(base.entropy(), jnp.shape(site["value"])))
+    base = _base(fn)
+    if isinstance(base, dist.Normal) and not site["is_observed"] and not _is_masked(fn):
+        entropy = jnp.broadcast_to(base.entropy(), fn.shape())
+        return _scaled(site, -entropy.sum(axis=tuple(range(-fn.event_dim, 0))))
     return _log_prob(site)
 
 
 def _prediction(site: Site) -> Prediction:
     outcome, mask = unwrapped(site["fn"])
-    scale = 1.0 if site["scale"] is None else site["scale"]
+    scale = jnp.asarray(1.0 if site["scale"] is None else site["scale"])
+    scale = scale.reshape(scale.shape + (1,) * (site["fn"].event_dim if scale.ndim else 0))
     shape = site["fn"].shape()
-    weight = jnp.broadcast_to(mask * jnp.asarray(scale), shape).astype(jnp.result_type(float))
+    weight = jnp.broadcast_to(mask * scale, shape).astype(jnp.result_type(float))
     return Prediction(outcome, weight)
 
 
@@ -399,7 +435,7 @@ def _model_sites(problem: Problem, data: Mapping[str, Any], key: Key) -> Trace:
             f"`Problem(outcome={problem.outcome!r})`: the model has no sample site "
             f"{problem.outcome!r}; it has {some(names)}."
         )
-    base, _ = unwrapped(sites[problem.outcome]["fn"])
+    base = _base(sites[problem.outcome]["fn"])
     if base.event_shape:
         raise InputError(
             f"`Problem(outcome={problem.outcome!r})` is {type(base).__name__}, a distribution over "
@@ -458,10 +494,32 @@ def _as_guide(problem: Problem) -> Callable[..., Any]:
     factory = guide.func if isinstance(guide, functools.partial) else guide
     if isinstance(factory, type) and issubclass(factory, autoguide.AutoGuide):
         return guide(problem.model)
+    if isinstance(guide, autoguide.AutoGuide):
+        guide.prototype_trace = None  # it may have seen other data
     return guide
 
 
-def _check_guide(problem: Problem, latents: Trace, guide_sites: Trace) -> None:
+def _learned(sites: Trace, subsamples: tuple[Subsample, ...]) -> tuple[str, ...]:
+    params = {name: site for name, site in sites.items() if site["type"] == "param"}
+    for name, site in params.items():
+        if _plate_axes(site, subsamples):
+            raise InputError(
+                f"The model's own `numpyro.param({name!r})` has a row per member of a subsampled "
+                f"plate. Make it a latent, or leave the plate whole."
+            )
+    return tuple(params)
+
+
+def _check_guide(
+    problem: Problem, latents: Trace, guide_sites: Trace, subsamples: tuple[Subsample, ...]
+) -> None:
+    parts = {part.plate for part in subsamples}
+    strange = [part.plate for part in _subsamples(guide_sites) if part.plate not in parts]
+    if strange:
+        raise InputError(
+            f"`Problem(guide=...)` subsamples {some(strange)}; the model subsamples {some(parts)}. "
+            f"Use plates of the same name, so that both see the same members."
+        )
     covered = {n: s for n, s in guide_sites.items() if _is_latent(s)}
     missing = [name for name in latents if name not in covered]
     if missing:
@@ -482,20 +540,25 @@ def _check_guide(problem: Problem, latents: Trace, guide_sites: Trace) -> None:
                 f"`Problem(guide=...)` samples {name!r} with shape {came}; in the model it has "
                 f"shape {expected}. Use the same plates in both."
             )
-        if site["fn"].support.is_discrete:
-            raise InputError(
-                f"The model's latent {name!r} is discrete ({type(site['fn']).__name__}): no "
-                f"gradient flows through it. Marginalise it out of the model."
-            )
 
 
 def _is_auxiliary(site: Site) -> bool:
     return bool(site["infer"].get("is_auxiliary"))
 
 
-def _check_local_latents(
-    guide: Callable[..., Any], latents: Trace, subsamples: tuple[Subsample, ...]
+def _check_latents(
+    guide: Callable[..., Any], sites: Trace, latents: Trace, subsamples: tuple[Subsample, ...]
 ) -> None:
+    if not latents:
+        raise InputError(
+            f"The model has no latent to infer: its sites are {some(sites)}, all observed."
+        )
+    for name, site in latents.items():
+        if site["fn"].support.is_discrete:
+            raise InputError(
+                f"The model's latent {name!r} is discrete ({type(site['fn']).__name__}): no "
+                f"gradient flows through it. Marginalise it out of the model."
+            )
     if not isinstance(guide, autoguide.AutoContinuous):
         return
     plates = {part.plate for part in subsamples}
@@ -517,10 +580,12 @@ def _check_same_batches(
 ) -> None:
     """A known latent is drawn for the members in a batch, so the batches have to be alike."""
     local = {dim for latent in known.values() for dim in latent.dims}
-    sizes = {part.plate: part.batch_size for part in here}
-    for part in fitted:
-        if part.plate in local - fresh and sizes.get(part.plate) != part.batch_size:
+    before = {part.plate: part.batch_size for part in fitted}
+    now = {part.plate: part.batch_size for part in here}
+    for part in (*fitted, *here):
+        if part.plate in local - fresh and before.get(part.plate) != now.get(part.plate):
             raise InputError(
-                f"The plate {part.plate!r} came in minibatches of {part.batch_size} in the fit, "
-                f"but not so here. Give the model the same `subsample_size`."
+                f"The plate {part.plate!r} came in minibatches of {before.get(part.plate)} in the "
+                f"fit and of {now.get(part.plate)} here (None: whole). Give the model the same "
+                f"`subsample_size`."
             )

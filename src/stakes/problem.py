@@ -67,8 +67,15 @@ class Problem:
         _check(self)
 
     def __repr__(self) -> str:
-        cost = f"loss={self.loss}" if self.utility is None else f"utility={self.utility}"
+        cost = f"{'loss' if self.utility is None else 'utility'}={self.cost_name}"
         return f"Problem({_name(self.model)}, outcome={self.outcome!r}, {cost})"
+
+    @property
+    def cost_name(self) -> str:
+        """What the loss or utility calls itself."""
+        return _name(
+            self.loss if self.loss is not None else getattr(self.utility, "fn", self.utility)
+        )
 
     def cost(self, outcome: Array, decision: Array) -> Array:
         """The loss, or minus the utility: what a decision should make small."""
@@ -167,6 +174,13 @@ def _check(problem: Problem) -> None:
             f"`Problem(loss=...)` must be a function `loss(outcome, decision)` or one such as "
             f"`Tilted(0.2)`; got {problem.loss!r}."
         )
+    try:
+        hash(problem.loss), hash(problem.utility)
+    except TypeError:
+        raise InputError(
+            "`Problem(...)`: a loss or utility must be hashable, so that what was compiled for it "
+            "can be found again; make its dataclass `frozen=True`."
+        ) from None
     if problem.utility is not None and not isinstance(problem.utility, Utility | ExpUtility):
         raise InputError(
             f"`Problem(utility=...)` must be a `Utility(fn)`; got {problem.utility!r}."
@@ -214,16 +228,23 @@ def _checked_value(name: str, value: Any) -> Any:
         )
     if array.size == 0:
         raise InputError(f"`data[{name!r}]` has zero rows: its shape is {array.shape}.")
-    bad = ~np.isfinite(array)
+    held = jnp.asarray(array)
+    if array.dtype.kind in "iu" and not np.array_equal(np.asarray(held), array):
+        raise InputError(
+            f"`data[{name!r}]` has whole numbers that {held.dtype} cannot hold; renumber them, or "
+            f"enable double precision in JAX."
+        )
+    bad = ~np.isfinite(np.asarray(held))
     if bad.any():
         rows = np.unique(np.argwhere(bad)[:, 0]) if array.ndim else np.array([0])
         first = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
         raise InputError(
-            f"`data[{name!r}]` has {int(bad.sum())} values that are NaN or infinite, in rows "
+            f"`data[{name!r}]` has {int(bad.sum())} values that are NaN or infinite"
+            f"{'' if not np.isfinite(array).all() else f' in {held.dtype}'}, in rows "
             f"{first}. Drop or fill them; to leave entries out of the fit, fill them and mask the "
             f"outcome site."
         )
-    return jnp.asarray(array)
+    return held
 
 
 def _check_elementwise(what: str, values: Array, outcome: Array, decision: Array) -> None:
@@ -238,13 +259,17 @@ def _check_elementwise(what: str, values: Array, outcome: Array, decision: Array
 def _check_values(
     what: str, rule: str, broken: Array, values: Array, outcome: Array, decision: Array, way: str
 ) -> None:
-    for problem, where in ((rule, broken), ("not finite", ~jnp.isfinite(values))):
+    finite = "Keep it finite wherever the model may predict."
+    for problem, where, remedy in (
+        ("not finite", ~jnp.isfinite(values), finite),
+        (rule, broken, way),
+    ):
         if bool(where.any()):
             at = tuple(int(i) for i in np.argwhere(np.asarray(where))[0])
             y, h = jnp.broadcast_arrays(outcome, decision)
             raise InputError(
                 f"{what} is {problem} ({float(values[at])}) at outcome {float(y[at]):.6g} and "
-                f"decision {float(h[at]):.6g}. {way}"
+                f"decision {float(h[at]):.6g}. {remedy}"
             )
 
 

@@ -1,6 +1,6 @@
 """The rows of an array that belong to the members in a minibatch."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, final
 
 import jax
@@ -43,8 +43,10 @@ def scatter(tree: Any, parts: Any, rows: Any) -> Any:
     return jax.tree.map(lambda whole, part, at: at.scatter(whole, part), tree, parts, rows)
 
 
-def of_params(approximation: Approximation, names: Iterable[str], batch: Batch) -> dict[str, Rows]:
-    return {name: Rows(approximation.plates_of(name), batch) for name in names}
+def of_params(approximation: Approximation, params: Params, batch: Batch) -> dict[str, Any]:
+    """A parameter may itself be a tree, such as the weights of a flow."""
+    rows = {name: Rows(approximation.plates_of(name), batch) for name in params}
+    return {name: jax.tree.map(lambda _, at=rows[name]: at, params[name]) for name in params}
 
 
 def of_decisions(instances: Instances, subsamples: tuple[Subsample, ...], batch: Batch) -> Rows:

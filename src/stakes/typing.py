@@ -8,8 +8,8 @@ from numpyro.distributions import Distribution
 
 Array: TypeAlias = jax.Array
 Key: TypeAlias = jax.Array
-Params: TypeAlias = dict[str, Array]
-"""Unconstrained variational parameters by name."""
+Params: TypeAlias = dict[str, Any]
+"""Unconstrained variational parameters by name: arrays, or trees of them."""
 Batch: TypeAlias = Mapping[str, Any]
 """Plate name -> the members in this minibatch; plates that are not subsampled are left out."""
 Data: TypeAlias = Mapping[str, Any]

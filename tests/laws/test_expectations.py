@@ -371,6 +371,13 @@ def test_a_window_that_is_too_small_gives_nan_and_never_a_wrong_sum():
     np.testing.assert_allclose(sums[known], exact[known], rtol=0.01)
 
 
+@pytest.mark.usefixtures("double_precision")
+def test_a_window_with_room_for_every_value_of_a_binomial_leaves_none_out():
+    outcome = dist.Binomial(40, probs=jnp.array([0.05, 0.5, 0.95]))
+    _, log_weights = Enumeration(points=64).rule(None, outcome, outcome.mean)
+    np.testing.assert_allclose(jnp.exp(log_weights).sum(axis=0), 1.0, rtol=1e-12)
+
+
 def test_enumerating_unbounded_counts_asks_for_a_window():
     with pytest.raises(InputError, match=r"`Enumeration\(\)` of Poisson .* `Enumeration\(points="):
         Enumeration().rule(None, dist.Poisson(3.0), jnp.zeros(()))

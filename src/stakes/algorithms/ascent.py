@@ -87,7 +87,8 @@ def bound(
         draw = approximation.draw(params, theta_key, batch)
         if term is None or decisions is None:
             return draw.log_ratio, jnp.zeros(())
-        return draw.log_ratio, jnp.sum(draw.weight * term(y_key, draw.outcome, decisions))
+        gained = term(y_key, draw.outcome, decisions)
+        return draw.log_ratio, jnp.sum(jnp.where(draw.weight > 0, draw.weight * gained, 0.0))
 
     elbos, utilities = jax.vmap(one)(jax.random.split(key, draws))
     elbo, utility = elbos.mean(), utilities.mean()

@@ -55,7 +55,7 @@ class Single:
         try:
             quantile = self.distribution.icdf(level)
             return quantile, quantile
-        except NotImplementedError:
+        except (NotImplementedError, ImportError):
             sd = jnp.sqrt(self.variance())
             odds = (level / (1 - level)) ** 0.5
             return self.mean() - sd / odds - 1, self.mean() + sd * odds + 1
@@ -124,6 +124,7 @@ class Mixture:
             return step + 1, jnp.where(reached, low, middle), jnp.where(reached, middle, high)
 
         _, _, high = jax.lax.while_loop(unfinished, halve, (0, *ends))
+        high = jnp.where(jnp.isnan(self.cdf(high)), jnp.nan, high)
         return jnp.floor(high) if discrete else high
 
 

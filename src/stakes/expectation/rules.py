@@ -82,9 +82,9 @@ class Enumeration:
             jnp.arange(self.points, dtype=dtype), shape
         )
 
-    def sized(self, outcomes: Distribution) -> "Enumeration":
+    def widened(self, outcomes: Distribution) -> "Enumeration":
         """With a window wide enough for these (stacked) outcomes, and room for them to spread."""
-        if self.points is not None or _few_values(outcomes) is not None:
+        if _few_values(outcomes) is not None:
             return self
         if isinstance(outcomes, dist.BinomialProbs | dist.BinomialLogits):
             widest = float(jnp.max(outcomes.total_count)) + 1
@@ -99,7 +99,7 @@ class Enumeration:
                 f"than {LARGEST_WINDOW} to enumerate. Say how many to sum: "
                 f"`expectation=Enumeration(points=...)`, or rescale the outcome."
             )
-        return Enumeration(points=32 * math.ceil(widest / 32))
+        return Enumeration(points=max(self.points or 0, 32 * math.ceil(widest / 32)))
 
 
 @final
@@ -124,9 +124,10 @@ class Quadrature:
         shape = np.broadcast_shapes(outcome.batch_shape, jnp.shape(decision))
         still = jax.lax.stop_gradient
         frozen = still(outcome)
-        median = jnp.broadcast_to(frozen.icdf(0.5), shape)
-        spread = jnp.broadcast_to(frozen.icdf(0.75) - frozen.icdf(0.25), shape)
-        lower, upper = _ends(frozen)
+        median, spread = (jnp.broadcast_to(x, shape) for x in _middle_and_spread(frozen))
+        # Ends that depend on parameters take the points along; everything else stands still.
+        lower, upper = _ends(outcome)
+        median = jnp.clip(median, still(lower), still(upper))
         kink = jnp.clip(still(decision), lower, upper)
         left, right = jnp.minimum(kink, median), jnp.maximum(kink, median)
         size = self.points or (81 if median.dtype == jnp.float32 else 201)
@@ -222,6 +223,15 @@ def _outward(start: Array, spread: Array, end: Array, sign: float, points: int) 
     return Rule(*(jnp.where(finite, *pair) for pair in zip(closed, open_end, strict=True)))
 
 
+def _middle_and_spread(outcome: Distribution) -> tuple[Array, Array]:
+    """Median and interquartile range; roughly, where NumPyro has no inverse of its own for them."""
+    try:
+        return outcome.icdf(0.5), outcome.icdf(0.75) - outcome.icdf(0.25)
+    except ImportError:  # an optional dependency of NumPyro
+        sd = jnp.sqrt(statistics.variance(outcome))
+        return outcome.mean, jnp.where(jnp.isfinite(sd), sd, getattr(outcome, "scale", 1.0))
+
+
 def _ends(outcome: Distribution) -> tuple[Array, Array]:
     """The ends of the support, infinite where it has none."""
     support = outcome.support
@@ -241,9 +251,9 @@ def _ends(outcome: Distribution) -> tuple[Array, Array]:
 
 def _into_open(points: Array, lower: Array, upper: Array) -> Array:
     """Off the ends of the support, where a density may be infinite or undefined."""
+    lower, upper = jax.lax.stop_gradient((lower, upper))
     tiny = np.finfo(points.dtype).tiny
-    return jnp.clip(
-        points,
-        jnp.where(lower == 0, tiny, jnp.nextafter(lower, jnp.inf)),
-        jnp.nextafter(upper, -jnp.inf),
-    )
+    lowest = jnp.where(lower == 0, tiny, jnp.nextafter(lower, jnp.inf))
+    highest = jnp.nextafter(upper, -jnp.inf)
+    # The shift is not differentiated: a point at an end moves with it.
+    return points + jax.lax.stop_gradient(jnp.clip(points, lowest, highest) - points)

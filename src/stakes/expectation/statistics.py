@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax.scipy.special import gammainc
-from numpyro.distributions import Distribution
+from numpyro.distributions import Distribution, constraints
 
 from stakes.errors import NoClosedForm
 from stakes.expectation.mills import density, mills, mills_and_slope
@@ -21,18 +21,33 @@ from stakes.typing import Array, Rate
 LOG_ROOT_TAU = math.log(2 * math.pi) / 2
 
 
+def _floats(*values: Array) -> tuple[Array, ...]:
+    """Of one floating type: a whole number has no derivative."""
+    dtype = jnp.result_type(float, *values)
+    return tuple(jnp.asarray(value, dtype) for value in values)
+
+
 def _unknown(question: str, outcome: Distribution) -> NoClosedForm:
     return NoClosedForm(f"No closed form is known for the {question} of {type(outcome).__name__}.")
 
 
 @singledispatch
 def mean(outcome: Distribution) -> Array:
-    return outcome.mean
+    try:
+        return outcome.mean
+    except NotImplementedError:
+        raise _unknown("mean", outcome) from None
 
 
 @singledispatch
 def variance(outcome: Distribution) -> Array:
-    return outcome.variance
+    """Not that of an angle, which NumPyro measures around the circle."""
+    if outcome.support is constraints.circular:
+        raise _unknown("variance", outcome)
+    try:
+        return outcome.variance
+    except NotImplementedError:
+        raise _unknown("variance", outcome) from None
 
 
 @singledispatch
@@ -77,7 +92,7 @@ def is_discrete(outcome: Distribution) -> bool:
 
 @tails.register
 def _(outcome: dist.Normal, decision: Array, above: float, below: float) -> Array:
-    return _normal_tails(outcome.loc, outcome.scale, decision, above, below)
+    return _normal_tails(*_floats(outcome.loc, outcome.scale, decision), above, below)
 
 
 @cumulant.register
@@ -94,8 +109,8 @@ def _(outcome: dist.Normal, decision: Array, width: Rate) -> Array:
 
 @log_tails.register
 def _(outcome: dist.Normal, decision: Array, above: Rate, below: Rate) -> Array:
-    distance = (outcome.loc - decision) / outcome.scale
-    return _log_tails(distance, above * outcome.scale, below * outcome.scale)
+    loc, scale, decision = _floats(outcome.loc, outcome.scale, decision)
+    return _log_tails(*_floats((loc - decision) / scale, above * scale, below * scale))
 
 
 @jax.custom_jvp
@@ -174,7 +189,7 @@ def _normal_tails_and_slopes(
 
 @tails.register
 def _(outcome: dist.Poisson, decision: Array, above: float, below: float) -> Array:
-    return _poisson_tails(outcome.rate, decision, above, below)
+    return _poisson_tails(*_floats(outcome.rate, decision), above, below)
 
 
 @cumulant.register
@@ -203,8 +218,6 @@ def _poisson_tails_and_slopes(
     E (y-h)+ = λ p(k) + (λ-h) P(y > k) and E (h-y)+ = λ p(k) + (h-λ) P(y ≤ k); the slope in λ is
     E g(y+1) - g(y), as for any function g of a Poisson count.
     """
-    rate = jnp.asarray(rate)
-    decision = jnp.asarray(decision, rate.dtype)
     negative, whole = decision < 0, jnp.maximum(jnp.floor(decision), 0.0)
     here = jnp.where(negative, 0.0, jnp.exp(dist.Poisson(rate).log_prob(whole)))
     more = jnp.where(negative, 1.0, gammainc(whole + 1, rate))
