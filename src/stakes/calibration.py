@@ -83,7 +83,7 @@ def calibrate(
     keys = dict(zip(("setup", "vi", "fit", "evaluate"), jax.random.split(key, 4), strict=True))
 
     approximation = numpyro_adapter.approximate(problem, checked, keys["setup"])
-    _check_coords(coords, approximation.instances)
+    _check_coords(coords, approximation.instances, *approximation.structure.latents.values())
     predictor = numpyro_adapter.predictor(problem, approximation)
     expectation = _checked_expectation(
         problem, transform, expectation, approximation, keys["setup"]
@@ -445,13 +445,11 @@ def _check_fit(name: str, fit: Fit) -> None:
         )
 
 
-def _check_coords(coords: Coords | None, instances: Instances) -> None:
-    sizes = dict(zip(instances.dims, instances.shape, strict=True))
+def _check_coords(coords: Coords | None, *labelled: Instances) -> None:
+    sizes = {d: n for each in labelled for d, n in zip(each.dims, each.shape, strict=True)}
     for name, labels in (coords or {}).items():
         if name not in sizes:
-            raise InputError(
-                f"`coords` labels {name!r}; the plates of the decisions are {some(sizes)}."
-            )
+            raise InputError(f"`coords` labels {name!r}; the plates are {some(sizes)}.")
         if len(labels) != sizes[name]:
             raise InputError(
                 f"`coords[{name!r}]` has {len(labels)} labels for {sizes[name]} members."

@@ -27,7 +27,7 @@ from stakes.utility_term import UtilityTerm
 GOLDEN = (5**0.5 - 1) / 2
 CANDIDATES = 33
 REFINEMENTS = 30
-WIDENINGS = 8
+WIDENINGS = 10
 MOST_ELEMENTS = 2**24
 """Values held at once while averaging over draws of θ."""
 
@@ -106,23 +106,19 @@ def _minimise(
 def _ends(objective: Callable[[Array], Array], low: Array, high: Array) -> tuple[Array, Array]:
     """The range of the outcome, widened on each side for as long as the objective falls there."""
 
-    def widen(_: int, state: tuple[Array, ...]) -> tuple[Array, ...]:
-        low, high, step, at_low, at_high = state
-        at_lower, at_higher = objective(low - step), objective(high + step)
-        low, at_low = (
-            jnp.where(at_lower < at_low, new, old)
-            for new, old in ((low - step, low), (at_lower, at_low))
-        )
-        high, at_high = (
-            jnp.where(at_higher < at_high, new, old)
-            for new, old in ((high + step, high), (at_higher, at_high))
-        )
-        return low, high, 2 * step, at_low, at_high
-
     step = jnp.maximum((high - low) / 4, 1e-3 * jnp.maximum(jnp.abs(high), 1.0))
-    state = (low - step, high + step, step, objective(low - step), objective(high + step))
-    low, high, step, _, _ = jax.lax.fori_loop(0, WIDENINGS, widen, state)
-    return low, high
+
+    def widened(end: Array, sign: float) -> Array:
+        def widen(_: int, state: tuple[Array, ...]) -> tuple[Array, ...]:
+            end, step, value, falls = state
+            further = jnp.where(falls, end + sign * step, end)
+            there = objective(further)
+            return further, 2 * step, there, falls & (there < value)
+
+        start = (end, step, objective(end), jnp.ones_like(end, bool))
+        return jax.lax.fori_loop(0, WIDENINGS, widen, start)[0]
+
+    return widened(low, -1.0), widened(high, +1.0)
 
 
 def _mean_over_draws(

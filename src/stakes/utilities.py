@@ -136,7 +136,8 @@ def with_scale(transform: Transform, losses: np.ndarray) -> Transform:
     """The transform with M_q set to the quantile of these losses, unless M was given."""
     if transform.scale is not None:
         return transform
-    scale = float(np.quantile(losses, transform.quantile))
+    with np.errstate(invalid="ignore"):
+        scale = float(np.quantile(losses, transform.quantile))
     name = type(transform).__name__
     if not 0 < scale < float("inf"):
         raise InputError(

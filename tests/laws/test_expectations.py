@@ -333,7 +333,7 @@ def test_quadrature_is_finite_where_the_decision_is_the_median_or_outside_the_su
 @pytest.mark.parametrize("name", DISCRETE)
 def test_a_window_of_the_size_chosen_loses_nothing(name):
     outcome = DISCRETE[name](np.random.default_rng(10), 20)
-    sized = Enumeration().sized(jax.tree.map(lambda leaf: leaf[None], outcome))
+    sized = Enumeration().widened(jax.tree.map(lambda leaf: leaf[None], outcome))
     zero = jnp.zeros(())
     by_window = quickly(lambda: expected_loss(sized, None, outcome, Squared(), zero))
     by_moments = expected_loss(ClosedForm(), None, outcome, Squared(), zero)
@@ -385,7 +385,7 @@ def test_enumerating_unbounded_counts_asks_for_a_window():
 
 def test_counts_too_wide_to_enumerate_are_refused_by_name():
     with pytest.raises(InputError, match=r"The Poisson outcome spreads over \d+ values, more than"):
-        Enumeration().sized(dist.Poisson(jnp.array([[1e8]])))
+        Enumeration().widened(dist.Poisson(jnp.array([[1e8]])))
 
 
 # The choice --------------------------------------------------------------------------------

@@ -299,6 +299,23 @@ def test_labels_of_a_plate_that_the_model_does_not_have_are_refused() -> None:
         calibrate(problem(), coords={"rwo": ["a", "b", "c", "d"]})
 
 
+def test_labels_of_a_plate_that_only_latents_have_are_accepted() -> None:
+    """They label draws of the posterior. With nothing to object to, a fit is started."""
+
+    def grouped(x: Any, y: Any = None) -> None:
+        with numpyro.plate("group", 2):
+            slope = numpyro.sample("slope", dist.Normal(0, 1))
+        with numpyro.plate("row", len(x)):
+            numpyro.sample("y", dist.Normal(slope.sum() * x, 1), obs=y)
+
+    def guide(x: Any, y: Any = None) -> None:
+        with numpyro.plate("group", 2):
+            numpyro.sample("slope", dist.Normal(numpyro.param("loc", jnp.zeros(2)), 0.1))
+
+    with pytest.raises(AssertionError, match="fit was started"):
+        calibrate(problem(grouped, guide=guide), coords={"group": ["a", "b"]})
+
+
 # Loss and utility --------------------------------------------------------------------------
 
 

@@ -385,7 +385,7 @@ def test_the_window_of_an_enumeration_is_wide_enough_for_the_rows_of_every_batch
     approximation = approximate(counts, data, level_guide)
     fitted = Fitted(approximation, approximation.init(KEY))
     predictor = numpyro_adapter.predictor(problem(counts), approximation)
-    window = evaluation.sized(stakes.Enumeration(), fitted, predictor, KEY)
+    window = evaluation.widened(stakes.Enumeration(), fitted, predictor, KEY)
     outcome = draw(approximation, fitted.params, {"row": jnp.array([2, 3])}).outcome
     losses = expected_loss(window, None, outcome, stakes.Tilted(0.2), outcome.mean)
     assert np.isfinite(losses).all()

@@ -19,7 +19,7 @@ from numpyro.distributions import Distribution, constraints
 
 from stakes.errors import InputError
 from stakes.expectation import statistics
-from stakes.expectation.sums import flushed_exp
+from stakes.expectation.sums import log_sum_exp
 from stakes.typing import Array, Key
 
 LARGEST_WINDOW = 8192
@@ -41,7 +41,7 @@ class Enumeration:
     """Sum over the values of a discrete outcome.
 
     Outcomes without an upper end, and binomials, are summed over a window of `points` values
-    that follows the mean; by default the window is sized from VI's fit. Where less than 99.9 %
+    that follows the mean; by default the window is sized from VI's fit. Where less than 98 %
     of the mass falls inside the window the result is nan, never a silent wrong sum.
 
     >>> import stakes
@@ -59,8 +59,10 @@ class Enumeration:
         # A value outside the support gets weight zero, and a legal stand-in for its gradient.
         legal = jnp.where(inside, values, jnp.floor(jax.lax.stop_gradient(_middle(outcome))))
         log_weights = jnp.where(inside, outcome.log_prob(_as_outcome(outcome, legal)), -jnp.inf)
-        mass = jax.lax.stop_gradient(flushed_exp(log_weights).sum(axis=0))
-        return Rule(legal, jnp.where(mass > 0.999, log_weights, jnp.nan))
+        # Rounding in the log probabilities of large counts is the same for all of them, nearly.
+        log_mass = log_sum_exp(log_weights)
+        held = jax.lax.stop_gradient(log_mass) > math.log(0.98)
+        return Rule(legal, jnp.where(held, log_weights - log_mass, jnp.nan))
 
     def _values(self, outcome: Distribution, decision: Array, shape: tuple[int, ...]) -> Array:
         dtype = jnp.result_type(float)
@@ -77,6 +79,8 @@ class Enumeration:
         lowest = jnp.minimum(middle - BELOW * sd, jax.lax.stop_gradient(decision) - 5)
         # Where the window cannot hold both the decision and the outcome, the outcome has it.
         lowest = jnp.maximum(lowest, middle + BELOW * sd - self.points)
+        if isinstance(outcome, dist.BinomialProbs | dist.BinomialLogits):
+            lowest = jnp.minimum(lowest, outcome.total_count + 1.0 - self.points)
         lowest = jnp.floor(jnp.maximum(lowest, 0.0))
         return jnp.broadcast_to(lowest, shape) + _column(
             jnp.arange(self.points, dtype=dtype), shape
@@ -139,9 +143,10 @@ class Quadrature:
         points = jnp.concatenate([piece.points for piece in pieces])
         log_steps = jnp.concatenate([piece.log_weights for piece in pieces])
         points = _into_open(points, lower, upper)
-        log_density = outcome.log_prob(points)
-        counts = jnp.isfinite(log_steps) & (still(log_density) > -jnp.inf)
-        return Rule(points, jnp.where(counts, log_steps + log_density, -jnp.inf))
+        # Far out a density may be zero with an infinite slope: the median stands in there.
+        counts = still(jnp.isfinite(log_steps) & (frozen.log_prob(still(points)) > -1e5))
+        points = jnp.where(counts, points, median)
+        return Rule(points, jnp.where(counts, log_steps + outcome.log_prob(points), -jnp.inf))
 
 
 @final
@@ -206,7 +211,9 @@ def _between(low: Array, high: Array, points: int) -> Rule:
     width = high - low
     cast = partial(_column_like, width)
     y = jnp.where(cast(t) < 0, low + width * cast(near_low), high - width * cast(near_high))
-    return Rule(y, jnp.log(width) + cast(log_slope))
+    some = width > 0
+    log_width = jnp.where(some, jnp.log(jnp.where(some, width, 1.0)), -jnp.inf)
+    return Rule(y, log_width + cast(log_slope))
 
 
 def _outward(start: Array, spread: Array, end: Array, sign: float, points: int) -> Rule:

@@ -181,7 +181,7 @@ def _normal_tails_and_slopes(
     beyond = phi * mills(jnp.abs(z))
     slope = jnp.where(z > 0, below, above) - (above + below) * beyond
     value = scale * ((above + below) * phi + jnp.abs(z) * slope)
-    return value, jnp.sign(z) * slope, (above + below) * phi
+    return value, jnp.where(z > 0, slope, -slope), (above + below) * phi
 
 
 # Poisson -----------------------------------------------------------------------------------
