@@ -174,7 +174,9 @@ class Calibration:
         predictor = self._predictor(data, new, known)
         _check_coords(coords, predictor.instances)
         found = self._decide(self.calibrated, predictor)
-        return _labelled(found, predictor.instances, coords or {}, "decision")
+        same = numpyro_adapter.same_members(predictor)
+        kept = {name: labels for name, labels in self.coords.items() if name in same}
+        return _labelled(found, predictor.instances, {**kept, **(coords or {})}, "decision")
 
     def compare(
         self,

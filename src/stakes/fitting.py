@@ -260,26 +260,34 @@ class Batches:
 class _Average:
     """The mean of a stage's later part, sampled once a chunk: less noise than any one step.
 
-    Each time that the stage has doubled in length the mean starts anew, so that it forgets where
-    the stage began.
+    Each time that the stage has doubled in length a new mean is begun and the one before the last
+    is dropped, so that the later half always counts and the beginning never does.
     """
 
     def __init__(self) -> None:
-        self._mean: Any = None
-        self._count, self._age, self._restart = 0, 0, 4
+        self._older: tuple[Any, int] | None = None
+        self._newer: tuple[Any, int] | None = None
+        self._age, self._restart = 0, 4
 
     def add(self, variables: Any) -> None:
         self._age += 1
         if self._age == self._restart:
-            self._count, self._restart = 0, 2 * self._restart
-        self._count += 1
-        if self._count == 1:
-            self._mean = jax.tree.map(jnp.array, variables)
+            self._older, self._newer = self._newer, None
+            self._restart *= 2
+        if self._newer is None:
+            self._newer = jax.tree.map(jnp.array, variables), 1
         else:
-            self._mean = _towards(self._mean, variables, 1 / self._count)
+            mean, count = self._newer
+            self._newer = _towards(mean, variables, 1 / (count + 1)), count + 1
 
     def over(self, variables: Any) -> Any:
-        return variables if self._mean is None else self._mean
+        if self._newer is None:
+            return variables
+        mean, count = self._newer
+        if self._older is None:
+            return mean
+        older, before = self._older
+        return jax.tree.map(lambda a, b: a + before / (before + count) * (b - a), mean, older)
 
 
 @partial(jax.jit, donate_argnums=0)

@@ -228,6 +228,13 @@ def predictor(
     arrays, constants = _split(data)
     subsamples = _subsamples(sites)
     _check_same_batches(fitted.subsamples, subsamples, fresh, known)
+    for name, latent in known.items():
+        here_shape = _instances(name, sites[name], subsamples).shape
+        if here_shape != latent.shape:
+            raise InputError(
+                f"The latent {name!r} has shape {latent.shape} in the fit and {here_shape} here, "
+                f"but no plate says whose it is. Sample it inside a `numpyro.plate`."
+            )
     structure = _Structure(
         model=problem.model,
         guide=fitted.guide,

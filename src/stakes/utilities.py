@@ -49,7 +49,10 @@ class Utility:
         return self.fn(outcome, decision)
 
     def log(self, outcome: Array, decision: Array) -> Array:
-        return jnp.log(self.fn(outcome, decision))
+        # Far from the decision a utility may underflow to zero, where log has no slope.
+        value = jnp.asarray(self.fn(outcome, decision))
+        positive = value > 0
+        return jnp.where(positive, jnp.log(jnp.where(positive, value, 1.0)), -jnp.inf)
 
 
 @final

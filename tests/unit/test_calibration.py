@@ -18,6 +18,7 @@ from scipy import stats
 import stakes
 from stakes.decisions import numerical_decision
 from stakes.examples import eight_schools, matrix_factorization
+from stakes.expectation import log_expected_utility
 
 KEY = jax.random.key(0)
 SIGMA = np.array(eight_schools.SIGMA)
@@ -260,6 +261,17 @@ def test_the_best_decision_may_lie_beyond_all_outcomes(loss: Any, best: float) -
     rule = stakes.Quadrature(points=31)
     found = numerical_decision(loss, rule, KEY, outcomes, jnp.ones(1))
     np.testing.assert_allclose(found, best, atol=0.1)
+
+
+def test_a_utility_that_underflows_far_out_has_a_slope_all_the_same() -> None:
+    """E u of y ~ N(m, 1) is proportional to exp(-(m - h)²/6), so that d log E u/dh = (m - h)/3."""
+    own = stakes.Utility(lambda outcome, decision: jnp.exp(-((outcome - decision) ** 2) / 4))
+
+    def gained(decision: Any) -> Any:
+        outcome = dist.Normal(0.5, 1.0)
+        return log_expected_utility(stakes.Quadrature(), None, outcome, own, decision)
+
+    assert float(jax.grad(gained)(jnp.array(0.0))) == pytest.approx(0.5 / 3, rel=1e-4)
 
 
 @pytest.fixture(scope="module")

@@ -371,6 +371,20 @@ def test_predicted_outcomes_of_different_rows_are_independent_across_minibatches
     assert np.abs(correlation).max() < 0.3
 
 
+def test_what_an_auxiliary_of_the_guide_ties_together_stays_together() -> None:
+    """Here it makes the global latent and those of the rows all but equal."""
+
+    def tied(x: Any, y: Any = None, batch: int = 2) -> None:
+        common = numpyro.sample("common", dist.Normal(0, 1), infer={"is_auxiliary": True})
+        numpyro.sample("mean", dist.Normal(common, 0.01))
+        with numpyro.plate("row", len(x), subsample_size=batch):
+            numpyro.sample("level", dist.Normal(common, 0.01))
+
+    fitted = Fitted(approximate(local, LOCAL_DATA, tied), {})
+    draws = evaluation.latent_draws(fitted, KEY, 400)
+    np.testing.assert_allclose(draws["level"], draws["mean"][:, None], atol=0.1)
+
+
 def test_the_window_of_an_enumeration_is_wide_enough_for_the_rows_of_every_batch() -> None:
     """Here the first batch holds small counts alone."""
 
