@@ -41,8 +41,8 @@ class Enumeration:
     """Sum over the values of a discrete outcome.
 
     Outcomes without an upper end, and binomials, are summed over a window of `points` values
-    that follows the mean; by default the window is sized from VI's fit. Where less than 98 %
-    of the mass falls inside the window the result is nan, never a silent wrong sum.
+    that follows the mean; by default the window is sized from VI's fit. Where the
+    window does not hold nearly all of the mass the result is nan, never a silent wrong sum.
 
     >>> import stakes
     >>> stakes.Enumeration(points=64)
@@ -61,8 +61,19 @@ class Enumeration:
         log_weights = jnp.where(inside, outcome.log_prob(_as_outcome(outcome, legal)), -jnp.inf)
         # Rounding in the log probabilities of large counts is the same for all of them, nearly.
         log_mass = log_sum_exp(log_weights)
-        held = jax.lax.stop_gradient(log_mass) > math.log(0.98)
+        held = (jax.lax.stop_gradient(log_mass) > math.log(0.98)) & self._reaches(outcome, values)
         return Rule(legal, jnp.where(held, log_weights - log_mass, jnp.nan))
+
+    def _reaches(self, outcome: Distribution, values: Array) -> Array:
+        """Whether the window spans four standard deviations either way, or all values there are."""
+        if _few_values(outcome) is not None:
+            return jnp.ones((), bool)
+        middle, reach = statistics.mean(outcome), 4 * jnp.sqrt(statistics.variance(outcome))
+        low, high = jnp.maximum(middle - reach, 0.0), middle + reach
+        if isinstance(outcome, dist.BinomialProbs | dist.BinomialLogits):
+            high = jnp.minimum(high, outcome.total_count)
+        spans = (values[0] <= jnp.ceil(low)) & (values[-1] >= jnp.floor(high))
+        return jax.lax.stop_gradient(spans)
 
     def _values(self, outcome: Distribution, decision: Array, shape: tuple[int, ...]) -> Array:
         dtype = jnp.result_type(float)
