@@ -51,22 +51,8 @@ class Fitted:
             for part in self.approximation.subsamples
         }
         params = rows.params_in(self.approximation, self.params, here)
-        structure = self.approximation.structure
-        parts = {p.plate for p in structure.subsamples}
-
-        def one(key: Key) -> dict[str, Array]:
-            drawn = self.approximation.latents(params, key, here)
-            if not parts:
-                return drawn
-            shared = {
-                n: drawn[n]
-                for n, latent in structure.latents.items()
-                if not parts.intersection(latent.dims)
-            }
-            local_key = jax.random.fold_in(key, part)
-            return self.approximation.latents(params, local_key, here, given=shared)
-
-        return jax.vmap(one)(jax.random.split(key, draws))
+        keys = jax.random.split(key, draws)
+        return jax.vmap(lambda k: self.approximation.latents(params, k, here, part))(keys)
 
 
 @final

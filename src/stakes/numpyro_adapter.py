@@ -95,14 +95,21 @@ class NumPyroApproximation:
         return Draw(log_p - log_q, outcome, weight)
 
     def latents(
-        self, params: Params, key: Key, batch: Batch, given: Mapping[str, Array] | None = None
+        self, params: Params, key: Key, batch: Batch, part: Array | int = 0
     ) -> dict[str, Array]:
         """One draw of every latent of the model, and the model's own parameters.
 
-        `params` holds just the rows in the batch; latents in `given` are not drawn anew.
+        `params` holds just the rows in the batch. What the guide draws outside the subsampled
+        plates is the same for every `part`; what belongs to their members is drawn anew for each.
         """
-        with handlers.substitute(data=dict(given or {})):
-            sites = self._guide_sites(params, key, batch)
+        sites = self._guide_sites(params, key, batch)
+        parts = {p.plate for p in self.structure.subsamples}
+        if parts:
+            shared = {
+                s["name"]: s["value"] for s in _samples(sites) if not parts.intersection(_plates(s))
+            }
+            with handlers.substitute(data=shared):
+                sites = self._guide_sites(params, jax.random.fold_in(key, part), batch)
         drawn = {name: sites[name]["value"] for name in self.structure.latents}
         transforms = self.structure.transforms
         learned = {name: transforms[name](params[name]) for name in self.structure.learned}
