@@ -21,9 +21,10 @@ from numpyro.infer.autoguide import AutoNormal
 
 from stakes import Exponential, Linearized, MonteCarlo, Problem, Squared, Tilted
 from stakes.algorithms import EM, VI, Joint
+from stakes.batches import Batches
 from stakes.examples import matrix_factorization
 from stakes.expectation import ClosedForm, Expectation
-from stakes.fitting import Batches, Fitting, State, Step, compiled
+from stakes.fitting import Fitting, State, Step, compiled
 from stakes.numpyro_adapter import NumPyroApproximation, approximate
 from stakes.typing import Loss
 from stakes.utilities import Transform

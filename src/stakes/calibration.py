@@ -7,29 +7,26 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, final
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 
 from stakes import evaluation, numpyro_adapter
-from stakes import expectation as expectations
-from stakes.algorithms import EM, VI, Joint
+from stakes.algorithms import EM, Joint
 from stakes.approximation import Instances
 from stakes.comparison import Comparison
-from stakes.errors import InputError, NumericalError, StakesWarning, some
+from stakes.errors import InputError, StakesWarning, some
 from stakes.evaluation import Fitted, Posterior, Sampled
-from stakes.expectation import ClosedForm, Enumeration, Expectation
-from stakes.fitting import Fit, Fitting, Stop, run
+from stakes.expectation import Expectation
+from stakes.fitting import Fit, run
 from stakes.numpyro_adapter import NumPyroApproximation, Predictor
-from stakes.problem import Problem, check_key
+from stakes.preparation import Coords, Plan, check_coords, check_decisions, check_fit, prepare
+from stakes.problem import Problem, checked_key
 from stakes.typing import Data, Key
-from stakes.utilities import Gain, Linearized, Transform, with_scale
-from stakes.utility_term import Estimator, utility_term
+from stakes.utilities import Transform
+from stakes.utility_term import Estimator
 
 if TYPE_CHECKING:
     import xarray as xr
-
-Coords = Mapping[str, Sequence[Any]]
 
 
 def calibrate(
@@ -77,53 +74,36 @@ def calibrate(
     >>> result.decisions.dims
     ('toss',)
     """
-    check_key(key)
-    transform = _checked_transform(problem, transform)
-    checked = problem.check_data(data, needs_outcome=True)
-    keys = dict(zip(("setup", "vi", "fit", "evaluate"), jax.random.split(key, 4), strict=True))
-
-    approximation = numpyro_adapter.approximate(problem, checked, keys["setup"])
-    _check_coords(coords, approximation.instances, *approximation.structure.latents.values())
-    predictor = numpyro_adapter.predictor(problem, approximation)
-    expectation = _checked_expectation(
-        problem, transform, expectation, approximation, keys["setup"]
+    setup_key, vi_key, fit_key, evaluate_key = jax.random.split(checked_key(key), 4)
+    plan = prepare(
+        setup_key,
+        problem,
+        data,
+        transform=transform,
+        method=method,
+        expectation=expectation,
+        estimator=estimator,
+        steps=steps,
+        draws=draws,
+        optimizer=optimizer,
+        coords=coords,
+        progress=progress,
     )
-    _check_method(problem, transform, method, expectation, estimator)
-    draws = _default_draws(approximation, expectation) if draws is None else draws
-    settings = Fitting(steps=steps, draws=draws, optimizer=optimizer, progress=progress)
+    approximation, settings = plan.approximation, plan.settings
 
     # Plain VI, its decisions, and the scale of its losses.
     params = approximation.structure.start
-    vi = run(
-        "VI", VI().step(settings), approximation, VI().init(params, settings), keys["vi"], settings
-    )
-    _check_fit("VI", vi)
-    posterior = Fitted(approximation, vi.params)
-    if not isinstance(expectation, Enumeration) or expectation.points is None:
-        expectation = evaluation.widened(expectation, posterior, predictor, keys["evaluate"])
-    decisions = evaluation.decide(problem, posterior, predictor, expectation, keys["evaluate"])
-    _check_decisions(decisions)
-    gain, transform = _gain(problem, transform, posterior, predictor, decisions)
+    vi = run("VI", plan.vi_step(), approximation, plan.vi_state(params), vi_key, settings)
+    check_fit("VI", vi)
+    plan, decisions = plan.after_vi(vi, evaluate_key)
 
     # The calibrated fit, from VI's optimum and its decisions unless asked otherwise.
-    term = utility_term(gain, expectation, estimator)
     # h starts at VI's decision also from random λ: far from it, U has a flat tail.
-    start = vi.params if warm_start else params
-    state = method.init(start, jnp.asarray(decisions), settings)
-    step = method.step(term, gain, expectation, settings)
-    calibrated = run("calibrated", step, approximation, state, keys["fit"], settings)
-    _check_fit("calibrated", calibrated)
-    return Calibration(
-        problem=problem,
-        approximation=approximation,
-        vi=vi,
-        calibrated=calibrated,
-        transform=transform,
-        expectation=expectation,
-        method=method,
-        coords=dict(coords or {}),
-        key=keys["evaluate"],
-    )
+    state = plan.state(vi.params if warm_start else params, decisions)
+    step = plan.step(plan.transform.scale if plan.transform else None)
+    calibrated = run("calibrated", step, approximation, state, fit_key, settings)
+    check_fit("calibrated", calibrated)
+    return Calibration.of(plan, vi, calibrated, coords, evaluate_key)
 
 
 @final
@@ -141,6 +121,22 @@ class Calibration:
     method: Joint | EM
     coords: dict[str, Any]
     key: Key
+
+    @classmethod
+    def of(
+        cls, plan: Plan, vi: Fit, calibrated: Fit, coords: Coords | None, key: Key
+    ) -> "Calibration":
+        return cls(
+            problem=plan.problem,
+            approximation=plan.approximation,
+            vi=vi,
+            calibrated=calibrated,
+            transform=plan.transform,
+            expectation=plan.expectation,
+            method=plan.method,
+            coords=dict(coords or {}),
+            key=key,
+        )
 
     @property
     def scale(self) -> float | None:
@@ -172,7 +168,7 @@ class Calibration:
         otherwise with `new=` or confirm it with `known=`.
         """
         predictor = self._predictor(data, new, known)
-        _check_coords(coords, predictor.instances)
+        check_coords(coords, predictor.instances)
         found = self._decide(self.calibrated, predictor)
         same = numpyro_adapter.same_members(predictor)
         kept = {name: labels for name, labels in self.coords.items() if name in same}
@@ -301,7 +297,7 @@ class Calibration:
         # Other cases may spread over more values than those of the fit.
         expectation = evaluation.widened(self.expectation, posterior, predictor, self.key)
         found = evaluation.decide(self.problem, posterior, predictor, expectation, self.key)
-        _check_decisions(found)
+        check_decisions(found)
         return found
 
     def _posterior(self, fit: Fit) -> Fitted:
@@ -337,125 +333,6 @@ class Calibration:
             and not (name in before and np.array_equal(value, before[name]))
             for name, value in data.items()
         )
-
-
-def _checked_transform(problem: Problem, transform: Transform | None) -> Transform | None:
-    if problem.utility is not None:
-        if transform is not None:
-            raise InputError(
-                f"`transform={transform}` turns a loss into a utility, but the problem is given by "
-                f"a utility already; leave `transform` out."
-            )
-        return None
-    if transform is not None and not isinstance(transform, Transform):
-        raise InputError(
-            f"`transform=` must be `Linearized(...)` or `Exponential(...)`; got {transform!r}."
-        )
-    return Linearized() if transform is None else transform
-
-
-def _default_draws(approximation: NumPyroApproximation, expectation: Expectation) -> int:
-    """Small problems take more draws of θ for next to nothing."""
-    small = int(np.prod(approximation.instances.shape)) <= 1000
-    return 32 if small and isinstance(expectation, ClosedForm) else 10
-
-
-def _checked_expectation(
-    problem: Problem,
-    transform: Transform | None,
-    expectation: Expectation | None,
-    approximation: NumPyroApproximation,
-    key: Key,
-) -> Expectation:
-    """Try loss and expectation on outcomes drawn where the guide starts, before any fit."""
-    params = approximation.structure.start
-    predictor = numpyro_adapter.predictor(problem, approximation)
-    stacked, weight = evaluation.outcomes(Fitted(approximation, params), predictor, key, 1)
-    outcome = jax.tree.map(lambda leaf: leaf[0], stacked)
-    draws = jnp.asarray(outcome.expand(weight.shape).sample(key), jnp.result_type(float))
-    seen = evaluation.observed(Fitted(approximation, params), predictor)
-    for outcomes in (draws, jnp.asarray(seen)):
-        problem.check_cost(outcomes, jnp.broadcast_to(jnp.median(outcomes), outcomes.shape))
-        problem.check_cost(outcomes, outcomes)
-    gain = _trial_gain(problem, transform)
-    if expectation is None:
-        return expectations.choose(outcome, gain, weight)
-    expectations.check(expectation, outcome, gain, weight)
-    return expectation
-
-
-def _check_method(
-    problem: Problem,
-    transform: Transform | None,
-    method: Joint | EM,
-    expectation: Expectation,
-    estimator: Estimator | None,
-) -> None:
-    """Find what does not fit together before the first fit, not after."""
-    if not isinstance(method, Joint | EM):
-        raise InputError(f"`method=` must be `Joint()` or `EM()`; got {method!r}.")
-    gain = _trial_gain(problem, transform)
-    utility_term(gain, expectation, estimator)
-    if isinstance(method, EM):
-        method.chosen(gain)
-
-
-def _trial_gain(problem: Problem, transform: Transform | None) -> Gain:
-    if problem.loss is None:
-        assert problem.utility is not None
-        return problem.utility
-    assert transform is not None
-    return transform(problem.loss, 1.0)
-
-
-def _gain(
-    problem: Problem,
-    transform: Transform | None,
-    posterior: Fitted,
-    predictor: Predictor,
-    decisions: np.ndarray,
-) -> tuple[Gain, Transform | None]:
-    """The loss with its scale M_q, from the losses of VI's own decisions; or the utility."""
-    seen = evaluation.observations(posterior, predictor)
-    assert seen is not None
-    problem.check_cost(jnp.asarray(seen.outcomes), jnp.asarray(decisions))
-    if transform is None or problem.loss is None:
-        assert problem.utility is not None
-        return problem.utility, None
-    scaled = with_scale(transform, seen.costs(problem, decisions))
-    assert scaled.scale is not None
-    return scaled(problem.loss, float(scaled.scale)), scaled
-
-
-def _check_decisions(decisions: np.ndarray) -> None:
-    bad = ~np.isfinite(decisions)
-    if bad.any():
-        raise NumericalError(
-            f"{int(bad.sum())} of {decisions.size} decisions are not finite: the expected loss or "
-            f"utility is not, for the outcomes predicted. An enumeration whose window "
-            f"(`Enumeration(points=...)`) is too small does this, as does a loss whose expectation "
-            f"is infinite."
-        )
-
-
-def _check_fit(name: str, fit: Fit) -> None:
-    if fit.reason is Stop.NUMERICAL_FAILURE and fit.skipped >= fit.steps:
-        raise NumericalError(
-            f"The {name} fit found no finite bound and gradient at all in {fit.steps} steps. Check "
-            f"the model's priors and the size of the data, give a smaller step "
-            f"(`optimizer=optax.adam(1e-3)`) or, for counts, a larger `Enumeration(points=...)`."
-        )
-
-
-def _check_coords(coords: Coords | None, *labelled: Instances) -> None:
-    sizes = {d: n for each in labelled for d, n in zip(each.dims, each.shape, strict=True)}
-    for name, labels in (coords or {}).items():
-        if name not in sizes:
-            raise InputError(f"`coords` labels {name!r}; the plates are {some(sizes)}.")
-        if len(labels) != sizes[name]:
-            raise InputError(
-                f"`coords[{name!r}]` has {len(labels)} labels for {sizes[name]} members."
-            )
 
 
 def _labelled(

@@ -117,7 +117,7 @@ def outcomes(
 ) -> tuple[Distribution, Array]:
     """p(y|θ) for the first batch of instances, draws of θ along a leading axis; and weights."""
     batch = next(_full_batches(predictor.subsamples))
-    return jax.jit(_outcomes, static_argnums=4)(posterior, predictor, key, batch, draws)
+    return _outcomes_batch(posterior, predictor, key, batch, draws)
 
 
 def _outcomes(
@@ -140,31 +140,33 @@ def _outcomes(
     return outcome, weight[0]
 
 
+_outcomes_batch = jax.jit(_outcomes, static_argnums=4)
+
+
 def weights(posterior: Posterior, predictor: Predictor) -> np.ndarray:
     """How much each instance counts: its mask times the minibatch scale. The same for any θ."""
+    return _over_batches(lambda batch: _weigh_batch(posterior, predictor, batch), predictor)
 
-    @jax.jit
-    def weigh(posterior: Posterior, predictor: Predictor, batch: Batch) -> Array:
-        return _outcomes(posterior, predictor, jax.random.key(0), batch, 1)[1]
 
-    return _over_batches(lambda batch: weigh(posterior, predictor, batch), predictor)
+@jax.jit
+def _weigh_batch(posterior: Posterior, predictor: Predictor, batch: Batch) -> Array:
+    return _outcomes(posterior, predictor, jax.random.key(0), batch, 1)[1]
 
 
 def observed(posterior: Posterior, predictor: Predictor) -> np.ndarray | None:
     """The outcomes observed, for all instances; None where there are none. The same for any θ."""
-    key = jax.random.key(0)
-
-    def see(posterior: Posterior, predictor: Predictor, batch: Batch) -> Array | None:
-        latents = posterior.latents(key, batch, 1, _known(predictor))
-        one = jax.tree.map(lambda value: value[0], latents)
-        value = predictor.observed(one, key, batch)
-        return None if value is None else jnp.asarray(value, jnp.result_type(float))
-
     batch = next(_full_batches(predictor.subsamples))
-    if jax.eval_shape(see, posterior, predictor, batch) is None:
+    if jax.eval_shape(_observed_batch, posterior, predictor, batch) is None:
         return None
-    seen = jax.jit(see)
-    return _over_batches(lambda batch: seen(posterior, predictor, batch), predictor)
+    return _over_batches(lambda batch: _observed_batch(posterior, predictor, batch), predictor)
+
+
+@jax.jit
+def _observed_batch(posterior: Posterior, predictor: Predictor, batch: Batch) -> Any:
+    key = jax.random.key(0)
+    latents = posterior.latents(key, batch, 1, _known(predictor))
+    value = predictor.observed(jax.tree.map(lambda one: one[0], latents), key, batch)
+    return None if value is None else jnp.asarray(value, jnp.result_type(float))
 
 
 class Observations(NamedTuple):
@@ -235,16 +237,18 @@ def latent_draws(posterior: Fitted, key: Key, draws: int) -> dict[str, np.ndarra
         name: np.zeros((draws, *latent.shape), np.dtype(jnp.result_type(float)))
         for name, latent in structure.latents.items()
     }
-
-    @jax.jit
-    def draw(posterior: Fitted, batch: Batch, part: Array) -> dict[str, Array]:
-        return posterior.latents(key, batch, draws, everywhere, part)
-
     for part, batch in enumerate(_full_batches(structure.subsamples)):
-        found = draw(posterior, batch, part)
+        found = _latents_batch(posterior, key, batch, draws, everywhere, part)
         for name, latent in structure.latents.items():
             _put(whole[name], found[name], latent, structure.subsamples, batch, 1)
     return whole
+
+
+@partial(jax.jit, static_argnames=("draws", "known"))
+def _latents_batch(
+    posterior: Fitted, key: Key, batch: Batch, draws: int, known: frozenset[str], part: Array
+) -> Any:
+    return posterior.latents(key, batch, draws, known, part)
 
 
 def widened(
@@ -252,9 +256,9 @@ def widened(
 ) -> Expectation:
     """An enumeration gets its window from what the posterior predicts for all instances."""
     if isinstance(expectation, Enumeration):
-        compiled = jax.jit(_outcomes, static_argnums=4)
         for batch in _full_batches(predictor.subsamples):
-            expectation = expectation.widened(compiled(posterior, predictor, key, batch, 64)[0])
+            outcomes, _ = _outcomes_batch(posterior, predictor, key, batch, 64)
+            expectation = expectation.widened(outcomes)
     return expectation
 
 

@@ -16,7 +16,8 @@ import numpy as np
 import optax
 
 from stakes import progress
-from stakes.approximation import Approximation, Subsample
+from stakes.approximation import Approximation
+from stakes.batches import Batches
 from stakes.errors import InputError
 from stakes.typing import Array, Batch, Key
 
@@ -131,6 +132,25 @@ class Fit:
         return f"Fit({self.reason} after {self.steps} steps, bound {end:.4g}{skipped})"
 
 
+class Course(NamedTuple):
+    """Where a fit stands between two chunks: all that it takes to go on from there."""
+
+    state: State
+    elbo: np.ndarray
+    """Of each step so far; several runs along a second axis."""
+    utility: np.ndarray
+    finite: np.ndarray
+    stage: int
+    """Which of the step sizes is in use."""
+    stage_start: int
+    """The step at which its stage began."""
+    average: "Average"
+
+
+Watch: TypeAlias = Callable[[Course], None]
+"""Called after every chunk, to keep a record of where the fit stands."""
+
+
 def run(
     title: str,
     step: Step,
@@ -138,64 +158,159 @@ def run(
     state: State,
     key: Key,
     settings: Fitting,
+    *,
+    course: Course | None = None,
+    watch: Watch | None = None,
 ) -> Fit:
-    """Step until the bound has stopped rising at the smallest step size, or a limit is met."""
+    """Step until the bound has stopped rising at the smallest step size, or a limit is met.
+
+    With the `course` of a run that was cut short it goes on from there and ends with the same
+    numbers, bit for bit, as if it had not been.
+    """
     step_key, batch_key = jax.random.split(key)
+    chunk = partial(compiled(step), approximation, key=step_key)
     schedule = Batches(batch_key, approximation.subsamples)
-    chunk = compiled(step)
-    elbos: list[np.ndarray] = []
-    utilities: list[np.ndarray] = []
-    done, skipped, stage, stage_start, reason = 0, 0, 0, 0, Stop.STEP_LIMIT
-    means: list[float] = []
+    course, reason, seconds = _loop(
+        title, chunk, schedule, course or _outset(state), settings, watch
+    )
+    return _fit(course, reason, seconds)
+
+
+def run_together(
+    title: str,
+    step: Callable[[Any], Step],
+    each: Any,
+    approximation: Approximation,
+    states: State,
+    keys: Key,
+    settings: Fitting,
+) -> list[Fit]:
+    """Several runs as one compiled batch.
+
+    States, keys and whatever `step` asks for in `each` have a leading axis of runs. The runs see
+    the same minibatches and keep the same pace: a stage ends when their bounds, taken together,
+    have stopped rising.
+    """
+    count = len(keys)
+    split = jax.vmap(jax.random.split)(keys)
+
+    def every(approximation: Approximation, states: State, keys: Key, batch: Batch) -> Any:
+        def one(state: State, key: Key, own: Any) -> tuple[State, Info]:
+            return step(own)(approximation, state, key, batch)
+
+        return jax.vmap(one)(states, keys, each)
+
+    chunk = partial(compiled(every), approximation, key=split[:, 0])
+    schedule = Batches(split[0, 1], approximation.subsamples)
+    start = _outset(states, (count,))
+    course, reason, seconds = _loop(title, chunk, schedule, start, settings, None)
+    return [_fit(_one_of(course, i), reason, seconds / count) for i in range(count)]
+
+
+def _loop(
+    title: str,
+    chunk: Callable[..., tuple[State, Info]],
+    schedule: Batches,
+    course: Course,
+    settings: Fitting,
+    watch: Watch | None,
+) -> tuple[Course, Stop, float]:
     # A small limit leaves room for all stages, too.
     patience = min(settings.patience, max(6, settings.steps // (6 * settings.chunk)))
-    average = _Average()
     started = time.monotonic()
-    # The loop hands its buffers over to each chunk, so that it must own them; naming the dtype
-    # makes weak types strong, which would otherwise compile the chunk anew.
-    state = jax.tree.map(lambda leaf: jnp.array(leaf, leaf.dtype), state)
     with (
         _deferred_interrupt() as interrupted,
         progress.bar(title, settings.steps, show=settings.progress) as report,
     ):
-        while done < settings.steps:
+        while (done := len(course.elbo)) < settings.steps:
             count = min(settings.chunk, settings.steps - done)
-            batches = schedule.take(done, count)
             state, info = chunk(
-                approximation, state, step_key, np.arange(done, done + count), batches
+                course.state,
+                numbers=np.arange(done, done + count),
+                batches=schedule.take(done, count),
             )
-            done += count
-            finite = np.asarray(info.finite)
-            elbos.append(np.asarray(info.elbo, np.float64))
-            utilities.append(np.asarray(info.utility, np.float64))
-            skipped += int((~finite).sum())
-            report(done, _mean(elbos[-1] + utilities[-1]), _mean(utilities[-1]))
-            if stage > 0:
-                average.add(state.variables)
-            if int(state.skipped) >= MOST_SKIPPED:
-                reason = Stop.NUMERICAL_FAILURE
+            course = _extended(course, state, info)
+            recent = course.utility[done:]
+            report(done + count, _mean(course.elbo[done:] + recent), _mean(recent))
+            reason = _verdict(course, settings, patience, interrupted())
+            if reason is not None:
                 break
-            if interrupted():
-                reason = Stop.INTERRUPTED
-                break
-            means.append(_mean(elbos[-1] + utilities[-1]))
-            if has_stopped_rising(means[stage_start:], patience):
-                if stage + 1 == len(RATES):
-                    reason = Stop.CONVERGED
-                    break
-                stage, stage_start = stage + 1, len(means)
-                state = state._replace(
-                    variables=average.over(state.variables),
-                    rate=jnp.asarray(RATES[stage], state.rate.dtype),
-                )
-                average = _Average()
+            course = _next_stage(course, settings, patience)
+            if watch is not None:
+                watch(course)
+        else:
+            reason = Stop.STEP_LIMIT
+    return course, reason, time.monotonic() - started
+
+
+def _outset(state: State, runs: tuple[int, ...] = ()) -> Course:
+    # The loop hands its buffers over to each chunk, so that it must own them; naming the dtype
+    # makes weak types strong, which would otherwise compile the chunk anew.
+    state = jax.tree.map(lambda leaf: jnp.array(leaf, leaf.dtype), state)
+    none = np.zeros((0, *runs))
+    return Course(state, none, none, none.astype(bool), 0, 0, Average())
+
+
+def _extended(course: Course, state: State, info: Info) -> Course:
+    return course._replace(
+        state=state,
+        elbo=np.concatenate([course.elbo, np.asarray(info.elbo, np.float64)]),
+        utility=np.concatenate([course.utility, np.asarray(info.utility, np.float64)]),
+        finite=np.concatenate([course.finite, np.asarray(info.finite)]),
+        average=course.average.add(state.variables) if course.stage > 0 else course.average,
+    )
+
+
+def _verdict(course: Course, settings: Fitting, patience: int, interrupted: bool) -> Stop | None:
+    """Why to stop here; None to go on."""
+    if np.max(course.state.skipped) >= MOST_SKIPPED:
+        return Stop.NUMERICAL_FAILURE
+    if interrupted:
+        return Stop.INTERRUPTED
+    last = course.stage + 1 == len(RATES)
+    return Stop.CONVERGED if last and _stage_is_over(course, settings, patience) else None
+
+
+def _next_stage(course: Course, settings: Fitting, patience: int) -> Course:
+    """A smaller step from the average of the stage that ends, once it is over."""
+    if not _stage_is_over(course, settings, patience):
+        return course
+    state, stage = course.state, course.stage + 1
+    return course._replace(
+        state=state._replace(
+            variables=course.average.over(state.variables),
+            rate=jnp.full_like(state.rate, RATES[stage]),
+        ),
+        stage=stage,
+        stage_start=len(course.elbo),
+        average=Average(),
+    )
+
+
+def _stage_is_over(course: Course, settings: Fitting, patience: int) -> bool:
+    bound = (course.elbo + course.utility)[course.stage_start :]
+    chunks = [bound[i : i + settings.chunk] for i in range(0, len(bound), settings.chunk)]
+    return has_stopped_rising([_mean(chunk) for chunk in chunks], patience)
+
+
+def _one_of(course: Course, i: int) -> Course:
+    return course._replace(
+        state=jax.tree.map(lambda leaf: leaf[i], course.state),
+        elbo=course.elbo[:, i],
+        utility=course.utility[:, i],
+        finite=course.finite[:, i],
+        average=course.average.one_of(i),
+    )
+
+
+def _fit(course: Course, reason: Stop, seconds: float) -> Fit:
     return Fit(
-        variables=average.over(state.variables),
-        elbo=np.concatenate(elbos),
-        utility=np.concatenate(utilities),
+        variables=course.average.over(course.state.variables),
+        elbo=course.elbo,
+        utility=course.utility,
         reason=reason,
-        skipped=skipped,
-        seconds=time.monotonic() - started,
+        skipped=int((~course.finite).sum()),
+        seconds=seconds,
     )
 
 
@@ -215,79 +330,48 @@ def has_stopped_rising(means: list[float], patience: int) -> bool:
 
 
 def _mean(values: np.ndarray) -> float:
-    """Over the steps that were not skipped."""
+    """Over the steps that were not skipped; over runs, where there are several."""
+    if values.ndim > 1:
+        return float(np.mean([_mean(run) for run in values.T]))
     finite = values[np.isfinite(values)]
     return float(finite.mean()) if finite.size else float("nan")
 
 
-class Batches:
-    """Which members of each subsampled plate each step sees: by epoch, without replacement.
-
-    A pure function of the key and the step, so that a fit can go on from anywhere.
-    """
-
-    def __init__(self, key: Key, subsamples: tuple[Subsample, ...]) -> None:
-        data = jax.random.key_data(key) if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else key
-        self._seed = [int(word) for word in np.asarray(data).ravel()]
-        self._subsamples = subsamples
-        self._orders: dict[tuple[str, int], np.ndarray] = {}
-
-    def take(self, start: int, count: int) -> dict[str, np.ndarray]:
-        """Plate -> (step, member) for `count` steps from `start`."""
-        return {
-            part.plate: np.stack([self._batch(i, part, t) for t in range(start, start + count)])
-            for i, part in enumerate(self._subsamples)
-        }
-
-    def _batch(self, index: int, part: Subsample, step: int) -> np.ndarray:
-        per_epoch = -(-part.size // part.batch_size)
-        epoch, position = divmod(step, per_epoch)
-        order = self._order(index, part, epoch)
-        return order[position * part.batch_size : (position + 1) * part.batch_size]
-
-    def _order(self, index: int, part: Subsample, epoch: int) -> np.ndarray:
-        if (part.plate, epoch) not in self._orders:
-            self._orders = {k: v for k, v in self._orders.items() if k[0] != part.plate}
-            rng = np.random.Generator(np.random.Philox(seed=[*self._seed, index, epoch]))
-            order = rng.permutation(part.size).astype(np.int32)
-            # The last batch is filled up with members it does not hold yet.
-            self._orders[part.plate, epoch] = np.concatenate(
-                [order, order[: -part.size % part.batch_size]]
-            )
-        return self._orders[part.plate, epoch]
-
-
-class _Average:
+class Average(NamedTuple):
     """The mean of a stage's later part, sampled once a chunk: less noise than any one step.
 
     Each time that the stage has doubled in length a new mean is begun and the one before the last
     is dropped, so that the later half always counts and the beginning never does.
     """
 
-    def __init__(self) -> None:
-        self._older: tuple[Any, int] | None = None
-        self._newer: tuple[Any, int] | None = None
-        self._age, self._restart = 0, 4
+    older: Any = None
+    older_count: int = 0
+    newer: Any = None
+    newer_count: int = 0
+    age: int = 0
+    restart: int = 4
 
-    def add(self, variables: Any) -> None:
-        self._age += 1
-        if self._age == self._restart:
-            self._older, self._newer = self._newer, None
-            self._restart *= 2
-        if self._newer is None:
-            self._newer = jax.tree.map(jnp.array, variables), 1
-        else:
-            mean, count = self._newer
-            self._newer = _towards(mean, variables, 1 / (count + 1)), count + 1
+    def add(self, variables: Any) -> "Average":
+        grown = self._replace(age=self.age + 1)
+        if grown.age == grown.restart:
+            grown = Average(self.newer, self.newer_count, None, 0, grown.age, 2 * grown.restart)
+        if grown.newer is None:
+            return grown._replace(newer=jax.tree.map(jnp.array, variables), newer_count=1)
+        mean = _towards(grown.newer, variables, 1 / (grown.newer_count + 1))
+        return grown._replace(newer=mean, newer_count=grown.newer_count + 1)
 
     def over(self, variables: Any) -> Any:
-        if self._newer is None:
+        """The mean; `variables` themselves where there is none yet."""
+        if self.newer is None:
             return variables
-        mean, count = self._newer
-        if self._older is None:
-            return mean
-        older, before = self._older
-        return jax.tree.map(lambda a, b: a + before / (before + count) * (b - a), mean, older)
+        if self.older is None:
+            return jax.tree.map(jnp.array, self.newer)
+        share = self.older_count / (self.older_count + self.newer_count)
+        return jax.tree.map(lambda a, b: a + share * (b - a), self.newer, self.older)
+
+    def one_of(self, i: int) -> "Average":
+        older, newer = jax.tree.map(lambda leaf: leaf[i], (self.older, self.newer))
+        return self._replace(older=older, newer=newer)
 
 
 @partial(jax.jit, donate_argnums=0)
@@ -302,11 +386,17 @@ def compiled(step: Step) -> Callable[..., tuple[State, Info]]:
     ) -> tuple[State, Info]:
         def one(state: State, x: tuple[Array, Batch]) -> tuple[State, Info]:
             number, batch = x
-            return step(approximation, state, jax.random.fold_in(key, number), batch)
+            return step(approximation, state, _folded(key, number), batch)
 
         return jax.lax.scan(one, state, (numbers, batches))
 
     return chunk
+
+
+def _folded(key: Key, number: Array) -> Key:
+    """The key of a step; of each run, where there are several."""
+    fold = jax.vmap(jax.random.fold_in, (0, None)) if key.ndim else jax.random.fold_in
+    return fold(key, number)
 
 
 @contextmanager

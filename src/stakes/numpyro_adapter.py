@@ -1,8 +1,8 @@
 """NumPyro behind the port: the one module that knows handlers, sites, plates and constraints."""
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, final
 
 import jax
@@ -48,6 +48,8 @@ class _Structure:
     """The `numpyro.param` sites of the model itself."""
     start: Params
     """Where the guide starts for the key it was set up with."""
+    elsewhere: dict[Any, "_Structure"] = field(default_factory=dict)
+    """Of predictors for other cases, by what shapes depend on: jit knows them again."""
 
 
 @final
@@ -214,6 +216,25 @@ def predictor(
     """
     if data is None:
         return Predictor(approximation, approximation.arrays, approximation.structure)
+    arrays, constants = _split(data)
+    seen = approximation.structure.elsewhere
+    alike = _shape_key(arrays, constants, new)
+    if alike not in seen:
+        seen[alike] = _predictor_structure(problem, approximation, data, new)
+    return Predictor(approximation, arrays, seen[alike])
+
+
+def _shape_key(
+    arrays: Mapping[str, Array], constants: Mapping[str, Any], new: Iterable[str]
+) -> Hashable:
+    """All that a model's structure may depend on: it cannot read the values of arrays."""
+    shapes = frozenset((name, value.shape, value.dtype) for name, value in arrays.items())
+    return shapes, frozenset((name, repr(v)) for name, v in constants.items()), frozenset(new)
+
+
+def _predictor_structure(
+    problem: Problem, approximation: NumPyroApproximation, data: dict[str, Any], new: Iterable[str]
+) -> _Structure:
     fitted = approximation.structure
     key = jax.random.key(0)
     sites = _model_sites(problem, data, key)
@@ -232,7 +253,6 @@ def predictor(
         for name, latent in fitted.latents.items()
         if name in sites and not fresh.intersection(latent.dims)
     }
-    arrays, constants = _split(data)
     subsamples = _subsamples(sites)
     _check_same_batches(fitted.subsamples, subsamples, fresh, known)
     for name, latent in known.items():
@@ -242,11 +262,11 @@ def predictor(
                 f"The latent {name!r} has shape {latent.shape} in the fit and {here_shape} here, "
                 f"but no plate says whose it is. Sample it inside a `numpyro.plate`."
             )
-    structure = _Structure(
+    return _Structure(
         model=problem.model,
         guide=fitted.guide,
         outcome=problem.outcome,
-        constants=constants,
+        constants=_split(data)[1],
         instances=_instances(problem.outcome, site, subsamples),
         subsamples=subsamples,
         transforms={},
@@ -255,7 +275,6 @@ def predictor(
         learned=fitted.learned,
         start={},
     )
-    return Predictor(approximation, arrays, structure)
 
 
 def same_members(predictor: Predictor) -> tuple[str, ...]:

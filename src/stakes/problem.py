@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stakes.errors import InputError, some
-from stakes.typing import Array, Data, Loss
+from stakes.typing import Array, Data, Key, Loss
 from stakes.utilities import ExpUtility, Utility
 
 
@@ -192,7 +192,7 @@ def _check(problem: Problem) -> None:
         )
 
 
-def check_key(key: Any) -> None:
+def checked_key(key: Any) -> Key:
     """A JAX random key, not a bare integer: no hidden conversions of seeds."""
     typed = isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
     raw = isinstance(key, jax.Array | np.ndarray) and key.dtype == np.uint32 and key.shape == (2,)
@@ -201,6 +201,7 @@ def check_key(key: Any) -> None:
             f"`key` must be one JAX random key, such as `jax.random.key(0)`; "
             f"got {key if isinstance(key, int) else type(key).__name__}."
         )
+    return key if typed else jax.random.wrap_key_data(jnp.asarray(key))
 
 
 def _arguments(model: Callable[..., Any]) -> _Arguments:

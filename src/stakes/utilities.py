@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stakes.errors import InputError, StakesWarning
-from stakes.typing import Array, Loss
+from stakes.typing import Array, Loss, Rate
 
 
 @final
@@ -68,7 +68,7 @@ class ExpUtility:
     """
 
     loss: Loss
-    scale: float
+    scale: Rate
 
     def __call__(self, outcome: Array, decision: Array) -> Array:
         return jnp.exp(self.log(outcome, decision))
@@ -83,7 +83,7 @@ class ScaledLoss:
     """M - ℓ of eq. 2, whose logarithm is linearized to -ℓ/M."""
 
     loss: Loss
-    scale: float
+    scale: Rate
 
 
 @final
@@ -104,7 +104,7 @@ class Linearized:
     def __post_init__(self) -> None:
         _check_transform(self)
 
-    def __call__(self, loss: Loss, scale: float) -> ScaledLoss:
+    def __call__(self, loss: Loss, scale: Rate) -> ScaledLoss:
         return ScaledLoss(loss, scale)
 
 
@@ -126,7 +126,7 @@ class Exponential:
     def __post_init__(self) -> None:
         _check_transform(self)
 
-    def __call__(self, loss: Loss, scale: float) -> ExpUtility:
+    def __call__(self, loss: Loss, scale: Rate) -> ExpUtility:
         return ExpUtility(loss, scale)
 
 

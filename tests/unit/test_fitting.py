@@ -16,8 +16,9 @@ import stakes
 from stakes import rows
 from stakes.algorithms import EM, VI, Joint
 from stakes.approximation import Approximation, Instances, Subsample
+from stakes.batches import Batches
 from stakes.expectation import ClosedForm
-from stakes.fitting import MOST_SKIPPED, Batches, Fit, Fitting, Stop, has_stopped_rising, run
+from stakes.fitting import MOST_SKIPPED, Fit, Fitting, Stop, has_stopped_rising, run
 from stakes.typing import Array, Key, Params
 from stakes.utility_term import utility_term
 
