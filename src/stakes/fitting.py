@@ -74,6 +74,7 @@ class Fitting:
         chunk: steps compiled into one call, between which progress is shown and stopping
             decided.
         patience: chunks that a stage lasts at the least; fewer where `steps` is small.
+        all_steps: take every step at the optimiser's own step size, for one with a schedule.
     """
 
     steps: int = 30_000
@@ -81,6 +82,7 @@ class Fitting:
     optimizer: optax.GradientTransformation | None = None
     chunk: int = 100
     patience: int = 30
+    all_steps: bool = False
     progress: bool = True
 
     def __post_init__(self) -> None:
@@ -107,6 +109,8 @@ class Fit:
     skipped: int
     """Steps left out because their gradient was not finite."""
     seconds: float
+    step_seconds: float = float("nan")
+    """Seconds a step took, without the first chunk, which has to be compiled."""
 
     @property
     def params(self) -> Any:
@@ -170,10 +174,7 @@ def run(
     step_key, batch_key = jax.random.split(key)
     chunk = partial(compiled(step), approximation, key=step_key)
     schedule = Batches(batch_key, approximation.subsamples)
-    course, reason, seconds = _loop(
-        title, chunk, schedule, course or _outset(state), settings, watch
-    )
-    return _fit(course, reason, seconds)
+    return _fit(*_loop(title, chunk, schedule, course or _outset(state), settings, watch))
 
 
 def run_together(
@@ -184,6 +185,8 @@ def run_together(
     states: State,
     keys: Key,
     settings: Fitting,
+    *,
+    watch: Watch | None = None,
 ) -> list[Fit]:
     """Several runs as one compiled batch.
 
@@ -203,8 +206,9 @@ def run_together(
     chunk = partial(compiled(every), approximation, key=split[:, 0])
     schedule = Batches(split[0, 1], approximation.subsamples)
     start = _outset(states, (count,))
-    course, reason, seconds = _loop(title, chunk, schedule, start, settings, None)
-    return [_fit(_one_of(course, i), reason, seconds / count) for i in range(count)]
+    course, reason, clock = _loop(title, chunk, schedule, start, settings, watch)
+    shared = Clock(clock.seconds / count, clock.step_seconds / count)
+    return [_fit(_one_of(course, i), reason, shared) for i in range(count)]
 
 
 def _loop(
@@ -214,22 +218,24 @@ def _loop(
     course: Course,
     settings: Fitting,
     watch: Watch | None,
-) -> tuple[Course, Stop, float]:
+) -> tuple[Course, Stop, "Clock"]:
     # A small limit leaves room for all stages, too.
     patience = min(settings.patience, max(6, settings.steps // (6 * settings.chunk)))
-    started = time.monotonic()
+    started, chunks = time.monotonic(), []
     with (
         _deferred_interrupt() as interrupted,
         progress.bar(title, settings.steps, show=settings.progress) as report,
     ):
         while (done := len(course.elbo)) < settings.steps:
             count = min(settings.chunk, settings.steps - done)
+            chunk_started = time.monotonic()
             state, info = chunk(
                 course.state,
                 numbers=np.arange(done, done + count),
                 batches=schedule.take(done, count),
             )
             course = _extended(course, state, info)
+            chunks.append((time.monotonic() - chunk_started) / count)
             recent = course.utility[done:]
             report(done + count, _mean(course.elbo[done:] + recent), _mean(recent))
             reason = _verdict(course, settings, patience, interrupted())
@@ -240,7 +246,15 @@ def _loop(
                 watch(course)
         else:
             reason = Stop.STEP_LIMIT
-    return course, reason, time.monotonic() - started
+    step_seconds = float(np.median(chunks[1:])) if chunks[1:] else float("nan")
+    return course, reason, Clock(time.monotonic() - started, step_seconds)
+
+
+class Clock(NamedTuple):
+    """How long a fit took, and a step of it once compiled."""
+
+    seconds: float
+    step_seconds: float
 
 
 def _outset(state: State, runs: tuple[int, ...] = ()) -> Course:
@@ -288,6 +302,8 @@ def _next_stage(course: Course, settings: Fitting, patience: int) -> Course:
 
 
 def _stage_is_over(course: Course, settings: Fitting, patience: int) -> bool:
+    if settings.all_steps:
+        return False
     bound = (course.elbo + course.utility)[course.stage_start :]
     chunks = [bound[i : i + settings.chunk] for i in range(0, len(bound), settings.chunk)]
     return has_stopped_rising([_mean(chunk) for chunk in chunks], patience)
@@ -303,14 +319,15 @@ def _one_of(course: Course, i: int) -> Course:
     )
 
 
-def _fit(course: Course, reason: Stop, seconds: float) -> Fit:
+def _fit(course: Course, reason: Stop, clock: Clock) -> Fit:
     return Fit(
         variables=course.average.over(course.state.variables),
         elbo=course.elbo,
         utility=course.utility,
         reason=reason,
         skipped=int((~course.finite).sum()),
-        seconds=seconds,
+        seconds=clock.seconds,
+        step_seconds=clock.step_seconds,
     )
 
 
