@@ -1,4 +1,4 @@
-"""Newsvendor: how many portions of a dish to prepare, when one too few costs more than one too many.
+"""Newsvendor: how many portions of a dish to prepare, when one too few costs most.
 
 Demand of a restaurant's day is negative binomial, with a rate log-linear in calendar and weather.
 A portion short loses what it would have earned, a portion left over what it cost to make: the
@@ -6,7 +6,6 @@ tilted loss at q = underage / (underage + overage). The fit sees the days up to 
 days after it judge. Run `python -m stakes.examples.newsvendor`.
 """
 
-import math
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,6 @@ import numpyro.distributions as dist
 from stakes import datasets
 from stakes.calibration import Calibration, calibrate
 from stakes.errors import InputError, some
-from stakes.expectation import Enumeration
 from stakes.losses import Tilted
 from stakes.problem import Problem
 from stakes.typing import Array, Key
@@ -38,15 +36,22 @@ KNOWN = ("day_of_week", "feature")
 
 
 def model(
-    weekday: Array, features: Array, sold: Array | None = None, batch: int | None = None
+    weekday: Array,
+    features: Array,
+    concentration: float = 20.0,
+    batch: int | None = None,
+    sold: Array | None = None,
 ) -> None:
+    """Demand varies 1 + rate / concentration times as much as a Poisson count.
+
+    The concentration is given and not inferred: a calibrated posterior of it drifts towards
+    certainty, where predicted losses are small and real ones are not.
+    """
     level = numpyro.sample("level", dist.Normal(3, 1))
     with numpyro.plate("day_of_week", len(WEEKDAYS)):
         effect = numpyro.sample("effect", dist.Normal(0, 0.5))
     with numpyro.plate("feature", features.shape[1]):
         slope = numpyro.sample("slope", dist.Normal(0, 0.2))
-    # Demand varies by 1 + rate / concentration times as much as a Poisson count.
-    concentration = numpyro.sample("concentration", dist.LogNormal(3, 1))
     days = len(weekday)
     with numpyro.plate("day", days, subsample_size=min(batch or days, days)) as members:
         rate = jnp.exp(level + effect[weekday[members]] + features[members] @ slope)
@@ -86,10 +91,20 @@ def _arguments(dish: str) -> tuple[dict[str, Any], dict[str, Any]]:
         "features": (features - seen.mean(axis=0)) / seen.std(axis=0),
         "sold": days[dish].to_numpy(),
     }
-    return (
-        {name: values[:-HELD_OUT] for name, values in arguments.items()},
-        {name: values[-HELD_OUT:] for name, values in arguments.items()},
+    fitted, later = (
+        {name: values[part] for name, values in arguments.items()}
+        for part in (slice(None, -HELD_OUT), slice(-HELD_OUT, None))
     )
+    concentration = _concentration(fitted["weekday"], fitted["sold"])
+    return {**fitted, "concentration": concentration}, {**later, "concentration": concentration}
+
+
+def _concentration(weekday: np.ndarray, sold: np.ndarray) -> float:
+    """By moments within weekdays: variance = mean + mean² / concentration."""
+    groups = [sold[weekday == number] for number in range(len(WEEKDAYS))]
+    excess = sum(float(group.var(ddof=1) - group.mean()) for group in groups)
+    # Demand no more spread out than Poisson counts: all but Poisson.
+    return sum(float(group.mean()) ** 2 for group in groups) / max(excess, 0.01)
 
 
 def _features(days: "pd.DataFrame") -> "pd.DataFrame":
@@ -116,15 +131,11 @@ def solve(
     steps: int = 6_000,
 ) -> Calibration:
     """Decide for the days of the fit, in minibatches: a sum over all counts is dear."""
-    days = data(dish)
-    # Twice the largest demand there was holds all that the model finds likely.
-    points = 32 * math.ceil(2 * days["sold"].max() / 32)
     return calibrate(
         key,
         problem(),
-        {**days, "batch": 64},
+        {**data(dish), "batch": 64},
         transform=transform,
-        expectation=Enumeration(points=points),
         steps=steps,
         coords=labels(),
     )

@@ -69,8 +69,8 @@ def main() -> None:
     print(result.compare(held_out(), known=KNOWN), end="\n\n")
     print("Five entries of the first customer, as counts, under plain VI and calibrated:")
     plain, calibrated = (np.expm1(d[0, :5]) for d in (result.vi_decisions, result.decisions))
-    for product, before, after in zip(labels()["column"], plain.values, calibrated.values):
-        print(f"  {product:8} {before:6.2f} {after:6.2f}")
+    for product, before, after in zip(plain["column"].values, plain, calibrated, strict=True):
+        print(f"  {product:8} {float(before):6.2f} {float(after):6.2f}")
     print(f"\n{result!r}")
     print(f"\n{time.perf_counter() - started:.1f} s of wall clock, compilation included.")
 
