@@ -87,9 +87,9 @@ def test_lastfm_takes_names_from_the_files_beside_it(tmp_path):
 
 
 def test_lastfm_says_what_is_missing(tmp_path):
-    with pytest.raises(InputError, match="there is no file or folder.*your own copy"):
+    with pytest.raises(InputError, match=r"there is no file or folder.*your own copy"):
         datasets.lastfm(tmp_path / "nowhere")
-    with pytest.raises(InputError, match="has no lastfm_counts.csv.gz"):
+    with pytest.raises(InputError, match=r"has no lastfm_counts.csv.gz"):
         datasets.lastfm(tmp_path)
 
 

@@ -47,7 +47,7 @@ def test_newsvendor_takes_its_quantile_from_the_cost_ratio():
 
 
 def test_newsvendor_names_the_dishes_there_are():
-    with pytest.raises(InputError, match="must be one of 'calamari'.*got 'pizza'"):
+    with pytest.raises(InputError, match=r"must be one of 'calamari'.*got 'pizza'"):
         newsvendor.data("pizza")
 
 

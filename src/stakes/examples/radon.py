@@ -84,7 +84,7 @@ def _arguments(chosen: np.ndarray) -> dict[str, Any]:
     homes, uranium = datasets.radon()[chosen], _counties()
     return {
         "within": _within(),
-        "county": uranium.index.get_indexer(homes["county"]),
+        "county": np.searchsorted(uranium.index, homes["county"]),
         "floor": homes["floor"].to_numpy(),
         "uranium": ((uranium - uranium.mean()) / uranium.std()).to_numpy(),
         "log_radon": homes["log_radon"].to_numpy(),

@@ -68,9 +68,11 @@ def main() -> None:
     result = solve(jax.random.key(0))
     print(result.compare(held_out(), known=KNOWN), end="\n\n")
     print("Five entries of the first customer, as counts, under plain VI and calibrated:")
-    plain, calibrated = (np.expm1(d[0, :5]) for d in (result.vi_decisions, result.decisions))
-    for product, before, after in zip(plain["column"].values, plain, calibrated, strict=True):
-        print(f"  {product:8} {float(before):6.2f} {float(after):6.2f}")
+    for at, product in enumerate(labels()["column"][:5]):
+        plain, calibrated = (
+            np.expm1(float(decided[0, at])) for decided in (result.vi_decisions, result.decisions)
+        )
+        print(f"  {product:8} {plain:6.2f} {calibrated:6.2f}")
     print(f"\n{result!r}")
     print(f"\n{time.perf_counter() - started:.1f} s of wall clock, compilation included.")
 
