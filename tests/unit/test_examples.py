@@ -61,7 +61,7 @@ def test_radon_puts_every_home_in_one_part_with_the_uranium_of_all_counties():
 
 def test_radon_makes_underestimates_the_dear_ones():
     loss = radon.problem().loss
-    assert loss(2.0, 1.0) > 2 * loss(1.0, 2.0)
+    assert loss(3.0, 1.0) > 2 * loss(1.0, 3.0)
 
 
 def test_retail_holds_out_the_entries_that_the_fit_does_not_see():

@@ -128,7 +128,7 @@ def solve(
     transform: Transform = Linearized(),  # noqa: B008 (a frozen value)
     *,
     dish: str = DISH,
-    steps: int = 6_000,
+    steps: int = 2_000,
 ) -> Calibration:
     """Decide for the days of the fit, in minibatches: a sum over all counts is dear."""
     return calibrate(

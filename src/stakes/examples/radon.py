@@ -4,7 +4,12 @@ A normal model of log radon with a level for each county, drawn towards what the
 soil predicts, and a difference between basement and first floor. `LinEx(c)` with c < 0 lets the
 cost of a level assumed too low grow exponentially, and that of one too high linearly. At c = -1
 the best decision is the logarithm of the expected level; at c = -2 it is more cautious still.
-Run `python -m stakes.examples.radon`.
+
+One split of the homes is not enough to judge by: a handful of homes carries up to a third of the
+held-out risk. Three splits at c = -1 gave reductions of 5.2 %, 0.9 % and -0.6 %, the first of them
+with an interval above zero, while the risk on the data of the fit rose each time; in the first,
+the split used here, one constant level for all homes did as well as the calibrated fit. Take the
+verdict of this example as no reliable gain. Run `python -m stakes.examples.radon`.
 """
 
 import time
@@ -24,7 +29,7 @@ from stakes.utilities import Linearized, Transform
 if TYPE_CHECKING:
     import pandas as pd
 
-CAUTION = 2.0
+CAUTION = 1.0
 """-c of the loss."""
 SHARE = 0.2
 """Of the homes, held out at random."""
