@@ -11,8 +11,19 @@ import numpy as np
 from bokeh.embed import json_item
 from bokeh.models import ColumnDataSource, Legend, LegendItem, PlainText, Span
 from bokeh.plotting import figure
+from contourpy import contour_generator
+from scipy.ndimage import gaussian_filter
 
-from stakes.report.content import METHODS, Marginal, Pair, Report, ScaleOfLosses, Trace, Verdict
+from stakes.report.content import (
+    METHODS,
+    Marginal,
+    Pair,
+    Report,
+    ScaleOfLosses,
+    Trace,
+    Verdict,
+    WhatIf,
+)
 
 COLORS = {"VI": "#0072B2", "LCVI": "#D55E00", "NUTS": "#999999"}
 """Of Okabe and Ito: told apart by colour-blind readers, and in grey."""
@@ -20,6 +31,11 @@ DASHES = {"VI": "dashed", "LCVI": "solid", "NUTS": "dotted"}
 MARKERS = {"VI": "circle", "LCVI": "triangle", "NUTS": "square"}
 NEUTRAL = "#767676"
 """Stands out from a light and from a dark page."""
+POINTS = 200
+"""Draws shown of each method in a pair; the contours are of all of them."""
+CELLS = 40
+INSIDE = (0.5, 0.9)
+"""How much of the posterior the contours enclose."""
 
 Chart: TypeAlias = dict[str, Any]
 """As Bokeh's JavaScript takes it."""
@@ -34,7 +50,7 @@ def _plots(report: Report) -> Iterator[tuple[str, figure]]:
     if len(_with_intervals(report.verdict)) > 0:
         yield "chart-verdict", _reduction(report.verdict)
     if report.what_if is not None:
-        yield "chart-what-if", _what_if(report.what_if.parameter)
+        yield "chart-what-if", _what_if(report.what_if)
     for i, marginal in enumerate(report.movement.marginals):
         yield f"chart-marginal-{i}", _marginal(marginal)
     for i, pair in enumerate(report.movement.pairs):
@@ -89,7 +105,13 @@ def _reduction(verdict: Verdict) -> figure:
         color = COLORS[method]
         source = ColumnDataSource({"y": [name], "low": [100 * low], "high": [100 * high]})
         plot.hbar(
-            y="y", left="low", right="high", height=0.12, source=source, color=color, line_color=None
+            y="y",
+            left="low",
+            right="high",
+            height=0.12,
+            source=source,
+            color=color,
+            line_color=None,
         )
         plot.scatter(
             [100 * reduction], [name], size=12, color=color, line_color=color, marker="circle"
@@ -97,23 +119,26 @@ def _reduction(verdict: Verdict) -> figure:
     return plot
 
 
-def _what_if(parameter: float) -> figure:
+def _what_if(what_if: WhatIf) -> figure:
     """Lines and the marker are filled in by the page, which computes them."""
-    plot = _figure(260)
+    plot = _figure(280)
+    plot.xaxis.axis_label = "q" if what_if.kind == "tilted" else "c"
     plot.yaxis.axis_label = "expected loss"
+    ends = [what_if.low, what_if.high]
     lines = {
         "what-if-best": (COLORS["LCVI"], "solid", "decisions made anew"),
         "what-if-kept": (NEUTRAL, "dashed", "decisions as fitted"),
     }
     items = []
     for name, (color, dash, label) in lines.items():
-        source = ColumnDataSource({"x": [], "y": []}, name=name)
+        source = ColumnDataSource({"x": ends, "y": [0.0, 1.0]}, name=name)
         line = plot.line("x", "y", source=source, color=color, line_dash=dash, line_width=2)
         items.append(LegendItem(label=label, renderers=[line]))
-    here = ColumnDataSource({"x": [], "y": [], "color": []}, name="what-if-here")
-    plot.scatter("x", "y", source=here, size=10, color="color", line_color="color")
-    fitted = Span(location=parameter, dimension="height", line_color=NEUTRAL, line_dash="dotted")
-    plot.add_layout(fitted)
+    here = {"x": [what_if.parameter], "y": [0.0], "color": [NEUTRAL]}
+    source = ColumnDataSource(here, name="what-if-here")
+    plot.scatter("x", "y", source=source, size=10, color="color", line_color="color")
+    fitted = {"location": what_if.parameter, "dimension": "height", "line_dash": "dotted"}
+    plot.add_layout(Span(line_color=NEUTRAL, **fitted))
     plot.add_layout(_legend(items), "above")
     return plot
 
@@ -135,18 +160,31 @@ def _pair(pair: Pair) -> figure:
     plot = _figure(260)
     plot.xaxis.axis_label = PlainText(text=pair.x)
     plot.yaxis.axis_label = PlainText(text=pair.y)
+    # NUTS first, so that it lies behind.
     for method, points in reversed(pair.points.items()):
         color = COLORS[method]
-        plot.scatter(
-            points[:, 0],
-            points[:, 1],
-            size=4,
-            color=color,
-            line_color=None,
-            alpha=0.45,
-            marker=MARKERS[method],
-        )
+        x, y = points[:POINTS].T
+        plot.scatter(x, y, size=3, color=color, line_color=None, alpha=0.35, marker=MARKERS[method])
+        for line in _contours(points):
+            plot.line(line[:, 0], line[:, 1], color=color, line_dash=DASHES[method], line_width=1.8)
     return plot
+
+
+def _contours(points: np.ndarray) -> Iterator[np.ndarray]:
+    """Lines around the densest parts of the posterior, from a smoothed histogram."""
+    low, high = np.quantile(points, (0.001, 0.999), axis=0)
+    if not (low < high).all():
+        return
+    counts, x, y = np.histogram2d(*points.T, CELLS, np.stack([low, high], axis=1))
+    # Silverman's width for two dimensions, in cells.
+    widths = points.std(axis=0) * len(points) ** (-1 / 6) / [x[1] - x[0], y[1] - y[0]]
+    # Reflected at the ends, where a latent such as a scale has its bound.
+    density = gaussian_filter(counts, np.minimum(widths, CELLS / 8), mode="reflect")
+    falling = np.sort(density.ravel())[::-1]
+    held = np.cumsum(falling) / falling.sum()
+    lines = contour_generator((x[:-1] + x[1:]) / 2, (y[:-1] + y[1:]) / 2, density.T)
+    for share in INSIDE:
+        yield from lines.lines(falling[np.searchsorted(held, share)])
 
 
 def _trace(trace: Trace) -> figure:
@@ -191,5 +229,6 @@ def _legend(items: list[LegendItem]) -> Legend:
         background_fill_color=None,
         label_text_font_size="12px",
         padding=0,
+        spacing=18,
         margin=4,
     )

@@ -1,5 +1,6 @@
 """What a report says, as plain values: one dataclass for each section."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import final
@@ -194,6 +195,17 @@ class Price:
     coverage: tuple[Coverage, ...]
     instances: int
     held_out: bool
+
+    @property
+    def given_up(self) -> float:
+        return self.elbo_vi - self.elbo_calibrated
+
+    @property
+    def decimals(self) -> int:
+        """So many as the error lets mean something."""
+        if not 0 < self.error < math.inf:
+            return 3
+        return min(max(1 - math.floor(math.log10(self.error)), 0), 9)
 
 
 @final

@@ -102,8 +102,14 @@ def number(value: float | None, decimals: int | None = None) -> str:
     """With so many decimals, or four significant digits; a dash for what is not known."""
     if value is None or math.isnan(value):
         return "–"
-    text = f"{value:.4g}" if decimals is None else f"{value:,.{decimals}f}"
-    return text.replace("-", "−")
+    if decimals is None:
+        size = math.floor(math.log10(abs(value))) if 0 < abs(value) < math.inf else 0
+        if not -5 < size < 9:
+            return f"{value:.3e}".replace("-", "−")
+        decimals = max(3 - size, 0)
+        text = f"{value:,.{decimals}f}"
+        return (text.rstrip("0").rstrip(".") if decimals else text).replace("-", "−")
+    return f"{value:,.{decimals}f}".replace("-", "−")
 
 
 def percent(share: float | None, decimals: int = 1) -> str:

@@ -16,9 +16,7 @@ from stakes.report.content import Marginal, Moments, Movement, Pair
 MARGINALS = 6
 PAIRED = 3
 """All pairs of this many latents are shown."""
-DRAWS = 2000
-SHOWN = 400
-"""Draws of each method in the chart of a pair."""
+DRAWS = 4000
 GRID = 120
 MOST_VALUES = 20_000_000
 """Draws of all latents together held at once."""
@@ -119,7 +117,7 @@ def _density(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
     bin_width = edges[1] - edges[0]
     quartiles = np.quantile(values, (0.25, 0.75))
     spread = min(float(values.std()), float(quartiles[1] - quartiles[0]) / 1.34)
-    width = 0.9 * spread * len(values) ** -0.2 / bin_width
+    width = 1.06 * spread * len(values) ** -0.2 / bin_width
     return gaussian_filter1d(counts / (len(values) * bin_width), max(width, 1e-3), mode="reflect")
 
 
@@ -132,7 +130,7 @@ def _pair(x: str, y: str, draws: Mapping[str, tuple[np.ndarray, np.ndarray]]) ->
     return Pair(
         x=x,
         y=y,
-        points={method: np.stack(both, axis=1)[:SHOWN] for method, both in draws.items()},
+        points={method: np.stack(both, axis=1) for method, both in draws.items()},
         correlation={method: _correlation(*both) for method, both in draws.items()},
     )
 

@@ -32,7 +32,7 @@ from stakes.typing import Data
 
 POINTS = 250
 """Of each trace of a bound."""
-BINS = 40
+MOST_BINS = 40
 COVERED = (0.5, 0.9)
 
 
@@ -153,7 +153,8 @@ def _scale_of_losses(result: Calibration, table: Decisions) -> ScaleOfLosses | N
     losses = observed.costs(result.problem, table.vi[seen])
     # A few losses far out would squeeze all others into one bin.
     end = max(float(np.quantile(losses, 0.99)), 1.2 * scale)
-    counts, edges = np.histogram(losses, BINS, (min(0.0, float(losses.min())), end))
+    bins = int(np.clip(2 * np.sqrt(len(losses)), 8, MOST_BINS))
+    counts, edges = np.histogram(losses, bins, (min(0.0, float(losses.min())), end))
     return ScaleOfLosses(
         transform=type(transform).__name__,
         value=scale,

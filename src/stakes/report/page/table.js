@@ -41,6 +41,7 @@ class PagedTable {
     this.search = root.querySelector("input[type=search]");
     this.size = root.querySelector("select");
     this.headers = [...root.querySelectorAll("th[data-column]")];
+    root.querySelector(".below").hidden = count <= 10;
     this.listen();
     this.draw();
   }
@@ -107,6 +108,7 @@ class PagedTable {
       ? "No row matches"
       : `Rows ${(start + 1).toLocaleString("en-US")} to ${(start + rows.length).toLocaleString("en-US")} of ${found}`;
     this.status.textContent = this.shown.length === this.count ? range : `${range} (of ${all} in all)`;
+    this.root.querySelector(".pager").hidden = this.pages === 1;
     for (const button of this.root.querySelectorAll("[data-turn]")) {
       const backwards = button.dataset.turn === "first" || button.dataset.turn === "back";
       button.disabled = backwards ? this.page === 0 : this.page >= this.pages - 1;

@@ -94,7 +94,10 @@ class WhatIf {
 
 function significant(value) {
   if (!Number.isFinite(value)) return "–";
-  return String(Number(value.toPrecision(4))).replace("-", "−");
+  const size = value === 0 ? 0 : Math.floor(Math.log10(Math.abs(value)));
+  if (size < -4 || size > 8) return value.toExponential(3).replace("-", "−");
+  const options = { maximumFractionDigits: Math.max(3 - size, 0) };
+  return value.toLocaleString("en-US", options).replace("-", "−");
 }
 
 class WhatIfPanel {
@@ -138,7 +141,7 @@ class WhatIfPanel {
     const name = tilted ? "q" : "c";
     this.slider.setAttribute("aria-valuetext", `${name} = ${significant(parameter)}`);
     this.table.draw();
-    this.here = { x: [parameter, parameter], y: [best, kept], color: ["#D55E00", "#767676"] };
+    this.here = { x: [parameter, parameter], y: [kept, best], color: ["#767676", "#D55E00"] };
     this.onUpdate?.(this.here);
   }
 
