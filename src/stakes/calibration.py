@@ -195,8 +195,9 @@ class Calibration:
         new: Sequence[str] = (),
         known: Sequence[str] = (),
         coords: Coords | None = None,
+        fit: Fit | None = None,
     ) -> "xr.DataArray":
-        """Decisions for other cases, outcomes not needed.
+        """Decisions for other cases, outcomes not needed; by the calibrated fit by default.
 
         A plate whose size differs from the fit's holds new members, and what is local to them is
         drawn from the model; a plate of the same size holds the members of the fit. Say
@@ -204,7 +205,7 @@ class Calibration:
         """
         predictor = self._predictor(data, new, known)
         check_coords(coords, predictor.instances)
-        found = self._decide(self.calibrated, predictor)
+        found = self._decide(fit or self.calibrated, predictor)
         same = numpyro_adapter.same_members(predictor)
         kept = {name: labels for name, labels in self.coords.items() if name in same}
         return _labelled(found, predictor.instances, {**kept, **(coords or {})}, "decision")
@@ -249,6 +250,18 @@ class Calibration:
                 f"{name}: {fit.reason}." for name, fit in fits.items() if not fit.converged
             ),
         )
+
+    def observed(
+        self, data: Data | None = None, *, new: Sequence[str] = (), known: Sequence[str] = ()
+    ) -> "xr.DataArray | None":
+        """The outcomes observed, nan where the model masks them; None where there are none."""
+        predictor = self._predictor(data, new, known)
+        seen = evaluation.observations(self._posterior(self.vi), predictor)
+        if seen is None:
+            return None
+        found = np.where(seen.counted, seen.outcomes, np.nan)
+        coords = self.coords if data is None else {}
+        return _labelled(found, predictor.instances, coords, self.problem.outcome)
 
     def posterior(self, fit: Fit | None = None, *, draws: int = 1000) -> "xr.Dataset":
         """Draws from a fit's posterior (the calibrated one by default), as ArviZ expects them."""
