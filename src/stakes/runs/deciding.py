@@ -20,7 +20,7 @@ from stakes.spec.table import check_columns, chunks, encoded
 from stakes.storage import files
 
 CHUNK = 8192
-"""Rows decided at once: what JAX compiles for one part serves all."""
+"""Rows decided at once, at the most: what JAX compiles for one part serves all."""
 
 Report = Callable[[int], None]
 
@@ -41,13 +41,14 @@ def decide_file(
         report: called with the number of rows done after each part.
     """
     rows = _Rows(job, result, source, known)
-    done = 0
+    done = size = 0
     with files.replacing(target) as raw:
         out = io.TextIOWrapper(raw, "utf-8", newline="")
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow([rows.label or "row", "decision"])
         for arguments, labels in rows.parts():
-            decisions = rows.decided(arguments, len(labels))
+            size = size or rows.padded_size(len(labels))
+            decisions = rows.decided(arguments, len(labels), size)
             writer.writerows(zip(labels, decisions.tolist(), strict=True))
             done += len(labels)
             report(done)
@@ -99,16 +100,16 @@ class _Rows:
         """How many rows the fit had."""
         return len(self.job.fit.arguments[self.job.problem.outcome])
 
-    @property
-    def size(self) -> int:
-        return self.fitted if self.known else CHUNK
+    def padded_size(self, rows: int) -> int:
+        """Few rows are not padded to as many as a long file has in each part."""
+        return self.fitted if self.known else min(CHUNK, 1 << max(rows - 1, 1).bit_length())
 
     def parts(self) -> Iterator[tuple[dict[str, np.ndarray], list[Any]]]:
         """Arguments and labels of the rows, `size` at a time."""
         names = list(dict.fromkeys([*self.columns.values(), *([self.label] if self.label else [])]))
         text = [name for name in names if name in self.job.fit.vocabulary or name == self.label]
         start = 0
-        for part in chunks(self.source, names, text, self.size):
+        for part in chunks(self.source, names, text, self.fitted if self.known else CHUNK):
             arguments = {
                 argument: self._argument(argument, column, part[column], start)
                 for argument, column in self.columns.items()
@@ -122,9 +123,9 @@ class _Rows:
             yield arguments, labels
             start += rows
 
-    def decided(self, arguments: dict[str, np.ndarray], rows: int) -> np.ndarray:
+    def decided(self, arguments: dict[str, np.ndarray], rows: int, size: int) -> np.ndarray:
         """A part that is not full is padded with its last row, so that shapes stay the same."""
-        outcome, missing = self.job.problem.outcome, self.size - rows
+        outcome, missing = self.job.problem.outcome, size - rows
         padded = {
             name: np.concatenate([values, np.repeat(values[-1:], missing, axis=0)])
             if self._is_by_row(name)
@@ -135,9 +136,9 @@ class _Rows:
         plates = fresh_plates(self.result, self.job)
         cases: dict[str, Any] = {"known": plates} if self.known else {"new": plates}
         found = self.result.decide({**others, **padded}, **cases).values
-        if found.shape != (self.size,):
+        if found.shape != (size,):
             raise InputError(
-                f"For {self.size} rows the model predicts outcomes of shape {found.shape}; "
+                f"For {size} rows the model predicts outcomes of shape {found.shape}; "
                 f"`stakes decide` needs one for each row. Let the model take its number of rows "
                 f"from a column."
             )

@@ -120,13 +120,9 @@ class Loss(Section):
             for name in ("q", "under", "over", "c")
             if getattr(self, name) is not None and name not in takes
         ]
-        costs = (self.under is not None, self.over is not None)
-        if self.name == "tilted" and (
-            (self.q is None) == (not any(costs)) or any(costs) != all(costs)
-        ):
-            found.append(
-                ("q", "is required for 'tilted', or both `under` and `over` instead of it")
-            )
+        given = tuple(n for n in ("q", "under", "over") if getattr(self, n) is not None)
+        if self.name == "tilted" and given not in (("q",), ("under", "over")):
+            found.append(("q", "give `q`, or both `under` and `over` instead of it"))
         if self.name == "linex" and not self.c:
             found.append(("c", "is required for 'linex': a number other than zero"))
         if found:

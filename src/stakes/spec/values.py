@@ -103,4 +103,5 @@ def options(spec: schema.Spec) -> dict[str, Any]:
         "steps": spec.fit.steps,
         "draws": spec.fit.draws,
         "optimizer": optax.adam(rate) if rate else None,
+        "warm_start": spec.fit.warm_start,
     }
