@@ -49,7 +49,8 @@ def decide_file(
         for arguments, labels in rows.parts():
             size = size or rows.padded_size(len(labels))
             decisions = rows.decided(arguments, len(labels), size)
-            writer.writerows(zip(labels, decisions.tolist(), strict=True))
+            # As many digits as single precision has, as in decisions.csv.
+            writer.writerows(zip(labels, map(str, decisions), strict=True))
             done += len(labels)
             report(done)
         if not done:
