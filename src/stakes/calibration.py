@@ -1,10 +1,10 @@
 """Section 5 of the paper: from a problem and data to calibrated decisions."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, final
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Protocol, final
 
 import jax
 import numpy as np
@@ -17,7 +17,7 @@ from stakes.comparison import Comparison
 from stakes.errors import InputError, StakesWarning, some
 from stakes.evaluation import Fitted, Posterior, Sampled
 from stakes.expectation import Expectation
-from stakes.fitting import Fit, run
+from stakes.fitting import Course, Fit, Fitting, State, Step, outset, run
 from stakes.numpyro_adapter import NumPyroApproximation, Predictor
 from stakes.preparation import Coords, Plan, check_coords, check_decisions, check_fit, prepare
 from stakes.problem import Problem, checked_key
@@ -44,6 +44,7 @@ def calibrate(
     warm_start: bool = True,
     coords: Coords | None = None,
     progress: bool = True,
+    journal: "Journal | None" = None,
 ) -> "Calibration":
     """Fit plain VI, find M_q, transform the loss, and fit the calibrated posterior.
 
@@ -62,6 +63,7 @@ def calibrate(
         warm_start: whether the calibrated fit starts from VI's optimum.
         coords: labels of the plates' members, by plate.
         progress: whether to show a progress bar, if someone is watching.
+        journal: keeps a record of both fits, and supplies one to go on from.
 
     >>> import jax, numpyro, numpyro.distributions as dist, stakes
     >>> def coin(n, y=None):
@@ -93,7 +95,8 @@ def calibrate(
 
     # Plain VI, its decisions, and the scale of its losses.
     params = approximation.structure.start
-    vi = run("VI", plan.vi_step(), approximation, plan.vi_state(params), vi_key, settings)
+    carry_out = _recorded(journal)
+    vi = carry_out("VI", plan.vi_step(), approximation, plan.vi_state(params), vi_key, settings)
     check_fit("VI", vi)
     plan, decisions = plan.after_vi(vi, evaluate_key)
 
@@ -101,9 +104,41 @@ def calibrate(
     # h starts at VI's decision also from random λ: far from it, U has a flat tail.
     state = plan.state(vi.params if warm_start else params, decisions)
     step = plan.step(plan.transform.scale if plan.transform else None)
-    calibrated = run("calibrated", step, approximation, state, fit_key, settings)
+    calibrated = carry_out("calibrated", step, approximation, state, fit_key, settings)
     check_fit("calibrated", calibrated)
     return Calibration.of(plan, vi, calibrated, coords, evaluate_key)
+
+
+class Journal(Protocol):
+    """A record of the two fits, "VI" and "calibrated", that outlives the process."""
+
+    def course(self, title: str, start: Course) -> Course:
+        """Where this fit was left; `start` where nothing is known of it."""
+        ...
+
+    def watch(self, title: str, course: Course) -> None:
+        """Take down where the fit stands; called after every chunk of steps."""
+        ...
+
+
+def _recorded(journal: Journal | None) -> Callable[..., Fit]:
+    """The loop, with a record kept of it where there is a journal."""
+    if journal is None:
+        return run
+
+    def carry_out(
+        title: str,
+        step: Step,
+        approximation: NumPyroApproximation,
+        state: State,
+        key: Key,
+        settings: Fitting,
+    ) -> Fit:
+        course = journal.course(title, outset(state))
+        watch = partial(journal.watch, title)
+        return run(title, step, approximation, state, key, settings, course=course, watch=watch)
+
+    return carry_out
 
 
 @final
@@ -160,8 +195,9 @@ class Calibration:
         new: Sequence[str] = (),
         known: Sequence[str] = (),
         coords: Coords | None = None,
+        fit: Fit | None = None,
     ) -> "xr.DataArray":
-        """Decisions for other cases, outcomes not needed.
+        """Decisions for other cases, outcomes not needed; by the calibrated fit by default.
 
         A plate whose size differs from the fit's holds new members, and what is local to them is
         drawn from the model; a plate of the same size holds the members of the fit. Say
@@ -169,7 +205,7 @@ class Calibration:
         """
         predictor = self._predictor(data, new, known)
         check_coords(coords, predictor.instances)
-        found = self._decide(self.calibrated, predictor)
+        found = self._decide(fit or self.calibrated, predictor)
         same = numpyro_adapter.same_members(predictor)
         kept = {name: labels for name, labels in self.coords.items() if name in same}
         return _labelled(found, predictor.instances, {**kept, **(coords or {})}, "decision")
@@ -214,6 +250,18 @@ class Calibration:
                 f"{name}: {fit.reason}." for name, fit in fits.items() if not fit.converged
             ),
         )
+
+    def observed(
+        self, data: Data | None = None, *, new: Sequence[str] = (), known: Sequence[str] = ()
+    ) -> "xr.DataArray | None":
+        """The outcomes observed, nan where the model masks them; None where there are none."""
+        predictor = self._predictor(data, new, known)
+        seen = evaluation.observations(self._posterior(self.vi), predictor)
+        if seen is None:
+            return None
+        found = np.where(seen.counted, seen.outcomes, np.nan)
+        coords = self.coords if data is None else {}
+        return _labelled(found, predictor.instances, coords, self.problem.outcome)
 
     def posterior(self, fit: Fit | None = None, *, draws: int = 1000) -> "xr.Dataset":
         """Draws from a fit's posterior (the calibrated one by default), as ArviZ expects them."""

@@ -13,6 +13,18 @@ class NumericalError(StakesError, ArithmeticError):
     """A quantity that has to be positive or finite is not."""
 
 
+class StorageError(StakesError, OSError):
+    """A file of a run cannot be read, or is not what was written; or there is no room for it."""
+
+
+class Interrupted(StakesError):  # noqa: N818 (not a mistake of anyone's)
+    """A signal ended the work; what had been done is saved."""
+
+    def __init__(self, message: str, signum: int) -> None:
+        super().__init__(message)
+        self.signum = signum
+
+
 class NoClosedForm(  # noqa: N818 (not a mistake of anyone's)
     StakesError, NotImplementedError
 ):

@@ -149,10 +149,14 @@ class Course(NamedTuple):
     stage_start: int
     """The step at which its stage began."""
     average: "Average"
+    seconds: float = 0.0
 
 
 Watch: TypeAlias = Callable[[Course], None]
-"""Called after every chunk, to keep a record of where the fit stands."""
+"""Called after every chunk, the last one too, to keep a record of where the fit stands.
+
+The next chunk takes the buffers of the state over: a watch that keeps them has to copy.
+"""
 
 
 def run(
@@ -169,12 +173,12 @@ def run(
     """Step until the bound has stopped rising at the smallest step size, or a limit is met.
 
     With the `course` of a run that was cut short it goes on from there and ends with the same
-    numbers, bit for bit, as if it had not been.
+    numbers, bit for bit, as if it had not been; with that of a finished one it ends at once.
     """
     step_key, batch_key = jax.random.split(key)
     chunk = partial(compiled(step), approximation, key=step_key)
     schedule = Batches(batch_key, approximation.subsamples)
-    return _fit(*_loop(title, chunk, schedule, course or _outset(state), settings, watch))
+    return _fit(*_loop(title, chunk, schedule, course or outset(state), settings, watch))
 
 
 def run_together(
@@ -205,10 +209,9 @@ def run_together(
 
     chunk = partial(compiled(every), approximation, key=split[:, 0])
     schedule = Batches(split[0, 1], approximation.subsamples)
-    start = _outset(states, (count,))
-    course, reason, clock = _loop(title, chunk, schedule, start, settings, watch)
-    shared = Clock(clock.seconds / count, clock.step_seconds / count)
-    return [_fit(_one_of(course, i), reason, shared) for i in range(count)]
+    start = outset(states, (count,))
+    course, reason, step_seconds = _loop(title, chunk, schedule, start, settings, watch)
+    return [_fit(_one_of(course, i, count), reason, step_seconds / count) for i in range(count)]
 
 
 def _loop(
@@ -218,15 +221,19 @@ def _loop(
     course: Course,
     settings: Fitting,
     watch: Watch | None,
-) -> tuple[Course, Stop, "Clock"]:
+) -> tuple[Course, Stop, float]:
+    """Where it ended, why, and the seconds that a step took once it was compiled."""
     # A small limit leaves room for all stages, too.
     patience = min(settings.patience, max(6, settings.steps // (6 * settings.chunk)))
-    started, chunks = time.monotonic(), []
+    started, chunks = time.monotonic() - course.seconds, []
     with (
         _deferred_interrupt() as interrupted,
         progress.bar(title, settings.steps, show=settings.progress) as report,
     ):
-        while (done := len(course.elbo)) < settings.steps:
+        # What to do next is a function of the course alone, so that it may come from elsewhere.
+        while (reason := _verdict(course, settings, patience, interrupted())) is None:
+            course = _next_stage(course, settings, patience)
+            done = len(course.elbo)
             count = min(settings.chunk, settings.steps - done)
             chunk_started = time.monotonic()
             state, info = chunk(
@@ -234,30 +241,17 @@ def _loop(
                 numbers=np.arange(done, done + count),
                 batches=schedule.take(done, count),
             )
-            course = _extended(course, state, info)
+            course = _extended(course, state, info)._replace(seconds=time.monotonic() - started)
             chunks.append((time.monotonic() - chunk_started) / count)
             recent = course.utility[done:]
             report(done + count, _mean(course.elbo[done:] + recent), _mean(recent))
-            reason = _verdict(course, settings, patience, interrupted())
-            if reason is not None:
-                break
-            course = _next_stage(course, settings, patience)
             if watch is not None:
                 watch(course)
-        else:
-            reason = Stop.STEP_LIMIT
-    step_seconds = float(np.median(chunks[1:])) if chunks[1:] else float("nan")
-    return course, reason, Clock(time.monotonic() - started, step_seconds)
+    return course, reason, float(np.median(chunks[1:])) if chunks[1:] else float("nan")
 
 
-class Clock(NamedTuple):
-    """How long a fit took, and a step of it once compiled."""
-
-    seconds: float
-    step_seconds: float
-
-
-def _outset(state: State, runs: tuple[int, ...] = ()) -> Course:
+def outset(state: State, runs: tuple[int, ...] = ()) -> Course:
+    """The course of a fit that has yet to take its first step."""
     # The loop hands its buffers over to each chunk, so that it must own them; naming the dtype
     # makes weak types strong, which would otherwise compile the chunk anew.
     state = jax.tree.map(lambda leaf: jnp.array(leaf, leaf.dtype), state)
@@ -279,10 +273,12 @@ def _verdict(course: Course, settings: Fitting, patience: int, interrupted: bool
     """Why to stop here; None to go on."""
     if np.max(course.state.skipped) >= MOST_SKIPPED:
         return Stop.NUMERICAL_FAILURE
-    if interrupted:
-        return Stop.INTERRUPTED
     last = course.stage + 1 == len(RATES)
-    return Stop.CONVERGED if last and _stage_is_over(course, settings, patience) else None
+    if last and _stage_is_over(course, settings, patience):
+        return Stop.CONVERGED
+    if len(course.elbo) >= settings.steps:
+        return Stop.STEP_LIMIT
+    return Stop.INTERRUPTED if interrupted else None
 
 
 def _next_stage(course: Course, settings: Fitting, patience: int) -> Course:
@@ -309,25 +305,26 @@ def _stage_is_over(course: Course, settings: Fitting, patience: int) -> bool:
     return has_stopped_rising([_mean(chunk) for chunk in chunks], patience)
 
 
-def _one_of(course: Course, i: int) -> Course:
+def _one_of(course: Course, i: int, count: int) -> Course:
     return course._replace(
         state=jax.tree.map(lambda leaf: leaf[i], course.state),
         elbo=course.elbo[:, i],
         utility=course.utility[:, i],
         finite=course.finite[:, i],
         average=course.average.one_of(i),
+        seconds=course.seconds / count,
     )
 
 
-def _fit(course: Course, reason: Stop, clock: Clock) -> Fit:
+def _fit(course: Course, reason: Stop, step_seconds: float) -> Fit:
     return Fit(
         variables=course.average.over(course.state.variables),
         elbo=course.elbo,
         utility=course.utility,
         reason=reason,
         skipped=int((~course.finite).sum()),
-        seconds=clock.seconds,
-        step_seconds=clock.step_seconds,
+        seconds=course.seconds,
+        step_seconds=step_seconds,
     )
 
 
@@ -418,8 +415,12 @@ def _folded(key: Key, number: Array) -> Key:
 
 @contextmanager
 def _deferred_interrupt() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C ends the fit after the chunk under way; a second one ends it at once."""
-    if threading.current_thread() is not threading.main_thread():
+    """Ctrl-C ends the fit after the chunk under way; a second one ends it at once.
+
+    Someone who listens for it already, and ends the fit by raising from its watch, is left alone.
+    """
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if not in_main_thread or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield lambda: False
         return
     pressed = False

@@ -16,8 +16,8 @@ from stakes.utilities import ExpUtility, Utility
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class _Arguments:
-    """The model's arguments by name."""
+class Arguments:
+    """A model's arguments by name."""
 
     names: tuple[str, ...]
     required: tuple[str, ...]
@@ -89,7 +89,7 @@ class Problem:
         if not hasattr(data, "keys") or not hasattr(data, "__getitem__"):
             raise InputError(
                 f"`data` must be a mapping from the model's arguments to arrays, such as "
-                f"{{{', '.join(f'{n!r}: ...' for n in _arguments(self.model).names)}}}; "
+                f"{{{', '.join(f'{n!r}: ...' for n in arguments_of(self.model).names)}}}; "
                 f"got {type(data).__name__}."
             )
         given = {str(name): data[name] for name in data.keys()}  # noqa: SIM118
@@ -102,7 +102,7 @@ class Problem:
         return {name: _checked_value(name, value) for name, value in given.items()}
 
     def _check_names(self, given: dict[str, Any]) -> None:
-        arguments = _arguments(self.model)
+        arguments = arguments_of(self.model)
         unknown = [name for name in given if name not in arguments.names]
         if unknown and not arguments.open_ended:
             raise InputError(
@@ -157,7 +157,7 @@ def _check(problem: Problem) -> None:
         raise InputError(
             f"`Problem(outcome=...)` must be the name of a sample site; got {problem.outcome!r}."
         )
-    arguments = _arguments(problem.model)
+    arguments = arguments_of(problem.model)
     if problem.outcome not in arguments.names and not arguments.open_ended:
         raise InputError(
             f"`Problem(outcome={problem.outcome!r})`: `{_name(problem.model)}` has no argument of "
@@ -204,11 +204,11 @@ def checked_key(key: Any) -> Key:
     return key if typed else jax.random.wrap_key_data(jnp.asarray(key))
 
 
-def _arguments(model: Callable[..., Any]) -> _Arguments:
+def arguments_of(model: Callable[..., Any]) -> Arguments:
     kinds = inspect.Parameter
     parameters = inspect.signature(model).parameters.values()
     named = [p for p in parameters if p.kind in (kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY)]
-    return _Arguments(
+    return Arguments(
         names=tuple(p.name for p in named),
         required=tuple(p.name for p in named if p.default is kinds.empty),
         open_ended=any(p.kind is kinds.VAR_KEYWORD for p in parameters),

@@ -2,10 +2,29 @@
 
 import typer
 
+from stakes.cli.check import check
+from stakes.cli.compare import compare
+from stakes.cli.decide import decide
+from stakes.cli.demo import demo
+from stakes.cli.init import init
+from stakes.cli.report import report
+from stakes.cli.resume import resume
+from stakes.cli.run import run
+
+HELP = """Bayesian decisions: variational posteriors calibrated for what a decision costs.
+
+Exit codes: 0 done; 2 bad input; 3 numerical failure, with the last good state saved; 4 not
+converged, with results written; 130 and 143 interrupted, to be gone on with by `stakes resume`.
+"""
+
 app = typer.Typer(
     name="stakes",
-    help="Bayesian decisions: variational posteriors calibrated for what a decision costs.",
+    help=HELP,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
 )
+
+for each in (demo, init, check, run, resume, decide, compare, report):
+    app.command()(each)

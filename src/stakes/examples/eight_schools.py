@@ -37,9 +37,13 @@ def data() -> dict[str, tuple[float, ...]]:
     return {"sigma": SIGMA, "effect": EFFECT}
 
 
+def coords() -> dict[str, tuple[str, ...]]:
+    return {"school": SCHOOLS}
+
+
 def solve(key: Key, transform: Transform = Linearized(scale=7)) -> Calibration:  # noqa: B008
     """The published setting: linearized, M = 7."""
-    return calibrate(key, problem(), data(), transform=transform, coords={"school": SCHOOLS})
+    return calibrate(key, problem(), data(), transform=transform, coords=coords())
 
 
 def main() -> None:

@@ -1,0 +1,62 @@
+"""`stakes check`: everything that can be known of a run before it is made."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stakes.cli.speaking import Json, command, print_json
+
+if TYPE_CHECKING:
+    from stakes.runs.checking import Checked
+
+
+@command
+def check(
+    spec: Annotated[Path, typer.Argument(metavar="SPEC.toml", help="The spec to check.")],
+    json: Json = False,
+) -> None:
+    """Validate a spec, its model and its data without fitting.
+
+    Shows sites, shapes, plates and types, which expectation will be used, and what memory and
+    time a run will take.
+
+    Example: stakes check sales.toml
+    """
+    from stakes.runs.checking import checked
+    from stakes.spec import read_job
+
+    found = checked(read_job(spec))
+    if json:
+        print_json(found.as_dict())
+        return
+    typer.echo(_text(spec, found))
+
+
+def _text(spec: Path, found: "Checked") -> str:
+    head = ("site", "kind", "shape", "plates", "type")
+    sites = [
+        (s.name, s.kind, str(s.shape), " x ".join(s.plates) or "-", s.dtype) for s in found.sites
+    ]
+    data = [(d.name, d.kind, str(d.shape), "", d.dtype) for d in found.arguments]
+    rows = [head, *sites, ("",) * 5, ("argument", *head[1:3], "", "type"), *data]
+    widths = [max(len(row[i]) for row in rows) for i in range(5)]
+    table = "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )
+    about: dict[str, Any] = {
+        "problem": found.problem,
+        "rows": f"{found.rows:,} to fit, {found.held_out:,} held out",
+        "parameters": f"{found.parameters:,}",
+        "minibatches": found.minibatches,
+        "expectation": found.expectation,
+        "memory": f"about {found.megabytes:,.0f} MB beside Python and JAX",
+        "time": f"at most {_duration(found.seconds)} for both fits of {found.steps:,} steps",
+    }
+    lines = "\n".join(f"{name + ':':<13}{value}" for name, value in about.items())
+    return f"{spec} is valid.\n\n{table}\n\n{lines}"
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

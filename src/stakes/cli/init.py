@@ -1,0 +1,38 @@
+"""`stakes init`: a spec, a model and a table to start from."""
+
+from importlib import resources
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stakes.cli.speaking import command
+
+FILES = ("stakes.toml", "model.py", "sales.csv")
+
+
+@command
+def init(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Where to write; made if need be.")
+    ] = Path("."),
+) -> None:
+    """Write a commented spec, a model and a table that run as they are.
+
+    Example: stakes init bakery && stakes run bakery/stakes.toml
+    """
+    from stakes.errors import InputError
+    from stakes.storage import files
+
+    there = [name for name in FILES if (folder / name).exists()]
+    if there:
+        raise InputError(f"{folder} has {', '.join(there)} already; choose another folder.")
+    with files.explained("make the folder", folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    templates = resources.files("stakes.cli") / "start"
+    for name in FILES:
+        # Python in the package carries a suffix, so that no tool takes it for the library's own.
+        source = templates / (f"{name}.txt" if name.endswith(".py") else name)
+        files.write(folder / name, source.read_bytes())
+        typer.echo(str(folder / name))
+    typer.echo(f"\nTry: stakes check {folder / FILES[0]}\nand: stakes run {folder / FILES[0]}")

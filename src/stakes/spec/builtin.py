@@ -1,0 +1,54 @@
+"""Examples that come with the library, by the names that specs and the command line use."""
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, final
+
+from stakes.errors import InputError
+from stakes.spec.messages import suggestion
+from stakes.utilities import Linearized, Transform
+
+MODULES = {
+    "eight-schools": "eight_schools",
+    "newsvendor": "newsvendor",
+    "retail": "retail",
+    "radon": "radon",
+}
+TRANSFORMS: Mapping[str, Transform] = {"eight-schools": Linearized(scale=7)}
+"""Where an example is not solved with the default."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Example:
+    """What an example's module offers; all but problem and data may be absent."""
+
+    path: Path
+    problem: Callable[[], Any]
+    data: Callable[[], Mapping[str, Any]]
+    held_out: Callable[[], Mapping[str, Any]] | None
+    coords: Mapping[str, Any] = field(default_factory=dict)
+    known: tuple[str, ...] = ()
+    transform: Transform | None = None
+
+
+def example(name: str) -> Example:
+    if name not in MODULES:
+        raise InputError(f"there is no example {name!r}.{suggestion(name, MODULES)}")
+    try:
+        module = importlib.import_module(f"stakes.examples.{MODULES[name]}")
+    except ModuleNotFoundError as error:
+        if error.name != f"stakes.examples.{MODULES[name]}":
+            raise
+        raise InputError(f"the example {name!r} is not part of this version.") from None
+    return Example(
+        path=Path(str(module.__file__)),
+        problem=module.problem,
+        data=module.data,
+        held_out=getattr(module, "held_out", None),
+        coords=getattr(module, "coords", dict)(),
+        known=tuple(getattr(module, "KNOWN", ())),
+        transform=TRANSFORMS.get(name),
+    )

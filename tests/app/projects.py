@@ -1,0 +1,106 @@
+"""A small project to run, and ways to run it."""
+
+import csv
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner
+
+from stakes.cli.app import app
+
+MODEL = """\
+import jax.numpy as jnp
+import numpyro
+import numpyro.distributions as dist
+
+
+def line(x, group, groups, y=None):
+    slope = numpyro.sample("slope", dist.Normal(0, 1))
+    with numpyro.plate("group", groups):
+        level = numpyro.sample("level", dist.Normal(0, 1))
+    with numpyro.plate("row", len(x)):
+        numpyro.sample("y", dist.Normal(level[group] + slope * x, 0.5), obs=y)
+
+
+def unobserved(x, group, groups, y=None):
+    numpyro.sample("y", dist.Normal(jnp.zeros(len(x)), 1.0))
+
+
+def broken(x, group, groups, y=None):
+    return undefined_name
+
+
+def my_loss(outcome, decision):
+    return jnp.abs(outcome - decision) ** 1.5
+
+
+def summed_loss(outcome, decision):
+    return jnp.sum(jnp.abs(outcome - decision))
+
+
+NUMBER = 3
+"""
+SPEC: dict[str, Any] = {
+    "title": "A line",
+    "seed": 3,
+    "model": {"python": "model.py:line", "outcome": "y"},
+    "data": {
+        "file": "table.csv",
+        "outcome": "height",
+        "label": "name",
+        "columns": {"x": "x", "group": "kind"},
+        "counts": {"groups": "kind"},
+        "held_out": {"fraction": 0.25, "seed": 1},
+    },
+    "loss": {"name": "tilted", "q": 0.3},
+    "fit": {"steps": 600, "checkpoint_seconds": 0},
+}
+
+
+def toml(table: Mapping[str, Any]) -> str:
+    """Nested tables inline; strings and lists are written as JSON writes them."""
+
+    def value(item: Any) -> str:
+        if isinstance(item, Mapping):
+            return "{" + ", ".join(f"{json.dumps(k)} = {value(v)}" for k, v in item.items()) + "}"
+        return json.dumps(item)
+
+    return "".join(f"{json.dumps(k)} = {value(v)}\n" for k, v in table.items())
+
+
+def write_project(folder: Path, spec: Mapping[str, Any] = SPEC) -> Path:
+    """Model, table and spec; the path of the spec."""
+    rng = random.Random(0)
+    (folder / "model.py").write_text(MODEL)
+    with (folder / "table.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["name", "x", "kind", "height", "note"])
+        for i in range(40):
+            x, kind = round(rng.gauss(0, 1), 3), rng.choice(["ash", "elm", "oak"])
+            height = round(x + {"ash": -1, "elm": 0, "oak": 1}[kind] + rng.gauss(0, 0.5), 3)
+            writer.writerow([f"tree {i}", x, kind, height, "-"])
+    path = folder / "spec.toml"
+    path.write_text(toml(spec))
+    return path
+
+
+def invoke(*args: object) -> Any:
+    return CliRunner().invoke(app, [str(arg) for arg in args])
+
+
+def command(*args: object) -> list[str]:
+    return [sys.executable, "-c", "from stakes.cli import main; main()", *map(str, args)]
+
+
+def in_process(*args: object, **options: Any) -> "subprocess.CompletedProcess[str]":
+    """In a process of its own, as from a shell."""
+    environment = {**os.environ, "PYTHONWARNINGS": "default"}
+    return subprocess.run(
+        command(*args), capture_output=True, text=True, env=environment, check=False, **options
+    )

@@ -1,0 +1,377 @@
+"""Runs: their files, going on after a kill, decisions in another process, damage told apart."""
+
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from projects import SPEC, command, in_process, invoke
+
+from stakes.storage import RunFolder, sealed
+
+FILES = {"manifest.json", "data.npz", "state.npz", "decisions.csv", "draws.nc", "log.txt"}
+
+
+# What a run leaves behind -------------------------------------------------------------------
+
+
+def test_a_run_folder_holds_its_files_and_no_code(finished: Path) -> None:
+    names = {path.name for path in finished.iterdir()}
+    assert names - {"report.html"} == FILES
+
+
+def test_the_manifest_says_what_the_run_was_made_of(finished: Path) -> None:
+    manifest = json.loads((finished / "manifest.json").read_text())
+    assert manifest["status"] == "done"
+    assert manifest["seed"] == SPEC["seed"]
+    assert manifest["spec"] == SPEC
+    assert {"jax", "numpyro", "python", "stakes"} <= set(manifest["versions"])
+    assert [Path(each["path"]).name for each in manifest["code"]] == ["model.py"]
+    assert [Path(each["path"]).name for each in manifest["data"]] == ["table.csv"]
+    assert set(manifest["timings"]) == {"VI", "calibrated", "total"}
+    assert set(manifest["files"]) >= FILES - {"manifest.json"}
+    assert set(manifest["outcome"]["risk"]) == {"VI", "LCVI"}
+
+
+def test_decisions_keep_the_labels_of_fit_and_held_out_rows(finished: Path, project: Path) -> None:
+    table = pd.read_csv(project / "table.csv")
+    decided = pd.read_csv(finished / "decisions.csv")
+    assert sorted(decided["name"]) == sorted(table["name"])
+    assert decided["part"].value_counts().to_dict() == {"fit": 30, "held out": 10}
+    heights = table.set_index("name")["height"][decided["name"]].to_numpy()
+    np.testing.assert_allclose(decided["observed"], heights, atol=1e-5)
+    assert (decided["predicted_low"] < decided["predicted_high"]).all()
+    for fit in ("decision_vi", "decision_calibrated"):
+        assert np.corrcoef(decided[fit], heights)[0, 1] > 0.8
+
+
+def test_draws_open_with_xarray_and_carry_the_categories(finished: Path) -> None:
+    with xr.open_dataset(finished / "draws.nc", engine="scipy") as draws:
+        assert draws["level"].dims == ("fit", "chain", "draw", "group")
+        assert [str(name) for name in draws["group"].values] == ["ash", "elm", "oak"]
+        assert np.isfinite(draws["slope"]).all()
+
+
+def test_states_are_plain_numpy_archives_without_pickle(finished: Path) -> None:
+    with np.load(finished / "state.npz", allow_pickle=False) as archive:
+        assert {name.split("/")[0] for name in archive.files} == {"VI", "calibrated"}
+        assert len(archive["VI/elbo"]) == SPEC["fit"]["steps"]
+
+
+# Decisions later ----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def new_rows(project: Path) -> Path:
+    path = project / "new.csv"
+    path.write_text('kind,name,x\noak,NA,0.5\nash,"b, ""c""",-1\nelm,3,2e-1\n')
+    return path
+
+
+def test_another_process_decides_the_same(finished: Path, new_rows: Path, tmp_path: Path) -> None:
+    here, there = tmp_path / "here.csv", tmp_path / "there.csv"
+    assert invoke("decide", finished, new_rows, "-o", here).exit_code == 0
+    other = in_process("decide", finished, new_rows, "-o", there, "--json")
+    assert other.returncode == 0, other.stderr
+    assert json.loads(other.stdout)["rows"] == 3
+    assert here.read_bytes() == there.read_bytes()
+    assert pd.read_csv(here, keep_default_na=False)["name"].tolist() == ["NA", 'b, "c"', "3"]
+
+
+def test_known_rows_get_the_decisions_of_the_run(finished: Path, project: Path, tmp_path) -> None:
+    decided = pd.read_csv(finished / "decisions.csv").query("part == 'fit'")
+    table = pd.read_csv(project / "table.csv").set_index("name").loc[decided["name"]]
+    table.reset_index().to_csv(tmp_path / "fit.csv", index=False)
+    result = invoke("decide", finished, tmp_path / "fit.csv", "-o", tmp_path / "o.csv", "--known")
+    assert result.exit_code == 0, result.stderr
+    again = pd.read_csv(tmp_path / "o.csv")
+    np.testing.assert_array_equal(again["decision"], decided["decision_calibrated"])
+
+
+def test_rows_in_parts_are_decided_as_in_one(finished, project, tmp_path, monkeypatch) -> None:
+    """All parts have the same shape and the same draws: a row's part does not matter."""
+    from stakes.runs import deciding
+
+    monkeypatch.setattr(deciding, "CHUNK", 16)
+    table = pd.read_csv(project / "table.csv")
+    answers = []
+    for name, rows in {"all": table, "backwards": table[::-1]}.items():
+        rows.to_csv(tmp_path / f"{name}.csv", index=False)
+        out = tmp_path / f"{name}-out.csv"
+        assert invoke("decide", finished, tmp_path / f"{name}.csv", "-o", out).exit_code == 0
+        answers.append(pd.read_csv(out).set_index("name")["decision"])
+    assert len(answers[0]) == len(table)
+    np.testing.assert_array_equal(answers[0], answers[1][answers[0].index])
+
+
+def test_a_changed_model_is_refused_unless_allowed(
+    copied: Path, project: Path, new_rows: Path, tmp_path: Path
+) -> None:
+    model, out = project / "model.py", tmp_path / "out.csv"
+    before = model.read_text()
+    try:
+        model.write_text(before + "\n# a remark\n")
+        refused = invoke("decide", copied, new_rows, "-o", out)
+        assert refused.exit_code == 2
+        assert "model.py has changed" in refused.stderr
+        assert "--allow-changed-model" in refused.stderr
+        assert not out.exists()
+        allowed = invoke("decide", copied, new_rows, "-o", out, "--allow-changed-model")
+        assert allowed.exit_code == 0, allowed.stderr
+    finally:
+        model.write_text(before)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("kind,name\noak,a\n", "has no column 'x'"),
+        ("kind,name,X\noak,a,1\n", "Did you mean 'X'?"),
+        ("kind,name,x\noak,a,\n", "without a value"),
+        ("kind,name,x\noak,a,1\noka,b,1\n", "row 2: 'oka' was not in the data of the fit. Did you"),
+        ("kind,name,x\noak,a,high\n", "must hold numbers"),
+        ("kind,name,x\n", "no rows"),
+        ("", "cannot read"),
+    ],
+)
+def test_rows_that_do_not_fit_are_told_and_nothing_is_written(
+    content: str, said: str, finished: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "rows.csv").write_text(content)
+    result = invoke("decide", finished, tmp_path / "rows.csv", "-o", tmp_path / "out.csv")
+    assert result.exit_code == 2, result.output
+    assert said in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
+
+
+# Interruption and kills ---------------------------------------------------------------------
+
+
+def same_numbers(one: Path, other: Path) -> bool:
+    return all(
+        (one / name).read_bytes() == (other / name).read_bytes()
+        for name in ("decisions.csv", "draws.nc", "data.npz")
+    )
+
+
+def until(condition, process: "subprocess.Popen[bytes]") -> None:
+    while not condition() and process.poll() is None:
+        time.sleep(0.01)
+
+
+def started(*args: object) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(command(*args), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def test_a_killed_run_goes_on_and_ends_with_the_same_numbers(
+    finished: Path, project: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "killed"
+    state = run / "state.npz"
+    process = started("run", project / "spec.toml", "-o", run)
+    until(state.exists, process)
+    process.kill()
+    process.wait()
+    assert RunFolder(run).manifest().status == "running"
+    kept = state.read_bytes()
+    process = started("resume", run)
+    until(lambda: state.read_bytes() != kept, process)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait() == 143
+    assert RunFolder(run).manifest().status == "interrupted"
+    last = in_process("resume", run, "--json")
+    assert last.returncode in (0, 4), last.stderr
+    assert json.loads(last.stdout)["status"] == "done"
+    assert same_numbers(run, finished)
+    again = invoke("resume", run)
+    assert "finished already" in again.stderr
+
+
+@pytest.mark.slow
+def test_forty_kills_at_random_moments_change_nothing(
+    finished: Path, project: Path, tmp_path: Path
+) -> None:
+    rng = random.Random(0)
+    kills = 0
+    for attempt in range(40):
+        run = tmp_path / f"killed-{attempt}"
+        process = started("run", project / "spec.toml", "-o", run)
+        until(run.exists, process)
+        while True:
+            try:
+                process.wait(timeout=rng.uniform(0.0, 12.0))
+                break
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                kills += 1
+                if (run / "state.npz").exists():
+                    sealed.load(run / "state.npz")
+                process = started("resume", run)
+        assert process.returncode in (0, 4)
+        assert same_numbers(run, finished)
+        shutil.rmtree(run)
+        if kills >= 40:
+            break
+    assert kills >= 40
+
+
+# Damage -------------------------------------------------------------------------------------
+
+MUTABLE = ("manifest.json", "data.npz", "state.npz", "decisions.csv", "draws.nc", "log.txt")
+
+
+def mutated(content: bytes, rng: random.Random) -> bytes:
+    """A flipped bit, a piece cut off, a piece doubled, or something else altogether."""
+    how = rng.randrange(5)
+    place = rng.randrange(len(content))
+    if how <= 1:
+        return (
+            content[:place]
+            + bytes([content[place] ^ (1 << rng.randrange(8))])
+            + content[place + 1 :]
+        )
+    if how == 2:
+        return content[:place]
+    if how == 3:
+        return content[:place] + content[place : place + 9] + content[place:]
+    return rng.choice(
+        [b"", b"[]", b"null", b"{}", b"PK\x03\x04", rng.randbytes(64), b'{"format": 1}']
+    )
+
+
+def attack(run: Path, count: int, seed: int) -> None:
+    from stakes.errors import InputError, StorageError
+    from stakes.runs import reopen
+
+    rng = random.Random(seed)
+    for number in range(count):
+        name = MUTABLE[number % len(MUTABLE)]
+        before = (run / name).read_bytes()
+        (run / name).write_bytes(mutated(before, rng))
+        with pytest.raises((InputError, StorageError)) as caught:
+            reopen(run)
+        assert str(run) in str(caught.value)
+        (run / name).write_bytes(before)
+    reopen(run)
+
+
+def test_every_alteration_of_a_run_is_found(copied: Path) -> None:
+    attack(copied, 300, seed=1)
+
+
+@pytest.mark.slow
+def test_every_one_of_two_thousand_alterations_is_found(copied: Path) -> None:
+    attack(copied, 2000, seed=2)
+
+
+def test_sealed_manifests_with_wrong_types_are_refused(copied: Path) -> None:
+    """Someone who can compute a checksum is told what does not fit, and runs no code."""
+    import hashlib
+
+    from stakes.errors import StorageError
+    from stakes.storage.manifest import UNSEALED
+
+    path = copied / "manifest.json"
+    whole = json.loads(path.read_text())
+    wrong = [1, "text", None, [], {}, -1.5, True, ["a"], {"a": 1}]
+    for field in whole:
+        if field in ("sha256", "spec", "outcome"):
+            continue
+        for value in wrong:
+            if type(value) is type(whole[field]) and field != "format":
+                continue
+            text = json.dumps({**whole, field: value, "sha256": UNSEALED}, indent=2) + "\n"
+            path.write_text(text.replace(UNSEALED, hashlib.sha256(text.encode()).hexdigest()))
+            if field in ("format", "outcome") and value in (1, None) and value is not True:
+                continue
+            with pytest.raises(StorageError, match=r"manifest\.json"):
+                RunFolder(copied).verified()
+
+
+def test_code_inside_a_run_folder_is_never_run(copied: Path) -> None:
+    from stakes.errors import StorageError
+    from stakes.runs import reopen
+    from stakes.storage import manifest
+    from stakes.storage.manifest import Source
+
+    trap = copied / "model.py"
+    trap.write_text(f"open({str(copied / 'sprung')!r}, 'w')\n")
+    import hashlib
+
+    digest = hashlib.sha256(trap.read_bytes()).hexdigest()
+    original = RunFolder(copied).manifest()
+    changed = original.model_copy(
+        update={"folder": str(copied), "code": [Source(path=str(trap), sha256=digest)]}
+    )
+    manifest.save(copied, changed)
+    with pytest.raises(StorageError, match="never carries"):
+        reopen(copied)
+    assert not (copied / "sprung").exists()
+
+
+def test_a_full_disk_is_told_and_leaves_the_older_state(copied: Path) -> None:
+    before = (copied / "state.npz").read_bytes()
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    from stakes.errors import StorageError
+
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limit[1]))
+        with pytest.raises(StorageError, match=r"Cannot write .*state\.npz"):
+            sealed.save(copied / "state.npz", {"a": np.zeros(10_000)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert (copied / "state.npz").read_bytes() == before
+    assert not list(copied.glob(".*"))
+
+
+def test_a_folder_that_cannot_be_written_is_told(project: Path) -> None:
+    result = invoke("run", project / "spec.toml", "-o", "/proc/stakes/run")
+    assert result.exit_code == 2
+    assert "Cannot make the run folder /proc/stakes/run" in result.stderr
+
+
+def test_two_processes_do_not_work_on_one_run(copied: Path) -> None:
+    from stakes.errors import InputError
+
+    folder = RunFolder(copied)
+    with (
+        folder.log(),
+        pytest.raises(InputError, match="Another process"),
+        folder.log(),
+    ):
+        pass
+
+
+# Size ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_million_rows_stream_through_decide(finished: Path, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows, kinds = 1_000_000, np.array(["ash", "elm", "oak"])
+    table = pd.DataFrame(
+        {
+            "name": np.arange(rows),
+            "x": rng.normal(size=rows).round(4),
+            "kind": kinds[rng.integers(0, 3, rows)],
+        }
+    )
+    table.to_csv(tmp_path / "rows.csv", index=False)
+    out = tmp_path / "out.csv"
+    process = subprocess.Popen(command("decide", finished, tmp_path / "rows.csv", "-o", out))
+    _, status, usage = os.wait4(process.pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert usage.ru_maxrss * 1024 < 4e9
+    decided = pd.read_csv(out)
+    assert (decided["name"].to_numpy() == np.arange(rows)).all()
+    assert np.isfinite(decided["decision"]).all()

@@ -1,0 +1,417 @@
+"""Bad specs and command lines: exit code 2, the field and the fix by name, no traceback."""
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from projects import SPEC, in_process, invoke, toml
+
+from stakes.spec import SpecError, read_job
+
+Edit = Callable[[dict[str, Any]], None]
+
+
+def put(path: str, value: Any) -> Edit:
+    """Set a field, by its path."""
+
+    def edit(spec: dict[str, Any]) -> None:
+        *parents, last = path.split(".")
+        for name in parents:
+            spec = spec.setdefault(name, {})
+        spec[last] = value
+
+    return edit
+
+
+def drop(*paths: str) -> Edit:
+    def edit(spec: dict[str, Any]) -> None:
+        for path in paths:
+            *parents, last = path.split(".")
+            section = spec
+            for name in parents:
+                section = section[name]
+            del section[last]
+
+    return edit
+
+
+def both(*edits: Edit) -> Edit:
+    def edit(spec: dict[str, Any]) -> None:
+        for each in edits:
+            each(spec)
+
+    return edit
+
+
+ONE, COUNT = "strictly between 0 and 1", "a whole number above zero"
+BAD: dict[str, tuple[Edit, str, str]] = {
+    # name: (what is wrong, the field that has to be named, what has to be said of it)
+    "an unknown section": (put("modle", {}), "modle", "Did you mean 'model'?"),
+    "an unknown field": (put("fit.step", 5), "fit.step", "Did you mean 'steps'?"),
+    "no model": (drop("model"), "model", "is required"),
+    "a model that is no table": (put("model", "model.py"), "model", "a table with `python`"),
+    "a seed of words": (put("seed", "three"), "seed", "a whole number from 0"),
+    "a negative seed": (put("seed", -1), "seed", "a whole number from 0"),
+    "a seed too large": (put("seed", 2**40), "seed", "to 4294967295"),
+    "a fraction as seed": (put("seed", 1.5), "seed", "a whole number from 0"),
+    "a title that is a number": (put("title", 7), "title", "a text"),
+    "neither file nor example": (drop("model.python"), "model", "either `python` or `example`"),
+    "file and example": (put("model.example", "radon"), "model", "and not both"),
+    "no outcome": (drop("model.outcome"), "model.outcome", "is required"),
+    "no function named": (put("model.python", "model.py"), "model.python", "'model.py:model'"),
+    "a model file that is not there": (
+        put("model.python", "modle.py:line"),
+        "model.python",
+        "modle.py: No such file",
+    ),
+    "a function that is not there": (
+        put("model.python", "model.py:lines"),
+        "model.python",
+        "Did you mean 'line'?",
+    ),
+    "a function that is a number": (
+        put("model.python", "model.py:NUMBER"),
+        "model.python",
+        "must be a function",
+    ),
+    "a model file that is no Python": (
+        put("model.python", "table.py:line"),
+        "model.python",
+        "SyntaxError",
+    ),
+    "an example that is not there": (
+        both(drop("model", "data", "loss"), put("model", {"example": "eight-school"})),
+        "model.example",
+        "Did you mean 'eight-schools'?",
+    ),
+    "data for an example": (
+        both(drop("model"), put("model", {"example": "eight-schools"})),
+        "data",
+        "the example has its own",
+    ),
+    "an outcome that is no argument": (
+        put("model.outcome", "yy"),
+        "model.outcome",
+        "Did you mean 'y'?",
+    ),
+    "no data": (drop("data"), "data", "`file` and `columns`"),
+    "no data file": (drop("data.file"), "data.file", ".csv, .parquet or .npz"),
+    "a data file that is not there": (
+        put("data.file", "tables.csv"),
+        "data.file",
+        "tables.csv: No such file",
+    ),
+    "a data file of another kind": (put("data.file", "model.py"), "data.file", ".csv, .parquet"),
+    "columns that are a text": (put("data.columns", "x"), "data.columns", "a list of columns"),
+    "a column that is a number": (put("data.columns.x", 3), "data.columns.x", "a string"),
+    "a column that is not there": (
+        put("data.columns.x", "xx"),
+        "data.columns.x",
+        "Did you mean 'x'?",
+    ),
+    "an argument that is not there": (
+        put("data.columns.grup", "kind"),
+        "data.columns.grup",
+        "Did you mean 'group'?",
+    ),
+    "an argument without a column": (drop("data.columns.x"), "data.columns", "needs 'x'"),
+    "an argument given twice": (
+        put("data.constants", {"x": 1}),
+        "data.constants.x",
+        "given in `columns` already",
+    ),
+    "a constant that is a list": (
+        put("data.constants", {"z": [1]}),
+        "data.constants.z",
+        "a number or a string",
+    ),
+    "an outcome column not there": (
+        put("data.outcome", "hight"),
+        "data.outcome",
+        "Did you mean 'height'?",
+    ),
+    "a label column not there": (put("data.label", "nam"), "data.label", "Did you mean 'name'?"),
+    "an outcome of words": (put("data.outcome", "note"), "model", "outcome"),
+    "a count of a column of numbers": (
+        put("data.counts.groups", "x"),
+        "data.counts.groups",
+        "has no categories",
+    ),
+    "categories that are a text": (
+        put("data.categories", "kind"),
+        "data.categories",
+        "a list of columns",
+    ),
+    "a category column not there": (
+        put("data.categories", ["knd"]),
+        "data.categories.0",
+        "Did you mean 'kind'?",
+    ),
+    "a held-out fraction of one": (
+        put("data.held_out.fraction", 1.0),
+        "data.held_out.fraction",
+        ONE,
+    ),
+    "a held-out fraction of nothing": (
+        put("data.held_out.fraction", 0.001),
+        "data",
+        "leaves nothing on one side",
+    ),
+    "a fraction and a file held out": (
+        put("data.held_out.file", "table.csv"),
+        "data.held_out",
+        "and not both",
+    ),
+    "a held-out file not there": (
+        put("data.held_out", {"file": "no.csv"}),
+        "data.held_out.file",
+        "No such file",
+    ),
+    "an unknown pick": (put("data.held_out.pick", "lst"), "data.held_out.pick", "'last'"),
+    "no loss": (drop("loss"), "loss", "or `utility` instead"),
+    "an unknown loss": (put("loss.name", "tiltd"), "loss.name", "Did you mean 'tilted'?"),
+    "a level of one": (put("loss.q", 1), "loss.q", ONE),
+    "a level of words": (put("loss.q", "0.3"), "loss.q", ONE),
+    "no level": (drop("loss.q"), "loss.q", "or both `under` and `over`"),
+    "one cost of two": (put("loss", {"name": "tilted", "under": 2}), "loss.q", "`over`"),
+    "a cost of zero": (
+        put("loss", {"name": "tilted", "under": 2, "over": 0}),
+        "loss.over",
+        "above zero",
+    ),
+    "a parameter of another loss": (put("loss.c", 1.0), "loss.c", "does not belong to 'tilted'"),
+    "no asymmetry": (put("loss", {"name": "linex"}), "loss.c", "other than zero"),
+    "an asymmetry of zero": (put("loss", {"name": "linex", "c": 0}), "loss.c", "other than zero"),
+    "a loss that sums": (
+        put("loss", {"python": "model.py:summed_loss"}),
+        "loss=summed_loss",
+        "elementwise",
+    ),
+    "a loss and a utility": (put("utility", {"python": "model.py:my_loss"}), "utility", "not both"),
+    "a transform of a utility": (
+        both(drop("loss"), put("utility", {"python": "model.py:my_loss"}), put("transform", {})),
+        "transform",
+        "leave it out",
+    ),
+    "an unknown guide": (
+        put("guide", {"name": "AutoNormel"}),
+        "guide.name",
+        "Did you mean 'AutoNormal'?",
+    ),
+    "an unknown transform": (
+        put("transform", {"name": "linear"}),
+        "transform.name",
+        "Did you mean 'linearized'?",
+    ),
+    "a quantile above one": (put("transform", {"quantile": 90}), "transform.quantile", "up to 1"),
+    "a negative scale": (put("transform", {"scale": -7}), "transform.scale", "above zero"),
+    "an unknown method": (put("method", {"name": "me"}), "method.name", "'joint', 'em'"),
+    "an M-step of the joint method": (
+        put("method", {"m_step": "bayes"}),
+        "method.m_step",
+        "belongs to the method 'em'",
+    ),
+    "an estimator of a linearized loss": (
+        put("method", {"estimator": "jensen"}),
+        "estimator=",
+        "Exponential",
+    ),
+    "an unknown expectation": (
+        put("expectation", {"name": "exact"}),
+        "expectation.name",
+        "'closed-form'",
+    ),
+    "points of Monte Carlo": (
+        put("expectation", {"name": "monte-carlo", "points": 9}),
+        "expectation.points",
+        "leave",
+    ),
+    "an enumeration of the continuous": (
+        put("expectation", {"name": "enumeration"}),
+        "expectation=",
+        "only discrete outcomes",
+    ),
+    "no steps": (put("fit.steps", 0), "fit.steps", COUNT),
+    "half a step": (put("fit.steps", 0.5), "fit.steps", COUNT),
+    "no draws": (put("fit.draws", 0), "fit.draws", COUNT),
+    "a negative rate": (put("fit.learning_rate", -1), "fit.learning_rate", "above zero"),
+    "a warm start of words": (put("fit.warm_start", "yes"), "fit.warm_start", "true or false"),
+    "a site that the model does not observe": (
+        put("model.python", "model.py:unobserved"),
+        "outcome='y'",
+        "does not observe",
+    ),
+    "a model that raises": (
+        put("model.python", "model.py:broken"),
+        "model.py, line",
+        "undefined_name",
+    ),
+}
+
+
+@pytest.fixture
+def spec_file(project: Path) -> Path:
+    (project / "table.py").write_text("name,x\n1 2\n")
+    return project / "bad.toml"
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_spec_is_told_by_field_and_fix(name: str, spec_file: Path) -> None:
+    edit, field, fix = BAD[name]
+    spec = copy.deepcopy(SPEC)
+    edit(spec)
+    spec_file.write_text(toml(spec))
+    result = invoke("check", spec_file)
+    assert result.exit_code == 2, (result.output, result.exception)
+    assert field in result.stderr
+    assert fix in result.stderr
+    assert "Traceback" not in result.output
+    assert isinstance(result.exception, SystemExit)
+
+
+def test_all_mistakes_are_told_at_once(spec_file: Path) -> None:
+    spec = copy.deepcopy(SPEC)
+    wrong = {
+        "seed": -1,
+        "model.python": "model.py:lines",
+        "data.columns.x": "xx",
+        "data.label": "nam",
+        "loss.q": 2.0,
+        "fit.step": 5,
+    }
+    for path, value in wrong.items():
+        put(path, value)(spec)
+    spec_file.write_text(toml(spec))
+    with pytest.raises(SpecError) as caught:
+        read_job(spec_file)
+    assert sorted(mistake.path for mistake in caught.value.mistakes) == sorted(wrong)
+
+
+COMMANDS: dict[str, tuple[tuple[str, ...], str]] = {
+    "no such command": (("fly",), "fly"),
+    "no spec": (("run",), "SPEC.toml"),
+    "a spec that is not there": (("run", "no.toml"), "stakes init"),
+    "a folder as spec": (("check", "."), "Is a directory"),
+    "an unknown option": (("run", "no.toml", "--fast"), "--fast"),
+    "a run that is not there": (("resume", "no-run"), "stakes run SPEC.toml"),
+    "a folder that is no run": (("report", "."), "no manifest.json"),
+    "no table": (("decide", "no-run"), "NEW.csv"),
+    "no output": (("decide", "no-run", "new.csv"), "--out"),
+    "nothing to compare": (("compare",), "RUN..."),
+    "runs that are not there": (("compare", "no-run", "none"), "no-run is no run folder"),
+    "an unknown demo": (("demo", "nine-schools"), "Did you mean 'eight-schools'?"),
+    "a negative seed": (("demo", "--seed", "-1"), "--seed"),
+    "no steps": (("demo", "--steps", "0"), "--steps"),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_bad_command_line_is_told(name: str, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    args, said = COMMANDS[name]
+    result = invoke(*args)
+    assert result.exit_code == 2, result.output
+    assert said in result.stderr
+    assert "Traceback" not in result.output
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("content", ["seed = ", "\x00", "[model]\n[model]\n"])
+def test_what_is_no_toml_is_told_with_its_place(content: str, tmp_path: Path) -> None:
+    (tmp_path / "bad.toml").write_text(content)
+    result = invoke("run", tmp_path / "bad.toml")
+    assert result.exit_code == 2
+    assert "is not TOML" in result.stderr
+    assert "line" in result.stderr
+
+
+def test_a_bad_spec_ends_a_process_with_two_and_no_traceback(spec_file: Path) -> None:
+    spec_file.write_text(toml({**SPEC, "sead": 1}))
+    result = in_process("run", spec_file)
+    assert result.returncode == 2
+    assert "sead: unknown. Did you mean 'seed'?" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert result.stdout == ""
+
+
+# What is right ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npz"])
+def test_tables_of_all_kinds_give_the_same_arguments(
+    suffix: str, project: Path, tmp_path: Path
+) -> None:
+    table = pd.read_csv(project / "table.csv")
+    for name in ("model.py", "table.csv"):
+        (tmp_path / name).write_bytes((project / name).read_bytes())
+    file = tmp_path / f"table{suffix}"
+    if suffix == ".parquet":
+        table.to_parquet(file)
+    if suffix == ".npz":
+        columns = {str(name): table[name].to_numpy() for name in table}
+        texts = {n: np.array(v, dtype=str) for n, v in columns.items() if v.dtype.kind not in "if"}
+        np.savez(file, **{**columns, **texts})
+    spec = copy.deepcopy(SPEC)
+    spec["data"]["file"] = file.name
+    (tmp_path / "spec.toml").write_text(toml(spec))
+    job, plain = read_job(tmp_path / "spec.toml"), read_job(project / "spec.toml")
+    assert job.fit.vocabulary == {"kind": ["ash", "elm", "oak"]}
+    for name, values in plain.fit.arguments.items():
+        np.testing.assert_array_equal(job.fit.arguments[name], values)
+    assert job.fit.labels is not None
+    assert job.fit.labels.tolist() == plain.fit.labels.tolist()
+    assert set(job.fit.labels).isdisjoint(job.held_out.labels)
+
+
+def test_numbers_can_be_categories_and_costs_give_the_level(project: Path, tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_bytes((project / "model.py").read_bytes())
+    rows = ["a,10,1.0,2", "b,9,0.5,1", "NA,10,0.1,0"]
+    (tmp_path / "table.csv").write_text("name,kind,x,height\n" + "\n".join(rows) + "\n")
+    spec = copy.deepcopy(SPEC)
+    spec["data"] |= {"categories": ["kind"]}
+    del spec["data"]["held_out"]
+    spec["loss"] = {"name": "tilted", "under": 4, "over": 1}
+    (tmp_path / "spec.toml").write_text(toml(spec))
+    job = read_job(tmp_path / "spec.toml")
+    assert job.fit.vocabulary["kind"] == ["10", "9"]
+    assert job.fit.arguments["group"].tolist() == [0, 1, 0]
+    assert job.fit.arguments["groups"] == 2
+    assert job.fit.labels.tolist() == ["a", "b", "NA"]
+    assert job.problem.loss.q == 0.8
+
+
+def test_init_writes_a_spec_that_checks(tmp_path: Path) -> None:
+    assert invoke("init", tmp_path / "new").exit_code == 0
+    result = invoke("check", tmp_path / "new" / "stakes.toml", "--json")
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert [site["name"] for site in found["sites"]][-1] == "sold"
+    assert found["expectation"] == "ClosedForm()"
+    assert found["rows"] + found["held_out"] == 140
+    assert found["seconds"] > 0
+    again = invoke("init", tmp_path / "new")
+    assert again.exit_code == 2
+    assert "already" in again.stderr
+
+
+@pytest.mark.parametrize(
+    "name", ["demo", "init", "check", "run", "resume", "decide", "compare", "report"]
+)
+def test_every_command_has_help_with_an_example(name: str) -> None:
+    result = invoke(name, "--help")
+    assert result.exit_code == 0
+    assert f"Example: stakes {name}" in result.output
+
+
+def test_compare_shows_runs_side_by_side(finished: Path) -> None:
+    shown = invoke("compare", finished, finished)
+    assert shown.exit_code == 0, shown.stderr
+    assert shown.output.count("held out") >= 2
+    assert "\x1b" not in shown.output
+    rows = json.loads(invoke("compare", finished, "--json").stdout)
+    assert rows[0]["instances"] == 10
