@@ -8,6 +8,7 @@ from stakes.cli.decide import decide
 from stakes.cli.demo import demo
 from stakes.cli.init import init
 from stakes.cli.report import report
+from stakes.cli.reproduce import reproduce
 from stakes.cli.resume import resume
 from stakes.cli.run import run
 
@@ -26,5 +27,5 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-for each in (demo, init, check, run, resume, decide, compare, report):
+for each in (demo, init, check, run, resume, decide, compare, report, reproduce):
     app.command()(each)

@@ -1,0 +1,62 @@
+"""`stakes reproduce`: the experiments of the paper."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stakes.cli.speaking import command
+
+NAMES = ("eight-schools", "losses", "algorithms", "quantiles", "linearization")
+
+
+@command
+def reproduce(
+    name: Annotated[str, typer.Argument(metavar="NAME", help=f"{', '.join(NAMES)}, or all.")],
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder or file of the Last.fm counts. Else the folder in STAKES_DATA is used, "
+            "and without that the retail matrix that comes with stakes."
+        ),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="Folder of results and figures; gone on from if it has some.")
+    ] = Path("reproduced"),
+    seeds: Annotated[int, typer.Option(min=1, help="Random starts.")] = 10,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A small version: shows that it runs, no more.")
+    ] = False,
+    as_published: Annotated[
+        bool,
+        typer.Option(
+            "--as-published",
+            help="In losses, also the paper's estimator: 300 draws of θ, one of y; one seed.",
+        ),
+    ] = False,
+) -> None:
+    """Run an experiment of the paper and print its table beside the published figures.
+
+    Results go into OUT/NAME/results.json as they come, figures beside it as SVG and PNG. An
+    interrupted experiment, started again, goes on from the seeds that were finished.
+
+    Example: stakes reproduce losses --data lastfm/ --out reproduced
+    """
+    from stakes.errors import InputError
+    from stakes.experiments import EXPERIMENTS, Settings
+
+    if name != "all" and name not in EXPERIMENTS:
+        raise InputError(f"NAME must be one of {', '.join(EXPERIMENTS)} or all; got {name!r}.")
+    settings = Settings(folder=out, data=data, seeds=seeds, quick=quick, as_published=as_published)
+    tables = []
+    for each in EXPERIMENTS if name == "all" else (name,):
+        found = EXPERIMENTS[each](settings)
+        tables += found
+        text = "\n\n".join(map(str, found))
+        (out / each / "table.txt").write_text(text + "\n")
+        (out / each / "table.md").write_text("\n".join(table.markdown() for table in found))
+        typer.echo(text + "\n")
+    if name == "all":
+        (out / "summary.md").write_text("\n".join(table.markdown() for table in tables))
+        typer.echo(f"All tables: {out / 'summary.md'}")
+    typer.echo(f"Results and figures: {out}")

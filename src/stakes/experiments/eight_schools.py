@@ -1,0 +1,145 @@
+"""Eight schools: the risk as the calibrated fit goes on, and what calibration does to q."""
+
+import json
+from typing import Any
+
+import jax
+import numpy as np
+
+from stakes import evaluation, numpyro_adapter
+from stakes import seeds as several
+from stakes.algorithms import Joint
+from stakes.calibration import Calibration
+from stakes.evaluation import Fitted
+from stakes.examples import eight_schools
+from stakes.experiments import figures, matrix
+from stakes.experiments.published import EIGHT_SCHOOLS
+from stakes.experiments.study import Settings, Store, Table, steps_of
+from stakes.fitting import Course
+from stakes.preparation import Plan, prepare
+from stakes.typing import Params
+from stakes.utilities import Linearized
+
+EVERY = 500
+"""Steps between two looks at the risk."""
+
+
+def run(settings: Settings) -> list[Table]:
+    count = min(settings.seeds, 2) if settings.quick else settings.seeds
+    steps = 600 if settings.quick else 15_000
+    setting = {"seeds": count, "steps": steps}
+    store = Store(settings.folder / "eight-schools", setting)
+    if "all" not in store:
+        with steps_of("eight-schools", 3) as tick:
+            store.put("all", _experiment(count, steps, tick))
+    content = store.rows["all"]
+    figures.eight_schools(content, store.folder)
+    return [_table(content)]
+
+
+def _experiment(count: int, steps: int, tick: Any) -> dict[str, Any]:
+    plan = _plan(steps)
+    keys = matrix.keys(range(count))
+    tick(f"plain VI from {count} starts")
+    plain = several.fit_vi(keys, plan)
+    looks: list[tuple[int, list[Params]]] = []
+
+    def watch(course: Course) -> None:
+        if len(course.elbo) % EVERY == 0:
+            params = course.average.over(course.state.variables)["params"]
+            each = [jax.tree.map(lambda leaf, i=i: leaf[i], params) for i in range(count)]
+            looks.append((len(course.elbo), jax.tree.map(np.array, each)))
+
+    tick(f"calibrated from {count} starts")
+    results = several.calibrate_seeds(plain, plan, watch=watch)
+    tick("NUTS")
+    risks = [result.compare().risk for result in results]
+    reductions = [
+        [1 - _risk(result, params[i]) / risk["VI"] for _, params in looks]
+        for i, (result, risk) in enumerate(zip(results, risks, strict=True))
+    ]
+    return {
+        "risk_vi": [risk["VI"] for risk in risks],
+        "risk": [risk["LCVI"] for risk in risks],
+        "steps": [step for step, _ in looks],
+        "reductions": reductions,
+        "stopped": [str(result.calibrated.reason) for result in results],
+        "draws": _draws(results[0], 300 if steps < 1000 else 2000),
+    }
+
+
+def _plan(steps: int) -> Plan:
+    return prepare(
+        jax.random.key(0),
+        eight_schools.problem(),
+        eight_schools.data(),
+        transform=Linearized(scale=7.0),
+        method=Joint(),
+        expectation=None,
+        estimator=None,
+        steps=steps,
+        draws=None,
+        optimizer=None,
+        coords=None,
+        progress=False,
+    )
+
+
+def _risk(result: Calibration, params: Params) -> float:
+    """On the training data, as published, of the best decisions under these parameters."""
+    predictor = numpyro_adapter.predictor(result.problem, result.approximation)
+    posterior = Fitted(result.approximation, params)
+    decisions = evaluation.decide(
+        result.problem, posterior, predictor, result.expectation, result.key
+    )
+    seen = evaluation.observations(posterior, predictor)
+    assert seen is not None
+    return float(seen.costs(result.problem, decisions).mean())
+
+
+def _draws(result: Calibration, count: int) -> dict[str, dict[str, list[float]]]:
+    sets = {name: result.posterior(fit, draws=count) for name, fit in _fits(result).items()}
+    drawn = {
+        name: {"tau": each["tau"].values[0], "theta_1": each["theta"].values[0, :, 0]}
+        for name, each in sets.items()
+    }
+    nuts = numpyro_adapter.nuts(
+        result.approximation, result.key, warmup=count, draws=count, progress=False
+    )
+    drawn["NUTS"] = {"tau": np.asarray(nuts["tau"]), "theta_1": np.asarray(nuts["theta"][:, 0])}
+    return json.loads(
+        json.dumps(
+            {n: {k: np.round(v, 4).tolist() for k, v in d.items()} for n, d in drawn.items()}
+        )
+    )
+
+
+def _fits(result: Calibration) -> dict[str, Any]:
+    return {"VI": result.vi, "LCVI": result.calibrated}
+
+
+def _table(content: dict[str, Any]) -> Table:
+    before, after = np.array(content["risk_vi"]), np.array(content["risk"])
+    reductions = 100 * (before - after) / before
+    lines = [
+        [
+            "published",
+            f"{EIGHT_SCHOOLS.vi}",
+            f"{EIGHT_SCHOOLS.lcvi}",
+            EIGHT_SCHOOLS.reduction,
+            "11",
+        ],
+        ["published, without evaluation noise", "3.033", "3.004", "", ""],
+        [
+            "stakes",
+            f"{before.mean():.4f} ± {before.std():.4f}",
+            f"{after.mean():.4f} ± {after.std():.4f}",
+            f"{reductions.min():.2f} to {reductions.max():.2f} %",
+            str(len(before)),
+        ],
+    ]
+    return Table(
+        "Eight schools: tilted 0.2, linearized with M = 7, risk on the training data",
+        ["", "VI", "LCVI", "reduction", "starts"],
+        lines,
+    )

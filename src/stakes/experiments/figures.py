@@ -1,0 +1,201 @@
+"""The figures of the experiments: one style, readable at column width, colour-blind safe."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stakes.experiments.study import Store
+
+VI, LCVI, OTHER, FOURTH, FIFTH = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#999999"
+COLOURS = (LCVI, VI, OTHER, FOURTH, FIFTH)
+STYLE: Any = {
+    "font.size": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 8,
+    "legend.frameon": False,
+    "lines.linewidth": 1.2,
+    "svg.hashsalt": "stakes",
+    "svg.fonttype": "none",
+}
+
+
+@contextmanager
+def panels(
+    folder: Path, name: str, rows: int = 1, columns: int = 1, *, note: str = "", **size: float
+) -> Iterator[Any]:
+    """Axes to draw on; saved as SVG and PNG under this name at the end."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    with mpl.rc_context(STYLE):
+        height = size.get("height", 2.4 * rows)
+        figure, axes = plt.subplots(
+            rows, columns, figsize=(size.get("width", 3.4 * columns), height), layout="constrained"
+        )
+        yield axes
+        if note:
+            figure.supxlabel(note, fontsize=6, color="#555555")
+        folder.mkdir(parents=True, exist_ok=True)
+        figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
+        figure.savefig(folder / f"{name}.png", dpi=200)
+        plt.close(figure)
+
+
+def losses(rows: dict[str, dict[str, Any]], folder: Path, note: str) -> None:
+    names = dict.fromkeys(key.rsplit("/", 1)[0] for key in rows)
+    kinds = dict.fromkeys(name.split("/", 1)[1] for name in names)
+    with panels(folder, "reductions", 1, len(kinds), note=note, height=2.6) as axes:
+        for axis, kind in zip(np.atleast_1d(axes), kinds, strict=True):
+            of = {n.split("/")[0]: n for n in names if n.split("/", 1)[1] == kind}
+            values = [
+                [100 * row["reduction"] for key, row in rows.items() if key.rsplit("/", 1)[0] == n]
+                for n in of.values()
+            ]
+            axis.boxplot(values, tick_labels=list(of), medianprops={"color": LCVI})
+            axis.axhline(0, color=FIFTH, linewidth=0.6)
+            axis.set(title=kind, ylabel="reduction of test risk, %")
+            axis.tick_params(axis="x", labelrotation=20)
+    looks = {key: row["look"] for key, row in rows.items() if "look" in row and key.endswith("/0")}
+    _traces(looks, folder, note)
+    for kind in kinds:
+        chosen = {key.split("/")[0]: look for key, look in looks.items() if f"/{kind}/" in key}
+        suffix = kind.split()[0].strip(",")
+        _predictions(chosen, folder, f"predictions-{suffix}", note)
+        _changes(chosen, folder, f"changes-{suffix}", note)
+
+
+def _traces(looks: dict[str, Any], folder: Path, note: str) -> None:
+    with panels(folder, "traces", 1, 2, note=note) as (left, right):
+        shown = {key.rsplit("/", 1)[0]: look for key, look in looks.items()}
+        at, bound = np.array(next(iter(shown.values()))["trace_vi"]).T
+        left.plot(at, bound, color=VI)
+        losses = list(dict.fromkeys(name.split("/")[0] for name in shown))
+        for name, look in shown.items():
+            at, bound = np.array(look["trace"]).T
+            loss, kind = name.split("/")
+            style = "-" if kind.startswith("lin") else "--"
+            label = loss if style == "-" else None
+            right.plot(at, bound, style, color=COLOURS[losses.index(loss)], label=label)
+        for axis, title in ((left, "plain VI"), (right, "calibrated (dashed: exponential)")):
+            late = np.concatenate([line.get_ydata()[20:] for line in axis.lines])
+            axis.set(title=title, xlabel="step", ylabel="bound")
+            axis.set_ylim(np.min(late), np.max(late) + 0.05 * np.ptp(late))
+        right.legend()
+
+
+def _predictions(looks: dict[str, Any], folder: Path, name: str, note: str) -> None:
+    with panels(folder, name, 1, len(looks), note=note) as axes:
+        for axis, (loss, look) in zip(np.atleast_1d(axes), looks.items(), strict=True):
+            for i, pair in enumerate(look["pairs"]):
+                for shift, method, colour in ((-0.15, "VI", VI), (0.15, "LCVI", LCVI)):
+                    low, q1, _, q3, high = pair[method]["quantiles"]
+                    axis.plot([i + shift] * 2, [low, high], color=colour)
+                    axis.plot([i + shift] * 2, [q1, q3], color=colour, linewidth=4, alpha=0.5)
+                    axis.plot(i + shift, pair[method]["decision"], "_", color="black", ms=10)
+                axis.plot(i, pair["y"], "x", color=FIFTH)
+            axis.set_xticks(range(len(look["pairs"])), [p["column"][:14] for p in look["pairs"]])
+            axis.tick_params(axis="x", labelrotation=30)
+            axis.set(title=loss, ylabel="log(1 + count)")
+        last = np.atleast_1d(axes)[-1]
+        for label, style in (
+            ("VI, 90 %", {"color": VI}),
+            ("calibrated, 90 %", {"color": LCVI}),
+            ("decision", {"color": "black", "marker": "_", "linestyle": ""}),
+            ("observed", {"color": FIFTH, "marker": "x", "linestyle": ""}),
+        ):
+            last.plot([], [], label=label, **style)
+        last.legend(fontsize=6)
+
+
+def _changes(looks: dict[str, Any], folder: Path, name: str, note: str) -> None:
+    from scipy.stats import gaussian_kde
+
+    with panels(folder, name, note=note) as axis:
+        for (loss, look), colour in zip(looks.items(), COLOURS, strict=False):
+            change = np.array(look["change"])
+            low, high = np.quantile(change, [0.002, 0.998])
+            grid = np.linspace(low, high, 200)
+            axis.plot(grid, gaussian_kde(change)(grid), color=colour, label=loss)
+        axis.axvline(0, color=FIFTH, linewidth=0.6)
+        axis.set(xlabel="mean change of a row's decisions", ylabel="density")
+        axis.legend()
+
+
+def eight_schools(content: dict[str, Any], folder: Path) -> None:
+    with panels(folder, "reduction") as axis:
+        steps = np.array(content["steps"])
+        found = 100 * np.array(content["reductions"])
+        mean, spread = found.mean(axis=0), found.std(axis=0)
+        axis.fill_between(steps, mean - spread, mean + spread, color=LCVI, alpha=0.25, linewidth=0)
+        axis.plot(steps, mean, color=LCVI, label=f"mean ± sd of {len(found)} starts")
+        axis.axhline(0, color=FIFTH, linewidth=0.6)
+        axis.set(xlabel="step of the calibrated fit", ylabel="reduction of risk, %")
+        axis.legend()
+    colours = {"VI": VI, "LCVI": LCVI, "NUTS": FIFTH}
+    with panels(folder, "joint-posterior", 1, 3) as axes:
+        for axis, (name, draws) in zip(axes, content["draws"].items(), strict=True):
+            axis.plot(draws["theta_1"], draws["tau"], ".", ms=1.5, alpha=0.4, color=colours[name])
+            axis.set(title=name, xlabel="θ₁", ylabel="τ", xlim=(-15, 35), yscale="log")
+            axis.set_ylim(0.05, 60)
+    with panels(folder, "marginals", 1, 2) as axes:
+        for axis, (latent, label) in zip(axes, (("tau", "τ"), ("theta_1", "θ₁")), strict=True):
+            edges = np.linspace(*((0, 20) if latent == "tau" else (-15, 30)), 50)
+            for name, draws in content["draws"].items():
+                axis.hist(
+                    draws[latent],
+                    edges,
+                    density=True,
+                    histtype="step",
+                    color=colours[name],
+                    label=name,
+                )
+            axis.set(xlabel=label, ylabel="density")
+        axes[0].legend()
+
+
+def algorithms(rows: dict[str, dict[str, Any]], folder: Path, note: str) -> None:
+    with panels(folder, "risk-by-time", note=note) as axis:
+        for (name, row), colour in zip(rows.items(), COLOURS, strict=False):
+            seconds, reduction = np.array(row["course"]).T
+            axis.plot(seconds, 100 * reduction, color=colour, label=name)
+        axis.axhline(0, color="black", linewidth=0.5)
+        axis.set(xlabel="seconds, compilation left out", ylabel="reduction of test risk, %")
+        axis.set_xscale("log")
+        axis.legend(fontsize=6)
+
+
+def quantiles(store: Store, note: str) -> None:
+    wanted = (
+        ("reduction", "reduction of test risk, %", 100.0),
+        ("elbo", "ELBO", 1.0),
+        ("spread", "sd of E[y|θ]", 1.0),
+    )
+    with panels(store.folder, "quantiles", 1, 3, note=note, width=9.0) as axes:
+        for axis, (field, label, factor) in zip(axes, wanted, strict=True):
+            for transform, colour in (("linearized", LCVI), ("exponential", VI)):
+                rows = [r for k, r in store.rows.items() if k.startswith(transform)]
+                rows.sort(key=lambda row: row["scale"])
+                scales = [row["scale"] for row in rows]
+                axis.plot(
+                    scales, [factor * r[field] for r in rows], ".-", color=colour, label=transform
+                )
+            axis.set(xlabel="M", ylabel=label, xscale="log")
+        axes[0].axhline(0, color=FIFTH, linewidth=0.6)
+        lowest = min(100 * row["reduction"] for row in store.rows.values())
+        if lowest < -20:
+            axes[0].set_yscale("symlog", linthresh=5)
+        axes[0].legend()
+
+
+def linearization(rows: dict[str, dict[str, Any]], folder: Path, note: str) -> None:
+    with panels(folder, "gain-and-elbo", note=note) as axis:
+        for (name, row), marker in zip(rows.items(), "osD^vPX*", strict=False):
+            axis.plot(row["elbo"], row["gain"], marker, label=name, ms=5)
+        axis.set(xlabel="ELBO", ylabel="test gain, mean of exp(-(h-y)²)")
+        axis.legend(fontsize=6)

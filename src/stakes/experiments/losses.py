@@ -1,0 +1,192 @@
+"""Last.fm under four losses: does calibration lower the test risk, and by how much?"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stakes import seeds as several
+from stakes.calibration import Calibration
+from stakes.expectation import MonteCarlo
+from stakes.experiments import figures, matrix, published
+from stakes.experiments.matrix import LOSSES, QUICK, Effort, Matrix
+from stakes.experiments.study import Settings, Store, Table, Tick, steps_of
+from stakes.preparation import Plan
+from stakes.seeds import PlainFits
+from stakes.typing import Loss
+from stakes.utilities import Exponential, Linearized, Transform
+
+TOGETHER = 5
+"""Seeds in a batch; more would not be faster on two cores."""
+PUBLISHED_DRAWS = 300
+
+
+def run(settings: Settings) -> list[Table]:
+    data = matrix.load(settings.data, quick=settings.quick)
+    effort = QUICK if settings.quick else Effort()
+    chosen = dict(list(LOSSES.items())[:2]) if settings.quick else LOSSES
+    count = min(settings.seeds, 2) if settings.quick else settings.seeds
+    store = Store(settings.folder / "losses", {"data": data.name, "effort": vars(effort)})
+    groups = [range(i, min(i + TOGETHER, count)) for i in range(0, count, TOGETHER)]
+    with steps_of("losses", len(groups) * (1 + 2 * len(chosen))) as tick:
+        for group in groups:
+            _run_group(group, data, effort, chosen, store, tick)
+    if settings.as_published:
+        _run_published(data, effort, chosen, store)
+    figures.losses(store.rows, store.folder, data.note)
+    return [_table(store, data)]
+
+
+def _transforms(name: str) -> dict[str, Transform]:
+    gamma = published.LASTFM[name].gamma
+    assert gamma is not None
+    return {
+        "linearized, M = 1 over γ": Linearized(scale=1 / gamma),
+        "exponential M_90": Exponential(),
+    }
+
+
+def _run_group(
+    group: Sequence[int],
+    data: Matrix,
+    effort: Effort,
+    losses: dict[str, Loss],
+    store: Store,
+    tick: Tick,
+) -> None:
+    wanted = [(loss, transform) for loss in losses for transform in _transforms(loss)]
+    missing = [
+        pair for pair in wanted if any(_row_name(*pair, seed) not in store for seed in group)
+    ]
+    where = f"seeds {group[0]} to {group[-1]}"
+    tick(f"plain VI, {where}")
+    plain = _plain(group, data, effort) if missing else None
+    for loss, transform in wanted:
+        tick(f"{loss}, {transform}, {where}")
+        if plain is None or (loss, transform) not in missing:
+            continue
+        chosen = _transforms(loss)[transform]
+        plan = matrix.plan(data, losses[loss], chosen, effort, steps=effort.steps)
+        rows = _calibrated(plain, plan, data, losses[loss])
+        for seed, row in zip(group, rows, strict=True):
+            store.put(_row_name(loss, transform, seed), row)
+
+
+def _row_name(loss: str, transform: str, seed: int) -> str:
+    return f"{loss}/{transform}/{seed}"
+
+
+def _plain(group: Sequence[int], data: Matrix, effort: Effort) -> PlainFits:
+    plan = matrix.plan(data, LOSSES["squared"], None, effort, steps=effort.vi_steps)
+    return several.fit_vi(matrix.keys(group), plan)
+
+
+def _calibrated(plain: PlainFits, plan: Plan, data: Matrix, loss: Loss) -> list[dict[str, Any]]:
+    results = several.calibrate_seeds(plain, plan)
+    decided = [decisions for _, decisions in plain.ready(plan)]
+    rows = [
+        _figures(result, before, data, loss)
+        for result, before in zip(results, decided, strict=True)
+    ]
+    rows[0]["look"] = _look(results[0], decided[0], data)
+    return rows
+
+
+def _figures(
+    result: Calibration, vi_decisions: np.ndarray, data: Matrix, loss: Loss
+) -> dict[str, Any]:
+    before = data.risk(loss, vi_decisions)
+    after = data.risk(loss, result.decisions.values)
+    return {
+        "risk_vi": before,
+        "risk": after,
+        "reduction": (before - after) / before,
+        "scale": result.scale,
+        "vi": matrix.fit_figures(result.vi),
+        "calibrated": matrix.fit_figures(result.calibrated),
+    }
+
+
+def _look(result: Calibration, vi_decisions: np.ndarray, data: Matrix) -> dict[str, Any]:
+    """For the figures: traces, some predictive distributions, and how decisions changed."""
+    rng = np.random.default_rng(0)
+    at = list(zip(*(rng.integers(0, size, 4) for size in data.y.shape), strict=True))
+    levels = [0.05, 0.25, 0.5, 0.75, 0.95]
+    drawn = {
+        name: result.predictive(fit=fit, draws=200)["y"].values[0]
+        for name, fit in (("VI", result.vi), ("LCVI", result.calibrated))
+    }
+    decided = {"VI": vi_decisions, "LCVI": result.decisions.values}
+    pairs = [
+        {
+            "row": data.row_names[r],
+            "column": data.column_names[c],
+            "y": float(data.y[r, c]),
+            **{
+                name: {
+                    "quantiles": np.quantile(drawn[name][:, r, c], levels).tolist(),
+                    "decision": float(decided[name][r, c]),
+                }
+                for name in drawn
+            },
+        }
+        for r, c in at
+    ]
+    change = (decided["LCVI"] - decided["VI"]).mean(axis=1)
+    return {
+        "pairs": pairs,
+        "change": np.round(change, 5).tolist(),
+        "trace_vi": matrix.thinned(result.vi.bound),
+        "trace": matrix.thinned(result.calibrated.bound),
+    }
+
+
+def _run_published(data: Matrix, effort: Effort, losses: dict[str, Loss], store: Store) -> None:
+    """The paper's estimator: 300 draws of θ, one of y each; one seed, the first loss."""
+    name, loss = next(iter(losses.items()))
+    row_name = _row_name(name, "nested sampling, as published", 0)
+    if row_name in store:
+        return
+    gamma = published.LASTFM[name].gamma
+    assert gamma is not None
+    plan = matrix.plan(
+        data,
+        loss,
+        Exponential(scale=1 / gamma),
+        effort,
+        steps=effort.steps,
+        expectation=MonteCarlo(draws=1),
+        draws=PUBLISHED_DRAWS,
+    )
+    [row] = _calibrated(_plain([0], data, effort), plan, data, loss)
+    store.put(row_name, row)
+
+
+def _table(store: Store, data: Matrix) -> Table:
+    lines = []
+    for name in dict.fromkeys(key.rsplit("/", 1)[0] for key in store.rows):
+        rows = [row for key, row in store.rows.items() if key.rsplit("/", 1)[0] == name]
+        reductions = 100 * np.array([row["reduction"] for row in rows])
+        loss, transform = name.split("/")
+        before = published.LASTFM[loss]
+        lines.append(
+            [
+                loss,
+                transform,
+                f"{np.mean([row['risk_vi'] for row in rows]):.4f}",
+                f"{np.mean([row['risk'] for row in rows]):.4f}",
+                f"{reductions.mean():.2f} % ± {reductions.std():.2f}",
+                f"{reductions.min():.2f} %",
+                str(len(rows)),
+                f"{np.median([row['calibrated']['step_ms'] for row in rows]):.2f}",
+                f"{before.vi:.4f}",
+                before.reduction,
+            ]
+        )
+    head = ["loss", "utility", "VI", "LCVI", "reduction", "least", "seeds"]
+    return Table(
+        f"Test risk on {data.name}, {data.y.shape[0]} x {data.y.shape[1]}",
+        [*head, "ms a step", "VI, published", "reduction, published"],
+        sorted(lines, key=lambda line: line[1], reverse=True),
+        [data.note] if data.note else [],
+    )

@@ -1,0 +1,111 @@
+"""How the scale M behind the utility matters, from collapse through an optimum to plain VI."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from stakes import evaluation, numpyro_adapter
+from stakes import seeds as several
+from stakes.calibration import Calibration
+from stakes.evaluation import Fitted
+from stakes.experiments import figures, matrix
+from stakes.experiments.matrix import QUICK, Effort, Matrix
+from stakes.experiments.study import Settings, Store, Table, steps_of
+from stakes.losses import Tilted
+from stakes.seeds import PlainFits
+from stakes.utilities import Exponential, Linearized, Transform
+
+LOSS = Tilted(0.2)
+LEVELS = (0.01, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.95, 0.99)
+BEYOND = (10.0, 100.0, 1000.0)
+"""Multiples of the 99 % quantile, where calibration fades."""
+TRANSFORMS: dict[str, Transform] = {"linearized": Linearized(), "exponential": Exponential()}
+TOGETHER = 7
+
+
+def run(settings: Settings) -> list[Table]:
+    data = matrix.load(settings.data, quick=settings.quick)
+    effort = QUICK if settings.quick else Effort()
+    store = Store(settings.folder / "quantiles", {"data": data.name, "effort": vars(effort)})
+    with steps_of("quantiles", 1 + len(TRANSFORMS)) as tick:
+        tick("plain VI")
+        levels = dict.fromkeys(_names(settings.quick))
+        wanted = [f"{name} {level}" for name in TRANSFORMS for level in levels]
+        if any(name not in store for name in wanted):
+            vi_plan = matrix.plan(data, LOSS, None, effort, steps=effort.vi_steps)
+            plain = several.fit_vi(matrix.keys([0]), vi_plan)
+            scales = _scales(plain, data, settings.quick)
+            for name, transform in TRANSFORMS.items():
+                tick(name)
+                plan = matrix.plan(data, LOSS, transform, effort, steps=effort.steps)
+                labels = list(scales)
+                for i in range(0, len(labels), TOGETHER):
+                    part = labels[i : i + TOGETHER]
+                    if all(f"{name} {label}" in store for label in part):
+                        continue
+                    results = several.calibrate_scales(plain, plan, [scales[s] for s in part])
+                    before = plain.ready(plan)[0][1]
+                    for label, result in zip(part, results, strict=True):
+                        store.put(f"{name} {label}", _row(result, before, data))
+    figures.quantiles(store, data.note)
+    return [_table(store.rows, data)]
+
+
+def _names(quick: bool) -> list[str]:
+    levels, beyond = (LEVELS[::3], BEYOND[-1:]) if quick else (LEVELS, BEYOND)
+    return [*(f"{100 * q:.0f} %" for q in levels), *(f"99 % x {m:.0f}" for m in beyond)]
+
+
+def _scales(plain: PlainFits, data: Matrix, quick: bool) -> dict[str, float]:
+    """Quantiles of the training losses of plain VI, and beyond."""
+    plan = matrix.plan(data, LOSS, Linearized(), Effort(), steps=1)
+    decisions = plain.ready(plan)[0][1]
+    losses = np.asarray(LOSS(jnp.asarray(data.y), jnp.asarray(decisions)))[~data.test]
+    levels, beyond = (LEVELS[::3], BEYOND[-1:]) if quick else (LEVELS, BEYOND)
+    found = [np.quantile(losses, level) for level in levels]
+    found += [np.quantile(losses, 0.99) * factor for factor in beyond]
+    return {name: float(scale) for name, scale in zip(_names(quick), found, strict=True)}
+
+
+def _row(result: Calibration, vi_decisions: np.ndarray, data: Matrix) -> dict[str, Any]:
+    before, after = data.risk(LOSS, vi_decisions), data.risk(LOSS, result.decisions.values)
+    return {
+        "scale": result.scale,
+        "risk_vi": before,
+        "risk": after,
+        "reduction": (before - after) / before,
+        "spread": _spread(result),
+        "elbo_vi": matrix.last(result.vi.elbo),
+        **matrix.fit_figures(result.calibrated),
+    }
+
+
+def _spread(result: Calibration) -> float:
+    """Standard deviation of E[y|θ] under q, averaged over the first rows: what q is sure of."""
+    predictor = numpyro_adapter.predictor(result.problem, result.approximation)
+    posterior = Fitted(result.approximation, result.calibrated.params)
+    outcomes, _ = evaluation.outcomes(posterior, predictor, result.key, 100)
+    return float(np.asarray(outcomes.mean).std(axis=0).mean())
+
+
+def _table(rows: dict[str, dict[str, Any]], data: Matrix) -> Table:
+    lines = [
+        [
+            name,
+            f"{row['scale']:.4g}",
+            f"{row['risk']:.4f}",
+            f"{100 * row['reduction']:.2f} %",
+            f"{row['elbo']:.0f}",
+            f"{row['spread']:.3f}",
+        ]
+        for name, row in sorted(rows.items(), key=lambda item: (item[0][0], item[1]["scale"]))
+    ]
+    first = next(iter(rows.values()))
+    vi = ["plain VI", "", f"{first['risk_vi']:.4f}", "", f"{first['elbo_vi']:.0f}", ""]
+    return Table(
+        f"{data.name}, tilted 0.2: the quantile behind M",
+        ["utility and quantile", "M", "test risk", "reduction", "ELBO", "spread"],
+        [vi, *lines],
+        [data.note] if data.note else [],
+    )

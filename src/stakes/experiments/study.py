@@ -1,0 +1,155 @@
+"""What the experiments share: settings, results kept on disk as they come, and tables."""
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+from stakes.errors import InputError
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How to run an experiment.
+
+    Args:
+        folder: where its results and figures go; finished parts found there are not run again.
+        data: a copy of the Last.fm matrix; without it the shipped retail matrix is used.
+        seeds: how many random starts.
+        quick: a small version that shows everything works, not what the paper found.
+        as_published: also the paper's own estimator, nested sampling with one draw of y.
+    """
+
+    folder: Path
+    data: Path | None = None
+    seeds: int = 10
+    quick: bool = False
+    as_published: bool = False
+
+
+@final
+class Store:
+    """Rows of results by name, written after each so that an interrupted run can go on."""
+
+    def __init__(self, folder: Path, setting: dict[str, Any]) -> None:
+        self.folder = folder
+        self._path = folder / "results.json"
+        self._content: dict[str, Any] = {"setting": setting, "rows": {}}
+        if self._path.exists():
+            self._content = self._resumed(setting)
+
+    def _resumed(self, setting: dict[str, Any]) -> dict[str, Any]:
+        try:
+            found = json.loads(self._path.read_text())
+            before, rows = found["setting"], found["rows"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(
+                f"{self._path} is not a results file that can be gone on from ({error}); move it "
+                f"away or choose another folder with `--out`."
+            ) from error
+        if before != setting:
+            changed = [k for k in {*before, *setting} if before.get(k) != setting.get(k)]
+            raise InputError(
+                f"{self._path} holds results of another setting ({', '.join(sorted(changed))} "
+                f"differ). Choose another folder with `--out`, or remove it."
+            )
+        return {"setting": setting, "rows": rows}
+
+    @property
+    def setting(self) -> dict[str, Any]:
+        return dict(self._content["setting"])
+
+    @property
+    def rows(self) -> dict[str, dict[str, Any]]:
+        return dict(self._content["rows"])
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._content["rows"]
+
+    def put(self, name: str, row: dict[str, Any]) -> None:
+        self._content["rows"][name] = row
+        self.folder.mkdir(parents=True, exist_ok=True)
+        partial = self._path.with_suffix(".partial")
+        partial.write_text(json.dumps(self._content, indent=1) + "\n")
+        os.replace(partial, self._path)
+
+
+@final
+@dataclass(frozen=True)
+class Table:
+    """Lines of text under a head, for people; results.json has the numbers."""
+
+    title: str
+    head: Sequence[str]
+    lines: Sequence[Sequence[str]]
+    notes: Sequence[str] = ()
+
+    def __str__(self) -> str:
+        rows = [self.head, *self.lines]
+        widths = [max(len(row[i]) for row in rows) for i in range(len(self.head))]
+        text = [
+            "  ".join(
+                cell.ljust(width) if i == 0 else cell.rjust(width)
+                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in rows
+        ]
+        rule = "-" * max(map(len, text))
+        return "\n".join([self.title, rule, text[0], rule, *text[1:], rule, *self.notes])
+
+    def markdown(self) -> str:
+        rows = [self.head, ["---"] * len(self.head), *self.lines]
+        lines = ["| " + " | ".join(row) + " |" for row in rows]
+        return "\n".join([f"**{self.title}**", "", *lines, "", *self.notes]) + "\n"
+
+
+Tick = Callable[[str], None]
+"""Call with what is about to be done."""
+
+
+@contextmanager
+def steps_of(title: str, total: int) -> Iterator[Tick]:
+    """One bar with a time estimate over the parts of an experiment; lines where nobody watches."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        done = 0
+
+        def line(what: str) -> None:
+            nonlocal done
+            done += 1
+            console.print(f"{title} {done}/{total}: {what}", highlight=False, soft_wrap=True)
+
+        yield line
+        return
+    columns = (
+        TextColumn(title),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("", total=total)
+        begun = False
+
+        def tick(what: str) -> None:
+            nonlocal begun
+            progress.update(task, description=what, advance=int(begun))
+            begun = True
+
+        yield tick
