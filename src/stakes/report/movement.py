@@ -37,7 +37,7 @@ def movement(result: Calibration, nuts: Mapping[str, Any] | None) -> Movement:
         "LCVI": _draws(result, result.calibrated.params, chosen, total),
     }
     if nuts is not None:
-        methods["NUTS"] = {e: np.asarray(nuts[e[0]])[(slice(None), *e[1])] for e in chosen}
+        methods["NUTS"] = {e: _element(np.asarray(nuts[e[0]]), e[1]) for e in chosen}
     names = {element: _name(result, element) for element in chosen}
     return Movement(
         marginals=tuple(_marginal(names[e], {m: d[e] for m, d in methods.items()}) for e in chosen),
@@ -82,8 +82,13 @@ def _draws(result: Calibration, params: Any, chosen: list[Element], total: int) 
         key = jax.random.fold_in(result.key, i)
         found = evaluation.latent_draws(Fitted(result.approximation, params), key, each)
         for name, at in chosen:
-            kept[name, at].append(found[name][(slice(None), *at)].copy())
+            kept[name, at].append(_element(found[name], at).copy())
     return {element: np.concatenate(parts) for element, parts in kept.items()}
+
+
+def _element(draws: np.ndarray, at: tuple[int, ...]) -> np.ndarray:
+    index: Any = (slice(None), *at)
+    return draws[index]
 
 
 def _name(result: Calibration, element: Element) -> str:
