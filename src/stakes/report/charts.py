@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
+from bokeh.core.types import ID
 from bokeh.embed import json_item
-from bokeh.models import ColumnDataSource, Legend, LegendItem, PlainText, Span
+from bokeh.models import ColumnDataSource, PlainText
+from bokeh.models.annotations import Legend, LegendItem, Span
 from bokeh.plotting import figure
 from contourpy import contour_generator
 from scipy.ndimage import gaussian_filter
@@ -39,14 +41,16 @@ INSIDE = (0.5, 0.9)
 
 Chart: TypeAlias = dict[str, Any]
 """As Bokeh's JavaScript takes it."""
+Plot: TypeAlias = Any
+"""A figure; Bokeh's types leave out much of what its figures take."""
 
 
 def charts(report: Report) -> list[Chart]:
     """Each names the element of the page that it is drawn into."""
-    return [json_item(plot, target) for target, plot in _plots(report)]
+    return [dict(json_item(plot, ID(target))) for target, plot in _plots(report)]
 
 
-def _plots(report: Report) -> Iterator[tuple[str, figure]]:
+def _plots(report: Report) -> Iterator[tuple[str, Plot]]:
     if len(_with_intervals(report.verdict)) > 0:
         yield "chart-verdict", _reduction(report.verdict)
     if report.what_if is not None:
@@ -61,8 +65,8 @@ def _plots(report: Report) -> Iterator[tuple[str, figure]]:
         yield "chart-scale", _scale(report.convergence.scale)
 
 
-def _figure(height: int, **options: Any) -> figure:
-    plot = figure(
+def _figure(height: int, **options: Any) -> Plot:
+    plot: Plot = figure(
         height=height,
         sizing_mode="stretch_width",
         toolbar_location=None,
@@ -91,7 +95,7 @@ def _with_intervals(verdict: Verdict) -> list[tuple[str, float, tuple[float, flo
     ]
 
 
-def _reduction(verdict: Verdict) -> figure:
+def _reduction(verdict: Verdict) -> Plot:
     """How much better than plain VI, with the interval."""
     shown = _with_intervals(verdict)[::-1]
     names = [METHODS[method] for method, _, _ in shown]
@@ -100,7 +104,7 @@ def _reduction(verdict: Verdict) -> figure:
     plot.yaxis.major_tick_line_color = None
     plot.yaxis.axis_line_color = None
     plot.xaxis.axis_label = f"{verdict.quantity} better than plain VI's by (%)"
-    plot.add_layout(Span(location=0, dimension="height", line_color=NEUTRAL, line_dash="dashed"))
+    _mark(plot, 0.0, NEUTRAL, line_dash="dashed")
     for name, (method, reduction, (low, high)) in zip(names, shown, strict=True):
         color = COLORS[method]
         source = ColumnDataSource({"y": [name], "low": [100 * low], "high": [100 * high]})
@@ -119,7 +123,7 @@ def _reduction(verdict: Verdict) -> figure:
     return plot
 
 
-def _what_if(what_if: WhatIf) -> figure:
+def _what_if(what_if: WhatIf) -> Plot:
     """Lines and the marker are filled in by the page, which computes them."""
     plot = _figure(280)
     plot.xaxis.axis_label = "q" if what_if.kind == "tilted" else "c"
@@ -134,16 +138,15 @@ def _what_if(what_if: WhatIf) -> figure:
         source = ColumnDataSource({"x": ends, "y": [0.0, 1.0]}, name=name)
         line = plot.line("x", "y", source=source, color=color, line_dash=dash, line_width=2)
         items.append(LegendItem(label=label, renderers=[line]))
-    here = {"x": [what_if.parameter], "y": [0.0], "color": [NEUTRAL]}
+    here: dict[str, Any] = {"x": [what_if.parameter], "y": [0.0], "color": [NEUTRAL]}
     source = ColumnDataSource(here, name="what-if-here")
     plot.scatter("x", "y", source=source, size=10, color="color", line_color="color")
-    fitted = {"location": what_if.parameter, "dimension": "height", "line_dash": "dotted"}
-    plot.add_layout(Span(line_color=NEUTRAL, **fitted))
+    _mark(plot, what_if.parameter, NEUTRAL, line_dash="dotted")
     plot.add_layout(_legend(items), "above")
     return plot
 
 
-def _marginal(marginal: Marginal) -> figure:
+def _marginal(marginal: Marginal) -> Plot:
     plot = _figure(180)
     plot.yaxis.visible = False
     plot.ygrid.grid_line_color = None
@@ -156,12 +159,12 @@ def _marginal(marginal: Marginal) -> figure:
     return plot
 
 
-def _pair(pair: Pair) -> figure:
+def _pair(pair: Pair) -> Plot:
     plot = _figure(260)
     plot.xaxis.axis_label = PlainText(text=pair.x)
     plot.yaxis.axis_label = PlainText(text=pair.y)
     # NUTS first, so that it lies behind.
-    for method, points in reversed(pair.points.items()):
+    for method, points in reversed(list(pair.points.items())):
         color = COLORS[method]
         x, y = points[:POINTS].T
         plot.scatter(x, y, size=3, color=color, line_color=None, alpha=0.35, marker=MARKERS[method])
@@ -175,19 +178,19 @@ def _contours(points: np.ndarray) -> Iterator[np.ndarray]:
     low, high = np.quantile(points, (0.001, 0.999), axis=0)
     if not (low < high).all():
         return
-    counts, x, y = np.histogram2d(*points.T, CELLS, np.stack([low, high], axis=1))
+    counts, x, y = np.histogram2d(points[:, 0], points[:, 1], CELLS, np.stack([low, high], axis=1))
     # Silverman's width for two dimensions, in cells.
     widths = points.std(axis=0) * len(points) ** (-1 / 6) / [x[1] - x[0], y[1] - y[0]]
     # Reflected at the ends, where a latent such as a scale has its bound.
     density = gaussian_filter(counts, np.minimum(widths, CELLS / 8), mode="reflect")
     falling = np.sort(density.ravel())[::-1]
     held = np.cumsum(falling) / falling.sum()
-    lines = contour_generator((x[:-1] + x[1:]) / 2, (y[:-1] + y[1:]) / 2, density.T)
+    lines: Any = contour_generator((x[:-1] + x[1:]) / 2, (y[:-1] + y[1:]) / 2, density.T)
     for share in INSIDE:
         yield from lines.lines(falling[np.searchsorted(held, share)])
 
 
-def _trace(trace: Trace) -> figure:
+def _trace(trace: Trace) -> Plot:
     plot = _figure(220)
     plot.xaxis.axis_label = "step"
     plot.yaxis.axis_label = "bound"
@@ -201,7 +204,7 @@ def _trace(trace: Trace) -> figure:
     return plot
 
 
-def _scale(scale: ScaleOfLosses) -> figure:
+def _scale(scale: ScaleOfLosses) -> Plot:
     plot = _figure(220)
     plot.y_range.start = 0
     plot.xaxis.axis_label = "loss of plain VI's decision"
@@ -215,20 +218,22 @@ def _scale(scale: ScaleOfLosses) -> figure:
         alpha=0.55,
         line_color=None,
     )
-    plot.add_layout(
-        Span(location=scale.value, dimension="height", line_color=COLORS["LCVI"], line_width=2)
-    )
+    _mark(plot, scale.value, COLORS["LCVI"], line_width=2)
     return plot
 
 
-def _legend(items: list[LegendItem]) -> Legend:
-    return Legend(
-        items=items,
-        orientation="horizontal",
-        border_line_color=None,
-        background_fill_color=None,
-        label_text_font_size="12px",
-        padding=0,
-        spacing=18,
-        margin=4,
-    )
+def _mark(plot: Plot, x: float, color: str, **line: Any) -> None:
+    plot.add_layout(Span(location=x, dimension="height", line_color=color, **line))
+
+
+def _legend(items: list[LegendItem]) -> Plot:
+    style: dict[str, Any] = {
+        "orientation": "horizontal",
+        "border_line_color": None,
+        "background_fill_color": None,
+        "label_text_font_size": "12px",
+        "padding": 0,
+        "spacing": 18,
+        "margin": 4,
+    }
+    return Legend(items=items, **style)

@@ -31,13 +31,9 @@ def movement(result: Calibration, nuts: Mapping[str, Any] | None) -> Movement:
     """The marginals and pairs of the latents that calibration moved most."""
     latents = result.approximation.structure.latents
     total = sum(int(np.prod(latent.shape)) for latent in latents.values())
-    chosen = _most_moved(result, total)
-    methods = {
-        "VI": _draws(result, result.vi.params, chosen, total),
-        "LCVI": _draws(result, result.calibrated.params, chosen, total),
-    }
+    methods, chosen = _draws(result, total)
     if nuts is not None:
-        methods["NUTS"] = {e: np.asarray(nuts[e[0]])[(slice(None), *e[1])] for e in chosen}
+        methods["NUTS"] = {e: _element(np.asarray(nuts[e[0]]), e[1]) for e in chosen}
     names = {element: _name(result, element) for element in chosen}
     return Movement(
         marginals=tuple(_marginal(names[e], {m: d[e] for m, d in methods.items()}) for e in chosen),
@@ -50,16 +46,32 @@ def movement(result: Calibration, nuts: Mapping[str, Any] | None) -> Movement:
     )
 
 
-def _most_moved(result: Calibration, total: int) -> list[Element]:
-    """By the change of mean and spread, in standard deviations of plain VI.
+def _draws(result: Calibration, total: int) -> tuple[dict[str, Draws], list[Element]]:
+    """In rounds that each hold all latents; after the first only the chosen ones are kept."""
+    each = int(np.clip(MOST_VALUES // max(total, 1), 20, DRAWS))
+    rounds = min(-(-DRAWS // each), MOST_ROUNDS)
+    fits = {"VI": result.vi, "LCVI": result.calibrated}
+    chosen: list[Element] = []
+    kept: dict[str, list[Draws]] = {method: [] for method in fits}
+    for i in range(rounds):
+        # The same key for both posteriors, so that most of the noise in what moved cancels.
+        key = jax.random.fold_in(result.key, i)
+        found = {
+            method: evaluation.latent_draws(Fitted(result.approximation, fit.params), key, each)
+            for method, fit in fits.items()
+        }
+        chosen = chosen or _most_moved(found["VI"], found["LCVI"])
+        for method, draws in found.items():
+            kept[method].append({e: _element(draws[e[0]], e[1]).copy() for e in chosen})
+    whole = {
+        method: {e: np.concatenate([part[e] for part in parts]) for e in chosen}
+        for method, parts in kept.items()
+    }
+    return whole, chosen
 
-    Both posteriors are drawn with the same key, so that most of the noise cancels.
-    """
-    draws = int(np.clip(MOST_VALUES // max(total, 1), 20, 500))
-    before, after = (
-        evaluation.latent_draws(Fitted(result.approximation, fit.params), result.key, draws)
-        for fit in (result.vi, result.calibrated)
-    )
+
+def _most_moved(before: dict[str, np.ndarray], after: dict[str, np.ndarray]) -> list[Element]:
+    """By the change of mean and spread, in standard deviations of plain VI."""
     found: list[tuple[float, Element]] = []
     for name in before:
         sd = before[name].std(axis=0)
@@ -73,17 +85,9 @@ def _most_moved(result: Calibration, total: int) -> list[Element]:
     return [element for _, element in found[:MARGINALS]]
 
 
-def _draws(result: Calibration, params: Any, chosen: list[Element], total: int) -> Draws:
-    """In rounds that each hold all latents, of which only the chosen ones are kept."""
-    each = int(np.clip(MOST_VALUES // max(total, 1), 20, DRAWS))
-    rounds = min(-(-DRAWS // each), MOST_ROUNDS)
-    kept: dict[Element, list[np.ndarray]] = {element: [] for element in chosen}
-    for i in range(rounds):
-        key = jax.random.fold_in(result.key, i)
-        found = evaluation.latent_draws(Fitted(result.approximation, params), key, each)
-        for name, at in chosen:
-            kept[name, at].append(found[name][(slice(None), *at)].copy())
-    return {element: np.concatenate(parts) for element, parts in kept.items()}
+def _element(draws: np.ndarray, at: tuple[int, ...]) -> np.ndarray:
+    index: Any = (slice(None), *at)
+    return draws[index]
 
 
 def _name(result: Calibration, element: Element) -> str:

@@ -12,6 +12,7 @@ from stakes.errors import InputError
 from stakes.evaluation import Observations
 from stakes.losses import Absolute, LinEx, Tilted
 from stakes.report.content import Decisions, WhatIf
+from stakes.typing import Loss
 
 MOST_VALUES = 20_000_000
 """Predictive draws held at once: 200 for each of 100,000 instances."""
@@ -31,18 +32,19 @@ def draws_for(instances: int) -> int:
 
 
 def decision_table(
-    result: Calibration, labels: Mapping[str, Sequence[Any]] | None, seen: Observations
-) -> tuple[Decisions, bool]:
-    """The table, and whether outcomes are whole numbers."""
+    result: Calibration,
+    labels: Mapping[str, Sequence[Any]] | None,
+    seen: Observations,
+    draws: np.ndarray,
+) -> Decisions:
+    """One row for each instance of the fit; `draws` are predictive ones, along a leading axis."""
     total = seen.outcomes.size
     rows = slice(0, min(total, MOST_ROWS))
     columns = _plate_labels(result) if labels is None else _checked_labels(labels, total)
-    draws = _draws(result, draws_for(total))[:, rows]
-    whole_numbers = bool((draws == np.round(draws)).all())
-    ends = predictive_quantiles(draws, np.array([0.05, 0.95]))
+    ends = predictive_quantiles(draws[:, rows], np.array([0.05, 0.95]))
     observed = np.where(seen.counted, seen.outcomes, np.nan).ravel()[rows]
     calibrated = result.decisions.values.ravel()[rows]
-    table = Decisions(
+    return Decisions(
         outcome=result.problem.outcome,
         labels={name: values[rows] for name, values in columns.items()},
         low=ends[:, 0],
@@ -50,16 +52,14 @@ def decision_table(
         vi=result.vi_decisions.values.ravel()[rows],
         calibrated=calibrated,
         observed=observed,
-        decimals=_decimals(ends, whole_numbers and bool((calibrated % 1 == 0).all())),
+        decimals=_decimals(ends, are_whole_numbers(draws) and are_whole_numbers(calibrated)),
         total=total,
         draws=len(draws),
     )
-    return table, whole_numbers
 
 
-def what_if(result: Calibration, rows: int, whole_numbers: bool) -> WhatIf | None:
-    """None where the loss has no parameter."""
-    loss = result.problem.loss
+def what_if(loss: Loss | None, draws: np.ndarray) -> WhatIf | None:
+    """From predictive draws of all instances; None where the loss has no parameter."""
     if isinstance(loss, LinEx):
         kind, parameter, factor = "linex", loss.c, 1.0
         low, high = sorted((loss.c / WIDEST, loss.c * WIDEST))
@@ -68,11 +68,10 @@ def what_if(result: Calibration, rows: int, whole_numbers: bool) -> WhatIf | Non
         kind, low, high = "tilted", min(0.02, parameter), max(0.98, parameter)
     else:
         return None
+    rows = min(draws.shape[1], MOST_ROWS)
     chosen = np.arange(rows)
     if rows > MOST_VARIED:
         chosen = np.sort(np.random.default_rng(0).choice(rows, MOST_VARIED, replace=False))
-    total = int(np.prod(result.approximation.instances.shape))
-    draws = _draws(result, draws_for(total))[:, chosen]
     return WhatIf(
         kind=kind,
         parameter=parameter,
@@ -81,15 +80,14 @@ def what_if(result: Calibration, rows: int, whole_numbers: bool) -> WhatIf | Non
         high=high,
         levels=LEVELS,
         rows=chosen,
-        quantiles=predictive_quantiles(draws, LEVELS),
-        whole_numbers=whole_numbers and kind == "tilted",
+        quantiles=predictive_quantiles(draws[:, chosen], LEVELS),
+        whole_numbers=are_whole_numbers(draws) and kind == "tilted",
     )
 
 
 def predictive_quantiles(draws: np.ndarray, levels: np.ndarray) -> np.ndarray:
     """Instance x level; of whole numbers the quantiles are whole numbers, too."""
-    whole_numbers = bool((draws == np.round(draws)).all())
-    method: Any = "inverted_cdf" if whole_numbers else "linear"
+    method: Any = "inverted_cdf" if are_whole_numbers(draws) else "linear"
     found = np.empty((draws.shape[1], len(levels)))
     for start in range(0, draws.shape[1], 10_000):
         some = slice(start, start + 10_000)
@@ -97,9 +95,8 @@ def predictive_quantiles(draws: np.ndarray, levels: np.ndarray) -> np.ndarray:
     return found
 
 
-def _draws(result: Calibration, draws: int) -> np.ndarray:
-    found = result.predictive(draws=draws)[result.problem.outcome].values[0]
-    return found.reshape(draws, -1)
+def are_whole_numbers(values: np.ndarray) -> bool:
+    return bool((values == np.round(values)).all())
 
 
 def _decimals(ends: np.ndarray, whole_numbers: bool) -> int:

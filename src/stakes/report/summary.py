@@ -3,14 +3,14 @@
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from stakes import evaluation, numpyro_adapter
 from stakes.calibration import Calibration
 from stakes.comparison import Comparison
-from stakes.errors import InputError, StakesWarning
+from stakes.errors import StakesWarning
 from stakes.evaluation import Fitted, Observations, Sampled
 from stakes.fitting import Fit
 from stakes.numpyro_adapter import Predictor
@@ -64,26 +64,36 @@ def summarise(
         command: that makes this report again.
         program: in Python, that makes this report again.
     """
+    judged_by = None if held_out is None else _HeldOut(held_out, tuple(new), tuple(known))
     comparison = result.compare(held_out, new=new, known=known)
     samples = None
     if nuts is not None:
         samples = numpyro_adapter.nuts(
             result.approximation, result.key, warmup=nuts, draws=nuts, progress=False
         )
-        predictor = _predictor(result, held_out, new)
+        predictor = _predictor(result, judged_by)
         comparison = _with_nuts(result, comparison, Sampled(samples), predictor)
-    table, whole_numbers = decision_table(result, labels, _seen(result, None, ()))
+    draws = _draws(result, result.calibrated, None)
+    table = decision_table(result, labels, _seen(result, None), draws)
     return Report(
         title=title,
         loss=result.problem.cost_name,
         verdict=verdict(comparison),
         decisions=table,
-        what_if=what_if(result, len(table), whole_numbers),
+        what_if=what_if(result.problem.loss, draws),
         movement=movement(result, samples),
         convergence=convergence(result, table),
-        price=_price(result, held_out, new, known),
+        price=_price(result, judged_by, draws),
         origin=Origin(dict(provenance or {}), command, program),
     )
+
+
+class _HeldOut(NamedTuple):
+    """Data to judge by, and which of its plates hold new members and which those of the fit."""
+
+    data: Data
+    new: tuple[str, ...]
+    known: tuple[str, ...]
 
 
 def verdict(comparison: Comparison) -> Verdict:
@@ -165,25 +175,18 @@ def _scale_of_losses(result: Calibration, table: Decisions) -> ScaleOfLosses | N
     )
 
 
-def _price(
-    result: Calibration, held_out: Data | None, new: Sequence[str], known: Sequence[str]
-) -> Price:
+def _price(result: Calibration, judged_by: _HeldOut | None, draws: np.ndarray) -> Price:
+    """`draws` are predictive ones of the calibrated fit, on its own data."""
     ends = [_last_tenth(fit.elbo) for fit in (result.vi, result.calibrated)]
     ends = [end[np.isfinite(end)] for end in ends]
     errors = [float(end.var() / max(len(end), 1)) for end in ends]
-    seen = _seen(result, held_out, new)
-    levels = np.array([(1 - c) / 2 for c in COVERED] + [(1 + c) / 2 for c in COVERED])
-    shares = []
-    for fit in (result.vi, result.calibrated):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", StakesWarning)  # the comparison has said it already
-            draws = draws_for(seen.outcomes.size)
-            found = result.predictive(held_out, fit=fit, draws=draws, new=new, known=known)
-        drawn = found[result.problem.outcome].values[0].reshape(draws, -1)
-        ends_of = predictive_quantiles(drawn[:, seen.counted.ravel()], levels)
-        lows, highs = ends_of[:, : len(COVERED)], ends_of[:, len(COVERED) :]
-        outcomes = seen.outcomes[seen.counted][:, None]
-        shares.append(((lows <= outcomes) & (outcomes <= highs)).mean(axis=0))
+    seen = _seen(result, judged_by)
+    shares = [
+        _covered(_draws(result, result.vi, judged_by), seen),
+        _covered(
+            draws if judged_by is None else _draws(result, result.calibrated, judged_by), seen
+        ),
+    ]
     return Price(
         elbo_vi=_mean(ends[0]),
         elbo_calibrated=_mean(ends[1]),
@@ -193,25 +196,47 @@ def _price(
             for i, level in enumerate(COVERED)
         ),
         instances=int(seen.counted.sum()),
-        held_out=held_out is not None,
+        held_out=judged_by is not None,
     )
 
 
-def _seen(result: Calibration, data: Data | None, new: Sequence[str]) -> Observations:
+def _covered(draws: np.ndarray, seen: Observations) -> np.ndarray:
+    """Share of outcomes inside their interval, for each level."""
+    levels = np.array(
+        [(1 - level) / 2 for level in COVERED] + [(1 + level) / 2 for level in COVERED]
+    )
+    ends = predictive_quantiles(draws[:, seen.counted.ravel()], levels)
+    lows, highs = ends[:, : len(COVERED)], ends[:, len(COVERED) :]
+    outcomes = seen.outcomes[seen.counted][:, None]
+    return ((lows <= outcomes) & (outcomes <= highs)).mean(axis=0)
+
+
+def _draws(result: Calibration, fit: Fit, judged_by: _HeldOut | None) -> np.ndarray:
+    """Of the outcome of each instance, draws along a leading axis."""
+    count = draws_for(int(np.prod(_predictor(result, judged_by).instances.shape)))
+    options: dict[str, Any] = {}
+    if judged_by is not None:
+        options = {"new": judged_by.new, "known": judged_by.known, "data": judged_by.data}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StakesWarning)  # the comparison has said it already
+        found = result.predictive(fit=fit, draws=count, **options)
+    return found[result.problem.outcome].values.reshape(count, -1)
+
+
+def _seen(result: Calibration, judged_by: _HeldOut | None) -> Observations:
     posterior = Fitted(result.approximation, result.vi.params)
-    seen = evaluation.observations(posterior, _predictor(result, data, new))
-    if seen is None:
-        raise InputError(
-            f"`summarise(held_out=...)` needs the observed {result.problem.outcome!r}."
-        )
+    seen = evaluation.observations(posterior, _predictor(result, judged_by))
+    assert seen is not None  # or the comparison would have failed
     return seen
 
 
-def _predictor(result: Calibration, data: Data | None, new: Sequence[str]) -> Predictor:
-    if data is None:
+def _predictor(result: Calibration, judged_by: _HeldOut | None) -> Predictor:
+    if judged_by is None:
         return numpyro_adapter.predictor(result.problem, result.approximation)
-    checked = result.problem.check_data(data, needs_outcome=True)
-    return numpyro_adapter.predictor(result.problem, result.approximation, checked, new=new)
+    checked = result.problem.check_data(judged_by.data, needs_outcome=True)
+    return numpyro_adapter.predictor(
+        result.problem, result.approximation, checked, new=judged_by.new
+    )
 
 
 def _last_tenth(values: np.ndarray) -> np.ndarray:
