@@ -46,7 +46,7 @@ class Outcome(_Part):
 
 
 class Manifest(_Part):
-    format: Literal[1] = 1
+    format: int = Field(1, ge=1, le=1)
     status: Literal["running", "interrupted", "failed", "done"]
     title: str
     created: str
