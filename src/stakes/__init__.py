@@ -7,6 +7,7 @@ from stakes.errors import InputError, NumericalError, StakesError, StakesWarning
 from stakes.expectation import ClosedForm, Enumeration, MonteCarlo, Quadrature
 from stakes.fitting import Fit, Stop
 from stakes.losses import Absolute, LinEx, Squared, Tilted
+from stakes.natural_gradient import natural_gradient
 from stakes.problem import Problem
 from stakes.utilities import Exponential, ExpUtility, Linearized, Utility
 from stakes.utility_term import Jensen, Nested, Taylor
@@ -41,4 +42,5 @@ __all__ = [
     "Tilted",
     "Utility",
     "calibrate",
+    "natural_gradient",
 ]

@@ -74,6 +74,7 @@ class Fitting:
         chunk: steps compiled into one call, between which progress is shown and stopping
             decided.
         patience: chunks that a stage lasts at the least; fewer where `steps` is small.
+        all_steps: take every step at the optimiser's own step size, for one with a schedule.
     """
 
     steps: int = 30_000
@@ -81,6 +82,7 @@ class Fitting:
     optimizer: optax.GradientTransformation | None = None
     chunk: int = 100
     patience: int = 30
+    all_steps: bool = False
     progress: bool = True
 
     def __post_init__(self) -> None:
@@ -107,6 +109,8 @@ class Fit:
     skipped: int
     """Steps left out because their gradient was not finite."""
     seconds: float
+    step_seconds: float = float("nan")
+    """Seconds a step took, without the first chunk, which has to be compiled."""
 
     @property
     def params(self) -> Any:
@@ -185,6 +189,8 @@ def run_together(
     states: State,
     keys: Key,
     settings: Fitting,
+    *,
+    watch: Watch | None = None,
 ) -> list[Fit]:
     """Several runs as one compiled batch.
 
@@ -204,8 +210,8 @@ def run_together(
     chunk = partial(compiled(every), approximation, key=split[:, 0])
     schedule = Batches(split[0, 1], approximation.subsamples)
     start = outset(states, (count,))
-    course, reason = _loop(title, chunk, schedule, start, settings, None)
-    return [_fit(_one_of(course, i, count), reason) for i in range(count)]
+    course, reason, step_seconds = _loop(title, chunk, schedule, start, settings, watch)
+    return [_fit(_one_of(course, i, count), reason, step_seconds / count) for i in range(count)]
 
 
 def _loop(
@@ -215,10 +221,11 @@ def _loop(
     course: Course,
     settings: Fitting,
     watch: Watch | None,
-) -> tuple[Course, Stop]:
+) -> tuple[Course, Stop, float]:
+    """Where it ended, why, and the seconds that a step took once it was compiled."""
     # A small limit leaves room for all stages, too.
     patience = min(settings.patience, max(6, settings.steps // (6 * settings.chunk)))
-    started = time.monotonic() - course.seconds
+    started, chunks = time.monotonic() - course.seconds, []
     with (
         _deferred_interrupt() as interrupted,
         progress.bar(title, settings.steps, show=settings.progress) as report,
@@ -228,17 +235,19 @@ def _loop(
             course = _next_stage(course, settings, patience)
             done = len(course.elbo)
             count = min(settings.chunk, settings.steps - done)
+            chunk_started = time.monotonic()
             state, info = chunk(
                 course.state,
                 numbers=np.arange(done, done + count),
                 batches=schedule.take(done, count),
             )
             course = _extended(course, state, info)._replace(seconds=time.monotonic() - started)
+            chunks.append((time.monotonic() - chunk_started) / count)
             recent = course.utility[done:]
             report(done + count, _mean(course.elbo[done:] + recent), _mean(recent))
             if watch is not None:
                 watch(course)
-    return course, reason
+    return course, reason, float(np.median(chunks[1:])) if chunks[1:] else float("nan")
 
 
 def outset(state: State, runs: tuple[int, ...] = ()) -> Course:
@@ -289,6 +298,8 @@ def _next_stage(course: Course, settings: Fitting, patience: int) -> Course:
 
 
 def _stage_is_over(course: Course, settings: Fitting, patience: int) -> bool:
+    if settings.all_steps:
+        return False
     bound = (course.elbo + course.utility)[course.stage_start :]
     chunks = [bound[i : i + settings.chunk] for i in range(0, len(bound), settings.chunk)]
     return has_stopped_rising([_mean(chunk) for chunk in chunks], patience)
@@ -305,7 +316,7 @@ def _one_of(course: Course, i: int, count: int) -> Course:
     )
 
 
-def _fit(course: Course, reason: Stop) -> Fit:
+def _fit(course: Course, reason: Stop, step_seconds: float) -> Fit:
     return Fit(
         variables=course.average.over(course.state.variables),
         elbo=course.elbo,
@@ -313,6 +324,7 @@ def _fit(course: Course, reason: Stop) -> Fit:
         reason=reason,
         skipped=int((~course.finite).sum()),
         seconds=course.seconds,
+        step_seconds=step_seconds,
     )
 
 

@@ -47,15 +47,18 @@ class Plan:
     def vi_state(self, params: Params) -> State:
         return VI().init(params, self.settings)
 
-    def after_vi(self, vi: Fit, key: Key) -> tuple["Plan", np.ndarray]:
+    def after_vi(
+        self, vi: Fit, key: Key, decisions: np.ndarray | None = None
+    ) -> tuple["Plan", np.ndarray]:
         """The plan with the scale M_q of the losses of VI's own decisions; and these decisions."""
         posterior = Fitted(self.approximation, vi.params)
         predictor = numpyro_adapter.predictor(self.problem, self.approximation)
         expectation = self.expectation
         if not isinstance(expectation, Enumeration) or expectation.points is None:
             expectation = evaluation.widened(expectation, posterior, predictor, key)
-        decisions = evaluation.decide(self.problem, posterior, predictor, expectation, key)
-        check_decisions(decisions)
+        if decisions is None:
+            decisions = evaluation.decide(self.problem, posterior, predictor, expectation, key)
+            check_decisions(decisions)
         seen = evaluation.observations(posterior, predictor)
         assert seen is not None
         self.problem.check_cost(jnp.asarray(seen.outcomes), jnp.asarray(decisions))

@@ -5,17 +5,19 @@ for any number of losses and transforms.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from stakes.calibration import Calibration
 from stakes.errors import InputError
-from stakes.fitting import Fit, run_together
+from stakes.fitting import Fit, Watch, run_together
 from stakes.numpyro_adapter import NumPyroApproximation
 from stakes.preparation import Plan, check_fit
+from stakes.problem import Problem
 from stakes.typing import Key, Params
 
 
@@ -29,9 +31,22 @@ class PlainFits:
     approximation: NumPyroApproximation
     starts: Sequence[Params]
     fits: Sequence[Fit]
+    _ready: dict[Problem, list[tuple[Plan, np.ndarray]]] = field(default_factory=dict)
+
+    def ready(self, plan: Plan) -> list[tuple[Plan, np.ndarray]]:
+        """For each seed the plan with its M_q, and VI's decisions, found once for each loss."""
+        known = self._ready.get(plan.problem, [(plan, None)] * len(self.fits))
+        keys = _keys(self.keys, 3)
+        plan = replace(plan, approximation=self.approximation)
+        found = [
+            plan.after_vi(vi, key, decisions)
+            for vi, key, (_, decisions) in zip(self.fits, keys, known, strict=True)
+        ]
+        self._ready[plan.problem] = found
+        return found
 
 
-def fit_vi(keys: Key, plan: Plan) -> PlainFits:
+def fit_vi(keys: Key, plan: Plan, *, watch: Watch | None = None) -> PlainFits:
     """Plain VI from each key, every seed from a start of its own."""
     setup_keys, fit_keys = _keys(keys, 0), _keys(keys, 1)
     starts = [plan.approximation.init(key) for key in setup_keys]
@@ -43,6 +58,7 @@ def fit_vi(keys: Key, plan: Plan) -> PlainFits:
         jax.vmap(plan.vi_state)(_stacked(starts)),
         fit_keys,
         plan.settings,
+        watch=watch,
     )
     for fit in fits:
         check_fit("VI", fit)
@@ -50,35 +66,57 @@ def fit_vi(keys: Key, plan: Plan) -> PlainFits:
 
 
 def calibrate_seeds(
-    plain: PlainFits, plan: Plan, *, warm_start: bool = True, title: str = "calibrated"
+    plain: PlainFits, plan: Plan, *, warm_start: bool = True, watch: Watch | None = None
 ) -> list[Calibration]:
     """The plan carried out from each of the plain fits, which may be of another loss's plan."""
-    if plan.approximation is not plain.approximation:
-        plan = replace(plan, approximation=plain.approximation)
-    evaluate_keys = _keys(plain.keys, 3)
-    ready = [plan.after_vi(vi, key) for vi, key in zip(plain.fits, evaluate_keys, strict=True)]
-    plans = [each for each, _ in ready]
-    if len({each.expectation for each in plans}) > 1:
+    ready = plain.ready(plan)
+    starts = [fit.params for fit in plain.fits] if warm_start else plain.starts
+    return _calibrated(ready, plain.fits, starts, plain.keys, watch)
+
+
+def calibrate_scales(plain: PlainFits, plan: Plan, scales: Sequence[float]) -> list[Calibration]:
+    """The plan from the first of the plain fits, once for each scale M."""
+    assert plan.transform is not None
+    [first, *_] = plain.ready(plan)
+    ready = [
+        (replace(first[0], transform=replace(plan.transform, scale=scale)), first[1])
+        for scale in scales
+    ]
+    count, vi = len(scales), plain.fits[0]
+    keys = jnp.broadcast_to(plain.keys[:1], (count,))
+    return _calibrated(ready, [vi] * count, [vi.params] * count, keys, None)
+
+
+def _calibrated(
+    ready: Sequence[tuple[Plan, np.ndarray]],
+    plain: Sequence[Fit],
+    starts: Sequence[Params],
+    keys: Key,
+    watch: Watch | None,
+) -> list[Calibration]:
+    plans = [plan for plan, _ in ready]
+    if len({plan.expectation for plan in plans}) > 1:
         raise InputError(
             "The seeds predict counts of different ranges and cannot run as one batch; give "
             "`Enumeration(points=...)` for all of them."
         )
-    starts = [fit.params for fit in plain.fits] if warm_start else plain.starts
-    scales = [each.transform.scale if each.transform else None for each in plans]
+    scales = [plan.transform.scale if plan.transform else None for plan in plans]
+    decisions = jnp.stack([jnp.asarray(decided) for _, decided in ready])
     fits = run_together(
-        f"{title}, {len(plans)} seeds",
+        f"calibrated, {len(plans)} at once",
         plans[0].step,
         None if scales[0] is None else jnp.array(scales, jnp.result_type(float)),
-        plan.approximation,
-        jax.vmap(plan.state)(_stacked(starts), jnp.stack([jnp.asarray(h) for _, h in ready])),
-        _keys(plain.keys, 2),
-        plan.settings,
+        plans[0].approximation,
+        jax.vmap(plans[0].state)(_stacked(starts), decisions),
+        _keys(keys, 2),
+        plans[0].settings,
+        watch=watch,
     )
     for fit in fits:
         check_fit("calibrated", fit)
     return [
-        Calibration.of(each, vi, fit, None, key)
-        for each, vi, fit, key in zip(plans, plain.fits, fits, evaluate_keys, strict=True)
+        Calibration.of(plan, vi, fit, None, key)
+        for plan, vi, fit, key in zip(plans, plain, fits, _keys(keys, 3), strict=True)
     ]
 
 

@@ -1,0 +1,171 @@
+"""Newsvendor: how many portions of a dish to prepare, when one too few costs most.
+
+Demand of a restaurant's day is negative binomial, with a rate log-linear in calendar and weather.
+A portion short loses what it would have earned, a portion left over what it cost to make: the
+tilted loss at q = underage / (underage + overage). The fit sees the days up to a date, and the
+days after it judge. Run `python -m stakes.examples.newsvendor`.
+"""
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+
+from stakes import datasets
+from stakes.calibration import Calibration, calibrate
+from stakes.errors import InputError, some
+from stakes.losses import Tilted
+from stakes.problem import Problem
+from stakes.typing import Array, Key
+from stakes.utilities import Linearized, Transform
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DISH = "shrimp"
+UNDERAGE, OVERAGE = 3.0, 1.0
+"""What a portion short and a portion left over cost."""
+WEEKDAYS = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
+HELD_OUT = 160
+"""Days at the end that the fit does not see."""
+KNOWN = ("day_of_week", "feature")
+"""Plates whose members are the same in `held_out()` as in `data()`."""
+
+
+def model(
+    weekday: Array,
+    features: Array,
+    concentration: float = 20.0,
+    batch: int | None = None,
+    sold: Array | None = None,
+) -> None:
+    """Demand varies 1 + rate / concentration times as much as a Poisson count.
+
+    The concentration is given and not inferred: a calibrated posterior of it drifts towards
+    certainty, where predicted losses are small and real ones are not.
+    """
+    level = numpyro.sample("level", dist.Normal(3, 1))
+    with numpyro.plate("day_of_week", len(WEEKDAYS)):
+        effect = numpyro.sample("effect", dist.Normal(0, 0.5))
+    with numpyro.plate("feature", features.shape[1]):
+        slope = numpyro.sample("slope", dist.Normal(0, 0.2))
+    days = len(weekday)
+    with numpyro.plate("day", days, subsample_size=min(batch or days, days)) as members:
+        rate = jnp.exp(level + effect[weekday[members]] + features[members] @ slope)
+        seen = None if sold is None else sold[members]
+        numpyro.sample("sold", dist.NegativeBinomial2(rate, concentration), obs=seen)
+
+
+def problem(underage: float = UNDERAGE, overage: float = OVERAGE) -> Problem:
+    return Problem(model, outcome="sold", loss=Tilted(underage / (underage + overage)))
+
+
+def data(dish: str = DISH) -> dict[str, Any]:
+    """The days of the fit."""
+    return _arguments(dish)[0]
+
+
+def held_out(dish: str = DISH) -> dict[str, Any]:
+    """The days after those of the fit."""
+    return _arguments(dish)[1]
+
+
+def open_days() -> "pd.DataFrame":
+    """Days on which there is something to decide, by date; the last of them are held out."""
+    days = datasets.newsvendor()
+    return days[days["is_closed"] == 0]
+
+
+def _arguments(dish: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    if dish not in datasets.DISHES:
+        raise InputError(f"`dish=` must be one of {some(datasets.DISHES)}; got {dish!r}.")
+    days = open_days()
+    features = _features(days).to_numpy()
+    # On the scale of the days of the fit: the days held out must not tell it anything.
+    seen = features[:-HELD_OUT]
+    arguments = {
+        "weekday": np.array([WEEKDAYS.index(name) for name in days["weekday"]]),
+        "features": (features - seen.mean(axis=0)) / seen.std(axis=0),
+        "sold": days[dish].to_numpy(),
+    }
+    fitted, later = (
+        {name: values[part] for name, values in arguments.items()}
+        for part in (slice(None, -HELD_OUT), slice(-HELD_OUT, None))
+    )
+    concentration = _concentration(fitted["weekday"], fitted["sold"])
+    return {**fitted, "concentration": concentration}, {**later, "concentration": concentration}
+
+
+def _concentration(weekday: np.ndarray, sold: np.ndarray) -> float:
+    """By moments within weekdays: variance = mean + mean² / concentration."""
+    groups = [sold[weekday == number] for number in range(len(WEEKDAYS))]
+    excess = sum(float(group.var(ddof=1) - group.mean()) for group in groups)
+    # Demand no more spread out than Poisson counts: all but Poisson.
+    return sum(float(group.mean()) ** 2 for group in groups) / max(excess, 0.01)
+
+
+def _features(days: "pd.DataFrame") -> "pd.DataFrame":
+    import pandas as pd
+
+    dates = pd.DatetimeIndex(days.index)
+    season = 2 * np.pi * dates.dayofyear / 365.25
+    weather = days[["wind", "clouds", "sunshine", "temperature"]]
+    # The first drops of rain matter more than the last ones of a cloudburst.
+    return weather.assign(
+        rain=np.log1p(days["rain"]),
+        holiday=days["is_holiday"],
+        trend=np.arange(len(days)),
+        summer=-np.cos(season),
+        spring=np.sin(season),
+    )
+
+
+def solve(
+    key: Key,
+    transform: Transform = Linearized(),  # noqa: B008 (a frozen value)
+    *,
+    dish: str = DISH,
+    steps: int = 2_000,
+) -> Calibration:
+    """Decide for the days of the fit, in minibatches: a sum over all counts is dear."""
+    return calibrate(
+        key,
+        problem(),
+        {**data(dish), "batch": 64},
+        transform=transform,
+        steps=steps,
+        coords=labels(),
+    )
+
+
+def labels() -> dict[str, list[str]]:
+    """Of the plates' members in the fit."""
+    days = open_days()
+    return {
+        "day": [f"{date:%Y-%m-%d}" for date in days.index[:-HELD_OUT]],
+        "day_of_week": list(WEEKDAYS),
+        "feature": list(_features(days).columns),
+    }
+
+
+def main() -> None:
+    import jax
+
+    started = time.perf_counter()
+    result = solve(jax.random.key(0))
+    later = held_out()
+    print(result.compare(later, known=KNOWN), end="\n\n")
+    orders = result.decide(later, known=KNOWN).values
+    print(f"Portions of {DISH} to prepare, on average over the days held out; and sold:")
+    for number, name in enumerate(WEEKDAYS):
+        chosen = later["weekday"] == number
+        print(f"  {name} {orders[chosen].mean():6.1f} {later['sold'][chosen].mean():6.1f}")
+    print(f"\n{result!r}")
+    print(f"\n{time.perf_counter() - started:.1f} s of wall clock, compilation included.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,10 @@
+"""A calibration as one self-contained page: what was decided, whether it helped, what it cost.
+
+`summarise` turns a result into a `Report`, a tree of plain values; `render` turns that into HTML.
+"""
+
+from stakes.report.content import Report
+from stakes.report.html import render, write
+from stakes.report.summary import summarise
+
+__all__ = ["Report", "render", "summarise", "write"]

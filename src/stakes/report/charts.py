@@ -1,0 +1,234 @@
+"""The charts of a report, drawn by Bokeh: what to draw here, how to show it in the page.
+
+No text of the user's enters a chart but as `PlainText`: Bokeh would take `$$...$$` for a formula.
+Colours of axes and grid are set in the page, by whether it is light, dark or printed.
+"""
+
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import numpy as np
+from bokeh.embed import json_item
+from bokeh.models import ColumnDataSource, Legend, LegendItem, PlainText, Span
+from bokeh.plotting import figure
+from contourpy import contour_generator
+from scipy.ndimage import gaussian_filter
+
+from stakes.report.content import (
+    METHODS,
+    Marginal,
+    Pair,
+    Report,
+    ScaleOfLosses,
+    Trace,
+    Verdict,
+    WhatIf,
+)
+
+COLORS = {"VI": "#0072B2", "LCVI": "#D55E00", "NUTS": "#999999"}
+"""Of Okabe and Ito: told apart by colour-blind readers, and in grey."""
+DASHES = {"VI": "dashed", "LCVI": "solid", "NUTS": "dotted"}
+MARKERS = {"VI": "circle", "LCVI": "triangle", "NUTS": "square"}
+NEUTRAL = "#767676"
+"""Stands out from a light and from a dark page."""
+POINTS = 200
+"""Draws shown of each method in a pair; the contours are of all of them."""
+CELLS = 40
+INSIDE = (0.5, 0.9)
+"""How much of the posterior the contours enclose."""
+
+Chart: TypeAlias = dict[str, Any]
+"""As Bokeh's JavaScript takes it."""
+
+
+def charts(report: Report) -> list[Chart]:
+    """Each names the element of the page that it is drawn into."""
+    return [json_item(plot, target) for target, plot in _plots(report)]
+
+
+def _plots(report: Report) -> Iterator[tuple[str, figure]]:
+    if len(_with_intervals(report.verdict)) > 0:
+        yield "chart-verdict", _reduction(report.verdict)
+    if report.what_if is not None:
+        yield "chart-what-if", _what_if(report.what_if)
+    for i, marginal in enumerate(report.movement.marginals):
+        yield f"chart-marginal-{i}", _marginal(marginal)
+    for i, pair in enumerate(report.movement.pairs):
+        yield f"chart-pair-{i}", _pair(pair)
+    for i, trace in enumerate(report.convergence.traces):
+        yield f"chart-trace-{i}", _trace(trace)
+    if report.convergence.scale is not None:
+        yield "chart-scale", _scale(report.convergence.scale)
+
+
+def _figure(height: int, **options: Any) -> figure:
+    plot = figure(
+        height=height,
+        sizing_mode="stretch_width",
+        toolbar_location=None,
+        tools="",
+        background_fill_color=None,
+        border_fill_color=None,
+        outline_line_color=None,
+        min_border_right=12,
+        **options,
+    )
+    plot.axis.minor_tick_line_color = None
+    plot.axis.major_label_text_font_size = "12px"
+    plot.axis.axis_label_text_font_size = "12px"
+    plot.axis.axis_label_text_font_style = "normal"
+    plot.xgrid.grid_line_color = None
+    return plot
+
+
+def _with_intervals(verdict: Verdict) -> list[tuple[str, float, tuple[float, float]]]:
+    return [
+        (risk.method, risk.reduction, risk.interval)
+        for risk in verdict.risks
+        if risk.reduction is not None
+        and risk.interval is not None
+        and np.isfinite([risk.reduction, *risk.interval]).all()
+    ]
+
+
+def _reduction(verdict: Verdict) -> figure:
+    """How much better than plain VI, with the interval."""
+    shown = _with_intervals(verdict)[::-1]
+    names = [METHODS[method] for method, _, _ in shown]
+    plot = _figure(60 + 34 * len(shown), y_range=names)
+    plot.ygrid.grid_line_color = None
+    plot.yaxis.major_tick_line_color = None
+    plot.yaxis.axis_line_color = None
+    plot.xaxis.axis_label = f"{verdict.quantity} better than plain VI's by (%)"
+    plot.add_layout(Span(location=0, dimension="height", line_color=NEUTRAL, line_dash="dashed"))
+    for name, (method, reduction, (low, high)) in zip(names, shown, strict=True):
+        color = COLORS[method]
+        source = ColumnDataSource({"y": [name], "low": [100 * low], "high": [100 * high]})
+        plot.hbar(
+            y="y",
+            left="low",
+            right="high",
+            height=0.12,
+            source=source,
+            color=color,
+            line_color=None,
+        )
+        plot.scatter(
+            [100 * reduction], [name], size=12, color=color, line_color=color, marker="circle"
+        )
+    return plot
+
+
+def _what_if(what_if: WhatIf) -> figure:
+    """Lines and the marker are filled in by the page, which computes them."""
+    plot = _figure(280)
+    plot.xaxis.axis_label = "q" if what_if.kind == "tilted" else "c"
+    plot.yaxis.axis_label = "expected loss"
+    ends = [what_if.low, what_if.high]
+    lines = {
+        "what-if-best": (COLORS["LCVI"], "solid", "decisions made anew"),
+        "what-if-kept": (NEUTRAL, "dashed", "decisions as fitted"),
+    }
+    items = []
+    for name, (color, dash, label) in lines.items():
+        source = ColumnDataSource({"x": ends, "y": [0.0, 1.0]}, name=name)
+        line = plot.line("x", "y", source=source, color=color, line_dash=dash, line_width=2)
+        items.append(LegendItem(label=label, renderers=[line]))
+    here = {"x": [what_if.parameter], "y": [0.0], "color": [NEUTRAL]}
+    source = ColumnDataSource(here, name="what-if-here")
+    plot.scatter("x", "y", source=source, size=10, color="color", line_color="color")
+    fitted = {"location": what_if.parameter, "dimension": "height", "line_dash": "dotted"}
+    plot.add_layout(Span(line_color=NEUTRAL, **fitted))
+    plot.add_layout(_legend(items), "above")
+    return plot
+
+
+def _marginal(marginal: Marginal) -> figure:
+    plot = _figure(180)
+    plot.yaxis.visible = False
+    plot.ygrid.grid_line_color = None
+    plot.y_range.start = 0
+    for method, density in marginal.density.items():
+        style = {"color": COLORS[method], "line_dash": DASHES[method], "line_width": 2}
+        plot.line(marginal.grid, density, **style)
+        if method != "NUTS":
+            plot.varea(marginal.grid, 0, density, color=COLORS[method], alpha=0.08)
+    return plot
+
+
+def _pair(pair: Pair) -> figure:
+    plot = _figure(260)
+    plot.xaxis.axis_label = PlainText(text=pair.x)
+    plot.yaxis.axis_label = PlainText(text=pair.y)
+    # NUTS first, so that it lies behind.
+    for method, points in reversed(pair.points.items()):
+        color = COLORS[method]
+        x, y = points[:POINTS].T
+        plot.scatter(x, y, size=3, color=color, line_color=None, alpha=0.35, marker=MARKERS[method])
+        for line in _contours(points):
+            plot.line(line[:, 0], line[:, 1], color=color, line_dash=DASHES[method], line_width=1.8)
+    return plot
+
+
+def _contours(points: np.ndarray) -> Iterator[np.ndarray]:
+    """Lines around the densest parts of the posterior, from a smoothed histogram."""
+    low, high = np.quantile(points, (0.001, 0.999), axis=0)
+    if not (low < high).all():
+        return
+    counts, x, y = np.histogram2d(*points.T, CELLS, np.stack([low, high], axis=1))
+    # Silverman's width for two dimensions, in cells.
+    widths = points.std(axis=0) * len(points) ** (-1 / 6) / [x[1] - x[0], y[1] - y[0]]
+    # Reflected at the ends, where a latent such as a scale has its bound.
+    density = gaussian_filter(counts, np.minimum(widths, CELLS / 8), mode="reflect")
+    falling = np.sort(density.ravel())[::-1]
+    held = np.cumsum(falling) / falling.sum()
+    lines = contour_generator((x[:-1] + x[1:]) / 2, (y[:-1] + y[1:]) / 2, density.T)
+    for share in INSIDE:
+        yield from lines.lines(falling[np.searchsorted(held, share)])
+
+
+def _trace(trace: Trace) -> figure:
+    plot = _figure(220)
+    plot.xaxis.axis_label = "step"
+    plot.yaxis.axis_label = "bound"
+    # The first steps climb from far below and would flatten all that follows.
+    later = trace.bound[len(trace.bound) // 10 :]
+    later = later[np.isfinite(later)]
+    if later.size and later.max() > later.min():
+        room = 0.08 * (later.max() - later.min())
+        plot.y_range.start, plot.y_range.end = later.min() - room, later.max() + room
+    plot.line(trace.steps, trace.bound, color=COLORS[trace.method], line_width=1.5)
+    return plot
+
+
+def _scale(scale: ScaleOfLosses) -> figure:
+    plot = _figure(220)
+    plot.y_range.start = 0
+    plot.xaxis.axis_label = "loss of plain VI's decision"
+    plot.yaxis.axis_label = "instances"
+    plot.quad(
+        left=scale.edges[:-1],
+        right=scale.edges[1:],
+        bottom=0,
+        top=scale.counts,
+        color=COLORS["VI"],
+        alpha=0.55,
+        line_color=None,
+    )
+    plot.add_layout(
+        Span(location=scale.value, dimension="height", line_color=COLORS["LCVI"], line_width=2)
+    )
+    return plot
+
+
+def _legend(items: list[LegendItem]) -> Legend:
+    return Legend(
+        items=items,
+        orientation="horizontal",
+        border_line_color=None,
+        background_fill_color=None,
+        label_text_font_size="12px",
+        padding=0,
+        spacing=18,
+        margin=4,
+    )

@@ -1,0 +1,43 @@
+"use strict";
+
+// Bokeh draws on canvases, which style sheets do not reach: axes take their colours from here.
+
+const inks = {
+  light: { text: "#4a4a4a", line: "#8a8a8a", grid: "#e6e6e6" },
+  dark: { text: "#c4c4c4", line: "#8a8a8a", grid: "#3a3a3a" },
+};
+const darkMode = window.matchMedia("(prefers-color-scheme: dark)");
+
+function paint(theme) {
+  const ink = inks[theme];
+  for (const view of Bokeh.documents) {
+    for (const model of view.all_models) {
+      if (model.type.endsWith("Axis")) {
+        model.setv({ axis_label_text_color: ink.text, major_label_text_color: ink.text });
+        if (model.axis_line_color !== null) model.setv({ axis_line_color: ink.line });
+        if (model.major_tick_line_color !== null) model.setv({ major_tick_line_color: ink.line });
+      } else if (model.type === "Grid") {
+        if (model.grid_line_color !== null) model.setv({ grid_line_color: ink.grid });
+      } else if (model.type === "Legend") {
+        model.setv({ label_text_color: ink.text });
+      }
+    }
+  }
+}
+
+function modelNamed(name) {
+  for (const view of Bokeh.documents) {
+    const model = view.get_model_by_name(name);
+    if (model) return model;
+  }
+  return null;
+}
+
+async function drawCharts(items) {
+  for (const item of items) await Bokeh.embed.embed_item(item);
+  const repaint = () => paint(darkMode.matches ? "dark" : "light");
+  repaint();
+  darkMode.addEventListener("change", repaint);
+  window.addEventListener("beforeprint", () => paint("light"));
+  window.addEventListener("afterprint", repaint);
+}

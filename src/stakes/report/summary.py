@@ -1,0 +1,223 @@
+"""From a calibration to the content of its report."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from stakes import evaluation, numpyro_adapter
+from stakes.calibration import Calibration
+from stakes.comparison import Comparison
+from stakes.errors import InputError, StakesWarning
+from stakes.evaluation import Fitted, Observations, Sampled
+from stakes.fitting import Fit
+from stakes.numpyro_adapter import Predictor
+from stakes.report.content import (
+    Convergence,
+    Coverage,
+    Decisions,
+    Origin,
+    Price,
+    Report,
+    Risk,
+    ScaleOfLosses,
+    Trace,
+    Verdict,
+)
+from stakes.report.movement import movement
+from stakes.report.predictions import decision_table, draws_for, predictive_quantiles, what_if
+from stakes.typing import Data
+
+POINTS = 250
+"""Of each trace of a bound."""
+MOST_BINS = 40
+COVERED = (0.5, 0.9)
+
+
+def summarise(
+    result: Calibration,
+    *,
+    title: str,
+    held_out: Data | None = None,
+    new: Sequence[str] = (),
+    known: Sequence[str] = (),
+    labels: Mapping[str, Sequence[Any]] | None = None,
+    nuts: int | None = None,
+    provenance: Mapping[str, str] | None = None,
+    command: str | None = None,
+    program: str | None = None,
+) -> Report:
+    """Everything that the report says about a calibration.
+
+    Args:
+        title: of the page.
+        held_out: data with observed outcomes to judge the decisions and the coverage by; the data
+            of the fit where left out.
+        new: plates of `held_out` with new members, as in `Calibration.compare`.
+        known: plates of `held_out` with the members of the fit.
+        labels: column name -> a value for each instance of the fit, to tell the rows of the
+            decision table apart; the plates' labels where left out.
+        nuts: also compare with this many draws of NUTS.
+        provenance: what the result was made from, such as versions, seed and hashes.
+        command: that makes this report again.
+        program: in Python, that makes this report again.
+    """
+    comparison = result.compare(held_out, new=new, known=known)
+    samples = None
+    if nuts is not None:
+        samples = numpyro_adapter.nuts(
+            result.approximation, result.key, warmup=nuts, draws=nuts, progress=False
+        )
+        predictor = _predictor(result, held_out, new)
+        comparison = _with_nuts(result, comparison, Sampled(samples), predictor)
+    table, whole_numbers = decision_table(result, labels, _seen(result, None, ()))
+    return Report(
+        title=title,
+        loss=result.problem.cost_name,
+        verdict=verdict(comparison),
+        decisions=table,
+        what_if=what_if(result, len(table), whole_numbers),
+        movement=movement(result, samples),
+        convergence=convergence(result, table),
+        price=_price(result, held_out, new, known),
+        origin=Origin(dict(provenance or {}), command, program),
+    )
+
+
+def verdict(comparison: Comparison) -> Verdict:
+    low, high = comparison.interval
+    tone = "better" if low > 0 else "worse" if high < 0 else "unclear"
+    sign = -1.0 if comparison.gain else 1.0
+    risks = [
+        Risk(
+            method,
+            sign * value,
+            comparison.reductions.get(method),
+            comparison.intervals.get(method),
+        )
+        for method, value in comparison.risk.items()
+    ]
+    return Verdict(
+        sentence=comparison.verdict,
+        tone="unclear" if comparison.notes else tone,
+        quantity="gain" if comparison.gain else "risk",
+        risks=tuple(risks),
+        instances=comparison.instances,
+        held_out=comparison.held_out,
+        setting=comparison.setting,
+        notes=comparison.notes,
+    )
+
+
+def _with_nuts(
+    result: Calibration, comparison: Comparison, posterior: Sampled, predictor: Predictor
+) -> Comparison:
+    seen = evaluation.observations(posterior, predictor)
+    assert seen is not None  # or the comparison would have failed
+    expectation = evaluation.widened(result.expectation, posterior, predictor, result.key)
+    decisions = evaluation.decide(result.problem, posterior, predictor, expectation, result.key)
+    costs = {**comparison.costs, "NUTS": seen.costs(result.problem, decisions)}
+    return replace(comparison, costs=costs)
+
+
+def convergence(result: Calibration, table: Decisions) -> Convergence:
+    traces = (_trace("VI", result.vi), _trace("LCVI", result.calibrated))
+    return Convergence(traces, _scale_of_losses(result, table))
+
+
+def _trace(method: str, fit: Fit) -> Trace:
+    """The bound as means over stretches of steps, which shows the course and not the noise."""
+    width = -(-fit.steps // POINTS)
+    starts = np.arange(0, fit.steps, width)
+    return Trace(
+        method=method,
+        steps=np.minimum(starts + width, fit.steps),
+        bound=np.array([_mean(fit.bound[start : start + width]) for start in starts]),
+        reason=str(fit.reason),
+        converged=fit.converged,
+        taken=fit.steps,
+        skipped=fit.skipped,
+        seconds=fit.seconds,
+        end=_mean(_last_tenth(fit.bound)),
+    )
+
+
+def _scale_of_losses(result: Calibration, table: Decisions) -> ScaleOfLosses | None:
+    transform, scale = result.transform, result.scale
+    if transform is None or scale is None:
+        return None
+    seen = np.isfinite(table.observed)
+    observed = Observations(table.observed[seen], np.ones(int(seen.sum()), bool))
+    losses = observed.costs(result.problem, table.vi[seen])
+    # A few losses far out would squeeze all others into one bin.
+    end = max(float(np.quantile(losses, 0.99)), 1.2 * scale)
+    bins = int(np.clip(2 * np.sqrt(len(losses)), 8, MOST_BINS))
+    counts, edges = np.histogram(losses, bins, (min(0.0, float(losses.min())), end))
+    return ScaleOfLosses(
+        transform=type(transform).__name__,
+        value=scale,
+        share=float((losses <= scale * (1 + 1e-6)).mean()),
+        edges=edges,
+        counts=counts,
+        beyond=int((losses > end).sum()),
+    )
+
+
+def _price(
+    result: Calibration, held_out: Data | None, new: Sequence[str], known: Sequence[str]
+) -> Price:
+    ends = [_last_tenth(fit.elbo) for fit in (result.vi, result.calibrated)]
+    ends = [end[np.isfinite(end)] for end in ends]
+    errors = [float(end.var() / max(len(end), 1)) for end in ends]
+    seen = _seen(result, held_out, new)
+    levels = np.array([(1 - c) / 2 for c in COVERED] + [(1 + c) / 2 for c in COVERED])
+    shares = []
+    for fit in (result.vi, result.calibrated):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", StakesWarning)  # the comparison has said it already
+            draws = draws_for(seen.outcomes.size)
+            found = result.predictive(held_out, fit=fit, draws=draws, new=new, known=known)
+        drawn = found[result.problem.outcome].values[0].reshape(draws, -1)
+        ends_of = predictive_quantiles(drawn[:, seen.counted.ravel()], levels)
+        lows, highs = ends_of[:, : len(COVERED)], ends_of[:, len(COVERED) :]
+        outcomes = seen.outcomes[seen.counted][:, None]
+        shares.append(((lows <= outcomes) & (outcomes <= highs)).mean(axis=0))
+    return Price(
+        elbo_vi=_mean(ends[0]),
+        elbo_calibrated=_mean(ends[1]),
+        error=float(np.sqrt(sum(errors))),
+        coverage=tuple(
+            Coverage(level, float(shares[0][i]), float(shares[1][i]))
+            for i, level in enumerate(COVERED)
+        ),
+        instances=int(seen.counted.sum()),
+        held_out=held_out is not None,
+    )
+
+
+def _seen(result: Calibration, data: Data | None, new: Sequence[str]) -> Observations:
+    posterior = Fitted(result.approximation, result.vi.params)
+    seen = evaluation.observations(posterior, _predictor(result, data, new))
+    if seen is None:
+        raise InputError(
+            f"`summarise(held_out=...)` needs the observed {result.problem.outcome!r}."
+        )
+    return seen
+
+
+def _predictor(result: Calibration, data: Data | None, new: Sequence[str]) -> Predictor:
+    if data is None:
+        return numpyro_adapter.predictor(result.problem, result.approximation)
+    checked = result.problem.check_data(data, needs_outcome=True)
+    return numpyro_adapter.predictor(result.problem, result.approximation, checked, new=new)
+
+
+def _last_tenth(values: np.ndarray) -> np.ndarray:
+    return values[-max(1, len(values) // 10) :]
+
+
+def _mean(values: np.ndarray) -> float:
+    finite = values[np.isfinite(values)]
+    return float(finite.mean()) if finite.size else float("nan")

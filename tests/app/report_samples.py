@@ -1,0 +1,226 @@
+"""Reports made by hand, and the labels of somebody who means harm."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import jax
+import numpy as np
+
+import stakes
+from stakes.examples import eight_schools
+from stakes.report.content import (
+    Convergence,
+    Coverage,
+    Decisions,
+    Marginal,
+    Moments,
+    Movement,
+    Origin,
+    Pair,
+    Price,
+    Report,
+    Risk,
+    ScaleOfLosses,
+    Trace,
+    Verdict,
+    WhatIf,
+)
+from stakes.report.predictions import LEVELS
+
+NORMAL_QUANTILES = np.quantile(np.random.default_rng(1).normal(size=100_000), LEVELS)
+
+
+@cache
+def small_fit() -> stakes.Calibration:
+    """Eight schools, too short a fit to rely on; one for all tests."""
+    return stakes.calibrate(
+        jax.random.key(0),
+        eight_schools.problem(),
+        eight_schools.data(),
+        steps=200,
+        coords={"school": eight_schools.SCHOOLS},
+        progress=False,
+    )
+
+
+def sample_report(
+    rows: int = 40,
+    *,
+    kind: str | None = "tilted",
+    whole_numbers: bool = False,
+    text: Callable[[str], str] = str,
+    columns: Mapping[str, tuple[Any, ...]] | None = None,
+) -> Report:
+    """A report with that many rows; `text` is applied to every text in it that users may set."""
+    table = _decisions(rows, text, columns)
+    if whole_numbers:
+        table = replace(table, calibrated=np.round(table.calibrated))
+    return Report(
+        title=text("Orders for Monday"),
+        loss=text("Tilted(q=0.2)"),
+        verdict=Verdict(
+            sentence=text("Calibration lowers the risk on held-out data by 0.97 %."),
+            tone="better",
+            quantity="risk",
+            risks=(Risk("VI", 3.0), Risk("LCVI", 2.9, 0.0097, (0.001, 0.018))),
+            instances=rows,
+            held_out=True,
+            setting=text("Linearized, M = 5"),
+            notes=(text("A note."),),
+        ),
+        decisions=table,
+        what_if=None if kind is None else _what_if(kind, table, whole_numbers),
+        movement=_movement(text),
+        convergence=_convergence(text),
+        price=Price(
+            elbo_vi=-100.0,
+            elbo_calibrated=-100.5,
+            error=0.02,
+            coverage=(Coverage(0.5, 0.51, 0.48), Coverage(0.9, 0.9, 0.88)),
+            instances=rows,
+            held_out=True,
+        ),
+        origin=Origin(
+            {text("seed"): text("0"), "data": text("orders.csv")},
+            command=text("stakes report runs/monday"),
+            program=text("import stakes\nprint(1 < 2)"),
+        ),
+    )
+
+
+def _decisions(
+    rows: int, text: Callable[[str], str], columns: Mapping[str, tuple[Any, ...]] | None
+) -> Decisions:
+    place = np.arange(rows)
+    observed = 10 + np.sin(place) * 3
+    observed[::7] = np.nan
+    names = {"dish": tuple(text(f"dish {i}") for i in place), "day": tuple(int(i) for i in place)}
+    center = 10 + place % 17
+    return Decisions(
+        outcome=text("sold"),
+        labels={text(name): values for name, values in (columns or names).items()},
+        low=center - 1.645,
+        high=center + 1.645,
+        vi=center - 0.9,
+        calibrated=center - 0.8416,
+        observed=observed,
+        decimals=2,
+        total=rows,
+        draws=200,
+    )
+
+
+def _what_if(kind: str, table: Decisions, whole_numbers: bool) -> WhatIf:
+    rows = np.arange(min(len(table), 2000))
+    center = table.calibrated[rows] + 0.8416
+    quantiles = center[:, None] + NORMAL_QUANTILES
+    return WhatIf(
+        kind=kind,
+        parameter=0.2 if kind == "tilted" else 1.0,
+        factor=1.0,
+        low=0.02 if kind == "tilted" else 0.2,
+        high=0.98 if kind == "tilted" else 5.0,
+        levels=LEVELS,
+        rows=rows,
+        quantiles=np.round(quantiles) if whole_numbers else quantiles,
+        whole_numbers=whole_numbers,
+    )
+
+
+def _movement(text: Callable[[str], str]) -> Movement:
+    rng = np.random.default_rng(0)
+    grid = np.linspace(-3, 3, 50)
+    density = np.exp(-(grid**2) / 2)
+    points = {method: rng.normal(size=(300, 2)) for method in ("VI", "LCVI", "NUTS")}
+    return Movement(
+        marginals=tuple(
+            Marginal(
+                text(name),
+                grid,
+                {method: density for method in points},
+                {method: Moments(0.0, 1.0, -1.6, 1.6) for method in points},
+            )
+            for name in ("mu", "theta[A]")
+        ),
+        pairs=(Pair(text("mu"), text("theta[A]"), points, dict.fromkeys(points, 0.1)),),
+        total=10,
+        draws=300,
+    )
+
+
+def _convergence(text: Callable[[str], str]) -> Convergence:
+    steps = np.arange(1, 101) * 10
+    traces = tuple(
+        Trace(method, steps, -100 - 50 * np.exp(-steps / 100), text(reason), ok, 1000, 0, 2.5, -100)
+        for method, reason, ok in (
+            ("VI", "converged", True),
+            ("LCVI", "reached the step limit", False),
+        )
+    )
+    scale = ScaleOfLosses(
+        text("Linearized"), 5.0, 0.9, np.linspace(0, 6, 11), np.arange(10, 0, -1), 3
+    )
+    return Convergence(traces, scale)
+
+
+def hostile_labels() -> list[str]:
+    """Fifty attempts to set `window.pwned`, to open a dialog, or to send a request."""
+    found = list(_hostile())
+    assert len(found) == len(set(found)) == 50
+    return found
+
+
+def _hostile() -> Iterator[str]:
+    run = "window.pwned=1"
+    yield f"<script>{run}</script>"
+    yield f"</script><script>{run}</script>"
+    yield f"</SCRIPT ><ScRiPt>{run}</sCrIpT>"
+    yield f'"]}}</script><script>{run}</script>'
+    yield f"<!--<script>{run}</script>"
+    yield f"--><script>{run}</script><!--"
+    yield f"]]><script>{run}</script>"
+    yield f"<scr<script>ipt>{run}</scr</script>ipt>"
+    yield f"<script type=module>{run}</script>"
+    yield f'<script type="application/json" id="report-data">{run}</script>'
+    yield '<script src="https://example.invalid/x.js"></script>'
+    yield f"</title><script>{run}</script>"
+    yield f"</style><script>{run}</script>"
+    yield f"</textarea><script>{run}</script>"
+    yield f"</noscript><script>{run}</script>"
+    yield f"</code></pre><script>{run}</script>"
+    yield f"<img src=x onerror={run}>"
+    yield f'"><img src=x onerror={run}>'
+    yield f"'><img src=x onerror='{run}'>"
+    yield f"<svg onload={run}>"
+    yield f"<svg/onload={run}//"
+    yield f"<svg><script>{run}</script></svg>"
+    yield f"<svg><animate onbegin={run} attributeName=x dur=1s>"
+    yield f"<math><mtext></mtext><script>{run}</script></math>"
+    yield f"<body onload={run}>"
+    yield f"<details open ontoggle={run}>"
+    yield f"<input autofocus onfocus={run}>"
+    yield f"<video><source onerror={run}></video>"
+    yield "<iframe srcdoc='<script>parent.pwned=1</script>'></iframe>"
+    yield f'<iframe src="javascript:parent.{run}"></iframe>'
+    yield f'<a href="javascript:{run}">x</a>'
+    yield f'<meta http-equiv="refresh" content="0;url=javascript:{run}">'
+    yield '<base href="https://example.invalid/">'
+    yield '<link rel="stylesheet" href="https://example.invalid/x.css">'
+    yield "<style>@import url(https://example.invalid/x.css);</style>"
+    yield '<form action="https://example.invalid/"><button autofocus>x</button></form>'
+    yield f'" onmouseover="{run}" x="'
+    yield f"' autofocus onfocus='{run}' x='"
+    yield f"`;{run};//"
+    yield f"${{{run}}}"
+    yield f'";{run};//'
+    yield f'\\";{run};//'
+    yield f"\u2028{run}\u2029"
+    yield "{{ 7 * 7 }}{% for x in ().__class__.__base__.__subclasses__() %}{{ x }}{% endfor %}"
+    yield "{{ cycler.__init__.__globals__.os.popen('id').read() }}"
+    yield f"$$\\href{{javascript:{run}}}{{x}}$$"
+    yield f"@{{x}}<script>{run}</script>"
+    yield "__proto__"
+    yield f"&lt;script&gt;{run}&lt;/script&gt;\x00\u202e"
+    yield f"\ud800<script>alert(1);{run}</script>"

@@ -1,0 +1,349 @@
+"""The report in a real Chromium: what a reader sees, and what a hostile label cannot do."""
+
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_samples import hostile_labels, sample_report, small_fit
+
+from stakes.report import Report, render, summarise
+
+playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+
+
+class Visit:
+    """One page, and all that it complained about, asked for or popped up."""
+
+    def __init__(self, browser: Any, path: Path, **options: Any) -> None:
+        self.context = browser.new_context(**options)
+        self.page = self.context.new_page()
+        self.complaints: list[str] = []
+        self.requests: list[str] = []
+        self.dialogs: list[str] = []
+        self.page.on("console", self._note)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.on("dialog", self._dismiss)
+        self.page.goto(path.as_uri())
+        self.page.wait_for_selector("html.drawn", state="attached", timeout=60_000)
+
+    def _note(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self.complaints.append(message.text)
+
+    def _dismiss(self, dialog: Any) -> None:
+        self.dialogs.append(dialog.message)
+        dialog.dismiss()
+
+    def text(self, selector: str) -> str:
+        return str(self.page.locator(selector).first.inner_text())
+
+    def cells(self, table: str, column: int) -> list[str]:
+        rows = self.page.locator(f"{table} tbody tr")
+        return [row.locator("th, td").nth(column).inner_text() for row in rows.all()]
+
+    def slide(self, position: float) -> None:
+        self.page.locator("#what-if-slider").evaluate(
+            "(slider, to) => { slider.value = to; slider.dispatchEvent(new Event('input')); }",
+            position,
+        )
+
+
+Open = Callable[..., Visit]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as driver:
+        launched = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def visit(browser: Any, tmp_path: Path) -> Iterator[Open]:
+    visits: list[Visit] = []
+
+    def open_report(report: Report | str, **options: Any) -> Visit:
+        path = tmp_path / f"report{len(visits)}.html"
+        path.write_text(report if isinstance(report, str) else render(report), "utf-8")
+        visits.append(Visit(browser, path, **options))
+        return visits[-1]
+
+    yield open_report
+    for one in visits:
+        one.context.close()
+
+
+def number(text: str) -> float:
+    return float(text.replace("−", "-").replace(",", ""))
+
+
+def test_report_of_a_fit_draws_its_charts_without_complaint_or_request(visit: Open) -> None:
+    result = small_fit()
+    seen = visit(summarise(result, title="Eight schools"))
+    assert seen.complaints == []
+    assert [url.split(":")[0] for url in seen.requests] == ["file"]
+    charts = seen.page.locator("[role=img]")
+    assert charts.count() == 14
+    for i in range(charts.count()):
+        canvas = charts.nth(i).locator("canvas").first
+        box = canvas.bounding_box()
+        assert box is not None
+        assert box["width"] > 150
+        assert box["height"] > 50
+        assert canvas.evaluate(PAINTED) > 200
+    assert seen.text(".verdict") == result.compare().verdict
+
+
+PAINTED = """canvas => {
+  const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+  return data.filter((value, i) => i % 4 === 3 && value > 0).length;
+}"""
+
+
+def test_slider_moves_decisions_and_expected_loss(visit: Open) -> None:
+    seen = visit(sample_report(40))
+    at_fit = seen.cells("#what-if-panel", 3)
+    assert at_fit == seen.cells("#what-if-panel", 2)
+    loss = number(seen.text("[data-out=best]"))
+    # The outcome is standard normal around its centre, of which 0.28 is the least tilted loss.
+    assert loss == pytest.approx(0.2800, rel=0.02)
+    assert seen.text("[data-out=ratio]") == "0.25"
+
+    seen.slide(0.625)  # q = 0.8
+    assert seen.text("[data-out=parameter]") == "0.8"
+    assert seen.text("[data-out=ratio]") == "4"
+    assert number(seen.text("[data-out=best]")) == pytest.approx(0.2800, rel=0.02)
+    # q·E(y-h)+ + (1-q)·E(h-y)+ at h = -0.8416
+    assert number(seen.text("[data-out=kept]")) == pytest.approx(0.7850, rel=0.02)
+    moved = [number(cell) for cell in seen.cells("#what-if-panel", 4)]
+    assert moved == pytest.approx([1.683] * 10, abs=0.03)
+
+    seen.page.locator("[data-reset]").click()
+    assert seen.cells("#what-if-panel", 3) == at_fit
+    assert number(seen.text("[data-out=best]")) == loss
+    assert seen.complaints == []
+
+
+def test_slider_of_a_linex_loss_goes_by_factors(visit: Open) -> None:
+    seen = visit(sample_report(12, kind="linex"))
+    before = number(seen.text("[data-out=mean]"))
+    # -(1/c) log E exp(-cy) lies c/2 below the mean of a standard normal; the loss is c²/2.
+    assert number(seen.text("[data-out=best]")) == pytest.approx(0.5, rel=0.05)
+    seen.slide(-0.430677)  # c = 0.5
+    assert number(seen.text("[data-out=parameter]")) == pytest.approx(0.5, rel=1e-3)
+    assert number(seen.text("[data-out=mean]")) - before == pytest.approx(0.25, abs=0.03)
+    assert number(seen.text("[data-out=best]")) == pytest.approx(0.125, rel=0.05)
+    assert seen.complaints == []
+
+
+def test_decisions_about_counts_stay_whole_numbers(visit: Open) -> None:
+    seen = visit(sample_report(12, whole_numbers=True))
+    seen.slide(0.4)
+    change = [number(cell) for cell in seen.cells("#what-if-panel", 4)]
+    assert change == [round(value) for value in change]
+    assert max(change) >= 1
+
+
+def test_search_and_sort_and_pages_work_from_the_keyboard(visit: Open) -> None:
+    seen = visit(sample_report(40))
+    page = seen.page
+    assert "Rows 1 to 15 of 40" in seen.text("#decision-table [role=status]")
+    page.locator("#decision-table [data-turn=last]").press("Enter")
+    assert "Rows 31 to 40 of 40" in seen.text("#decision-table [role=status]")
+
+    calibrated = page.locator("#decision-table th[data-column]").nth(3)
+    calibrated.locator("button").press("Enter")
+    assert calibrated.get_attribute("aria-sort") == "ascending"
+    up = [number(cell) for cell in seen.cells("#decision-table", 3)]
+    assert up == sorted(up)
+    calibrated.locator("button").press("Enter")
+    assert calibrated.get_attribute("aria-sort") == "descending"
+    assert number(seen.cells("#decision-table", 3)[0]) == pytest.approx(25.16, abs=0.01)
+
+    page.fill("#decision-search", "DISH 3")
+    playwright.expect(page.locator("#decision-table tbody tr")).to_have_count(11)
+    labels = seen.cells("#decision-table", 0)
+    assert all(label.startswith("dish 3") or label == "dish 3" for label in labels)
+    page.fill("#decision-search", "nothing like it")
+    playwright.expect(page.locator("#decision-table tbody tr")).to_have_count(0)
+    assert "No row matches" in seen.text("#decision-table [role=status]")
+
+
+def test_unknown_outcomes_sort_last_both_ways(visit: Open) -> None:
+    seen = visit(sample_report(14))
+    button = seen.page.locator("#decision-table th[data-column]").nth(6).locator("button")
+    for _ in range(2):
+        button.click()
+        assert seen.cells("#decision-table", 6)[-2:] == ["–", "–"]
+
+
+def test_labels_sort_as_people_count(visit: Open) -> None:
+    seen = visit(sample_report(12))
+    seen.page.locator("#decision-table th[data-column] button").first.click()
+    assert seen.cells("#decision-table", 0)[:3] == ["dish 0", "dish 1", "dish 2"]
+    assert seen.cells("#decision-table", 0)[-1] == "dish 11"
+
+
+def test_a_hundred_thousand_rows_stay_responsive(visit: Open) -> None:
+    started = time.perf_counter()
+    seen = visit(sample_report(100_000))
+    assert time.perf_counter() - started < 30
+    page = seen.page
+    assert page.locator("#decision-table tbody tr").count() == 15
+    assert page.evaluate("document.querySelectorAll('*').length") < 3000
+
+    def seconds(act: str, then: str) -> float:
+        return page.evaluate(
+            f"""() => new Promise((done) => {{
+              const started = performance.now();
+              {act};
+              const look = () => ({then}) ? done((performance.now() - started) / 1000)
+                                          : requestAnimationFrame(look);
+              look();
+            }})"""
+        )
+
+    first = "document.querySelector('#decision-table tbody th').textContent"
+    search = "document.querySelector('#decision-search')"
+    headings = "document.querySelectorAll('#decision-table th[data-column] button')"
+    type_it = f"{search}.value = 'dish 99999'; {search}.dispatchEvent(new Event('input'))"
+    clear = f"{search}.value = ''; {search}.dispatchEvent(new Event('input'))"
+    last = "document.querySelector('#decision-table [data-turn=last]').click()"
+    by_label = f"{headings}[0].click(); {headings}[0].click()"
+    times = {
+        "search": seconds(type_it, f"{first} === 'dish 99999'"),
+        "clear": seconds(clear, f"{first} === 'dish 0'"),
+        "last page": seconds(last, f"{first} === 'dish 99990'"),
+        "sort by number": seconds(f"{headings}[3].click()", f"{first} === 'dish 0'"),
+        "sort by label, twice": seconds(by_label, f"{first} === 'dish 99999'"),
+    }
+    assert max(times.values()) < 3, times
+    slider = "document.querySelector('#what-if-slider')"
+    slide = f"{slider}.value = 0.5; {slider}.dispatchEvent(new Event('input'))"
+    mean = "document.querySelector('[data-out=parameter]').textContent"
+    assert seconds(slide, f"{mean} === '0.74'") < 0.5
+    assert "2,000 instances, drawn at random from the 100,000" in seen.text("#what-if .note")
+    assert seen.complaints == []
+
+
+def assert_harmless(seen: Visit) -> None:
+    seen.page.locator("#decision-table th[data-column] button").first.click()
+    seen.page.fill("#decision-search", "<")
+    seen.slide(0.3)
+    seen.page.keyboard.press("Tab")
+    seen.page.wait_for_timeout(150)
+    assert seen.page.evaluate("window.pwned") is None
+    assert seen.dialogs == []
+    assert [url.split(":")[0] for url in seen.requests] == ["file"]
+    assert seen.complaints == []
+
+
+def test_hostile_labels_in_every_text_field_do_not_execute(visit: Open) -> None:
+    labels = hostile_labels()
+    columns = {label: tuple(labels) for label in labels[:4]}
+    for start in range(0, len(labels), 10):
+        some = " ".join(labels[start : start + 10])
+        seen = visit(
+            sample_report(len(labels), text=lambda text, some=some: some + text, columns=columns)
+        )
+        assert_harmless(seen)
+        shown = seen.text("h1")
+        assert "window.pwned=1" in shown or "example.invalid" in shown
+
+
+@pytest.mark.slow
+def test_each_hostile_label_alone_does_not_execute(visit: Open) -> None:
+    for label in hostile_labels():
+        seen = visit(sample_report(5, text=lambda text, label=label: label + text))
+        assert_harmless(seen)
+        seen.context.close()
+
+
+def test_hostile_labels_would_execute_in_a_page_without_protection(browser: Any) -> None:
+    page = browser.new_page()
+    page.on("dialog", lambda dialog: dialog.dismiss())
+    executed = 0
+    for label in hostile_labels():
+        page.goto("about:blank")
+        page.set_content(f"<p>{label}</p>".encode("utf-8", "replace").decode())
+        executed += page.evaluate("window.pwned") == 1
+    page.close()
+    assert executed >= 15
+
+
+def test_policy_stops_a_script_that_found_its_way_in(visit: Open) -> None:
+    page = render(sample_report(3))
+    smuggled = "<script>window.pwned=1</script><img src=x onerror=window.pwned=1>"
+    seen = visit(re.sub("<main", lambda found: smuggled + found[0], page, count=1))
+    assert seen.page.evaluate("window.pwned") is None
+    assert any("Content Security Policy" in text for text in seen.complaints)
+
+
+def test_page_fits_a_phone_and_wide_tables_scroll_inside(visit: Open) -> None:
+    seen = visit(sample_report(40), viewport={"width": 360, "height": 740}, is_mobile=True)
+    assert seen.page.evaluate("document.documentElement.scrollWidth") <= 360
+    region = seen.page.locator("#decision-table .scroll")
+    assert region.evaluate("element => element.scrollWidth > element.clientWidth")
+
+
+def test_charts_follow_light_dark_and_print(visit: Open) -> None:
+    seen = visit(sample_report(10), color_scheme="dark")
+    ink = """() => [...Bokeh.documents[0].all_models].find((model) => model.type.endsWith("Axis"))
+      .axis_label_text_color"""
+    dark = seen.page.evaluate(ink)
+    seen.page.emulate_media(color_scheme="light")
+    seen.page.wait_for_timeout(200)
+    light = seen.page.evaluate(ink)
+    assert dark != light
+    background = "getComputedStyle(document.body).backgroundColor"
+    assert seen.page.evaluate(background) == "rgb(253, 253, 252)"
+    seen.page.emulate_media(color_scheme="dark", media="print")
+    assert seen.page.evaluate(background) == "rgb(255, 255, 255)"
+    seen.page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert seen.page.evaluate(ink) == light
+    assert seen.page.locator("details:not([open])").count() == 0
+
+
+def test_screen_readers_find_names_for_regions_and_controls(visit: Open) -> None:
+    seen = visit(sample_report(40))
+    for role, name in [
+        ("navigation", "Sections"),
+        ("main", None),
+        ("region", "Decisions"),
+        ("slider", "q, the cost of a unit short"),
+        ("searchbox", "Search labels"),
+        ("columnheader", "Calibrated"),
+        ("img", "Histogram of losses"),
+    ]:
+        assert seen.page.get_by_role(role, name=name).count() >= 1, (role, name)
+    slider = seen.page.locator("#what-if-slider")
+    assert slider.get_attribute("aria-valuetext") == "q = 0.2"
+
+
+def test_rows_can_be_read_without_scripts(visit: Open, browser: Any, tmp_path: Path) -> None:
+    path = tmp_path / "still.html"
+    path.write_text(render(sample_report(40)), "utf-8")
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(path.as_uri())
+    assert page.locator("#decision-table tbody tr").count() == 15
+    assert not page.locator("#what-if-slider").is_visible()
+    context.close()

@@ -1,0 +1,72 @@
+"""The examples on shipped data run from end to end, and their parts fit together."""
+
+import jax
+import numpy as np
+import pytest
+
+from stakes import InputError
+from stakes.examples import newsvendor, radon, retail
+
+EXAMPLES = {"newsvendor": newsvendor, "radon": radon, "retail": retail}
+
+
+@pytest.fixture(scope="module", params=EXAMPLES)
+def solved(request):
+    example = EXAMPLES[request.param]
+    return example, example.solve(jax.random.key(0), steps=100)
+
+
+def test_decisions_are_finite_and_labelled(solved):
+    example, result = solved
+    labels = example.labels()
+    for decisions in (result.decisions, result.vi_decisions):
+        assert np.isfinite(decisions.values).all()
+        for dim in decisions.dims:
+            assert list(decisions[dim].values) == labels[dim]
+
+
+def test_held_out_data_compare_without_a_warning(solved):
+    example, result = solved
+    comparison = result.compare(example.held_out(), known=example.KNOWN)
+    assert comparison.held_out
+    assert np.isfinite(comparison.costs["LCVI"]).all()
+
+
+def test_newsvendor_is_split_by_time_and_standardised_on_the_days_of_the_fit():
+    fitted, later = newsvendor.data(), newsvendor.held_out()
+    assert (len(fitted["sold"]), len(later["sold"])) == (600, 160)
+    np.testing.assert_allclose(fitted["features"].mean(axis=0), 0, atol=1e-9)
+    np.testing.assert_allclose(fitted["features"].std(axis=0), 1)
+    trend = newsvendor.labels()["feature"].index("trend")
+    assert later["features"][:, trend].min() > fitted["features"][:, trend].max()
+    assert fitted["concentration"] == later["concentration"]
+
+
+def test_newsvendor_takes_its_quantile_from_the_cost_ratio():
+    assert newsvendor.problem(underage=9.0, overage=1.0).loss.q == 0.9
+
+
+def test_newsvendor_names_the_dishes_there_are():
+    with pytest.raises(InputError, match=r"must be one of 'calamari'.*got 'pizza'"):
+        newsvendor.data("pizza")
+
+
+def test_radon_puts_every_home_in_one_part_with_the_uranium_of_all_counties():
+    fitted, others = radon.data(), radon.held_out()
+    assert len(fitted["county"]) + len(others["county"]) == 919
+    assert len(others["county"]) == 184
+    np.testing.assert_array_equal(fitted["uranium"], others["uranium"])
+    assert len(fitted["uranium"]) == 85
+
+
+def test_radon_makes_underestimates_the_dear_ones():
+    loss = radon.problem().loss
+    assert loss(3.0, 1.0) > 2 * loss(1.0, 3.0)
+
+
+def test_retail_holds_out_the_entries_that_the_fit_does_not_see():
+    fitted, others = retail.data(), retail.held_out()
+    assert (fitted["observed"] ^ others["observed"]).all()
+    assert fitted["observed"].mean() == pytest.approx(0.5, abs=0.01)
+    np.testing.assert_array_equal(fitted["observed"], retail.data()["observed"])
+    assert (retail.data(seed=1)["observed"] != fitted["observed"]).any()
