@@ -27,20 +27,20 @@ def compare(
     from stakes.errors import InputError
     from stakes.storage import RunFolder
 
-    found = {path: RunFolder(path).verified() for path in run}
-    unfinished = [str(path) for path, manifest in found.items() if manifest.outcome is None]
+    found = [(path, RunFolder(path).verified()) for path in run]
+    unfinished = [str(path) for path, manifest in found if manifest.outcome is None]
     if unfinished:
         raise InputError(
             f"Not finished: {', '.join(unfinished)}. Go on with `stakes resume {unfinished[0]}`."
         )
     if json:
-        print_json([_fields(path, manifest) for path, manifest in found.items()])
+        print_json([_fields(path, manifest) for path, manifest in found])
         return
-    rows = [HEAD, *(_row(path, manifest) for path, manifest in found.items())]
+    rows = [HEAD, *(_row(path, manifest) for path, manifest in found)]
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     for row in rows:
         typer.echo("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip())
-    for path, manifest in found.items():
+    for path, manifest in found:
         assert manifest.outcome is not None
         typer.echo(f"\n{path}: {manifest.outcome.setting}\n{manifest.outcome.verdict}")
 

@@ -1,6 +1,7 @@
 """`stakes decide`: decisions for new rows."""
 
 import contextlib
+import functools
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -44,9 +45,9 @@ def decide(
 
     started = time.monotonic()
     opened = runs.reopen(run, allow_changed_model=allow_changed_model)
-    result = runs.restore(opened)
+    restore = functools.partial(runs.restore, opened)
     with _rows_done() as report:
-        rows = runs.decide_file(opened.job, result, table, out, known=known, report=report)
+        rows = runs.decide_file(opened.job, restore, table, out, known=known, report=report)
     seconds = time.monotonic() - started
     if json:
         print_json({"run": str(run), "out": str(out), "rows": rows, "seconds": round(seconds, 3)})

@@ -12,7 +12,7 @@ from stakes.cli.speaking import Json, command
 ABOUT = {
     "eight-schools": "how large an effect to promise each school",
     "newsvendor": "how many portions to prepare each day",
-    "retail": "how much of each product each shop will sell",
+    "retail": "how much of each product each customer will buy",
     "radon": "how much radon to expect in each home",
 }
 """By the names of the built-in examples."""

@@ -37,13 +37,14 @@ def data() -> dict[str, tuple[float, ...]]:
     return {"sigma": SIGMA, "effect": EFFECT}
 
 
-def coords() -> dict[str, tuple[str, ...]]:
+def labels() -> dict[str, tuple[str, ...]]:
+    """Of the schools."""
     return {"school": SCHOOLS}
 
 
 def solve(key: Key, transform: Transform = Linearized(scale=7)) -> Calibration:  # noqa: B008
     """The published setting: linearized, M = 7."""
-    return calibrate(key, problem(), data(), transform=transform, coords=coords())
+    return calibrate(key, problem(), data(), transform=transform, coords=labels())
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ Report = Callable[[int], None]
 
 def decide_file(
     job: Job,
-    result: Calibration,
+    restore: Callable[[], Calibration],
     source: Path,
     target: Path,
     *,
@@ -37,10 +37,11 @@ def decide_file(
     """Write a decision for each row of `source`; the number of rows.
 
     Args:
+        restore: the result of the run; called once the first rows have been read and fit.
         known: whether the rows are those of the fit, in the same order; they are new otherwise.
         report: called with the number of rows done after each part.
     """
-    rows = _Rows(job, result, source, known)
+    rows = _Rows(job, restore, source, known)
     done = size = 0
     with files.replacing(target) as raw:
         out = io.TextIOWrapper(raw, "utf-8", newline="")
@@ -66,7 +67,7 @@ class _Rows:
     """The rows of a file as arguments of the model."""
 
     job: Job
-    result: Calibration
+    restore: Callable[[], Calibration]
     source: Path
     known: bool
 
@@ -100,6 +101,10 @@ class _Rows:
     def fitted(self) -> int:
         """How many rows the fit had."""
         return len(self.job.fit.arguments[self.job.problem.outcome])
+
+    @cached_property
+    def result(self) -> Calibration:
+        return self.restore()
 
     def padded_size(self, rows: int) -> int:
         """Few rows are not padded to as many as a long file has in each part."""

@@ -1,6 +1,5 @@
 """Files that people and other programs read: decisions as CSV, draws as netCDF, the report."""
 
-import importlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -97,7 +96,7 @@ def write_report(
 ) -> None:
     """The page for people; nothing where what it needs is not installed, unless `required`."""
     try:
-        report = importlib.import_module("stakes.report")
+        from stakes import report
     except ModuleNotFoundError as error:
         if required:
             raise InputError(f"A report needs {error.name}: pip install 'stakes[cli]'.") from None

@@ -8,7 +8,7 @@ from typing import Any, final
 
 from stakes.errors import InputError
 from stakes.spec.messages import suggestion
-from stakes.utilities import Linearized, Transform
+from stakes.utilities import Linearized
 
 MODULES = {
     "eight-schools": "eight_schools",
@@ -16,8 +16,15 @@ MODULES = {
     "retail": "retail",
     "radon": "radon",
 }
-TRANSFORMS: Mapping[str, Transform] = {"eight-schools": Linearized(scale=7)}
-"""Where an example is not solved with the default."""
+SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    "eight-schools": {"transform": Linearized(scale=7)},
+    "newsvendor": {"steps": 2_000},
+    "retail": {"steps": 6_000},
+    "radon": {"draws": 10},
+}
+"""Arguments of `calibrate` that each example's own `solve` gives."""
+ARGUMENTS: Mapping[str, Mapping[str, Any]] = {"newsvendor": {"batch": 64}}
+"""Of the model, in the fit alone."""
 
 
 @final
@@ -31,24 +38,19 @@ class Example:
     held_out: Callable[[], Mapping[str, Any]] | None
     coords: Mapping[str, Any] = field(default_factory=dict)
     known: tuple[str, ...] = ()
-    transform: Transform | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 def example(name: str) -> Example:
     if name not in MODULES:
         raise InputError(f"there is no example {name!r}.{suggestion(name, MODULES)}")
-    try:
-        module = importlib.import_module(f"stakes.examples.{MODULES[name]}")
-    except ModuleNotFoundError as error:
-        if error.name != f"stakes.examples.{MODULES[name]}":
-            raise
-        raise InputError(f"the example {name!r} is not part of this version.") from None
+    module = importlib.import_module(f"stakes.examples.{MODULES[name]}")
     return Example(
         path=Path(str(module.__file__)),
         problem=module.problem,
-        data=module.data,
+        data=lambda: {**module.data(), **ARGUMENTS.get(name, {})},
         held_out=getattr(module, "held_out", None),
-        coords=getattr(module, "coords", dict)(),
+        coords=getattr(module, "labels", dict)(),
         known=tuple(getattr(module, "KNOWN", ())),
-        transform=TRANSFORMS.get(name),
+        settings=SETTINGS[name],
     )

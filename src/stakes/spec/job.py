@@ -129,8 +129,10 @@ class _Draft:
         self, problem: Problem, fit: Table, held_out: Table | None, files: tuple[Path, ...]
     ) -> Job:
         options = values.options(self.spec)
-        if self.example and self.example.transform and not {"transform", "utility"} & {*self.raw}:
-            options["transform"] = self.example.transform
+        if self.example:
+            said = {*self.raw, *self.raw.get("fit", {})}
+            own = {n: v for n, v in self.example.settings.items() if n not in said}
+            options |= {n: v for n, v in own.items() if n != "transform" or "utility" not in said}
         code = {str(path): each.sha256 for path, each in self.loaded.items()}
         if self.example:
             code[str(self.example.path)] = read_code(self.example.path)[1]

@@ -66,8 +66,9 @@ class Collector:
 def suggestion(name: str, allowed: Iterable[str]) -> str:
     """ " Did you mean 'x'? Allowed: ..." for a name that is not among them."""
     options = list(dict.fromkeys(allowed))
-    close = difflib.get_close_matches(name, options, n=1, cutoff=0.6)
-    meant = f" Did you mean {close[0]!r}?" if close else ""
+    lower = {option.lower(): option for option in options}
+    close = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.6)
+    meant = f" Did you mean {lower[close[0]]!r}?" if close else ""
     listed = ", ".join(map(repr, options[:20])) + (", ..." if len(options) > 20 else "")
     return f"{meant} There is {listed}." if options else f"{meant} There is none."
 

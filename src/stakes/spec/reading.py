@@ -65,6 +65,13 @@ def _tables(
         categories = categories_of([p[name] for p in parts], forced=name in data.categories)
         if categories is not None:
             vocabulary[name] = categories
+    column = wanted(data, outcome)[outcome]
+    if column in vocabulary and column not in data.categories:
+        found.add(
+            "data.outcome",
+            f"column {column!r} holds words. List it in `data.categories` if 0, 1, 2, ... is meant "
+            f"for them.",
+        )
     for argument, column in data.counts.items():
         if column not in vocabulary:
             found.add(

@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -46,7 +46,7 @@ class Outcome(_Part):
 
 
 class Manifest(_Part):
-    format: Literal[1] = 1
+    format: Annotated[int, Field(ge=1, le=1)] = 1
     status: Literal["running", "interrupted", "failed", "done"]
     title: str
     created: str
