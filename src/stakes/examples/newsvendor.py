@@ -44,8 +44,8 @@ def model(
 ) -> None:
     """Demand varies 1 + rate / concentration times as much as a Poisson count.
 
-    The concentration is given and not inferred: a calibrated posterior of it drifts towards
-    certainty, where predicted losses are small and real ones are not.
+    The concentration is given and not inferred: the utility term grows with it, since
+    predicted losses shrink, while real ones do not.
     """
     level = numpyro.sample("level", dist.Normal(3, 1))
     with numpyro.plate("day_of_week", len(WEEKDAYS)):
@@ -111,7 +111,7 @@ def _features(days: "pd.DataFrame") -> "pd.DataFrame":
     import pandas as pd
 
     dates = pd.DatetimeIndex(days.index)
-    season = 2 * np.pi * dates.dayofyear / 365.25
+    season = 2 * np.pi * dates.day_of_year / 365.25
     weather = days[["wind", "clouds", "sunshine", "temperature"]]
     # The first drops of rain matter more than the last ones of a cloudburst.
     return weather.assign(

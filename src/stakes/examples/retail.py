@@ -20,7 +20,7 @@ from stakes.utilities import Linearized, Transform
 
 model = matrix_factorization.model
 SETTINGS = {"factors": 5, "sigma_y": 1.0, "sigma_prior": 1.0}
-"""Fewer factors and a narrower prior than the paper's 20 and 10, which overfit this matrix."""
+"""Fewer factors and a narrower prior than the paper's 20 and 10, for a sparser matrix."""
 KNOWN = ("row", "column", "factor", "row_factor")
 """Plates whose members are the same in `held_out()` as in `data()`: all of them."""
 
