@@ -3,7 +3,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow lint format bench docs clean
+.PHONY: help demo test slow lint format bench reproduce docs clean
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ format: .venv/.installed ## format the code and fix what can be fixed
 
 bench: .venv/.installed ## run the benchmarks
 	$(BIN)/python benchmarks/run.py
+
+reproduce: .venv/.installed ## run the paper's experiments again, for the page in the docs
+	$(BIN)/stakes reproduce all --as-published --out docs/reproduced
 
 docs: .venv/.installed-docs ## build the documentation into site/
 	$(BIN)/mkdocs build --strict --quiet

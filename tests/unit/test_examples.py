@@ -10,7 +10,9 @@ from stakes.examples import newsvendor, radon, retail
 EXAMPLES = {"newsvendor": newsvendor, "radon": radon, "retail": retail}
 
 
-@pytest.fixture(scope="module", params=EXAMPLES)
+@pytest.fixture(
+    scope="module", params=[pytest.param(name, marks=pytest.mark.slow) for name in EXAMPLES]
+)
 def solved(request):
     example = EXAMPLES[request.param]
     return example, example.solve(jax.random.key(0), steps=100)

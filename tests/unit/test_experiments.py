@@ -1,0 +1,74 @@
+"""The experiments' common parts; tests/paper runs the experiments themselves."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stakes import InputError
+from stakes.cli.reproduce import NAMES
+from stakes.experiments import EXPERIMENTS, matrix
+from stakes.experiments.study import Store, Table
+
+
+def test_results_are_there_again_when_a_store_is_opened_anew(tmp_path: Path) -> None:
+    Store(tmp_path, {"seeds": 2}).put("a/0", {"risk": 1.5})
+    again = Store(tmp_path, {"seeds": 2})
+    assert "a/0" in again
+    assert "a/1" not in again
+    assert again.rows["a/0"] == {"risk": 1.5}
+
+
+def test_results_of_another_setting_are_not_mixed_in(tmp_path: Path) -> None:
+    Store(tmp_path, {"data": "Last.fm"}).put("a", {})
+    with pytest.raises(InputError, match=r"another setting \(data differ\).*--out"):
+        Store(tmp_path, {"data": "retail"})
+
+
+def test_a_damaged_results_file_is_refused_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "results.json").write_text('{"setting": ')
+    with pytest.raises(InputError, match="move it away"):
+        Store(tmp_path, {})
+    assert (tmp_path / "results.json").read_text() == '{"setting": '
+
+
+def test_settings_survive_json(tmp_path: Path) -> None:
+    setting = {"effort": vars(matrix.Effort())}
+    Store(tmp_path, setting).put("a", {})
+    assert json.loads((tmp_path / "results.json").read_text())["setting"] == setting
+
+
+def test_without_last_fm_the_table_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("STAKES_DATA", raising=False)
+    found = matrix.load(None, quick=False)
+    assert found.y.shape == (1000, 100)
+    assert "not Last.fm" in found.note
+    assert 0.49 < found.test.mean() < 0.51
+
+
+def test_a_path_that_holds_no_matrix_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=str(tmp_path)):
+        matrix.load(tmp_path, quick=True)
+
+
+def test_the_risk_is_over_held_out_entries_alone() -> None:
+    y, test = np.array([[1.0, 5.0]]), np.array([[True, False]])
+    found = matrix.Matrix("", y, test, ["r"], ["a", "b"])
+    assert found.risk(matrix.LOSSES["squared"], np.array([[3.0, 100.0]])) == pytest.approx(4.0)
+
+
+def test_a_bound_at_rest_does_not_rise() -> None:
+    assert matrix.rise(np.full(1000, -5.0)) == 0
+    assert matrix.rise(np.linspace(-10.0, -5.0, 1000)) > 0.01
+
+
+def test_tables_line_up_and_go_into_markdown() -> None:
+    table = Table("Risks", ["loss", "VI"], [["squared", "1.0"], ["tilted", "10.25"]], ["A note."])
+    assert "squared    1.0" in str(table)
+    assert "| tilted | 10.25 |" in table.markdown()
+    assert str(table).endswith("A note.")
+
+
+def test_the_command_line_names_every_experiment() -> None:
+    assert list(EXPERIMENTS) == list(NAMES)
