@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from bokeh.core.types import ID
 from bokeh.embed import json_item
-from bokeh.models import ColumnDataSource, PlainText
+from bokeh.models import BasicTickFormatter, ColumnDataSource, PlainText
 from bokeh.models.annotations import Legend, LegendItem, Span
 from bokeh.plotting import figure
 from contourpy import contour_generator
@@ -78,6 +78,8 @@ def _figure(height: int, **options: Any) -> Plot:
         **options,
     )
     plot.axis.minor_tick_line_color = None
+    if "y_range" not in options and "y_axis_type" not in options:
+        plot.yaxis.formatter = BasicTickFormatter(power_limit_high=8)
     plot.axis.major_label_text_font_size = "12px"
     plot.axis.axis_label_text_font_size = "12px"
     plot.axis.axis_label_text_font_style = "normal"
@@ -100,6 +102,9 @@ def _reduction(verdict: Verdict) -> Plot:
     shown = _with_intervals(verdict)[::-1]
     names = [METHODS[method] for method, _, _ in shown]
     plot = _figure(60 + 34 * len(shown), y_range=names)
+    ends = [0.0, *(100 * end for _, _, interval in shown for end in interval)]
+    room = 0.06 * (max(ends) - min(ends)) or 1.0
+    plot.x_range.start, plot.x_range.end = min(ends) - room, max(ends) + room
     plot.ygrid.grid_line_color = None
     plot.yaxis.major_tick_line_color = None
     plot.yaxis.axis_line_color = None
@@ -125,7 +130,8 @@ def _reduction(verdict: Verdict) -> Plot:
 
 def _what_if(what_if: WhatIf) -> Plot:
     """Lines and the marker are filled in by the page, which computes them."""
-    plot = _figure(280)
+    # Away from the c of the fit the loss of decisions made for it grows exponentially.
+    plot = _figure(280, **({"y_axis_type": "log"} if what_if.kind == "linex" else {}))
     plot.xaxis.axis_label = "q" if what_if.kind == "tilted" else "c"
     plot.yaxis.axis_label = "expected loss"
     ends = [what_if.low, what_if.high]
@@ -135,10 +141,10 @@ def _what_if(what_if: WhatIf) -> Plot:
     }
     items = []
     for name, (color, dash, label) in lines.items():
-        source = ColumnDataSource({"x": ends, "y": [0.0, 1.0]}, name=name)
+        source = ColumnDataSource({"x": ends, "y": [1.0, 2.0]}, name=name)
         line = plot.line("x", "y", source=source, color=color, line_dash=dash, line_width=2)
         items.append(LegendItem(label=label, renderers=[line]))
-    here: dict[str, Any] = {"x": [what_if.parameter], "y": [0.0], "color": [NEUTRAL]}
+    here: dict[str, Any] = {"x": [what_if.parameter], "y": [1.0], "color": [NEUTRAL]}
     source = ColumnDataSource(here, name="what-if-here")
     plot.scatter("x", "y", source=source, size=10, color="color", line_color="color")
     _mark(plot, what_if.parameter, NEUTRAL, line_dash="dotted")

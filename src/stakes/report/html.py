@@ -31,10 +31,13 @@ FIRST_ROWS = 15
 
 def render(report: Report) -> str:
     """The page as a string."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-    from markupsafe import Markup
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+        from markupsafe import Markup
 
-    from stakes.report.charts import COLORS, charts
+        from stakes.report.charts import COLORS, charts
+    except ModuleNotFoundError as error:
+        raise InputError(f"The report needs {error.name}: pip install 'stakes[cli]'.") from error
 
     environment = Environment(
         loader=PackageLoader("stakes.report", "page"),

@@ -22,7 +22,7 @@ MOST_VARIED = 2_000
 """Instances that the what-if decides for anew."""
 TAIL = (0.002, 0.005, 0.01, 0.02, 0.03)
 LEVELS = np.array([*TAIL, *np.linspace(0.05, 0.95, 31), *(1 - t for t in reversed(TAIL))])
-WIDEST = 5.0
+WIDEST = 3.0
 """The what-if takes the c of a LinEx loss this many times as large and as small."""
 
 
