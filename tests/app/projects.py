@@ -58,8 +58,8 @@ SPEC: dict[str, Any] = {
         "counts": {"groups": "kind"},
         "held_out": {"fraction": 0.25, "seed": 1},
     },
-    "loss": {"name": "tilted", "q": 0.3},
-    "fit": {"steps": 600, "checkpoint_seconds": 0},
+    "loss": {"name": "squared"},
+    "fit": {"steps": 300, "checkpoint_seconds": 0},
 }
 
 

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from projects import SPEC, in_process, invoke, toml
+from projects import SPEC as PROJECT
+from projects import in_process, invoke, toml
 
 from stakes.spec import SpecError, read_job
 
+SPEC = {**PROJECT, "loss": {"name": "tilted", "q": 0.3}}
 Edit = Callable[[dict[str, Any]], None]
 
 

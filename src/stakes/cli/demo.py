@@ -43,7 +43,7 @@ def demo(
         raw["fit"] = {"steps": steps}
     job = job_of(raw, Path.cwd(), where=f"`stakes demo {name}`")
     folder = out or free_folder(Path("runs"), name)
-    finish(runs.begin(job, raw, folder, command=typed()), json=json)
+    finish(runs.begin(job, raw, folder, command=typed()), report=True, json=json)
 
 
 def _title(name: str) -> str:

@@ -12,14 +12,16 @@ if TYPE_CHECKING:
     from stakes.storage import Manifest
 
 
-def finish(run: "Reopened", *, json: bool) -> None:
+def finish(run: "Reopened", *, report: bool, json: bool) -> None:
     """Carry the run out, tell what came of it, and exit accordingly."""
     from stakes import runs
 
     path = run.folder.path
     say(f"Run folder: {path}")
     with runs.listening() as stopper:
-        manifest, comparison = runs.carry_out(run, stopper, progress=sys.stderr.isatty())
+        manifest, comparison = runs.carry_out(
+            run, stopper, report=report, progress=sys.stderr.isatty()
+        )
     if json:
         print_json(summary(run, manifest))
     else:

@@ -6,13 +6,14 @@ from typing import Annotated
 import typer
 
 from stakes.cli.outcome import conclude, finish, summary
+from stakes.cli.run import NoReport
 from stakes.cli.speaking import Json, command, print_json, say
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
 
 
 @command
-def resume(run: Run, json: Json = False) -> None:
+def resume(run: Run, no_report: NoReport = False, json: Json = False) -> None:
     """Go on with an interrupted run from its last checkpoint.
 
     It ends with the same numbers, bit for bit, as if it had not been interrupted.
@@ -23,7 +24,7 @@ def resume(run: Run, json: Json = False) -> None:
 
     opened = runs.reopen(run)
     if opened.manifest.status != "done":
-        finish(opened, json=json)
+        finish(opened, report=not no_report, json=json)
         return
     say(f"The run in {run} is finished already.")
     assert opened.manifest.outcome is not None

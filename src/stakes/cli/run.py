@@ -15,12 +15,16 @@ Out = Annotated[
     Path | None,
     typer.Option("-o", "--out", metavar="RUN", help="The folder to make; runs/NAME by default."),
 ]
+NoReport = Annotated[
+    bool, typer.Option("--no-report", help="Leave report.html to a later `stakes report`.")
+]
 
 
 @command
 def run(
     spec: Annotated[Path, typer.Argument(metavar="SPEC.toml", help="What to fit and decide.")],
     out: Out = None,
+    no_report: NoReport = False,
     json: Json = False,
 ) -> None:
     """Fit what a spec describes, into a run folder.
@@ -35,7 +39,7 @@ def run(
     job = read_job(spec)
     folder = out or free_folder(Path("runs"), spec.stem)
     raw = tomllib.loads(spec.read_text(encoding="utf-8"))
-    finish(runs.begin(job, raw, folder, command=typed()), json=json)
+    finish(runs.begin(job, raw, folder, command=typed()), report=not no_report, json=json)
 
 
 def free_folder(parent: Path, name: str) -> Path:

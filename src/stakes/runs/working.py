@@ -40,7 +40,9 @@ def begin(job: Job, raw: Mapping[str, Any], path: Path, *, command: str) -> Reop
     return Reopened(folder, folder.manifest(), job)
 
 
-def carry_out(run: Reopened, stopper: Stopper, *, progress: bool) -> tuple[Manifest, Comparison]:
+def carry_out(
+    run: Reopened, stopper: Stopper, *, report: bool, progress: bool
+) -> tuple[Manifest, Comparison]:
     """Fit from where the run stands, and write all that it leaves behind."""
     folder, job, started = run.folder, run.job, time.monotonic()
     with folder.log() as log:
@@ -71,13 +73,13 @@ def carry_out(run: Reopened, stopper: Stopper, *, progress: bool) -> tuple[Manif
             end("failed", {})
             raise
         journal.save()
-        comparison = export(folder, job, result)
+        comparison = export(folder, job, result, report=report)
         note(f"VI: {result.vi!r}; calibrated: {result.calibrated!r}; {comparison.verdict}")
         timings = {"VI": result.vi.seconds, "calibrated": result.calibrated.seconds}
         return end("done", timings, outcome=_outcome(result, comparison)), comparison
 
 
-def export(folder: RunFolder, job: Job, result: Calibration) -> Comparison:
+def export(folder: RunFolder, job: Job, result: Calibration, *, report: bool) -> Comparison:
     """Decisions, draws and report: made from the result, and made again from the same result."""
     held_out = job.held_out
     new = fresh_plates(result, job) if held_out is not None else ()
@@ -85,7 +87,8 @@ def export(folder: RunFolder, job: Job, result: Calibration) -> Comparison:
     comparison = result.compare(data, new=new, known=job.known)
     exports.write_decisions(folder / DECISIONS, result, job, new)
     exports.write_draws(folder / DRAWS, result)
-    exports.write_report(folder / REPORT, result, job, new, folder.manifest())
+    if report:
+        exports.write_report(folder / REPORT, result, job, new, folder.manifest())
     return comparison
 
 
