@@ -1,6 +1,8 @@
-"""What every test shares: how hypothesis runs, and a switch to double precision."""
+"""What every test shares: how hypothesis runs, a cache of compiled programs, double precision."""
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import jax
 import pytest
@@ -8,6 +10,14 @@ from hypothesis import settings
 
 settings.register_profile("stakes", deadline=None, max_examples=25, derandomize=True)
 settings.load_profile("stakes")
+
+# Most of the time goes into compiling, and many tests compile the same programs; processes that a
+# test starts find the cache too.
+CACHE = Path(__file__).parents[1] / ".pytest_cache" / "jax"
+os.environ["JAX_COMPILATION_CACHE_DIR"] = str(CACHE)
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.3"
+jax.config.update("jax_compilation_cache_dir", str(CACHE))
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
 
 
 @pytest.fixture

@@ -6,7 +6,9 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-SEEDS = (0, 1, 2, 3, 4)
+import pytest
+
+FEW, MANY = (0, 1), (0, 1, 2, 3, 4)
 PROGRAM = """
 import jax, numpy as np, numpyro, numpyro.distributions as dist, stakes
 
@@ -44,7 +46,10 @@ def decided_under(seed: int, cache: Path) -> str:
     return finished.stdout
 
 
-def test_results_are_the_same_to_the_bit_whatever_the_hash_seed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seeds", [FEW, pytest.param(MANY, marks=pytest.mark.slow)], ids=len)
+def test_results_are_the_same_to_the_bit_whatever_the_hash_seed(
+    tmp_path: Path, seeds: tuple[int, ...]
+) -> None:
     with ThreadPoolExecutor(max_workers=2) as two_at_a_time:
-        results = list(two_at_a_time.map(lambda seed: decided_under(seed, tmp_path), SEEDS))
+        results = list(two_at_a_time.map(lambda seed: decided_under(seed, tmp_path), seeds))
     assert len(set(results)) == 1
