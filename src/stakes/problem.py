@@ -139,6 +139,8 @@ class Problem:
         values = jnp.asarray(self.utility(outcome, decision))
         what = f"`utility={_name(getattr(self.utility, 'fn', self.utility))}`"
         _check_elementwise(what, values, outcome, decision)
+        if isinstance(self.utility, ExpUtility):
+            return  # kept as its logarithm, which may underflow but is never that of zero
         _check_values(
             what,
             "zero or negative",
@@ -146,7 +148,8 @@ class Problem:
             values,
             outcome,
             decision,
-            "The bound takes its logarithm; keep the utility above zero.",
+            "The bound takes its logarithm; keep the utility above zero. One that underflows, such "
+            "as exp(-(y-h)²), is safe as `ExpUtility(Squared(), scale=1.0)`.",
         )
 
 

@@ -263,6 +263,14 @@ def test_the_best_decision_may_lie_beyond_all_outcomes(loss: Any, best: float) -
     np.testing.assert_allclose(found, best, atol=0.1)
 
 
+def test_an_exponential_utility_may_underflow_at_an_outcome_far_from_its_decision() -> None:
+    problem = slope_problem(utility=stakes.ExpUtility(stakes.Squared(), scale=1.0))
+    problem.check_cost(np.array([20.0]), np.array([0.0]))
+    own = slope_problem(utility=stakes.Utility(lambda y, h: np.exp(-((y - h) ** 2))))
+    with pytest.raises(stakes.InputError, match="ExpUtility"):
+        own.check_cost(np.array([200.0]), np.array([0.0]))
+
+
 def test_a_utility_that_underflows_far_out_has_a_slope_all_the_same() -> None:
     """E u of y ~ N(m, 1) is proportional to exp(-(m - h)²/6), so that d log E u/dh = (m - h)/3."""
     own = stakes.Utility(lambda outcome, decision: jnp.exp(-((outcome - decision) ** 2) / 4))

@@ -37,7 +37,9 @@ def simulate(
 ) -> dict[str, Array]:
     """A matrix of that shape with half of its entries observed."""
     rng = np.random.default_rng(seed)
-    z, w = rng.normal(size=(rows, factors)), rng.normal(size=(factors, columns))
-    y = z @ w / np.sqrt(factors) + rng.normal(size=(rows, columns))
-    observed = rng.integers(0, 2, size=(rows, columns)).astype(bool)
-    return {"observed": jnp.asarray(observed), "y": jnp.asarray(y, jnp.float32)}
+    z, w = (
+        rng.standard_normal(shape, np.float32) for shape in ((rows, factors), (factors, columns))
+    )
+    y = z @ w / np.float32(np.sqrt(factors)) + rng.standard_normal((rows, columns), np.float32)
+    observed = rng.integers(0, 2, size=(rows, columns), dtype=bool)
+    return {"observed": jnp.asarray(observed), "y": jnp.asarray(y)}

@@ -86,7 +86,7 @@ def _traces(looks: dict[str, Any], folder: Path, note: str) -> None:
             late = np.concatenate([line.get_ydata()[20:] for line in axis.lines])
             axis.set(title=title, xlabel="step", ylabel="bound")
             axis.set_ylim(np.min(late), np.max(late) + 0.05 * np.ptp(late))
-        right.legend()
+        right.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
 def _predictions(looks: dict[str, Any], folder: Path, name: str, note: str) -> None:
@@ -110,7 +110,7 @@ def _predictions(looks: dict[str, Any], folder: Path, name: str, note: str) -> N
             ("observed", {"color": FIFTH, "marker": "x", "linestyle": ""}),
         ):
             last.plot([], [], label=label, **style)
-        last.legend(fontsize=6)
+        last.legend(fontsize=6, loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
 def _changes(looks: dict[str, Any], folder: Path, name: str, note: str) -> None:
