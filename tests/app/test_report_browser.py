@@ -95,6 +95,7 @@ def number(text: str) -> float:
     return float(text.replace("−", "-").replace(",", ""))
 
 
+@pytest.mark.slow
 def test_report_of_a_fit_draws_its_charts_without_complaint_or_request(visit: Open) -> None:
     result = small_fit()
     seen = visit(summarise(result, title="Eight schools"))

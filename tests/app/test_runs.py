@@ -152,6 +152,7 @@ def test_rows_that_do_not_fit_are_told_and_nothing_is_written(
     assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
 
 
+@pytest.mark.slow
 def test_a_report_is_written_later_and_again(copied: Path) -> None:
     first = invoke("report", copied)
     assert first.exit_code == 0, first.stderr
@@ -185,6 +186,7 @@ def started(*args: object) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(command(*args), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_and_ends_with_the_same_numbers(
     finished: Path, project: Path, tmp_path: Path
 ) -> None:

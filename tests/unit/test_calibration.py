@@ -230,6 +230,7 @@ def squared() -> stakes.Calibration:
     return calibrate(slope_problem(loss=stakes.Squared()), {"x": X, "y": Y}, draws=32)
 
 
+@pytest.mark.slow
 def test_a_loss_of_the_users_own_gives_what_the_same_loss_built_in_gives(
     squared: stakes.Calibration,
 ) -> None:
@@ -289,6 +290,7 @@ def utility() -> stakes.Calibration:
     return calibrate(slope_problem(utility=own), {"x": X, "y": Y}, draws=32, expectation=rule)
 
 
+@pytest.mark.slow
 def test_a_utility_gives_what_its_loss_made_exponential_gives(utility: stakes.Calibration) -> None:
     result = calibrate(
         slope_problem(loss=stakes.Squared()),
@@ -373,7 +375,11 @@ def factorization(*, batch: int = 6) -> tuple[stakes.Problem, dict[str, Any]]:
     return problem, {**data, "factors": 2, "batch": batch, "sigma_prior": 1.0}
 
 
-@pytest.mark.parametrize("method", [stakes.Joint(), stakes.EM()], ids=["joint", "EM"])
+@pytest.mark.parametrize(
+    "method",
+    [stakes.Joint(), pytest.param(stakes.EM(), marks=pytest.mark.slow)],
+    ids=["joint", "EM"],
+)
 def test_matrix_factorisation_runs_in_minibatches_with_a_mask(method: Any) -> None:
     problem, data = factorization()
     observed = np.asarray(data["observed"])

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -86,7 +87,8 @@ def _spread(result: Calibration) -> float:
     predictor = numpyro_adapter.predictor(result.problem, result.approximation)
     posterior = Fitted(result.approximation, result.calibrated.params)
     outcomes, _ = evaluation.outcomes(posterior, predictor, result.key, 100)
-    return float(np.asarray(outcomes.mean).std(axis=0).mean())
+    means = jax.vmap(lambda outcome: outcome.mean)(outcomes)
+    return float(np.asarray(means).std(axis=0).mean())
 
 
 def _table(rows: dict[str, dict[str, Any]], data: Matrix) -> Table:
