@@ -140,7 +140,15 @@ def eight_schools(content: dict[str, Any], folder: Path) -> None:
     colours = {"VI": VI, "LCVI": LCVI, "NUTS": FIFTH}
     with panels(folder, "joint-posterior", 1, 3) as axes:
         for axis, (name, draws) in zip(axes, content["draws"].items(), strict=True):
-            axis.plot(draws["theta_1"], draws["tau"], ".", ms=1.5, alpha=0.4, color=colours[name])
+            axis.plot(
+                draws["theta_1"],
+                draws["tau"],
+                ".",
+                ms=1.5,
+                alpha=0.4,
+                color=colours[name],
+                rasterized=True,
+            )
             axis.set(title=name, xlabel="θ₁", ylabel="τ", xlim=(-15, 35), yscale="log")
             axis.set_ylim(0.05, 60)
     with panels(folder, "marginals", 1, 2) as axes:
