@@ -301,8 +301,13 @@ def _stage_is_over(course: Course, settings: Fitting, patience: int) -> bool:
     if settings.all_steps:
         return False
     bound = (course.elbo + course.utility)[course.stage_start :]
-    chunks = [bound[i : i + settings.chunk] for i in range(0, len(bound), settings.chunk)]
-    return has_stopped_rising([_mean(chunk) for chunk in chunks], patience)
+    count = len(bound) // settings.chunk
+    runs = bound.shape[1:] or (1,)
+    chunks = bound[: count * settings.chunk].reshape(count, settings.chunk, *runs)
+    finite = np.isfinite(chunks)
+    with np.errstate(invalid="ignore"):  # a chunk with nothing finite has no mean
+        means = np.where(finite, chunks, 0.0).sum(axis=1) / finite.sum(axis=1)
+    return has_stopped_rising(list(means.mean(axis=1)), patience)
 
 
 def _one_of(course: Course, i: int, count: int) -> Course:
