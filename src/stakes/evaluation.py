@@ -15,7 +15,8 @@ from stakes import rows
 from stakes.approximation import Instances, Subsample
 from stakes.decisions import bayes_decision, numerical_decision
 from stakes.expectation import Enumeration, Expectation
-from stakes.numpyro_adapter import NumPyroApproximation, Prediction, Predictor
+from stakes.numpyro_adapter import NumPyroApproximation, Predictor
+from stakes.numpyro_sites import Prediction
 from stakes.problem import Problem
 from stakes.typing import Array, Batch, Distribution, Key, Params, SolvedLoss
 

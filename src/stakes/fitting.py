@@ -131,7 +131,7 @@ class Fit:
         return self.reason is Stop.CONVERGED
 
     def __repr__(self) -> str:
-        end = _mean(self.bound[-max(1, self.steps // 10) :])
+        end = finite_mean(self.bound[-max(1, self.steps // 10) :])
         skipped = f", {self.skipped} steps skipped" if self.skipped else ""
         return f"Fit({self.reason} after {self.steps} steps, bound {end:.4g}{skipped})"
 
@@ -244,7 +244,7 @@ def _loop(
             course = _extended(course, state, info)._replace(seconds=time.monotonic() - started)
             chunks.append((time.monotonic() - chunk_started) / count)
             recent = course.utility[done:]
-            report(done + count, _mean(course.elbo[done:] + recent), _mean(recent))
+            report(done + count, finite_mean(course.elbo[done:] + recent), finite_mean(recent))
             if watch is not None:
                 watch(course)
     return course, reason, float(np.median(chunks[1:])) if chunks[1:] else float("nan")
@@ -348,10 +348,10 @@ def has_stopped_rising(means: list[float], patience: int) -> bool:
     return bool(after.mean() - before.mean() <= noise)
 
 
-def _mean(values: np.ndarray) -> float:
+def finite_mean(values: np.ndarray) -> float:
     """Over the steps that were not skipped; over runs, where there are several."""
     if values.ndim > 1:
-        return float(np.mean([_mean(run) for run in values.T]))
+        return float(np.mean([finite_mean(run) for run in values.T]))
     finite = values[np.isfinite(values)]
     return float(finite.mean()) if finite.size else float("nan")
 

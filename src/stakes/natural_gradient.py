@@ -38,10 +38,22 @@ def natural_gradient(
     def update(gradient: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
         if params is None:
             raise ValueError("natural_gradient needs the parameters: `update(gradient, state, p)`.")
+        if not _has_normals(params):
+            raise InputError(
+                "`natural_gradient` finds no locations and scales of an `AutoNormal` guide among "
+                "the parameters. Use that guide, or another optimiser."
+            )
         updates, state = rest.update(gradient, state, params, **extra)
         return _replaced(updates, gradient, params, rate), state
 
     return optax.GradientTransformationExtraArgs(rest.init, update)
+
+
+def _has_normals(params: Any) -> bool:
+    if not isinstance(params, dict):
+        return False
+    here = any(name.endswith(LOC) and name.removesuffix(LOC) + SCALE in params for name in params)
+    return here or any(_has_normals(part) for part in params.values())
 
 
 def _replaced(updates: Any, gradient: Any, params: Any, rate: float) -> Any:

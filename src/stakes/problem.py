@@ -136,15 +136,16 @@ class Problem:
             )
             return
         assert self.utility is not None
-        values = jnp.asarray(self.utility(outcome, decision))
+        # An exponential utility is kept as its logarithm: it may underflow, but is never zero.
+        kept_as_log = isinstance(self.utility, ExpUtility)
+        used = self.utility.log if kept_as_log else self.utility
+        values = jnp.asarray(used(outcome, decision))
         what = f"`utility={_name(getattr(self.utility, 'fn', self.utility))}`"
         _check_elementwise(what, values, outcome, decision)
-        if isinstance(self.utility, ExpUtility):
-            return  # kept as its logarithm, which may underflow but is never that of zero
         _check_values(
-            what,
+            f"the logarithm of {what}" if kept_as_log else what,
             "zero or negative",
-            values <= 0,
+            jnp.zeros_like(values, bool) if kept_as_log else values <= 0,
             values,
             outcome,
             decision,

@@ -267,6 +267,9 @@ def test_the_best_decision_may_lie_beyond_all_outcomes(loss: Any, best: float) -
 def test_an_exponential_utility_may_underflow_at_an_outcome_far_from_its_decision() -> None:
     problem = slope_problem(utility=stakes.ExpUtility(stakes.Squared(), scale=1.0))
     problem.check_cost(np.array([20.0]), np.array([0.0]))
+    infinite = slope_problem(utility=stakes.ExpUtility(lambda y, h: (y - h) / 0.0, scale=1.0))
+    with pytest.raises(stakes.InputError, match=r"logarithm of .* is not finite"):
+        infinite.check_cost(jnp.array([20.0]), jnp.array([0.0]))
     own = slope_problem(utility=stakes.Utility(lambda y, h: np.exp(-((y - h) ** 2))))
     with pytest.raises(stakes.InputError, match="ExpUtility"):
         own.check_cost(np.array([200.0]), np.array([0.0]))

@@ -613,3 +613,22 @@ def test_parameters_of_the_model_itself_are_used_in_prediction() -> None:
     fitted = Fitted(approximation, params)
     found = evaluation.decide(problem(model), fitted, predictor, ClosedForm(), KEY, draws=100)
     np.testing.assert_allclose(found, 70.0, atol=3)
+
+
+def test_other_data_share_a_structure_only_where_shapes_and_constants_are_the_same() -> None:
+    def scaled(x: Any, y: Any = None, factor: Any = 1, names: Any = ()) -> None:
+        level = numpyro.sample("level", dist.Normal(0, 1))
+        with numpyro.plate("row", len(x)):
+            numpyro.sample("y", dist.Normal(level * factor, 1), obs=y)
+
+    fitted = approximate(scaled, {"x": np.zeros(3), "y": np.zeros(3)}, level_guide)
+
+    def structure(**others: Any) -> Any:
+        data = {"x": jnp.zeros(5), **others}
+        return numpyro_adapter.predictor(problem(scaled), fitted, data).structure
+
+    assert structure(factor=2) is structure(factor=2)
+    assert structure(factor=2).constants["factor"] == 2
+    assert structure(factor=1) is not structure(factor=True)
+    assert structure(factor=3).constants["factor"] == 3
+    assert structure(names=["a"]) is not structure(names=["a"])  # a list has no hash

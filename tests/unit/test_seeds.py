@@ -131,3 +131,10 @@ def test_natural_gradients_are_the_gradient_over_the_fisher_information() -> Non
 def test_a_rate_outside_its_range_is_refused(rate: float) -> None:
     with pytest.raises(stakes.InputError, match=r"natural_gradient\(rate=...\).*\(0, 1\]"):
         stakes.natural_gradient(rate)
+
+
+def test_a_guide_without_normals_of_its_own_is_refused_rather_than_fitted_by_adam() -> None:
+    optimizer = stakes.natural_gradient(0.1)
+    params = {"auto_loc": jnp.zeros(2), "auto_scale": jnp.ones(2)}  # AutoDiagonalNormal's
+    with pytest.raises(stakes.InputError, match="AutoNormal"):
+        optimizer.update(params, optimizer.init(params), params)

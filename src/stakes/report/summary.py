@@ -12,7 +12,7 @@ from stakes.calibration import Calibration
 from stakes.comparison import Comparison
 from stakes.errors import StakesWarning
 from stakes.evaluation import Fitted, Observations, Sampled
-from stakes.fitting import Fit
+from stakes.fitting import Fit, finite_mean
 from stakes.numpyro_adapter import Predictor
 from stakes.report.content import (
     Convergence,
@@ -144,13 +144,13 @@ def _trace(method: str, fit: Fit) -> Trace:
     return Trace(
         method=method,
         steps=np.minimum(starts + width, fit.steps),
-        bound=np.array([_mean(fit.bound[start : start + width]) for start in starts]),
+        bound=np.array([finite_mean(fit.bound[start : start + width]) for start in starts]),
         reason=str(fit.reason),
         converged=fit.converged,
         taken=fit.steps,
         skipped=fit.skipped,
         seconds=fit.seconds,
-        end=_mean(_last_tenth(fit.bound)),
+        end=finite_mean(_last_tenth(fit.bound)),
     )
 
 
@@ -188,8 +188,8 @@ def _price(result: Calibration, judged_by: _HeldOut | None, draws: np.ndarray) -
         ),
     ]
     return Price(
-        elbo_vi=_mean(ends[0]),
-        elbo_calibrated=_mean(ends[1]),
+        elbo_vi=finite_mean(ends[0]),
+        elbo_calibrated=finite_mean(ends[1]),
         error=float(np.sqrt(sum(errors))),
         coverage=tuple(
             Coverage(level, float(shares[0][i]), float(shares[1][i]))
@@ -241,8 +241,3 @@ def _predictor(result: Calibration, judged_by: _HeldOut | None) -> Predictor:
 
 def _last_tenth(values: np.ndarray) -> np.ndarray:
     return values[-max(1, len(values) // 10) :]
-
-
-def _mean(values: np.ndarray) -> float:
-    finite = values[np.isfinite(values)]
-    return float(finite.mean()) if finite.size else float("nan")
