@@ -26,6 +26,7 @@ from stakes.utility_term import UtilityTerm
 
 GOLDEN = (5**0.5 - 1) / 2
 CANDIDATES = 33
+PLACES = 9
 REFINEMENTS = 30
 WIDENINGS = 10
 MOST_ELEMENTS = 2**24
@@ -65,14 +66,23 @@ def numerical_decision(
     return _minimise(risk, key, outcomes, like)
 
 
-def term_decision(term: UtilityTerm, key: Key, outcomes: Distribution, like: Array) -> Array:
-    """The decision that maximises the utility term U(λ, h)."""
+def term_decision(term: UtilityTerm, key: Key, outcomes: Distribution, now: Array) -> Array:
+    """A decision at which the utility term U(λ, h) is at least as large as now, for an M-step.
+
+    A coarse search, since the term has changed by the next M-step: the decision of now and a few
+    places over the range of the outcome, then the best of them refined.
+    """
 
     def shortfall(decision: Array) -> Array:
         one = lambda key, outcome: -term(key, outcome, decision)  # noqa: E731
-        return _mean_over_draws(one, key, outcomes, 64 * like.size)
+        return _mean_over_draws(one, key, outcomes, 64 * now.size)
 
-    return _minimise(shortfall, key, outcomes, like)
+    draws = _draws(key, outcomes, now.shape, 1)
+    low, high = draws.min(axis=0), draws.max(axis=0)
+    spacing = jnp.maximum((high - low) / (PLACES - 1), 1e-6 * jnp.maximum(jnp.abs(high), 1.0))
+    grid = jnp.concatenate([now[None].astype(low.dtype), _evenly(low, high, PLACES)])
+    found = _refined(shortfall, grid, grid.min(axis=0) - spacing, grid.max(axis=0) + spacing, 12)
+    return found.astype(now.dtype)
 
 
 def _minimise(
@@ -81,26 +91,44 @@ def _minimise(
     """Ends beyond which it gets no better, the best of a grid between, then golden sections."""
     draws = _draws(key, outcomes, like.shape, 4)
     low, high = _ends(objective, draws.min(axis=0), draws.max(axis=0))
-    shares = jnp.linspace(0, 1, CANDIDATES).reshape(-1, *(1 for _ in like.shape))
     quantiles = jnp.quantile(draws, jnp.linspace(0, 1, CANDIDATES), axis=0)
-    grid = jnp.concatenate([low + shares * (high - low), quantiles])
-    place = jnp.argmin(jax.lax.map(objective, grid), axis=0)[None]
+    grid = jnp.concatenate([_evenly(low, high, CANDIDATES), quantiles])
+    return _refined(objective, grid, low, high, REFINEMENTS).astype(like.dtype)
+
+
+def _evenly(low: Array, high: Array, places: int) -> Array:
+    return low + jnp.linspace(0, 1, places).reshape(-1, *(1 for _ in low.shape)) * (high - low)
+
+
+def _refined(
+    objective: Callable[[Array], Array], grid: Array, low: Array, high: Array, sections: int
+) -> Array:
+    """The best of the grid, refined by golden sections between its neighbours (or the ends)."""
+    values = jax.lax.map(objective, grid)
+    place, at_best = jnp.argmin(values, axis=0)[None], values.min(axis=0)
     best = jnp.take_along_axis(grid, place, axis=0)[0]
     below = jnp.where(grid < best, grid, low).max(axis=0)
     above = jnp.where(grid > best, grid, high).min(axis=0)
 
-    def narrow(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
-        low, high = ends
-        left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
-        left_is_better = objective(left) < objective(right)
-        return jnp.where(left_is_better, low, left), jnp.where(left_is_better, right, high)
+    def narrow(_: int, state: tuple[Array, ...]) -> tuple[Array, ...]:
+        low, left, right, high, at_left, at_right = state
+        keep_left = at_left < at_right
+        low, high = jnp.where(keep_left, low, left), jnp.where(keep_left, right, high)
+        kept, at_kept = jnp.where(keep_left, left, right), jnp.where(keep_left, at_left, at_right)
+        new = jnp.where(keep_left, high - GOLDEN * (high - low), low + GOLDEN * (high - low))
+        at_new = objective(new)
+        left, right = jnp.where(keep_left, new, kept), jnp.where(keep_left, kept, new)
+        at_left = jnp.where(keep_left, at_new, at_kept)
+        at_right = jnp.where(keep_left, at_kept, at_new)
+        return low, left, right, high, at_left, at_right
 
-    below, above = jax.lax.fori_loop(0, REFINEMENTS, narrow, (below, above))
-    refined = below + (above - below) / 2
-    at_refined, at_best = objective(refined), objective(best)
+    left, right = above - GOLDEN * (above - below), below + GOLDEN * (above - below)
+    start = (below, left, right, above, objective(left), objective(right))
+    _, left, right, _, at_left, at_right = jax.lax.fori_loop(0, sections, narrow, start)
+    refined, at_refined = jnp.where(at_left < at_right, left, right), jnp.minimum(at_left, at_right)
     # A cost with flat or many-peaked stretches may beat the refinement on the grid itself.
     found = jnp.where(at_refined <= at_best, refined, best)
-    return jnp.where(jnp.isnan(at_refined + at_best), jnp.nan, found).astype(like.dtype)
+    return jnp.where(jnp.isnan(at_refined + at_best), jnp.nan, found)
 
 
 def _ends(objective: Callable[[Array], Array], low: Array, high: Array) -> tuple[Array, Array]:

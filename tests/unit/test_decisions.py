@@ -146,3 +146,14 @@ def test_the_term_prefers_another_decision_than_the_expected_utility_does():
     # For equal widths log ũ is a parabola, so that the term's best is the mean over θ.
     np.testing.assert_allclose(careful, 1.5, atol=0.02)
     assert greedy < 0.5
+
+
+def test_m_steps_walk_to_a_best_decision_beyond_the_outcomes():
+    outcomes = normals(between=0.0, within=SPREAD)
+    term = utility_term(ScaledLoss(LinEx(4.0), 1.0), ClosedForm())
+    decision = LIKE
+    for _ in range(20):
+        before, decision = decision, best_for(term, outcomes, decision)
+    exact = np.array([0.0, 5.0, -100.0]) - 2 * SPREAD**2
+    np.testing.assert_allclose(decision, exact, atol=0.02 * SPREAD)
+    assert np.all(np.abs(before - exact) < 0.02 * SPREAD)  # and stay there

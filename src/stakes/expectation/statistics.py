@@ -17,6 +17,7 @@ from numpyro.distributions import Distribution, constraints
 
 from stakes.errors import NoClosedForm
 from stakes.expectation.mills import density, mills, mills_and_slope
+from stakes.expectation.sums import flushed_exp
 from stakes.typing import Array, Rate
 
 LOG_ROOT_TAU = math.log(2 * math.pi) / 2
@@ -139,30 +140,29 @@ def _log_tails_and_slopes(
     """Value, and derivatives by distance, above and below.
 
     With x₊ = above - δ and x₋ = below + δ, of which at most one is negative, the expectation is
-    φ(δ) [mills(x₊) + mills(x₋)]; a negative x is reflected and factored out.
+    φ(δ) [mills(x₊) + mills(x₋)]; a negative x is reflected and factored out. Each tail's share of
+    the sum is the weight of its rate in the slope.
     """
     first = above - distance < below + distance  # the upper tail has the smaller x
-    least = jnp.where(first, above - distance, below + distance)
-    most = jnp.where(first, below + distance, above - distance)
-    rate = jnp.where(first, above, below)
+    least = jnp.minimum(above - distance, below + distance)
+    most = jnp.maximum(above - distance, below + distance)
     inside = least < 0
-    near, near_slope = mills_and_slope(jnp.abs(least))
-    far, far_slope = mills_and_slope(most)
-    phi = density(least)
-    total = jnp.where(inside, 1 + phi * (far - near), near + far)
-    value = jnp.where(
-        inside,
-        rate * (rate / 2 - (rate - least)) + jnp.log1p(jnp.where(inside, phi * (far - near), 0.0)),
-        jnp.log(jnp.where(inside, 1.0, total)) - jnp.square(distance) / 2 - LOG_ROOT_TAU,
+    near_mills, near_slope = mills_and_slope(jnp.abs(least))
+    far_mills, far_slope = mills_and_slope(most)
+    factor = flushed_exp(jnp.where(inside, -jnp.square(least) / 2 - LOG_ROOT_TAU, 0.0))
+    near = jnp.where(inside, 1 - factor * near_mills, near_mills)
+    far = factor * far_mills
+    total = near + far
+    rate = jnp.where(first, above, below)
+    offset = jnp.where(
+        inside, rate * (least - rate / 2), -jnp.square(distance) / 2 - LOG_ROOT_TAU
     )
-    weight = jnp.where(inside, phi, 1.0) / total
-    near_share = jnp.where(inside, (1 - phi * near) / total, near * weight)
-    by_near = jnp.where(inside, least * near_share - weight, near_slope * weight)
-    by_far = far_slope * weight
+    by_near = jnp.where(inside, least * near - factor, near_slope) / total
+    by_far = factor * far_slope / total
     by_above, by_below = jnp.where(first, by_near, by_far), jnp.where(first, by_far, by_near)
-    share_above = jnp.where(first, near_share, far * weight)
-    share_below = jnp.where(first, far * weight, near_share)
-    return value, below * share_below - above * share_above, by_above, by_below
+    upper, lower = jnp.where(first, near, far), jnp.where(first, far, near)
+    by_distance = (below * lower - above * upper) / total
+    return offset + jnp.log(total), by_distance, by_above, by_below
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(3, 4))
