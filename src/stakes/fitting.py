@@ -23,6 +23,9 @@ from stakes.typing import Array, Batch, Key
 
 RATES = (1.0, 0.1, 0.01)
 """Step sizes of the stages, as factors of the optimiser's own."""
+NEGLIGIBLE = 1e-3
+"""A rise of the bound by this share of it, times the factor of the stage, counts as none even
+where noise is smaller: minibatches that take all rows in turn leave next to no noise."""
 MOST_SKIPPED = 50
 """Steps in a row without a finite gradient before a fit gives up."""
 
@@ -307,7 +310,8 @@ def _stage_is_over(course: Course, settings: Fitting, patience: int) -> bool:
     finite = np.isfinite(chunks)
     with np.errstate(invalid="ignore"):  # a chunk with nothing finite has no mean
         means = np.where(finite, chunks, 0.0).sum(axis=1) / finite.sum(axis=1)
-    return has_stopped_rising(list(means.mean(axis=1)), patience)
+    negligible = NEGLIGIBLE * RATES[course.stage]
+    return has_stopped_rising(list(means.mean(axis=1)), patience, negligible)
 
 
 def _one_of(course: Course, i: int, count: int) -> Course:
@@ -333,11 +337,11 @@ def _fit(course: Course, reason: Stop, step_seconds: float) -> Fit:
     )
 
 
-def has_stopped_rising(means: list[float], patience: int) -> bool:
-    """Whether the last third of a stage is no better than the third before it, but for noise.
+def has_stopped_rising(means: list[float], patience: int, negligible: float = 0.0) -> bool:
+    """Whether the last third of a stage is no better than the one before, but for noise.
 
     The thirds grow with the stage, so that a slow rise is not mistaken for noise. A chunk whose
-    mean is not finite is left out.
+    mean is not finite is left out. A rise by `negligible`, as a share, counts as noise.
     """
     values = np.array([mean for mean in means if np.isfinite(mean)])
     third = len(values) // 3
@@ -345,7 +349,7 @@ def has_stopped_rising(means: list[float], patience: int) -> bool:
         return False
     before, after = values[-2 * third : -third], values[-third:]
     noise = np.sqrt((before.var(ddof=1) + after.var(ddof=1)) / third)
-    return bool(after.mean() - before.mean() <= noise)
+    return bool(after.mean() - before.mean() <= max(noise, negligible * abs(after.mean())))
 
 
 def finite_mean(values: np.ndarray) -> float:

@@ -48,8 +48,23 @@ class PlainFits:
 
 def fit_vi(keys: Key, plan: Plan, *, watch: Watch | None = None) -> PlainFits:
     """Plain VI from each key, every seed from a start of its own."""
-    setup_keys, fit_keys = _keys(keys, 0), _keys(keys, 1)
-    starts = [plan.approximation.init(key) for key in setup_keys]
+    starts = [plan.approximation.init(key) for key in _keys(keys, 0)]
+    return _plain_fits(keys, plan, starts, _keys(keys, 1), watch)
+
+
+def go_on(plain: PlainFits, plan: Plan) -> PlainFits:
+    """Plain VI for the further steps of this plan, as a calibrated fit would go on from there.
+
+    With the same random numbers as that, so that the two differ by the utility alone.
+    """
+    plan = replace(plan, approximation=plain.approximation)
+    starts = [fit.params for fit in plain.fits]
+    return _plain_fits(plain.keys, plan, starts, _keys(plain.keys, 2), None)
+
+
+def _plain_fits(
+    keys: Key, plan: Plan, starts: Sequence[Params], fit_keys: Key, watch: Watch | None
+) -> PlainFits:
     fits = run_together(
         f"VI, {len(keys)} seeds",
         lambda _: plan.vi_step(),

@@ -114,6 +114,12 @@ def test_a_slow_rise_is_not_mistaken_for_noise_once_the_stage_is_long() -> None:
     assert all(rising)
 
 
+def test_a_negligible_rise_counts_as_none() -> None:
+    steady = np.arange(60) / 20  # two thirds differ by one, without any noise to speak of
+    assert not has_stopped_rising(list(steady - 9e3), patience=30, negligible=1e-4)
+    assert has_stopped_rising(list(steady - 11e3), patience=30, negligible=1e-4)
+
+
 def test_a_stage_lasts_as_long_as_patience_says() -> None:
     assert not has_stopped_rising([0.0] * 29, patience=30)
     assert has_stopped_rising([0.0] * 30, patience=30)

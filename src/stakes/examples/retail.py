@@ -56,7 +56,7 @@ def solve(
     key: Key,
     transform: Transform = Linearized(),  # noqa: B008 (a frozen value)
     *,
-    steps: int = 6_000,
+    steps: int = 30_000,
 ) -> Calibration:
     return calibrate(key, problem(), data(), transform=transform, steps=steps, coords=labels())
 

@@ -154,9 +154,7 @@ def _log_tails_and_slopes(
     far = factor * far_mills
     total = near + far
     rate = jnp.where(first, above, below)
-    offset = jnp.where(
-        inside, rate * (least - rate / 2), -jnp.square(distance) / 2 - LOG_ROOT_TAU
-    )
+    offset = jnp.where(inside, rate * (least - rate / 2), -jnp.square(distance) / 2 - LOG_ROOT_TAU)
     by_near = jnp.where(inside, least * near - factor, near_slope) / total
     by_far = factor * far_slope / total
     by_above, by_below = jnp.where(first, by_near, by_far), jnp.where(first, by_far, by_near)

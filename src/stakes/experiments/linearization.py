@@ -33,14 +33,13 @@ def run(settings: Settings) -> list[Table]:
         tick("plain VI")
         missing = [name for name in parts if name not in store]
         if missing:
-            plan = matrix.plan(data, Squared(), None, effort, steps=effort.vi_steps)
-            plain = several.fit_vi(matrix.keys([0]), plan)
+            plain, longer = matrix.plain_fits(data, effort, [0])
         for name, part in parts.items():
             tick(name)
             if name in missing:
                 result = part(plain)
                 if "VI" not in store:
-                    store.put("VI", _row(result, result.vi, data))
+                    store.put("VI", _row(result, longer.fits[0], data))
                 store.put(name, _row(result, result.calibrated, data))
     figures.linearization(store.rows, store.folder, data.note)
     return [_table(store.rows, data)]
@@ -60,7 +59,9 @@ def _parts(data: Matrix, effort: Effort) -> dict[str, Callable[[PlainFits], Cali
 
     return {
         "direct, from plain VI": lambda p: direct(p, warm_start=True, steps=effort.steps),
-        "direct, from a random start": lambda p: direct(p, warm_start=False, steps=effort.vi_steps),
+        "direct, from a random start": lambda p: direct(
+            p, warm_start=False, steps=effort.vi_steps + effort.steps
+        ),
         "linearized, M = 1": through(Linearized(scale=1.0)),
         **{f"linearized, {name}": through(Linearized(quantile=q)) for name, q in LEVELS.items()},
     }

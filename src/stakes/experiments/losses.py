@@ -61,14 +61,14 @@ def _run_group(
     ]
     where = f"seeds {group[0]} to {group[-1]}"
     tick(f"plain VI, {where}")
-    plain = _plain(group, data, effort) if missing else None
+    plain = matrix.plain_fits(data, effort, group) if missing else None
     for loss, transform in wanted:
         tick(f"{loss}, {transform}, {where}")
         if plain is None or (loss, transform) not in missing:
             continue
         chosen = _transforms(loss)[transform]
         plan = matrix.plan(data, losses[loss], chosen, effort, steps=effort.steps)
-        rows = _calibrated(plain, plan, data, losses[loss])
+        rows = _calibrated(*plain, plan, data, losses[loss])
         for seed, row in zip(group, rows, strict=True):
             store.put(_row_name(loss, transform, seed), row)
 
@@ -77,16 +77,18 @@ def _row_name(loss: str, transform: str, seed: int) -> str:
     return f"{loss}/{transform}/{seed}"
 
 
-def _plain(group: Sequence[int], data: Matrix, effort: Effort) -> PlainFits:
-    plan = matrix.plan(data, LOSSES["squared"], None, effort, steps=effort.vi_steps)
-    return several.fit_vi(matrix.keys(group), plan)
-
-
-def _calibrated(plain: PlainFits, plan: Plan, data: Matrix, loss: Loss) -> list[dict[str, Any]]:
+def _calibrated(
+    plain: PlainFits, longer: PlainFits, plan: Plan, data: Matrix, loss: Loss
+) -> list[dict[str, Any]]:
+    """Calibrated from plain VI, and judged against plain VI that went on for as many steps."""
+    exact = replace(plan, expectation=ClosedForm())
+    # Decisions are found without sampling, even where the fit samples outcomes.
+    decided = [decisions for _, decisions in longer.ready(exact)]
+    plain.ready(exact)
     results = [
-        replace(result, expectation=ClosedForm()) for result in several.calibrate_seeds(plain, plan)
+        replace(result, expectation=ClosedForm(), vi=vi)
+        for result, vi in zip(several.calibrate_seeds(plain, plan), longer.fits, strict=True)
     ]
-    decided = [decisions for _, decisions in plain.ready(plan)]
     rows = [
         _figures(result, before, data, loss)
         for result, before in zip(results, decided, strict=True)
@@ -161,11 +163,7 @@ def _run_published(data: Matrix, effort: Effort, losses: dict[str, Loss], store:
         expectation=MonteCarlo(draws=1),
         draws=PUBLISHED_DRAWS,
     )
-    plain = _plain([0], data, effort)
-    # Decisions are found without sampling, as in the other rows: only the fit is as published.
-    exact = replace(plan, expectation=ClosedForm())
-    plain.ready(exact)
-    [row] = _calibrated(plain, plan, data, loss)
+    [row] = _calibrated(*matrix.plain_fits(data, effort, [0]), plan, data, loss)
     store.put(row_name, row)
 
 

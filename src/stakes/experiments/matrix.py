@@ -13,6 +13,7 @@ import numpy as np
 import optax
 
 from stakes import datasets
+from stakes import seeds as several
 from stakes.algorithms import EM, Joint
 from stakes.examples import matrix_factorization
 from stakes.expectation import Expectation
@@ -21,6 +22,7 @@ from stakes.losses import Squared, Tilted
 from stakes.natural_gradient import natural_gradient
 from stakes.preparation import Plan, prepare
 from stakes.problem import Problem
+from stakes.seeds import PlainFits
 from stakes.typing import Array, Key, Loss
 from stakes.utilities import ExpUtility, Transform
 
@@ -128,6 +130,16 @@ def plan(
         progress=False,
     )
     return replace(found, settings=replace(found.settings, all_steps=True))
+
+
+def plain_fits(matrix: Matrix, effort: Effort, seeds: Sequence[int]) -> tuple[PlainFits, PlainFits]:
+    """Plain VI, from which calibrated fits start, and gone on for as many steps as those take."""
+    first, further = (
+        plan(matrix, Squared(), None, effort, steps=steps)
+        for steps in (effort.vi_steps, effort.steps)
+    )
+    plain = several.fit_vi(keys(seeds), first)
+    return plain, several.go_on(plain, further)
 
 
 def keys(seeds: Sequence[int]) -> Key:

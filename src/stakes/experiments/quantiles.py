@@ -1,5 +1,6 @@
 """How the scale M behind the utility matters, from collapse through an optimum to plain VI."""
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -34,8 +35,7 @@ def run(settings: Settings) -> list[Table]:
         levels = dict.fromkeys(_names(settings.quick))
         wanted = [f"{name} {level}" for name in TRANSFORMS for level in levels]
         if any(name not in store for name in wanted):
-            vi_plan = matrix.plan(data, LOSS, None, effort, steps=effort.vi_steps)
-            plain = several.fit_vi(matrix.keys([0]), vi_plan)
+            plain, longer = matrix.plain_fits(data, effort, [0])
             scales = _scales(plain, data, settings.quick)
             for name, transform in TRANSFORMS.items():
                 tick(name)
@@ -46,9 +46,10 @@ def run(settings: Settings) -> list[Table]:
                     if all(f"{name} {label}" in store for label in part):
                         continue
                     results = several.calibrate_scales(plain, plan, [scales[s] for s in part])
-                    before = plain.ready(plan)[0][1]
+                    before = longer.ready(plan)[0][1]
                     for label, result in zip(part, results, strict=True):
-                        store.put(f"{name} {label}", _row(result, before, data))
+                        row = _row(replace(result, vi=longer.fits[0]), before, data)
+                        store.put(f"{name} {label}", row)
     figures.quantiles(store, data.note)
     return [_table(store.rows, data)]
 

@@ -19,7 +19,7 @@ MODULES = {
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "eight-schools": {"transform": Linearized(scale=7)},
     "newsvendor": {"steps": 2_000},
-    "retail": {"steps": 6_000},
+    "retail": {},
     "radon": {"draws": 10},
 }
 """Arguments of `calibrate` that each example's own `solve` gives."""
