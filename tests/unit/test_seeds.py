@@ -71,6 +71,17 @@ def test_seeds_have_starts_and_scales_of_their_own(together: Any) -> None:
     assert len({result.scale for result in results}) == len(KEYS)
 
 
+def test_a_calibrated_fit_with_an_endless_scale_is_plain_vi_gone_on(together: Any) -> None:
+    """With the same minibatches and draws, so that tables compare utilities, not luck or length."""
+    plain, _ = together
+    plan = plan_for(optax.adam(0.05))
+    longer = seeds.go_on(plain, plan)
+    [endless] = seeds.calibrate_scales(plain, plan, [1e8])
+    for name, value in longer.fits[0].params.items():
+        np.testing.assert_allclose(endless.calibrated.params[name], value, rtol=1e-4, atol=1e-4)
+        assert np.any(np.abs(plain.fits[0].params[name] - value) > 1e-3)
+
+
 def test_the_decisions_of_plain_vi_are_found_once_for_each_loss(together: Any) -> None:
     plain, _ = together
     plan = plan_for(optax.adam(0.05))

@@ -38,7 +38,10 @@ def conclude(manifest: "Manifest") -> None:
         say("error: a fit met no finite gradient in many steps; its last good state is saved.")
         raise typer.Exit(Exit.NUMERICAL_FAILURE)
     if not manifest.outcome.converged:
-        say("Not converged: results are written, and not to be relied on. Allow more `fit.steps`.")
+        say(
+            "Not converged: results are written, and not to be relied on. Allow more `fit.steps`, "
+            "or longer ones by `fit.learning_rate` (0.03 where it is left out)."
+        )
         raise typer.Exit(Exit.NOT_CONVERGED)
 
 

@@ -10,9 +10,12 @@ from jax.scipy.special import logsumexp
 from numpyro.distributions import Distribution
 
 from stakes.expectation import statistics
-from stakes.expectation.rules import Enumeration
+from stakes.expectation.rules import Enumeration, log_mass
 from stakes.expectation.sums import weighted_sum
 from stakes.typing import Array, Rate
+
+WALK = 64
+"""Counts that a quantile may lie between when they are gone through one by one."""
 
 
 @final
@@ -105,13 +108,17 @@ class Mixture:
         return _log_mean_exp(self._over(lambda one: one.log_kernel(decision, width)))
 
     def quantile(self, level: float) -> Array:
-        """The least value whose distribution function reaches the level, by bisection."""
+        """The least value whose distribution function reaches the level."""
         lows, highs = jax.vmap(lambda component: Single(component).bracket(level))(self.components)
         ends = lows.min(axis=0), highs.max(axis=0)
-        discrete = statistics.is_discrete(self.components)
-        # Down to neighbouring values of a count, or to the last digit of a real number.
-        width = 0.5 if discrete else 0.0
-        halvings = 60 if ends[0].dtype == jnp.float64 else 32
+        if statistics.is_discrete(self.components):
+            return self._first_to_reach(level, *self._halved(level, *ends, WALK))
+        _, high = self._halved(level, *ends, 0.0)
+        return jnp.where(jnp.isnan(self.cdf(high)), jnp.nan, high)
+
+    def _halved(self, level: float, low: Array, high: Array, width: float) -> tuple[Array, Array]:
+        """Ends so close, or neighbouring numbers, with the quantile between them."""
+        halvings = 60 if low.dtype == jnp.float64 else 32
 
         def unfinished(state: tuple[int, Array, Array]) -> Array:
             step, low, high = state
@@ -123,9 +130,32 @@ class Mixture:
             reached = self.cdf(middle) >= level
             return step + 1, jnp.where(reached, low, middle), jnp.where(reached, middle, high)
 
-        _, _, high = jax.lax.while_loop(unfinished, halve, (0, *ends))
-        high = jnp.where(jnp.isnan(self.cdf(high)), jnp.nan, high)
-        return jnp.floor(high) if discrete else high
+        _, low, high = jax.lax.while_loop(unfinished, halve, (0, low, high))
+        return low, high
+
+    def _first_to_reach(self, level: float, low: Array, high: Array) -> Array:
+        """Up from low, count by count: less work than to ask for the cdf again and again."""
+        low, high = jnp.maximum(jnp.floor(low), -1.0), jnp.floor(high)
+        below = jnp.where(low < 0, 0.0, self.cdf(jnp.maximum(low, 0.0)))
+        # A loop's body takes JAX's arrays alone for constants.
+        components = jax.tree.map(jnp.asarray, self.components)
+
+        def mass(count: Array) -> Array:
+            each = jax.vmap(lambda component: log_mass(component, count).log_weights)(components)
+            return jnp.exp(each).mean(axis=0)
+
+        def unfinished(state: tuple[Array, Array]) -> Array:
+            count, reached = state
+            return jnp.any((reached < level) & (count < high))
+
+        def walk(state: tuple[Array, Array]) -> tuple[Array, Array]:
+            count, reached = state
+            on = (reached < level) & (count < high)
+            count = count + on
+            return count, reached + jnp.where(on, mass(count), 0.0)
+
+        count, reached = jax.lax.while_loop(unfinished, walk, (low, below))
+        return jnp.where(jnp.isnan(reached), jnp.nan, count)
 
 
 def _log_mean_exp(values: Array) -> Array:

@@ -55,14 +55,11 @@ class Enumeration:
     def rule(self, key: Key | None, outcome: Distribution, decision: Array) -> Rule:
         shape = np.broadcast_shapes(outcome.batch_shape, jnp.shape(decision))
         values = self._values(outcome, decision, shape)
-        inside = outcome.support(values) & (values >= 0)
-        # A value outside the support gets weight zero, and a legal stand-in for its gradient.
-        legal = jnp.where(inside, values, jnp.floor(jax.lax.stop_gradient(_middle(outcome))))
-        log_weights = jnp.where(inside, outcome.log_prob(_as_outcome(outcome, legal)), -jnp.inf)
+        legal, log_weights = log_mass(outcome, values)
         # Rounding in the log probabilities of large counts is the same for all of them, nearly.
-        log_mass = log_sum_exp(log_weights)
-        held = (jax.lax.stop_gradient(log_mass) > math.log(0.98)) & self._reaches(outcome, values)
-        return Rule(legal, jnp.where(held, log_weights - log_mass, jnp.nan))
+        held_mass = log_sum_exp(log_weights)
+        held = (jax.lax.stop_gradient(held_mass) > math.log(0.98)) & self._reaches(outcome, values)
+        return Rule(legal, jnp.where(held, log_weights - held_mass, jnp.nan))
 
     def _reaches(self, outcome: Distribution, values: Array) -> Array:
         """Whether the window spans four standard deviations either way, or all values there are."""
@@ -183,6 +180,15 @@ class MonteCarlo:
         points = outcome.expand(missing + tuple(outcome.batch_shape)).rsample(key, (self.draws,))
         points = jnp.broadcast_to(points, (self.draws, *shape))
         return Rule(points, jnp.full_like(points, -math.log(self.draws)))
+
+
+def log_mass(outcome: Distribution, values: Array) -> Rule:
+    """Log probability of counts, -inf where there is none, with a legal stand-in for those."""
+    inside = outcome.support(values) & (values >= 0)
+    legal = jnp.where(inside, values, jnp.floor(jax.lax.stop_gradient(_middle(outcome))))
+    return Rule(
+        legal, jnp.where(inside, outcome.log_prob(_as_outcome(outcome, legal)), -jnp.inf)
+    )
 
 
 def _few_values(outcome: Distribution) -> int | None:
