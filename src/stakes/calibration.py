@@ -98,7 +98,10 @@ def calibrate(
     carry_out = _recorded(journal)
     vi = carry_out("VI", plan.vi_step(), approximation, plan.vi_state(params), vi_key, settings)
     check_fit("VI", vi)
-    plan, decisions = plan.after_vi(vi, evaluate_key)
+    known = journal.decisions(approximation.instances.shape) if journal is not None else None
+    plan, decisions = plan.after_vi(vi, evaluate_key, known)
+    if journal is not None:
+        journal.keep_decisions(decisions)
 
     # The calibrated fit, from VI's optimum and its decisions unless asked otherwise.
     # h starts at VI's decision also from random λ: far from it, U has a flat tail.
@@ -118,6 +121,14 @@ class Journal(Protocol):
 
     def watch(self, title: str, course: Course) -> None:
         """Take down where the fit stands; called after every chunk of steps."""
+        ...
+
+    def decisions(self, shape: tuple[int, ...]) -> np.ndarray | None:
+        """VI's decisions, of this shape; None where nothing is known of them."""
+        ...
+
+    def keep_decisions(self, decisions: np.ndarray) -> None:
+        """Take down VI's decisions, once the plain fit has ended."""
         ...
 
 

@@ -14,6 +14,9 @@ import typer
 P = ParamSpec("P")
 R = TypeVar("R")
 
+LARGEST_CACHE = 2**28
+"""Bytes of compiled programs to keep."""
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs to read.")]
 
 
@@ -34,6 +37,7 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
         from stakes.errors import InputError, Interrupted, NumericalError, StorageError
         from stakes.spec.source import told
 
+        _keep_compiled()
         with _plain_warnings():
             try:
                 return function(*args, **kwargs)
@@ -52,6 +56,18 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
                 fail(in_users_code, Exit.BAD_INPUT)
 
     return guarded
+
+
+def _keep_compiled() -> None:
+    """Programs that JAX compiled for one command serve the next, which starts in half the time."""
+    import jax
+    from platformdirs import user_cache_path
+
+    config: Any = jax.config
+    if config.jax_compilation_cache_dir is None:
+        config.update("jax_compilation_cache_dir", str(user_cache_path("stakes") / "jax"))
+        config.update("jax_compilation_cache_max_size", LARGEST_CACHE)
+        config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 
 def fail(message: str, code: int) -> NoReturn:

@@ -186,9 +186,7 @@ def log_mass(outcome: Distribution, values: Array) -> Rule:
     """Log probability of counts, -inf where there is none, with a legal stand-in for those."""
     inside = outcome.support(values) & (values >= 0)
     legal = jnp.where(inside, values, jnp.floor(jax.lax.stop_gradient(_middle(outcome))))
-    return Rule(
-        legal, jnp.where(inside, outcome.log_prob(_as_outcome(outcome, legal)), -jnp.inf)
-    )
+    return Rule(legal, jnp.where(inside, outcome.log_prob(_as_outcome(outcome, legal)), -jnp.inf))
 
 
 def _few_values(outcome: Distribution) -> int | None:

@@ -85,12 +85,12 @@ def load(path: Path | None, *, quick: bool) -> Matrix:
 class Effort:
     """Steps of plain VI and of the calibrated fit after it, and draws of θ at each."""
 
-    vi_steps: int = 6_000
+    vi_steps: int = 9_000
     steps: int = 3_000
-    draws: int = 4
+    draws: int = 16
 
 
-QUICK = Effort(vi_steps=300, steps=200)
+QUICK = Effort(vi_steps=300, steps=200, draws=4)
 
 
 def annealed(steps: int) -> optax.GradientTransformation:

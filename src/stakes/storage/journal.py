@@ -17,6 +17,8 @@ Courses = dict[str, dict[str, np.ndarray]]
 """Title of a fit -> the arrays of its course."""
 
 NUMBERS = ("stage", "stage_start", "older_count", "newer_count", "age", "restart")
+DECIDED = "decisions"
+"""Beside the courses of the fits."""
 TRACES = {"elbo": np.float64, "utility": np.float64, "finite": np.bool_}
 
 
@@ -57,6 +59,19 @@ class FileJournal:
             self._stop()
         if time.monotonic() - self._saved >= self._interval:
             self.save()
+
+    def decisions(self, shape: tuple[int, ...]) -> np.ndarray | None:
+        if DECIDED not in self._courses:
+            return None
+        kept = self._courses[DECIDED].get("VI")
+        if kept is None or kept.shape != shape or kept.dtype.kind != "f":
+            raise StorageError(
+                f"{self._path} has no decisions of shape {shape}. It belongs to another model."
+            )
+        return kept
+
+    def keep_decisions(self, decisions: np.ndarray) -> None:
+        self._courses[DECIDED] = {"VI": np.asarray(decisions)}
 
     def save(self) -> None:
         """Write where the fits stand; nothing where that is on disk already."""
