@@ -79,10 +79,21 @@ def term_decision(term: UtilityTerm, key: Key, outcomes: Distribution, now: Arra
 
     draws = _draws(key, outcomes, now.shape, 1)
     low, high = draws.min(axis=0), draws.max(axis=0)
-    spacing = jnp.maximum((high - low) / (PLACES - 1), 1e-6 * jnp.maximum(jnp.abs(high), 1.0))
+    # Rare outcomes may all be alike in the draws, and yet decide.
+    spacing = jnp.maximum((high - low) / (PLACES - 1), _spread(outcomes, now) / 2)
     grid = jnp.concatenate([now[None].astype(low.dtype), _evenly(low, high, PLACES)])
     found = _refined(shortfall, grid, grid.min(axis=0) - spacing, grid.max(axis=0) + spacing, 12)
     return found.astype(now.dtype)
+
+
+def _spread(outcomes: Distribution, like: Array) -> Array:
+    """The standard deviation of the mixture, or next to nothing where it is not known."""
+    least = 1e-6 * jnp.maximum(jnp.abs(like), 1.0)
+    try:
+        sd = jnp.sqrt(Mixture(outcomes).variance())
+    except NoClosedForm:
+        return least
+    return jnp.where(jnp.isfinite(sd), jnp.maximum(sd, least), least)
 
 
 def _minimise(

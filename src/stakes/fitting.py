@@ -23,9 +23,6 @@ from stakes.typing import Array, Batch, Key
 
 RATES = (1.0, 0.1, 0.01)
 """Step sizes of the stages, as factors of the optimiser's own."""
-NEGLIGIBLE = 1e-3
-"""A rise of the bound by this share of it, times the factor of the stage, counts as none even
-where noise is smaller: minibatches that take all rows in turn leave next to no noise."""
 MOST_SKIPPED = 50
 """Steps in a row without a finite gradient before a fit gives up."""
 
@@ -304,14 +301,11 @@ def _stage_is_over(course: Course, settings: Fitting, patience: int) -> bool:
     if settings.all_steps:
         return False
     bound = (course.elbo + course.utility)[course.stage_start :]
+    if bound.ndim > 1:
+        bound = bound.mean(axis=1)
     count = len(bound) // settings.chunk
-    runs = bound.shape[1:] or (1,)
-    chunks = bound[: count * settings.chunk].reshape(count, settings.chunk, *runs)
-    finite = np.isfinite(chunks)
-    with np.errstate(invalid="ignore"):  # a chunk with nothing finite has no mean
-        means = np.where(finite, chunks, 0.0).sum(axis=1) / finite.sum(axis=1)
-    negligible = NEGLIGIBLE * RATES[course.stage]
-    return has_stopped_rising(list(means.mean(axis=1)), patience, negligible)
+    chunks = bound[: count * settings.chunk].reshape(count, settings.chunk)
+    return has_stopped_rising(chunks, patience)
 
 
 def _one_of(course: Course, i: int, count: int) -> Course:
@@ -337,19 +331,28 @@ def _fit(course: Course, reason: Stop, step_seconds: float) -> Fit:
     )
 
 
-def has_stopped_rising(means: list[float], patience: int, negligible: float = 0.0) -> bool:
+def has_stopped_rising(chunks: np.ndarray, patience: int) -> bool:
     """Whether the last third of a stage is no better than the one before, but for noise.
 
-    The thirds grow with the stage, so that a slow rise is not mistaken for noise. A chunk whose
-    mean is not finite is left out. A rise by `negligible`, as a share, counts as noise.
+    `chunks` has a row for each chunk and in it the bound at each step, or only their mean. The
+    thirds grow with the stage, so that a slow rise is not mistaken for noise. Noise is that from
+    chunk to chunk, or from step to step if that is more: minibatches that take all rows in turn
+    leave next to none between chunks. Steps without a finite bound are left out.
     """
-    values = np.array([mean for mean in means if np.isfinite(mean)])
-    third = len(values) // 3
-    if len(values) < patience or third < 2:
+    chunks = chunks.reshape(len(chunks), chunks[:1].size or 1)
+    chunks = chunks[np.isfinite(chunks).any(axis=1)]
+    third = len(chunks) // 3
+    if len(chunks) < patience or third < 2:
         return False
-    before, after = values[-2 * third : -third], values[-third:]
-    noise = np.sqrt((before.var(ddof=1) + after.var(ddof=1)) / third)
-    return bool(after.mean() - before.mean() <= max(noise, negligible * abs(after.mean())))
+    thirds = chunks[-2 * third : -third], chunks[-third:]
+    before, after = (np.nanmean(_finite(part), axis=1) for part in thirds)
+    between = sum(part.var(ddof=1) / third for part in (before, after))
+    within = sum(np.nanvar(_finite(part), ddof=1) / np.isfinite(part).sum() for part in thirds)
+    return bool(after.mean() - before.mean() <= np.sqrt(max(between, within)))
+
+
+def _finite(values: np.ndarray) -> np.ndarray:
+    return np.where(np.isfinite(values), values, np.nan)
 
 
 def finite_mean(values: np.ndarray) -> float:

@@ -62,7 +62,7 @@ def test_draws_open_with_xarray_and_carry_the_categories(finished: Path) -> None
 
 def test_states_are_plain_numpy_archives_without_pickle(finished: Path) -> None:
     with np.load(finished / "state.npz", allow_pickle=False) as archive:
-        assert {name.split("/")[0] for name in archive.files} == {"VI", "calibrated"}
+        assert {name.split("/")[0] for name in archive.files} == {"VI", "calibrated", "decisions"}
         assert len(archive["VI/elbo"]) == SPEC["fit"]["steps"]
 
 

@@ -157,3 +157,41 @@ def test_m_steps_walk_to_a_best_decision_beyond_the_outcomes():
     exact = np.array([0.0, 5.0, -100.0]) - 2 * SPREAD**2
     np.testing.assert_allclose(decision, exact, atol=0.02 * SPREAD)
     assert np.all(np.abs(before - exact) < 0.02 * SPREAD)  # and stay there
+
+
+def test_an_m_step_finds_its_way_from_draws_that_are_all_alike():
+    """One draw in a thousand decides: 1000 (1-h)² if it happens, h² if not, best near a half."""
+    outcomes = jax.vmap(dist.Bernoulli)(jnp.full((30, 1), 0.001))
+
+    def cost(outcome, decision):
+        return jnp.where(outcome > 0, 1000 * jnp.square(1 - decision), jnp.square(decision))
+
+    term = utility_term(ScaledLoss(cost, 1.0), Enumeration())
+    decision = jnp.zeros(1)
+    for _ in range(40):
+        decision = best_for(term, outcomes, decision)
+    np.testing.assert_allclose(decision, 0.5, atol=0.01)
+
+
+@pytest.mark.parametrize("level", [0.001, 0.5, 0.999, 0.999999])
+@pytest.mark.parametrize(
+    ("components", "values", "scipy_cdf"),
+    [
+        (
+            dist.Poisson(jnp.array([[0.3, 90.0, 3e3]])),
+            None,
+            lambda k: stats.poisson.cdf(k, [0.3, 90, 3e3]),
+        ),
+        (
+            dist.Binomial(jnp.array([[50, 5000, 3]]), jnp.array([[0.5, 0.998, 0.0]])),
+            Enumeration(points=5024),
+            lambda k: stats.binom.cdf(k, [50, 5000, 3], [0.5, 0.998, 0.0]),
+        ),
+    ],
+)
+def test_quantiles_of_counts_stay_where_there_is_mass(components, values, scipy_cdf, level):
+    """Single precision knows a distribution function to a few 1e-6, and not more."""
+    found = np.asarray(Mixture(components, values).quantile(level), np.float64)
+    assert np.all(scipy_cdf(found) >= level - 3e-4)
+    assert np.all(scipy_cdf(found - 1) <= level + 3e-4)
+    assert np.all(scipy_cdf(found) - scipy_cdf(found - 1) > 0)  # no count without mass

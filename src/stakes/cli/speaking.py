@@ -60,12 +60,15 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
 
 def _keep_compiled() -> None:
     """Programs that JAX compiled for one command serve the next, which starts in half the time."""
+    import platform
+
     import jax
     from platformdirs import user_cache_path
 
     config: Any = jax.config
+    folder = user_cache_path("stakes") / "jax" / platform.node()  # a home may be shared
     if config.jax_compilation_cache_dir is None:
-        config.update("jax_compilation_cache_dir", str(user_cache_path("stakes") / "jax"))
+        config.update("jax_compilation_cache_dir", str(folder))
         config.update("jax_compilation_cache_max_size", LARGEST_CACHE)
         config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 

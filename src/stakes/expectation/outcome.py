@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import final
 
 import jax
@@ -14,8 +15,8 @@ from stakes.expectation.rules import Enumeration, log_mass
 from stakes.expectation.sums import weighted_sum
 from stakes.typing import Array, Rate
 
-WALK = 64
-"""Counts that a quantile may lie between when they are gone through one by one."""
+WALK = 256
+"""Counts up to which quantiles are looked for one by one."""
 
 
 @final
@@ -57,7 +58,9 @@ class Single:
         """Two values between which the quantile lies: itself, or by Cantelli's inequality."""
         try:
             quantile = self.distribution.icdf(level)
-            return quantile, quantile
+            # NumPyro's inverses of discrete distributions are not exact.
+            room = 1.0 if statistics.is_discrete(self.distribution) else 0.0
+            return quantile - room, quantile + room
         except (NotImplementedError, ImportError):
             sd = jnp.sqrt(self.variance())
             odds = (level / (1 - level)) ** 0.5
@@ -110,14 +113,24 @@ class Mixture:
     def quantile(self, level: float) -> Array:
         """The least value whose distribution function reaches the level."""
         lows, highs = jax.vmap(lambda component: Single(component).bracket(level))(self.components)
-        ends = lows.min(axis=0), highs.max(axis=0)
-        if statistics.is_discrete(self.components):
-            return self._first_to_reach(level, *self._halved(level, *ends, WALK))
-        _, high = self._halved(level, *ends, 0.0)
-        return jnp.where(jnp.isnan(self.cdf(high)), jnp.nan, high)
+        low, high = lows.min(axis=0), highs.max(axis=0)
+        if not statistics.is_discrete(self.components):
+            return self._bisected(level, low, high, 0.0)
+        # Down to neighbouring counts.
+        halved = partial(self._bisected, level, low, high, 0.5)
+        if not _from_zero(self.components):
+            return jnp.floor(halved())
+        few = jnp.all(high <= WALK)
+        count, reached = jax.lax.cond(
+            few, lambda: self._walked(level, high), lambda: (low, jnp.zeros_like(low))
+        )
+        found = reached >= level
+        return jax.lax.cond(
+            jnp.all(found), lambda: count, lambda: jnp.where(found, count, jnp.floor(halved()))
+        )
 
-    def _halved(self, level: float, low: Array, high: Array, width: float) -> tuple[Array, Array]:
-        """Ends so close, or neighbouring numbers, with the quantile between them."""
+    def _bisected(self, level: float, low: Array, high: Array, width: float) -> Array:
+        """The upper end of a bracket so narrow, or down to the last digit."""
         halvings = 60 if low.dtype == jnp.float64 else 32
 
         def unfinished(state: tuple[int, Array, Array]) -> Array:
@@ -130,13 +143,14 @@ class Mixture:
             reached = self.cdf(middle) >= level
             return step + 1, jnp.where(reached, low, middle), jnp.where(reached, middle, high)
 
-        _, low, high = jax.lax.while_loop(unfinished, halve, (0, low, high))
-        return low, high
+        _, _, high = jax.lax.while_loop(unfinished, halve, (0, low, high))
+        return jnp.where(jnp.isnan(self.cdf(high)), jnp.nan, high)
 
-    def _first_to_reach(self, level: float, low: Array, high: Array) -> Array:
-        """Up from low, count by count: less work than to ask for the cdf again and again."""
-        low, high = jnp.maximum(jnp.floor(low), -1.0), jnp.floor(high)
-        below = jnp.where(low < 0, 0.0, self.cdf(jnp.maximum(low, 0.0)))
+    def _walked(self, level: float, high: Array) -> tuple[Array, Array]:
+        """Up from zero, count by count, to the first that reaches the level; and what it reaches.
+
+        For counts below a few hundred, less work than to ask for the distribution function.
+        """
         # A loop's body takes JAX's arrays alone for constants.
         components = jax.tree.map(jnp.asarray, self.components)
 
@@ -154,8 +168,14 @@ class Mixture:
             count = count + on
             return count, reached + jnp.where(on, mass(count), 0.0)
 
-        count, reached = jax.lax.while_loop(unfinished, walk, (low, below))
-        return jnp.where(jnp.isnan(reached), jnp.nan, count)
+        start = (jnp.full_like(high, -1.0), jnp.zeros_like(high))
+        return jax.lax.while_loop(unfinished, walk, start)
+
+
+def _from_zero(outcome: Distribution) -> bool:
+    """Whether the values of a discrete outcome are surely 0, 1, 2, ..."""
+    lowest = getattr(outcome.support, "lower_bound", 0)
+    return isinstance(lowest, int) and lowest == 0
 
 
 def _log_mean_exp(values: Array) -> Array:

@@ -48,7 +48,10 @@ CLOSE = 0.002
 def run(settings: Settings) -> list[Table]:
     data = matrix.load(settings.data, quick=settings.quick)
     effort = QUICK if settings.quick else Effort()
-    store = Store(settings.folder / "algorithms", {"data": data.name, "effort": vars(effort)})
+    store = Store(
+        settings.folder / "algorithms",
+        matrix.setting(data, effort),
+    )
     with steps_of("algorithms", len(METHODS)) as tick:
         for name, method in METHODS.items():
             tick(name)

@@ -27,7 +27,10 @@ LEVELS = {"M = median loss": 0.5, "M = 90 % quantile": 0.9}
 def run(settings: Settings) -> list[Table]:
     data = matrix.load(settings.data, quick=settings.quick)
     effort = QUICK if settings.quick else Effort()
-    store = Store(settings.folder / "linearization", {"data": data.name, "effort": vars(effort)})
+    store = Store(
+        settings.folder / "linearization",
+        matrix.setting(data, effort),
+    )
     parts = _parts(data, effort)
     with steps_of("linearization", 1 + len(parts)) as tick:
         tick("plain VI")

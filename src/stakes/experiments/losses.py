@@ -27,7 +27,10 @@ def run(settings: Settings) -> list[Table]:
     effort = QUICK if settings.quick else Effort()
     chosen = dict(list(LOSSES.items())[:2]) if settings.quick else LOSSES
     count = min(settings.seeds, 2) if settings.quick else settings.seeds
-    store = Store(settings.folder / "losses", {"data": data.name, "effort": vars(effort)})
+    store = Store(
+        settings.folder / "losses",
+        matrix.setting(data, effort),
+    )
     groups = [range(i, min(i + TOGETHER, count)) for i in range(0, count, TOGETHER)]
     with steps_of("losses", len(groups) * (1 + 2 * len(chosen))) as tick:
         for group in groups:

@@ -34,6 +34,8 @@ LOSSES: dict[str, Loss] = {
 }
 COLUMNS = 100
 VARIABLE = "STAKES_DATA"
+VERSION = 2
+"""Of the experiments: results of another are not gone on with."""
 
 
 @final
@@ -88,6 +90,11 @@ class Effort:
     vi_steps: int = 9_000
     steps: int = 3_000
     draws: int = 16
+
+
+def setting(matrix: Matrix, effort: Effort) -> dict[str, Any]:
+    """What finished rows have to agree in to be gone on with."""
+    return {"data": matrix.name, "effort": vars(effort), "version": VERSION}
 
 
 QUICK = Effort(vi_steps=300, steps=200, draws=4)

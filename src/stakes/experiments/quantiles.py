@@ -29,7 +29,10 @@ TOGETHER = 7
 def run(settings: Settings) -> list[Table]:
     data = matrix.load(settings.data, quick=settings.quick)
     effort = QUICK if settings.quick else Effort()
-    store = Store(settings.folder / "quantiles", {"data": data.name, "effort": vars(effort)})
+    store = Store(
+        settings.folder / "quantiles",
+        matrix.setting(data, effort),
+    )
     with steps_of("quantiles", 1 + len(TRANSFORMS)) as tick:
         tick("plain VI")
         levels = dict.fromkeys(_names(settings.quick))
