@@ -166,7 +166,8 @@ def _run_published(data: Matrix, effort: Effort, losses: dict[str, Loss], store:
         expectation=MonteCarlo(draws=1),
         draws=PUBLISHED_DRAWS,
     )
-    [row] = _calibrated(*matrix.plain_fits(data, effort, [0]), plan, data, loss)
+    plain = matrix.plain_fits(data, effort, [0], draws=PUBLISHED_DRAWS)
+    [row] = _calibrated(*plain, plan, data, loss)
     store.put(row_name, row)
 
 

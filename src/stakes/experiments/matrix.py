@@ -139,12 +139,15 @@ def plan(
     return replace(found, settings=replace(found.settings, all_steps=True))
 
 
-def plain_fits(matrix: Matrix, effort: Effort, seeds: Sequence[int]) -> tuple[PlainFits, PlainFits]:
-    """Plain VI, from which calibrated fits start, and gone on for as many steps as those take."""
-    first, further = (
-        plan(matrix, Squared(), None, effort, steps=steps)
-        for steps in (effort.vi_steps, effort.steps)
-    )
+def plain_fits(
+    matrix: Matrix, effort: Effort, seeds: Sequence[int], *, draws: int | None = None
+) -> tuple[PlainFits, PlainFits]:
+    """Plain VI, from which calibrated fits start, and gone on for as many steps as those take.
+
+    Further steps are with `draws` of θ where calibrated fits have another number of them.
+    """
+    first = plan(matrix, Squared(), None, effort, steps=effort.vi_steps)
+    further = plan(matrix, Squared(), None, effort, steps=effort.steps, draws=draws)
     plain = several.fit_vi(keys(seeds), first)
     return plain, several.go_on(plain, further)
 
