@@ -48,6 +48,8 @@ def panels(
 
 
 def losses(rows: dict[str, dict[str, Any]], folder: Path, note: str) -> None:
+    """Of the sampled estimator there is one seed and one loss: that is for the table."""
+    rows = {key: row for key, row in rows.items() if "/nested" not in key}
     names = dict.fromkeys(key.rsplit("/", 1)[0] for key in rows)
     kinds = dict.fromkeys(name.split("/", 1)[1] for name in names)
     with panels(folder, "reductions", 1, len(kinds), note=note, height=2.6) as axes:

@@ -96,7 +96,8 @@ def _calibrated(
         _figures(result, before, data, loss)
         for result, before in zip(results, decided, strict=True)
     ]
-    rows[0]["look"] = _look(results[0], decided[0], data)
+    whole = np.concatenate([plain.fits[0].bound, longer.fits[0].bound])
+    rows[0]["look"] = _look(results[0], decided[0], data, whole)
     return rows
 
 
@@ -115,7 +116,9 @@ def _figures(
     }
 
 
-def _look(result: Calibration, vi_decisions: np.ndarray, data: Matrix) -> dict[str, Any]:
+def _look(
+    result: Calibration, vi_decisions: np.ndarray, data: Matrix, vi_bound: np.ndarray
+) -> dict[str, Any]:
     """For the figures: traces, some predictive distributions, and how decisions changed."""
     rng = np.random.default_rng(0)
     at = list(zip(*(rng.integers(0, size, 4) for size in data.y.shape), strict=True))
@@ -144,7 +147,7 @@ def _look(result: Calibration, vi_decisions: np.ndarray, data: Matrix) -> dict[s
     return {
         "pairs": pairs,
         "change": np.round(change, 5).tolist(),
-        "trace_vi": matrix.thinned(result.vi.bound),
+        "trace_vi": matrix.thinned(vi_bound),
         "trace": matrix.thinned(result.calibrated.bound),
     }
 
