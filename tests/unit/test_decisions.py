@@ -195,3 +195,13 @@ def test_quantiles_of_counts_stay_where_there_is_mass(components, values, scipy_
     assert np.all(scipy_cdf(found) >= level - 3e-4)
     assert np.all(scipy_cdf(found - 1) <= level + 3e-4)
     assert np.all(scipy_cdf(found) - scipy_cdf(found - 1) > 0)  # no count without mass
+
+
+def test_quantiles_of_a_discrete_uniform_are_exact_though_numpyros_inverse_is_not():
+    die = Mixture(dist.DiscreteUniform(jnp.array([[2]]), jnp.array([[9]])))
+    assert [float(die.quantile(level)[0]) for level in (0.1, 0.5, 0.9)] == [2.0, 5.0, 9.0]
+
+
+def test_counts_too_large_to_tell_from_their_neighbours_come_to_an_end():
+    huge = Mixture(dist.Poisson(jnp.array([[3e7]]))).quantile(0.95)
+    np.testing.assert_allclose(huge, 3e7, rtol=1e-3)
