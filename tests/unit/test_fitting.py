@@ -18,7 +18,8 @@ from stakes.algorithms import EM, VI, Joint
 from stakes.approximation import Approximation, Instances, Subsample
 from stakes.batches import Batches
 from stakes.expectation import ClosedForm
-from stakes.fitting import MOST_SKIPPED, Fit, Fitting, Stop, has_stopped_rising, run
+from stakes.fitting import MOST_SKIPPED, Fit, Fitting, Stop, run
+from stakes.stages import has_stopped_rising
 from stakes.typing import Array, Key, Params
 from stakes.utility_term import utility_term
 

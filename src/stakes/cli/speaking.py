@@ -59,7 +59,7 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _keep_compiled() -> None:
-    """Programs that JAX compiled for one command serve the next, which starts in half the time."""
+    """What JAX compiled for one command, the next need not compile again."""
     import platform
 
     import jax

@@ -8,7 +8,7 @@ from typing import final
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import logsumexp
-from numpyro.distributions import Distribution
+from numpyro.distributions import Distribution, constraints
 
 from stakes.expectation import statistics
 from stakes.expectation.rules import Enumeration, log_mass
@@ -174,8 +174,8 @@ class Mixture:
 
 def _from_zero(outcome: Distribution) -> bool:
     """Whether the values of a discrete outcome are surely 0, 1, 2, ..."""
-    lowest = getattr(outcome.support, "lower_bound", 0)
-    return isinstance(lowest, int) and lowest == 0
+    lowest = getattr(outcome.support, "lower_bound", None)
+    return outcome.support is constraints.boolean or (isinstance(lowest, int) and lowest == 0)
 
 
 def _log_mean_exp(values: Array) -> Array:

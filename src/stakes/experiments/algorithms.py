@@ -15,8 +15,8 @@ from stakes import evaluation, fitting, numpyro_adapter
 from stakes.algorithms import EM, BayesDecisions, Joint, NumericalDecisions
 from stakes.evaluation import Fitted
 from stakes.experiments import figures, matrix, published
-from stakes.experiments.matrix import QUICK, Effort, Matrix
-from stakes.experiments.study import Settings, Store, Table, steps_of
+from stakes.experiments.matrix import Effort, Matrix
+from stakes.experiments.study import Settings, Table, steps_of
 from stakes.fitting import Course
 from stakes.losses import Tilted
 from stakes.preparation import Plan
@@ -46,12 +46,7 @@ CLOSE = 0.002
 
 
 def run(settings: Settings) -> list[Table]:
-    data = matrix.load(settings.data, quick=settings.quick)
-    effort = QUICK if settings.quick else Effort()
-    store = Store(
-        settings.folder / "algorithms",
-        matrix.setting(data, effort),
-    )
+    data, effort, store = matrix.opened(settings, "algorithms")
     with steps_of("algorithms", len(METHODS)) as tick:
         for name, method in METHODS.items():
             tick(name)
@@ -140,5 +135,5 @@ def _table(rows: dict[str, dict[str, Any]], data: Matrix) -> Table:
         f"{data.name}, tilted 0.2, linearized: risk and wall clock",
         [*head, "ms a step, published"],
         lines,
-        [f"EM: an M-step every {EVERY} steps.", *([data.note] if data.note else [])],
+        [f"EM: an M-step every {EVERY} steps.", *data.notes],
     )

@@ -14,8 +14,8 @@ import numpy as np
 from stakes import seeds as several
 from stakes.calibration import Calibration
 from stakes.experiments import figures, matrix, published
-from stakes.experiments.matrix import QUICK, Effort, Matrix
-from stakes.experiments.study import Settings, Store, Table, steps_of
+from stakes.experiments.matrix import Effort, Matrix
+from stakes.experiments.study import Settings, Table, steps_of
 from stakes.losses import Squared
 from stakes.seeds import PlainFits
 from stakes.utilities import ExpUtility, Linearized
@@ -25,12 +25,7 @@ LEVELS = {"M = median loss": 0.5, "M = 90 % quantile": 0.9}
 
 
 def run(settings: Settings) -> list[Table]:
-    data = matrix.load(settings.data, quick=settings.quick)
-    effort = QUICK if settings.quick else Effort()
-    store = Store(
-        settings.folder / "linearization",
-        matrix.setting(data, effort),
-    )
+    data, effort, store = matrix.opened(settings, "linearization")
     parts = _parts(data, effort)
     with steps_of("linearization", 1 + len(parts)) as tick:
         tick("plain VI")
@@ -109,5 +104,5 @@ def _table(rows: dict[str, dict[str, Any]], data: Matrix) -> Table:
         f"{data.name}: the utility exp(-(h-y)²), directly and linearized",
         ["posterior", "test gain", "ELBO", "squared error", "mean decision"],
         lines,
-        [*notes, data.note] if data.note else notes,
+        [*notes, *data.notes],
     )

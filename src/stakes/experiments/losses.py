@@ -10,7 +10,7 @@ from stakes import seeds as several
 from stakes.calibration import Calibration
 from stakes.expectation import ClosedForm, MonteCarlo
 from stakes.experiments import figures, matrix, published
-from stakes.experiments.matrix import LOSSES, QUICK, Effort, Matrix
+from stakes.experiments.matrix import LOSSES, Effort, Matrix
 from stakes.experiments.study import Settings, Store, Table, Tick, steps_of
 from stakes.preparation import Plan
 from stakes.seeds import PlainFits
@@ -23,14 +23,9 @@ PUBLISHED_DRAWS = 300
 
 
 def run(settings: Settings) -> list[Table]:
-    data = matrix.load(settings.data, quick=settings.quick)
-    effort = QUICK if settings.quick else Effort()
+    data, effort, store = matrix.opened(settings, "losses")
     chosen = dict(list(LOSSES.items())[:2]) if settings.quick else LOSSES
     count = min(settings.seeds, 2) if settings.quick else settings.seeds
-    store = Store(
-        settings.folder / "losses",
-        matrix.setting(data, effort),
-    )
     groups = [range(i, min(i + TOGETHER, count)) for i in range(0, count, TOGETHER)]
     with steps_of("losses", len(groups) * (1 + 2 * len(chosen))) as tick:
         for group in groups:
@@ -200,5 +195,5 @@ def _table(store: Store, data: Matrix) -> Table:
         f"Test risk on {data.name}, {data.y.shape[0]} x {data.y.shape[1]}",
         [*head, "ms a step", "VI, published", "reduction, published"],
         sorted(lines, key=lambda line: line[1], reverse=True),
-        [data.note] if data.note else [],
+        data.notes,
     )

@@ -17,6 +17,7 @@ from stakes import seeds as several
 from stakes.algorithms import EM, Joint
 from stakes.examples import matrix_factorization
 from stakes.expectation import Expectation
+from stakes.experiments.study import Settings, Store
 from stakes.fitting import Fit
 from stakes.losses import Squared, Tilted
 from stakes.natural_gradient import natural_gradient
@@ -50,6 +51,10 @@ class Matrix:
     column_names: list[str]
     note: str = ""
     """What a reader of a table or figure has to know about the data."""
+
+    @property
+    def notes(self) -> list[str]:
+        return [self.note] if self.note else []
 
     @property
     def data(self) -> dict[str, Array]:
@@ -92,12 +97,15 @@ class Effort:
     draws: int = 16
 
 
-def setting(matrix: Matrix, effort: Effort) -> dict[str, Any]:
-    """What finished rows have to agree in to be gone on with."""
-    return {"data": matrix.name, "effort": vars(effort), "version": VERSION}
-
-
 QUICK = Effort(vi_steps=300, steps=200, draws=4)
+
+
+def opened(settings: Settings, name: str) -> tuple[Matrix, Effort, Store]:
+    """The data, how long to fit, and the rows that an earlier run of this experiment finished."""
+    data = load(settings.data, quick=settings.quick)
+    effort = QUICK if settings.quick else Effort()
+    agreed = {"data": data.name, "effort": vars(effort), "version": VERSION}
+    return data, effort, Store(settings.folder / name, agreed)
 
 
 def annealed(steps: int) -> optax.GradientTransformation:

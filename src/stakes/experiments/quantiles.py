@@ -12,8 +12,8 @@ from stakes import seeds as several
 from stakes.calibration import Calibration
 from stakes.evaluation import Fitted
 from stakes.experiments import figures, matrix
-from stakes.experiments.matrix import QUICK, Effort, Matrix
-from stakes.experiments.study import Settings, Store, Table, steps_of
+from stakes.experiments.matrix import Effort, Matrix
+from stakes.experiments.study import Settings, Table, steps_of
 from stakes.losses import Tilted
 from stakes.seeds import PlainFits
 from stakes.utilities import Exponential, Linearized, Transform
@@ -27,12 +27,7 @@ TOGETHER = 7
 
 
 def run(settings: Settings) -> list[Table]:
-    data = matrix.load(settings.data, quick=settings.quick)
-    effort = QUICK if settings.quick else Effort()
-    store = Store(
-        settings.folder / "quantiles",
-        matrix.setting(data, effort),
-    )
+    data, effort, store = matrix.opened(settings, "quantiles")
     with steps_of("quantiles", 1 + len(TRANSFORMS)) as tick:
         tick("plain VI")
         levels = dict.fromkeys(_names(settings.quick))
@@ -113,5 +108,5 @@ def _table(rows: dict[str, dict[str, Any]], data: Matrix) -> Table:
         f"{data.name}, tilted 0.2: the quantile behind M",
         ["utility and quantile", "M", "test risk", "reduction", "ELBO", "spread"],
         [vi, *lines],
-        [data.note] if data.note else [],
+        data.notes,
     )

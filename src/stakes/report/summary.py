@@ -12,7 +12,7 @@ from stakes.calibration import Calibration
 from stakes.comparison import Comparison
 from stakes.errors import StakesWarning
 from stakes.evaluation import Fitted, Observations, Sampled
-from stakes.fitting import Fit, finite_mean
+from stakes.fitting import Fit
 from stakes.numpyro_adapter import Predictor
 from stakes.report.content import (
     Convergence,
@@ -28,6 +28,7 @@ from stakes.report.content import (
 )
 from stakes.report.movement import movement
 from stakes.report.predictions import decision_table, draws_for, predictive_quantiles, what_if
+from stakes.stages import finite_mean
 from stakes.typing import Data
 
 POINTS = 250

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from stakes.errors import StorageError
-from stakes.fitting import RATES, Average, Course
+from stakes.fitting import RATES, Course
+from stakes.stages import Average
 from stakes.storage import sealed
 
 Courses = dict[str, dict[str, np.ndarray]]

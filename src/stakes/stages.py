@@ -1,0 +1,82 @@
+"""What a stage of a fit comes to: whether the bound still rises, and the average of the way."""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+def has_stopped_rising(chunks: np.ndarray, patience: int) -> bool:
+    """Whether the last third of a stage is no better than the one before, but for noise.
+
+    `chunks` has a row for each chunk and in it the bound at each step, or only their mean. The
+    thirds grow with the stage, so that a slow rise is not mistaken for noise. Noise is that from
+    chunk to chunk, or from step to step if that is more: minibatches that take all rows in turn
+    leave next to none between chunks. Steps without a finite bound are left out.
+    """
+    chunks = chunks.reshape(len(chunks), chunks[:1].size or 1)
+    chunks = chunks[np.isfinite(chunks).any(axis=1)]
+    third = len(chunks) // 3
+    if len(chunks) < patience or third < 2:
+        return False
+    thirds = chunks[-2 * third : -third], chunks[-third:]
+    before, after = (np.nanmean(_finite(part), axis=1) for part in thirds)
+    between = sum(part.var(ddof=1) / third for part in (before, after))
+    within = sum(np.nanvar(_finite(part), ddof=1) / np.isfinite(part).sum() for part in thirds)
+    return bool(after.mean() - before.mean() <= np.sqrt(max(between, within)))
+
+
+def _finite(values: np.ndarray) -> np.ndarray:
+    return np.where(np.isfinite(values), values, np.nan)
+
+
+def finite_mean(values: np.ndarray) -> float:
+    """Over the steps that were not skipped; over runs, where there are several."""
+    if values.ndim > 1:
+        return float(np.mean([finite_mean(run) for run in values.T]))
+    finite = values[np.isfinite(values)]
+    return float(finite.mean()) if finite.size else float("nan")
+
+
+class Average(NamedTuple):
+    """The mean of a stage's later part, sampled once a chunk: less noise than any one step.
+
+    Each time that the stage has doubled in length a new mean is begun and the one before the last
+    is dropped, so that the later half always counts and the beginning never does.
+    """
+
+    older: Any = None
+    older_count: int = 0
+    newer: Any = None
+    newer_count: int = 0
+    age: int = 0
+    restart: int = 4
+
+    def add(self, variables: Any) -> "Average":
+        grown = self._replace(age=self.age + 1)
+        if grown.age == grown.restart:
+            grown = Average(self.newer, self.newer_count, None, 0, grown.age, 2 * grown.restart)
+        if grown.newer is None:
+            return grown._replace(newer=jax.tree.map(jnp.array, variables), newer_count=1)
+        mean = _towards(grown.newer, variables, 1 / (grown.newer_count + 1))
+        return grown._replace(newer=mean, newer_count=grown.newer_count + 1)
+
+    def over(self, variables: Any) -> Any:
+        """The mean; `variables` themselves where there is none yet."""
+        if self.newer is None:
+            return variables
+        if self.older is None:
+            return jax.tree.map(jnp.array, self.newer)
+        share = self.older_count / (self.older_count + self.newer_count)
+        return jax.tree.map(lambda a, b: a + share * (b - a), self.newer, self.older)
+
+    def one_of(self, i: int) -> "Average":
+        older, newer = jax.tree.map(lambda leaf: leaf[i], (self.older, self.newer))
+        return self._replace(older=older, newer=newer)
+
+
+@partial(jax.jit, donate_argnums=0)
+def _towards(mean: Any, variables: Any, share: float) -> Any:
+    return jax.tree.map(lambda old, new: old + share * (new - old), mean, variables)
