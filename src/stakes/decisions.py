@@ -6,10 +6,13 @@ otherwise it is found numerically, elementwise: every instance has its own brack
 evaluation of the objective serves them all.
 """
 
+import math
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from stakes.errors import NoClosedForm
 from stakes.expectation import (
@@ -27,7 +30,6 @@ from stakes.utility_term import UtilityTerm
 GOLDEN = (5**0.5 - 1) / 2
 CANDIDATES = 33
 PLACES = 9
-REFINEMENTS = 30
 WIDENINGS = 10
 MOST_ELEMENTS = 2**24
 """Values held at once while averaging over draws of θ."""
@@ -104,7 +106,9 @@ def _minimise(
     low, high = _ends(objective, draws.min(axis=0), draws.max(axis=0))
     quantiles = jnp.quantile(draws, jnp.linspace(0, 1, CANDIDATES), axis=0)
     grid = jnp.concatenate([_evenly(low, high, CANDIDATES), quantiles])
-    return _refined(objective, grid, low, high, REFINEMENTS).astype(like.dtype)
+    # Around a minimum values tell places apart down to the square root of the precision.
+    sections = math.ceil(math.log(np.finfo(grid.dtype).eps) / 2 / math.log(GOLDEN))
+    return _refined(objective, grid, low, high, sections).astype(like.dtype)
 
 
 def _evenly(low: Array, high: Array, places: int) -> Array:
@@ -148,14 +152,18 @@ def _ends(objective: Callable[[Array], Array], low: Array, high: Array) -> tuple
     step = jnp.maximum((high - low) / 4, 1e-3 * jnp.maximum(jnp.abs(high), 1.0))
 
     def widened(end: Array, sign: float) -> Array:
-        def widen(_: int, state: tuple[Array, ...]) -> tuple[Array, ...]:
-            end, step, value, falls = state
+        def widen(state: Any) -> Any:
+            end, step, value, falls, count = state
             further = jnp.where(falls, end + sign * step, end)
             there = objective(further)
-            return further, 2 * step, there, falls & (there < value)
+            return further, 2 * step, there, falls & (there < value), count + 1
 
-        start = (end, step, objective(end), jnp.ones_like(end, bool))
-        return jax.lax.fori_loop(0, WIDENINGS, widen, start)[0]
+        def goes_on(state: Any) -> Array:
+            *_, falls, count = state
+            return falls.any() & (count < WIDENINGS)
+
+        start = (end, step, objective(end), jnp.ones_like(end, bool), jnp.array(0))
+        return jax.lax.while_loop(goes_on, widen, start)[0]
 
     return widened(low, -1.0), widened(high, +1.0)
 

@@ -202,13 +202,16 @@ def run_together(
     count = len(keys)
     split = jax.vmap(jax.random.split)(keys)
 
-    def every(approximation: Approximation, states: State, keys: Key, batch: Batch) -> Any:
+    def every(given: tuple[Approximation, Any], states: State, keys: Key, batch: Batch) -> Any:
+        approximation, each = given
+
         def one(state: State, key: Key, own: Any) -> tuple[State, Info]:
             return step(own)(approximation, state, key, batch)
 
         return jax.vmap(one)(states, keys, each)
 
-    chunk = partial(compiled(every), approximation, key=split[:, 0])
+    # As an argument, not a constant: a compiled program that was kept serves for other values.
+    chunk = partial(compiled(every), (approximation, each), key=split[:, 0])
     schedule = Batches(split[0, 1], approximation.subsamples)
     start = outset(states, (count,))
     course, reason, step_seconds = _loop(title, chunk, schedule, start, settings, watch)
@@ -332,14 +335,16 @@ def _fit(course: Course, reason: Stop, step_seconds: float) -> Fit:
     )
 
 
-def compiled(step: Step) -> Callable[..., tuple[State, Info]]:
+def compiled(step: Callable[..., tuple[State, Info]]) -> Callable[..., tuple[State, Info]]:
+    """As many steps as there are numbers; `given` is what each of them is given first."""
+
     @partial(jax.jit, donate_argnums=1)
     def chunk(
-        approximation: Approximation, state: State, key: Key, numbers: Array, batches: Batch
+        given: Any, state: State, key: Key, numbers: Array, batches: Batch
     ) -> tuple[State, Info]:
         def one(state: State, x: tuple[Array, Batch]) -> tuple[State, Info]:
             number, batch = x
-            return step(approximation, state, _folded(key, number), batch)
+            return step(given, state, _folded(key, number), batch)
 
         return jax.lax.scan(one, state, (numbers, batches))
 

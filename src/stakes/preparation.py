@@ -91,11 +91,17 @@ def prepare(
     optimizer: optax.GradientTransformation | None,
     coords: Coords | None,
     progress: bool,
+    approximation: NumPyroApproximation | None = None,
 ) -> Plan:
-    """Trace model and guide, choose what was left open, and find what does not fit together."""
+    """Trace model and guide, choose what was left open, and find what does not fit together.
+
+    An `approximation` of the same model and data saves the tracing, and programs compiled for it
+    serve again.
+    """
     transform = _checked_transform(problem, transform)
     checked = problem.check_data(data, needs_outcome=True)
-    approximation = numpyro_adapter.approximate(problem, checked, key)
+    if approximation is None:
+        approximation = numpyro_adapter.approximate(problem, checked, key)
     check_coords(coords, approximation.instances, *approximation.structure.latents.values())
     expectation = _checked_expectation(problem, transform, expectation, approximation, key)
     _check_method(problem, transform, method, expectation, estimator)

@@ -19,5 +19,6 @@ def test_every_experiment_runs_and_leaves_its_table_and_figures(tmp_path: Path) 
         assert (tmp_path / name / "table.md").exists()
         assert list((tmp_path / name).glob("*.svg"))
         assert list((tmp_path / name).glob("*.png"))
+    assert "much too short" in (tmp_path / "summary.md").read_text()
     again = CliRunner().invoke(app, ["reproduce", "all", "--quick", "--out", str(tmp_path)])
     assert again.stdout == result.stdout

@@ -9,7 +9,7 @@ import pytest
 from stakes import InputError
 from stakes.cli.reproduce import NAMES
 from stakes.experiments import EXPERIMENTS, matrix
-from stakes.experiments.study import Store, Table
+from stakes.experiments.study import Finding, Store, Table, summary
 
 
 def test_results_are_there_again_when_a_store_is_opened_anew(tmp_path: Path) -> None:
@@ -72,3 +72,14 @@ def test_tables_line_up_and_go_into_markdown() -> None:
 
 def test_the_command_line_names_every_experiment() -> None:
     assert list(EXPERIMENTS) == list(NAMES)
+
+
+def test_the_summary_has_every_finding_by_its_experiment_and_each_caveat_once() -> None:
+    def table(what: str, *caveats: str) -> Table:
+        return Table("", ["a"], [["b"]], ["A note."], [Finding(what, "1.0", "2.0")], caveats)
+
+    found = summary({"losses": table("risk", "Short."), "quantiles": table("M", "Short.", "Odd.")})
+    assert found.lines == [["losses", "risk", "1.0", "2.0"], ["quantiles", "M", "1.0", "2.0"]]
+    assert found.caveats == ["Short.", "Odd."]
+    assert "A note." not in str(found)
+    assert str(found).endswith("Short.\nOdd.")

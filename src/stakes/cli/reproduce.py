@@ -1,7 +1,7 @@
 """`stakes reproduce`: the experiments of the paper."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -43,20 +43,22 @@ def reproduce(
     Example: stakes reproduce losses --data lastfm/ --out reproduced
     """
     from stakes.errors import InputError
-    from stakes.experiments import EXPERIMENTS, Settings
+    from stakes.experiments import EXPERIMENTS, Settings, summary
 
     if name != "all" and name not in EXPERIMENTS:
         raise InputError(f"NAME must be one of {', '.join(EXPERIMENTS)} or all; got {name!r}.")
     settings = Settings(folder=out, data=data, seeds=seeds, quick=quick, as_published=as_published)
-    tables = []
+    tables = {}
     for each in EXPERIMENTS if name == "all" else (name,):
-        found = EXPERIMENTS[each](settings)
-        tables += found
-        text = "\n\n".join(map(str, found))
-        (out / each / "table.txt").write_text(text + "\n")
-        (out / each / "table.md").write_text("\n".join(table.markdown() for table in found))
-        typer.echo(text + "\n")
+        tables[each] = EXPERIMENTS[each](settings)
+        _write(tables[each], out / each / "table")
     if name == "all":
-        (out / "summary.md").write_text("\n".join(table.markdown() for table in tables))
-        typer.echo(f"All tables: {out / 'summary.md'}")
+        _write(summary(tables), out / "summary")
     typer.echo(f"Results and figures: {out}")
+
+
+def _write(table: Any, path: Path) -> None:
+    """As text, on the screen too, and for a page."""
+    path.with_suffix(".txt").write_text(f"{table}\n")
+    path.with_suffix(".md").write_text(table.markdown())
+    typer.echo(f"{table}\n")

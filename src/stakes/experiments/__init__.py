@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 from stakes.experiments import algorithms, eight_schools, linearization, losses, quantiles
-from stakes.experiments.study import Settings, Table
+from stakes.experiments.study import Settings, Table, summary
 
-EXPERIMENTS: dict[str, Callable[[Settings], list[Table]]] = {
+EXPERIMENTS: dict[str, Callable[[Settings], Table]] = {
     "eight-schools": eight_schools.run,
     "losses": losses.run,
     "algorithms": algorithms.run,
@@ -13,4 +13,4 @@ EXPERIMENTS: dict[str, Callable[[Settings], list[Table]]] = {
     "linearization": linearization.run,
 }
 
-__all__ = ["EXPERIMENTS", "Settings", "Table"]
+__all__ = ["EXPERIMENTS", "Settings", "Table", "summary"]

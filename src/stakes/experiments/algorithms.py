@@ -16,7 +16,7 @@ from stakes.algorithms import EM, BayesDecisions, Joint, NumericalDecisions
 from stakes.evaluation import Fitted
 from stakes.experiments import figures, matrix, published
 from stakes.experiments.matrix import Effort, Matrix
-from stakes.experiments.study import Settings, Table, steps_of
+from stakes.experiments.study import Finding, Settings, Table, steps_of
 from stakes.fitting import Course
 from stakes.losses import Tilted
 from stakes.preparation import Plan
@@ -45,7 +45,7 @@ CLOSE = 0.002
 """Two risks this close to each other, relatively, count as the same."""
 
 
-def run(settings: Settings) -> list[Table]:
+def run(settings: Settings) -> Table:
     data, effort, store = matrix.opened(settings, "algorithms")
     with steps_of("algorithms", len(METHODS)) as tick:
         for name, method in METHODS.items():
@@ -58,7 +58,7 @@ def run(settings: Settings) -> list[Table]:
         for name, row in store.rows.items()
     }
     figures.algorithms(reductions, store.folder, data.note)
-    return [_table(store.rows, data)]
+    return _table(store.rows, data)
 
 
 def _run_method(data: Matrix, effort: Effort, method: Joint | EM | None) -> dict[str, Any]:
@@ -114,10 +114,9 @@ class _Stopwatch:
 
 
 def _table(rows: dict[str, dict[str, Any]], data: Matrix) -> Table:
-    end = rows["joint"]["course"][-1][1]
-    lines = []
+    reached = {name: _seconds_to(rows["joint"]["course"][-1][1], row) for name, row in rows.items()}
+    lines, findings = [], []
     for name, row in rows.items():
-        reached = [seconds for seconds, risk in row["course"] if risk <= end * (1 + CLOSE)]
         seconds, risk = row["course"][-1]
         before = published.STEP_SECONDS.get(PUBLISHED_NAMES.get(name, ""))
         lines.append(
@@ -125,15 +124,38 @@ def _table(rows: dict[str, dict[str, Any]], data: Matrix) -> Table:
                 name,
                 f"{risk:.4f}",
                 f"{seconds:.1f}",
-                f"{reached[0]:.1f}" if reached else "not reached",
+                "not reached" if reached[name] is None else f"{reached[name]:.1f}",
                 f"{row['step_ms']:.2f}",
                 "" if before is None else f"{1e3 * before:.0f}",
             ]
         )
+        if isinstance(METHODS[name], EM):
+            findings.append(_finding(name, reached))
     head = ["method", "test risk", "seconds", "seconds to joint's risk", "ms a step"]
     return Table(
         f"{data.name}, tilted 0.2, linearized: risk and wall clock",
         [*head, "ms a step, published"],
         lines,
-        [f"EM: an M-step every {EVERY} steps.", *data.notes],
+        [f"EM: an M-step every {EVERY} steps."],
+        findings,
+        data.caveats,
+    )
+
+
+def _seconds_to(risk: float, row: dict[str, Any]) -> float | None:
+    """Until the first look at which the risk is as low as this; None if there was none."""
+    reached = (seconds for seconds, found in row["course"] if found <= risk * (1 + CLOSE))
+    return next(reached, None)
+
+
+def _finding(name: str, reached: dict[str, float | None]) -> Finding:
+    seconds, joint = reached[name], reached["joint"]
+    assert joint is not None
+    ratio = "not reached" if seconds is None else f"{seconds / joint:.2f}"
+    times = published.STEP_SECONDS
+    before = PUBLISHED_NAMES.get(name)
+    return Finding(
+        f"{name}: seconds to joint's risk over joint's",
+        ratio,
+        f"{times[before] / times['joint']:.1f} a step" if before else "",
     )

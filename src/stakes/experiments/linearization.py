@@ -15,7 +15,7 @@ from stakes import seeds as several
 from stakes.calibration import Calibration
 from stakes.experiments import figures, matrix, published
 from stakes.experiments.matrix import Effort, Matrix
-from stakes.experiments.study import Settings, Table, steps_of
+from stakes.experiments.study import Finding, Settings, Table, steps_of
 from stakes.losses import Squared
 from stakes.seeds import PlainFits
 from stakes.utilities import ExpUtility, Linearized
@@ -24,7 +24,7 @@ UTILITY = ExpUtility(Squared(), scale=1.0)
 LEVELS = {"M = median loss": 0.5, "M = 90 % quantile": 0.9}
 
 
-def run(settings: Settings) -> list[Table]:
+def run(settings: Settings) -> Table:
     data, effort, store = matrix.opened(settings, "linearization")
     parts = _parts(data, effort)
     with steps_of("linearization", 1 + len(parts)) as tick:
@@ -40,7 +40,7 @@ def run(settings: Settings) -> list[Table]:
                     store.put("VI", _row(result, longer.fits[0], data))
                 store.put(name, _row(result, result.calibrated, data))
     figures.linearization(store.rows, store.folder, data.note)
-    return [_table(store.rows, data)]
+    return _table(store.rows, data)
 
 
 def _parts(data: Matrix, effort: Effort) -> dict[str, Callable[[PlainFits], Calibration]]:
@@ -100,9 +100,19 @@ def _table(rows: dict[str, dict[str, Any]], data: Matrix) -> Table:
         f"Published, with collapsed direct runs: VI {published.GAINS['VI']}, "
         f"direct {published.GAINS['direct']}.",
     ]
+    findings = [
+        Finding(
+            f"{name}: gain (ELBO)",
+            f"{row['gain']:.4f} ({row['elbo']:.0f})",
+            str(published.GAINS.get(name.split(",")[0], "")),
+        )
+        for name, row in rows.items()
+    ]
     return Table(
         f"{data.name}: the utility exp(-(h-y)²), directly and linearized",
         ["posterior", "test gain", "ELBO", "squared error", "mean decision"],
         lines,
-        [*notes, *data.notes],
+        notes,
+        findings,
+        data.caveats,
     )

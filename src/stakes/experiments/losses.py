@@ -11,7 +11,7 @@ from stakes.calibration import Calibration
 from stakes.expectation import ClosedForm, MonteCarlo
 from stakes.experiments import figures, matrix, published
 from stakes.experiments.matrix import LOSSES, Effort, Matrix
-from stakes.experiments.study import Settings, Store, Table, Tick, steps_of
+from stakes.experiments.study import Finding, Settings, Store, Table, Tick, steps_of
 from stakes.preparation import Plan
 from stakes.seeds import PlainFits
 from stakes.typing import Loss
@@ -22,18 +22,20 @@ TOGETHER = 5
 PUBLISHED_DRAWS = 300
 
 
-def run(settings: Settings) -> list[Table]:
+def run(settings: Settings) -> Table:
     data, effort, store = matrix.opened(settings, "losses")
     chosen = dict(list(LOSSES.items())[:2]) if settings.quick else LOSSES
     count = min(settings.seeds, 2) if settings.quick else settings.seeds
     groups = [range(i, min(i + TOGETHER, count)) for i in range(0, count, TOGETHER)]
-    with steps_of("losses", len(groups) * (1 + 2 * len(chosen))) as tick:
+    parts = len(groups) * (1 + 2 * len(chosen)) + settings.as_published
+    with steps_of("losses", parts) as tick:
         for group in groups:
             _run_group(group, data, effort, chosen, store, tick)
-    if settings.as_published:
-        _run_published(data, effort, chosen, store)
+        if settings.as_published:
+            tick("as published, seed 0")
+            _run_published(data, effort, chosen, store)
     figures.losses(store.rows, store.folder, data.note)
-    return [_table(store, data)]
+    return _table(store, data)
 
 
 def _transforms(name: str) -> dict[str, Transform]:
@@ -190,10 +192,12 @@ def _table(store: Store, data: Matrix) -> Table:
                 before.reduction,
             ]
         )
+    lines.sort(key=lambda line: line[1], reverse=True)
     head = ["loss", "utility", "VI", "LCVI", "reduction", "least", "seeds"]
     return Table(
         f"Test risk on {data.name}, {data.y.shape[0]} x {data.y.shape[1]}",
         [*head, "ms a step", "VI, published", "reduction, published"],
-        sorted(lines, key=lambda line: line[1], reverse=True),
-        data.notes,
+        lines,
+        findings=[Finding(f"{line[0]}, {line[1]}", line[4], line[-1]) for line in lines],
+        caveats=data.caveats,
     )

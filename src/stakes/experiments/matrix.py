@@ -1,5 +1,6 @@
 """The matrix of the paper's second experiment, its model, and fits of it from several seeds."""
 
+import functools
 import itertools
 import os
 from collections.abc import Sequence
@@ -12,15 +13,16 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from stakes import datasets
+from stakes import datasets, numpyro_adapter
 from stakes import seeds as several
 from stakes.algorithms import EM, Joint
 from stakes.examples import matrix_factorization
 from stakes.expectation import Expectation
-from stakes.experiments.study import Settings, Store
+from stakes.experiments.study import QUICK_CAVEAT, Settings, Store
 from stakes.fitting import Fit
 from stakes.losses import Squared, Tilted
 from stakes.natural_gradient import natural_gradient
+from stakes.numpyro_adapter import NumPyroApproximation
 from stakes.preparation import Plan, prepare
 from stakes.problem import Problem
 from stakes.seeds import PlainFits
@@ -49,16 +51,21 @@ class Matrix:
     test: np.ndarray
     row_names: list[str]
     column_names: list[str]
-    note: str = ""
+    caveats: tuple[str, ...] = ()
     """What a reader of a table or figure has to know about the data."""
 
     @property
-    def notes(self) -> list[str]:
-        return [self.note] if self.note else []
+    def note(self) -> str:
+        return " ".join(self.caveats)
 
     @property
     def data(self) -> dict[str, Array]:
         return {"observed": jnp.asarray(~self.test), "y": jnp.asarray(self.y, jnp.float32)}
+
+    @functools.cached_property
+    def approximation(self) -> NumPyroApproximation:
+        """Traced once for all losses."""
+        return numpyro_adapter.approximate(problem(Squared()), self.data, jax.random.key(0))
 
     def risk(self, loss: Loss, decisions: np.ndarray) -> float:
         """Mean loss over the held-out entries."""
@@ -69,14 +76,21 @@ class Matrix:
 def load(path: Path | None, *, quick: bool) -> Matrix:
     """Last.fm where the user has it, the shipped retail matrix otherwise."""
     path = path or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
+    return _load(path, quick)
+
+
+@functools.cache
+def _load(path: Path | None, quick: bool) -> Matrix:
+    """Once for all experiments, so that they share what is kept of its fits."""
+    caveats = [QUICK_CAVEAT] if quick else []
     if path is None:
         counts, name = datasets.retail(), "Online Retail II"
-        note = (
+        caveats.append(
             "Data: the shipped Online Retail II matrix, not Last.fm; the published figures are of "
             "Last.fm. Give its path with --data or STAKES_DATA."
         )
     else:
-        counts, name, note = datasets.lastfm(path), "Last.fm", ""
+        counts, name = datasets.lastfm(path), "Last.fm"
     counts = counts.iloc[:, :COLUMNS]
     if quick:
         counts = counts.iloc[:200]
@@ -84,7 +98,7 @@ def load(path: Path | None, *, quick: bool) -> Matrix:
     # The split of the published runs: NumPy's old generator, seed 123, 1 = test.
     test = np.random.RandomState(123).choice([0, 1], y.shape).astype(bool)
     rows, columns = [str(r) for r in counts.index], [str(c) for c in counts.columns]
-    return Matrix(name, y, test, rows, columns, note)
+    return Matrix(name, y, test, rows, columns, tuple(caveats))
 
 
 @final
@@ -117,6 +131,12 @@ def annealed(steps: int) -> optax.GradientTransformation:
     return optax.chain(natural_gradient(0.1), falling)
 
 
+def problem(cost: Loss | ExpUtility) -> Problem:
+    """Of the paper's model: K = 20, σ_y = 1, priors of 10, 100 rows a step."""
+    named: dict[str, Any] = {"utility" if isinstance(cost, ExpUtility) else "loss": cost}
+    return Problem(matrix_factorization.model, outcome="y", **named)
+
+
 def plan(
     matrix: Matrix,
     cost: Loss | ExpUtility,
@@ -128,11 +148,9 @@ def plan(
     expectation: Expectation | None = None,
     draws: int | None = None,
 ) -> Plan:
-    """The paper's model (K = 20, σ_y = 1, priors of 10, 100 rows a step) with this loss."""
-    named: dict[str, Any] = {"utility" if isinstance(cost, ExpUtility) else "loss": cost}
     found = prepare(
         jax.random.key(0),
-        Problem(matrix_factorization.model, outcome="y", **named),
+        problem(cost),
         matrix.data,
         transform=transform,
         method=method,
@@ -143,6 +161,7 @@ def plan(
         optimizer=annealed(steps),
         coords=None,
         progress=False,
+        approximation=matrix.approximation,
     )
     return replace(found, settings=replace(found.settings, all_steps=True))
 
@@ -154,10 +173,19 @@ def plain_fits(
 
     Further steps are with `draws` of θ where calibrated fits have another number of them.
     """
-    first = plan(matrix, Squared(), None, effort, steps=effort.vi_steps)
+    plain = _plain_fits(matrix, effort, tuple(seeds))
+    return plain, _gone_on(plain, matrix, effort, draws)
+
+
+@functools.cache
+def _plain_fits(matrix: Matrix, effort: Effort, seeds: tuple[int, ...]) -> PlainFits:
+    return several.fit_vi(keys(seeds), plan(matrix, Squared(), None, effort, steps=effort.vi_steps))
+
+
+@functools.cache
+def _gone_on(plain: PlainFits, matrix: Matrix, effort: Effort, draws: int | None) -> PlainFits:
     further = plan(matrix, Squared(), None, effort, steps=effort.steps, draws=draws)
-    plain = several.fit_vi(keys(seeds), first)
-    return plain, several.go_on(plain, further)
+    return several.go_on(plain, further)
 
 
 def keys(seeds: Sequence[int]) -> Key:

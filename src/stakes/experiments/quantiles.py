@@ -13,7 +13,7 @@ from stakes.calibration import Calibration
 from stakes.evaluation import Fitted
 from stakes.experiments import figures, matrix
 from stakes.experiments.matrix import Effort, Matrix
-from stakes.experiments.study import Settings, Table, steps_of
+from stakes.experiments.study import Finding, Settings, Table, steps_of
 from stakes.losses import Tilted
 from stakes.seeds import PlainFits
 from stakes.utilities import Exponential, Linearized, Transform
@@ -26,7 +26,7 @@ TRANSFORMS: dict[str, Transform] = {"linearized": Linearized(), "exponential": E
 TOGETHER = 7
 
 
-def run(settings: Settings) -> list[Table]:
+def run(settings: Settings) -> Table:
     data, effort, store = matrix.opened(settings, "quantiles")
     with steps_of("quantiles", 1 + len(TRANSFORMS)) as tick:
         tick("plain VI")
@@ -49,7 +49,7 @@ def run(settings: Settings) -> list[Table]:
                         row = _row(replace(result, vi=longer.fits[0]), before, data)
                         store.put(f"{name} {label}", row)
     figures.quantiles(store, data.note)
-    return [_table(store.rows, data)]
+    return _table(store.rows, data)
 
 
 def _names(quick: bool) -> list[str]:
@@ -108,5 +108,26 @@ def _table(rows: dict[str, dict[str, Any]], data: Matrix) -> Table:
         f"{data.name}, tilted 0.2: the quantile behind M",
         ["utility and quantile", "M", "test risk", "reduction", "ELBO", "spread"],
         [vi, *lines],
-        data.notes,
+        findings=[finding for name in TRANSFORMS for finding in _findings(name, rows)],
+        caveats=data.caveats,
     )
+
+
+def _findings(transform: str, rows: dict[str, dict[str, Any]]) -> list[Finding]:
+    """The best of the quantiles at which the posterior has not collapsed, and both ends."""
+    of = {n: row for n, row in rows.items() if n.startswith(transform)}
+    ordered = sorted(of, key=lambda n: of[n]["scale"])
+    sound = [n for n in ordered if of[n]["spread"] > of[ordered[-1]]["spread"] / 3]
+    best = max(sound, key=lambda n: of[n]["reduction"])
+    return [
+        Finding(
+            f"{what}, {name}: reduction (ELBO, spread)",
+            f"{100 * of[name]['reduction']:.2f} % ({of[name]['elbo']:.0f}, "
+            f"{of[name]['spread']:.3f})",
+        )
+        for what, name in (
+            ("least M", ordered[0]),
+            ("best uncollapsed", best),
+            ("largest M", ordered[-1]),
+        )
+    ]

@@ -2,11 +2,11 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 from stakes.errors import InputError
 
@@ -29,6 +29,9 @@ class Settings:
     seeds: int = 10
     quick: bool = False
     as_published: bool = False
+
+
+QUICK_CAVEAT = "A quick run, much too short to compare with the published figures."
 
 
 @final
@@ -78,6 +81,14 @@ class Store:
         os.replace(partial, self._path)
 
 
+class Finding(NamedTuple):
+    """What an experiment comes down to, for the summary of all of them."""
+
+    what: str
+    measured: str
+    published: str = ""
+
+
 @final
 @dataclass(frozen=True)
 class Table:
@@ -87,6 +98,9 @@ class Table:
     head: Sequence[str]
     lines: Sequence[Sequence[str]]
     notes: Sequence[str] = ()
+    findings: Sequence[Finding] = ()
+    caveats: Sequence[str] = ()
+    """What keeps these figures from being compared with the published ones."""
 
     def __str__(self) -> str:
         rows = [self.head, *self.lines]
@@ -99,12 +113,24 @@ class Table:
             for row in rows
         ]
         rule = "-" * max(map(len, text))
-        return "\n".join([self.title, rule, text[0], rule, *text[1:], rule, *self.notes])
+        return "\n".join([self.title, rule, text[0], rule, *text[1:], rule, *self._remarks])
 
     def markdown(self) -> str:
         rows = [self.head, ["---"] * len(self.head), *self.lines]
         lines = ["| " + " | ".join(row) + " |" for row in rows]
-        return "\n".join([f"**{self.title}**", "", *lines, "", *self.notes]) + "\n"
+        return "\n".join([f"**{self.title}**", "", *lines, "", *self._remarks]) + "\n"
+
+    @property
+    def _remarks(self) -> list[str]:
+        return [*self.notes, *self.caveats]
+
+
+def summary(tables: Mapping[str, Table]) -> Table:
+    """One table of what the experiments found, by their names."""
+    lines = [[name, *finding] for name, table in tables.items() for finding in table.findings]
+    caveats = dict.fromkeys(caveat for table in tables.values() for caveat in table.caveats)
+    head = ["experiment", "what", "measured", "published"]
+    return Table("What the experiments found", head, lines, caveats=list(caveats))
 
 
 Tick = Callable[[str], None]
