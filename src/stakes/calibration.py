@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol, final
 
@@ -167,6 +167,8 @@ class Calibration:
     method: Joint | EM
     coords: dict[str, Any]
     key: Key
+    _nuts: dict[int, Sampled] = field(default_factory=dict, init=False, repr=False)
+    """By the number of draws."""
 
     @classmethod
     def of(
@@ -247,7 +249,7 @@ class Calibration:
         fits = {"VI": self.vi, "LCVI": self.calibrated}
         posteriors: dict[str, Posterior] = {n: self._posterior(fit) for n, fit in fits.items()}
         if nuts is not None:
-            posteriors["NUTS"] = self._nuts(nuts)
+            posteriors["NUTS"] = self.nuts(nuts)
         costs = {
             name: seen.costs(self.problem, self._decide(posterior, predictor))
             for name, posterior in posteriors.items()
@@ -340,6 +342,15 @@ class Calibration:
             transform = f"{type(self.transform).__name__}, M = {self.scale:.4g}"
         return f"{transform}; expectation {self.expectation}"
 
+    def nuts(self, draws: int) -> Sampled:
+        """The posterior itself, by NUTS after as many steps of warm-up; made once."""
+        if draws not in self._nuts:
+            samples = numpyro_adapter.nuts(
+                self.approximation, self.key, warmup=draws, draws=draws, progress=False
+            )
+            self._nuts[draws] = Sampled(samples)
+        return self._nuts[draws]
+
     def _setting(self, count: int, instances: Instances) -> str:
         return (
             f"{count} instances over {' x '.join(instances.dims) or 'one number'}; "
@@ -361,12 +372,6 @@ class Calibration:
 
     def _posterior(self, fit: Fit) -> Fitted:
         return Fitted(self.approximation, fit.params)
-
-    def _nuts(self, draws: int) -> Sampled:
-        samples = numpyro_adapter.nuts(
-            self.approximation, self.key, warmup=draws, draws=draws, progress=False
-        )
-        return Sampled(samples)
 
     def _predictor(self, data: Data | None, new: Sequence[str], known: Sequence[str]) -> Predictor:
         if data is None:

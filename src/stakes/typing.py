@@ -26,6 +26,7 @@ __all__ = [
     "Batch",
     "Data",
     "Distribution",
+    "ExpectedLoss",
     "Key",
     "Loss",
     "Outcome",
@@ -66,8 +67,8 @@ class Outcome(Protocol):
 
 
 @runtime_checkable
-class SolvedLoss(Protocol):
-    """A loss that knows its own expectation and its own best decision."""
+class ExpectedLoss(Protocol):
+    """A loss that knows its own expectation; each method may raise `NoClosedForm`."""
 
     def __call__(self, outcome: Array, decision: Array) -> Array: ...
 
@@ -78,6 +79,11 @@ class SolvedLoss(Protocol):
     def log_expected_utility(self, outcome: Outcome, decision: Array, scale: Rate) -> Array:
         """log E exp(-ℓ(y, h)/scale)."""
         ...
+
+
+@runtime_checkable
+class SolvedLoss(ExpectedLoss, Protocol):
+    """A loss that knows its own best decision, too."""
 
     def bayes_decision(self, draws: Array) -> Array:
         """The decision of least average loss over draws of the outcome (leading axis)."""

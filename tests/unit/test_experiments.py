@@ -3,12 +3,17 @@
 import json
 from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 import pytest
 
-from stakes import InputError
+from stakes import ClosedForm, InputError, Linearized, Quadrature
+from stakes import expectation as expectations
 from stakes.cli.reproduce import NAMES
 from stakes.experiments import EXPERIMENTS, matrix
+from stakes.experiments.algorithms import Reached
+from stakes.experiments.linearization import OneMinusUtility
 from stakes.experiments.study import Finding, Store, Table, summary
 
 
@@ -83,3 +88,23 @@ def test_the_summary_has_every_finding_by_its_experiment_and_each_caveat_once() 
     assert found.caveats == ["Short.", "Odd."]
     assert "A note." not in str(found)
     assert str(found).endswith("Short.\nOdd.")
+
+
+def test_a_risk_that_is_reached_and_left_again_is_not_reached_for_good() -> None:
+    course = [[1.0, 0.3], [2.0, 0.5], [3.0, 0.4], [4.0, 0.3]]
+    assert Reached.by(course, 0.4) == (1.0, 3.0)
+    assert Reached.by(course, 0.2) == (None, None)
+    assert Reached.by(course[:2], 0.4) == (1.0, None)
+    assert Reached.by(course, 0.5) == (1.0, 1.0)
+
+
+def test_one_minus_the_utility_has_the_expectation_that_quadrature_finds() -> None:
+    outcome = dist.Normal(jnp.array([-2.0, 0.0, 0.3, 9.0]), jnp.array([0.1, 1.0, 3.0, 1.0]))
+    decision, loss = jnp.array([-2.0, 0.5, 1.0, 0.0]), OneMinusUtility()
+    chosen = expectations.choose(outcome, Linearized()(loss, 1.0), decision)
+    assert chosen == ClosedForm()
+    exact, numerical = (
+        np.asarray(expectations.expected_loss(way, None, outcome, loss, decision))
+        for way in (chosen, Quadrature(points=400))
+    )
+    assert exact == pytest.approx(numerical, rel=1e-4)

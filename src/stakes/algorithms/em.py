@@ -52,7 +52,7 @@ class EM:
         m_step: how decisions are set. By default by the Bayes decision where the term is
             linearized and the loss has one, numerically otherwise.
         draws: of θ behind each M-step.
-        every: steps between two M-steps.
+        every: steps between two M-steps; each sets the decisions of the minibatch at hand.
 
     >>> import stakes
     >>> stakes.EM(draws=50).draws

@@ -21,7 +21,7 @@ from stakes.expectation.rules import (
     Rule,
 )
 from stakes.expectation.sums import log_sum_exp, weighted_sum
-from stakes.typing import Array, Key, Loss, SolvedLoss
+from stakes.typing import Array, ExpectedLoss, Key, Loss
 from stakes.utilities import ExpUtility, Gain, ScaledLoss, Utility
 
 __all__ = [
@@ -61,7 +61,7 @@ def expected_loss(
 ) -> Array:
     """E_p(y|θ) ℓ(y, h), for each instance."""
     if isinstance(expectation, ClosedForm):
-        return _solved(loss).expected(Single(outcome), decision)
+        return _known(loss).expected(Single(outcome), decision)
     points, log_weights = expectation.rule(key, outcome, decision)
     return weighted_sum(log_weights, loss(points, decision))
 
@@ -77,7 +77,7 @@ def log_expected_utility(
     if isinstance(expectation, ClosedForm):
         if not isinstance(utility, ExpUtility):
             raise NoClosedForm("A utility given as a function has no closed-form expectation.")
-        return _solved(utility.loss).log_expected_utility(Single(outcome), decision, utility.scale)
+        return _known(utility.loss).log_expected_utility(Single(outcome), decision, utility.scale)
     points, log_weights = expectation.rule(key, outcome, decision)
     return log_sum_exp(log_weights + utility.log(points, decision))
 
@@ -143,7 +143,7 @@ def _has_quantiles(outcome: Distribution, decision: Array) -> bool:
     return not outcome.event_shape
 
 
-def _solved(loss: Loss) -> SolvedLoss:
-    if not isinstance(loss, SolvedLoss):
+def _known(loss: Loss) -> ExpectedLoss:
+    if not isinstance(loss, ExpectedLoss):
         raise NoClosedForm("A loss given as a function has no closed-form expectation.")
     return loss

@@ -103,9 +103,7 @@ def _draws(result: Calibration, count: int) -> dict[str, dict[str, list[float]]]
         name: {"tau": each["tau"].values[0], "theta_1": each["theta"].values[0, :, 0]}
         for name, each in sets.items()
     }
-    nuts = numpyro_adapter.nuts(
-        result.approximation, result.key, warmup=count, draws=count, progress=False
-    )
+    nuts = result.nuts(count).samples
     drawn["NUTS"] = {"tau": np.asarray(nuts["tau"]), "theta_1": np.asarray(nuts["theta"][:, 0])}
     return json.loads(
         json.dumps(

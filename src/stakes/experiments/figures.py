@@ -10,7 +10,8 @@ import numpy as np
 from stakes.experiments.study import Store
 
 VI, LCVI, OTHER, FOURTH, FIFTH = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#999999"
-COLOURS = (LCVI, VI, OTHER, FOURTH, FIFTH)
+COLOURS = (VI, LCVI, OTHER, FOURTH, FIFTH, "#E69F00", "#56B4E9", "black")
+"""Of Okabe and Ito, plain VI first."""
 STYLE: Any = {
     "font.size": 8,
     "axes.spines.top": False,
@@ -205,7 +206,7 @@ def quantiles(store: Store, note: str) -> None:
 
 def linearization(rows: dict[str, dict[str, Any]], folder: Path, note: str) -> None:
     with panels(folder, "gain-and-elbo", note=note) as axis:
-        for (name, row), marker in zip(rows.items(), "osD^vPX*", strict=False):
-            axis.plot(row["elbo"], row["gain"], marker, label=name, ms=5)
-        axis.set(xlabel="ELBO", ylabel="test gain, mean of exp(-(h-y)²)")
+        for (name, row), marker, colour in zip(rows.items(), "osD^vPX*", COLOURS, strict=True):
+            axis.plot(row["elbo"] / 1000, row["gain"], marker, label=name, ms=5, color=colour)
+        axis.set(xlabel="ELBO, thousands", ylabel="test gain, mean of exp(-(h-y)²)")
         axis.legend(fontsize=6)

@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +10,7 @@ from stakes import evaluation, numpyro_adapter
 from stakes.calibration import Calibration
 from stakes.comparison import Comparison
 from stakes.errors import StakesWarning
-from stakes.evaluation import Fitted, Observations, Sampled
+from stakes.evaluation import Fitted, Observations
 from stakes.fitting import Fit
 from stakes.numpyro_adapter import Predictor
 from stakes.report.content import (
@@ -66,14 +65,8 @@ def summarise(
         program: in Python, that makes this report again.
     """
     judged_by = None if held_out is None else _HeldOut(held_out, tuple(new), tuple(known))
-    comparison = result.compare(held_out, new=new, known=known)
-    samples = None
-    if nuts is not None:
-        samples = numpyro_adapter.nuts(
-            result.approximation, result.key, warmup=nuts, draws=nuts, progress=False
-        )
-        predictor = _predictor(result, judged_by)
-        comparison = _with_nuts(result, comparison, Sampled(samples), predictor)
+    comparison = result.compare(held_out, new=new, known=known, nuts=nuts)
+    samples = None if nuts is None else result.nuts(nuts).samples
     draws = _draws(result, result.calibrated, None)
     table = decision_table(result, labels, _seen(result, None), draws)
     return Report(
@@ -120,17 +113,6 @@ def verdict(comparison: Comparison) -> Verdict:
         setting=comparison.setting,
         notes=comparison.notes,
     )
-
-
-def _with_nuts(
-    result: Calibration, comparison: Comparison, posterior: Sampled, predictor: Predictor
-) -> Comparison:
-    seen = evaluation.observations(posterior, predictor)
-    assert seen is not None  # or the comparison would have failed
-    expectation = evaluation.widened(result.expectation, posterior, predictor, result.key)
-    decisions = evaluation.decide(result.problem, posterior, predictor, expectation, result.key)
-    costs = {**comparison.costs, "NUTS": seen.costs(result.problem, decisions)}
-    return replace(comparison, costs=costs)
 
 
 def convergence(result: Calibration, table: Decisions) -> Convergence:
