@@ -20,7 +20,6 @@ from stakes.errors import InputError, some
 from stakes.losses import Tilted
 from stakes.problem import Problem
 from stakes.typing import Array, Key
-from stakes.utilities import Linearized, Transform
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -123,22 +122,17 @@ def _features(days: "pd.DataFrame") -> "pd.DataFrame":
     )
 
 
-def solve(
-    key: Key,
-    transform: Transform = Linearized(),  # noqa: B008 (a frozen value)
-    *,
-    dish: str = DISH,
-    steps: int = 2_000,
-) -> Calibration:
-    """Decide for the days of the fit, in minibatches: a sum over all counts is dear."""
-    return calibrate(
-        key,
-        problem(),
-        {**data(dish), "batch": 64},
-        transform=transform,
-        steps=steps,
-        coords=labels(),
-    )
+FITTED_WITH: dict[str, Any] = {"steps": 2_000}
+
+
+def fit_data() -> dict[str, Any]:
+    """In minibatches: a sum over all counts is dear."""
+    return {**data(), "batch": 64}
+
+
+def solve(key: Key, **other: Any) -> Calibration:
+    """For the days of the fit, with other arguments of `calibrate` if need be."""
+    return calibrate(key, problem(), fit_data(), coords=labels(), **{**FITTED_WITH, **other})
 
 
 def labels() -> dict[str, list[str]]:

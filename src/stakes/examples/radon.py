@@ -25,7 +25,6 @@ from stakes.calibration import Calibration, calibrate
 from stakes.losses import LinEx
 from stakes.problem import Problem
 from stakes.typing import Array, Key
-from stakes.utilities import Linearized, Transform
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -114,15 +113,12 @@ def labels() -> dict[str, list[str]]:
     }
 
 
-def solve(
-    key: Key,
-    transform: Transform = Linearized(),  # noqa: B008 (a frozen value)
-    *,
-    steps: int = 30_000,
-) -> Calibration:
-    return calibrate(
-        key, problem(), data(), transform=transform, steps=steps, draws=10, coords=labels()
-    )
+FITTED_WITH: dict[str, Any] = {"draws": 10}
+
+
+def solve(key: Key, **other: Any) -> Calibration:
+    """With other arguments of `calibrate`, if need be."""
+    return calibrate(key, problem(), data(), coords=labels(), **{**FITTED_WITH, **other})
 
 
 def main() -> None:

@@ -16,7 +16,6 @@ from stakes.examples import matrix_factorization
 from stakes.losses import Tilted
 from stakes.problem import Problem
 from stakes.typing import Key
-from stakes.utilities import Linearized, Transform
 
 model = matrix_factorization.model
 SETTINGS = {"factors": 5, "sigma_y": 1.0, "sigma_prior": 1.0}
@@ -52,13 +51,9 @@ def labels() -> dict[str, list[str]]:
     return {"row": [str(code) for code in counts.index], "column": list(counts.columns)}
 
 
-def solve(
-    key: Key,
-    transform: Transform = Linearized(),  # noqa: B008 (a frozen value)
-    *,
-    steps: int = 30_000,
-) -> Calibration:
-    return calibrate(key, problem(), data(), transform=transform, steps=steps, coords=labels())
+def solve(key: Key, **other: Any) -> Calibration:
+    """With other arguments of `calibrate`, if need be."""
+    return calibrate(key, problem(), data(), coords=labels(), **other)
 
 
 def main() -> None:

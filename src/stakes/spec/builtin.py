@@ -8,7 +8,6 @@ from typing import Any, final
 
 from stakes.errors import InputError
 from stakes.spec.messages import suggestion
-from stakes.utilities import Linearized
 
 MODULES = {
     "eight-schools": "eight_schools",
@@ -16,15 +15,6 @@ MODULES = {
     "retail": "retail",
     "radon": "radon",
 }
-SETTINGS: Mapping[str, Mapping[str, Any]] = {
-    "eight-schools": {"transform": Linearized(scale=7)},
-    "newsvendor": {"steps": 2_000},
-    "retail": {},
-    "radon": {"draws": 10},
-}
-"""Arguments of `calibrate` that each example's own `solve` gives."""
-ARGUMENTS: Mapping[str, Mapping[str, Any]] = {"newsvendor": {"batch": 64}}
-"""Of the model, in the fit alone."""
 
 
 @final
@@ -39,6 +29,7 @@ class Example:
     coords: Mapping[str, Any] = field(default_factory=dict)
     known: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments of `calibrate`."""
 
 
 def example(name: str) -> Example:
@@ -48,9 +39,9 @@ def example(name: str) -> Example:
     return Example(
         path=Path(str(module.__file__)),
         problem=module.problem,
-        data=lambda: {**module.data(), **ARGUMENTS.get(name, {})},
+        data=getattr(module, "fit_data", module.data),
         held_out=getattr(module, "held_out", None),
         coords=getattr(module, "labels", dict)(),
         known=tuple(getattr(module, "KNOWN", ())),
-        settings=SETTINGS[name],
+        settings=getattr(module, "FITTED_WITH", {}),
     )
