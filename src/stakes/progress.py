@@ -3,15 +3,36 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TypeAlias
 
 Report: TypeAlias = Callable[[int, float, float], None]
 """(steps done, bound, utility term)."""
 
 
+Share: TypeAlias = Callable[[float], None]
+"""Call with the share that is done, from 0 to 1."""
+
+_whole: ContextVar[Share | None] = ContextVar("_whole", default=None)
+
+
+@contextmanager
+def part_of(whole: Share) -> Iterator[None]:
+    """Work inside has no bar of its own: it tells its share to that of the whole."""
+    before = _whole.set(whole)
+    try:
+        yield
+    finally:
+        _whole.reset(before)
+
+
 @contextmanager
 def bar(title: str, total: int, *, show: bool = True) -> Iterator[Report]:
     """Bound, utility term, steps per second and time left, redrawn in place on a terminal."""
+    whole = _whole.get()
+    if whole is not None:
+        yield lambda done, bound, utility: whole(done / total)
+        return
     if not (show and sys.stderr.isatty()):
         yield lambda done, bound, utility: None
         return

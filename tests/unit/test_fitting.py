@@ -19,6 +19,7 @@ from stakes.approximation import Approximation, Instances, Subsample
 from stakes.batches import Batches
 from stakes.expectation import ClosedForm
 from stakes.fitting import MOST_SKIPPED, Fit, Fitting, Stop, run
+from stakes.progress import part_of
 from stakes.stages import has_stopped_rising
 from stakes.typing import Array, Key, Params
 from stakes.utility_term import utility_term
@@ -45,6 +46,17 @@ def fit_calibrated(
 
 def short(steps: int, **options: object) -> Fitting:
     return Fitting(steps=steps, draws=4, progress=False, **options)
+
+
+# Progress ----------------------------------------------------------------------------------
+
+
+def test_a_fit_that_is_part_of_something_tells_its_share() -> None:
+    shares: list[float] = []
+    with part_of(shares.append):
+        fit_vi(OneMean(Y), short(300, all_steps=True))
+    fit_vi(OneMean(Y), short(100))
+    assert shares == pytest.approx([1 / 3, 2 / 3, 1])
 
 
 # Minibatches -------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, final
 
 from stakes.errors import InputError
+from stakes.progress import part_of
 
 
 @final
@@ -169,13 +170,20 @@ def steps_of(title: str, total: int) -> Iterator[Tick]:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("", total=total)
-        begun = False
+    # An estimate of time by the last ten minutes: parts are long and of different speed.
+    progress = Progress(*columns, console=console, transient=True, speed_estimate_period=600)
+    task = progress.add_task("", total=total)
+    begun = 0
 
-        def tick(what: str) -> None:
-            nonlocal begun
-            progress.update(task, description=what, advance=int(begun))
-            begun = True
+    def tick(what: str) -> None:
+        nonlocal begun
+        progress.update(task, description=what, completed=begun)
+        begun += 1
 
+    def share(of_fit: float) -> None:
+        # There may be another fit in this part: it is over when the next one begins.
+        reached = begun - 1 + 0.9 * of_fit
+        progress.update(task, completed=max(reached, progress.tasks[0].completed))
+
+    with progress, part_of(share):
         yield tick
