@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 .PHONY: help demo test slow lint format bench reproduce docs clean
 
 help: ## print the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: .venv/.installed ## run the eight-schools problem from end to end
 	$(BIN)/python -m stakes.examples.eight_schools
@@ -31,6 +31,7 @@ bench: .venv/.installed ## run the benchmarks
 	$(BIN)/python benchmarks/run.py
 
 reproduce: .venv/.installed ## run the paper's experiments again, for the page in the docs
+	@test -n "$$STAKES_DATA" || { echo "The page is about Last.fm: set STAKES_DATA to its folder."; exit 2; }
 	$(BIN)/stakes reproduce all --as-published --out docs/reproduced
 
 docs: .venv/.installed-docs ## build the documentation into site/

@@ -21,6 +21,7 @@ from stakes.fitting import Course, Fit, Fitting, State, Step, outset, run
 from stakes.numpyro_adapter import NumPyroApproximation, Predictor
 from stakes.preparation import Coords, Plan, check_coords, check_decisions, check_fit, prepare
 from stakes.problem import Problem, checked_key
+from stakes.progress import waiting
 from stakes.typing import Data, Key
 from stakes.utilities import Transform
 from stakes.utility_term import Estimator
@@ -77,20 +78,21 @@ def calibrate(
     ('toss',)
     """
     setup_key, vi_key, fit_key, evaluate_key = jax.random.split(checked_key(key), 4)
-    plan = prepare(
-        setup_key,
-        problem,
-        data,
-        transform=transform,
-        method=method,
-        expectation=expectation,
-        estimator=estimator,
-        steps=steps,
-        draws=draws,
-        optimizer=optimizer,
-        coords=coords,
-        progress=progress,
-    )
+    with waiting("tracing the model", show=progress):
+        plan = prepare(
+            setup_key,
+            problem,
+            data,
+            transform=transform,
+            method=method,
+            expectation=expectation,
+            estimator=estimator,
+            steps=steps,
+            draws=draws,
+            optimizer=optimizer,
+            coords=coords,
+            progress=progress,
+        )
     approximation, settings = plan.approximation, plan.settings
 
     # Plain VI, its decisions, and the scale of its losses.
@@ -99,7 +101,8 @@ def calibrate(
     vi = carry_out("VI", plan.vi_step(), approximation, plan.vi_state(params), vi_key, settings)
     check_fit("VI", vi)
     known = journal.decisions(approximation.instances.shape) if journal is not None else None
-    plan, decisions = plan.after_vi(vi, evaluate_key, known)
+    with waiting("deciding under plain VI", show=progress):
+        plan, decisions = plan.after_vi(vi, evaluate_key, known)
     if journal is not None:
         journal.keep_decisions(decisions)
 

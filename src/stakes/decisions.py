@@ -29,7 +29,7 @@ from stakes.utility_term import UtilityTerm
 
 GOLDEN = (5**0.5 - 1) / 2
 CANDIDATES = 33
-PLACES = 9
+PLACES = 7
 WIDENINGS = 10
 MOST_ELEMENTS = 2**24
 """Values held at once while averaging over draws of θ."""
@@ -84,8 +84,8 @@ def term_decision(term: UtilityTerm, key: Key, outcomes: Distribution, now: Arra
     # Rare outcomes may all be alike in the draws, and yet decide.
     spacing = jnp.maximum((high - low) / (PLACES - 1), _spread(outcomes, now) / 2)
     grid = jnp.concatenate([now[None].astype(low.dtype), _evenly(low, high, PLACES)])
-    found = _refined(shortfall, grid, grid.min(axis=0) - spacing, grid.max(axis=0) + spacing, 12)
-    return found.astype(now.dtype)
+    ends = jnp.stack([grid.min(axis=0) - spacing, grid.max(axis=0) + spacing])
+    return _by_parabolas(shortfall, jnp.concatenate([grid, ends]), 5).astype(now.dtype)
 
 
 def _spread(outcomes: Distribution, like: Array) -> Array:
@@ -144,6 +144,44 @@ def _refined(
     # A cost with flat or many-peaked stretches may beat the refinement on the grid itself.
     found = jnp.where(at_refined <= at_best, refined, best)
     return jnp.where(jnp.isnan(at_refined + at_best), jnp.nan, found)
+
+
+def _by_parabolas(objective: Callable[[Array], Array], grid: Array, rounds: int) -> Array:
+    """The best of the grid, moved to the lowest point of the parabola through its neighbours.
+
+    Fewer evaluations than golden sections, and none of their guarantees, but never worse than the
+    grid.
+    """
+    grid = jnp.sort(grid, axis=0)
+    values = jax.lax.map(objective, grid)
+    best = jnp.argmin(values, axis=0)[None]
+    middle = jnp.clip(best, 1, len(grid) - 2)
+
+    def narrow(_: int, state: Any) -> Any:
+        (low, x, high), (at_low, at_x, at_high) = state
+        left, right = (x - low) * (at_x - at_high), (x - high) * (at_x - at_low)
+        lowest = x - ((x - low) * left - (x - high) * right) / (2 * (left - right))
+        halfway = jnp.where(high - x > x - low, x + high, low + x) / 2
+        apart = jnp.abs(lowest - x) > 1e-3 * (high - low)
+        new = jnp.where((low < lowest) & (lowest < high) & apart, lowest, halfway)
+        at_new = objective(new)
+        keep, is_left = at_x < at_new, new < x
+        # The better of the two is the new middle, the other one the end on its side.
+        inner = (jnp.where(keep, x, new), jnp.where(keep, at_x, at_new))
+        outer = (jnp.where(keep, new, x), jnp.where(keep, at_new, at_x))
+        lower = is_left == keep
+        lows = [jnp.where(lower, o, e) for o, e in zip(outer, (low, at_low), strict=True)]
+        highs = [jnp.where(lower, e, o) for o, e in zip(outer, (high, at_high), strict=True)]
+        return tuple(zip(lows, inner, highs, strict=True))
+
+    around = [jnp.take_along_axis(grid, middle + i, axis=0)[0] for i in (-1, 0, 1)]
+    at = [jnp.take_along_axis(values, middle + i, axis=0)[0] for i in (-1, 0, 1)]
+    (_, found, _), (_, at_found, _) = jax.lax.fori_loop(
+        0, rounds, narrow, (tuple(around), tuple(at))
+    )
+    at_best = values.min(axis=0)
+    found = jnp.where(at_found <= at_best, found, jnp.take_along_axis(grid, best, axis=0)[0])
+    return jnp.where(jnp.isnan(at_found + at_best), jnp.nan, found)
 
 
 def _ends(objective: Callable[[Array], Array], low: Array, high: Array) -> tuple[Array, Array]:

@@ -208,6 +208,15 @@ def check_fit(name: str, fit: Fit) -> None:
         )
 
 
+def check_whole(name: str, fit: Fit) -> None:
+    """For a fit whose figures are to be kept: one that was cut short must not pass for it."""
+    check_fit(name, fit)
+    if fit.reason is Stop.INTERRUPTED:
+        raise KeyboardInterrupt
+    if fit.reason is Stop.NUMERICAL_FAILURE:
+        raise NumericalError(f"The {name} fit {fit.reason} (after {fit.steps} steps).")
+
+
 def check_coords(coords: Coords | None, *labelled: Instances) -> None:
     sizes = {d: n for each in labelled for d, n in zip(each.dims, each.shape, strict=True)}
     for name, labels in (coords or {}).items():

@@ -54,14 +54,30 @@ def bar(title: str, total: int, *, show: bool = True) -> Iterator[Report]:
 
     columns = (
         TextColumn("{task.description}"),
-        BarColumn(),
+        BarColumn(bar_width=20),
         TextColumn("{task.completed:,.0f}/{task.total:,.0f}"),
-        TextColumn("bound {task.fields[bound]:,.3f}  utility {task.fields[utility]:,.3f}"),
+        TextColumn("{task.fields[state]}"),
         Speed(),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(title, total=total, bound=float("nan"), utility=float("nan"))
-        yield lambda done, bound, utility: progress.update(
-            task, completed=done, bound=bound, utility=utility
-        )
+        task = progress.add_task(title, total=total, state="compiling")
+
+        def report(done: int, bound: float, utility: float) -> None:
+            state = f"bound {bound:,.2f}" + (f" utility {utility:,.2f}" if utility else "")
+            progress.update(task, completed=done, state=state)
+
+        yield report
+
+
+@contextmanager
+def waiting(what: str, *, show: bool = True) -> Iterator[None]:
+    """Says what goes on in a stretch of work whose length is not known."""
+    if _whole.get() is not None or not (show and sys.stderr.isatty()):
+        yield
+        return
+
+    from rich.console import Console
+
+    with Console(stderr=True).status(what):
+        yield

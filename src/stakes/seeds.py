@@ -14,9 +14,10 @@ import numpy as np
 
 from stakes.calibration import Calibration
 from stakes.errors import InputError
+from stakes.expectation import Expectation
 from stakes.fitting import Fit, Watch, run_together
 from stakes.numpyro_adapter import NumPyroApproximation
-from stakes.preparation import Plan, check_fit
+from stakes.preparation import Plan, check_whole
 from stakes.problem import Problem
 from stakes.typing import Key, Params
 
@@ -31,18 +32,18 @@ class PlainFits:
     approximation: NumPyroApproximation
     starts: Sequence[Params]
     fits: Sequence[Fit]
-    _ready: dict[Problem, list[tuple[Plan, np.ndarray]]] = field(default_factory=dict)
+    _decided: dict[tuple[Problem, Expectation], list[np.ndarray]] = field(default_factory=dict)
 
     def ready(self, plan: Plan) -> list[tuple[Plan, np.ndarray]]:
         """For each seed the plan with its M_q, and VI's decisions, found once for each loss."""
-        known = self._ready.get(plan.problem, [(plan, None)] * len(self.fits))
-        keys = _keys(self.keys, 3)
+        about = (plan.problem, plan.expectation)
+        known = self._decided.get(about, [None] * len(self.fits))
         plan = replace(plan, approximation=self.approximation)
         found = [
             plan.after_vi(vi, key, decisions)
-            for vi, key, (_, decisions) in zip(self.fits, keys, known, strict=True)
+            for vi, key, decisions in zip(self.fits, _keys(self.keys, 3), known, strict=True)
         ]
-        self._ready[plan.problem] = found
+        self._decided[about] = [decisions for _, decisions in found]
         return found
 
 
@@ -76,7 +77,7 @@ def _plain_fits(
         watch=watch,
     )
     for fit in fits:
-        check_fit("VI", fit)
+        check_whole("VI", fit)
     return PlainFits(keys, plan.approximation, starts, fits)
 
 
@@ -128,7 +129,7 @@ def _calibrated(
         watch=watch,
     )
     for fit in fits:
-        check_fit("calibrated", fit)
+        check_whole("calibrated", fit)
     return [
         Calibration.of(plan, vi, fit, None, key)
         for plan, vi, fit, key in zip(plans, plain, fits, _keys(keys, 3), strict=True)

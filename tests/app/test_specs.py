@@ -3,6 +3,7 @@
 import copy
 import json
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -401,8 +402,13 @@ def test_init_writes_a_spec_that_checks(tmp_path: Path) -> None:
     assert "already" in again.stderr
 
 
+def test_the_version_is_printed() -> None:
+    assert invoke("--version").output == f"stakes {version('stakes')}\n"
+
+
 @pytest.mark.parametrize(
-    "name", ["demo", "init", "check", "run", "resume", "decide", "compare", "report"]
+    "name",
+    ["demo", "init", "check", "run", "resume", "decide", "compare", "report", "reproduce"],
 )
 def test_every_command_has_help_with_an_example(name: str) -> None:
     result = invoke(name, "--help")

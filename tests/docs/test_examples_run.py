@@ -44,6 +44,15 @@ def test_the_docs_front_page_is_the_readme_program():
     assert programs("docs/index.md")[0] == programs("README.md")[0]
 
 
+def test_every_table_and_figure_of_the_docs_is_there():
+    page = (ROOT / "docs/reproducing.md").read_text()
+    tables = [ROOT / name for name in re.findall(r'--8<-- "(.*?)"', page)]
+    shown = [ROOT / "docs" / name for name in re.findall(r"!\[.*?\]\((.*?)\)", page)]
+    assert len(tables) == 6
+    assert len(shown) >= 10
+    assert [str(path) for path in tables + shown if not path.exists()] == []
+
+
 MODULES = sorted(module.name for module in pkgutil.walk_packages(stakes.__path__, prefix="stakes."))
 
 

@@ -7,12 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+from typer.testing import CliRunner
 
 from stakes import ClosedForm, InputError, Linearized, Quadrature
 from stakes import expectation as expectations
+from stakes.cli.app import app
 from stakes.cli.reproduce import NAMES
-from stakes.experiments import EXPERIMENTS, matrix
-from stakes.experiments.algorithms import Reached
+from stakes.experiments import EXPERIMENTS, Settings, matrix
+from stakes.experiments.algorithms import settled
 from stakes.experiments.linearization import OneMinusUtility
 from stakes.experiments.study import Finding, Store, Table, summary
 
@@ -31,11 +33,28 @@ def test_results_of_another_setting_are_not_mixed_in(tmp_path: Path) -> None:
         Store(tmp_path, {"data": "retail"})
 
 
+def test_results_of_another_file_of_the_same_name_are_not_mixed_in() -> None:
+    y, test = np.array([[1.0, 5.0]]), np.array([[True, False]])
+    digests = {
+        matrix.Matrix("Last.fm", y * factor, test ^ flip, ["r"], ["a", "b"]).digest
+        for factor in (1.0, 3.0)
+        for flip in (True, False)
+    }
+    assert len(digests) == 4
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_anything_is_fitted(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"cannot be written.*--out"):
+        Store(tmp_path / "file" / "losses", {})
+
+
 def test_a_damaged_results_file_is_refused_and_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "results.json").write_text('{"setting": ')
-    with pytest.raises(InputError, match="move it away"):
-        Store(tmp_path, {})
-    assert (tmp_path / "results.json").read_text() == '{"setting": '
+    for damaged in ('{"setting": ', '{"setting": null, "rows": {}}', "[]"):
+        (tmp_path / "results.json").write_text(damaged)
+        with pytest.raises(InputError, match="move it away"):
+            Store(tmp_path, {})
+        assert (tmp_path / "results.json").read_text() == damaged
 
 
 def test_settings_survive_json(tmp_path: Path) -> None:
@@ -53,7 +72,7 @@ def test_without_last_fm_the_table_says_so(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_path_that_holds_no_matrix_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=str(tmp_path)):
+    with pytest.raises(InputError, match=f"{tmp_path}.*--data"):
         matrix.load(tmp_path, quick=True)
 
 
@@ -92,10 +111,30 @@ def test_the_summary_has_every_finding_by_its_experiment_and_each_caveat_once() 
 
 def test_a_risk_that_is_reached_and_left_again_is_not_reached_for_good() -> None:
     course = [[1.0, 0.3], [2.0, 0.5], [3.0, 0.4], [4.0, 0.3]]
-    assert Reached.by(course, 0.4) == (1.0, 3.0)
-    assert Reached.by(course, 0.2) == (None, None)
-    assert Reached.by(course[:2], 0.4) == (1.0, None)
-    assert Reached.by(course, 0.5) == (1.0, 1.0)
+    assert settled(course, 0.4) == 3.0
+    assert settled(course, 0.2) is None
+    assert settled(course[:2], 0.4) is None
+    assert settled(course, 0.5) == 1.0
+
+
+def test_an_interrupted_experiment_says_how_to_go_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def interrupted(settings: Settings) -> Table:
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(EXPERIMENTS, "losses", interrupted)
+    result = CliRunner().invoke(app, ["reproduce", "losses", "--out", str(tmp_path)])
+    assert result.exit_code == 130
+    assert "the same command goes on" in result.stderr
+
+
+def test_columns_of_numbers_are_aligned_to_the_right_and_others_to_the_left() -> None:
+    lines = [["a", "x", "1.0", ""], ["b", "long", "-10.0", "not reached"]]
+    text = str(Table("", ["name", "what", "risk", "at"], lines)).splitlines()
+    assert text[2] == "name  what   risk           at"
+    assert text[4] == "a     x       1.0"
+    assert text[5] == "b     long  -10.0  not reached"
 
 
 def test_one_minus_the_utility_has_the_expectation_that_quadrature_finds() -> None:

@@ -1,5 +1,7 @@
 """Several seeds as one batch, and natural gradients, on a conjugate problem."""
 
+import os
+import signal
 from dataclasses import replace
 from typing import Any
 
@@ -13,8 +15,9 @@ import pytest
 
 import stakes
 from stakes import seeds
-from stakes.fitting import run
-from stakes.preparation import Plan, prepare
+from stakes.errors import NumericalError
+from stakes.fitting import Course, Stop, run
+from stakes.preparation import Plan, check_whole, prepare
 
 Y = np.array([1.0, 2.0, 4.0, 5.0], np.float32)
 
@@ -52,6 +55,21 @@ def together() -> tuple[seeds.PlainFits, list[stakes.Calibration]]:
     plan = plan_for(optax.adam(0.05))
     plain = seeds.fit_vi(KEYS, plan)
     return plain, seeds.calibrate_seeds(plain, plan)
+
+
+def test_a_fit_cut_short_does_not_pass_for_a_whole_one() -> None:
+    def interrupt(course: Course) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        seeds.fit_vi(KEYS, plan_for(optax.adam(0.05)), watch=interrupt)
+
+
+def test_a_fit_that_gave_up_is_an_error(together: Any) -> None:
+    plain, _ = together
+    gave_up = replace(plain.fits[0], reason=Stop.NUMERICAL_FAILURE)
+    with pytest.raises(NumericalError, match=r"no finite gradient.*after 300 steps"):
+        check_whole("VI", gave_up)
 
 
 def test_a_seed_in_a_batch_ends_where_it_ends_alone(together: Any) -> None:

@@ -1,5 +1,7 @@
 """The commands of `stakes`, one module each."""
 
+from typing import Annotated
+
 import typer
 
 from stakes.cli.check import check
@@ -15,7 +17,7 @@ from stakes.cli.run import run
 HELP = """Bayesian decisions: variational posteriors calibrated for what a decision costs.
 
 Exit codes: 0 done; 2 bad input; 3 numerical failure, with the last good state saved; 4 not
-converged, with results written; 130 and 143 interrupted, to be gone on with by `stakes resume`.
+converged, with results written; 130 and 143 interrupted: `stakes resume` goes on with a run.
 """
 
 app = typer.Typer(
@@ -26,6 +28,24 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"stakes {version('stakes')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it and exit.")
+    ] = False,
+) -> None:
+    pass
+
 
 for each in (demo, init, check, run, resume, decide, compare, report, reproduce):
     app.command()(each)

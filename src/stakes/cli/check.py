@@ -52,7 +52,8 @@ def _text(spec: Path, found: "Checked") -> str:
         "minibatches": found.minibatches,
         "expectation": found.expectation,
         "memory": f"about {found.megabytes:,.0f} MB beside Python and JAX",
-        "time": f"at most {_duration(found.seconds)} for both fits of {found.steps:,} steps",
+        "time": f"about {_duration(found.seconds)} if both fits take all {found.steps:,} steps; "
+        "compiling, deciding and the report come on top",
     }
     lines = "\n".join(f"{name + ':':<13}{value}" for name, value in about.items())
     return f"{spec} is valid.\n\n{table}\n\n{lines}"

@@ -8,7 +8,7 @@ import typer
 
 from stakes.cli.speaking import command
 
-FILES = ("stakes.toml", "model.py", "sales.csv")
+FILES = ("stakes.toml", "model.py", "sales.csv", "tomorrow.csv")
 
 
 @command
@@ -35,4 +35,6 @@ def init(
         source = templates / (f"{name}.txt" if name.endswith(".py") else name)
         files.write(folder / name, source.read_bytes())
         typer.echo(str(folder / name))
-    typer.echo(f"\nTry: stakes check {folder / FILES[0]}\nand: stakes run {folder / FILES[0]}")
+    spec, new = folder / FILES[0], folder / FILES[3]
+    typer.echo(f"\nTry: stakes check {spec}\nand: stakes run {spec} -o runs/start")
+    typer.echo(f"and: stakes decide runs/start {new} -o decided.csv")

@@ -1,5 +1,6 @@
 """`stakes reproduce`: the experiments of the paper."""
 
+import signal
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,9 +22,14 @@ def reproduce(
         ),
     ] = None,
     out: Annotated[
-        Path, typer.Option(help="Folder of results and figures; gone on from if it has some.")
+        Path, typer.Option(help="Folder of results and figures; results in it are used.")
     ] = Path("reproduced"),
-    seeds: Annotated[int, typer.Option(min=1, help="Random starts.")] = 10,
+    seeds: Annotated[
+        int,
+        typer.Option(
+            min=1, help="Random starts, in eight-schools and losses; others have one. Quick: 2."
+        ),
+    ] = 10,
     quick: Annotated[
         bool, typer.Option("--quick", help="A small version: shows that it runs, no more.")
     ] = False,
@@ -38,11 +44,11 @@ def reproduce(
     """Run an experiment of the paper and print its table beside the published figures.
 
     Results go into OUT/NAME/results.json as they come, figures beside it as SVG and PNG. An
-    interrupted experiment, started again, goes on from the seeds that were finished.
+    interrupted experiment, started again, goes on from the rows that were finished.
 
     Example: stakes reproduce losses --data lastfm/ --out reproduced
     """
-    from stakes.errors import InputError
+    from stakes.errors import InputError, Interrupted
     from stakes.experiments import EXPERIMENTS, Settings, summary
 
     if name != "all" and name not in EXPERIMENTS:
@@ -50,7 +56,11 @@ def reproduce(
     settings = Settings(folder=out, data=data, seeds=seeds, quick=quick, as_published=as_published)
     tables = {}
     for each in EXPERIMENTS if name == "all" else (name,):
-        tables[each] = EXPERIMENTS[each](settings)
+        try:
+            tables[each] = EXPERIMENTS[each](settings)
+        except KeyboardInterrupt:
+            kept = "Interrupted. What was finished is kept: the same command goes on from there."
+            raise Interrupted(kept, signal.SIGINT) from None
         _write(tables[each], out / each / "table")
     if name == "all":
         _write(summary(tables), out / "summary")

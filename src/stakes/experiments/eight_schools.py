@@ -14,7 +14,15 @@ from stakes.evaluation import Fitted
 from stakes.examples import eight_schools
 from stakes.experiments import figures, matrix
 from stakes.experiments.published import EIGHT_SCHOOLS
-from stakes.experiments.study import QUICK_CAVEAT, Finding, Settings, Store, Table, steps_of
+from stakes.experiments.study import (
+    QUICK_CAVEAT,
+    VERSION,
+    Finding,
+    Settings,
+    Store,
+    Table,
+    steps_of,
+)
 from stakes.fitting import Course
 from stakes.preparation import Plan, prepare
 from stakes.typing import Params
@@ -27,14 +35,14 @@ EVERY = 500
 def run(settings: Settings) -> Table:
     count = min(settings.seeds, 2) if settings.quick else settings.seeds
     steps = 600 if settings.quick else 15_000
-    setting = {"seeds": count, "steps": steps}
-    store = Store(settings.folder / "eight-schools", setting)
-    if "all" not in store:
+    store = Store(settings.folder / "eight-schools", {"steps": steps, "version": VERSION})
+    name = f"{count} starts"
+    if name not in store:
         with steps_of("eight-schools", 3) as tick:
-            store.put("all", _experiment(count, steps, tick))
-    content = store.rows["all"]
-    figures.eight_schools(content, store.folder)
-    return _table(content, [QUICK_CAVEAT] if settings.quick else [])
+            store.put(name, _experiment(count, steps, tick))
+    content, caveats = store.rows[name], [QUICK_CAVEAT] if settings.quick else []
+    figures.eight_schools(content, store.folder, " ".join(caveats))
+    return _table(content, caveats)
 
 
 def _experiment(count: int, steps: int, tick: Any) -> dict[str, Any]:
@@ -122,8 +130,8 @@ def _table(content: dict[str, Any], caveats: list[str]) -> Table:
     lines = [
         [
             "published",
-            f"{EIGHT_SCHOOLS.vi}",
-            f"{EIGHT_SCHOOLS.lcvi}",
+            f"{EIGHT_SCHOOLS.vi:.3f}",
+            f"{EIGHT_SCHOOLS.lcvi:.3f}",
             EIGHT_SCHOOLS.reduction,
             "11",
         ],

@@ -1,5 +1,6 @@
 """The figures of the experiments: one style, readable at column width, colour-blind safe."""
 
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -7,10 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from stakes.experiments.study import Store
-
 VI, LCVI, OTHER, FOURTH, FIFTH = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#999999"
-COLOURS = (VI, LCVI, OTHER, FOURTH, FIFTH, "#E69F00", "#56B4E9", "black")
+COLOURS = (VI, LCVI, OTHER, FOURTH, FIFTH)
 """Of Okabe and Ito, plain VI first."""
 STYLE: Any = {
     "font.size": 8,
@@ -41,7 +40,8 @@ def panels(
         )
         yield axes
         if note:
-            figure.supxlabel(note, fontsize=6, color="#555555")
+            wrapped = textwrap.fill(note, int(20 * figure.get_figwidth()))
+            figure.supxlabel(wrapped, fontsize=6, color="#555555")
         folder.mkdir(parents=True, exist_ok=True)
         figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
         figure.savefig(folder / f"{name}.png", dpi=200)
@@ -74,22 +74,23 @@ def losses(rows: dict[str, dict[str, Any]], folder: Path, note: str) -> None:
 
 
 def _traces(looks: dict[str, Any], folder: Path, note: str) -> None:
-    with panels(folder, "traces", 1, 2, note=note) as (left, right):
-        shown = {key.rsplit("/", 1)[0]: look for key, look in looks.items()}
-        at, bound = np.array(next(iter(shown.values()))["trace_vi"]).T
-        left.plot(at, bound, color=VI)
-        losses = list(dict.fromkeys(name.split("/")[0] for name in shown))
-        for name, look in shown.items():
-            at, bound = np.array(look["trace"]).T
-            loss, kind = name.split("/")
-            style = "-" if kind.startswith("lin") else "--"
-            label = loss if style == "-" else None
-            right.plot(at, bound, style, color=COLOURS[losses.index(loss)], label=label)
-        for axis, title in ((left, "plain VI"), (right, "calibrated (dashed: exponential)")):
-            late = np.concatenate([line.get_ydata()[20:] for line in axis.lines])
-            axis.set(title=title, xlabel="step", ylabel="bound")
-            axis.set_ylim(np.min(late), np.max(late) + 0.05 * np.ptp(late))
-        right.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    """Of seed 0: plain VI, and for each loss both calibrated fits, from where each ended."""
+    losses = list(dict.fromkeys(key.split("/")[0] for key in looks))
+    with panels(folder, "traces", 1, 1 + len(losses), note=note, width=9.5) as (first, *others):
+        at, bound = np.array(next(iter(looks.values()))["trace_vi"]).T
+        first.plot(at, bound / 1000, color=VI)
+        first.set(title="plain VI", xlabel="step", ylabel="bound, thousands")
+        first.set_ylim(bottom=bound[20] / 1000)
+        for axis, loss in zip(others, losses, strict=True):
+            for key, look in looks.items():
+                name, kind, _ = key.split("/")
+                if name == loss:
+                    at, bound = np.array(look["trace"]).T
+                    end = bound[-len(bound) // 20 :].mean()
+                    label, colour = kind.split()[0].strip(","), LCVI if "lin" in kind else OTHER
+                    axis.plot(at, bound - end, color=colour, label=label, linewidth=0.8)
+            axis.set(title=loss, xlabel="step", ylabel="bound less its end")
+        others[0].legend()
 
 
 def _predictions(looks: dict[str, Any], folder: Path, name: str, note: str) -> None:
@@ -109,6 +110,7 @@ def _predictions(looks: dict[str, Any], folder: Path, name: str, note: str) -> N
         for label, style in (
             ("VI, 90 %", {"color": VI}),
             ("calibrated, 90 %", {"color": LCVI}),
+            ("50 %", {"color": FIFTH, "linewidth": 4, "alpha": 0.5}),
             ("decision", {"color": "black", "marker": "_", "linestyle": ""}),
             ("observed", {"color": FIFTH, "marker": "x", "linestyle": ""}),
         ):
@@ -120,18 +122,19 @@ def _changes(looks: dict[str, Any], folder: Path, name: str, note: str) -> None:
     from scipy.stats import gaussian_kde
 
     with panels(folder, name, note=note) as axis:
-        for (loss, look), colour in zip(looks.items(), COLOURS, strict=False):
+        for (loss, look), colour in zip(looks.items(), COLOURS[1:], strict=False):
             change = np.array(look["change"])
             low, high = np.quantile(change, [0.002, 0.998])
             grid = np.linspace(low, high, 200)
             axis.plot(grid, gaussian_kde(change)(grid), color=colour, label=loss)
         axis.axvline(0, color=FIFTH, linewidth=0.6)
         axis.set(xlabel="mean change of a row's decisions", ylabel="density")
-        axis.legend()
+        axis.locator_params(axis="x", nbins=5)
+        axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
-def eight_schools(content: dict[str, Any], folder: Path) -> None:
-    with panels(folder, "reduction") as axis:
+def eight_schools(content: dict[str, Any], folder: Path, note: str) -> None:
+    with panels(folder, "reduction", note=note) as axis:
         steps = np.array(content["steps"])
         found = 100 * np.array(content["reductions"])
         mean, spread = found.mean(axis=0), found.std(axis=0)
@@ -141,7 +144,7 @@ def eight_schools(content: dict[str, Any], folder: Path) -> None:
         axis.set(xlabel="step of the calibrated fit", ylabel="reduction of risk, %")
         axis.legend()
     colours = {"VI": VI, "LCVI": LCVI, "NUTS": FIFTH}
-    with panels(folder, "joint-posterior", 1, 3) as axes:
+    with panels(folder, "joint-posterior", 1, 3, note=note) as axes:
         for axis, (name, draws) in zip(axes, content["draws"].items(), strict=True):
             axis.plot(
                 draws["theta_1"],
@@ -154,7 +157,7 @@ def eight_schools(content: dict[str, Any], folder: Path) -> None:
             )
             axis.set(title=name, xlabel="θ₁", ylabel="τ", xlim=(-15, 35), yscale="log")
             axis.set_ylim(0.05, 60)
-    with panels(folder, "marginals", 1, 2) as axes:
+    with panels(folder, "marginals", 1, 2, note=note) as axes:
         for axis, (latent, label) in zip(axes, (("tau", "τ"), ("theta_1", "θ₁")), strict=True):
             edges = np.linspace(*((0, 20) if latent == "tau" else (-15, 30)), 50)
             for name, draws in content["draws"].items():
@@ -181,32 +184,33 @@ def algorithms(rows: dict[str, dict[str, Any]], folder: Path, note: str) -> None
         axis.legend(fontsize=6)
 
 
-def quantiles(store: Store, note: str) -> None:
+def quantiles(rows: dict[str, dict[str, Any]], folder: Path, note: str) -> None:
     wanted = (
         ("reduction", "reduction of test risk, %", 100.0),
         ("elbo", "ELBO", 1.0),
         ("spread", "sd of E[y|θ]", 1.0),
     )
-    with panels(store.folder, "quantiles", 1, 3, note=note, width=9.0) as axes:
+    with panels(folder, "quantiles", 1, 3, note=note, width=9.0) as axes:
         for axis, (field, label, factor) in zip(axes, wanted, strict=True):
-            for transform, colour in (("linearized", LCVI), ("exponential", VI)):
-                rows = [r for k, r in store.rows.items() if k.startswith(transform)]
-                rows.sort(key=lambda row: row["scale"])
-                scales = [row["scale"] for row in rows]
-                axis.plot(
-                    scales, [factor * r[field] for r in rows], ".-", color=colour, label=transform
-                )
+            for transform, colour in (("linearized", LCVI), ("exponential", OTHER)):
+                of = [row for name, row in rows.items() if name.startswith(transform)]
+                of.sort(key=lambda row: row["scale"])
+                scales, values = zip(*((r["scale"], factor * r[field]) for r in of), strict=True)
+                axis.plot(scales, values, ".-", color=colour, label=transform)
             axis.set(xlabel="M", ylabel=label, xscale="log")
         axes[0].axhline(0, color=FIFTH, linewidth=0.6)
-        lowest = min(100 * row["reduction"] for row in store.rows.values())
+        lowest = min(100 * row["reduction"] for row in rows.values())
         if lowest < -20:
             axes[0].set_yscale("symlog", linthresh=5)
         axes[0].legend()
 
 
 def linearization(rows: dict[str, dict[str, Any]], folder: Path, note: str) -> None:
-    with panels(folder, "gain-and-elbo", note=note) as axis:
-        for (name, row), marker, colour in zip(rows.items(), "osD^vPX*", COLOURS, strict=True):
+    with panels(folder, "gain-and-elbo", note=note, width=5.2) as axis:
+        kinds = list(dict.fromkeys(name.split(",")[0] for name in rows))
+        for (name, row), marker in zip(rows.items(), "osD^v<>PX", strict=True):
+            colour = COLOURS[kinds.index(name.split(",")[0])]
             axis.plot(row["elbo"] / 1000, row["gain"], marker, label=name, ms=5, color=colour)
         axis.set(xlabel="ELBO, thousands", ylabel="test gain, mean of exp(-(h-y)²)")
-        axis.legend(fontsize=6)
+        axis.locator_params(axis="x", nbins=5)
+        axis.legend(fontsize=6, loc="upper left", bbox_to_anchor=(1.0, 1.0))

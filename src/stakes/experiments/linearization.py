@@ -26,6 +26,10 @@ from stakes.typing import Array, Loss, Outcome, Rate
 from stakes.utilities import ExpUtility, Linearized
 
 UTILITY = ExpUtility(Squared(), scale=1.0)
+PUBLISHED = {
+    "VI": str(published.GAINS["VI"]),
+    "direct, from plain VI": f"{published.GAINS['direct']}, collapsed",
+}
 
 
 @final
@@ -45,8 +49,10 @@ class OneMinusUtility:
 
 LINEARIZED: dict[str, tuple[Loss, Linearized]] = {
     "1 - u, linearized, M = 1": (OneMinusUtility(), Linearized(scale=1.0)),
-    "1 - u, linearized, M = median loss": (OneMinusUtility(), Linearized(quantile=0.5)),
-    "1 - u, linearized, M = 20 % quantile": (OneMinusUtility(), Linearized(quantile=0.2)),
+    **{
+        f"1 - u, linearized, M = {100 * q:.0f} % quantile": (OneMinusUtility(), Linearized(q))
+        for q in (0.7, 0.5, 0.2)
+    },
     "squared, linearized, M = 1": (Squared(), Linearized(scale=1.0)),
     "squared, linearized, M = 90 % quantile": (Squared(), Linearized(quantile=0.9)),
 }
@@ -83,7 +89,7 @@ def _parts(data: Matrix, effort: Effort) -> dict[str, Callable[[PlainFits], Cali
 
     return {
         "direct, from plain VI": lambda p: direct(p, warm_start=True, steps=effort.steps),
-        "direct, from a random start": lambda p: direct(
+        "direct, from random parameters": lambda p: direct(
             p, warm_start=False, steps=effort.vi_steps + effort.steps
         ),
         **{name: linearized(*how) for name, how in LINEARIZED.items()},
@@ -129,7 +135,7 @@ def _table(rows: dict[str, dict[str, Any]], data: Matrix) -> Table:
         Finding(
             f"{name}: gain (ELBO)",
             f"{row['gain']:.4f} ({row['elbo']:.0f})",
-            str(published.GAINS.get(name.split(",")[0], "")),
+            PUBLISHED.get(name, ""),
         )
         for name, row in rows.items()
     ]

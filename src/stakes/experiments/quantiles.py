@@ -48,7 +48,7 @@ def run(settings: Settings) -> Table:
                     for label, result in zip(part, results, strict=True):
                         row = _row(replace(result, vi=longer.fits[0]), before, data)
                         store.put(f"{name} {label}", row)
-    figures.quantiles(store, data.note)
+    figures.quantiles(store.rows, store.folder, data.note)
     return _table(store.rows, data)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ class Settings:
     as_published: bool = False
 
 
+VERSION = 2
+"""Of the experiments: results of another are not gone on with."""
 QUICK_CAVEAT = "A quick run, much too short to compare with the published figures."
 
 
@@ -43,13 +46,21 @@ class Store:
         self.folder = folder
         self._path = folder / "results.json"
         self._content: dict[str, Any] = {"setting": setting, "rows": {}}
-        if self._path.exists():
-            self._content = self._resumed(setting)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if self._path.exists():
+                self._content = self._resumed(setting)
+            self._write()
+        except OSError as error:
+            raise InputError(
+                f"Results cannot be written to {folder} ({error.strerror}); choose another folder "
+                f"with `--out`."
+            ) from error
 
     def _resumed(self, setting: dict[str, Any]) -> dict[str, Any]:
         try:
             found = json.loads(self._path.read_text())
-            before, rows = found["setting"], found["rows"]
+            before, rows = dict(found["setting"]), dict(found["rows"])
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(
                 f"{self._path} is not a results file that can be gone on from ({error}); move it "
@@ -64,10 +75,6 @@ class Store:
         return {"setting": setting, "rows": rows}
 
     @property
-    def setting(self) -> dict[str, Any]:
-        return dict(self._content["setting"])
-
-    @property
     def rows(self) -> dict[str, dict[str, Any]]:
         return dict(self._content["rows"])
 
@@ -76,7 +83,9 @@ class Store:
 
     def put(self, name: str, row: dict[str, Any]) -> None:
         self._content["rows"][name] = row
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self._write()
+
+    def _write(self) -> None:
         partial = self._path.with_suffix(".partial")
         partial.write_text(json.dumps(self._content, indent=1) + "\n")
         os.replace(partial, self._path)
@@ -105,11 +114,13 @@ class Table:
 
     def __str__(self) -> str:
         rows = [self.head, *self.lines]
-        widths = [max(len(row[i]) for row in rows) for i in range(len(self.head))]
+        columns = list(zip(*rows, strict=True))
+        widths = [max(map(len, column)) for column in columns]
+        numeric = [all(re.match(r"-?\d|not |$", cell) for cell in column[1:]) for column in columns]
         text = [
             "  ".join(
-                cell.ljust(width) if i == 0 else cell.rjust(width)
-                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+                cell.rjust(width) if number else cell.ljust(width)
+                for cell, width, number in zip(row, widths, numeric, strict=True)
             ).rstrip()
             for row in rows
         ]

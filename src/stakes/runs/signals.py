@@ -23,7 +23,10 @@ class Stopper:
     def stop(self) -> None:
         assert self.signum is not None
         name = signal.Signals(self.signum).name
-        raise Interrupted(f"Ended by {name}, with what had been done saved.", self.signum)
+        raise Interrupted(
+            f"Ended by {name}, with what had been done saved: `stakes resume` goes on from there.",
+            self.signum,
+        )
 
     def note(self, signum: int, frame: FrameType | None) -> None:
         if self.asked():

@@ -10,6 +10,7 @@ from typing import Any
 from stakes.calibration import Calibration
 from stakes.comparison import Comparison
 from stakes.errors import Interrupted, NumericalError
+from stakes.progress import waiting
 from stakes.runs import exports
 from stakes.runs.opening import Reopened, fresh_plates, restore, result_of
 from stakes.runs.packing import packed
@@ -73,7 +74,8 @@ def carry_out(
             end("failed", {})
             raise
         journal.save()
-        comparison = export(folder, job, result, report=report)
+        with waiting("deciding, and writing decisions, draws and report", show=progress):
+            comparison = export(folder, job, result, report=report)
         note(f"VI: {result.vi!r}; calibrated: {result.calibrated!r}; {comparison.verdict}")
         timings = {"VI": result.vi.seconds, "calibrated": result.calibrated.seconds}
         return end("done", timings, outcome=_outcome(result, comparison)), comparison
