@@ -18,8 +18,9 @@ from stakes import (
     Tilted,
     Utility,
 )
-from stakes.decisions import numerical_decision, term_decision
+from stakes.decisions import _by_parabolas, numerical_decision, term_decision
 from stakes.expectation import Mixture
+from stakes.typing import Array
 from stakes.utilities import ScaledLoss
 from stakes.utility_term import utility_term
 
@@ -205,3 +206,17 @@ def test_quantiles_of_a_discrete_uniform_are_exact_though_numpyros_inverse_is_no
 def test_counts_too_large_to_tell_from_their_neighbours_come_to_an_end():
     huge = Mixture(dist.Poisson(jnp.array([[3e7]]))).quantile(0.95)
     np.testing.assert_allclose(huge, 3e7, rtol=1e-3)
+
+
+def test_parabolas_find_the_bottom_and_are_never_worse_than_the_grid() -> None:
+    def objective(h: Array) -> Array:
+        bowl, kink, flat = (h - 0.3) ** 2, jnp.abs(h - 5) + 0.01 * h**2, 0 * h
+        two_wells = -jnp.exp(-(h**2)) - 0.5 * jnp.exp(-((h - 3) ** 2))
+        return jnp.stack([bowl[0], kink[1], flat[2], two_wells[3], h[4], -h[5]])
+
+    grid = jnp.broadcast_to(jnp.linspace(-6.0, 6.5, 9)[:, None], (9, 6))
+    found = _by_parabolas(objective, grid, 5)
+    assert (objective(found) <= jax.lax.map(objective, grid).min(axis=0)).all()
+    assert found[:2] == pytest.approx(np.array([0.3, 5.0]), abs=0.02)
+    assert found[3:] == pytest.approx(np.array([0.0, -6.0, 6.5]), abs=0.01)
+    assert np.isnan(_by_parabolas(lambda h: h * jnp.nan, grid, 5)).all()

@@ -80,17 +80,18 @@ def _traces(looks: dict[str, Any], folder: Path, note: str) -> None:
         at, bound = np.array(next(iter(looks.values()))["trace_vi"]).T
         first.plot(at, bound / 1000, color=VI)
         first.set(title="plain VI", xlabel="step", ylabel="bound, thousands")
-        first.set_ylim(bottom=bound[20] / 1000)
+        first.set_ylim(bound[20] / 1000, bound[20:].max() / 1000 + 0.2)
         for axis, loss in zip(others, losses, strict=True):
             for key, look in looks.items():
                 name, kind, _ = key.split("/")
                 if name == loss:
-                    at, bound = np.array(look["trace"]).T
-                    end = bound[-len(bound) // 20 :].mean()
-                    label, colour = kind.split()[0].strip(","), LCVI if "lin" in kind else OTHER
-                    axis.plot(at, bound - end, color=colour, label=label, linewidth=0.8)
+                    # Means of ten points: noise, the same in both, would hide one behind the other.
+                    trace = np.array(look["trace"])
+                    at, bound = trace[len(trace) % 10 :].reshape(-1, 10, 2).mean(axis=1).T
+                    style = {"color": LCVI} if "lin" in kind else {"color": OTHER, "dashes": (3, 2)}
+                    axis.plot(at, bound - bound[-1], label=kind.split()[0].strip(","), **style)
             axis.set(title=loss, xlabel="step", ylabel="bound less its end")
-        others[0].legend()
+        others[0].legend(loc="lower right", fontsize=6)
 
 
 def _predictions(looks: dict[str, Any], folder: Path, name: str, note: str) -> None:
@@ -180,8 +181,9 @@ def algorithms(rows: dict[str, dict[str, Any]], folder: Path, note: str) -> None
             axis.plot(seconds, 100 * reduction, color=colour, label=name)
         axis.axhline(0, color="black", linewidth=0.5)
         axis.set(xlabel="seconds, compilation left out", ylabel="reduction of test risk, %")
+        axis.set_ylim(bottom=max(axis.get_ylim()[0], -6))
         axis.set_xscale("log")
-        axis.legend(fontsize=6)
+        axis.legend(fontsize=6, loc="lower right")
 
 
 def quantiles(rows: dict[str, dict[str, Any]], folder: Path, note: str) -> None:
