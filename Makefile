@@ -33,6 +33,7 @@ bench: .venv/.installed ## run the benchmarks
 reproduce: .venv/.installed ## run the paper's experiments again, for the page in the docs
 	@test -n "$$STAKES_DATA" || { echo "The page is about Last.fm: set STAKES_DATA to its folder."; exit 2; }
 	$(BIN)/stakes reproduce all --as-published --out docs/reproduced
+	$(BIN)/python docs/renew.py
 
 docs: .venv/.installed-docs ## build the documentation into site/
 	$(BIN)/mkdocs build --strict --quiet
@@ -43,6 +44,7 @@ clean: ## remove what the tools left, but for .venv
 
 .venv/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "stakes needs Python 3.11 or later, and $(PYTHON) is %d.%d: try make PYTHON=python3.12" % sys.version_info[:2])'
+	@echo "Installing into .venv: a minute or two."
 	$(PYTHON) -m venv .venv
 	$(PIP) install -c constraints.txt -e '.[cli,dev]'
 	@touch $@
