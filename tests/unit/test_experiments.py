@@ -82,11 +82,6 @@ def test_the_risk_is_over_held_out_entries_alone() -> None:
     assert found.risk(matrix.LOSSES["squared"], np.array([[3.0, 100.0]])) == pytest.approx(4.0)
 
 
-def test_a_bound_at_rest_does_not_rise() -> None:
-    assert matrix.rise(np.full(1000, -5.0)) == 0
-    assert matrix.rise(np.linspace(-10.0, -5.0, 1000)) > 0.01
-
-
 def test_tables_line_up_and_go_into_markdown() -> None:
     table = Table("Risks", ["loss", "VI"], [["squared", "1.0"], ["tilted", "10.25"]], ["A note."])
     assert "squared    1.0" in str(table)

@@ -61,8 +61,13 @@ def test_a_fit_cut_short_does_not_pass_for_a_whole_one() -> None:
     def interrupt(course: Course) -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
-    with pytest.raises(KeyboardInterrupt):
-        seeds.fit_vi(KEYS, plan_for(optax.adam(0.05)), watch=interrupt)
+    # A shell may have started the tests with Ctrl-C ignored.
+    outside = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            seeds.fit_vi(KEYS, plan_for(optax.adam(0.05)), watch=interrupt)
+    finally:
+        signal.signal(signal.SIGINT, outside)
 
 
 def test_a_fit_that_gave_up_is_an_error(together: Any) -> None:
