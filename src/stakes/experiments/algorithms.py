@@ -51,8 +51,9 @@ CLOSE = (0.005, 0.002)
 
 def run(settings: Settings) -> Table:
     data, effort, store = matrix.opened(settings, "algorithms")
-    with steps_of("algorithms", len(METHODS)) as tick:
-        for name, method in METHODS.items():
+    methods = dict(list(METHODS.items())[: 4 if settings.quick else None])
+    with steps_of("algorithms", len(methods)) as tick:
+        for name, method in methods.items():
             tick(name)
             if name not in store:
                 store.put(name, _run_method(data, effort, method))
@@ -69,7 +70,7 @@ def _run_method(data: Matrix, effort: Effort, method: Joint | EM | None) -> dict
     watch = _Stopwatch(data, effort.vi_steps)
     fit = _fit(data, effort, method, effort.vi_steps, watch)
     row = {"course": watch.course, "step_ms": 1e3 * fit.step_seconds, "steps": fit.steps}
-    if isinstance(method, EM) and method.every > 1:
+    if isinstance(method, EM) and method.every > 1 and effort is not matrix.QUICK:
         always = _fit(data, effort, replace(method, every=1), TIMED_STEPS, None)
         row["each_ms"] = 1e3 * always.step_seconds
     return row
@@ -144,7 +145,7 @@ def _table(rows: dict[str, dict[str, Any]], data: Matrix) -> Table:
     for name, row in rows.items():
         seconds, risk = row["course"][-1]
         before = published.STEP_SECONDS.get(PUBLISHED_NAMES.get(name, ""))
-        each = row.get("each_ms", None if name == "VI" else row["step_ms"])
+        each = row.get("each_ms")
         lines.append(
             [
                 name,
@@ -167,7 +168,7 @@ def _table(rows: dict[str, dict[str, Any]], data: Matrix) -> Table:
             f"lower. Numerical decisions are found every {EVERY} steps; what a step costs with "
             f"decisions at each, as published, is beside it."
         ],
-        [_finding(name, reached) for name, method in METHODS.items() if isinstance(method, EM)],
+        [_finding(name, reached) for name in rows if isinstance(METHODS[name], EM)],
         data.caveats,
     )
 

@@ -210,7 +210,7 @@ def quantiles(rows: dict[str, dict[str, Any]], folder: Path, note: str) -> None:
 def linearization(rows: dict[str, dict[str, Any]], folder: Path, note: str) -> None:
     with panels(folder, "gain-and-elbo", note=note, width=5.2) as axis:
         kinds = list(dict.fromkeys(name.split(",")[0] for name in rows))
-        for (name, row), marker in zip(rows.items(), "osD^v<>PX", strict=True):
+        for (name, row), marker in zip(rows.items(), "osD^v<>PX", strict=False):
             colour = COLOURS[kinds.index(name.split(",")[0])]
             axis.plot(row["elbo"] / 1000, row["gain"], marker, label=name, ms=5, color=colour)
         axis.set(xlabel="ELBO, thousands", ylabel="test gain, mean of exp(-(h-y)²)")
