@@ -14,7 +14,7 @@ TABLE = re.compile(r"<!-- table: (.+?) -->\n.*?<!-- end -->", re.DOTALL)
 def renewed(page: str) -> str:
     def table(found: re.Match[str]) -> str:
         text = (DOCS / "reproduced" / f"{found[1]}.md").read_text()
-        return f"<!-- table: {found[1]} -->\n{text.strip()}\n<!-- end -->"
+        return f"<!-- table: {found[1]} -->\n\n{text.strip()}\n\n<!-- end -->"
 
     return TABLE.sub(table, page)
 

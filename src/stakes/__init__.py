@@ -1,7 +1,7 @@
 """Bayesian decisions: variational posteriors calibrated for what a decision costs."""
 
 from stakes.algorithms import EM, BayesDecisions, Joint, NumericalDecisions
-from stakes.calibration import Calibration, calibrate
+from stakes.calibration import calibrate
 from stakes.comparison import Comparison
 from stakes.errors import InputError, NumericalError, StakesError, StakesWarning
 from stakes.expectation import ClosedForm, Enumeration, MonteCarlo, Quadrature
@@ -9,6 +9,7 @@ from stakes.fitting import Fit, Stop
 from stakes.losses import Absolute, LinEx, Squared, Tilted
 from stakes.natural_gradient import natural_gradient
 from stakes.problem import Problem
+from stakes.result import Calibration
 from stakes.utilities import Exponential, ExpUtility, Linearized, Utility
 from stakes.utility_term import Jensen, Nested, Taylor
 

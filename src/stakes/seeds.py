@@ -12,13 +12,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stakes.calibration import Calibration
 from stakes.errors import InputError
 from stakes.expectation import Expectation
 from stakes.fitting import Fit, Watch, run_together
 from stakes.numpyro_adapter import NumPyroApproximation
 from stakes.preparation import Plan, check_whole
 from stakes.problem import Problem
+from stakes.result import Calibration
 from stakes.typing import Key, Params
 
 

@@ -10,9 +10,10 @@ import time
 import numpyro
 import numpyro.distributions as dist
 
-from stakes.calibration import Calibration, calibrate
+from stakes.calibration import calibrate
 from stakes.losses import Tilted
 from stakes.problem import Problem
+from stakes.result import Calibration
 from stakes.typing import Array, Key
 from stakes.utilities import Linearized, Transform
 

@@ -25,8 +25,7 @@ from stakes.preparation import Plan, check_whole
 from stakes.utilities import Exponential
 
 LOSS = Squared()
-SCALE = 1 / 0.3
-"""M = 1 over γ of the published runs."""
+SCALE = published.scale_of("squared")
 EVERY = 20
 """Steps between two M-steps that search for decisions: each costs as much as many steps."""
 METHODS: dict[str, Joint | EM | None] = {

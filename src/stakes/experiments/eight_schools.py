@@ -9,7 +9,6 @@ import numpy as np
 from stakes import evaluation, numpyro_adapter
 from stakes import seeds as several
 from stakes.algorithms import Joint
-from stakes.calibration import Calibration
 from stakes.evaluation import Fitted
 from stakes.examples import eight_schools
 from stakes.experiments import figures, matrix
@@ -25,6 +24,7 @@ from stakes.experiments.study import (
 )
 from stakes.fitting import Course
 from stakes.preparation import Plan, prepare
+from stakes.result import Calibration
 from stakes.typing import Params
 from stakes.utilities import Linearized
 

@@ -15,12 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from stakes import seeds as several
-from stakes.calibration import Calibration
 from stakes.errors import NoClosedForm
 from stakes.experiments import figures, matrix, published
 from stakes.experiments.matrix import Effort, Matrix
 from stakes.experiments.study import Finding, Settings, Table, steps_of
 from stakes.losses import Squared
+from stakes.result import Calibration
 from stakes.seeds import PlainFits
 from stakes.typing import Array, Loss, Outcome, Rate
 from stakes.utilities import ExpUtility, Linearized

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from stakes import seeds as several
-from stakes.calibration import Calibration
 from stakes.expectation import MonteCarlo
 from stakes.experiments import figures, matrix, published
 from stakes.experiments.matrix import LOSSES, Effort, Matrix
 from stakes.experiments.study import Finding, Settings, Store, Table, Tick, steps_of
 from stakes.preparation import Plan
+from stakes.result import Calibration
 from stakes.seeds import PlainFits
 from stakes.typing import Loss
 from stakes.utilities import Exponential, Linearized, Transform
@@ -43,10 +43,8 @@ def run(settings: Settings) -> Table:
 
 
 def _transforms(name: str) -> dict[str, Transform]:
-    gamma = published.LASTFM[name].gamma
-    assert gamma is not None
     return {
-        "linearized, M = 1 over γ": Linearized(scale=1 / gamma),
+        "linearized, M = 1 over γ": Linearized(scale=published.scale_of(name)),
         "exponential M_90": Exponential(),
     }
 
@@ -160,12 +158,10 @@ def _run_published(data: Matrix, effort: Effort, losses: dict[str, Loss], store:
     row_name = _row_name(name, SAMPLED, 0)
     if row_name in store:
         return
-    gamma = published.LASTFM[name].gamma
-    assert gamma is not None
     plan = matrix.plan(
         data,
         loss,
-        Exponential(scale=1 / gamma),
+        Exponential(scale=published.scale_of(name)),
         effort,
         steps=effort.steps,
         expectation=MonteCarlo(draws=1),

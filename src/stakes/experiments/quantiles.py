@@ -9,12 +9,12 @@ import numpy as np
 
 from stakes import evaluation, numpyro_adapter
 from stakes import seeds as several
-from stakes.calibration import Calibration
 from stakes.evaluation import Fitted
 from stakes.experiments import figures, matrix
 from stakes.experiments.matrix import Effort, Matrix
 from stakes.experiments.study import Finding, Settings, Table, steps_of
 from stakes.losses import Tilted
+from stakes.result import Calibration
 from stakes.seeds import PlainFits
 from stakes.utilities import Exponential, Linearized, Transform
 

@@ -9,9 +9,9 @@ import numpy as np
 from scipy.ndimage import gaussian_filter1d
 
 from stakes import evaluation
-from stakes.calibration import Calibration
 from stakes.evaluation import Fitted
 from stakes.report.content import Marginal, Moments, Movement, Pair
+from stakes.result import Calibration
 
 MARGINALS = 6
 PAIRED = 3

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from stakes.calibration import Calibration
 from stakes.errors import InputError
 from stakes.evaluation import Observations
 from stakes.losses import Absolute, LinEx, Tilted
 from stakes.report.content import Decisions, WhatIf
+from stakes.result import Calibration
 from stakes.typing import Loss
 
 MOST_VALUES = 20_000_000

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stakes import evaluation, numpyro_adapter
-from stakes.calibration import Calibration
 from stakes.comparison import Comparison
 from stakes.errors import StakesWarning
 from stakes.evaluation import Fitted, Observations
@@ -27,6 +26,7 @@ from stakes.report.content import (
 )
 from stakes.report.movement import movement
 from stakes.report.predictions import decision_table, draws_for, predictive_quantiles, what_if
+from stakes.result import Calibration
 from stakes.stages import finite_mean
 from stakes.typing import Data
 

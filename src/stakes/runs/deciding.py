@@ -10,8 +10,8 @@ from typing import Any, final
 
 import numpy as np
 
-from stakes.calibration import Calibration
 from stakes.errors import InputError
+from stakes.result import Calibration
 from stakes.runs.opening import fresh_plates
 from stakes.spec import Job
 from stakes.spec.messages import Collector

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stakes.calibration import Calibration
 from stakes.errors import InputError
+from stakes.result import Calibration
 from stakes.spec import Job, Table
 from stakes.storage import Manifest, files
 

@@ -7,8 +7,9 @@ from typing import Any, final
 
 import jax
 
-from stakes.calibration import Calibration, calibrate
+from stakes.calibration import calibrate
 from stakes.errors import InputError, StakesWarning, StorageError
+from stakes.result import Calibration
 from stakes.runs.packing import unpacked
 from stakes.runs.versions import precision, versions
 from stakes.spec import Job, restored_job

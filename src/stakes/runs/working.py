@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from stakes.calibration import Calibration
 from stakes.comparison import Comparison
 from stakes.errors import Interrupted, NumericalError
 from stakes.progress import waiting
+from stakes.result import Calibration
 from stakes.runs import exports
 from stakes.runs.opening import Reopened, fresh_plates, restore, result_of
 from stakes.runs.packing import packed
