@@ -21,7 +21,7 @@ lint: .venv/.installed ## check style, formatting, types and layers
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-cache
 
 format: .venv/.installed ## format the code and fix what can be fixed
 	$(BIN)/ruff check --fix-only

@@ -21,15 +21,13 @@ from numpyro.infer import SVI, Trace_ELBO
 from numpyro.infer.autoguide import AutoNormal
 
 from stakes import Exponential, Linearized, MonteCarlo, Problem, Squared, Tilted
-from stakes.algorithms import EM, VI, Joint
-from stakes.batches import Batches
+from stakes.bridge import NumPyroApproximation, approximate
 from stakes.examples import matrix_factorization
-from stakes.expectation import ClosedForm, Expectation
-from stakes.fitting import Fitting, State, Step, compiled
-from stakes.numpyro_adapter import NumPyroApproximation, approximate
-from stakes.typing import Loss
-from stakes.utilities import Transform
-from stakes.utility_term import utility_term
+from stakes.expectation import ClosedForm
+from stakes.host.tables import text_table
+from stakes.optimise import EM, VI, FitSettings, Joint, Method, State, Step, compiled
+from stakes.port import Batches
+from stakes.protocols import Expectation, Loss, Objective, Transform
 
 DRAWS, STEPS, REPEATS = 11, 100, 15
 Chunk = Callable[[], None]
@@ -37,10 +35,11 @@ Chunk = Callable[[], None]
 
 def main() -> None:
     ratios = {**row_ratios(), **step_ratios(), **import_ratio()}
-    width = max(map(len, ratios)) + 2
-    print(f"{'ratio':{width}}measured  at most")
-    for name, (value, limit) in ratios.items():
-        print(f"{name:{width}}{value:8.2f}  {'' if limit is None else f'{limit:7.1f}'}")
+    lines = [
+        [name, f"{value:.2f}", "" if limit is None else f"{limit:.1f}"]
+        for name, (value, limit) in ratios.items()
+    ]
+    print("\n".join(text_table([["ratio", "measured", "at most"], *lines], right={1, 2})))
     path = Path(__file__).with_name("results.json")
     rows = {name: {"ratio": value, "at_most": limit} for name, (value, limit) in ratios.items()}
     path.write_text(json.dumps(rows, indent=2) + "\n")
@@ -54,12 +53,10 @@ def step_ratios() -> dict[str, tuple[float, float | None]]:
     data = matrix_factorization.simulate()
     problem = Problem(matrix_factorization.model, outcome="y", loss=Squared())
     approximation = approximate(problem, data, jax.random.key(0))
-    settings = Fitting(draws=DRAWS)
+    settings = FitSettings(draws=DRAWS)
     exact, published = ClosedForm(), MonteCarlo(draws=1)
     runs = {
-        "VI": ours(
-            approximation, VI().init(approximation.structure.start, settings), VI().step(settings)
-        ),
+        "VI": ours(approximation, VI().init(approximation.start, settings), VI().step(settings)),
         "NumPyro SVI": numpyros(data),
         "linearized squared": calibrated(approximation, Squared(), Linearized(scale=1.0), exact),
         "linearized tilted": calibrated(approximation, Tilted(0.2), Linearized(scale=1.0), exact),
@@ -109,14 +106,14 @@ def calibrated(
     loss: Loss,
     transform: Transform,
     expectation: Expectation,
-    method: Joint | EM = Joint(),  # noqa: B008
+    method: Method = Joint(),  # noqa: B008
     draws: int = DRAWS,
 ) -> Chunk:
-    settings = Fitting(draws=draws)
+    settings = FitSettings(draws=draws)
     gain = transform(loss, transform.scale or 1.0)
     decisions = jnp.zeros(approximation.instances.shape)
-    state = method.init(approximation.structure.start, decisions, settings)
-    step = method.step(utility_term(gain, expectation), gain, expectation, settings)
+    state = method.init(approximation.start, decisions, settings)
+    step = method.step(Objective(gain, expectation, gain.term(expectation)), settings)
     return ours(approximation, state, step)
 
 

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax.scipy.stats import norm
 
-from stakes.approximation import Draw, Instances, Subsample
-from stakes.typing import Array, Batch, Key, Params
+from stakes._types import Array, Batch, Key, Params
+from stakes.port import Draw, Instances, Subsample
 
 
 def healthy(params: Params, key: Key) -> Array:

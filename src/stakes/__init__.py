@@ -1,17 +1,15 @@
 """Bayesian decisions: variational posteriors calibrated for what a decision costs."""
 
-from stakes.algorithms import EM, BayesDecisions, Joint, NumericalDecisions
-from stakes.calibration import calibrate
-from stakes.comparison import Comparison
-from stakes.errors import InputError, NumericalError, StakesError, StakesWarning
+from stakes.calibration import Calibration, Comparison, Options, calibrate
+from stakes.deciding import BayesDecisions, NumericalDecisions
+from stakes.errors import InputError, NoClosedForm, NumericalError, StakesError, StakesWarning
+from stakes.estimators import Jensen, Nested, Taylor
 from stakes.expectation import ClosedForm, Enumeration, MonteCarlo, Quadrature
-from stakes.fitting import Fit, Stop
 from stakes.losses import Absolute, LinEx, Squared, Tilted
-from stakes.natural_gradient import natural_gradient
+from stakes.optimise import EM, Fit, Joint, Stop, natural_gradient
 from stakes.problem import Problem
-from stakes.result import Calibration
-from stakes.utilities import Exponential, ExpUtility, Linearized, Utility
-from stakes.utility_term import Jensen, Nested, Taylor
+from stakes.transforms import Exponential, Linearized
+from stakes.utilities import ExpUtility, Utility
 
 __all__ = [
     "EM",
@@ -31,8 +29,10 @@ __all__ = [
     "Linearized",
     "MonteCarlo",
     "Nested",
+    "NoClosedForm",
     "NumericalDecisions",
     "NumericalError",
+    "Options",
     "Problem",
     "Quadrature",
     "Squared",

@@ -1,5 +1,7 @@
 """Errors and warnings; each message says where, the rule, what came and the way out."""
 
+from collections.abc import Iterable
+
 
 class StakesError(Exception):
     """Base of everything that `stakes` raises on purpose."""
@@ -28,16 +30,31 @@ class Interrupted(StakesError):  # noqa: N818 (not a mistake of anyone's)
 class NoClosedForm(  # noqa: N818 (not a mistake of anyone's)
     StakesError, NotImplementedError
 ):
-    """This loss and this outcome distribution have no closed-form expectation."""
+    """This loss and this outcome distribution have no closed form.
+
+    A loss or a statistic of your own raises it where it has no answer, and the next best way is
+    taken.
+
+    >>> import numpyro.distributions as dist, stakes
+    >>> stakes.ClosedForm().expected(None, dist.Gumbel(0.0, 1.0), stakes.Tilted(0.2), 0.0)
+    Traceback (most recent call last):
+    ...
+    stakes.errors.NoClosedForm: No closed form is known for the expected excess of Gumbel.
+    """
 
 
 class StakesWarning(UserWarning):
     """The result is valid, but probably not what was meant."""
 
 
-def some(names: object, limit: int = 8) -> str:
+def some(names: Iterable[object], limit: int = 8) -> str:
     """'a', 'b', 'c': a readable list of names for a message."""
-    listed = [repr(name) for name in names]  # type: ignore[attr-defined]
+    listed = [repr(name) for name in names]
     if not listed:
         return "none"
     return ", ".join(listed[:limit]) + (", ..." if len(listed) > limit else "")
+
+
+def name_of(thing: object) -> str:
+    """What a function or a value is called in a message."""
+    return getattr(thing, "__name__", None) or repr(thing)

@@ -5,15 +5,33 @@ user's own serves as a loss too; the ones here also know the decision that minim
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import final
+from typing import NamedTuple, final
 
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
 
-from stakes.errors import InputError, NoClosedForm
-from stakes.typing import Array, Outcome, Rate
+from stakes._types import Array, Distribution, Key, Number
+from stakes.errors import InputError, NoClosedForm, name_of
+from stakes.protocols import Expectation, Loss, Predicted, Trial
+
+
+class Dial(NamedTuple):
+    """The parameter of a loss that a reader of the report may turn."""
+
+    kind: str
+    """The loss whose decisions the page can recompute: `tilted` or `linex`."""
+    parameter: float
+    low: float
+    high: float
+    factor: float = 1.0
+    """The loss is this many times the tilted or LinEx loss."""
+
+
+def _tilted_dial(q: float, factor: float = 1.0) -> Dial:
+    return Dial("tilted", q, min(0.02, q), max(0.98, q), factor)
 
 
 @final
@@ -29,17 +47,17 @@ class Squared:
     def __call__(self, outcome: Array, decision: Array) -> Array:
         return jnp.square(jnp.asarray(decision) - outcome)
 
-    def expected(self, outcome: Outcome, decision: Array) -> Array:
-        return outcome.variance() + jnp.square(outcome.mean() - decision)
+    def expected(self, predicted: Predicted, decision: Array) -> Array:
+        return predicted.variance() + jnp.square(predicted.mean() - decision)
 
-    def log_expected_utility(self, outcome: Outcome, decision: Array, scale: Rate) -> Array:
-        return outcome.log_kernel(decision, scale)
+    def log_expected_utility(self, predicted: Predicted, decision: Array, scale: Number) -> Array:
+        return predicted.log_kernel(decision, scale)
 
     def bayes_decision(self, draws: Array) -> Array:
         return jnp.mean(draws, axis=0)
 
-    def exact_decision(self, outcome: Outcome) -> Array:
-        return outcome.mean()
+    def exact_decision(self, predicted: Predicted) -> Array:
+        return predicted.mean()
 
 
 @final
@@ -55,17 +73,21 @@ class Absolute:
     def __call__(self, outcome: Array, decision: Array) -> Array:
         return jnp.abs(jnp.asarray(decision) - outcome)
 
-    def expected(self, outcome: Outcome, decision: Array) -> Array:
-        return outcome.tails(decision, 1.0, 1.0)
+    def expected(self, predicted: Predicted, decision: Array) -> Array:
+        return predicted.tails(decision, 1.0, 1.0)
 
-    def log_expected_utility(self, outcome: Outcome, decision: Array, scale: Rate) -> Array:
-        return outcome.log_tails(decision, 1 / scale, 1 / scale)
+    def log_expected_utility(self, predicted: Predicted, decision: Array, scale: Number) -> Array:
+        return predicted.log_tails(decision, 1 / scale, 1 / scale)
 
     def bayes_decision(self, draws: Array) -> Array:
         return jnp.median(draws, axis=0)
 
-    def exact_decision(self, outcome: Outcome) -> Array:
-        return outcome.quantile(0.5)
+    def exact_decision(self, predicted: Predicted) -> Array:
+        return predicted.quantile(0.5)
+
+    @property
+    def dial(self) -> Dial:
+        return _tilted_dial(0.5, factor=2.0)
 
 
 @final
@@ -91,19 +113,23 @@ class Tilted:
         short = jnp.asarray(outcome) - decision
         return jnp.maximum(self.q * short, (self.q - 1) * short)
 
-    def expected(self, outcome: Outcome, decision: Array) -> Array:
-        return outcome.tails(decision, self.q, 1 - self.q)
+    def expected(self, predicted: Predicted, decision: Array) -> Array:
+        return predicted.tails(decision, self.q, 1 - self.q)
 
-    def log_expected_utility(self, outcome: Outcome, decision: Array, scale: Rate) -> Array:
-        return outcome.log_tails(decision, self.q / scale, (1 - self.q) / scale)
+    def log_expected_utility(self, predicted: Predicted, decision: Array, scale: Number) -> Array:
+        return predicted.log_tails(decision, self.q / scale, (1 - self.q) / scale)
 
     def bayes_decision(self, draws: Array) -> Array:
         # The draw itself that minimises the average: an interpolated one would not.
         place = max(math.ceil(round(draws.shape[0] * self.q, 6)) - 1, 0)
         return jnp.sort(draws, axis=0)[place]
 
-    def exact_decision(self, outcome: Outcome) -> Array:
-        return outcome.quantile(self.q)
+    def exact_decision(self, predicted: Predicted) -> Array:
+        return predicted.quantile(self.q)
+
+    @property
+    def dial(self) -> Dial:
+        return _tilted_dial(self.q)
 
 
 @final
@@ -112,7 +138,7 @@ class LinEx:
     """exp(c(h-y)) - c(h-y) - 1; minimised by -(1/c) log E exp(-cy).
 
     With c > 0 deciding too high costs exponentially and too low linearly; c < 0 the reverse.
-    Where the exponential would overflow, the loss goes on along its tangent.
+    Where the exponential would overflow, the loss continues along its tangent.
 
     >>> import stakes
     >>> round(float(stakes.LinEx(1.0)(0.0, 1.0)), 4)
@@ -131,19 +157,75 @@ class LinEx:
     def __call__(self, outcome: Array, decision: Array) -> Array:
         return _exp_minus_tangent(self.c * (jnp.asarray(decision) - outcome))
 
-    def expected(self, outcome: Outcome, decision: Array) -> Array:
+    def expected(self, predicted: Predicted, decision: Array) -> Array:
         # Both terms are non-negative, so nothing cancels when c is small.
-        spread = outcome.cumulant(-self.c)
-        return _exp_minus_tangent(self.c * (decision - outcome.mean()) + spread) + spread
+        spread = predicted.cumulant(-self.c)
+        return _exp_minus_tangent(self.c * (decision - predicted.mean()) + spread) + spread
 
-    def log_expected_utility(self, outcome: Outcome, decision: Array, scale: Rate) -> Array:
+    def log_expected_utility(self, predicted: Predicted, decision: Array, scale: Number) -> Array:
         raise NoClosedForm("exp(-LinEx/scale) has no closed-form expectation.")
 
     def bayes_decision(self, draws: Array) -> Array:
         return -(logsumexp(-self.c * draws, axis=0) - jnp.log(draws.shape[0])) / self.c
 
-    def exact_decision(self, outcome: Outcome) -> Array:
-        return -outcome.log_mgf(-self.c) / self.c
+    def exact_decision(self, predicted: Predicted) -> Array:
+        return -predicted.log_mgf(-self.c) / self.c
+
+    @property
+    def dial(self) -> Dial:
+        return Dial("linex", self.c, *sorted((self.c / 3, self.c * 3)))
+
+
+@final
+@dataclass(frozen=True)
+class Asked:
+    """Any loss, asked all that one may know of itself; what it does not know is `NoClosedForm`."""
+
+    loss: Loss
+
+    @property
+    def title(self) -> str:
+        return name_of(self.loss)
+
+    @property
+    def knows_decision(self) -> bool:
+        return hasattr(self.loss, "exact_decision") or hasattr(self.loss, "bayes_decision")
+
+    @property
+    def dial(self) -> Dial | None:
+        """None where it has no parameter to turn."""
+        return getattr(self.loss, "dial", None)
+
+    def expected(self, predicted: Predicted, decision: Array) -> Array:
+        return self._answer("expected", "expectation")(predicted, decision)
+
+    def log_expected_utility(self, predicted: Predicted, decision: Array, scale: Number) -> Array:
+        return self._answer("log_expected_utility", "expectation")(predicted, decision, scale)
+
+    def cost(self, outcome: Array, decision: Array) -> Array:
+        return self.loss(outcome, decision)
+
+    def risk(
+        self, expectation: Expectation, key: Key | None, outcome: Distribution, decision: Array
+    ) -> Array:
+        return expectation.expected(key, outcome, self.loss, decision)
+
+    def decision(self, predicted: Predicted, draws: Callable[[], Array]) -> Array:
+        try:
+            return self._answer("exact_decision", "decision")(predicted)
+        except NoClosedForm:
+            return self._answer("bayes_decision", "decision")(draws())
+
+    def trial(self, outcome: Array, decision: Array) -> Trial:
+        values = jnp.asarray(self.loss(outcome, decision))
+        remedy = "A loss has to be zero or more; add a constant to it."
+        return Trial(f"`loss={self.title}`", values, "negative", values < 0, remedy)
+
+    def _answer(self, question: str, what: str) -> Callable[..., Array]:
+        answer: Callable[..., Array] | None = getattr(self.loss, question, None)
+        if answer is None:
+            raise NoClosedForm(f"`{self.title}` does not know its {what} in closed form.")
+        return answer
 
 
 def _exp_minus_tangent(x: Array) -> Array:

@@ -2,15 +2,17 @@
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stakes.errors import InputError, some
-from stakes.typing import Array, Data, Key, Loss
+from stakes._types import Array, Data, Key, Number
+from stakes.errors import InputError, name_of, some
+from stakes.losses import Asked
+from stakes.protocols import Criterion, Gain, Loss, Transform
 from stakes.utilities import ExpUtility, Utility
 
 
@@ -47,42 +49,35 @@ class Problem:
     """
 
     model: Callable[..., Any]
+    _: KW_ONLY
     outcome: str
-    loss: Loss | None
-    utility: Utility | ExpUtility | None
-    guide: Callable[..., Any] | None
+    loss: Loss | None = None
+    utility: Utility | ExpUtility | None = None
+    guide: Callable[..., Any] | None = None
 
-    def __init__(
-        self,
-        model: Callable[..., Any],
-        *,
-        outcome: str,
-        loss: Loss | None = None,
-        utility: Utility | ExpUtility | None = None,
-        guide: Callable[..., Any] | None = None,
-    ) -> None:
-        fields = {"model": model, "outcome": outcome, "loss": loss, "utility": utility}
-        for name, value in {**fields, "guide": guide}.items():
-            object.__setattr__(self, name, value)
+    def __post_init__(self) -> None:
         _check(self)
 
     def __repr__(self) -> str:
-        cost = f"{'loss' if self.utility is None else 'utility'}={self.cost_name}"
-        return f"Problem({_name(self.model)}, outcome={self.outcome!r}, {cost})"
+        cost = f"{'loss' if self.utility is None else 'utility'}={self.criterion.title}"
+        return f"Problem({name_of(self.model)}, outcome={self.outcome!r}, {cost})"
 
     @property
-    def cost_name(self) -> str:
-        """What the loss or utility calls itself."""
-        return _name(
-            self.loss if self.loss is not None else getattr(self.utility, "fn", self.utility)
-        )
+    def criterion(self) -> Criterion:
+        """What decisions are judged by: the loss, or the utility."""
+        if self.utility is not None:
+            return self.utility
+        assert self.loss is not None
+        return Asked(self.loss)
 
-    def cost(self, outcome: Array, decision: Array) -> Array:
-        """The loss, or minus the utility: what a decision should make small."""
-        if self.loss is not None:
-            return self.loss(outcome, decision)
-        assert self.utility is not None
-        return -self.utility(outcome, decision)
+    def gain(self, transform: Transform | None, scale: Number | None) -> Gain:
+        """What a calibrated fit maximises: the loss on the scale M, or the utility as it is."""
+        if self.utility is not None:
+            return self.utility
+        assert self.loss is not None
+        assert transform is not None
+        assert scale is not None
+        return transform(self.loss, scale)
 
     def check_data(self, data: Data, *, needs_outcome: bool) -> dict[str, Any]:
         """The data as arrays, or an error that names the argument, the rule and the rows."""
@@ -106,7 +101,7 @@ class Problem:
         unknown = [name for name in given if name not in arguments.names]
         if unknown and not arguments.open_ended:
             raise InputError(
-                f"`data` has {some(unknown)}, which `{_name(self.model)}` does not take; "
+                f"`data` has {some(unknown)}, which `{name_of(self.model)}` does not take; "
                 f"its arguments are {some(arguments.names)}."
             )
         missing = [
@@ -114,44 +109,32 @@ class Problem:
         ]
         if missing:
             raise InputError(
-                f"`data` lacks {some(missing)}, which `{_name(self.model)}` needs; "
+                f"`data` lacks {some(missing)}, which `{name_of(self.model)}` needs; "
                 f"it has {some(given)}."
             )
 
     def check_cost(self, outcome: Array, decision: Array) -> None:
         """Try the loss or utility on outcomes and decisions, and say what does not fit."""
         outcome, decision = jnp.asarray(outcome), jnp.asarray(decision)
-        if self.loss is not None:
-            values = jnp.asarray(self.loss(outcome, decision))
-            what = f"`loss={_name(self.loss)}`"
-            _check_elementwise(what, values, outcome, decision)
-            _check_values(
-                what,
-                "negative",
-                values < 0,
-                values,
-                outcome,
-                decision,
-                "A loss has to be zero or more; add a constant to it.",
+        trial = self.criterion.trial(outcome, decision)
+        expected = jnp.broadcast_shapes(outcome.shape, decision.shape)
+        if trial.values.shape != expected:
+            raise InputError(
+                f"{trial.name} must work elementwise and not sum or average: for outcomes and "
+                f"decisions of shape {expected} it returned shape {trial.values.shape}."
             )
-            return
-        assert self.utility is not None
-        # An exponential utility is kept as its logarithm: it may underflow, but is never zero.
-        kept_as_log = isinstance(self.utility, ExpUtility)
-        used = self.utility.log if kept_as_log else self.utility
-        values = jnp.asarray(used(outcome, decision))
-        what = f"`utility={_name(getattr(self.utility, 'fn', self.utility))}`"
-        _check_elementwise(what, values, outcome, decision)
-        _check_values(
-            f"the logarithm of {what}" if kept_as_log else what,
-            "zero or negative",
-            jnp.zeros_like(values, bool) if kept_as_log else values <= 0,
-            values,
-            outcome,
-            decision,
-            "The bound takes its logarithm; keep the utility above zero. One that underflows, such "
-            "as exp(-(y-h)²), is safe as `ExpUtility(Squared(), scale=1.0)`.",
-        )
+        finite = "Keep it finite wherever the model may predict."
+        for rule, broken, remedy in (
+            ("not finite", ~jnp.isfinite(trial.values), finite),
+            (trial.rule, trial.broken, trial.remedy),
+        ):
+            if bool(broken.any()):
+                at = tuple(int(i) for i in np.argwhere(np.asarray(broken))[0])
+                y, h = jnp.broadcast_arrays(outcome, decision)
+                raise InputError(
+                    f"{trial.name} is {rule} ({float(trial.values[at])}) at outcome "
+                    f"{float(y[at]):.6g} and decision {float(h[at]):.6g}. {remedy}"
+                )
 
 
 def _check(problem: Problem) -> None:
@@ -164,8 +147,8 @@ def _check(problem: Problem) -> None:
     arguments = arguments_of(problem.model)
     if problem.outcome not in arguments.names and not arguments.open_ended:
         raise InputError(
-            f"`Problem(outcome={problem.outcome!r})`: `{_name(problem.model)}` has no argument of "
-            f"that name to carry the observations; its arguments are {some(arguments.names)}."
+            f"`Problem(outcome={problem.outcome!r})`: `{name_of(problem.model)}` has no argument "
+            f"of that name to carry the observations; its arguments are {some(arguments.names)}."
         )
     if (problem.loss is None) == (problem.utility is None):
         came = "neither" if problem.loss is None else "both"
@@ -205,7 +188,8 @@ def checked_key(key: Any) -> Key:
             f"`key` must be one JAX random key, such as `jax.random.key(0)`; "
             f"got {key if isinstance(key, int) else type(key).__name__}."
         )
-    return key if typed else jax.random.wrap_key_data(jnp.asarray(key))
+    checked: Key = key if typed else jax.random.wrap_key_data(jnp.asarray(key))
+    return checked
 
 
 def arguments_of(model: Callable[..., Any]) -> Arguments:
@@ -250,33 +234,3 @@ def _checked_value(name: str, value: Any) -> Any:
             f"outcome site."
         )
     return held
-
-
-def _check_elementwise(what: str, values: Array, outcome: Array, decision: Array) -> None:
-    expected = jnp.broadcast_shapes(outcome.shape, decision.shape)
-    if values.shape != expected:
-        raise InputError(
-            f"{what} must work elementwise and not sum or average: for outcomes and decisions of "
-            f"shape {expected} it returned shape {values.shape}."
-        )
-
-
-def _check_values(
-    what: str, rule: str, broken: Array, values: Array, outcome: Array, decision: Array, way: str
-) -> None:
-    finite = "Keep it finite wherever the model may predict."
-    for problem, where, remedy in (
-        ("not finite", ~jnp.isfinite(values), finite),
-        (rule, broken, way),
-    ):
-        if bool(where.any()):
-            at = tuple(int(i) for i in np.argwhere(np.asarray(where))[0])
-            y, h = jnp.broadcast_arrays(outcome, decision)
-            raise InputError(
-                f"{what} is {problem} ({float(values[at])}) at outcome {float(y[at]):.6g} and "
-                f"decision {float(h[at]):.6g}. {remedy}"
-            )
-
-
-def _name(thing: Any) -> str:
-    return getattr(thing, "__name__", None) or repr(thing)

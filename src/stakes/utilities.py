@@ -1,20 +1,62 @@
-"""From losses to utilities: the two transforms of the paper, and the user's own utility."""
+"""What a decision is worth: utilities, the user's own among them, and losses on a scale."""
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import final
 
 import jax.numpy as jnp
-import numpy as np
 
-from stakes.errors import InputError, StakesWarning
-from stakes.typing import Array, Loss, Rate
+from stakes._types import Array, Distribution, Key, Number
+from stakes.errors import InputError, NoClosedForm, StakesWarning, name_of
+from stakes.estimators import Nested
+from stakes.losses import Asked
+from stakes.protocols import Estimator, Expectation, Loss, Predicted, Trial, UtilityTerm
+
+ABOVE_ZERO = (
+    "The bound takes its logarithm; keep the utility above zero. One that underflows, such as "
+    "exp(-(y-h)²), is safe as `ExpUtility(Squared(), scale=1.0)`."
+)
+
+
+class _InsideLogarithm(ABC):
+    """What utilities have in common: the bound takes their logarithm, decisions take them as is."""
+
+    bayes_is_best = False
+
+    @abstractmethod
+    def __call__(self, outcome: Array, decision: Array) -> Array: ...
+
+    @abstractmethod
+    def log(self, outcome: Array, decision: Array) -> Array: ...
+
+    @abstractmethod
+    def log_expected(self, predicted: Predicted, decision: Array) -> Array: ...
+
+    @abstractmethod
+    def expected_log(
+        self, expectation: Expectation, key: Key | None, outcome: Distribution, decision: Array
+    ) -> Array: ...
+
+    def term(self, expectation: Expectation, estimator: Estimator | None = None) -> UtilityTerm:
+        return (estimator or Nested()).term(self, expectation)
+
+    def cost(self, outcome: Array, decision: Array) -> Array:
+        return -self(outcome, decision)
+
+    def risk(
+        self, expectation: Expectation, key: Key | None, outcome: Distribution, decision: Array
+    ) -> Array:
+        return -jnp.exp(expectation.log_expected(key, outcome, self, decision))
+
+    def decision(self, predicted: Predicted, draws: Callable[[], Array]) -> Array:
+        raise NoClosedForm("A utility does not know its best decision.")
 
 
 @final
 @dataclass(frozen=True)
-class Utility:
+class Utility(_InsideLogarithm):
     """A user's own utility `fn(outcome, decision)`, positive and elementwise: larger is better.
 
     `infimum` is the least value it approaches. Calibration is strongest at zero: adding a
@@ -28,6 +70,8 @@ class Utility:
 
     fn: Callable[[Array, Array], Array]
     infimum: float = 0.0
+
+    loss = None
 
     def __post_init__(self) -> None:
         if not callable(self.fn):
@@ -45,6 +89,10 @@ class Utility:
                 stacklevel=3,
             )
 
+    @property
+    def title(self) -> str:
+        return name_of(self.fn)
+
     def __call__(self, outcome: Array, decision: Array) -> Array:
         return self.fn(outcome, decision)
 
@@ -54,10 +102,22 @@ class Utility:
         positive = value > 0
         return jnp.where(positive, jnp.log(jnp.where(positive, value, 1.0)), -jnp.inf)
 
+    def log_expected(self, predicted: Predicted, decision: Array) -> Array:
+        raise NoClosedForm("A utility given as a function has no closed-form expectation.")
+
+    def expected_log(
+        self, expectation: Expectation, key: Key | None, outcome: Distribution, decision: Array
+    ) -> Array:
+        return expectation.expected(key, outcome, self.log, decision)
+
+    def trial(self, outcome: Array, decision: Array) -> Trial:
+        values = jnp.asarray(self.fn(outcome, decision))
+        return Trial(f"`utility={self.title}`", values, "zero or negative", values <= 0, ABOVE_ZERO)
+
 
 @final
 @dataclass(frozen=True)
-class ExpUtility:
+class ExpUtility(_InsideLogarithm):
     """exp(-ℓ/M) of eq. 3, kept as its logarithm so that large losses do not underflow.
 
     Serves as the `utility=` of a problem too, in closed form where the loss has one.
@@ -68,13 +128,32 @@ class ExpUtility:
     """
 
     loss: Loss
-    scale: Rate
+    scale: Number
+
+    @property
+    def title(self) -> str:
+        return repr(self)
 
     def __call__(self, outcome: Array, decision: Array) -> Array:
         return jnp.exp(self.log(outcome, decision))
 
     def log(self, outcome: Array, decision: Array) -> Array:
         return -self.loss(outcome, decision) / self.scale
+
+    def log_expected(self, predicted: Predicted, decision: Array) -> Array:
+        return Asked(self.loss).log_expected_utility(predicted, decision, self.scale)
+
+    def expected_log(
+        self, expectation: Expectation, key: Key | None, outcome: Distribution, decision: Array
+    ) -> Array:
+        """The linearized term: log u = -ℓ/M."""
+        return -expectation.expected(key, outcome, self.loss, decision) / self.scale
+
+    def trial(self, outcome: Array, decision: Array) -> Trial:
+        """By its logarithm: it may underflow, but is never zero."""
+        values = jnp.asarray(self.log(outcome, decision))
+        name, fine = f"the logarithm of `utility={self.title}`", jnp.zeros_like(values, bool)
+        return Trial(name, values, "zero or negative", fine, ABOVE_ZERO)
 
 
 @final
@@ -83,81 +162,19 @@ class ScaledLoss:
     """M - ℓ of eq. 2, whose logarithm is linearized to -ℓ/M."""
 
     loss: Loss
-    scale: Rate
+    scale: Number
 
+    bayes_is_best = True
 
-@final
-@dataclass(frozen=True)
-class Linearized:
-    """u = M - ℓ with log u linearized: U = -E ℓ / M (eqs. 2 and 7).
+    def term(self, expectation: Expectation, estimator: Estimator | None = None) -> UtilityTerm:
+        """-E ℓ / M (eq. 7)."""
+        if estimator is not None:
+            raise InputError(
+                f"`estimator={estimator}`: a linearized loss has no logarithm to estimate. Use "
+                f"`transform=Exponential(...)`, or leave `estimator` out."
+            )
 
-    M is the `quantile` of the training losses of uncalibrated VI, or `scale` where given.
+        def term(key: Key, outcome: Distribution, decision: Array) -> Array:
+            return -expectation.expected(key, outcome, self.loss, decision) / self.scale
 
-    >>> import stakes
-    >>> stakes.Linearized(scale=7).scale
-    7
-    """
-
-    quantile: float = 0.9
-    scale: float | None = None
-
-    def __post_init__(self) -> None:
-        _check_transform(self)
-
-    def __call__(self, loss: Loss, scale: Rate) -> ScaledLoss:
-        return ScaledLoss(loss, scale)
-
-
-@final
-@dataclass(frozen=True)
-class Exponential:
-    """u = exp(-ℓ / M) (eq. 3).
-
-    M is the `quantile` of the training losses of uncalibrated VI, or `scale` where given.
-
-    >>> import stakes
-    >>> stakes.Exponential(quantile=0.7).quantile
-    0.7
-    """
-
-    quantile: float = 0.9
-    scale: float | None = None
-
-    def __post_init__(self) -> None:
-        _check_transform(self)
-
-    def __call__(self, loss: Loss, scale: Rate) -> ExpUtility:
-        return ExpUtility(loss, scale)
-
-
-Transform = Linearized | Exponential
-Gain = ScaledLoss | ExpUtility | Utility
-"""What the utility term maximises: a linearized loss, or a utility inside a logarithm."""
-
-
-def with_scale(transform: Transform, losses: np.ndarray) -> Transform:
-    """The transform with M_q set to the quantile of these losses, unless M was given."""
-    if transform.scale is not None:
-        return transform
-    with np.errstate(invalid="ignore"):
-        scale = float(np.quantile(losses, transform.quantile))
-    name = type(transform).__name__
-    if not 0 < scale < float("inf"):
-        raise InputError(
-            f"`{name}(quantile={transform.quantile})`: this quantile of the VI losses is {scale}, "
-            f"but M has to be positive and finite. Give it by hand: `{name}(scale=...)`."
-        )
-    return replace(transform, scale=scale)
-
-
-def _check_transform(transform: Transform) -> None:
-    name = type(transform).__name__
-    if not 0 < transform.quantile <= 1:
-        raise InputError(
-            f"`{name}(quantile=...)` must lie in (0, 1]; got {transform.quantile}. "
-            f"For a larger M give it by hand: `{name}(scale=...)`."
-        )
-    if transform.scale is not None and not 0 < transform.scale < float("inf"):
-        raise InputError(
-            f"`{name}(scale=...)` is M: it must be positive and finite; got {transform.scale}."
-        )
+        return term

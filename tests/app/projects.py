@@ -12,7 +12,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from stakes.cli.app import app
+from stakes.app.cli.app import app
 
 MODEL = """\
 import jax.numpy as jnp
@@ -95,7 +95,7 @@ def invoke(*args: object) -> Any:
 
 
 def command(*args: object) -> list[str]:
-    return [sys.executable, "-c", "from stakes.cli import main; main()", *map(str, args)]
+    return [sys.executable, "-c", "from stakes.app.cli import main; main()", *map(str, args)]
 
 
 def in_process(*args: object, **options: Any) -> "subprocess.CompletedProcess[str]":

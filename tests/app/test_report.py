@@ -5,23 +5,22 @@ import re
 import sys
 from dataclasses import replace
 from html.parser import HTMLParser
+from typing import Any
 
 import numpy as np
 import pytest
 from report_samples import hostile_labels, sample_report, small_fit
 
 import stakes
+from stakes import predicting
+from stakes.calibration import predictive_quantiles
 from stakes.examples import eight_schools
+from stakes.predicting import Observations, SampledPosterior
 from stakes.report import Report, render, summarise, write
-from stakes.report.html import number, percent, safe_json
+from stakes.report.density import centres, levels, smoothed
 from stakes.report.movement import movement
-from stakes.report.predictions import (
-    LEVELS,
-    decision_table,
-    draws_for,
-    predictive_quantiles,
-    what_if,
-)
+from stakes.report.predictions import LEVELS, decision_table, what_if
+from stakes.report.rendering import number, percent, safe_json
 from stakes.report.summary import verdict
 
 SECTIONS = ["verdict", "decisions", "what-if", "posterior", "convergence", "price", "provenance"]
@@ -118,11 +117,61 @@ def test_posterior_section_shows_what_moved_most_first(
 def test_posterior_section_shows_nuts_where_it_was_run(result: stakes.Calibration) -> None:
     draws = {
         name: np.random.default_rng(0).normal(size=(50, *latent.shape))
-        for name, latent in result.approximation.structure.latents.items()
+        for name, latent in result.approximation.latents.items()
     }
-    found = movement(result, draws)
+    found = movement(result, SampledPosterior(draws))
     assert all(list(m.density) == ["VI", "LCVI", "NUTS"] for m in found.marginals)
     assert all("NUTS" in pair.correlation for pair in found.pairs)
+
+
+def test_density_of_normal_draws_is_normal() -> None:
+    draws = np.random.default_rng(1).normal(size=(4000, 1))
+    grid = centres(-3.0, 3.0, 120)
+    true = np.exp(-(grid**2) / 2) / np.sqrt(2 * np.pi)
+    assert np.abs(smoothed(draws, [grid]) - true).max() < 0.03
+
+
+def test_density_does_not_dip_at_a_bound() -> None:
+    draws = np.random.default_rng(1).exponential(size=(4000, 2))
+    grid = centres(0.0, 6.0, 120)
+    alone = smoothed(draws[:, :1], [grid])
+    assert alone[0] == pytest.approx(1.0, abs=0.15)
+    assert alone[0] >= alone[10:].max()
+    axis = centres(0.0, 6.0, 40)
+    together = smoothed(draws, [axis, axis])
+    assert together[0, 0] >= together[3:, 3:].max()
+
+
+def test_density_of_a_heavy_tail_keeps_its_peak() -> None:
+    draws = np.random.default_rng(0).lognormal(sigma=1.5, size=(4000, 1))
+    grid = centres(*np.quantile(draws, (0.003, 0.997)), 120)
+    mode = grid[smoothed(draws, [grid]).argmax()]
+    assert mode < np.median(draws)
+
+
+@pytest.mark.parametrize("values", [[2.0] * 4000, [2.0], [1.9, 2.1], 2 + 1e-9 * np.arange(50)])
+def test_draws_that_hardly_vary_have_a_density(values: list[float]) -> None:
+    grid = centres(1.5, 2.5, 120)
+    density = smoothed(np.array(values)[:, None], [grid])
+    assert density.sum() * (grid[1] - grid[0]) == pytest.approx(1.0, abs=0.03)
+    assert (density * grid).sum() / density.sum() == pytest.approx(2.0, abs=0.01)
+
+
+def test_contour_levels_enclose_their_share() -> None:
+    draws = np.random.default_rng(1).normal(size=(4000, 2))
+    axis = centres(-4.0, 4.0, 40)
+    density = smoothed(draws, [axis, axis])
+    half, most = levels(density, (0.5, 0.9))
+    assert density[density >= half].sum() / density.sum() == pytest.approx(0.5, abs=0.03)
+    assert density[density >= most].sum() / density.sum() == pytest.approx(0.9, abs=0.03)
+
+
+@pytest.mark.parametrize("y", [np.zeros(300), np.arange(300.0)], ids=["constant", "collinear"])
+def test_pairs_without_a_spread_are_drawn(y: np.ndarray) -> None:
+    report = sample_report(3)
+    pair = replace(report.movement.pairs[0], points={"VI": np.stack([np.arange(300), y], axis=1)})
+    page = render(replace(report, movement=replace(report.movement, pairs=(pair,))))
+    assert "chart-pair-0" in page
 
 
 def test_convergence_says_why_each_fit_stopped_and_where_m_lies(
@@ -152,7 +201,7 @@ def test_price_compares_the_elbos_and_counts_covered_outcomes(
 def test_held_out_data_judges_and_labels_name_the_rows(result: stakes.Calibration) -> None:
     held_out = {"sigma": [10.0, 12.0, 9.0], "effect": [3.0, 900.0, -5.0]}
     labels = {"name": [f"school {i}" for i in range(8)], "size": range(8)}
-    report = summarise(result, title="Held out", held_out=held_out, labels=labels)
+    report = summarise(result, title="Held out", held_out=result.assess(held_out), labels=labels)
     assert report.verdict.held_out
     assert report.price.held_out
     assert (report.verdict.instances, report.price.instances) == (3, 3)
@@ -222,18 +271,37 @@ def test_quantiles_of_whole_numbers_are_whole_numbers() -> None:
     assert (found == np.quantile(draws, [0.05, 0.33, 0.95], axis=0, method="inverted_cdf").T).all()
 
 
-@pytest.mark.parametrize("instances", [1, 8, 1000, 100_000, 10_000_000])
-def test_fewer_draws_for_more_instances(instances: int) -> None:
-    assert 50 <= draws_for(instances) <= 4000
-    assert draws_for(100_000) == 200
+@pytest.mark.parametrize(("instances", "draws"), [(3, 4000), (100_000, 200)])
+def test_fewer_draws_for_more_instances(
+    result: stakes.Calibration, instances: int, draws: int
+) -> None:
+    cases = result.assess({"sigma": np.full(instances, 10.0)})
+    assert cases.predicted.shape == (draws, instances)
 
 
 def test_masked_outcomes_are_not_shown(result: stakes.Calibration) -> None:
-    seen = stakes.evaluation.Observations(np.arange(8.0), np.arange(8) < 5)
-    draws = np.random.default_rng(0).normal(size=(50, 8))
-    table = decision_table(result, None, seen, draws)
+    cases = replace(result.on_fit)
+    # Where the assessment keeps what it has found out.
+    vars(cases)["observations"] = Observations(np.arange(8.0), np.arange(8) < 5)
+    table = decision_table(cases, None)
     assert np.isnan(table.observed[5:]).all()
     assert not np.isnan(table.observed[:5]).any()
+
+
+def test_nothing_is_predicted_or_decided_twice(
+    result: stakes.Calibration, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    for name in ("predict", "decide", "observations"):
+        answer = getattr(predicting, name)
+
+        def counting(*args: Any, _name: str = name, _answer: Any = answer, **kwargs: Any) -> Any:
+            asked.append(_name)
+            return _answer(*args, **kwargs)
+
+        monkeypatch.setattr(predicting, name, counting)
+    summarise(replace(result), title="Nothing known yet")
+    assert sorted(asked) == ["decide", "decide", "observations", "predict", "predict"]
 
 
 def test_page_has_the_seven_sections_with_headings_and_landmarks(page: str) -> None:
@@ -359,7 +427,7 @@ def test_a_failed_write_leaves_the_older_page_alone(tmp_path, monkeypatch) -> No
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(stakes.InputError, match="No space left on device"):
+    with pytest.raises(stakes.InputError, match=r"Cannot write the report .*: the disk is full"):
         write(sample_report(3), target)
     assert target.read_text() == "old"
     assert list(tmp_path.iterdir()) == [target]

@@ -1,4 +1,4 @@
-"""Runs: their files, going on after a kill, decisions in another process, damage told apart."""
+"""Runs: their files, resuming after a kill, decisions in another process, damage told apart."""
 
 import json
 import os
@@ -15,7 +15,7 @@ import pytest
 import xarray as xr
 from projects import SPEC, command, in_process, invoke
 
-from stakes.storage import RunFolder, sealed
+from stakes.app.runs import RunFolder, sealed
 
 FILES = {"manifest.json", "data.npz", "state.npz", "decisions.csv", "draws.nc", "log.txt"}
 
@@ -38,7 +38,7 @@ def test_the_manifest_says_what_the_run_was_made_of(finished: Path) -> None:
     assert [Path(each["path"]).name for each in manifest["data"]] == ["table.csv"]
     assert set(manifest["timings"]) == {"VI", "calibrated", "total"}
     assert set(manifest["files"]) >= FILES - {"manifest.json"}
-    assert set(manifest["outcome"]["risk"]) == {"VI", "LCVI"}
+    assert set(manifest["ending"]["risk"]) == {"VI", "LCVI"}
 
 
 def test_decisions_keep_the_labels_of_fit_and_held_out_rows(finished: Path, project: Path) -> None:
@@ -98,7 +98,7 @@ def test_known_rows_get_the_decisions_of_the_run(finished: Path, project: Path, 
 
 def test_rows_in_parts_are_decided_as_in_one(finished, project, tmp_path, monkeypatch) -> None:
     """All parts have the same shape and the same draws: a row's part does not matter."""
-    from stakes.runs import deciding
+    from stakes.app.runs import deciding
 
     monkeypatch.setattr(deciding, "CHUNK", 16)
     table = pd.read_csv(project / "table.csv")
@@ -187,7 +187,7 @@ def started(*args: object) -> "subprocess.Popen[bytes]":
 
 
 @pytest.mark.slow
-def test_a_killed_run_goes_on_and_ends_with_the_same_numbers(
+def test_a_killed_run_is_resumed_and_ends_with_the_same_numbers(
     finished: Path, project: Path, tmp_path: Path
 ) -> None:
     run = tmp_path / "killed"
@@ -260,13 +260,13 @@ def mutated(content: bytes, rng: random.Random) -> bytes:
     if how == 3:
         return content[:place] + content[place : place + 9] + content[place:]
     return rng.choice(
-        [b"", b"[]", b"null", b"{}", b"PK\x03\x04", rng.randbytes(64), b'{"format": 1}']
+        [b"", b"[]", b"null", b"{}", b"PK\x03\x04", rng.randbytes(64), b'{"format": 2}']
     )
 
 
 def attack(run: Path, count: int, seed: int) -> None:
+    from stakes.app.runs import reopen
     from stakes.errors import InputError, StorageError
-    from stakes.runs import reopen
 
     rng = random.Random(seed)
     for number in range(count):
@@ -293,31 +293,28 @@ def test_sealed_manifests_with_wrong_types_are_refused(copied: Path) -> None:
     """Someone who can compute a checksum is told what does not fit, and runs no code."""
     import hashlib
 
+    from stakes.app.runs.manifest import UNSEALED
     from stakes.errors import StorageError
-    from stakes.storage.manifest import UNSEALED
 
     path = copied / "manifest.json"
     whole = json.loads(path.read_text())
     wrong = [1, "text", None, [], {}, -1.5, True, ["a"], {"a": 1}]
     for field in whole:
-        if field in ("sha256", "spec", "outcome"):
+        if field in ("sha256", "spec", "ending"):
             continue
         for value in wrong:
             if type(value) is type(whole[field]) and field != "format":
                 continue
             text = json.dumps({**whole, field: value, "sha256": UNSEALED}, indent=2) + "\n"
             path.write_text(text.replace(UNSEALED, hashlib.sha256(text.encode()).hexdigest()))
-            if field == "format" and value == 1 and value is not True:
-                continue
             with pytest.raises(StorageError, match=r"manifest\.json"):
                 RunFolder(copied).verified()
 
 
 def test_code_inside_a_run_folder_is_never_run(copied: Path) -> None:
+    from stakes.app.runs import manifest, reopen
+    from stakes.app.runs.manifest import Source
     from stakes.errors import StorageError
-    from stakes.runs import reopen
-    from stakes.storage import manifest
-    from stakes.storage.manifest import Source
 
     trap = copied / "model.py"
     trap.write_text(f"open({str(copied / 'sprung')!r}, 'w')\n")

@@ -13,7 +13,7 @@ import pytest
 from projects import SPEC as PROJECT
 from projects import in_process, invoke, toml
 
-from stakes.spec import SpecError, read_job
+from stakes.app.spec import SpecError, job_of, read_job
 
 SPEC = {**PROJECT, "loss": {"name": "tilted", "q": 0.3}}
 Edit = Callable[[dict[str, Any]], None]
@@ -244,6 +244,7 @@ BAD: dict[str, tuple[Edit, str, str]] = {
     "no draws": (put("fit.draws", 0), "fit.draws", COUNT),
     "a negative rate": (put("fit.learning_rate", -1), "fit.learning_rate", "above zero"),
     "a warm start of words": (put("fit.warm_start", "yes"), "fit.warm_start", "true or false"),
+    "all steps in words": (put("fit.all_steps", "yes"), "fit.all_steps", "true or false"),
     "a site that the model does not observe": (
         put("model.python", "model.py:unobserved"),
         "outcome='y'",
@@ -306,7 +307,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], str]] = {
     "no table": (("decide", "no-run"), "NEW.csv"),
     "no output": (("decide", "no-run", "new.csv"), "--out"),
     "nothing to compare": (("compare",), "RUN..."),
-    "runs that are not there": (("compare", "no-run", "none"), "no-run is no run folder"),
+    "runs that are not there": (("compare", "no-run", "none"), "no-run is not a run folder"),
     "an unknown demo": (("demo", "nine-schools"), "Did you mean 'eight-schools'?"),
     "a negative seed": (("demo", "--seed", "-1"), "--seed"),
     "no steps": (("demo", "--steps", "0"), "--steps"),
@@ -386,6 +387,24 @@ def test_numbers_can_be_categories_and_costs_give_the_level(project: Path, tmp_p
     assert job.fit.arguments["groups"] == 2
     assert job.fit.labels.tolist() == ["a", "b", "NA"]
     assert job.problem.loss.q == 0.8
+
+
+@pytest.mark.parametrize(("fit", "taken"), [({}, False), ({"all_steps": True}, True)])
+def test_all_steps_are_taken_at_the_own_step_size_where_asked(
+    fit: dict[str, Any], taken: bool, spec_file: Path
+) -> None:
+    spec = {**SPEC, "fit": {"steps": 700, **fit}}
+    spec_file.write_text(toml(spec))
+    assert read_job(spec_file).options.all_steps is taken
+    assert read_job(spec_file).raw == spec
+
+
+def test_what_a_spec_says_of_the_fit_wins_over_its_example(tmp_path: Path) -> None:
+    own = {"model": {"example": "newsvendor"}}
+    examples = [own, {**own, "fit": {"steps": 700}}, {"model": {"example": "eight-schools"}}]
+    found = [job_of(raw, tmp_path, where="here").options for raw in examples]
+    assert [options.steps for options in found] == [2_000, 700, 30_000]
+    assert [options.transform and options.transform.scale for options in found] == [None, None, 7]
 
 
 def test_init_writes_a_spec_that_checks(tmp_path: Path) -> None:

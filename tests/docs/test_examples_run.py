@@ -24,14 +24,15 @@ def programs(page):
     )
 
 
-def test_readme_programs_print_what_readme_says():
+@pytest.mark.parametrize(("page", "count"), [("README.md", 2), ("docs/extending.md", 6)])
+def test_programs_print_what_their_page_says(page, count):
     scope = {}
-    found = programs("README.md")
-    assert len(found) == 2
+    found = programs(page)
+    assert len(found) == count
     for program, expected in found:
         printed = io.StringIO()
         with redirect_stdout(printed):
-            exec(compile(program, "README.md", "exec"), scope)
+            exec(compile(program, page, "exec"), scope)
         assert NUMBER.sub("#", printed.getvalue()).split() == NUMBER.sub("#", expected).split()
         came, said = (
             [float(x) for x in NUMBER.findall(text)] for text in (printed.getvalue(), expected)

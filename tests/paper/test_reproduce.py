@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from stakes.cli.app import app
-from stakes.experiments import EXPERIMENTS
+from stakes.app.cli.app import app
+from stakes.paper import EXPERIMENTS
 
 pytestmark = pytest.mark.slow
 

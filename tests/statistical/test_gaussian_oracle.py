@@ -35,14 +35,14 @@ from gaussian_port import OneMean
 from scipy import optimize, stats
 
 import stakes
-from stakes.algorithms import EM, VI, BayesDecisions, Joint, NumericalDecisions
+from stakes import BayesDecisions, NumericalDecisions
 from stakes.expectation import ClosedForm
-from stakes.fitting import Fit, Fitting, run
-from stakes.utility_term import utility_term
+from stakes.optimise import EM, VI, Fit, FitSettings, Joint, run
+from stakes.protocols import Gain, Objective
 
 Y = np.array([1.0, 4.5, 2.0, -0.5, 3.0])
 PORT = OneMean(jnp.asarray(Y))
-SETTINGS = Fitting(steps=6000, draws=64, patience=6, progress=False)
+SETTINGS = FitSettings(steps=6000, draws=64, patience=6, progress=False)
 METHODS = {
     "joint": Joint(),
     "EM with Bayes decisions": EM(m_step=BayesDecisions(), draws=100),
@@ -92,10 +92,10 @@ def vi() -> Fit:
     return run("VI", VI().step(SETTINGS), PORT, state, jax.random.key(2), SETTINGS)
 
 
-def fit(method: Joint | EM, gain: object) -> Fit:
-    term = utility_term(gain, ClosedForm())
+def fit(method: Joint | EM, gain: Gain) -> Fit:
+    objective = Objective(gain, ClosedForm(), gain.term(ClosedForm()))
     state = method.init(PORT.init(jax.random.key(1)), jnp.zeros(len(Y)), SETTINGS)
-    step = method.step(term, gain, ClosedForm(), SETTINGS)
+    step = method.step(objective, SETTINGS)
     return run("calibrated", step, PORT, state, jax.random.key(2), SETTINGS)
 
 
@@ -120,7 +120,7 @@ def test_vi_recovers_the_exact_posterior(vi: Fit) -> None:
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
 def test_calibrated_fit_reaches_the_optimum_on_paper(
-    problem: tuple[object, Optimum], method: Joint | EM
+    problem: tuple[Gain, Optimum], method: Joint | EM
 ) -> None:
     """Hence joint optimisation and EM, by Bayes or numerical decisions, agree with each other."""
     gain, expected = problem

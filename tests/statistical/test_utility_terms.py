@@ -19,6 +19,8 @@ from stakes import (
     Jensen,
     MonteCarlo,
     Nested,
+    NoClosedForm,
+    Options,
     Quadrature,
     Squared,
     StakesWarning,
@@ -26,9 +28,8 @@ from stakes import (
     Tilted,
     Utility,
 )
-from stakes.expectation import Expectation
+from stakes.protocols import Expectation, UtilityTerm
 from stakes.utilities import ScaledLoss
-from stakes.utility_term import UtilityTerm, utility_term
 
 FAILURE_RATE = 1e-4
 """Of all random tests here together, were their keys drawn anew."""
@@ -45,7 +46,7 @@ REPLICATES = 20_000
 
 def exact(gain, estimator=None) -> np.ndarray:
     expectation = Quadrature() if isinstance(gain, Utility) else ClosedForm()
-    term = utility_term(gain, expectation, estimator)
+    term = gain.term(expectation, estimator)
     return np.asarray(jax.jit(lambda: term(None, OUTCOME, DECISION))(), float)
 
 
@@ -69,7 +70,7 @@ def relative_variance() -> np.ndarray:
 
 def test_the_bias_of_nested_draws_shrinks_as_there_are_more_of_them():
     draws = (2, 8, 32)
-    found = [mean_and_error(repeated(utility_term(HIT, MonteCarlo(n), Nested()))) for n in draws]
+    found = [mean_and_error(repeated(HIT.term(MonteCarlo(n), Nested()))) for n in draws]
     for (fewer, error), (more, other_error) in pairwise(found):
         assert np.all(more - fewer > Z * np.hypot(error, other_error))
     last, error = found[-1]
@@ -78,7 +79,7 @@ def test_the_bias_of_nested_draws_shrinks_as_there_are_more_of_them():
 
 def test_nested_draws_converge_to_the_exact_term_at_the_rate_of_theory():
     draws = 512
-    mean, error = mean_and_error(repeated(utility_term(HIT, MonteCarlo(draws)), 2000))
+    mean, error = mean_and_error(repeated(HIT.term(MonteCarlo(draws)), 2000))
     bias = -relative_variance() / (2 * draws)
     assert np.all(np.abs(mean - (exact(HIT) + bias)) < Z * error)
     assert np.all(np.abs(mean - exact(HIT)) < 0.01)
@@ -86,7 +87,7 @@ def test_nested_draws_converge_to_the_exact_term_at_the_rate_of_theory():
 
 def test_taylors_correction_reduces_the_bias_of_nested_draws():
     nested, taylor = (
-        mean_and_error(repeated(utility_term(HIT, MonteCarlo(8), estimator), 50_000))
+        mean_and_error(repeated(HIT.term(MonteCarlo(8), estimator), 50_000))
         for estimator in (Nested(), Taylor())
     )
     at_least = np.abs(nested[0] - exact(HIT)) - Z * nested[1]
@@ -99,7 +100,7 @@ def test_taylors_correction_reduces_the_bias_of_nested_draws():
 )
 def test_with_one_draw_nested_is_exactly_the_bound_of_jensen(gain):
     nested, jensen, taylor = (
-        repeated(utility_term(gain, MonteCarlo(1), estimator), 100)
+        repeated(gain.term(MonteCarlo(1), estimator), 100)
         for estimator in (Nested(), Jensen(), Taylor())
     )
     np.testing.assert_array_equal(nested, jensen)
@@ -107,8 +108,8 @@ def test_with_one_draw_nested_is_exactly_the_bound_of_jensen(gain):
 
 
 def test_with_one_draw_nested_of_an_exponential_utility_is_the_linearized_term():
-    nested = repeated(utility_term(HIT, MonteCarlo(1)), 100)
-    linearized = repeated(utility_term(ScaledLoss(Squared(), SCALE), MonteCarlo(1)), 100)
+    nested = repeated(HIT.term(MonteCarlo(1)), 100)
+    linearized = repeated(ScaledLoss(Squared(), SCALE).term(MonteCarlo(1)), 100)
     np.testing.assert_array_equal(nested, linearized)
 
 
@@ -125,7 +126,7 @@ def test_the_bound_of_jensen_lies_below_the_exact_term(name):
         expectation = Enumeration() if name in LABELS else Enumeration(points=1024)
 
     def terms(estimator: Nested | Jensen) -> jax.Array:
-        each = (utility_term(utility, expectation, estimator) for utility in UTILITIES.values())
+        each = (utility.term(expectation, estimator) for utility in UTILITIES.values())
         return jnp.stack([term(None, outcome, jnp.ones(4)) for term in each])
 
     assert np.all(jax.jit(lambda: terms(Jensen()) < terms(Nested()))())
@@ -136,7 +137,7 @@ def test_the_bound_of_jensen_lies_below_the_exact_term(name):
 
 def test_the_linearized_term_is_unbiased():
     gain = ScaledLoss(Tilted(0.2), SCALE)
-    mean, error = mean_and_error(repeated(utility_term(gain, MonteCarlo(3))))
+    mean, error = mean_and_error(repeated(gain.term(MonteCarlo(3))))
     assert np.all(np.abs(mean - exact(gain)) < Z * error)
 
 
@@ -146,8 +147,7 @@ def test_the_linearized_term_is_affine_in_the_loss(expectation):
     moved = lambda outcome, decision: 5 * loss(outcome, decision) + 2  # noqa: E731
     key = jax.random.key(3)
     term, moved_term = (
-        utility_term(ScaledLoss(of, SCALE), expectation)(key, OUTCOME, DECISION)
-        for of in (loss, moved)
+        ScaledLoss(of, SCALE).term(expectation)(key, OUTCOME, DECISION) for of in (loss, moved)
     )
     np.testing.assert_allclose(moved_term, 5 * term - 2 / SCALE, rtol=1e-5)
 
@@ -166,7 +166,7 @@ def test_a_large_scale_takes_the_linearized_and_the_exponential_term_to_the_same
 
 
 def with_gradient(gain: Utility) -> tuple[jax.Array, list[jax.Array]]:
-    term = utility_term(gain, Quadrature())
+    term = gain.term(Quadrature())
 
     def total(loc, scale, decision):
         values = term(None, dist.Normal(loc, scale), decision)
@@ -220,7 +220,7 @@ def test_the_gradient_through_draws_is_right_on_average(outcome, parameters, los
     gain = ScaledLoss(loss, SCALE)
 
     def term(expectation: Expectation) -> Callable[..., jax.Array]:
-        return lambda key, a, b, h: utility_term(gain, expectation)(key, outcome(a, b), h)
+        return lambda key, a, b, h: gain.term(expectation)(key, outcome(a, b), h)
 
     at = (*parameters, 1.5)
     mean, error = mean_gradient(term(MonteCarlo(2)), at)
@@ -233,14 +233,14 @@ def test_the_gradient_through_draws_is_right_on_average(outcome, parameters, los
 
 def test_an_estimator_of_a_linearized_loss_is_refused():
     with pytest.raises(InputError, match=r"`estimator=Taylor\(\)`: a linearized loss has no log"):
-        utility_term(ScaledLoss(Squared(), 1.0), ClosedForm(), Taylor())
+        ScaledLoss(Squared(), 1.0).term(ClosedForm(), Taylor())
 
 
 def test_an_unknown_estimator_is_refused_with_the_known_ones():
     with pytest.raises(InputError, match=r"must be `Nested\(\)`, `Jensen\(\)` or `Taylor\(\)`"):
-        utility_term(HIT, ClosedForm(), "naive")
+        Options(estimator="naive")
 
 
 def test_the_bound_of_jensen_for_a_users_utility_has_no_closed_form():
-    with pytest.raises(InputError, match=r"`Jensen\(\)` of a user's own utility"):
-        utility_term(BUMP, ClosedForm(), Jensen())(None, OUTCOME, DECISION)
+    with pytest.raises(NoClosedForm, match="does not know its expectation in closed form"):
+        BUMP.term(ClosedForm(), Jensen())(None, OUTCOME, DECISION)

@@ -16,9 +16,9 @@ from numpyro.infer import autoguide
 from scipy import stats
 
 import stakes
-from stakes.decisions import numerical_decision
+from stakes.deciding import numerical_decision
 from stakes.examples import eight_schools, matrix_factorization
-from stakes.expectation import log_expected_utility
+from stakes.losses import Asked
 
 KEY = jax.random.key(0)
 SIGMA = np.array(eight_schools.SIGMA)
@@ -260,7 +260,7 @@ def test_the_best_decision_may_lie_beyond_all_outcomes(loss: Any, best: float) -
     """Nothing says that a decision is a guess of the outcome, N(10, 1) here."""
     outcomes = jax.vmap(lambda mean: dist.Normal(mean, 1.0))(jnp.full((50, 1), 10.0))
     rule = stakes.Quadrature(points=31)
-    found = numerical_decision(loss, rule, KEY, outcomes, jnp.ones(1))
+    found = numerical_decision(Asked(loss), rule, KEY, outcomes, jnp.ones(1))
     np.testing.assert_allclose(found, best, atol=0.1)
 
 
@@ -281,7 +281,7 @@ def test_a_utility_that_underflows_far_out_has_a_slope_all_the_same() -> None:
 
     def gained(decision: Any) -> Any:
         outcome = dist.Normal(0.5, 1.0)
-        return log_expected_utility(stakes.Quadrature(), None, outcome, own, decision)
+        return stakes.Quadrature().log_expected(None, outcome, own, decision)
 
     assert float(jax.grad(gained)(jnp.array(0.0))) == pytest.approx(0.5 / 3, rel=1e-4)
 

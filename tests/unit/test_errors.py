@@ -16,7 +16,7 @@ import pytest
 from numpyro.infer import autoguide
 
 import stakes
-from stakes import InputError, numpyro_adapter
+from stakes import InputError, bridge
 
 KEY = jax.random.key(0)
 X = np.array([0.0, 1.0, 2.0, 3.0])
@@ -384,21 +384,6 @@ def test_losses_that_are_all_zero_leave_no_scale() -> None:
 # Settings ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("transform", [stakes.Linearized, stakes.Exponential])
-@pytest.mark.parametrize("scale", [0.0, -1.0, float("inf"), float("nan")])
-def test_a_scale_has_to_be_positive_and_finite(transform: Any, scale: float) -> None:
-    with pytest.raises(
-        InputError, match=rf"`{transform.__name__}\(scale=...\)`.*positive and finite; got {scale}"
-    ):
-        transform(scale=scale)
-
-
-@pytest.mark.parametrize("quantile", [0.0, 1.5, float("nan")])
-def test_a_quantile_has_to_lie_in_the_unit_interval(quantile: float) -> None:
-    with pytest.raises(InputError, match=r"`Linearized\(quantile=...\)` must lie in \(0, 1\]"):
-        stakes.Linearized(quantile=quantile)
-
-
 def test_a_transform_has_nothing_to_do_where_a_utility_is_given() -> None:
     utility = stakes.Utility(lambda y, h: jnp.exp(-jnp.abs(y - h)))
     with pytest.raises(InputError, match=r"`transform=Linearized.*utility already; leave.*out"):
@@ -458,11 +443,11 @@ def test_counts_have_to_be_whole_and_above_zero(setting: str, value: Any) -> Non
 
 
 def test_nuts_and_minibatches_do_not_go_together() -> None:
-    approximation = numpyro_adapter.approximate(
+    approximation = bridge.approximate(
         problem(with_local_latents, guide=level_guide), {"y": jnp.arange(6.0)}, KEY
     )
     with pytest.raises(InputError, match=r"NUTS needs the whole data.*subsamples 'row'.*Compare"):
-        numpyro_adapter.nuts(approximation, KEY, warmup=1, draws=1, progress=False)
+        bridge.nuts(approximation, KEY, warmup=1, draws=1, progress=False)
 
 
 def test_an_input_error_is_a_value_error() -> None:

@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 
 from stakes import ClosedForm, InputError, Linearized, Quadrature
 from stakes import expectation as expectations
-from stakes.cli.app import app
-from stakes.cli.reproduce import NAMES
-from stakes.experiments import EXPERIMENTS, Settings, matrix
-from stakes.experiments.algorithms import settled
-from stakes.experiments.linearization import OneMinusUtility
-from stakes.experiments.study import Finding, Store, Table, summary
+from stakes.app.cli.app import app
+from stakes.app.cli.reproduce import NAMES
+from stakes.paper import EXPERIMENTS, Settings, matrix
+from stakes.paper.algorithms import settled
+from stakes.paper.linearization import OneMinusUtility
+from stakes.paper.study import Finding, PaperTable, Store, summary
 
 
 def test_results_are_there_again_when_a_store_is_opened_anew(tmp_path: Path) -> None:
@@ -83,7 +83,9 @@ def test_the_risk_is_over_held_out_entries_alone() -> None:
 
 
 def test_tables_line_up_and_go_into_markdown() -> None:
-    table = Table("Risks", ["loss", "VI"], [["squared", "1.0"], ["tilted", "10.25"]], ["A note."])
+    table = PaperTable(
+        "Risks", ["loss", "VI"], [["squared", "1.0"], ["tilted", "10.25"]], ["A note."]
+    )
     assert "squared    1.0" in str(table)
     assert "| tilted | 10.25 |" in table.markdown()
     assert str(table).endswith("A note.")
@@ -94,8 +96,8 @@ def test_the_command_line_names_every_experiment() -> None:
 
 
 def test_the_summary_has_every_finding_by_its_experiment_and_each_caveat_once() -> None:
-    def table(what: str, *caveats: str) -> Table:
-        return Table("", ["a"], [["b"]], ["A note."], [Finding(what, "1.0", "2.0")], caveats)
+    def table(what: str, *caveats: str) -> PaperTable:
+        return PaperTable("", ["a"], [["b"]], ["A note."], [Finding(what, "1.0", "2.0")], caveats)
 
     found = summary({"losses": table("risk", "Short."), "quantiles": table("M", "Short.", "Odd.")})
     assert found.lines == [["losses", "risk", "1.0", "2.0"], ["quantiles", "M", "1.0", "2.0"]]
@@ -112,21 +114,21 @@ def test_a_risk_that_is_reached_and_left_again_is_not_reached_for_good() -> None
     assert settled(course, 0.5) == 1.0
 
 
-def test_an_interrupted_experiment_says_how_to_go_on(
+def test_an_interrupted_experiment_says_how_to_resume_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def interrupted(settings: Settings) -> Table:
+    def interrupted(settings: Settings) -> PaperTable:
         raise KeyboardInterrupt
 
     monkeypatch.setitem(EXPERIMENTS, "losses", interrupted)
     result = CliRunner().invoke(app, ["reproduce", "losses", "--out", str(tmp_path)])
     assert result.exit_code == 130
-    assert "the same command goes on" in result.stderr
+    assert "the same command resumes from there" in result.stderr
 
 
 def test_columns_of_numbers_are_aligned_to_the_right_and_others_to_the_left() -> None:
     lines = [["a", "x", "1.0", ""], ["b", "long", "-10.0", "not reached"]]
-    text = str(Table("", ["name", "what", "risk", "at"], lines)).splitlines()
+    text = str(PaperTable("", ["name", "what", "risk", "at"], lines)).splitlines()
     assert text[2] == "name  what   risk           at"
     assert text[4] == "a     x       1.0"
     assert text[5] == "b     long  -10.0  not reached"
@@ -138,7 +140,7 @@ def test_one_minus_the_utility_has_the_expectation_that_quadrature_finds() -> No
     chosen = expectations.choose(outcome, Linearized()(loss, 1.0), decision)
     assert chosen == ClosedForm()
     exact, numerical = (
-        np.asarray(expectations.expected_loss(way, None, outcome, loss, decision))
+        np.asarray(way.expected(None, outcome, loss, decision))
         for way in (chosen, Quadrature(points=400))
     )
     assert exact == pytest.approx(numerical, rel=1e-4)

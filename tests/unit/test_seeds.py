@@ -14,10 +14,11 @@ import optax
 import pytest
 
 import stakes
-from stakes import seeds
+from stakes import calibration as seeds
+from stakes.calibration import Plan, check_whole, prepare
+from stakes.calibration.keys import Keys
 from stakes.errors import NumericalError
-from stakes.fitting import Course, Stop, run
-from stakes.preparation import Plan, check_whole, prepare
+from stakes.optimise import Course, Stop, run
 
 Y = np.array([1.0, 2.0, 4.0, 5.0], np.float32)
 
@@ -30,21 +31,12 @@ def normal_mean(y: Any = None) -> None:
 
 
 def plan_for(optimizer: optax.GradientTransformation, *, draws: int = 8) -> Plan:
-    found = prepare(
+    return prepare(
         jax.random.key(0),
         stakes.Problem(normal_mean, outcome="y", loss=stakes.Tilted(0.2)),
         {"y": Y},
-        transform=stakes.Linearized(),
-        method=stakes.Joint(),
-        expectation=None,
-        estimator=None,
-        steps=300,
-        draws=draws,
-        optimizer=optimizer,
-        coords=None,
-        progress=False,
+        stakes.Options(steps=300, draws=draws, optimizer=optimizer, all_steps=True),
     )
-    return replace(found, settings=replace(found.settings, all_steps=True))
 
 
 KEYS = jax.random.split(jax.random.key(3), 3)
@@ -81,7 +73,7 @@ def test_a_seed_in_a_batch_ends_where_it_ends_alone(together: Any) -> None:
     plain, _ = together
     plan = plan_for(optax.adam(0.05))
     state = plan.vi_state(plain.starts[1])
-    key = jax.random.split(KEYS[1], 4)[1]
+    key = Keys.of(KEYS[1]).vi
     alone = run("VI", plan.vi_step(), plan.approximation, state, key, plan.settings)
     for name, value in alone.params.items():
         np.testing.assert_allclose(plain.fits[1].params[name], value, rtol=1e-4, atol=1e-5)
@@ -94,11 +86,11 @@ def test_seeds_have_starts_and_scales_of_their_own(together: Any) -> None:
     assert len({result.scale for result in results}) == len(KEYS)
 
 
-def test_a_calibrated_fit_with_an_endless_scale_is_plain_vi_gone_on(together: Any) -> None:
+def test_a_calibrated_fit_with_an_endless_scale_is_plain_vi_continued(together: Any) -> None:
     """With the same minibatches and draws, so that tables compare utilities, not luck or length."""
     plain, _ = together
     plan = plan_for(optax.adam(0.05))
-    longer = seeds.go_on(plain, plan)
+    longer = seeds.continued(plain, plan)
     [endless] = seeds.calibrate_scales(plain, plan, [1e8])
     for name, value in longer.fits[0].params.items():
         np.testing.assert_allclose(endless.calibrated.params[name], value, rtol=1e-4, atol=1e-4)

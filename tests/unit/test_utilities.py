@@ -16,7 +16,7 @@ from stakes import (
     Tilted,
     Utility,
 )
-from stakes.utilities import ScaledLoss, with_scale
+from stakes.utilities import ScaledLoss
 
 both_transforms = pytest.mark.parametrize("transform", [Linearized, Exponential])
 
@@ -89,13 +89,13 @@ def test_a_scale_that_is_not_positive_and_finite_is_refused(transform, scale):
 @both_transforms
 def test_the_scale_is_the_quantile_of_the_losses(transform):
     losses = np.arange(11.0)
-    assert with_scale(transform(quantile=0.9), losses) == transform(quantile=0.9, scale=9.0)
-    assert with_scale(transform(quantile=1.0), losses).scale == 10.0
+    assert transform(quantile=0.9).fitted(losses) == transform(quantile=0.9, scale=9.0)
+    assert transform(quantile=1.0).fitted(losses).scale == 10.0
 
 
 @both_transforms
 def test_a_scale_given_by_hand_wins_over_the_losses(transform):
-    assert with_scale(transform(scale=7.0), np.arange(11.0)) == transform(scale=7.0)
+    assert transform(scale=7.0).fitted(np.arange(11.0)) == transform(scale=7.0)
 
 
 @both_transforms
@@ -107,4 +107,4 @@ def test_losses_that_give_no_scale_are_refused_with_the_way_out(transform, losse
     with pytest.raises(
         InputError, match=rf"`{name}\(quantile=0.9\)`.*is {came}.*by hand: `{name}\(scale=...\)`"
     ):
-        with_scale(transform(), np.asarray(losses, float))
+        transform().fitted(np.asarray(losses, float))

@@ -91,4 +91,5 @@ def _read(name: str, **options: Any) -> "pd.DataFrame":
     import pandas as pd
 
     with (resources.files("stakes.datasets") / "data" / name).open("rb") as file:
-        return pd.read_csv(file, compression="gzip", **options)
+        table: pd.DataFrame = pd.read_csv(file, compression="gzip", **options)
+    return table

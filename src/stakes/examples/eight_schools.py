@@ -10,12 +10,12 @@ import time
 import numpyro
 import numpyro.distributions as dist
 
-from stakes.calibration import calibrate
+from stakes._types import Array, Key
+from stakes.calibration import Calibration, calibrate
 from stakes.losses import Tilted
 from stakes.problem import Problem
-from stakes.result import Calibration
-from stakes.typing import Array, Key
-from stakes.utilities import Linearized, Transform
+from stakes.protocols import Transform
+from stakes.transforms import Linearized
 
 SCHOOLS = ("A", "B", "C", "D", "E", "F", "G", "H")
 EFFECT = (28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0)

@@ -9,7 +9,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-from stakes.typing import Array
+from stakes._types import Array
 
 
 def model(

@@ -15,12 +15,11 @@ import numpyro
 import numpyro.distributions as dist
 
 from stakes import datasets
-from stakes.calibration import calibrate
+from stakes._types import Array, Key
+from stakes.calibration import Calibration, calibrate
 from stakes.errors import InputError, some
 from stakes.losses import Tilted
 from stakes.problem import Problem
-from stakes.result import Calibration
-from stakes.typing import Array, Key
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -127,7 +126,7 @@ FITTED_WITH: dict[str, Any] = {"steps": 2_000}
 
 
 def fit_data() -> dict[str, Any]:
-    """In minibatches: a sum over all counts is dear."""
+    """In minibatches: summing over all counts at every step is expensive."""
     return {**data(), "batch": 64}
 
 

@@ -21,11 +21,10 @@ import numpyro
 import numpyro.distributions as dist
 
 from stakes import datasets
-from stakes.calibration import calibrate
+from stakes._types import Array, Key
+from stakes.calibration import Calibration, calibrate
 from stakes.losses import LinEx
 from stakes.problem import Problem
-from stakes.result import Calibration
-from stakes.typing import Array, Key
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 
 from stakes import datasets
-from stakes.calibration import calibrate
+from stakes._types import Key
+from stakes.calibration import Calibration, calibrate
 from stakes.examples import matrix_factorization
 from stakes.losses import Tilted
 from stakes.problem import Problem
-from stakes.result import Calibration
-from stakes.typing import Key
 
 model = matrix_factorization.model
 SETTINGS = {"factors": 5, "sigma_y": 1.0, "sigma_prior": 1.0}

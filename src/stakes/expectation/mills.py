@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from stakes._types import Array
 from stakes.expectation.sums import flushed_exp
-from stakes.typing import Array
 
 _TURN = 4.0
 

@@ -14,7 +14,6 @@ from bokeh.models import BasicTickFormatter, ColumnDataSource, PlainText
 from bokeh.models.annotations import Legend, LegendItem, Span
 from bokeh.plotting import figure
 from contourpy import contour_generator
-from scipy.ndimage import gaussian_filter
 
 from stakes.report.content import (
     METHODS,
@@ -26,6 +25,7 @@ from stakes.report.content import (
     Verdict,
     WhatIf,
 )
+from stakes.report.density import centres, levels, smoothed
 
 COLORS = {"VI": "#0072B2", "LCVI": "#D55E00", "NUTS": "#999999"}
 """Of Okabe and Ito: told apart by colour-blind readers, and in grey."""
@@ -34,7 +34,7 @@ MARKERS = {"VI": "circle", "LCVI": "triangle", "NUTS": "square"}
 NEUTRAL = "#767676"
 """Stands out from a light and from a dark page."""
 POINTS = 200
-"""Draws shown of each method in a pair; the contours are of all of them."""
+"""Draws shown of each method in a pair; the contours are of many more."""
 CELLS = 40
 INSIDE = (0.5, 0.9)
 """How much of the posterior the contours enclose."""
@@ -180,20 +180,15 @@ def _pair(pair: Pair) -> Plot:
 
 
 def _contours(points: np.ndarray) -> Iterator[np.ndarray]:
-    """Lines around the densest parts of the posterior, from a smoothed histogram."""
+    """Lines around the densest parts of the posterior."""
     low, high = np.quantile(points, (0.001, 0.999), axis=0)
     if not (low < high).all():
         return
-    counts, x, y = np.histogram2d(points[:, 0], points[:, 1], CELLS, np.stack([low, high], axis=1))
-    # Silverman's width for two dimensions, in cells.
-    widths = points.std(axis=0) * len(points) ** (-1 / 6) / [x[1] - x[0], y[1] - y[0]]
-    # Reflected at the ends, where a latent such as a scale has its bound.
-    density = gaussian_filter(counts, np.minimum(widths, CELLS / 8), mode="reflect")
-    falling = np.sort(density.ravel())[::-1]
-    held = np.cumsum(falling) / falling.sum()
-    lines: Any = contour_generator((x[:-1] + x[1:]) / 2, (y[:-1] + y[1:]) / 2, density.T)
-    for share in INSIDE:
-        yield from lines.lines(falling[np.searchsorted(held, share)])
+    x, y = (centres(*ends, CELLS) for ends in zip(low, high, strict=True))
+    density = smoothed(points, [x, y])
+    lines: Any = contour_generator(x, y, density.T)
+    for level in levels(density, INSIDE):
+        yield from lines.lines(level)
 
 
 def _trace(trace: Trace) -> Plot:

@@ -1,21 +1,15 @@
 """From a calibration to the content of its report."""
 
-import warnings
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping
 
 import numpy as np
 
-from stakes import evaluation, numpyro_adapter
-from stakes.comparison import Comparison
-from stakes.errors import StakesWarning
-from stakes.evaluation import Fitted, Observations
-from stakes.fitting import Fit
-from stakes.numpyro_adapter import Predictor
+from stakes.calibration import Assessment, Calibration, Comparison, predictive_quantiles
+from stakes.optimise import Fit, finite_mean
+from stakes.predicting import Observations
 from stakes.report.content import (
     Convergence,
     Coverage,
-    Decisions,
     Origin,
     Price,
     Report,
@@ -25,10 +19,7 @@ from stakes.report.content import (
     Verdict,
 )
 from stakes.report.movement import movement
-from stakes.report.predictions import decision_table, draws_for, predictive_quantiles, what_if
-from stakes.result import Calibration
-from stakes.stages import finite_mean
-from stakes.typing import Data
+from stakes.report.predictions import Labels, decision_table, what_if
 
 POINTS = 250
 """Of each trace of a bound."""
@@ -40,10 +31,8 @@ def summarise(
     result: Calibration,
     *,
     title: str,
-    held_out: Data | None = None,
-    new: Sequence[str] = (),
-    known: Sequence[str] = (),
-    labels: Mapping[str, Sequence[Any]] | None = None,
+    held_out: Assessment | None = None,
+    labels: Labels | None = None,
     nuts: int | None = None,
     provenance: Mapping[str, str] | None = None,
     command: str | None = None,
@@ -53,10 +42,8 @@ def summarise(
 
     Args:
         title: of the page.
-        held_out: data with observed outcomes to judge the decisions and the coverage by; the data
-            of the fit where left out.
-        new: plates of `held_out` with new members, as in `Calibration.compare`.
-        known: plates of `held_out` with the members of the fit.
+        held_out: `result.assess(...)` of data with observed outcomes, to judge the decisions and
+            the coverage by; the data of the fit where left out.
         labels: column name -> a value for each instance of the fit, to tell the rows of the
             decision table apart; the plates' labels where left out.
         nuts: also compare with this many draws of NUTS.
@@ -64,30 +51,20 @@ def summarise(
         command: that makes this report again.
         program: in Python, that makes this report again.
     """
-    judged_by = None if held_out is None else _HeldOut(held_out, tuple(new), tuple(known))
-    comparison = result.compare(held_out, new=new, known=known, nuts=nuts)
-    samples = None if nuts is None else result.nuts(nuts).samples
-    draws = _draws(result, result.calibrated, None)
-    table = decision_table(result, labels, _seen(result, None), draws)
+    judged = result.on_fit if held_out is None else held_out
+    sampled = None if nuts is None else result.nuts(nuts)
+    comparison = judged.comparison if sampled is None else judged.compared(sampled)
     return Report(
         title=title,
-        loss=result.problem.cost_name,
+        loss=result.problem.criterion.title,
         verdict=verdict(comparison),
-        decisions=table,
-        what_if=what_if(result.problem.loss, draws),
-        movement=movement(result, samples),
-        convergence=convergence(result, table),
-        price=_price(result, judged_by, draws),
+        decisions=decision_table(result.on_fit, labels),
+        what_if=what_if(result.problem.loss, result.on_fit.predicted),
+        movement=movement(result, sampled),
+        convergence=_convergence(result),
+        price=_price(result, judged),
         origin=Origin(dict(provenance or {}), command, program),
     )
-
-
-class _HeldOut(NamedTuple):
-    """Data to judge by, and which of its plates hold new members and which those of the fit."""
-
-    data: Data
-    new: tuple[str, ...]
-    known: tuple[str, ...]
 
 
 def verdict(comparison: Comparison) -> Verdict:
@@ -115,9 +92,9 @@ def verdict(comparison: Comparison) -> Verdict:
     )
 
 
-def convergence(result: Calibration, table: Decisions) -> Convergence:
-    traces = (_trace("VI", result.vi), _trace("LCVI", result.calibrated))
-    return Convergence(traces, _scale_of_losses(result, table))
+def _convergence(result: Calibration) -> Convergence:
+    traces = tuple(_trace(method, fit) for method, fit in result.fits.items())
+    return Convergence(traces, _scale_of_losses(result))
 
 
 def _trace(method: str, fit: Fit) -> Trace:
@@ -133,17 +110,15 @@ def _trace(method: str, fit: Fit) -> Trace:
         taken=fit.steps,
         skipped=fit.skipped,
         seconds=fit.seconds,
-        end=finite_mean(_last_tenth(fit.bound)),
+        end=finite_mean(fit.last_tenth(fit.bound)),
     )
 
 
-def _scale_of_losses(result: Calibration, table: Decisions) -> ScaleOfLosses | None:
+def _scale_of_losses(result: Calibration) -> ScaleOfLosses | None:
     transform, scale = result.transform, result.scale
     if transform is None or scale is None:
         return None
-    seen = np.isfinite(table.observed)
-    observed = Observations(table.observed[seen], np.ones(int(seen.sum()), bool))
-    losses = observed.costs(result.problem, table.vi[seen])
+    losses = result.on_fit.comparison.costs["VI"]
     # A few losses far out would squeeze all others into one bin.
     end = max(float(np.quantile(losses, 0.99)), 1.2 * scale)
     bins = int(np.clip(2 * np.sqrt(len(losses)), 8, MOST_BINS))
@@ -158,28 +133,23 @@ def _scale_of_losses(result: Calibration, table: Decisions) -> ScaleOfLosses | N
     )
 
 
-def _price(result: Calibration, judged_by: _HeldOut | None, draws: np.ndarray) -> Price:
-    """`draws` are predictive ones of the calibrated fit, on its own data."""
-    ends = [_last_tenth(fit.elbo) for fit in (result.vi, result.calibrated)]
+def _price(result: Calibration, judged: Assessment) -> Price:
+    ends = [fit.last_tenth(fit.elbo) for fit in result.fits.values()]
     ends = [end[np.isfinite(end)] for end in ends]
     errors = [float(end.var() / max(len(end), 1)) for end in ends]
-    seen = _seen(result, judged_by)
-    shares = [
-        _covered(_draws(result, result.vi, judged_by), seen),
-        _covered(
-            draws if judged_by is None else _draws(result, result.calibrated, judged_by), seen
-        ),
-    ]
+    seen = judged.observations
+    assert seen is not None  # or the comparison would have failed
+    shares = zip(_covered(judged.vi_predicted, seen), _covered(judged.predicted, seen), strict=True)
     return Price(
         elbo_vi=finite_mean(ends[0]),
         elbo_calibrated=finite_mean(ends[1]),
         error=float(np.sqrt(sum(errors))),
         coverage=tuple(
-            Coverage(level, float(shares[0][i]), float(shares[1][i]))
-            for i, level in enumerate(COVERED)
+            Coverage(level, float(vi), float(calibrated))
+            for level, (vi, calibrated) in zip(COVERED, shares, strict=True)
         ),
         instances=int(seen.counted.sum()),
-        held_out=judged_by is not None,
+        held_out=judged.held_out,
     )
 
 
@@ -191,36 +161,5 @@ def _covered(draws: np.ndarray, seen: Observations) -> np.ndarray:
     ends = predictive_quantiles(draws[:, seen.counted.ravel()], levels)
     lows, highs = ends[:, : len(COVERED)], ends[:, len(COVERED) :]
     outcomes = seen.outcomes[seen.counted][:, None]
-    return ((lows <= outcomes) & (outcomes <= highs)).mean(axis=0)
-
-
-def _draws(result: Calibration, fit: Fit, judged_by: _HeldOut | None) -> np.ndarray:
-    """Of the outcome of each instance, draws along a leading axis."""
-    count = draws_for(int(np.prod(_predictor(result, judged_by).instances.shape)))
-    options: dict[str, Any] = {}
-    if judged_by is not None:
-        options = {"new": judged_by.new, "known": judged_by.known, "data": judged_by.data}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", StakesWarning)  # the comparison has said it already
-        found = result.predictive(fit=fit, draws=count, **options)
-    return found[result.problem.outcome].values.reshape(count, -1)
-
-
-def _seen(result: Calibration, judged_by: _HeldOut | None) -> Observations:
-    posterior = Fitted(result.approximation, result.vi.params)
-    seen = evaluation.observations(posterior, _predictor(result, judged_by))
-    assert seen is not None  # or the comparison would have failed
-    return seen
-
-
-def _predictor(result: Calibration, judged_by: _HeldOut | None) -> Predictor:
-    if judged_by is None:
-        return numpyro_adapter.predictor(result.problem, result.approximation)
-    checked = result.problem.check_data(judged_by.data, needs_outcome=True)
-    return numpyro_adapter.predictor(
-        result.problem, result.approximation, checked, new=judged_by.new
-    )
-
-
-def _last_tenth(values: np.ndarray) -> np.ndarray:
-    return values[-max(1, len(values) // 10) :]
+    shares: np.ndarray = ((lows <= outcomes) & (outcomes <= highs)).mean(axis=0)
+    return shares

@@ -1,0 +1,21 @@
+"""The few types that every layer shares; axes of arrays are named in signatures, by jaxtyping."""
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import jax
+from jaxtyping import Bool, Float
+from numpyro.distributions import Distribution
+
+Array: TypeAlias = jax.Array
+Key: TypeAlias = jax.Array
+Number: TypeAlias = float | Array
+"""One number, which may be traced."""
+Params: TypeAlias = dict[str, Any]
+"""Unconstrained variational parameters by name: arrays, or trees of them."""
+Batch: TypeAlias = Mapping[str, Any]
+"""Plate name -> the members in this minibatch; plates that are not subsampled are left out."""
+Data: TypeAlias = Mapping[str, Any]
+"""Model argument -> value; the argument named like the outcome carries the observations."""
+
+__all__ = ["Array", "Batch", "Bool", "Data", "Distribution", "Float", "Key", "Number", "Params"]

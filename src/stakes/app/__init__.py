@@ -1,0 +1,1 @@
+"""The application around the library: specs, runs and the command line."""

@@ -1,0 +1,51 @@
+"""The commands of `stakes`, one module each."""
+
+from typing import Annotated
+
+import typer
+
+from stakes.app.cli.check import check
+from stakes.app.cli.compare import compare
+from stakes.app.cli.decide import decide
+from stakes.app.cli.demo import demo
+from stakes.app.cli.init import init
+from stakes.app.cli.report import report
+from stakes.app.cli.reproduce import reproduce
+from stakes.app.cli.resume import resume
+from stakes.app.cli.run import run
+
+HELP = """Bayesian decisions: variational posteriors calibrated for what a decision costs.
+
+Exit codes: 0 done; 2 bad input; 3 numerical failure, with the last good state saved; 4 not
+converged, with results written; 130 and 143 interrupted: `stakes resume RUN` resumes a run.
+"""
+
+app = typer.Typer(
+    name="stakes",
+    help=HELP,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"stakes {version('stakes')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+for each in (demo, init, check, run, resume, decide, compare, report, reproduce):
+    app.command()(each)

@@ -1,0 +1,23 @@
+"""Arguments and options that several commands take."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
+Out = Annotated[
+    Path | None,
+    typer.Option("-o", "--out", metavar="RUN", help="The folder to make; runs/NAME by default."),
+]
+NoReport = Annotated[
+    bool, typer.Option("--no-report", help="Leave report.html to a later `stakes report`.")
+]
+AllowChangedModel = Annotated[
+    bool,
+    typer.Option(
+        "--allow-changed-model",
+        help="Proceed although the model's file has changed since the run.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs to read.")]

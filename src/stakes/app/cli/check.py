@@ -1,0 +1,62 @@
+"""`stakes check`: everything that can be known about a run before it starts."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stakes.app.cli.arguments import Json
+from stakes.app.cli.command import command, print_json
+
+if TYPE_CHECKING:
+    from stakes.app.runs import Checked
+
+
+@command
+def check(
+    spec: Annotated[Path, typer.Argument(metavar="SPEC.toml", help="The spec to check.")],
+    json: Json = False,
+) -> None:
+    """Validate a spec, its model and its data without fitting.
+
+    Shows sites, shapes, plates and types, which expectation will be used, and what memory and
+    time a run will take.
+
+    Example: stakes check sales.toml
+    """
+    from stakes.app.runs import checked
+    from stakes.app.spec import read_job
+
+    found = checked(read_job(spec))
+    if json:
+        print_json(found.as_dict())
+        return
+    typer.echo(_text(spec, found))
+
+
+def _text(spec: Path, found: "Checked") -> str:
+    from stakes.host.tables import text_table
+
+    head = ("site", "kind", "shape", "plates", "type")
+    sites = [
+        (s.name, s.kind, str(s.shape), " x ".join(s.plates) or "-", s.dtype) for s in found.sites
+    ]
+    data = [(d.name, d.kind, str(d.shape), "", d.dtype) for d in found.arguments]
+    rows = [head, *sites, ("",) * 5, ("argument", *head[1:3], "", "type"), *data]
+    table = "\n".join(text_table(rows))
+    about = {
+        "problem": found.problem,
+        "rows": f"{found.rows:,} to fit, {found.held_out:,} held out",
+        "parameters": f"{found.parameters:,}",
+        "minibatches": found.minibatches,
+        "expectation": found.expectation,
+        "memory": f"about {found.megabytes:,.0f} MB beside Python and JAX",
+        "time": f"about {_duration(found.seconds)} if both fits take all {found.steps:,} steps; "
+        "compiling, deciding and the report take extra time",
+    }
+    lines = "\n".join(f"{name + ':':<13}{value}" for name, value in about.items())
+    return f"{spec} is valid.\n\n{table}\n\n{lines}"
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

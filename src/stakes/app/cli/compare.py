@@ -1,0 +1,75 @@
+"""`stakes compare`: one table over runs."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stakes.app.cli.arguments import Json
+from stakes.app.cli.command import command, print_json
+
+if TYPE_CHECKING:
+    from stakes.app.runs import Ending, Manifest
+
+HEAD = ("run", "on", "cases", "VI", "LCVI", "better by", "95 % interval", "fits")
+
+
+@command
+def compare(
+    run: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of finished runs.")],
+    json: Json = False,
+) -> None:
+    """Show the risk of several runs side by side, with the gain of calibration in each.
+
+    Risks compare with one another where loss and cases are the same; the percentages always do.
+
+    Example: stakes compare runs/sales runs/sales-2
+    """
+    from stakes.app.runs import RunFolder
+    from stakes.errors import InputError
+    from stakes.host.tables import text_table
+
+    found = [(path, RunFolder(path).verified()) for path in run]
+    unfinished = [str(path) for path, manifest in found if manifest.ending is None]
+    if unfinished:
+        raise InputError(
+            f"Not finished: {', '.join(unfinished)}. Resume it: `stakes resume {unfinished[0]}`."
+        )
+    if json:
+        print_json([_fields(path, manifest) for path, manifest in found])
+        return
+    rows = [HEAD, *(_row(path, manifest) for path, manifest in found)]
+    typer.echo("\n".join(text_table(rows)))
+    for path, manifest in found:
+        ending = _ending(manifest)
+        typer.echo(f"\n{path}: {ending.setting}\n{ending.verdict}")
+
+
+def _ending(manifest: "Manifest") -> "Ending":
+    """Of a run that is known to be finished."""
+    assert manifest.ending is not None
+    return manifest.ending
+
+
+def _fields(path: Path, manifest: "Manifest") -> dict[str, object]:
+    about = {"run": str(path), "title": manifest.title, "seed": manifest.seed}
+    return about | _ending(manifest).model_dump()
+
+
+def _row(path: Path, manifest: "Manifest") -> tuple[str, ...]:
+    ending = _ending(manifest)
+    sign = -1 if ending.gain else 1
+    low, high = ending.interval
+    return (
+        str(path),
+        "held out" if ending.held_out else "the fit",
+        f"{ending.instances:,}",
+        *(f"{sign * ending.risk[name]:.4f}" for name in ("VI", "LCVI")),
+        _percent(ending.reduction),
+        f"{_percent(low)} to {_percent(high)}",
+        "converged" if ending.converged else "not converged",
+    )
+
+
+def _percent(share: float | None) -> str:
+    return "?" if share is None else f"{100 * share:.2f} %"

@@ -1,0 +1,49 @@
+"""`stakes demo`: a built-in example from end to end."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from stakes.app.cli.arguments import Json, Out
+from stakes.app.cli.command import command
+from stakes.app.cli.run import free_folder, start
+
+ABOUT = {
+    "eight-schools": "how large an effect to promise each school",
+    "newsvendor": "how many portions to prepare each day",
+    "retail": "how much of each product each customer will buy",
+    "radon": "how much radon to expect in each home",
+}
+"""By the names of the built-in examples."""
+
+
+@command
+def demo(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help=f"One of {', '.join(ABOUT)}.")
+    ] = "eight-schools",
+    out: Out = None,
+    seed: Annotated[int, typer.Option(help="Of all that is random.", min=0)] = 0,
+    steps: Annotated[
+        int | None,
+        typer.Option(help="At most this many in each fit; fewer for a quick look.", min=1),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Solve a built-in example, into a run folder with decisions and report.
+
+    Example: stakes demo newsvendor
+    """
+    from stakes.app.spec import job_of
+
+    raw: dict[str, Any] = {"title": _title(name), "seed": seed, "model": {"example": name}}
+    if steps is not None:
+        raw["fit"] = {"steps": steps}
+    job = job_of(raw, Path.cwd(), where=f"`stakes demo {name}`")
+    start(job, out or free_folder(name), report=True, json=json)
+
+
+def _title(name: str) -> str:
+    title = name.replace("-", " ").capitalize()
+    return f"{title}: {ABOUT[name]}" if name in ABOUT else title

@@ -1,0 +1,60 @@
+"""How a run ends, for `run`, `resume` and `demo`: the comparison, the files, the exit code."""
+
+import sys
+from typing import TYPE_CHECKING
+
+import typer
+
+from stakes.app.cli.command import Exit, print_json, say
+
+if TYPE_CHECKING:
+    from stakes.app.runs import Manifest, Run
+
+
+def finish(run: "Run", *, report: bool, json: bool) -> None:
+    """Carry out the run, print its result, and exit accordingly."""
+    from stakes.app import runs
+
+    say(f"Run folder: {run.folder.path}")
+    manifest, comparison = runs.carry_out(run, report=report, progress=sys.stderr.isatty())
+    if json:
+        print_json(summary(run, manifest))
+    else:
+        typer.echo(str(comparison))
+        typer.echo(f"\n{_written(run)}")
+    conclude(manifest)
+
+
+def conclude(manifest: "Manifest") -> None:
+    from stakes.optimise import Stop
+
+    assert manifest.ending is not None
+    if str(Stop.NUMERICAL_FAILURE) in manifest.ending.stopped.values():
+        say("error: a fit met no finite gradient in many steps; its last good state is saved.")
+        raise typer.Exit(Exit.NUMERICAL_FAILURE)
+    if not manifest.ending.converged:
+        say(
+            "Not converged: results are written, and not to be relied on. Allow more `fit.steps`, "
+            "or longer ones by `fit.learning_rate` (0.03 where it is left out)."
+        )
+        raise typer.Exit(Exit.NOT_CONVERGED)
+
+
+def summary(run: "Run", manifest: "Manifest") -> dict[str, object]:
+    return {
+        "run": str(run.folder.path),
+        "status": manifest.status,
+        "title": manifest.title,
+        "seed": manifest.seed,
+        "ending": manifest.ending.model_dump() if manifest.ending else None,
+        "timings": manifest.timings,
+        "files": sorted(manifest.files),
+    }
+
+
+def _written(run: "Run") -> str:
+    from stakes.app.runs import DECISIONS, DRAWS, REPORT
+
+    names = {DECISIONS: "Decisions", DRAWS: "Draws", REPORT: "Report"}
+    there = [(what, run.folder / name) for name, what in names.items()]
+    return "\n".join(f"{what + ':':<11}{path}" for what, path in there if path.exists())

@@ -1,0 +1,24 @@
+"""`stakes report`: write the report of a run again."""
+
+import typer
+
+from stakes.app.cli.arguments import AllowChangedModel, Json, RunPath
+from stakes.app.cli.command import command, print_json
+
+
+@command
+def report(
+    run: RunPath, allow_changed_model: AllowChangedModel = False, json: Json = False
+) -> None:
+    """Write report.html of a finished run, from what the run has saved.
+
+    Example: stakes report runs/sales
+    """
+    from stakes.app import runs
+
+    opened = runs.reopen(run, but=(runs.REPORT,), allow_changed_model=allow_changed_model)
+    path = runs.rewrite_report(opened)
+    if json:
+        print_json({"run": str(run), "report": str(path)})
+    else:
+        typer.echo(str(path))

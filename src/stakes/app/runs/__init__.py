@@ -1,0 +1,31 @@
+"""Runs: a job carried out in a folder, resumed, reopened, and asked for decisions.
+
+A run folder holds arrays, text and JSON only: no code, no pickle. Every byte is covered by a
+checksum, and every file is swapped in whole.
+"""
+
+from stakes.app.runs.checking import Checked, checked
+from stakes.app.runs.deciding import decide_file
+from stakes.app.runs.folder import DECISIONS, DRAWS, REPORT, RunFolder
+from stakes.app.runs.manifest import Ending, Manifest
+from stakes.app.runs.opening import Run, begin, reopen
+from stakes.app.runs.results import restore
+from stakes.app.runs.working import carry_out, rewrite_report
+
+__all__ = [
+    "DECISIONS",
+    "DRAWS",
+    "REPORT",
+    "Checked",
+    "Ending",
+    "Manifest",
+    "Run",
+    "RunFolder",
+    "begin",
+    "carry_out",
+    "checked",
+    "decide_file",
+    "reopen",
+    "restore",
+    "rewrite_report",
+]

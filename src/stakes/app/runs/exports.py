@@ -1,0 +1,111 @@
+"""Files that people and other programs read: decisions as CSV, draws as netCDF, the report."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stakes.app.runs.manifest import Manifest
+from stakes.app.runs.results import titled_fits
+from stakes.app.spec import Job
+from stakes.calibration import Assessment, Calibration
+from stakes.errors import InputError
+from stakes.host import files
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST_VALUES = 2**25
+"""Draws of latents held at once."""
+
+
+def write_decisions(path: Path, parts: Mapping[str, Assessment], job: Job) -> None:
+    """A row for each instance, part by part."""
+    import pandas as pd
+
+    label = job.spec.data.label if job.spec.data else None
+    tables = [_decisions(part, cases, label) for part, cases in parts.items()]
+    files.write(path, pd.concat(tables).to_csv(index=False).encode())
+
+
+def _decisions(part: str, cases: Assessment, label: str | None) -> "pd.DataFrame":
+    import pandas as pd
+
+    decided, observed = cases.decisions, cases.observed
+    rows = decided.to_series().index.to_frame(index=False)
+    if label and decided.ndim == 1:
+        rows.columns = pd.Index([label])
+    low, high = cases.interval.T
+    return rows.assign(
+        part=part,
+        decision_vi=cases.vi_decisions.values.ravel(),
+        decision_calibrated=decided.values.ravel(),
+        predicted_low=low,
+        predicted_high=high,
+        observed=np.nan if observed is None else observed.values.ravel(),
+    )
+
+
+def write_draws(path: Path, result: Calibration) -> None:
+    """Draws from both posteriors, for ArviZ and the like; fewer of them for large models."""
+    import pandas as pd
+    import xarray as xr
+
+    latents = result.approximation.latents.values()
+    size = sum(int(np.prod(latent.shape)) for latent in latents)
+    draws = int(np.clip(MOST_VALUES // max(size, 1), 10, 1000))
+    fits = titled_fits(result)
+    parts = [result.posterior(fit, draws=draws) for fit in fits.values()]
+    merged = xr.concat(parts, dim=pd.Index(list(fits), name="fit"), join="exact")
+    # A name such as "scope/site" would be a path within the file.
+    merged = merged.rename({n: str(n).replace("/", ".") for n in merged if "/" in str(n)})
+    files.write(path, bytes(merged.to_netcdf(engine="scipy")))
+
+
+def write_report(
+    path: Path,
+    result: Calibration,
+    held_out: Assessment | None,
+    manifest: Manifest,
+    *,
+    required: bool = False,
+) -> None:
+    """The page for people; nothing where what it needs is not installed, unless `required`."""
+    try:
+        from stakes import report
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] == "stakes":
+            raise
+        if required:
+            raise InputError(f"A report needs {error.name}: pip install 'stakes[cli]'.") from None
+        return
+    folder = path.parent
+    page = report.summarise(
+        result,
+        title=manifest.title,
+        held_out=held_out,
+        provenance=_provenance(manifest),
+        command=f"stakes report {folder}",
+        program=PROGRAM.format(path=str(folder)),
+    )
+    report.write(page, path)
+
+
+PROGRAM = """\
+from pathlib import Path
+from stakes.app import runs
+
+runs.rewrite_report(runs.reopen(Path({path!r})))
+"""
+
+
+def _provenance(manifest: Manifest) -> dict[str, str]:
+    return {
+        "made": manifest.created,
+        "by": manifest.command,
+        "seed": str(manifest.seed),
+        "precision": manifest.precision,
+        **manifest.versions,
+        **{f"SHA-256 of {Path(s.path).name}": s.sha256 for s in (*manifest.code, *manifest.data)},
+    }

@@ -1,0 +1,117 @@
+"""A run's folder: its files, who may work on them, and whether they are what they were."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, final
+
+import numpy as np
+
+from stakes.app.runs import manifest, sealed
+from stakes.app.runs.manifest import Manifest
+from stakes.errors import InputError, StorageError
+from stakes.host import files
+
+DATA, STATE = "data.npz", "state.npz"
+DECISIONS, DRAWS, LOG, REPORT = "decisions.csv", "draws.nc", "log.txt", "report.html"
+NEEDED = (DATA, STATE)
+EXPORTS = (DECISIONS, DRAWS, LOG, REPORT)
+"""Made from the files needed; a run can do without them, but not with altered ones."""
+
+
+@final
+@dataclass(frozen=True)
+class RunFolder:
+    """The folder of one run."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, path: Path, first: Manifest, data: Mapping[str, np.ndarray]) -> "RunFolder":
+        """Make the folder with data and manifest in it; it appears whole or not at all."""
+        if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+            raise InputError(
+                f"{path} exists already. Choose another folder with `-o`, or resume the run in it: "
+                f"`stakes resume {path}`."
+            )
+        with files.explained("make the run folder", path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            made = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
+            try:
+                made.chmod(0o777 & ~files.umask())
+                sealed.save(made / DATA, data)
+                sums = {DATA: files.sha256(made / DATA)}
+                manifest.save(made, first.model_copy(update={"files": sums}))
+                os.replace(made, path)
+                files.sync_folder(path.parent)
+            except BaseException:
+                shutil.rmtree(made, ignore_errors=True)
+                raise
+        return cls(path)
+
+    def __truediv__(self, name: str) -> Path:
+        return self.path / name
+
+    def manifest(self) -> Manifest:
+        return manifest.load(self.path)
+
+    def update(self, **fields: object) -> Manifest:
+        """Write the manifest again, with the checksums of all files as they are now."""
+        present = [n for n in (*NEEDED, *EXPORTS) if (self / n).exists()]
+        sums = {name: files.sha256(self / name) for name in present}
+        updated = self.manifest().model_copy(update={**fields, "files": sums})
+        manifest.save(self.path, updated)
+        return updated
+
+    def verified(self, *, but: tuple[str, ...] = ()) -> Manifest:
+        """The manifest of a run whose files are what was written; `but` those to be rewritten."""
+        found = self.manifest()
+        unknown = set(found.files) - {*NEEDED, *EXPORTS}
+        if unknown:
+            raise StorageError(f"{self / manifest.NAME} lists files that no run has: {unknown}.")
+        for name, digest in found.files.items():
+            if name in but or (name in EXPORTS and not (self / name).exists()):
+                continue
+            # While a run is under way its state and log keep changing; the state seals itself.
+            if found.status != "done" and name in (STATE, *EXPORTS):
+                continue
+            if files.sha256(self / name) != digest:
+                raise StorageError(
+                    f"{self / name} is damaged or was changed: its content does not match the "
+                    f"checksum in {manifest.NAME}. {self._remedy(name)}"
+                )
+        return found
+
+    def _remedy(self, name: str) -> str:
+        if name == REPORT:
+            return f"Write it again with `stakes report {self.path}`, or delete it."
+        if name in EXPORTS:
+            return "Restore it from a copy, or delete it: nothing else depends on it."
+        return "Restore it from a copy, or run again."
+
+    def data(self) -> dict[str, np.ndarray]:
+        return sealed.load(self / DATA)
+
+    @contextmanager
+    def log(self) -> Iterator[IO[str]]:
+        """The log to write to, which also keeps a second process from working on the run."""
+        with files.explained("write", self / LOG):
+            log = (self / LOG).open("a", encoding="utf-8")
+        with log:
+            _lock(log, self.path)
+            yield log
+
+
+def _lock(file: IO[str], path: Path) -> None:
+    try:
+        import fcntl
+    except ModuleNotFoundError:  # not a POSIX system
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise InputError(f"Another process is at work on {path}. Wait for it to end.") from None

@@ -1,0 +1,162 @@
+"""The journal of a run on disk: where both fits stand, in one file that is swapped whole."""
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stakes.app.runs import sealed
+from stakes.errors import Interrupted, StorageError
+from stakes.optimise import RATES, Average, Course
+
+Courses = dict[str, dict[str, np.ndarray]]
+"""Title of a fit -> the arrays of its course."""
+
+NUMBERS = ("stage", "stage_start", "older_count", "newer_count", "age", "restart")
+DECIDED = "decisions"
+"""Beside the courses of the fits."""
+TRACES = {"elbo": np.float64, "utility": np.float64, "finite": np.bool_}
+
+
+@final
+class FileJournal:
+    """Saves every `interval` seconds, whenever another fit begins, and when interrupted.
+
+    Args:
+        path: of the file; the fits it holds already are resumed.
+        interval: seconds between two checkpoints; zero for one after every chunk.
+        interruption: asked after each chunk; what it returns is raised once the course is saved.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        interval: float,
+        *,
+        interruption: Callable[[], Interrupted | None] = lambda: None,
+    ) -> None:
+        self._path, self._interval, self._interruption = path, interval, interruption
+        self._courses: Courses = read_courses(path) if path.exists() else {}
+        self._last: tuple[str, Course] | None = None
+        self._saved = time.monotonic()
+
+    def course(self, title: str, start: Course) -> Course:
+        self.save()  # the fit before this one, at its end
+        if title not in self._courses:
+            return start
+        return _course(self._courses[title], start, f"{self._path} ({title})")
+
+    def watch(self, title: str, course: Course) -> None:
+        self._last = title, course
+        interruption = self._interruption()
+        if interruption is not None:
+            self.save()
+            raise interruption
+        if time.monotonic() - self._saved >= self._interval:
+            self.save()
+
+    def decisions(self, shape: tuple[int, ...]) -> np.ndarray | None:
+        if DECIDED not in self._courses:
+            return None
+        kept = self._courses[DECIDED].get("VI")
+        if kept is None or kept.shape != shape or kept.dtype.kind != "f":
+            raise StorageError(
+                f"{self._path} has no decisions of shape {shape}. It belongs to another model."
+            )
+        return kept
+
+    def keep_decisions(self, decisions: np.ndarray) -> None:
+        self._courses[DECIDED] = {"VI": np.asarray(decisions)}
+
+    def save(self) -> None:
+        """Write where the fits stand; nothing where that is on disk already."""
+        if self._last is None:
+            return
+        title, course = self._last
+        self._courses[title] = _arrays(course)
+        flat = {
+            f"{title}/{name}": array
+            for title, arrays in self._courses.items()
+            for name, array in arrays.items()
+        }
+        sealed.save(self._path, flat)
+        self._last, self._saved = None, time.monotonic()
+
+
+def read_courses(path: Path) -> Courses:
+    courses: Courses = {}
+    for name, array in sealed.load(path).items():
+        title, _, field = name.partition("/")
+        courses.setdefault(title, {})[field] = array
+    return courses
+
+
+def _arrays(course: Course) -> dict[str, np.ndarray]:
+    """Leaves in order; the structure comes from a fresh course of the same plan."""
+    average = course.average
+    numbers = {**course._asdict(), **average._asdict()}
+    return {
+        **{name: np.asarray(numbers[name], np.int64) for name in NUMBERS},
+        "seconds": np.asarray(course.seconds),
+        **{name: getattr(course, name) for name in TRACES},
+        **_leaves("state", course.state),
+        **_leaves("older", average.older),
+        **_leaves("newer", average.newer),
+    }
+
+
+def _leaves(prefix: str, tree: Any) -> dict[str, np.ndarray]:
+    return {f"{prefix}.{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(tree))}
+
+
+def _course(arrays: Mapping[str, np.ndarray], start: Course, where: str) -> Course:
+    missing = [name for name in (*NUMBERS, *TRACES, "seconds") if name not in arrays]
+    if missing:
+        raise StorageError(f"{where} lacks {', '.join(missing)}; it is not a checkpoint of a run.")
+    if any(arrays[name].shape != () for name in (*NUMBERS, "seconds")) or any(
+        arrays[name].dtype != dtype or arrays[name].shape != arrays["elbo"].shape[:1]
+        for name, dtype in TRACES.items()
+    ):
+        raise StorageError(f"{where} has numbers or traces of a wrong type or shape.")
+    numbers = {name: int(arrays[name]) for name in NUMBERS}
+    if not 0 <= numbers["stage"] < len(RATES):
+        raise StorageError(f"{where} is at stage {numbers['stage']}, of {len(RATES)}.")
+    variables = start.state.variables
+    average = Average(
+        older=_tree("older", arrays, variables, where) if numbers["older_count"] else None,
+        newer=_tree("newer", arrays, variables, where) if numbers["newer_count"] else None,
+        **{name: numbers[name] for name in NUMBERS[2:]},
+    )
+    return Course(
+        state=_tree("state", arrays, start.state, where),
+        **{name: arrays[name] for name in TRACES},
+        stage=numbers["stage"],
+        stage_start=numbers["stage_start"],
+        average=average,
+        seconds=float(arrays["seconds"]),
+    )
+
+
+def _tree(prefix: str, arrays: Mapping[str, np.ndarray], like: Any, where: str) -> Any:
+    """The saved leaves in the structure of `like`, if they fit it."""
+    leaves, structure = jax.tree.flatten(like)
+    names = [f"{prefix}.{i}" for i in range(len(leaves))]
+    count = sum(name.startswith(f"{prefix}.") for name in arrays)
+    if count != len(names) or any(name not in arrays for name in names):
+        raise StorageError(
+            f"{where} holds {count} arrays of {prefix}, where model and guide now have "
+            f"{len(names)}. It belongs to another model, guide or method."
+        )
+    for name, leaf in zip(names, leaves, strict=True):
+        saved = arrays[name]
+        if saved.shape != leaf.shape or saved.dtype != leaf.dtype:
+            raise StorageError(
+                f"{where}: {name} is {saved.dtype} of shape {saved.shape}, where model and guide "
+                f"now have {leaf.dtype} of shape {leaf.shape}. It belongs to another model, guide "
+                f"or precision."
+            )
+    return jax.tree.unflatten(structure, [jnp.array(arrays[name]) for name in names])

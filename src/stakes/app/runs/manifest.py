@@ -1,0 +1,103 @@
+"""manifest.json: what a run was made of, how it went, and the checksums of its other files."""
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from stakes.errors import StorageError
+from stakes.host import files
+
+NAME = "manifest.json"
+UNSEALED = "0" * 64
+SEAL = re.compile(r'"sha256": "([0-9a-f]{64})"\n}\n\Z')
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Source(_Part):
+    """A file that the run was made from, as it was then."""
+
+    path: str
+    sha256: str
+
+
+class Ending(_Part):
+    """The numbers of a finished run."""
+
+    risk: dict[str, float]
+    reduction: float | None
+    interval: tuple[float | None, float | None] = Field(strict=False)
+    """None where it is not finite."""
+    held_out: bool
+    gain: bool
+    instances: int
+    verdict: str
+    setting: str
+    scale: float | None
+    stopped: dict[str, str]
+    """Fit -> why it ended."""
+    converged: bool
+
+
+class Manifest(_Part):
+    format: Literal[2] = 2
+    status: Literal["running", "interrupted", "failed", "done"]
+    title: str
+    created: str
+    command: str
+    seed: int
+    spec: dict[str, Any]
+    folder: str
+    """The folder that relative paths in the spec start from."""
+    code: list[Source]
+    data: list[Source]
+    versions: dict[str, str]
+    precision: Literal["single", "double"]
+    timings: dict[str, float] = {}
+    """Seconds, by what took them."""
+    ending: Ending | None = None
+    files: dict[str, str] = {}
+    """File -> SHA-256."""
+
+
+def save(folder: Path, manifest: Manifest) -> None:
+    fields = manifest.model_dump(mode="json")
+    text = json.dumps({**fields, "sha256": UNSEALED}, indent=2, ensure_ascii=True) + "\n"
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    files.write(folder / NAME, text.replace(UNSEALED, digest).encode())
+
+
+def load(folder: Path) -> Manifest:
+    path = folder / NAME
+    if not folder.is_dir() or not path.exists():
+        raise StorageError(
+            f"{folder} is not a run folder: it has no {NAME}. `stakes run SPEC.toml` makes one."
+        )
+    try:
+        text = files.read(path).decode("ascii")
+        seal = SEAL.search(text)
+        if seal is None:
+            raise ValueError("its checksum is missing")
+        unsealed = f"{text[: seal.start(1)]}{UNSEALED}{text[seal.end(1) :]}"
+        if hashlib.sha256(unsealed.encode()).hexdigest() != seal[1]:
+            raise ValueError("its content does not match its checksum")
+        fields = json.loads(text)
+        del fields["sha256"]
+        return Manifest.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise StorageError(
+            f"{path} cannot be used: {where}: {first['msg']}. It may be of another version of "
+            f"stakes."
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise StorageError(
+            f"{path} is damaged: {error}. Restore it from a copy, or run again."
+        ) from None

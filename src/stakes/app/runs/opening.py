@@ -1,0 +1,93 @@
+"""A run: a job and the folder it is carried out in, newly begun or reopened."""
+
+import warnings
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import final
+
+from stakes.app.runs.folder import RunFolder
+from stakes.app.runs.manifest import Manifest, Source
+from stakes.app.runs.packing import packed, unpacked
+from stakes.app.runs.versions import precision, versions
+from stakes.app.spec import Job, restored_job
+from stakes.errors import InputError, StakesWarning, StorageError
+from stakes.host import files
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Run:
+    folder: RunFolder
+    manifest: Manifest
+    """As it was when the run was opened."""
+    job: Job
+
+
+def begin(job: Job, path: Path, *, command: str) -> Run:
+    """Make the run folder, with the data in it and nothing fitted yet."""
+    first = Manifest(
+        status="running",
+        title=job.title,
+        created=now(),
+        command=command,
+        seed=job.spec.seed,
+        spec=dict(job.raw),
+        folder=str(job.folder),
+        code=[Source(path=file, sha256=digest) for file, digest in job.code.items()],
+        data=[Source(path=str(file), sha256=files.sha256(file)) for file in job.tables.files],
+        versions=versions(),
+        precision=precision(),
+    )
+    folder = RunFolder.create(path, first, packed(job.tables))
+    return Run(folder, folder.manifest(), job)
+
+
+def reopen(path: Path, *, but: tuple[str, ...] = (), allow_changed_model: bool = False) -> Run:
+    """Check every file of the run and read back what it was made of; `but` these files."""
+    folder = RunFolder(path)
+    manifest = folder.verified(but=but)
+    _check_code(path, manifest)
+    _check_versions(manifest)
+    job = restored_job(
+        manifest.spec,
+        Path(manifest.folder),
+        unpacked(folder.data()),
+        None if allow_changed_model else {code.path: code.sha256 for code in manifest.code},
+        where=f"The spec of {path}",
+    )
+    return Run(folder, manifest, job)
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _check_code(path: Path, manifest: Manifest) -> None:
+    """A run folder comes from anywhere; no code comes from it."""
+    for code in manifest.code:
+        if path.resolve() in Path(code.path).resolve().parents:
+            raise StorageError(
+                f"{path} names code inside itself ({code.path}), which a run folder never carries."
+            )
+
+
+def _check_versions(manifest: Manifest) -> None:
+    if manifest.precision != precision():
+        raise InputError(
+            f"The run was made in {manifest.precision} precision, and JAX is set to {precision()} "
+            f"precision now. Set the environment variable JAX_ENABLE_X64 to "
+            f"{1 if manifest.precision == 'double' else 0}."
+        )
+    now = versions()
+    changed = [
+        f"{name} {was} (now {now[name]})"
+        for name, was in manifest.versions.items()
+        if name in now and now[name] != was
+    ]
+    if changed:
+        warnings.warn(
+            f"The run was made with {', '.join(changed)}; numbers may differ in their last digits.",
+            StakesWarning,
+            stacklevel=3,
+        )

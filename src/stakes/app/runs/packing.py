@@ -1,0 +1,47 @@
+"""The data of a run as plain arrays: what the fit saw, whatever becomes of its file."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from stakes.app.spec import Table, Tables
+from stakes.errors import StorageError
+
+FIT, HELD_OUT = "fit", "held_out"
+
+
+def packed(tables: Tables) -> dict[str, np.ndarray]:
+    words = tables.fit.vocabulary.items()
+    return {
+        **_packed(FIT, tables.fit),
+        **(_packed(HELD_OUT, tables.held_out) if tables.held_out is not None else {}),
+        **{f"vocabulary/{name}": np.array(categories) for name, categories in words},
+    }
+
+
+def _packed(part: str, table: Table) -> dict[str, np.ndarray]:
+    given = {name: value for name, value in table.arguments.items() if value is not None}
+    arrays = {f"{part}/{name}": np.asarray(value) for name, value in given.items()}
+    return arrays if table.labels is None else {**arrays, f"labels/{part}": table.labels}
+
+
+def unpacked(arrays: Mapping[str, np.ndarray]) -> Tables:
+    parts: dict[str, dict[str, np.ndarray]] = {}
+    for name, array in arrays.items():
+        part, _, rest = name.partition("/")
+        parts.setdefault(part, {})[rest] = array
+    if FIT not in parts or set(parts) - {FIT, HELD_OUT, "labels", "vocabulary"}:
+        raise StorageError("data.npz does not hold the data of a run.")
+    vocabulary = {n: [str(w) for w in words] for n, words in parts.get("vocabulary", {}).items()}
+    labels = parts.get("labels", {})
+
+    def table(part: str) -> Table:
+        return Table(_arguments(parts[part]), labels.get(part), vocabulary)
+
+    return Tables(table(FIT), table(HELD_OUT) if HELD_OUT in parts else None)
+
+
+def _arguments(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Single numbers and strings as such: a model may use them as sizes."""
+    return {name: a if a.ndim else a.item() for name, a in arrays.items()}

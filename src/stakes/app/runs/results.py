@@ -1,0 +1,96 @@
+"""The result of a run, made from its job and its journal, with the labels of its table."""
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+
+from stakes.app.runs.folder import STATE
+from stakes.app.runs.journal import FileJournal
+from stakes.app.runs.opening import Run
+from stakes.app.spec import Job
+from stakes.calibration import Assessment, Calibration, calibrate_with
+from stakes.errors import InputError
+from stakes.optimise import Fit
+
+TITLES = ("VI", "calibrated")
+"""What the files of a run call the two fits."""
+
+
+def restore(run: Run) -> Calibration:
+    """The result of a finished run: the same steps as in the run, except the fits themselves."""
+    if run.manifest.status != "done":
+        path = run.folder.path
+        raise InputError(
+            f"The run in {path} is not finished ({run.manifest.status}). Resume it: "
+            f"`stakes resume {path}`."
+        )
+    return result_of(run.job, FileJournal(run.folder / STATE, float("inf")), progress=False)
+
+
+def result_of(job: Job, journal: FileJournal, *, progress: bool) -> Calibration:
+    result = calibrate_with(
+        jax.random.key(job.spec.seed),
+        job.problem,
+        job.fit.arguments,
+        job.options,
+        progress=progress,
+        journal=journal,
+    )
+    return replace(result, coords=_labels(result, job))
+
+
+def held_out_cases(result: Calibration, job: Job) -> Assessment | None:
+    """The result on the rows held out, with their labels; None where there are none."""
+    table, dims = job.held_out, result.approximation.instances.dims
+    if table is None:
+        return None
+    coords = {}
+    if table.labels is not None and len(dims) == 1:
+        coords = {dims[0]: table.labels.tolist()}
+    return result.assess(
+        table.arguments,
+        new=fresh_plates(result, job),
+        known=job.known,
+        coords=coords,
+    )
+
+
+def titled_fits(result: Calibration) -> dict[str, Fit]:
+    return dict(zip(TITLES, result.fits.values(), strict=True))
+
+
+def fresh_plates(result: Calibration, job: Job) -> tuple[str, ...]:
+    """Plates to call new: rows of another table, where as many as in the fit would pass for them.
+
+    Only those with latents of their own matter.
+    """
+    rows = _row_plates(result, job.rows_in(job.fit))
+    known = result.approximation.cases.known_instances
+    return tuple(plate for plate in known if plate in rows and plate not in job.known)
+
+
+def _row_plates(result: Calibration, rows: int) -> tuple[str, ...]:
+    """Plates of the outcome with one member for each row of the table."""
+    instances = result.approximation.instances
+    return tuple(d for d, n in zip(instances.dims, instances.shape, strict=True) if n == rows)
+
+
+def _labels(result: Calibration, job: Job) -> dict[str, Any]:
+    """Labels of plates: of the rows, of an example, and of categories with a plate's name."""
+    approximation = result.approximation
+    sizes = {
+        dim: size
+        for each in (approximation.instances, *approximation.latents.values())
+        for dim, size in zip(each.dims, each.shape, strict=True)
+    }
+    found: dict[str, Any] = {n: labels for n, labels in job.coords.items() if n in sizes}
+    columns = job.spec.data.columns if job.spec.data else {}
+    for argument, column in columns.items():
+        words = job.fit.vocabulary.get(column)
+        for name in (argument, column):
+            if words is not None and sizes.get(name) == len(words):
+                found[name] = words
+    if job.fit.labels is not None:
+        found |= dict.fromkeys(_row_plates(result, len(job.fit.labels)), job.fit.labels)
+    return found

@@ -1,0 +1,133 @@
+"""A run from its first step to its last file."""
+
+import math
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import IO, final
+
+from stakes.app.runs import exports
+from stakes.app.runs.folder import DECISIONS, DRAWS, REPORT, STATE
+from stakes.app.runs.journal import FileJournal
+from stakes.app.runs.manifest import Ending, Manifest
+from stakes.app.runs.opening import Run, now
+from stakes.app.runs.results import held_out_cases, restore, result_of, titled_fits
+from stakes.calibration import Assessment, Calibration, Comparison
+from stakes.errors import Interrupted, NumericalError
+from stakes.host.interrupts import Interruption, deferred
+from stakes.host.progress import waiting
+
+
+def carry_out(run: Run, *, report: bool, progress: bool) -> tuple[Manifest, Comparison]:
+    """Fit from where the run stands, and write all that it leaves behind.
+
+    Ctrl-C and SIGTERM end it after the chunk of steps under way, with a checkpoint saved; a second
+    one ends it at once.
+    """
+    with run.folder.log() as log, deferred(signal.SIGINT, signal.SIGTERM) as heard:
+        record = _Record(run, log)
+        record.note(f"{run.manifest.status}: {run.manifest.title}")
+        journal = FileJournal(
+            run.folder / STATE,
+            run.job.spec.fit.checkpoint_seconds,
+            interruption=partial(_interruption, heard, run.folder.path),
+        )
+        with record.of_failure(journal):
+            result = result_of(run.job, journal, progress=progress)
+        journal.save()
+        with waiting("deciding, and writing decisions, draws and report", show=progress):
+            comparison = _export(run, result, held_out_cases(result, run.job), report=report)
+        record.note(f"VI: {result.vi!r}; calibrated: {result.calibrated!r}; {comparison.verdict}")
+        timings = {title: fit.seconds for title, fit in titled_fits(result).items()}
+        return record.end("done", timings, ending=_ending(result, comparison)), comparison
+
+
+def rewrite_report(run: Run) -> Path:
+    """Write the report of a finished run again."""
+    result = restore(run)
+    path = run.folder / REPORT
+    held_out = held_out_cases(result, run.job)
+    exports.write_report(path, result, held_out, run.manifest, required=True)
+    run.folder.update()
+    return path
+
+
+@final
+class _Record:
+    """What log and manifest say of a run under way."""
+
+    def __init__(self, run: Run, log: IO[str]) -> None:
+        self._run, self._log, self._started = run, log, time.monotonic()
+
+    def note(self, text: str) -> None:
+        print(now(), text, file=self._log, flush=True)
+
+    def end(self, status: str, timings: Mapping[str, float], **fields: object) -> Manifest:
+        before = self._run.manifest.timings.get("total", 0.0)
+        total = before + time.monotonic() - self._started
+        return self._run.folder.update(status=status, timings={**timings, "total": total}, **fields)
+
+    @contextmanager
+    def of_failure(self, journal: FileJournal) -> Iterator[None]:
+        """Record why the fits did not finish, if they do not."""
+        try:
+            yield
+        except (Interrupted, KeyboardInterrupt) as error:
+            self.note(f"interrupted: {error}")
+            self.end("interrupted", {})
+            raise
+        except NumericalError as error:
+            journal.save()
+            self.note(f"failed: {error}")
+            self.end("failed", {})
+            raise
+
+
+def _interruption(heard: Interruption, path: Path) -> Interrupted | None:
+    if heard.signum is None:
+        return None
+    return Interrupted(
+        f"Ended by {signal.Signals(heard.signum).name}, with what had been done saved. Resume it: "
+        f"`stakes resume {path}`.",
+        heard.signum,
+    )
+
+
+def _export(
+    run: Run, result: Calibration, held_out: Assessment | None, *, report: bool
+) -> Comparison:
+    """Decisions, draws and report, and the comparison that they rest on."""
+    folder, parts = run.folder, {"fit": result.on_fit}
+    if held_out is not None:
+        parts["held out"] = held_out
+    comparison = (result.on_fit if held_out is None else held_out).comparison
+    exports.write_decisions(folder / DECISIONS, parts, run.job)
+    exports.write_draws(folder / DRAWS, result)
+    if report:
+        exports.write_report(folder / REPORT, result, held_out, run.manifest)
+    return comparison
+
+
+def _ending(result: Calibration, comparison: Comparison) -> Ending:
+    low, high = comparison.interval
+    fits = titled_fits(result)
+    return Ending(
+        risk=comparison.risk,
+        reduction=_finite(comparison.reduction),
+        interval=(_finite(low), _finite(high)),
+        held_out=comparison.held_out,
+        gain=comparison.gain,
+        instances=comparison.instances,
+        verdict=comparison.verdict,
+        setting=comparison.setting,
+        scale=result.scale,
+        stopped={title: str(fit.reason) for title, fit in fits.items()},
+        converged=all(fit.converged for fit in fits.values()),
+    )
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None

@@ -1,0 +1,22 @@
+"""A decision problem as a TOML file: schema, messages, the user's code and the user's tables."""
+
+from stakes.app.spec.job import Job, job_of, read_job, restored_job
+from stakes.app.spec.messages import SpecError
+from stakes.app.spec.reading import Tables
+from stakes.app.spec.rows import RowReader
+from stakes.app.spec.schema import Spec
+from stakes.app.spec.source import user_error
+from stakes.app.spec.table import Table
+
+__all__ = [
+    "Job",
+    "RowReader",
+    "Spec",
+    "SpecError",
+    "Table",
+    "Tables",
+    "job_of",
+    "read_job",
+    "restored_job",
+    "user_error",
+]

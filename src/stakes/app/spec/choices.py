@@ -1,0 +1,117 @@
+"""From the names in a spec to the library's values, in small tables."""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from stakes.app.spec.schema import (
+    ExpectationSection,
+    GuideSection,
+    LossSection,
+    MethodSection,
+    Spec,
+    TransformSection,
+    UtilitySection,
+)
+from stakes.calibration import Options
+from stakes.deciding import BayesDecisions, NumericalDecisions
+from stakes.estimators import Jensen, Nested, Taylor
+from stakes.expectation import ClosedForm, Enumeration, MonteCarlo, Quadrature
+from stakes.losses import Absolute, LinEx, Squared, Tilted
+from stakes.optimise import EM, Joint, Method
+from stakes.protocols import DecisionRule, Estimator, Expectation, Loss, Transform
+from stakes.transforms import Exponential, Linearized
+from stakes.utilities import Utility
+
+TRANSFORMS: dict[str, type[Linearized | Exponential]] = {
+    "linearized": Linearized,
+    "exponential": Exponential,
+}
+M_STEPS: dict[str, DecisionRule] = {"bayes": BayesDecisions(), "numerical": NumericalDecisions()}
+ESTIMATORS: dict[str, Estimator] = {"nested": Nested(), "jensen": Jensen(), "taylor": Taylor()}
+
+Get: TypeAlias = Callable[[str, str], Callable[..., Any]]
+"""(field of the spec, `file.py:name`) -> what the name stands for."""
+
+
+def loss(section: LossSection, get: Get) -> Loss:
+    match section.name:
+        case "squared":
+            return Squared()
+        case "absolute":
+            return Absolute()
+        case "tilted":
+            return Tilted(_level(section))
+        case "linex":
+            assert section.c is not None
+            return LinEx(section.c)
+        case None:
+            assert section.python is not None
+            return get("loss.python", section.python)
+
+
+def _level(section: LossSection) -> float:
+    """q itself, or from what one unit short and one too many cost."""
+    if section.q is not None:
+        return section.q
+    assert section.under is not None
+    assert section.over is not None
+    return section.under / (section.under + section.over)
+
+
+def utility(section: UtilitySection, get: Get) -> Utility:
+    return Utility(get("utility.python", section.python), infimum=section.infimum)
+
+
+def guide(section: GuideSection, get: Get) -> Callable[..., Any]:
+    if section.python is not None:
+        return get("guide.python", section.python)
+    from numpyro.infer import autoguide
+
+    assert section.name is not None
+    found: Callable[..., Any] = getattr(autoguide, section.name)
+    return found
+
+
+def transform(section: TransformSection | None) -> Transform | None:
+    if section is None:
+        return None
+    return TRANSFORMS[section.name](quantile=section.quantile, scale=section.scale)
+
+
+def method(section: MethodSection) -> Method:
+    if section.name == "joint":
+        return Joint()
+    given = {"draws": section.draws, "every": section.every}
+    numbers = {name: value for name, value in given.items() if value is not None}
+    return EM(m_step=M_STEPS[section.m_step] if section.m_step else None, **numbers)
+
+
+def expectation(section: ExpectationSection | None) -> Expectation | None:
+    if section is None:
+        return None
+    match section.name:
+        case "closed-form":
+            return ClosedForm()
+        case "enumeration":
+            return Enumeration(points=section.points)
+        case "quadrature":
+            return Quadrature(points=section.points)
+        case "monte-carlo":
+            return MonteCarlo() if section.draws is None else MonteCarlo(draws=section.draws)
+
+
+def options(spec: Spec) -> Options:
+    import optax
+
+    rate, estimator = spec.fit.learning_rate, spec.method.estimator
+    return Options(
+        transform=transform(spec.transform),
+        method=method(spec.method),
+        expectation=expectation(spec.expectation),
+        estimator=ESTIMATORS[estimator] if estimator else None,
+        steps=spec.fit.steps,
+        draws=spec.fit.draws,
+        optimizer=optax.adam(rate) if rate else None,
+        all_steps=spec.fit.all_steps,
+        warm_start=spec.fit.warm_start,
+    )

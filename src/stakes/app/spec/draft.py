@@ -1,0 +1,207 @@
+"""A spec on its way to a job: its parts looked up and checked one by one, mistakes gathered."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeAlias, final
+
+from pydantic import TypeAdapter, ValidationError
+
+from stakes.app.spec import choices
+from stakes.app.spec.builtin import Example, example
+from stakes.app.spec.messages import Collector, mistakes_of, suggestion
+from stakes.app.spec.reading import Tables, read_tables
+from stakes.app.spec.schema import DataSection, Spec
+from stakes.app.spec.source import Code, read_code, run_code
+from stakes.app.spec.table import Table
+from stakes.calibration import Options
+from stakes.errors import InputError
+from stakes.problem import Problem, arguments_of
+from stakes.protocols import Loss
+from stakes.utilities import ExpUtility, Utility
+
+AnyUtility: TypeAlias = Utility | ExpUtility
+Guide: TypeAlias = Callable[..., Any]
+
+
+@final
+@dataclass
+class Draft:
+    """A spec of which some sections may be wrong: None stands for those."""
+
+    spec: Spec
+    raw: Mapping[str, Any]
+    folder: Path
+    found: Collector
+    expected: Mapping[str, str] | None = None
+    loaded: dict[Path, Code] = field(default_factory=dict)
+    code: dict[str, str] = field(default_factory=dict)
+    """Python file -> its checksum."""
+    model: Callable[..., Any] | None = None
+    outcome: str | None = None
+    example: Example | None = None
+
+    @classmethod
+    def of(
+        cls,
+        raw: Mapping[str, Any],
+        folder: Path,
+        found: Collector,
+        *,
+        expected: Mapping[str, str] | None = None,
+    ) -> "Draft":
+        """Of a spec as it was written; `expected` are the checksums that its code has to have."""
+        return cls(_validated(raw, found), raw, folder, found, expected)
+
+    def problem(self) -> Problem | None:
+        self._check_together()
+        self._find_model()
+        loss, utility, guide = self._cost_and_guide()
+        if self.found.mistakes or self.model is None or self.outcome is None:
+            return None
+        own = self.example.problem() if self.example else None
+        if own is not None and loss is None and utility is None:
+            loss, utility = own.loss, own.utility
+        with self.found.at("model"):
+            return Problem(
+                self.model,
+                outcome=self.outcome,
+                loss=loss,
+                utility=utility,
+                guide=guide or (own.guide if own else None),
+            )
+        return None
+
+    def tables(self) -> Tables | None:
+        if self.example is not None:
+            held_out = self.example.held_out
+            return Tables(
+                Table(dict(self.example.data()), None),
+                None if held_out is None else Table(dict(held_out()), None),
+            )
+        data = self.spec.data
+        if data is None or self.outcome is None:
+            return None
+        self._check_arguments(data)
+        return read_tables(data, self.outcome, self.folder, self.found)
+
+    def options(self) -> Options:
+        """As the spec says; where it says nothing, as an example was meant to be fitted."""
+        given = choices.options(self.spec)
+        if self.example is None:
+            return given
+        said = {*self.raw, *self.raw.get("fit", {})}
+        said |= {"transform"} if "utility" in said else set()
+        own = {name: value for name, value in self.example.fitted_with.items() if name not in said}
+        return replace(given, **own)
+
+    def _check_together(self) -> None:
+        """What one section says about another."""
+        given, add = {*self.raw}, self.found.add
+        if {"loss", "utility"} <= given:
+            add("utility", "a problem has a loss or a utility, not both; leave one out.")
+        if {"transform", "utility"} <= given:
+            add("transform", "turns a loss into a utility; leave it out where there is `utility`.")
+        model = self.spec.model
+        if not isinstance(self.raw.get("model"), Mapping) or model is None:
+            return
+        if model.example is not None and "data" in given:
+            add("data", "leave it out: the example has its own.")
+        if model.python is not None and "data" not in given:
+            add("data", "is required: a table with `file` and `columns`.")
+        if model.python is not None and not {"loss", "utility"} & given:
+            add("loss", "is required: a table with `name` or `python`; or `utility` instead.")
+
+    def _find_model(self) -> None:
+        model = self.spec.model
+        if model is None:
+            return
+        if model.python is not None:
+            self.model, self.outcome = self._get("model.python", model.python), model.outcome
+            return
+        assert model.example is not None
+        with self.found.at("model.example"):
+            self.example = example(model.example)
+            own = self.example.problem()
+            self.model, self.outcome = own.model, own.outcome
+            self._note_code(self.example.path, read_code(self.example.path)[1])
+
+    def _cost_and_guide(self) -> tuple[Loss | None, AnyUtility | None, Guide | None]:
+        spec, found = self.spec, self.found
+        loss = utility = guide = None
+        with found.at("loss"):
+            loss = choices.loss(spec.loss, self._get) if spec.loss else None
+        with found.at("utility"):
+            utility = choices.utility(spec.utility, self._get) if spec.utility else None
+        with found.at("guide"):
+            guide = choices.guide(spec.guide, self._get) if spec.guide else None
+        return loss, utility, guide
+
+    def _get(self, where: str, reference: str) -> Callable[..., Any]:
+        """The function that `file.py:name` stands for; `_failed` with a mistake noted."""
+        file, _, name = reference.rpartition(":")
+        path = (self.folder / file).resolve()
+        with self.found.at(where):
+            if path not in self.loaded:
+                content, digest = read_code(path)
+                self._note_code(path, digest)
+                self.loaded[path] = run_code(path, content, digest)
+            return self.loaded[path].get(name)
+        return _failed
+
+    def _note_code(self, path: Path, digest: str) -> None:
+        if self.expected is not None and self.expected.get(str(path)) != digest:
+            raise InputError(
+                f"{path} has changed since the run. Put it back as it was, run again, or say "
+                f"`--allow-changed-model` if the change does not matter."
+            )
+        self.code[str(path)] = digest
+
+    def _check_arguments(self, data: DataSection) -> None:
+        """The names in [data] against the model's signature."""
+        if self.model is None or self.model is _failed:
+            return
+        takes = arguments_of(self.model)
+        given = {
+            name: part
+            for part in ("columns", "counts", "constants")
+            for name in getattr(data, part)
+        }
+        name_of = f"`{getattr(self.model, '__name__', 'the model')}`"
+        for name, part in given.items():
+            if name not in takes.names and not takes.open_ended:
+                say = suggestion(name, takes.names)
+                self.found.add(f"data.{part}.{name}", f"{name_of} has no such argument.{say}")
+        for name in takes.required:
+            if name not in given and name != self.outcome:
+                self.found.add("data.columns", f"{name_of} needs {name!r}: say which column it is.")
+        if self.outcome not in takes.names and not takes.open_ended:
+            say = suggestion(str(self.outcome), takes.names)
+            self.found.add(
+                "model.outcome", f"{name_of} has no argument {self.outcome!r} to observe.{say}"
+            )
+
+
+def _failed(*_: Any, **__: Any) -> Any:
+    """Stands for a function that could not be found, so that other mistakes are found too."""
+    raise AssertionError
+
+
+def _validated(raw: Mapping[str, Any], found: Collector) -> Spec:
+    """The spec; with mistakes noted, what of it is right, so that the rest can be checked too."""
+    try:
+        return Spec.model_validate(dict(raw))
+    except ValidationError as error:
+        found.mistakes.extend(mistakes_of(error, Spec))
+    right: dict[str, Any] = {}
+    for name, known in Spec.model_fields.items():
+        right[name] = None
+        if name not in raw and not known.is_required():
+            right[name] = known.default
+            continue
+        try:
+            section: TypeAdapter[Any] = TypeAdapter(known.rebuild_annotation())
+            right[name] = section.validate_python(raw.get(name), strict=True)
+        except ValidationError:
+            continue
+    return Spec.model_construct(**right)

@@ -1,0 +1,110 @@
+"""From a spec to all that a calibration needs, with all mistakes reported at once."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+from stakes.app.spec.draft import Draft
+from stakes.app.spec.messages import Collector
+from stakes.app.spec.reading import Tables
+from stakes.app.spec.schema import Spec
+from stakes.app.spec.table import Table
+from stakes.calibration import Coords, Options
+from stakes.errors import InputError
+from stakes.problem import Problem
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Job:
+    """A spec with its code run and its data read."""
+
+    spec: Spec
+    raw: Mapping[str, Any]
+    """The spec as it was written."""
+    folder: Path
+    """Where relative paths in the spec start from."""
+    problem: Problem
+    tables: Tables
+    options: Options
+    coords: Coords
+    """Labels that come with an example."""
+    known: tuple[str, ...]
+    """Plates whose members are the same in the held-out data."""
+    code: Mapping[str, str]
+    """Python file -> its checksum."""
+
+    @property
+    def title(self) -> str:
+        return self.spec.title or self.spec.model.example or f"{self.problem!r}"
+
+    @property
+    def fit(self) -> Table:
+        return self.tables.fit
+
+    @property
+    def held_out(self) -> Table | None:
+        return self.tables.held_out
+
+    def rows_in(self, table: Table) -> int:
+        return len(table.arguments[self.problem.outcome])
+
+
+def read_job(path: Path) -> Job:
+    """Read a spec file, its code and its data."""
+    return job_of(_toml(path), path.resolve().parent, where=str(path))
+
+
+def job_of(raw: Mapping[str, Any], folder: Path, *, where: str) -> Job:
+    """The job that the content of a spec file describes."""
+    found = Collector()
+    draft = Draft.of(raw, folder, found)
+    problem, tables = draft.problem(), draft.tables()
+    found.raise_any(where)
+    return _job(draft, problem, tables)
+
+
+def restored_job(
+    raw: Mapping[str, Any],
+    folder: Path,
+    tables: Tables,
+    code: Mapping[str, str] | None,
+    *,
+    where: str,
+) -> Job:
+    """The job of an earlier run: its own data, and code with the checksums it had (None: any)."""
+    found = Collector()
+    draft = Draft.of(raw, folder, found, expected=code)
+    problem = draft.problem()
+    found.raise_any(where)
+    return _job(draft, problem, tables)
+
+
+def _job(draft: Draft, problem: Problem | None, tables: Tables | None) -> Job:
+    """Of a draft without mistakes."""
+    assert problem is not None
+    assert tables is not None
+    return Job(
+        spec=draft.spec,
+        raw=draft.raw,
+        folder=draft.folder,
+        problem=problem,
+        tables=tables,
+        options=draft.options(),
+        coords=draft.example.coords if draft.example else {},
+        known=draft.example.known if draft.example else (),
+        code=draft.code,
+    )
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(
+            f"Cannot read {path}: {error.strerror}. `stakes init` writes a spec to start from."
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not TOML: {error}.") from None

@@ -1,0 +1,119 @@
+"""Every mistake in a spec at once: the path of the field, the rule, what came and the way out."""
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, final, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from stakes.errors import InputError
+
+
+class Mistake(NamedTuple):
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" if self.path else self.message
+
+
+class SpecError(InputError):
+    """All that is wrong with a spec."""
+
+    def __init__(self, where: str, mistakes: Iterable[Mistake]) -> None:
+        self.mistakes = tuple(mistakes)
+        count = len(self.mistakes)
+        lines = "\n".join(f"  {mistake}" for mistake in self.mistakes)
+        super().__init__(f"{where} has {count} mistake{'s' if count > 1 else ''}:\n{lines}")
+
+
+class FieldErrors(ValueError):  # noqa: N818 (several)
+    """Mistakes that concern several fields of a section: (field, message)."""
+
+    def __init__(self, *mistakes: tuple[str, str]) -> None:
+        self.mistakes = mistakes
+        super().__init__("; ".join(message for _, message in mistakes))
+
+
+@final
+@dataclass
+class Collector:
+    """Gathers mistakes, so that they can be reported together."""
+
+    mistakes: list[Mistake] = field(default_factory=list)
+
+    def add(self, path: str, message: str) -> None:
+        mistake = Mistake(path, message)
+        if mistake not in self.mistakes:
+            self.mistakes.append(mistake)
+
+    @contextmanager
+    def at(self, path: str) -> Iterator[None]:
+        """What is raised in here is a mistake in this field."""
+        try:
+            yield
+        except InputError as error:
+            self.add(path, str(error))
+
+    def raise_any(self, where: str) -> None:
+        if self.mistakes:
+            raise SpecError(where, self.mistakes)
+
+
+def suggestion(name: str, allowed: Iterable[str]) -> str:
+    """ " Did you mean 'x'? Allowed: ..." for a name that is not among them."""
+    options = list(dict.fromkeys(allowed))
+    lower = {option.lower(): option for option in options}
+    close = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.6)
+    meant = f" Did you mean {lower[close[0]]!r}?" if close else ""
+    listed = ", ".join(map(repr, options[:20])) + (", ..." if len(options) > 20 else "")
+    return f"{meant} There is {listed}." if options else f"{meant} There is none."
+
+
+def mistakes_of(error: ValidationError, schema: type[BaseModel]) -> Iterator[Mistake]:
+    for found in error.errors():
+        path = ".".join(str(part) for part in found["loc"])
+        cause = found.get("ctx", {}).get("error")
+        if isinstance(cause, FieldErrors):
+            for name, message in cause.mistakes:
+                yield Mistake(".".join(part for part in (path, name) if part), f"{message}.")
+        else:
+            yield Mistake(path, _message(found, schema))
+
+
+def _message(found: Any, schema: type[BaseModel]) -> str:
+    *parents, last = found["loc"] or ("",)
+    section = _section(schema, parents)
+    if found["type"] == "extra_forbidden":
+        return f"unknown.{suggestion(str(last), section.model_fields if section else ())}"
+    known = section.model_fields.get(str(last)) if section else None
+    rule = (known.description if known else None) or "of another type"
+    if found["type"] == "missing":
+        return f"is required: {rule}."
+    if found["type"] == "literal_error":
+        allowed = re.findall(r"'([^']*)'", found["ctx"]["expected"])
+        return f"must be {rule}; got {found['input']!r}.{suggestion(str(found['input']), allowed)}"
+    if known is None:  # an entry of a table or list
+        rule = {"string_type": "a string"}.get(found["type"], found["msg"])
+    return f"must be {rule}; got {_shown(found['input'])}."
+
+
+def _section(schema: type[BaseModel], path: Iterable[Any]) -> type[BaseModel] | None:
+    for part in path:
+        known = schema.model_fields.get(str(part))
+        if known is None:
+            return None
+        inner = [known.annotation, *get_args(known.annotation)]
+        models = [t for t in inner if isinstance(t, type) and issubclass(t, BaseModel)]
+        if not models:
+            return None
+        schema = models[0]
+    return schema
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,126 @@
+"""Tables for the fit and for judging it, as a spec's [data] section describes them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+import numpy as np
+
+from stakes.app.spec.messages import Collector, suggestion
+from stakes.app.spec.schema import DataSection, HeldOutSection
+from stakes.app.spec.table import Table, categories_of, check_columns, chunks, encoded
+from stakes.errors import InputError
+
+Columns = dict[str, np.ndarray]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """The data of a job."""
+
+    fit: Table
+    held_out: Table | None
+    files: tuple[Path, ...] = ()
+    """That they were read from."""
+
+
+def wanted(data: DataSection, outcome: str) -> dict[str, str]:
+    """The model's arguments and their columns, that of the outcome last."""
+    others = {name: column for name, column in data.columns.items() if name != outcome}
+    return {**others, outcome: data.outcome or data.columns.get(outcome, outcome)}
+
+
+def read_tables(data: DataSection, outcome: str, folder: Path, found: Collector) -> Tables | None:
+    """Both tables; None with mistakes noted."""
+    before = len(found.mistakes)
+    fields = _fields(data, outcome)
+    paths = [(folder / data.file).resolve()]
+    check_columns("data.file", paths[0], fields, found)
+    if data.held_out is not None and data.held_out.file is not None:
+        paths.append((folder / data.held_out.file).resolve())
+        check_columns("data.held_out.file", paths[1], fields, found)
+    if len(found.mistakes) > before:
+        return None
+    with found.at("data"):
+        columns = list(dict.fromkeys(fields.values()))
+        text = [*data.categories, *([data.label] if data.label else [])]
+        parts = [next(chunks(path, columns, text, None)) for path in paths]
+        return _tables(data, outcome, parts, tuple(paths), found)
+    return None
+
+
+def _fields(data: DataSection, outcome: str) -> dict[str, str]:
+    """The field of the spec that asks for a column -> the column."""
+    fields = {f"data.columns.{name}": column for name, column in wanted(data, outcome).items()}
+    fields["data.outcome"] = fields.pop(f"data.columns.{outcome}")
+    fields |= {f"data.counts.{name}": column for name, column in data.counts.items()}
+    fields |= {f"data.categories.{i}": column for i, column in enumerate(data.categories)}
+    return fields | ({"data.label": data.label} if data.label else {})
+
+
+def _tables(
+    data: DataSection, outcome: str, parts: list[Columns], paths: tuple[Path, ...], found: Collector
+) -> Tables | None:
+    columns = dict.fromkeys([*wanted(data, outcome).values(), *data.counts.values()])
+    vocabulary: dict[str, list[str]] = {}
+    for name in columns:
+        categories = categories_of([p[name] for p in parts], forced=name in data.categories)
+        if categories is not None:
+            vocabulary[name] = categories
+    column = wanted(data, outcome)[outcome]
+    if column in vocabulary and column not in data.categories:
+        found.add(
+            "data.outcome",
+            f"column {column!r} holds words. List it in `data.categories` if 0, 1, 2, ... is meant "
+            f"for them.",
+        )
+    for argument, column in data.counts.items():
+        if column not in vocabulary:
+            found.add(
+                f"data.counts.{argument}",
+                f"column {column!r} has no categories.{suggestion(column, vocabulary)} List it in "
+                f"`data.categories` to code its values.",
+            )
+    tables = [_table(data, outcome, part, vocabulary, found) for part in parts]
+    if found.mistakes:
+        return None
+    fit, held_out = tables[0], tables[1] if len(tables) > 1 else None
+    if data.held_out is not None and data.held_out.fraction is not None:
+        fit, held_out = _split(fit, data.held_out, len(parts[0][wanted(data, outcome)[outcome]]))
+    return Tables(fit, held_out, paths)
+
+
+def _table(
+    data: DataSection,
+    outcome: str,
+    columns: Columns,
+    vocabulary: dict[str, list[str]],
+    found: Collector,
+) -> Table:
+    arguments: dict[str, object] = {}
+    for argument, column in wanted(data, outcome).items():
+        field = "data.outcome" if argument == outcome else f"data.columns.{argument}"
+        with found.at(field):
+            if columns[column].ndim and len(columns[column]) == 0:
+                raise InputError("the table has no rows.")
+            arguments[argument] = encoded(column, columns[column], vocabulary)
+    arguments |= {name: len(vocabulary.get(col, ())) for name, col in data.counts.items()}
+    labels = columns[data.label].astype(str) if data.label else None
+    return Table({**arguments, **data.constants}, labels, vocabulary)
+
+
+def _split(whole: Table, how: HeldOutSection, rows: int) -> tuple[Table, Table]:
+    assert how.fraction is not None
+    count = round(how.fraction * rows)
+    if not 0 < count < rows:
+        raise InputError(
+            f"`held_out.fraction = {how.fraction}` of {rows} rows leaves nothing on one side."
+        )
+    order = np.arange(rows)
+    if how.pick == "random":
+        order = np.random.default_rng(how.seed).permutation(rows)
+    return (
+        whole.rows(np.sort(order[: rows - count]), rows),
+        whole.rows(np.sort(order[rows - count :]), rows),
+    )

@@ -1,0 +1,232 @@
+"""The sections of a spec. Each description of a field completes "must be ..." in a message."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from stakes.app.spec.messages import FieldErrors
+
+PYTHON = r"^[^:]+\.py:[A-Za-z_][A-Za-z_0-9]*$"
+Python = Annotated[str, Field(pattern=PYTHON)]
+CODE = "a Python file and a name in it, such as 'model.py:model'"
+
+
+def _as_table(value: Any) -> Any:
+    """A list of columns stands for arguments of the same names."""
+    if isinstance(value, list) and all(isinstance(name, str) for name in value):
+        return {name: name for name in value}
+    return value
+
+
+Columns = Annotated[dict[str, str], BeforeValidator(_as_table)]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+def _check_either(section: Section, one: str, other: str) -> None:
+    if (getattr(section, one) is None) == (getattr(section, other) is None):
+        raise FieldErrors(("", f"needs either `{one}` or `{other}`, and not both"))
+
+
+class ModelSection(Section):
+    python: Python | None = Field(None, description=CODE)
+    example: str | None = Field(None, description="the name of a built-in example")
+    outcome: str | None = Field(None, description="the name of the sample site to decide about")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> "ModelSection":
+        _check_either(self, "python", "example")
+        if self.python is not None and self.outcome is None:
+            raise FieldErrors(
+                ("outcome", "is required: the name of the sample site to decide about")
+            )
+        if self.example is not None and self.outcome is not None:
+            raise FieldErrors(("outcome", "leave it out: the example has its own"))
+        return self
+
+
+class HeldOutSection(Section):
+    file: str | None = Field(None, description="a file with the same columns")
+    fraction: float | None = Field(
+        None, gt=0, lt=1, description="a number strictly between 0 and 1"
+    )
+    pick: Literal["random", "last"] = Field("random", description="'random' or 'last'")
+    seed: int = Field(0, ge=0, description="a whole number of zero or more")
+
+    @model_validator(mode="after")
+    def _one_way(self) -> "HeldOutSection":
+        _check_either(self, "file", "fraction")
+        return self
+
+
+class DataSection(Section):
+    file: str = Field(description="a .csv, .parquet or .npz file")
+    columns: Columns = Field(
+        {}, description="a list of columns, or a table from the model's arguments to columns"
+    )
+    outcome: str | None = Field(None, description="the name of the column with the outcomes")
+    label: str | None = Field(None, description="the name of the column that labels the rows")
+    categories: list[str] = Field([], description="a list of columns to be coded as 0, 1, 2, ...")
+    counts: dict[str, str] = Field(
+        {}, description="a table from the model's arguments to columns with categories"
+    )
+    constants: dict[str, Any] = Field(
+        {}, description="a table from the model's arguments to numbers or strings"
+    )
+    held_out: HeldOutSection | None = Field(None, description="a table with `fraction` or `file`")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "DataSection":
+        found = [
+            (f"constants.{name}", f"must be a number or a string; got {value!r}")
+            for name, value in self.constants.items()
+            if not isinstance(value, bool | int | float | str)
+        ]
+        seen: dict[str, str] = {}
+        for part in ("columns", "counts", "constants"):
+            for name in getattr(self, part):
+                if name in seen:
+                    found.append((f"{part}.{name}", f"is given in `{seen[name]}` already"))
+                seen[name] = part
+        if found:
+            raise FieldErrors(*found)
+        return self
+
+
+POSITIVE = "a number above zero"
+COUNT = "a whole number above zero"
+
+
+class LossSection(Section):
+    name: Literal["squared", "absolute", "tilted", "linex"] | None = Field(
+        None, description="the name of a loss"
+    )
+    python: Python | None = Field(None, description=CODE)
+    q: float | None = Field(None, gt=0, lt=1, description="a number strictly between 0 and 1")
+    under: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="the cost of one unit short, above zero"
+    )
+    over: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="the cost of one unit too many, above zero"
+    )
+    c: float | None = Field(None, allow_inf_nan=False, description="a number other than zero")
+
+    @model_validator(mode="after")
+    def _parameters(self) -> "LossSection":
+        _check_either(self, "name", "python")
+        takes = {"tilted": ("q", "under", "over"), "linex": ("c",)}.get(self.name or "", ())
+        found = [
+            (name, f"does not belong to {self.name or self.python!r}; leave it out")
+            for name in ("q", "under", "over", "c")
+            if getattr(self, name) is not None and name not in takes
+        ]
+        given = tuple(n for n in ("q", "under", "over") if getattr(self, n) is not None)
+        if self.name == "tilted" and given not in (("q",), ("under", "over")):
+            found.append(("q", "give `q`, or both `under` and `over` instead of it"))
+        if self.name == "linex" and not self.c:
+            found.append(("c", "is required for 'linex': a number other than zero"))
+        if found:
+            raise FieldErrors(*found)
+        return self
+
+
+class UtilitySection(Section):
+    python: Python = Field(description=CODE)
+    infimum: float = Field(0.0, ge=0, allow_inf_nan=False, description="a number of zero or more")
+
+
+class GuideSection(Section):
+    name: (
+        Literal[
+            "AutoNormal",
+            "AutoDiagonalNormal",
+            "AutoMultivariateNormal",
+            "AutoLowRankMultivariateNormal",
+            "AutoIAFNormal",
+            "AutoBNAFNormal",
+        ]
+        | None
+    ) = Field(None, description="the name of an autoguide")
+    python: Python | None = Field(None, description=CODE)
+
+    @model_validator(mode="after")
+    def _one_source(self) -> "GuideSection":
+        _check_either(self, "name", "python")
+        return self
+
+
+class TransformSection(Section):
+    name: Literal["linearized", "exponential"] = Field(
+        "linearized", description="the name of a transform"
+    )
+    quantile: float = Field(0.9, gt=0, le=1, description="a number above 0 and up to 1")
+    scale: float | None = Field(None, gt=0, allow_inf_nan=False, description=POSITIVE)
+
+
+class MethodSection(Section):
+    name: Literal["joint", "em"] = Field("joint", description="the name of a method")
+    m_step: Literal["bayes", "numerical"] | None = Field(None, description="the name of an M-step")
+    draws: int | None = Field(None, gt=0, description=COUNT)
+    every: int | None = Field(None, gt=0, description=COUNT)
+    estimator: Literal["nested", "jensen", "taylor"] | None = Field(
+        None, description="the name of an estimator"
+    )
+
+    @model_validator(mode="after")
+    def _em_only(self) -> "MethodSection":
+        found = [
+            (name, "belongs to the method 'em'; leave it out")
+            for name in ("m_step", "draws", "every")
+            if self.name == "joint" and getattr(self, name) is not None
+        ]
+        if found:
+            raise FieldErrors(*found)
+        return self
+
+
+class ExpectationSection(Section):
+    name: Literal["closed-form", "enumeration", "quadrature", "monte-carlo"] = Field(
+        description="the name of an expectation"
+    )
+    points: int | None = Field(None, gt=0, description=COUNT)
+    draws: int | None = Field(None, gt=0, description=COUNT)
+
+    @model_validator(mode="after")
+    def _parameters(self) -> "ExpectationSection":
+        takes = {"enumeration": "points", "quadrature": "points", "monte-carlo": "draws"}
+        found = [
+            (name, f"does not belong to {self.name!r}; leave it out")
+            for name in ("points", "draws")
+            if getattr(self, name) is not None and takes.get(self.name) != name
+        ]
+        if found:
+            raise FieldErrors(*found)
+        return self
+
+
+class FitSection(Section):
+    steps: int = Field(30_000, gt=0, description=COUNT)
+    draws: int | None = Field(None, gt=0, description=COUNT)
+    learning_rate: float | None = Field(None, gt=0, allow_inf_nan=False, description=POSITIVE)
+    all_steps: bool = Field(False, description="true or false")
+    """Take every step at the optimiser's own step size, for one with a schedule."""
+    warm_start: bool = Field(True, description="true or false")
+    checkpoint_seconds: float = Field(
+        60.0, ge=0, allow_inf_nan=False, description="a number of zero or more"
+    )
+
+
+class Spec(Section):
+    title: str | None = Field(None, description="a text")
+    seed: int = Field(0, ge=0, lt=2**32, description="a whole number from 0 to 4294967295")
+    model: ModelSection = Field(description="a table with `python` and `outcome`, or `example`")
+    data: DataSection | None = Field(None, description="a table with `file` and `columns`")
+    loss: LossSection | None = Field(None, description="a table with `name` or `python`")
+    utility: UtilitySection | None = Field(None, description="a table with `python`")
+    guide: GuideSection | None = Field(None, description="a table with `name` or `python`")
+    transform: TransformSection | None = Field(None, description="a table")
+    method: MethodSection = Field(MethodSection.model_construct(), description="a table")
+    expectation: ExpectationSection | None = Field(None, description="a table with `name`")
+    fit: FitSection = Field(FitSection.model_construct(), description="a table")

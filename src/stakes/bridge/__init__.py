@@ -1,0 +1,8 @@
+"""NumPyro behind the port: nothing else knows handlers, sites, plates and constraints."""
+
+from stakes.bridge.approximation import NumPyroApproximation, approximate
+from stakes.bridge.cases import Cases
+from stakes.bridge.predictor import Predictor, Predictors
+from stakes.bridge.sampling import nuts
+
+__all__ = ["Cases", "NumPyroApproximation", "Predictor", "Predictors", "approximate", "nuts"]

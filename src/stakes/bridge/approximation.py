@@ -1,0 +1,187 @@
+"""A NumPyro model and guide with their data, behind the port."""
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+import jax
+from numpyro import handlers
+from numpyro.infer import autoguide
+
+from stakes._types import Array, Batch, Key, Params
+from stakes.bridge.cases import Cases
+from stakes.bridge.checks import (
+    as_guide,
+    check_guide,
+    check_latents,
+    check_outcome_shape,
+    learned_by,
+    model_sites,
+)
+from stakes.bridge.sites import (
+    GivenParams,
+    Sites,
+    instances_of,
+    is_latent,
+    log_prob_of,
+    log_q_of,
+    ordered_sum,
+    parameters_of,
+    plate_axes,
+    prediction_of,
+    samples_of,
+    shapes_of,
+    site_plates,
+    split_data,
+    start_of,
+    subsamples_of,
+    trace_of,
+    transform_of,
+)
+from stakes.errors import InputError
+from stakes.port import Draw, Instances, Subsample
+from stakes.problem import Problem
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Structure:
+    """All that stays the same during a fit; compared by identity, so that jit can key on it."""
+
+    cases: Cases
+    guide: Callable[..., Any]
+    transforms: Mapping[str, Any]
+    """Of each parameter, from unconstrained to what the program takes."""
+    parameter_plates: Mapping[str, dict[str, int]]
+    start: Params
+    """Where the guide starts for the key it was set up with."""
+
+
+@final
+@functools.partial(
+    jax.tree_util.register_dataclass, data_fields=["arrays"], meta_fields=["structure"]
+)
+@dataclass(frozen=True)
+class NumPyroApproximation:
+    """A NumPyro model and guide with their data. Build it with `approximate`."""
+
+    arrays: dict[str, Array]
+    structure: Structure
+
+    @property
+    def cases(self) -> Cases:
+        return self.structure.cases
+
+    @property
+    def instances(self) -> Instances:
+        return self.cases.instances
+
+    @property
+    def subsamples(self) -> tuple[Subsample, ...]:
+        return self.cases.subsamples
+
+    @property
+    def latents(self) -> Mapping[str, Instances]:
+        """Shape and dims of each latent."""
+        return self.cases.latents
+
+    @property
+    def start(self) -> Params:
+        """Where the guide starts for the key it was set up with."""
+        return self.structure.start
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return {**self.cases.constants, **self.arrays}
+
+    def plates_of(self, parameter: str) -> dict[str, int]:
+        return self.structure.parameter_plates.get(parameter, {})
+
+    def init(self, key: Key) -> Params:
+        """Where the guide starts. An autoguide draws another start from this key."""
+        guide = self.structure.guide
+        if isinstance(guide, autoguide.AutoGuide):
+            guide.prototype_trace = None
+        return start_of(parameters_of(self.cases.model, guide, self.data, key))
+
+    def draw(self, params: Params, key: Key, batch: Batch) -> Draw:
+        guide_sites = self._guide_sites(params, key, batch)
+        model_key = jax.random.fold_in(key, 1)
+        with self._given(params), handlers.substitute(data=dict(batch)):
+            model = handlers.replay(self.cases.model, guide_sites)
+            model_sites = trace_of(model, self.data, model_key)
+        log_p = ordered_sum(log_prob_of(site) for site in samples_of(model_sites))
+        log_q = ordered_sum(log_q_of(site) for site in samples_of(guide_sites))
+        outcome, weight = prediction_of(model_sites[self.cases.outcome])
+        return Draw(log_p - log_q, outcome, weight)
+
+    def draw_latents(
+        self, params: Params, key: Key, batch: Batch, part: Array | int = 0
+    ) -> dict[str, Array]:
+        """One draw of every latent of the model, and the model's own parameters.
+
+        `params` holds just the rows in the batch. What the guide draws outside the subsampled
+        plates is the same for every `part`; what belongs to their members is drawn again for each.
+        """
+        sites = self._guide_sites(params, key, batch)
+        parts = {p.plate for p in self.subsamples}
+        if parts:
+            shared = {
+                s["name"]: s["value"]
+                for s in samples_of(sites)
+                if not parts.intersection(site_plates(s))
+            }
+            with handlers.substitute(data=shared):
+                sites = self._guide_sites(params, jax.random.fold_in(key, part), batch)
+        drawn = {name: sites[name]["value"] for name in self.latents}
+        transforms = self.structure.transforms
+        learned = {name: transforms[name](params[name]) for name in self.cases.learned}
+        return {**drawn, **learned}
+
+    def _guide_sites(self, params: Params, key: Key, batch: Batch) -> Sites:
+        with self._given(params), handlers.substitute(data=dict(batch)):
+            return trace_of(self.structure.guide, self.data, key)
+
+    def _given(self, params: Params) -> GivenParams:
+        values = {name: self.structure.transforms[name](value) for name, value in params.items()}
+        return GivenParams(values, self.structure.parameter_plates)
+
+
+def approximate(problem: Problem, data: dict[str, Any], key: Key) -> NumPyroApproximation:
+    """Trace the problem's model and guide once and check that everything fits together."""
+    arrays, constants = split_data(data)
+    sites = model_sites(problem, data, key)
+    site = sites[problem.outcome]
+    if not site["is_observed"]:
+        raise InputError(
+            f"`Problem(outcome={problem.outcome!r})` names a latent: the model does not observe "
+            f"it. Pass `obs={problem.outcome}` to its `numpyro.sample`."
+        )
+    check_outcome_shape(problem.outcome, site)
+    guide = as_guide(problem)
+    subsamples = subsamples_of(sites)
+    latents = {n: s for n, s in sites.items() if is_latent(s)}
+    check_latents(guide, sites, latents, subsamples)
+    parameters = parameters_of(problem.model, guide, data, key)
+    guide_sites = shapes_of(guide, data, key)
+    check_guide(problem, latents, guide_sites, subsamples)
+    cases = Cases(
+        model=problem.model,
+        outcome=problem.outcome,
+        constants=constants,
+        instances=instances_of(problem.outcome, site, subsamples),
+        subsamples=subsamples,
+        latents={name: instances_of(name, site, subsamples) for name, site in latents.items()},
+        learned=learned_by(sites, subsamples),
+    )
+    structure = Structure(
+        cases=cases,
+        guide=guide,
+        transforms={name: transform_of(param) for name, param in parameters.items()},
+        parameter_plates={
+            name: plate_axes(param, subsamples) for name, param in parameters.items()
+        },
+        start=start_of(parameters),
+    )
+    return NumPyroApproximation(arrays, structure)

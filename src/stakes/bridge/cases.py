@@ -1,0 +1,34 @@
+"""The model on some cases: those of a fit, or others."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+from stakes.port import Instances, Subsample
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Cases:
+    """All of the model on some cases but their arrays; compared by identity, as a key for jit."""
+
+    model: Callable[..., Any]
+    outcome: str
+    constants: Mapping[str, Any]
+    """Arguments of the model that are not arrays, on which shapes may depend."""
+    instances: Instances
+    subsamples: tuple[Subsample, ...]
+    latents: Mapping[str, Instances]
+    """Shape and dims of each latent that the fit knows; others are drawn from the model."""
+    learned: tuple[str, ...]
+    """The `numpyro.param` sites of the model itself."""
+
+    @property
+    def known_plates(self) -> frozenset[str]:
+        """Plates whose members are those of the fit: they have latents that it knows."""
+        return frozenset(dim for latent in self.latents.values() for dim in latent.dims)
+
+    @property
+    def known_instances(self) -> tuple[str, ...]:
+        """Those of them along which decisions are made."""
+        return tuple(dim for dim in self.instances.dims if dim in self.known_plates)

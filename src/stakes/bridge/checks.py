@@ -1,0 +1,149 @@
+"""Does a model fit its guide, its outcome and other data? What does not is said before a fit."""
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+from numpyro.infer import autoguide
+
+from stakes._types import Key
+from stakes.bridge.sites import (
+    Site,
+    Sites,
+    base_of,
+    is_latent,
+    plate_axes,
+    shapes_of,
+    site_plates,
+    subsamples_of,
+)
+from stakes.errors import InputError, some
+from stakes.port import Subsample
+from stakes.problem import Problem
+
+
+def model_sites(problem: Problem, data: Mapping[str, Any], key: Key) -> Sites:
+    sites = shapes_of(problem.model, data, key)
+    if problem.outcome not in sites or sites[problem.outcome]["type"] != "sample":
+        names = [name for name, site in sites.items() if site["type"] == "sample"]
+        raise InputError(
+            f"`Problem(outcome={problem.outcome!r})`: the model has no sample site "
+            f"{problem.outcome!r}; it has {some(names)}."
+        )
+    base = base_of(sites[problem.outcome]["fn"])
+    if base.event_shape:
+        raise InputError(
+            f"`Problem(outcome={problem.outcome!r})` is {type(base).__name__}, a distribution over "
+            f"vectors of shape {base.event_shape}; decisions are made about single numbers. "
+            f"Observe its components as sites of their own."
+        )
+    return sites
+
+
+def check_outcome_shape(name: str, site: Site) -> None:
+    came, expected = jnp.shape(site["value"]), site["fn"].shape()
+    if came != expected:
+        raise InputError(
+            f"`data[{name!r}]`: the observed outcomes have shape {came}, but the model predicts "
+            f"outcomes of shape {expected}; they would be broadcast against each other. Reshape "
+            f"one of them."
+        )
+
+
+def as_guide(problem: Problem) -> Callable[..., Any]:
+    guide = problem.guide if problem.guide is not None else autoguide.AutoNormal
+    factory = guide.func if isinstance(guide, functools.partial) else guide
+    if isinstance(factory, type) and issubclass(factory, autoguide.AutoGuide):
+        return guide(problem.model)
+    if isinstance(guide, autoguide.AutoGuide):
+        guide.prototype_trace = None  # it may have seen other data
+    return guide
+
+
+def learned_by(sites: Sites, subsamples: tuple[Subsample, ...]) -> tuple[str, ...]:
+    params = {name: site for name, site in sites.items() if site["type"] == "param"}
+    for name, site in params.items():
+        if plate_axes(site, subsamples):
+            raise InputError(
+                f"The model's own `numpyro.param({name!r})` has a row per member of a subsampled "
+                f"plate. Make it a latent, or leave the plate whole."
+            )
+    return tuple(params)
+
+
+def check_guide(
+    problem: Problem, latents: Sites, guide_sites: Sites, subsamples: tuple[Subsample, ...]
+) -> None:
+    parts = {part.plate for part in subsamples}
+    strange = [part.plate for part in subsamples_of(guide_sites) if part.plate not in parts]
+    if strange:
+        raise InputError(
+            f"`Problem(guide=...)` subsamples {some(strange)}; the model subsamples {some(parts)}. "
+            f"Use plates of the same name, so that both see the same members."
+        )
+    covered = {n: s for n, s in guide_sites.items() if is_latent(s)}
+    missing = [name for name in latents if name not in covered]
+    if missing:
+        raise InputError(
+            f"`Problem(guide=...)` does not cover the latent {some(missing)}; it samples "
+            f"{some(covered)}. Add a `numpyro.sample` of the same name for each."
+        )
+    extra = [n for n, s in covered.items() if n not in latents and not is_auxiliary(s)]
+    if extra:
+        raise InputError(
+            f"`Problem(guide=...)` samples {some(extra)}, which the model does not have; its "
+            f"latents are {some(latents)}."
+        )
+    for name, site in latents.items():
+        came, expected = jnp.shape(covered[name]["value"]), jnp.shape(site["value"])
+        if came != expected:
+            raise InputError(
+                f"`Problem(guide=...)` samples {name!r} with shape {came}; in the model it has "
+                f"shape {expected}. Use the same plates in both."
+            )
+
+
+def is_auxiliary(site: Site) -> bool:
+    return bool(site["infer"].get("is_auxiliary"))
+
+
+def check_latents(
+    guide: Callable[..., Any], sites: Sites, latents: Sites, subsamples: tuple[Subsample, ...]
+) -> None:
+    if not latents:
+        raise InputError(
+            f"The model has no latent to infer: its sites are {some(sites)}, all observed."
+        )
+    for name, site in latents.items():
+        if site["fn"].support.is_discrete:
+            raise InputError(
+                f"The model's latent {name!r} is discrete ({type(site['fn']).__name__}): no "
+                f"gradient flows through it. Marginalise it out of the model."
+            )
+    if not isinstance(guide, autoguide.AutoContinuous):
+        return
+    plates = {part.plate for part in subsamples}
+    for name, site in latents.items():
+        local = plates.intersection(site_plates(site))
+        if local:
+            raise InputError(
+                f"`Problem(guide={type(guide).__name__})` gives each member of a minibatch the "
+                f"same parameters, so it cannot hold {name!r}, which belongs to the subsampled "
+                f"plate {some(local)}. Use `AutoNormal`, a guide of your own, or the whole plate."
+            )
+
+
+def check_same_batches(
+    fitted: tuple[Subsample, ...], here: tuple[Subsample, ...], known_plates: frozenset[str]
+) -> None:
+    """A known latent is drawn for the members in a batch, so the batches have to be alike."""
+    before = {part.plate: part.batch_size for part in fitted}
+    now = {part.plate: part.batch_size for part in here}
+    for part in (*fitted, *here):
+        if part.plate in known_plates and before.get(part.plate) != now.get(part.plate):
+            raise InputError(
+                f"The plate {part.plate!r} came in minibatches of {before.get(part.plate)} in the "
+                f"fit and of {now.get(part.plate)} here (None: whole). Give the model the same "
+                f"`subsample_size`."
+            )

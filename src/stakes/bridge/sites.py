@@ -1,0 +1,206 @@
+"""What a traced NumPyro program says: its sites, plates, parameters and densities."""
+
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpyro
+import numpyro.distributions as dist
+from numpyro import handlers
+from numpyro.distributions import biject_to, constraints
+
+from stakes._types import Array, Distribution, Key, Params
+from stakes.port import Instances, Subsample
+
+Site = dict[str, Any]
+Sites = dict[str, Site]
+
+
+def base_of(outcome: Distribution) -> Distribution:
+    """The outcome's own distribution, whatever wraps it; safe where values are abstract."""
+    wrappers = dist.MaskedDistribution | dist.ExpandedDistribution | dist.Independent
+    while isinstance(outcome, wrappers):
+        outcome = outcome.base_dist
+    return outcome
+
+
+def is_masked(outcome: Distribution) -> bool:
+    wrappers = dist.MaskedDistribution | dist.ExpandedDistribution | dist.Independent
+    while isinstance(outcome, wrappers):
+        if isinstance(outcome, dist.MaskedDistribution):
+            return True
+        outcome = outcome.base_dist
+    return False
+
+
+def unwrapped(outcome: Distribution) -> tuple[Distribution, Array]:
+    """The outcome's own distribution without expansion, event dims and mask; and the mask."""
+    mask: Any = True
+    while True:
+        match outcome:
+            case dist.MaskedDistribution():
+                mask = mask & jnp.asarray(outcome._mask)
+                outcome = outcome.base_dist
+            case dist.ExpandedDistribution():
+                outcome = outcome.base_dist
+            case dist.Independent():
+                mask = jnp.asarray(mask)
+                mask = mask.reshape(mask.shape + (1,) * outcome.reinterpreted_batch_ndims)
+                outcome = outcome.base_dist
+            case _:
+                return outcome, jnp.asarray(mask)
+
+
+class GivenParams(numpyro.primitives.Messenger):  # type: ignore[misc]
+    """Set every `numpyro.param`; those of a subsampled plate come as the rows in the batch.
+
+    NumPyro would gather those rows itself from the full parameter, and differentiating that
+    gather costs as much as there are rows. Renaming the message's type keeps it from doing so.
+    """
+
+    def __init__(self, values: Params, plates: Mapping[str, dict[str, int]]) -> None:
+        self.values, self.plates = values, plates
+        super().__init__()
+
+    def process_message(self, msg: Any) -> None:
+        if msg["type"] == "param" and msg["name"] in self.values:
+            msg["value"] = self.values[msg["name"]]
+            if self.plates.get(msg["name"]):
+                msg["type"] = "param of the batch"
+
+
+def trace_of(program: Callable[..., Any], data: Mapping[str, Any], key: Key) -> Sites:
+    return dict(handlers.trace(handlers.seed(program, key)).get_trace(**data))
+
+
+def shapes_of(program: Callable[..., Any], data: Mapping[str, Any], key: Key) -> Sites:
+    """The sites of a program run abstractly: their types, shapes and plates, but no values."""
+    arrays, constants = split_data(data)
+    sites: Sites = {}
+
+    def run(arrays: dict[str, Array]) -> None:
+        sites.update(trace_of(program, {**constants, **arrays}, key))
+
+    jax.eval_shape(run, arrays)
+    return sites
+
+
+def parameters_of(
+    model: Callable[..., Any], guide: Callable[..., Any], data: Mapping[str, Any], key: Key
+) -> Sites:
+    """The `numpyro.param` sites of guide and model with the values they start from."""
+    guide_sites = trace_of(guide, data, key)
+    learned = any(site["type"] == "param" for site in shapes_of(model, data, key).values())
+    model_sites = trace_of(handlers.replay(model, guide_sites), data, key) if learned else {}
+    both = {**model_sites, **guide_sites}
+    return {name: site for name, site in both.items() if site["type"] == "param"}
+
+
+def transform_of(parameter: Site) -> Any:
+    return biject_to(parameter["kwargs"].get("constraint", constraints.real))
+
+
+def start_of(parameters: Sites) -> Params:
+    """Unconstrained."""
+    return {
+        name: jax.tree.map(
+            lambda leaf: jnp.asarray(leaf, jnp.result_type(float)),
+            transform_of(site).inv(site["value"]),
+        )
+        for name, site in parameters.items()
+    }
+
+
+def samples_of(sites: Sites) -> list[Site]:
+    return [site for site in sites.values() if site["type"] == "sample"]
+
+
+def is_latent(site: Site) -> bool:
+    return site["type"] == "sample" and not site["is_observed"]
+
+
+def ordered_sum(terms: Iterable[Array]) -> Array:
+    """In the order of the trace: NumPyro's own ELBO sums over a set, and so varies with the
+    seed of Python's hash."""
+    return functools.reduce(jnp.add, terms, jnp.zeros(()))
+
+
+def scaled(site: Site, log_prob: Array) -> Array:
+    return jnp.sum(log_prob if site["scale"] is None else site["scale"] * log_prob)
+
+
+def log_prob_of(site: Site) -> Array:
+    kept = site["intermediates"]
+    fn, value = site["fn"], site["value"]
+    return scaled(site, fn.log_prob(value, kept) if kept else fn.log_prob(value))
+
+
+def log_q_of(site: Site) -> Array:
+    """log q of one guide site, its Gaussian part by its expectation.
+
+    At a reparameterised draw, log q of a Gaussian is minus its entropy plus noise that does not
+    depend on λ: the gradients are the same, and the noise is gone.
+    """
+    fn = site["fn"]
+    base = base_of(fn)
+    if isinstance(base, dist.Normal) and not site["is_observed"] and not is_masked(fn):
+        entropy = jnp.broadcast_to(base.entropy(), fn.shape())
+        return scaled(site, -entropy.sum(axis=tuple(range(-fn.event_dim, 0))))
+    return log_prob_of(site)
+
+
+def prediction_of(site: Site) -> tuple[Distribution, Array]:
+    """p(y_i|θ) for the instances in a batch, and how much each counts."""
+    outcome, mask = unwrapped(site["fn"])
+    scale = jnp.asarray(1.0 if site["scale"] is None else site["scale"])
+    scale = scale.reshape(scale.shape + (1,) * (site["fn"].event_dim if scale.ndim else 0))
+    shape = site["fn"].shape()
+    weight = jnp.broadcast_to(mask * scale, shape).astype(jnp.result_type(float))
+    return outcome, weight
+
+
+def split_data(data: Mapping[str, Any]) -> tuple[dict[str, Array], dict[str, Any]]:
+    """Arrays, which a compiled step takes as arguments, and what shapes may depend on."""
+    arrays = {name: value for name, value in data.items() if isinstance(value, jax.Array)}
+    return arrays, {name: value for name, value in data.items() if name not in arrays}
+
+
+def subsamples_of(sites: Sites) -> tuple[Subsample, ...]:
+    plates = (site for site in sites.values() if site["type"] == "plate")
+    parts = ((site["name"], site["args"][0], len(site["value"])) for site in plates)
+    return tuple(Subsample(*part) for part in parts if part[1] != part[2])
+
+
+def site_plates(site: Site) -> tuple[str, ...]:
+    return tuple(frame.name for frame in site["cond_indep_stack"])
+
+
+def instances_of(name: str, site: Site, subsamples: tuple[Subsample, ...]) -> Instances:
+    shape = list(site["fn"].shape())
+    dims = [f"{name}_dim_{axis}" for axis in range(len(shape))]
+    full = {part.plate: part.size for part in subsamples}
+    for frame in site["cond_indep_stack"]:
+        axis = len(site["fn"].batch_shape) + frame.dim
+        dims[axis] = frame.name
+        shape[axis] = full.get(frame.name, shape[axis])
+    return Instances(tuple(shape), tuple(dims))
+
+
+def plate_axes(site: Site, subsamples: tuple[Subsample, ...]) -> dict[str, int]:
+    """Axis of each subsampled plate along which the parameter has a row per member."""
+    event_dim = site["kwargs"].get("event_dim")
+    if event_dim is None:
+        return {}
+    shape, full, axes = jnp.shape(site["value"]), {p.plate: p.size for p in subsamples}, {}
+    for frame in site["cond_indep_stack"]:
+        axis = len(shape) + frame.dim - event_dim
+        if frame.name in full and axis >= 0 and shape[axis] == full[frame.name]:
+            axes[frame.name] = axis
+    return axes
+
+
+def plate_sizes(sites: Sites) -> dict[str, int]:
+    """Full sizes, not those of minibatches."""
+    return {name: site["args"][0] for name, site in sites.items() if site["type"] == "plate"}

@@ -1,0 +1,41 @@
+"""What a user gets: the pipeline of the paper, its result, and whether it helped."""
+
+from stakes.calibration.assessment import (
+    Assessment,
+    are_whole_numbers,
+    predictive_quantiles,
+)
+from stakes.calibration.comparison import Comparison
+from stakes.calibration.journal import Journal
+from stakes.calibration.options import Options
+from stakes.calibration.pipeline import calibrate, calibrate_with
+from stakes.calibration.plan import Coords, Plan, check_whole, prepare
+from stakes.calibration.result import Calibration
+from stakes.calibration.seeds import (
+    PlainFits,
+    calibrate_scales,
+    calibrate_seeds,
+    continued,
+    fit_vi,
+)
+
+__all__ = [
+    "Assessment",
+    "Calibration",
+    "Comparison",
+    "Coords",
+    "Journal",
+    "Options",
+    "PlainFits",
+    "Plan",
+    "are_whole_numbers",
+    "calibrate",
+    "calibrate_scales",
+    "calibrate_seeds",
+    "calibrate_with",
+    "check_whole",
+    "continued",
+    "fit_vi",
+    "predictive_quantiles",
+    "prepare",
+]

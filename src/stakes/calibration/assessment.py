@@ -1,0 +1,186 @@
+"""A calibration on some cases: what it decides and predicts for them, and how that turned out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+
+from stakes import predicting
+from stakes._types import Key
+from stakes.bridge import Predictor
+from stakes.calibration.comparison import Comparison
+from stakes.calibration.plan import check_decisions
+from stakes.errors import InputError
+from stakes.port import Instances
+from stakes.predicting import FittedPosterior, Observations, Posterior, SampledPosterior
+from stakes.problem import Problem
+from stakes.protocols import Expectation
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+MOST_VALUES = 20_000_000
+"""Predictive draws held at once: 200 for each of 100,000 instances."""
+INTERVAL = (0.05, 0.95)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Assessment:
+    """Decisions, predictions, outcomes and comparison on some cases, each computed once.
+
+    Made by `Calibration.assess`. The posteriors are "VI" and "LCVI", the calibrated one.
+    """
+
+    problem: Problem
+    posteriors: Mapping[str, FittedPosterior]
+    predictor: Predictor
+    expectation: Expectation
+    key: Key
+    coords: Mapping[str, Any]
+    setting: str
+    """How it was calibrated, in words."""
+    unconverged: tuple[str, ...]
+    """Fits that did not converge, and why they ended."""
+    held_out: bool
+
+    @property
+    def instances(self) -> Instances:
+        return self.predictor.cases.instances
+
+    @cached_property
+    def decisions(self) -> "xr.DataArray":
+        """The best decision for each instance under the calibrated posterior."""
+        return self.decided(self.posteriors["LCVI"])
+
+    @cached_property
+    def vi_decisions(self) -> "xr.DataArray":
+        """The best decision for each instance under plain VI."""
+        return self.decided(self.posteriors["VI"])
+
+    @cached_property
+    def observations(self) -> Observations | None:
+        """The outcomes that were observed and which of them count; None where there are none."""
+        return predicting.observations(self.posteriors["VI"], self.predictor)
+
+    @property
+    def observed(self) -> "xr.DataArray | None":
+        """The outcomes observed, nan where the model masks them; None where there are none."""
+        if self.observations is None:
+            return None
+        outcomes, counted = self.observations
+        return self._labelled(np.where(counted, outcomes, np.nan), self.problem.outcome)
+
+    @cached_property
+    def predicted(self) -> np.ndarray:
+        """Outcomes drawn from the calibrated predictive distribution: draw x instance.
+
+        Many draws for a few instances, a few for many.
+        """
+        return self._predicted("LCVI")
+
+    @cached_property
+    def vi_predicted(self) -> np.ndarray:
+        """Outcomes drawn from the predictive distribution of plain VI: draw x instance."""
+        return self._predicted("VI")
+
+    @cached_property
+    def interval(self) -> np.ndarray:
+        """The central 90 % of what is predicted, calibrated: instance x (low, high)."""
+        return predictive_quantiles(self.predicted, np.array(INTERVAL))
+
+    @cached_property
+    def comparison(self) -> Comparison:
+        return self.compared()
+
+    def compared(self, nuts: SampledPosterior | None = None) -> Comparison:
+        """Risk of VI's and the calibrated decisions, and of those of NUTS where given."""
+        seen = self.observations
+        if seen is None:
+            raise InputError(
+                f"`compare(held_out=...)` needs the observed {self.problem.outcome!r}; use "
+                f"`decide(...)` for decisions alone."
+            )
+        if not seen.counted.any():
+            raise InputError("`compare(...)`: the mask leaves no instance to compare on.")
+        decided = {"VI": self.vi_decisions, "LCVI": self.decisions}
+        if nuts is not None:
+            decided["NUTS"] = self.decided(nuts)
+        criterion = self.problem.criterion
+        costs = {name: seen.costs(criterion, found.values) for name, found in decided.items()}
+        where = " x ".join(self.instances.dims) or "one number"
+        return Comparison(
+            costs=costs,
+            gain=self.problem.loss is None,
+            setting=f"{len(costs['VI'])} instances over {where}; {criterion.title}; "
+            f"{self.setting}.",
+            held_out=self.held_out,
+            notes=self.unconverged,
+        )
+
+    def decided(self, posterior: Posterior) -> "xr.DataArray":
+        """The best decision for each instance under any posterior."""
+        # Other cases may spread over more values than those of the fit.
+        outcomes = predicting.outcomes_by_batch(posterior, self.predictor, self.key)
+        found = predicting.decide(
+            self.problem.criterion,
+            posterior,
+            self.predictor,
+            self.expectation.widened(outcomes),
+            self.key,
+        )
+        check_decisions(found)
+        return self._labelled(found, "decision")
+
+    def predictive(self, posterior: Posterior, draws: int) -> "xr.Dataset":
+        """Draws of the outcome, as ArviZ expects them."""
+        import xarray as xr
+
+        found = predicting.predict(posterior, self.predictor, self.key, draws)[None]
+        name = self.problem.outcome
+        return xr.Dataset({name: self._labelled(found, name, ("chain", "draw"))})
+
+    def _predicted(self, name: str) -> np.ndarray:
+        size = int(np.prod(self.instances.shape))
+        draws = int(np.clip(MOST_VALUES // max(size, 1), 50, 4000))
+        found = predicting.predict(self.posteriors[name], self.predictor, self.key, draws)
+        return found.reshape(draws, -1)
+
+    def _labelled(
+        self, values: np.ndarray, name: str, leading: tuple[str, ...] = ()
+    ) -> "xr.DataArray":
+        return labelled(values, self.instances, self.coords, name, leading)
+
+
+def labelled(
+    values: np.ndarray,
+    instances: Instances,
+    coords: Mapping[str, Any],
+    name: str,
+    leading: tuple[str, ...] = (),
+) -> "xr.DataArray":
+    """An array with the names of its axes, and labels or numbers of their members."""
+    import xarray as xr
+
+    dims = (*leading, *instances.dims)
+    labels = {
+        dim: np.asarray(coords[dim]) if dim in coords else np.arange(size)
+        for dim, size in zip(dims, values.shape, strict=True)
+    }
+    return xr.DataArray(values, dims=dims, coords=labels, name=name)
+
+
+def predictive_quantiles(draws: np.ndarray, levels: np.ndarray) -> np.ndarray:
+    """Instance x level; of whole numbers the quantiles are whole numbers, too."""
+    method: Any = "inverted_cdf" if are_whole_numbers(draws) else "linear"
+    found = np.empty((draws.shape[1], len(levels)))
+    for start in range(0, draws.shape[1], 10_000):
+        some = slice(start, start + 10_000)
+        found[some] = np.quantile(draws[:, some], levels, axis=0, method=method).T
+    return found
+
+
+def are_whole_numbers(values: np.ndarray) -> bool:
+    return bool((values == np.round(values)).all())

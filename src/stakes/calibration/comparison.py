@@ -1,0 +1,116 @@
+"""Did calibration help? Risks side by side, with an interval and a verdict in words."""
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from stakes.host.tables import text_table
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Costs of the decisions of each method on the same instances.
+
+    `risk` and `reduction` are plain numbers; smaller risk is better. For a problem given by a
+    utility the cost is minus the utility, so that risk is minus the gain.
+    """
+
+    costs: dict[str, np.ndarray]
+    """Method -> cost of its decision for each instance that counts."""
+    gain: bool
+    """Whether costs are minus a utility, shown as gains."""
+    setting: str
+    held_out: bool
+    notes: tuple[str, ...] = ()
+
+    @property
+    def risk(self) -> dict[str, float]:
+        return {name: float(costs.mean()) for name, costs in self.costs.items()}
+
+    @property
+    def reduction(self) -> float:
+        """(risk_VI - risk_LCVI) / |risk_VI|."""
+        return self.reductions["LCVI"]
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % interval of the reduction, paired over instances."""
+        return self.intervals["LCVI"]
+
+    @property
+    def reductions(self) -> dict[str, float]:
+        base = self.risk["VI"]
+        others = {name: value for name, value in self.risk.items() if name != "VI"}
+        return {name: _relative(base - value, abs(base)) for name, value in others.items()}
+
+    @property
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        return {name: self._interval(name) for name in self.costs if name != "VI"}
+
+    @property
+    def instances(self) -> int:
+        return len(self.costs["VI"])
+
+    @property
+    def verdict(self) -> str:
+        """Says in words whether to use the calibrated fit."""
+        if self.notes:
+            return f"Not to be relied on, with a fit that had not converged. {self._change}"
+        return self._change
+
+    @property
+    def _change(self) -> str:
+        low, high = self.interval
+        where = "on held-out data" if self.held_out else "on the data of the fit"
+        span = f"95 % interval {_percent(low)} to {_percent(high)}"
+        quantity, up, down = (
+            ("gain", "lowers", "raises") if self.gain else ("risk", "raises", "lowers")
+        )
+        change = f"the {quantity} {where} by {_percent(abs(self.reduction))} ({span})"
+        if low > 0:
+            return f"Calibration {down} {change}."
+        if high < 0:
+            return f"Calibration {up} {change}: keep the plain fit."
+        return (
+            f"No reliable change of the {quantity} {where}: {_percent(self.reduction)} ({span}). "
+            f"Keep the plain fit unless more data says otherwise."
+        )
+
+    def _interval(self, name: str) -> tuple[float, float]:
+        """By the delta method for a ratio of paired means."""
+        base, other = self.costs["VI"], self.costs[name]
+        count = len(base)
+        if count < 2 or base.mean() == 0:
+            return (-np.inf, np.inf)
+        reduction = self.reductions[name]
+        residual = (base - other) - reduction * np.sign(base.mean()) * base
+        error = residual.std(ddof=1) / np.sqrt(count) / abs(base.mean())
+        from scipy import stats  # slow to import
+
+        half = float(stats.t.ppf(0.975, count - 1) * error)
+        return (reduction - half, reduction + half)
+
+    def __str__(self) -> str:
+        sign, quantity = (-1.0, "gain") if self.gain else (1.0, "risk")
+        rows = [["", quantity, "better by", "95 % interval"]]
+        for name, risk in self.risk.items():
+            change = ["", ""]
+            if name != "VI":
+                low, high = self.intervals[name]
+                change = [_percent(self.reductions[name]), f"{_percent(low)} to {_percent(high)}"]
+            rows.append([name, f"{sign * risk:.4f}", *change])
+        table = text_table(rows, right={1, 2}, gap=3)
+        return "\n".join([*table, "", self.setting, *self.notes, self.verdict])
+
+    __repr__ = __str__
+
+
+def _relative(change: float, base: float) -> float:
+    """Decisions that cost nothing cannot be improved upon, and any cost is infinitely more."""
+    return change / base if base else (0.0 if change == 0 else -np.inf)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2f} %"

@@ -1,0 +1,122 @@
+"""Section 5 of the paper: from a problem and data to calibrated decisions."""
+
+from functools import partial
+
+import optax
+
+from stakes._types import Data, Key
+from stakes.calibration.journal import Journal
+from stakes.calibration.keys import Keys
+from stakes.calibration.options import Options
+from stakes.calibration.plan import Coords, check_fit, prepare
+from stakes.calibration.result import Calibration
+from stakes.host.progress import waiting
+from stakes.optimise import Fit, Joint, Method, State, Step, outset, run
+from stakes.problem import Problem, checked_key
+from stakes.protocols import Estimator, Expectation, Transform
+
+
+def calibrate(
+    key: Key,
+    problem: Problem,
+    data: Data,
+    *,
+    transform: Transform | None = None,
+    method: Method = Joint(),  # noqa: B008 (a frozen value)
+    expectation: Expectation | None = None,
+    estimator: Estimator | None = None,
+    steps: int = 30_000,
+    draws: int | None = None,
+    optimizer: optax.GradientTransformation | None = None,
+    all_steps: bool = False,
+    warm_start: bool = True,
+    coords: Coords | None = None,
+    progress: bool = True,
+    journal: Journal | None = None,
+) -> Calibration:
+    """Fit plain VI, find M_q, transform the loss, and fit the calibrated posterior.
+
+    Args:
+        key: a JAX random key; the same key gives the same result.
+        problem: model, outcome, loss or utility, and guide.
+        data: the model's arguments by name; the one named like the outcome is observed.
+        transform: from loss to utility, `Linearized(quantile=0.9)` by default; not for a problem
+            that is given by a utility.
+        method: `Joint()` or `EM()`.
+        expectation: of the loss or utility over outcomes; the best is chosen by default.
+        estimator: of the utility term where a utility stands inside a logarithm.
+        steps: at most this many, for each of the two fits.
+        draws: of θ at each step; 10 by default, 32 for small problems.
+        optimizer: any optax optimiser; Adam by default. Its step size is reduced tenfold, twice,
+            as the bound levels off.
+        all_steps: take every step at the optimiser's own step size: for one with a schedule, whose
+            length `steps` then is.
+        warm_start: whether the calibrated fit starts from VI's optimum.
+        coords: labels of the plates' members, by plate.
+        progress: whether to show a progress bar, if someone is watching.
+        journal: keeps a record of both fits, from which they can be resumed.
+
+    >>> import jax, numpyro, numpyro.distributions as dist, stakes
+    >>> def coin(n, y=None):
+    ...     p = numpyro.sample("p", dist.Beta(1, 1))
+    ...     with numpyro.plate("toss", n):
+    ...         numpyro.sample("y", dist.Bernoulli(p), obs=y)
+    >>> problem = stakes.Problem(coin, outcome="y", loss=stakes.Squared())
+    >>> data = {"n": 4, "y": jax.numpy.array([1, 1, 0, 1])}
+    >>> result = stakes.calibrate(jax.random.key(0), problem, data, steps=300)
+    >>> result.decisions.dims
+    ('toss',)
+    """
+    options = Options(
+        transform=transform,
+        method=method,
+        expectation=expectation,
+        estimator=estimator,
+        steps=steps,
+        draws=draws,
+        optimizer=optimizer,
+        all_steps=all_steps,
+        warm_start=warm_start,
+    )
+    return calibrate_with(
+        key, problem, data, options, coords=coords, progress=progress, journal=journal
+    )
+
+
+def calibrate_with(
+    key: Key,
+    problem: Problem,
+    data: Data,
+    options: Options,
+    *,
+    coords: Coords | None = None,
+    progress: bool = True,
+    journal: Journal | None = None,
+) -> Calibration:
+    """`calibrate`, with all that it can be told as one value."""
+    keys = Keys.of(checked_key(key))
+    with waiting("tracing the model", show=progress):
+        plan = prepare(keys.setup, problem, data, options, coords=coords, progress=progress)
+    approximation, settings = plan.approximation, plan.settings
+
+    def fitted(title: str, step: Step, state: State, key: Key) -> Fit:
+        if journal is None:
+            return run(title, step, approximation, state, key, settings)
+        course, watch = journal.course(title, outset(state)), partial(journal.watch, title)
+        return run(title, step, approximation, state, key, settings, course=course, watch=watch)
+
+    # Plain VI, its decisions, and the scale of its losses.
+    vi = fitted("VI", plan.vi_step(), plan.vi_state(approximation.start), keys.vi)
+    check_fit("VI", vi)
+    kept = journal.decisions(approximation.instances.shape) if journal is not None else None
+    with waiting("deciding under plain VI", show=progress):
+        plan, decisions = plan.after_vi(vi, keys.evaluation, kept)
+    if journal is not None:
+        journal.keep_decisions(decisions)
+
+    # The calibrated fit, from VI's optimum and its decisions unless asked otherwise.
+    # h starts at VI's decision also from random λ: far from it, U has a flat tail.
+    state = plan.state(vi.params if options.warm_start else approximation.start, decisions)
+    calibrated = fitted("calibrated", plan.step(plan.scale), state, keys.calibrated)
+    check_fit("calibrated", calibrated)
+    return Calibration.of(plan, vi, calibrated, coords, keys.evaluation)

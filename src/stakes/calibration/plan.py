@@ -1,0 +1,203 @@
+"""From a problem and data to a plan: everything chosen and checked before the first fit."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stakes import expectation as expectations
+from stakes import predicting
+from stakes._types import Array, Data, Key, Number, Params
+from stakes.bridge import NumPyroApproximation, Predictors, approximate
+from stakes.calibration.options import Options
+from stakes.errors import InputError, NumericalError, some
+from stakes.optimise import VI, Fit, FitSettings, Method, State, Step, Stop
+from stakes.port import Instances
+from stakes.predicting import FittedPosterior
+from stakes.problem import Problem
+from stakes.protocols import Estimator, Expectation, Objective, Transform
+from stakes.transforms import Linearized
+
+Coords: TypeAlias = Mapping[str, Sequence[Any]]
+"""Plate -> a label for each member."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Plan:
+    """A decision problem with everything chosen, for `calibrate` to carry out."""
+
+    problem: Problem
+    approximation: NumPyroApproximation
+    transform: Transform | None
+    """From loss to utility, with M once it is known; None for a problem given by a utility."""
+    method: Method
+    expectation: Expectation
+    estimator: Estimator | None
+    settings: FitSettings
+
+    @property
+    def predictors(self) -> Predictors:
+        return Predictors(self.problem, self.approximation)
+
+    def vi_step(self) -> Step:
+        return VI().step(self.settings)
+
+    def vi_state(self, params: Params) -> State:
+        return VI().init(params, self.settings)
+
+    def sized(self, params: Params, key: Key) -> "Plan":
+        """With what the expectation left open chosen for what these parameters predict."""
+        posterior = FittedPosterior(self.approximation, params)
+        outcomes = predicting.outcomes_by_batch(posterior, self.predictors.on(), key)
+        return replace(self, expectation=self.expectation.sized(outcomes))
+
+    def after_vi(
+        self, vi: Fit, key: Key, decisions: np.ndarray | None = None
+    ) -> tuple["Plan", np.ndarray]:
+        """The plan with the scale M_q of the losses of VI's own decisions; and these decisions."""
+        plan = self.sized(vi.params, key)
+        posterior = FittedPosterior(self.approximation, vi.params)
+        predictor, criterion = self.predictors.on(), self.problem.criterion
+        if decisions is None:
+            decisions = predicting.decide(criterion, posterior, predictor, plan.expectation, key)
+            check_decisions(decisions)
+        seen = predicting.observations(posterior, predictor)
+        assert seen is not None
+        self.problem.check_cost(jnp.asarray(seen.outcomes), jnp.asarray(decisions))
+        transform = self.transform
+        if transform is not None:
+            transform = transform.fitted(seen.costs(criterion, decisions))
+        return replace(plan, transform=transform), decisions
+
+    @property
+    def scale(self) -> float | None:
+        """M; None for a problem given by a utility."""
+        return None if self.transform is None else self.transform.scale
+
+    def step(self, scale: Number | None) -> Step:
+        """A step of the calibrated fit, with this M."""
+        gain = self.problem.gain(self.transform, scale)
+        term = gain.term(self.expectation, self.estimator)
+        return self.method.step(Objective(gain, self.expectation, term), self.settings)
+
+    def state(self, params: Params, decisions: Array | np.ndarray) -> State:
+        return self.method.init(params, jnp.asarray(decisions), self.settings)
+
+
+def prepare(
+    key: Key,
+    problem: Problem,
+    data: Data,
+    options: Options,
+    *,
+    coords: Coords | None = None,
+    progress: bool = False,
+    approximation: NumPyroApproximation | None = None,
+) -> Plan:
+    """Trace model and guide, choose what was left open, and find what does not fit together.
+
+    An `approximation` of the same model and data saves the tracing, and programs compiled for it
+    serve again.
+    """
+    transform = _checked_transform(problem, options.transform)
+    checked = problem.check_data(data, needs_outcome=True)
+    if approximation is None:
+        approximation = approximate(problem, checked, key)
+    check_coords(coords, approximation.instances, *approximation.latents.values())
+    expectation = _checked_expectation(problem, transform, options, approximation, key)
+    small = expectation.held == 1 and int(np.prod(approximation.instances.shape)) <= 1000
+    return Plan(
+        problem=problem,
+        approximation=approximation,
+        transform=transform,
+        method=options.method,
+        expectation=expectation,
+        estimator=options.estimator,
+        # Small problems take more draws of θ for next to nothing.
+        settings=options.fit_settings(draws=32 if small else 10, progress=progress),
+    )
+
+
+def _checked_transform(problem: Problem, transform: Transform | None) -> Transform | None:
+    if problem.utility is not None:
+        if transform is not None:
+            raise InputError(
+                f"`transform={transform}` turns a loss into a utility, but the problem is given by "
+                f"a utility already; leave `transform` out."
+            )
+        return None
+    return Linearized() if transform is None else transform
+
+
+def _checked_expectation(
+    problem: Problem,
+    transform: Transform | None,
+    options: Options,
+    approximation: NumPyroApproximation,
+    key: Key,
+) -> Expectation:
+    """Try loss, expectation and method on outcomes drawn where the guide starts, before any fit."""
+    posterior = FittedPosterior(approximation, approximation.start)
+    predictor = Predictors(problem, approximation).on()
+    stacked, weight = predicting.outcomes(posterior, predictor, key, 1)
+    outcome = jax.tree.map(lambda leaf: leaf[0], stacked)
+    draws = jnp.asarray(outcome.expand(weight.shape).sample(key), jnp.result_type(float))
+    seen = predicting.observed(posterior, predictor)
+    for outcomes in (draws, jnp.asarray(seen)):
+        problem.check_cost(outcomes, jnp.broadcast_to(jnp.median(outcomes), outcomes.shape))
+        problem.check_cost(outcomes, outcomes)
+    gain = problem.gain(transform, 1.0)
+    if options.expectation is None:
+        expectation = expectations.choose(outcome, gain, weight)
+    else:
+        expectation = options.expectation
+        expectations.check(expectation, outcome, gain, weight)
+    gain.term(expectation, options.estimator)  # says what does not fit
+    reason = options.method.objection(gain)
+    if reason is not None:
+        raise InputError(f"`method={options.method}` does not fit: {reason}.")
+    return expectation
+
+
+def check_decisions(decisions: np.ndarray) -> None:
+    bad = ~np.isfinite(decisions)
+    if bad.any():
+        raise NumericalError(
+            f"{int(bad.sum())} of {decisions.size} decisions are not finite: the expected loss or "
+            f"utility is not, for the outcomes predicted. An enumeration whose window "
+            f"(`Enumeration(points=...)`) is too small does this, as does a loss whose expectation "
+            f"is infinite."
+        )
+
+
+def check_fit(name: str, fit: Fit) -> None:
+    if fit.reason is Stop.NUMERICAL_FAILURE and fit.skipped >= fit.steps:
+        raise NumericalError(
+            f"The {name} fit found no finite bound and gradient at all in {fit.steps} steps. Check "
+            f"the model's priors and the size of the data, give a smaller step "
+            f"(`optimizer=optax.adam(1e-3)`) or, for counts, a larger `Enumeration(points=...)`."
+        )
+
+
+def check_whole(name: str, fit: Fit) -> None:
+    """For a fit whose figures are to be kept: one that was cut short must not pass for it."""
+    check_fit(name, fit)
+    if fit.reason is Stop.INTERRUPTED:
+        raise KeyboardInterrupt
+    if fit.reason is Stop.NUMERICAL_FAILURE:
+        raise NumericalError(f"The {name} fit {fit.reason} (after {fit.steps} steps).")
+
+
+def check_coords(coords: Coords | None, *labelled: Instances) -> None:
+    sizes = {d: n for each in labelled for d, n in zip(each.dims, each.shape, strict=True)}
+    for name, labels in (coords or {}).items():
+        if name not in sizes:
+            raise InputError(f"`coords` labels {name!r}; the plates are {some(sizes)}.")
+        if len(labels) != sizes[name]:
+            raise InputError(
+                f"`coords[{name!r}]` has {len(labels)} labels for {sizes[name]} members."
+            )

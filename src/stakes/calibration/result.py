@@ -1,0 +1,281 @@
+"""What a calibration gives back: decisions, posteriors, and whether it helped."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, final
+
+import jax
+import numpy as np
+
+from stakes import predicting
+from stakes._types import Data, Key
+from stakes.bridge import NumPyroApproximation, Predictors, nuts
+from stakes.calibration.assessment import Assessment, labelled
+from stakes.calibration.comparison import Comparison
+from stakes.calibration.plan import Coords, Plan, check_coords
+from stakes.errors import StakesWarning, some
+from stakes.optimise import Fit, Method
+from stakes.predicting import FittedPosterior, SampledPosterior
+from stakes.problem import Problem
+from stakes.protocols import Expectation, Transform
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Decisions, the calibrated posterior behind them, and whether calibration helped."""
+
+    problem: Problem
+    approximation: NumPyroApproximation
+    vi: Fit
+    calibrated: Fit
+    transform: Transform | None
+    """With M found; None for a problem given by a utility."""
+    expectation: Expectation
+    method: Method
+    coords: dict[str, Any]
+    key: Key
+
+    @classmethod
+    def of(
+        cls, plan: Plan, vi: Fit, calibrated: Fit, coords: Coords | None, key: Key
+    ) -> "Calibration":
+        return cls(
+            problem=plan.problem,
+            approximation=plan.approximation,
+            vi=vi,
+            calibrated=calibrated,
+            transform=plan.transform,
+            expectation=plan.expectation,
+            method=plan.method,
+            coords=dict(coords or {}),
+            key=key,
+        )
+
+    @property
+    def scale(self) -> float | None:
+        """M_q; None for a problem given by a utility."""
+        return None if self.transform is None else self.transform.scale
+
+    @property
+    def fits(self) -> dict[str, Fit]:
+        """Both fits by the names that a comparison has for them."""
+        return {"VI": self.vi, "LCVI": self.calibrated}
+
+    @property
+    def decisions(self) -> "xr.DataArray":
+        """The best decision for each instance under the calibrated posterior."""
+        return self.on_fit.decisions
+
+    @property
+    def vi_decisions(self) -> "xr.DataArray":
+        """The best decision for each instance under plain VI."""
+        return self.on_fit.vi_decisions
+
+    @cached_property
+    def on_fit(self) -> Assessment:
+        """The calibration assessed on the data of its fit."""
+        return self._assessment(None, (), (), self.coords)
+
+    def assess(
+        self,
+        data: Data,
+        *,
+        new: Sequence[str] = (),
+        known: Sequence[str] = (),
+        coords: Coords | None = None,
+    ) -> Assessment:
+        """The calibration on other cases, for whoever asks more than one thing of it.
+
+        Plates as in `decide`.
+        """
+        return self._assessment(data, new, known, coords)
+
+    def decide(
+        self,
+        data: Data,
+        *,
+        new: Sequence[str] = (),
+        known: Sequence[str] = (),
+        coords: Coords | None = None,
+        fit: Fit | None = None,
+    ) -> "xr.DataArray":
+        """Decisions for other cases, outcomes not needed; by the calibrated fit by default.
+
+        A plate whose size differs from the fit's holds new members, and what is local to them is
+        drawn from the model; a plate of the same size holds the members of the fit. Say
+        otherwise with `new=` or confirm it with `known=`.
+        """
+        cases = self._assessment(data, new, known, coords)
+        return cases.decided(self._posterior(fit or self.calibrated))
+
+    def compare(
+        self,
+        held_out: Data | None = None,
+        *,
+        new: Sequence[str] = (),
+        known: Sequence[str] = (),
+        nuts: int | None = None,
+    ) -> Comparison:
+        """Risk of VI's and the calibrated decisions, on the data of the fit or on held-out data.
+
+        Args:
+            held_out: data with observed outcomes; plates as in `decide`.
+            nuts: also compare with this many draws of NUTS, the posterior itself.
+        """
+        cases = self._cases(held_out, new, known)
+        return cases.comparison if nuts is None else cases.compared(self.nuts(nuts))
+
+    def observed(
+        self, data: Data | None = None, *, new: Sequence[str] = (), known: Sequence[str] = ()
+    ) -> "xr.DataArray | None":
+        """The outcomes observed, nan where the model masks them; None where there are none."""
+        return self._cases(data, new, known).observed
+
+    def posterior(self, fit: Fit | None = None, *, draws: int = 1000) -> "xr.Dataset":
+        """Draws from a fit's posterior (the calibrated one by default), as ArviZ expects them."""
+        import xarray as xr
+
+        found = predicting.latent_draws(self._posterior(fit or self.calibrated), self.key, draws)
+        latents = self.approximation.latents
+        return xr.Dataset(
+            {
+                name: labelled(values[None], latents[name], self.coords, name, ("chain", "draw"))
+                for name, values in found.items()
+            }
+        )
+
+    def latent_draws(self, fit: Fit, draws: int, *, part: int) -> dict[str, np.ndarray]:
+        """Draws of every latent along a leading axis; those of each part are others."""
+        key = jax.random.fold_in(self.key, part)
+        return predicting.latent_draws(self._posterior(fit), key, draws)
+
+    def predictive(
+        self,
+        data: Data | None = None,
+        *,
+        fit: Fit | None = None,
+        draws: int = 1000,
+        new: Sequence[str] = (),
+        known: Sequence[str] = (),
+    ) -> "xr.Dataset":
+        """Draws of the outcome from a fit's predictive distribution (the calibrated by default)."""
+        cases = self._cases(data, new, known)
+        return cases.predictive(self._posterior(fit or self.calibrated), draws)
+
+    def predictive_scale(self, quantile: float = 0.9, *, draws: int = 100) -> float:
+        """M_q over losses of predicted outcomes instead of observed ones, under plain VI.
+
+        The paper's text takes the quantile over training instances, which is what `calibrate`
+        does; its notebooks take it over predictive draws, which is this. Pass the result as
+        `scale=` of a transform.
+        """
+        costs = predicting.predictive_costs(
+            self.problem.criterion,
+            self._posterior(self.vi),
+            self.predictors.on(),
+            self.vi_decisions.values,
+            self.key,
+            draws,
+        )
+        return float(np.quantile(costs, quantile))
+
+    def nuts(self, draws: int) -> SampledPosterior:
+        """The posterior itself, by NUTS after as many steps of warm-up; made once."""
+        return self.nuts_runs.draws(draws)
+
+    @cached_property
+    def predictors(self) -> Predictors:
+        """Keeps the model as traced on other cases, for each shape that they come in."""
+        return Predictors(self.problem, self.approximation)
+
+    @cached_property
+    def nuts_runs(self) -> "NutsRuns":
+        """Keeps the draws of NUTS."""
+        return NutsRuns(self.approximation, self.key)
+
+    def __repr__(self) -> str:
+        fits = f"  VI          {self.vi!r}\n  calibrated  {self.calibrated!r}"
+        shape = self.approximation.instances.shape
+        return (
+            f"Calibration of {self.problem!r}\n  {self._how()}; decisions of shape {shape}\n{fits}"
+        )
+
+    def _how(self) -> str:
+        transform = "utility as given"
+        if self.transform is not None:
+            transform = f"{type(self.transform).__name__}, M = {self.scale:.4g}"
+        return f"{transform}; expectation {self.expectation}"
+
+    def _posterior(self, fit: Fit) -> FittedPosterior:
+        return FittedPosterior(self.approximation, fit.params)
+
+    def _cases(self, data: Data | None, new: Sequence[str], known: Sequence[str]) -> Assessment:
+        return self.on_fit if data is None else self._assessment(data, new, known, None)
+
+    def _assessment(
+        self,
+        data: Data | None,
+        new: Sequence[str],
+        known: Sequence[str],
+        coords: Coords | None,
+    ) -> Assessment:
+        predictor, labels = self.predictors.on(), dict(coords or {})
+        if data is not None:
+            checked = self.problem.check_data(data, needs_outcome=False)
+            predictor = self.predictors.on(checked, new=new)
+            same = predictor.cases.known_instances
+            self._warn_of_same_members([plate for plate in same if plate not in known], checked)
+            check_coords(coords, predictor.cases.instances)
+            labels = {n: kept for n, kept in self.coords.items() if n in same} | labels
+        return Assessment(
+            problem=self.problem,
+            posteriors={name: self._posterior(fit) for name, fit in self.fits.items()},
+            predictor=predictor,
+            expectation=self.expectation,
+            key=self.key,
+            coords=labels,
+            setting=self._how(),
+            unconverged=tuple(
+                f"{name}: {fit.reason}." for name, fit in self.fits.items() if not fit.converged
+            ),
+            held_out=data is not None,
+        )
+
+    def _warn_of_same_members(self, unsaid: Sequence[str], data: Mapping[str, Any]) -> None:
+        before = self.approximation.data
+        changed = any(
+            name != self.problem.outcome
+            and not (name in before and np.array_equal(value, before[name]))
+            for name, value in data.items()
+        )
+        if unsaid and changed:
+            warnings.warn(
+                f"The plate {some(unsaid)} has as many members as in the fit and is taken to hold "
+                f"the same ones. If they are new, say `new={tuple(unsaid)}`; if they are the same, "
+                f"say `known={tuple(unsaid)}`.",
+                StakesWarning,
+                stacklevel=4,
+            )
+
+
+@final
+class NutsRuns:
+    """Draws of NUTS, made once for each number of them."""
+
+    def __init__(self, approximation: NumPyroApproximation, key: Key) -> None:
+        self._approximation, self._key = approximation, key
+        self._made: dict[int, SampledPosterior] = {}
+
+    def draws(self, count: int) -> SampledPosterior:
+        if count not in self._made:
+            samples = nuts(
+                self._approximation, self._key, warmup=count, draws=count, progress=False
+            )
+            self._made[count] = SampledPosterior(samples)
+        return self._made[count]

@@ -1,0 +1,155 @@
+"""One problem from several random starts at once: how much of a result is luck.
+
+All seeds run as one compiled batch, and plain VI, which knows nothing of the loss, is fitted once
+for any number of losses and transforms.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stakes._types import Key, Params
+from stakes.bridge import NumPyroApproximation
+from stakes.calibration.keys import Keys
+from stakes.calibration.plan import Plan, check_whole
+from stakes.calibration.result import Calibration
+from stakes.errors import InputError
+from stakes.optimise import Fit, Watch, run_together
+from stakes.problem import Problem
+from stakes.protocols import Expectation
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class PlainFits:
+    """Plain VI of the same model from several seeds."""
+
+    keys: Key
+    """One for each seed."""
+    approximation: NumPyroApproximation
+    starts: Sequence[Params]
+    fits: Sequence[Fit]
+    decided: "PlainDecisions" = field(default_factory=lambda: PlainDecisions())
+    """Keeps the decisions of these fits, which are the same for every transform."""
+
+    def ready(self, plan: Plan) -> list[tuple[Plan, np.ndarray]]:
+        """For each seed the plan with its M_q, and VI's decisions, found once for each loss."""
+        kept = self.decided.about(plan) or itertools.repeat(None, len(self.fits))
+        keys = Keys.of_each(self.keys).evaluation
+        own = replace(plan, approximation=self.approximation)
+        found = [
+            own.after_vi(vi, key, decisions)
+            for vi, key, decisions in zip(self.fits, keys, kept, strict=True)
+        ]
+        self.decided.keep(plan, [decisions for _, decisions in found])
+        return found
+
+
+@final
+class PlainDecisions:
+    """Decisions under plain fits, by problem and expectation, one array for each seed."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[Problem, Expectation], list[np.ndarray]] = {}
+
+    def about(self, plan: Plan) -> list[np.ndarray] | None:
+        return self._made.get((plan.problem, plan.expectation))
+
+    def keep(self, plan: Plan, decisions: list[np.ndarray]) -> None:
+        self._made[plan.problem, plan.expectation] = decisions
+
+
+def fit_vi(keys: Key, plan: Plan, *, watch: Watch | None = None) -> PlainFits:
+    """Plain VI from each key, every seed from a start of its own."""
+    each = Keys.of_each(keys)
+    starts = [plan.approximation.init(key) for key in each.setup]
+    return _plain_fits(keys, plan, starts, each.vi, watch)
+
+
+def continued(plain: PlainFits, plan: Plan) -> PlainFits:
+    """Plain VI for the further steps of this plan, as many as a calibrated fit takes from there.
+
+    With the same random numbers as that, so that the two differ by the utility alone.
+    """
+    plan = replace(plan, approximation=plain.approximation)
+    starts = [fit.params for fit in plain.fits]
+    return _plain_fits(plain.keys, plan, starts, Keys.of_each(plain.keys).calibrated, None)
+
+
+def _plain_fits(
+    keys: Key, plan: Plan, starts: Sequence[Params], fit_keys: Key, watch: Watch | None
+) -> PlainFits:
+    fits = run_together(
+        f"VI, {len(keys)} seeds",
+        lambda _: plan.vi_step(),
+        jnp.zeros(len(keys)),
+        plan.approximation,
+        jax.vmap(plan.vi_state)(_stacked(starts)),
+        fit_keys,
+        plan.settings,
+        watch=watch,
+    )
+    for fit in fits:
+        check_whole("VI", fit)
+    return PlainFits(keys, plan.approximation, starts, fits)
+
+
+def calibrate_seeds(
+    plain: PlainFits, plan: Plan, *, warm_start: bool = True, watch: Watch | None = None
+) -> list[Calibration]:
+    """The plan carried out from each of the plain fits, which may be of another loss's plan."""
+    ready = plain.ready(plan)
+    starts = [fit.params for fit in plain.fits] if warm_start else plain.starts
+    return _calibrated(ready, plain.fits, starts, plain.keys, watch)
+
+
+def calibrate_scales(plain: PlainFits, plan: Plan, scales: Sequence[float]) -> list[Calibration]:
+    """The plan from the first of the plain fits, once for each scale M."""
+    assert plan.transform is not None
+    [first, *_] = plain.ready(plan)
+    ready = [(replace(first[0], transform=plan.transform.at(scale)), first[1]) for scale in scales]
+    count, vi = len(scales), plain.fits[0]
+    keys = jnp.broadcast_to(plain.keys[:1], (count,))
+    return _calibrated(ready, [vi] * count, [vi.params] * count, keys, None)
+
+
+def _calibrated(
+    ready: Sequence[tuple[Plan, np.ndarray]],
+    plain: Sequence[Fit],
+    starts: Sequence[Params],
+    keys: Key,
+    watch: Watch | None,
+) -> list[Calibration]:
+    plans = [plan for plan, _ in ready]
+    if len({plan.expectation for plan in plans}) > 1:
+        raise InputError(
+            "The seeds predict counts of different ranges and cannot run as one batch; give "
+            "`Enumeration(points=...)` for all of them."
+        )
+    scales, each = [plan.scale for plan in plans], Keys.of_each(keys)
+    decisions = jnp.stack([jnp.asarray(decided) for _, decided in ready])
+    fits = run_together(
+        f"calibrated, {len(plans)} at once",
+        plans[0].step,
+        None if scales[0] is None else jnp.array(scales, jnp.result_type(float)),
+        plans[0].approximation,
+        jax.vmap(plans[0].state)(_stacked(starts), decisions),
+        each.calibrated,
+        plans[0].settings,
+        watch=watch,
+    )
+    for fit in fits:
+        check_whole("calibrated", fit)
+    return [
+        Calibration.of(plan, vi, fit, None, key)
+        for plan, vi, fit, key in zip(plans, plain, fits, each.evaluation, strict=True)
+    ]
+
+
+def _stacked(trees: Sequence[Any]) -> Any:
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)

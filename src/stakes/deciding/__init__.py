@@ -1,0 +1,16 @@
+"""Best decisions for predicted outcomes: the search, exact and numerical decisions, and rules."""
+
+from stakes.deciding.best import best_decision, known_decision, numerical_decision, term_decision
+from stakes.deciding.rules import BayesDecisions, NumericalDecisions
+from stakes.deciding.search import by_golden_sections, by_parabolas
+
+__all__ = [
+    "BayesDecisions",
+    "NumericalDecisions",
+    "best_decision",
+    "by_golden_sections",
+    "by_parabolas",
+    "known_decision",
+    "numerical_decision",
+    "term_decision",
+]

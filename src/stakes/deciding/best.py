@@ -1,0 +1,119 @@
+"""Best decisions for predicted outcomes, for all instances at once.
+
+Outcomes come as a mixture over draws of θ: a distribution whose arrays carry the draws along a
+leading axis. Where loss and distribution allow, the decision is exact for that mixture;
+otherwise it is found numerically.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+
+from stakes._types import Array, Distribution, Float, Key
+from stakes.deciding.search import by_golden_sections, by_parabolas, evenly, widened
+from stakes.errors import NoClosedForm
+from stakes.expectation import Mixture
+from stakes.protocols import Criterion, Expectation, UtilityTerm
+
+CANDIDATES = 33
+PLACES = 7
+MOST_ELEMENTS = 2**24
+"""Values held at once while averaging over draws of θ."""
+
+
+def best_decision(
+    criterion: Criterion,
+    expectation: Expectation,
+    key: Key,
+    outcomes: Distribution,
+    like: Float[Array, "*instance"],
+) -> Float[Array, "*instance"]:
+    """The decision of least risk under the mixture: exact, from draws of it, or by a search."""
+    try:
+        return known_decision(criterion, expectation, key, outcomes, like)
+    except NoClosedForm:
+        return numerical_decision(criterion, expectation, key, outcomes, like)
+
+
+def known_decision(
+    criterion: Criterion, expectation: Expectation, key: Key, outcomes: Distribution, like: Array
+) -> Array:
+    """The decision that the loss knows to be best; `NoClosedForm` where it does not."""
+    draws = partial(_draws, key, outcomes, like.shape, 32)
+    decision = criterion.decision(expectation.mixture(outcomes), draws)
+    return jnp.broadcast_to(decision, like.shape).astype(like.dtype)
+
+
+def numerical_decision(
+    criterion: Criterion, expectation: Expectation, key: Key, outcomes: Distribution, like: Array
+) -> Array:
+    """Ends beyond which the risk gets no less, the best of a grid between, then refined."""
+
+    def risk(decision: Array) -> Array:
+        one = lambda key, outcome: criterion.risk(expectation, key, outcome, decision)  # noqa: E731
+        return _mean_over_draws(one, key, outcomes, expectation.held * like.size)
+
+    draws = _draws(key, outcomes, like.shape, 4)
+    low, high = widened(risk, draws.min(axis=0), draws.max(axis=0))
+    quantiles = jnp.quantile(draws, jnp.linspace(0, 1, CANDIDATES), axis=0)
+    grid = jnp.concatenate([evenly(low, high, CANDIDATES), quantiles])
+    return by_golden_sections(risk, grid, low, high).astype(like.dtype)
+
+
+def term_decision(term: UtilityTerm, key: Key, outcomes: Distribution, now: Array) -> Array:
+    """A decision at which the utility term U(λ, h) is at least as large as now, for an M-step.
+
+    A coarse search, since the term has changed by the next M-step: the decision of now and a few
+    places over the range of the outcome, then the best of them refined.
+    """
+
+    def shortfall(decision: Array) -> Array:
+        one = lambda key, outcome: -term(key, outcome, decision)  # noqa: E731
+        return _mean_over_draws(one, key, outcomes, 64 * now.size)
+
+    draws = _draws(key, outcomes, now.shape, 1)
+    low, high = draws.min(axis=0), draws.max(axis=0)
+    # Rare outcomes may all be alike in the draws, and yet decide.
+    spacing = jnp.maximum((high - low) / (PLACES - 1), _spread(outcomes, now) / 2)
+    grid = jnp.concatenate([now[None].astype(low.dtype), evenly(low, high, PLACES)])
+    ends = jnp.stack([grid.min(axis=0) - spacing, grid.max(axis=0) + spacing])
+    return by_parabolas(shortfall, jnp.concatenate([grid, ends]), 5).astype(now.dtype)
+
+
+def _spread(outcomes: Distribution, like: Array) -> Array:
+    """The standard deviation of the mixture, or next to nothing where it is not known."""
+    least = 1e-6 * jnp.maximum(jnp.abs(like), 1.0)
+    try:
+        sd = jnp.sqrt(Mixture(outcomes).variance())
+    except NoClosedForm:
+        return least
+    return jnp.where(jnp.isfinite(sd), jnp.maximum(sd, least), least)
+
+
+def _mean_over_draws(
+    question: Callable[[Key, Distribution], Array], key: Key, outcomes: Distribution, each: int
+) -> Array:
+    """`each` is how many values one draw of θ takes: as many draws at once as memory allows."""
+    count = _count(outcomes)
+    keys = jax.random.split(key, count)
+    at_once = max(1, min(count, MOST_ELEMENTS // each))
+    if at_once == count:
+        return jax.vmap(question)(keys, outcomes).mean(axis=0)
+    answers = jax.lax.map(lambda x: question(*x), (keys, outcomes), batch_size=at_once)
+    return answers.mean(axis=0)
+
+
+def _count(outcomes: Distribution) -> int:
+    return int(jax.tree.leaves(outcomes)[0].shape[0])
+
+
+def _draws(key: Key, outcomes: Distribution, shape: tuple[int, ...], each: int) -> Array:
+    """`each` draws of y for each draw of θ, along one leading axis."""
+
+    def some(key: Key, outcome: Distribution) -> Array:
+        return outcome.expand(shape).sample(key, (each,))
+
+    draws = jax.vmap(some)(jax.random.split(key, _count(outcomes)), outcomes)
+    return draws.reshape(-1, *shape).astype(jnp.result_type(float))

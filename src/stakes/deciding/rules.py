@@ -1,0 +1,49 @@
+"""Decision rules: how an M-step of EM sets the decisions."""
+
+from dataclasses import dataclass
+from typing import final
+
+from stakes._types import Array, Distribution, Key
+from stakes.deciding.best import known_decision, term_decision
+from stakes.losses import Asked
+from stakes.protocols import Gain, Objective
+
+
+@final
+@dataclass(frozen=True)
+class BayesDecisions:
+    """M-step: the Bayes decision of the loss; the maximiser where the term is linearized.
+
+    >>> import stakes
+    >>> gain = stakes.Linearized()(lambda outcome, decision: abs(outcome - decision), 1.0)
+    >>> stakes.BayesDecisions().objection(gain)
+    'it needs a loss that knows its Bayes decision, such as `Tilted(q)`'
+    """
+
+    def objection(self, gain: Gain) -> str | None:
+        if gain.loss is None or not Asked(gain.loss).knows_decision:
+            return "it needs a loss that knows its Bayes decision, such as `Tilted(q)`"
+        return None
+
+    def decide(self, objective: Objective, key: Key, outcomes: Distribution, now: Array) -> Array:
+        assert objective.gain.loss is not None
+        loss = Asked(objective.gain.loss)
+        return known_decision(loss, objective.expectation, key, outcomes, now)
+
+
+@final
+@dataclass(frozen=True)
+class NumericalDecisions:
+    """M-step: maximise the utility term numerically, whatever the loss or utility.
+
+    >>> import stakes
+    >>> gain = stakes.Linearized()(lambda outcome, decision: abs(outcome - decision), 1.0)
+    >>> stakes.NumericalDecisions().objection(gain) is None
+    True
+    """
+
+    def objection(self, gain: Gain) -> str | None:
+        return None
+
+    def decide(self, objective: Objective, key: Key, outcomes: Distribution, now: Array) -> Array:
+        return term_decision(objective.term, key, outcomes, now)

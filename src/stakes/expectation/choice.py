@@ -1,0 +1,35 @@
+"""Which expectation to take: the first that has nothing to object."""
+
+from stakes._types import Array, Distribution
+from stakes.errors import InputError
+from stakes.expectation.closed_form import ClosedForm
+from stakes.expectation.enumeration import Enumeration
+from stakes.expectation.monte_carlo import MonteCarlo
+from stakes.expectation.quadrature import Quadrature
+from stakes.protocols import Expectation, Gain
+
+BEST_FIRST: tuple[Expectation, ...] = (ClosedForm(), Enumeration(), Quadrature(), MonteCarlo())
+
+
+def choose(outcome: Distribution, gain: Gain, decision: Array) -> Expectation:
+    """The best expectation for this outcome distribution and this loss or utility."""
+    for expectation in BEST_FIRST:
+        if expectation.objection(outcome, gain, decision) is None:
+            return expectation
+    raise InputError(
+        f"No expectation can handle an outcome that is {type(outcome).__name__}: it has no closed "
+        f"form, is neither discrete nor does it have an inverse distribution function `icdf`, and "
+        f"its draws cannot be reparameterised. Rewrite the outcome with such a distribution, or "
+        f"marginalise what makes it so."
+    )
+
+
+def check(expectation: Expectation, outcome: Distribution, gain: Gain, decision: Array) -> None:
+    """Say by name why an expectation chosen by the user does not fit the outcome."""
+    reason = expectation.objection(outcome, gain, decision)
+    if reason is not None:
+        raise InputError(
+            f"`expectation={expectation}` does not fit an outcome that is "
+            f"{type(outcome).__name__}: {reason}. Leave `expectation` out to have the best one "
+            f"chosen."
+        )

@@ -1,0 +1,44 @@
+"""Expectations as formulas."""
+
+from dataclasses import dataclass
+from typing import final
+
+import jax
+
+from stakes._types import Array, Distribution, Key
+from stakes.errors import NoClosedForm
+from stakes.expectation.mixture import Mixture, Single
+from stakes.losses import Asked
+from stakes.protocols import Expectation, Gain, Loss, PositiveUtility, Predicted
+
+
+@final
+@dataclass(frozen=True)
+class ClosedForm(Expectation):
+    """The expectation as a formula: exact, and as cheap as evaluating the loss once.
+
+    >>> import numpyro.distributions as dist, stakes
+    >>> float(stakes.ClosedForm().expected(None, dist.Normal(1.0, 2.0), stakes.Squared(), 0.0))
+    5.0
+    """
+
+    def objection(self, outcome: Distribution, gain: Gain, decision: Array) -> str | None:
+        term = gain.term(self)
+        try:
+            jax.eval_shape(lambda: term(jax.random.key(0), outcome, decision))
+        except NoClosedForm:
+            return "no closed form is known for this loss or utility"
+        return None
+
+    def expected(
+        self, key: Key | None, outcome: Distribution, loss: Loss, decision: Array
+    ) -> Array:
+        return Asked(loss).expected(Single(outcome), decision)
+
+    def log_expected(
+        self, key: Key | None, outcome: Distribution, utility: PositiveUtility, decision: Array
+    ) -> Array:
+        return utility.log_expected(Single(outcome), decision)
+
+    def mixture(self, outcomes: Distribution) -> Predicted:
+        return Mixture(outcomes)

@@ -1,0 +1,200 @@
+"""A predicted outcome, as a loss sees it: one distribution, or a mixture over draws of θ."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple, Protocol, final
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import logsumexp
+from numpyro.distributions import constraints
+
+from stakes._types import Array, Distribution, Float, Key, Number
+from stakes.expectation import stats
+from stakes.expectation.counts import log_mass
+from stakes.expectation.sums import Rule, weighted_sum
+
+WALK = 256
+"""Counts up to which quantiles are looked for one by one."""
+
+
+class Values(Protocol):
+    """The values of a discrete outcome and their probabilities, such as `Enumeration` gives."""
+
+    def rule(self, key: Key | None, outcome: Distribution, decision: Array) -> Rule: ...
+
+
+@final
+@dataclass(frozen=True)
+class Single:
+    """p(y|θ) for one θ; `values` enumerates a discrete outcome, which has no quick cdf."""
+
+    distribution: Distribution
+    values: Values | None = None
+
+    def mean(self) -> Array:
+        return stats.mean(self.distribution)
+
+    def variance(self) -> Array:
+        return stats.variance(self.distribution)
+
+    def cdf(self, value: Array) -> Array:
+        if self.values is None:
+            return stats.cdf(self.distribution, value)
+        points, log_weights = self.values.rule(None, self.distribution, value)
+        return weighted_sum(log_weights, (points <= value).astype(log_weights.dtype))
+
+    def tails(self, decision: Array, above: float, below: float) -> Array:
+        return stats.tails(self.distribution, decision, above, below)
+
+    def cumulant(self, t: float) -> Array:
+        return stats.cumulant(self.distribution, t)
+
+    def log_mgf(self, t: float) -> Array:
+        return t * self.mean() + self.cumulant(t)
+
+    def log_tails(self, decision: Array, above: Number, below: Number) -> Array:
+        return stats.log_tails(self.distribution, decision, above, below)
+
+    def log_kernel(self, decision: Array, width: Number) -> Array:
+        return stats.log_kernel(self.distribution, decision, width)
+
+    def bracket(self, level: float) -> tuple[Array, Array]:
+        """Two values between which the quantile lies: itself, or by Cantelli's inequality."""
+        try:
+            quantile = self.distribution.icdf(level)
+            # NumPyro's inverses of discrete distributions are not exact.
+            room = 1.0 if stats.is_discrete(self.distribution) else 0.0
+            return quantile - room, quantile + room
+        except (NotImplementedError, ImportError):
+            sd = jnp.sqrt(self.variance())
+            odds = (level / (1 - level)) ** 0.5
+            return self.mean() - sd / odds - 1, self.mean() + sd * odds + 1
+
+    def quantile(self, level: float) -> Array:
+        stacked = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], self.distribution)
+        return Mixture(stacked, self.values).quantile(level)
+
+
+@final
+@dataclass(frozen=True)
+class Mixture:
+    """p(y) = mean of p(y|θ) over draws of θ.
+
+    `components` is one distribution whose arrays carry the draws along a leading axis, as a
+    vmap returns it. Its own batch shape is stale: it is only ever used inside another vmap.
+    """
+
+    components: Distribution
+    values: Values | None = None
+
+    def _over(self, question: Callable[[Single], Array]) -> Array:
+        return jax.vmap(lambda component: question(Single(component, self.values)))(self.components)
+
+    def mean(self) -> Array:
+        return self._over(Single.mean).mean(axis=0)
+
+    def variance(self) -> Array:
+        return self._over(Single.variance).mean(axis=0) + self._over(Single.mean).var(axis=0)
+
+    def cdf(self, value: Array) -> Array:
+        return self._over(lambda one: one.cdf(value)).mean(axis=0)
+
+    def tails(self, decision: Array, above: float, below: float) -> Array:
+        return self._over(lambda one: one.tails(decision, above, below)).mean(axis=0)
+
+    def log_mgf(self, t: float) -> Array:
+        return _log_mean_exp(self._over(lambda one: one.log_mgf(t)))
+
+    def cumulant(self, t: float) -> Array:
+        return self.log_mgf(t) - t * self.mean()
+
+    def log_tails(self, decision: Array, above: Number, below: Number) -> Array:
+        return _log_mean_exp(self._over(lambda one: one.log_tails(decision, above, below)))
+
+    def log_kernel(self, decision: Array, width: Number) -> Array:
+        return _log_mean_exp(self._over(lambda one: one.log_kernel(decision, width)))
+
+    def quantile(self, level: float) -> Array:
+        """The least value whose distribution function reaches the level."""
+        lows, highs = jax.vmap(lambda component: Single(component).bracket(level))(self.components)
+        low, high = lows.min(axis=0), highs.max(axis=0)
+        if not stats.is_discrete(self.components):
+            return self._bisected(level, low, high, 0.0)
+        # Down to neighbouring counts.
+        halved = partial(self._bisected, level, low, high, 0.5)
+        if not _from_zero(self.components):
+            return jnp.floor(halved())
+        few = jnp.all(high <= WALK)
+        count, reached = jax.lax.cond(
+            few, lambda: self._walked(level, high), lambda: _Walk(low, jnp.zeros_like(low))
+        )
+        found = reached >= level
+        return jax.lax.cond(
+            jnp.all(found), lambda: count, lambda: jnp.where(found, count, jnp.floor(halved()))
+        )
+
+    def _bisected(self, level: float, low: Array, high: Array, width: float) -> Array:
+        """The upper end of a bracket so narrow, or down to the last digit."""
+        halvings = 60 if low.dtype == jnp.float64 else 32
+
+        def unfinished(at: _Bracket) -> Array:
+            return (at.halvings < halvings) & jnp.any(at.high - at.low > width)
+
+        def halve(at: _Bracket) -> _Bracket:
+            middle = at.low + (at.high - at.low) / 2
+            reached = self.cdf(middle) >= level
+            low, high = jnp.where(reached, at.low, middle), jnp.where(reached, middle, at.high)
+            return _Bracket(low, high, at.halvings + 1)
+
+        found = jax.lax.while_loop(unfinished, halve, _Bracket(low, high, 0)).high
+        return jnp.where(jnp.isnan(self.cdf(found)), jnp.nan, found)
+
+    def _walked(self, level: float, high: Array) -> "_Walk":
+        """Up from zero, count by count, to the first that reaches the level; and what it reaches.
+
+        For counts below a few hundred, less work than to ask for the distribution function.
+        """
+        # A loop's body takes JAX's arrays alone for constants.
+        components = jax.tree.map(jnp.asarray, self.components)
+
+        def mass(count: Array) -> Array:
+            each = jax.vmap(lambda component: log_mass(component, count).log_weights)(components)
+            return jnp.exp(each).mean(axis=0)
+
+        def on(at: _Walk) -> Array:
+            return (at.reached < level) & (at.value < high)
+
+        def walk(at: _Walk) -> _Walk:
+            further = on(at)
+            count = at.value + further
+            return _Walk(count, at.reached + jnp.where(further, mass(count), 0.0))
+
+        start = _Walk(jnp.full_like(high, -1.0), jnp.zeros_like(high))
+        return jax.lax.while_loop(lambda at: jnp.any(on(at)), walk, start)
+
+
+class _Bracket(NamedTuple):
+    """Between these two the quantile of each instance lies."""
+
+    low: Float[Array, "*instance"]
+    high: Float[Array, "*instance"]
+    halvings: int
+
+
+class _Walk(NamedTuple):
+    """A count for each instance, and the probability of it or fewer."""
+
+    value: Float[Array, "*instance"]
+    reached: Float[Array, "*instance"]
+
+
+def _from_zero(outcome: Distribution) -> bool:
+    """Whether the values of a discrete outcome are surely 0, 1, 2, ..."""
+    lowest = getattr(outcome.support, "lower_bound", None)
+    return outcome.support is constraints.boolean or (isinstance(lowest, int) and lowest == 0)
+
+
+def _log_mean_exp(values: Array) -> Array:
+    return logsumexp(values, axis=0) - jnp.log(values.shape[0])

@@ -1,0 +1,1 @@
+"""The machine around the mathematics: files, signals, progress bars and text tables."""

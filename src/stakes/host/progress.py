@@ -1,0 +1,155 @@
+"""A progress bar for long work, silent where nobody watches."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TypeAlias
+
+Tell: TypeAlias = Callable[[int, float, float], None]
+"""(steps done, bound, utility term)."""
+Share: TypeAlias = Callable[[float], None]
+"""Call with the share that is done, from 0 to 1."""
+
+_whole: ContextVar[Share | None] = ContextVar("_whole", default=None)
+
+
+@contextmanager
+def part_of(whole: Share) -> Iterator[None]:
+    """Work inside has no bar of its own: it tells its share to that of the whole."""
+    before = _whole.set(whole)
+    try:
+        yield
+    finally:
+        _whole.reset(before)
+
+
+@contextmanager
+def bar(title: str, total: int, *, show: bool = True) -> Iterator[Tell]:
+    """Bound, utility term, steps per second and time left, redrawn in place on a terminal."""
+    whole = _whole.get()
+    if whole is not None:
+        yield lambda done, bound, utility: whole(done / total)
+        return
+    if not (show and sys.stderr.isatty()):
+        yield lambda done, bound, utility: None
+        return
+
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        ProgressColumn,
+        Task,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+    from rich.text import Text
+
+    class Speed(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text(f"{task.speed or 0:,.0f} steps/s")
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=20),
+        TextColumn("{task.completed:,.0f}/{task.total:,.0f}"),
+        TextColumn("{task.fields[state]}"),
+        Speed(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(title, total=total, state="compiling")
+
+        def tell(done: int, bound: float, utility: float) -> None:
+            state = f"bound {bound:,.2f}" + (f" utility {utility:,.2f}" if utility else "")
+            progress.update(task, completed=done, state=state)
+
+        yield tell
+
+
+@contextmanager
+def waiting(what: str, *, show: bool = True) -> Iterator[None]:
+    """Says what is being done, while nobody knows how long it will take."""
+    if _whole.get() is not None or not (show and sys.stderr.isatty()):
+        yield
+        return
+
+    from rich.console import Console
+
+    with Console(stderr=True).status(what):
+        yield
+
+
+Tick: TypeAlias = Callable[[str], None]
+"""Call with what is about to be done."""
+
+
+@contextmanager
+def steps_of(title: str, total: int) -> Iterator[Tick]:
+    """One bar with a time estimate over the parts of an experiment; lines where nobody watches."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        done = 0
+
+        def line(what: str) -> None:
+            nonlocal done
+            done += 1
+            console.print(f"{title} {done}/{total}: {what}", highlight=False, soft_wrap=True)
+
+        yield line
+        return
+    columns = (
+        TextColumn(title),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    # An estimate of time by the last ten minutes: parts are long and of different speed.
+    progress = Progress(*columns, console=console, transient=True, speed_estimate_period=600)
+    task = progress.add_task("", total=total)
+    begun = 0
+
+    def tick(what: str) -> None:
+        nonlocal begun
+        progress.update(task, description=what, completed=begun)
+        begun += 1
+
+    def share(of_fit: float) -> None:
+        # There may be another fit in this part: it is over when the next one begins.
+        reached = begun - 1 + 0.9 * of_fit
+        progress.update(task, completed=max(reached, progress.tasks[0].completed))
+
+    with progress, part_of(share):
+        yield tick
+
+
+@contextmanager
+def rows_done() -> Iterator[Callable[[int], None]]:
+    """A count of rows decided on a terminal; a file's length is not known before it is read."""
+    if not sys.stderr.isatty():
+        yield lambda rows: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.completed:,.0f} rows decided"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=None)
+        yield lambda rows: progress.update(task, completed=rows)

@@ -1,0 +1,41 @@
+"""Fits: the loop, what a step of it is, and the methods that bring one."""
+
+from stakes.optimise.ascent import ascend, bound, start
+from stakes.optimise.course import MOST_SKIPPED, RATES, Course, outset
+from stakes.optimise.em import EM
+from stakes.optimise.fit import Fit, Stop
+from stakes.optimise.joint import Joint
+from stakes.optimise.loop import Watch, compiled, run, run_together
+from stakes.optimise.natural import natural_gradient
+from stakes.optimise.settings import FitSettings
+from stakes.optimise.stages import Average, finite_mean, has_stopped_rising
+from stakes.optimise.step import Info, Method, State, Step
+from stakes.optimise.vi import VI
+
+__all__ = [
+    "EM",
+    "MOST_SKIPPED",
+    "RATES",
+    "VI",
+    "Average",
+    "Course",
+    "Fit",
+    "FitSettings",
+    "Info",
+    "Joint",
+    "Method",
+    "State",
+    "Step",
+    "Stop",
+    "Watch",
+    "ascend",
+    "bound",
+    "compiled",
+    "finite_mean",
+    "has_stopped_rising",
+    "natural_gradient",
+    "outset",
+    "run",
+    "run_together",
+    "start",
+]

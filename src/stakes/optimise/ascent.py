@@ -1,0 +1,97 @@
+"""One stochastic gradient step on a bound, at the cost of the rows in the minibatch.
+
+Variables with a row per member of a subsampled plate (local variational parameters, decisions)
+are gathered for the members in the batch, differentiated and updated with their share of the
+optimiser's state, and scattered back: the cost of a step does not grow with the plate.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from stakes._types import Array, Batch, Float, Key, Params
+from stakes.optimise.step import Info, State
+from stakes.port import Approximation, Rows, gather, scatter
+from stakes.protocols import UtilityTerm
+
+Bound: TypeAlias = Callable[[Any], tuple[Array, tuple[Array, Array]]]
+"""Variables in the batch -> bound, (elbo, utility)."""
+
+WHOLE = Rows({}, {})
+
+
+def start(variables: Any, trained: Any, optimizer: optax.GradientTransformation) -> State:
+    return State(
+        variables=variables,
+        optimizer=optimizer.init(trained),
+        rate=jnp.ones(()),
+        taken=jnp.zeros((), jnp.int32),
+        skipped=jnp.zeros((), jnp.int32),
+    )
+
+
+def ascend(
+    optimizer: optax.GradientTransformation,
+    objective: Bound,
+    trained: Any,
+    trained_rows: Any,
+    state: State,
+) -> tuple[Any, State, Info]:
+    """One step up in the trained variables; left out where value or gradient is not finite."""
+    state_rows = optax.tree_map_params(
+        optimizer,
+        lambda _, at: at,
+        state.optimizer,
+        trained_rows,
+        transform_non_params=lambda _: WHOLE,
+    )
+    here, memory = gather(trained, trained_rows), gather(state.optimizer, state_rows)
+    (value, (elbo, utility)), slope = jax.value_and_grad(objective, has_aux=True)(here)
+    updates, memory_after = optax.with_extra_args_support(optimizer).update(
+        jax.tree.map(jnp.negative, slope), memory, here, value=-value
+    )
+    after = jax.tree.map(lambda old, update: old + state.rate * update, here, updates)
+    finite = jnp.isfinite(value) & _all_finite(slope)
+    after, memory_after = jax.tree.map(
+        lambda new, old: jnp.where(finite, new, old), (after, memory_after), (here, memory)
+    )
+    return (
+        scatter(trained, after, trained_rows),
+        state._replace(
+            optimizer=scatter(state.optimizer, memory_after, state_rows),
+            taken=state.taken + 1,
+            skipped=jnp.where(finite, 0, state.skipped + 1),
+        ),
+        Info(elbo, utility, finite),
+    )
+
+
+def bound(
+    approximation: Approximation,
+    term: UtilityTerm | None,
+    draws: int,
+    key: Key,
+    batch: Batch,
+    params: Params,
+    decisions: Float[Array, "*instance"] | None,
+) -> tuple[Array, tuple[Array, Array]]:
+    """ELBO + Σ_i U(λ, h_i), eq. 1, estimated with the same draws of θ for both terms."""
+
+    def one(key: Key) -> tuple[Array, Array]:
+        theta_key, y_key = jax.random.split(key)
+        draw = approximation.draw(params, theta_key, batch)
+        if term is None or decisions is None:
+            return draw.log_ratio, jnp.zeros(())
+        gained = term(y_key, draw.outcome, decisions)
+        return draw.log_ratio, jnp.sum(jnp.where(draw.weight > 0, draw.weight * gained, 0.0))
+
+    elbos, utilities = jax.vmap(one)(jax.random.split(key, draws))
+    elbo, utility = elbos.mean(), utilities.mean()
+    return elbo + utility, (elbo, utility)
+
+
+def _all_finite(tree: Any) -> Array:
+    return jnp.all(jnp.array([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(tree)]))

@@ -1,0 +1,95 @@
+"""EM: ascend in the variational parameters, then set the decisions to their best."""
+
+from dataclasses import dataclass
+from typing import final
+
+import jax
+import jax.numpy as jnp
+
+from stakes._types import Array, Batch, Key, Params
+from stakes.deciding import BayesDecisions, NumericalDecisions
+from stakes.errors import InputError
+from stakes.optimise.ascent import ascend, bound, start
+from stakes.optimise.settings import FitSettings
+from stakes.optimise.step import Info, State, Step
+from stakes.port import Approximation, Rows, params_in, rows_of_params
+from stakes.protocols import DecisionRule, Gain, Objective
+
+
+@final
+@dataclass(frozen=True)
+class EM:
+    """Alternate between `every` steps in the variational parameters and best decisions.
+
+    Args:
+        m_step: how decisions are set. By default by the Bayes decision where the term is
+            linearized and the loss has one, numerically otherwise.
+        draws: of θ behind each M-step.
+        every: steps between two M-steps; each sets the decisions of the minibatch at hand.
+
+    >>> import stakes
+    >>> stakes.EM(draws=50).rule(stakes.Linearized()(stakes.Tilted(0.2), 1.0))
+    BayesDecisions()
+    """
+
+    m_step: DecisionRule | None = None
+    draws: int = 30
+    every: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("draws", "every"):
+            if getattr(self, name) < 1:
+                raise InputError(f"`EM({name}=...)` must be at least 1; got {getattr(self, name)}.")
+
+    def rule(self, gain: Gain) -> DecisionRule:
+        """The decision rule for this gain."""
+        if self.m_step is not None:
+            return self.m_step
+        bayes = BayesDecisions()
+        known = gain.bayes_is_best and bayes.objection(gain) is None
+        return bayes if known else NumericalDecisions()
+
+    def objection(self, gain: Gain) -> str | None:
+        rule = self.rule(gain)
+        reason = rule.objection(gain)
+        if reason is None:
+            return None
+        return f"of `m_step={rule}`, {reason}. Use `EM(m_step=NumericalDecisions())`"
+
+    def init(self, params: Params, decisions: Array, settings: FitSettings) -> State:
+        variables = {"params": params, "decisions": decisions}
+        return start(variables, params, settings.transformation())
+
+    def step(self, objective: Objective, settings: FitSettings) -> Step:
+        optimizer, term = settings.transformation(), objective.term
+        rule = self.rule(objective.gain)
+
+        def step(
+            approximation: Approximation, state: State, key: Key, batch: Batch
+        ) -> tuple[State, Info]:
+            e_key, theta_key, y_key = jax.random.split(key, 3)
+            params, decisions = state.variables["params"], state.variables["decisions"]
+            at = Rows.of(approximation.instances, batch)
+            here = at.gather(decisions)
+            params, state, info = ascend(
+                optimizer,
+                lambda part: bound(approximation, term, settings.draws, e_key, batch, part, here),
+                params,
+                rows_of_params(approximation, params, batch),
+                state,
+            )
+
+            def m_step() -> Array:
+                part = params_in(approximation, params, batch)
+                outcomes = jax.vmap(lambda key: approximation.draw(part, key, batch).outcome)(
+                    jax.random.split(theta_key, self.draws)
+                )
+                best = rule.decide(objective, y_key, outcomes, here)
+                return jnp.where(jnp.isfinite(best), best, here)
+
+            due = state.taken % self.every == 0
+            best = jax.lax.cond(due, m_step, lambda: here) if self.every > 1 else m_step()
+            variables = {"params": params, "decisions": at.scatter(decisions, best)}
+            return state._replace(variables=variables), info
+
+        return step

@@ -1,0 +1,66 @@
+"""Where a fit ended, and why."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, final
+
+import numpy as np
+
+from stakes._types import Params
+from stakes.optimise.stages import finite_mean
+
+
+class Stop(StrEnum):
+    """Why a fit ended."""
+
+    CONVERGED = "converged"
+    STEP_LIMIT = "reached the step limit"
+    INTERRUPTED = "interrupted"
+    NUMERICAL_FAILURE = "stopped: no finite gradient in many steps in a row"
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """Where a fit ended, how it got there, and why it stopped."""
+
+    variables: Any
+    elbo: np.ndarray
+    """Estimate at each step."""
+    utility: np.ndarray
+    """Utility term at each step; zero throughout for plain VI."""
+    reason: Stop
+    skipped: int
+    """Steps left out because their gradient was not finite."""
+    seconds: float
+    step_seconds: float = float("nan")
+    """Seconds a step took, without the first chunk, which has to be compiled."""
+
+    @property
+    def params(self) -> Params:
+        """The variational parameters, unconstrained."""
+        params: Params = self.variables["params"]
+        return params
+
+    @property
+    def bound(self) -> np.ndarray:
+        """Estimate of ELBO + utility term at each step: larger is better."""
+        bound: np.ndarray = self.elbo + self.utility
+        return bound
+
+    @property
+    def steps(self) -> int:
+        return len(self.elbo)
+
+    @property
+    def converged(self) -> bool:
+        return self.reason is Stop.CONVERGED
+
+    def __repr__(self) -> str:
+        end = finite_mean(self.bound[-max(1, self.steps // 10) :])
+        skipped = f", {self.skipped} steps skipped" if self.skipped else ""
+        return f"Fit({self.reason} after {self.steps} steps, bound {end:.4g}{skipped})"
+
+    def last_tenth(self, trace: np.ndarray) -> np.ndarray:
+        """Of a trace of this fit: where it ended, with its noise."""
+        return trace[-max(1, self.steps // 10) :]

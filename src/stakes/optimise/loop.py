@@ -1,0 +1,143 @@
+"""The one loop. VI, joint optimisation and EM differ in the `step` they bring to it."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import numpy as np
+
+from stakes._types import Array, Batch, Key
+from stakes.host import progress
+from stakes.host.interrupts import deferred_ctrl_c
+from stakes.optimise.course import Course, extended, fit_of, next_stage, one_of, outset, verdict
+from stakes.optimise.fit import Fit, Stop
+from stakes.optimise.settings import FitSettings
+from stakes.optimise.stages import finite_mean
+from stakes.optimise.step import Info, State, Step
+from stakes.port import Approximation, Batches
+
+Watch: TypeAlias = Callable[[Course], None]
+"""Called after every chunk, the last one too, to keep a record of where the fit stands.
+
+The next chunk takes the buffers of the state over: a watch that keeps them has to copy.
+"""
+
+
+class _Keys(NamedTuple):
+    step: Key
+    batches: Key
+
+
+def run(
+    title: str,
+    step: Step,
+    approximation: Approximation,
+    state: State,
+    key: Key,
+    settings: FitSettings,
+    *,
+    course: Course | None = None,
+    watch: Watch | None = None,
+) -> Fit:
+    """Step until the bound has stopped rising at the smallest step size, or a limit is met.
+
+    With the `course` of a run that was cut short it is resumed there and ends with the same
+    numbers, bit for bit, as if it had not been; with that of a finished one it ends at once.
+    """
+    keys = _Keys(*jax.random.split(key))
+    chunk = partial(compiled(step), approximation, key=keys.step)
+    schedule = Batches(keys.batches, approximation.subsamples)
+    return fit_of(*_loop(title, chunk, schedule, course or outset(state), settings, watch))
+
+
+def run_together(
+    title: str,
+    step: Callable[[Any], Step],
+    each: Any,
+    approximation: Approximation,
+    states: State,
+    keys: Key,
+    settings: FitSettings,
+    *,
+    watch: Watch | None = None,
+) -> list[Fit]:
+    """Several runs as one compiled batch.
+
+    States, keys and whatever `step` asks for in `each` have a leading axis of runs. The runs see
+    the same minibatches and keep the same pace: a stage ends when their bounds, taken together,
+    have stopped rising.
+    """
+    count = len(keys)
+    each_keys = jax.vmap(lambda key: _Keys(*jax.random.split(key)))(keys)
+
+    def every(given: tuple[Approximation, Any], states: State, keys: Key, batch: Batch) -> Any:
+        approximation, each = given
+
+        def one(state: State, key: Key, own: Any) -> tuple[State, Info]:
+            return step(own)(approximation, state, key, batch)
+
+        return jax.vmap(one)(states, keys, each)
+
+    # As an argument, not a constant: a compiled program that was kept serves for other values.
+    chunk = partial(compiled(every), (approximation, each), key=each_keys.step)
+    schedule = Batches(each_keys.batches[0], approximation.subsamples)
+    start = outset(states, (count,))
+    course, reason, step_seconds = _loop(title, chunk, schedule, start, settings, watch)
+    return [fit_of(one_of(course, i, count), reason, step_seconds / count) for i in range(count)]
+
+
+def _loop(
+    title: str,
+    chunk: Callable[..., tuple[State, Info]],
+    schedule: Batches,
+    course: Course,
+    settings: FitSettings,
+    watch: Watch | None,
+) -> tuple[Course, Stop, float]:
+    """Where it ended, why, and the seconds that a step took once it was compiled."""
+    started, chunks = time.monotonic() - course.seconds, []
+    with (
+        deferred_ctrl_c() as interruption,
+        progress.bar(title, settings.steps, show=settings.progress) as tell,
+    ):
+        while (reason := verdict(course, settings, interruption.asked())) is None:
+            course = next_stage(course, settings)
+            done = len(course.elbo)
+            count = min(settings.chunk, settings.steps - done)
+            chunk_started = time.monotonic()
+            state, info = chunk(
+                course.state,
+                numbers=np.arange(done, done + count),
+                batches=schedule.take(done, count),
+            )
+            course = extended(course, state, info)._replace(seconds=time.monotonic() - started)
+            chunks.append((time.monotonic() - chunk_started) / count)
+            recent = course.utility[done:]
+            tell(done + count, finite_mean(course.elbo[done:] + recent), finite_mean(recent))
+            if watch is not None:
+                watch(course)
+    return course, reason, float(np.median(chunks[1:])) if chunks[1:] else float("nan")
+
+
+def compiled(step: Callable[..., tuple[State, Info]]) -> Callable[..., tuple[State, Info]]:
+    """As many steps as there are numbers; `given` is what each of them is given first."""
+
+    @partial(jax.jit, donate_argnums=1)
+    def chunk(
+        given: Any, state: State, key: Key, numbers: Array, batches: Batch
+    ) -> tuple[State, Info]:
+        def one(state: State, x: tuple[Array, Batch]) -> tuple[State, Info]:
+            number, batch = x
+            return step(given, state, _folded(key, number), batch)
+
+        return jax.lax.scan(one, state, (numbers, batches))
+
+    return chunk
+
+
+def _folded(key: Key, number: Array) -> Key:
+    """The key of a step; of each run, where there are several."""
+    fold = jax.vmap(jax.random.fold_in, (0, None)) if key.ndim else jax.random.fold_in
+    return fold(key, number)

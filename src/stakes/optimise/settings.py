@@ -1,0 +1,48 @@
+"""How long and with what to optimise."""
+
+from dataclasses import dataclass
+from typing import final
+
+import optax
+
+from stakes.errors import InputError
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class FitSettings:
+    """How to optimise.
+
+    Args:
+        steps: at most this many.
+        draws: of θ at each step.
+        optimizer: any optax optimiser; Adam by default. Its step size is reduced tenfold,
+            twice, each time that the bound has stopped rising; after the first time the fit
+            starts from, and ends with, the average of where it has been.
+        chunk: steps compiled into one call, between which progress is shown and stopping
+            decided.
+        patience: chunks that a stage lasts at the least; fewer where `steps` is small.
+        all_steps: take every step at the optimiser's own step size, for one with a schedule.
+    """
+
+    steps: int = 30_000
+    draws: int = 10
+    optimizer: optax.GradientTransformation | None = None
+    chunk: int = 100
+    patience: int = 30
+    all_steps: bool = False
+    progress: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "draws", "chunk", "patience"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise InputError(f"`{name}=` must be a whole number above zero; got {value!r}.")
+
+    @property
+    def least_chunks(self) -> int:
+        """Patience; less where a small limit is to leave room for all stages."""
+        return min(self.patience, max(6, self.steps // (6 * self.chunk)))
+
+    def transformation(self) -> optax.GradientTransformation:
+        return optax.adam(0.03) if self.optimizer is None else self.optimizer

@@ -1,0 +1,63 @@
+"""What one step of a fit is given and gives back, and what a method has to bring to the loop."""
+
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from stakes._types import Array, Batch, Float, Key, Params
+from stakes.optimise.settings import FitSettings
+from stakes.port import Approximation
+from stakes.protocols import Gain, Objective
+
+
+class State(NamedTuple):
+    """All that one step hands to the next."""
+
+    variables: Any
+    """What is optimised or decided: `params`, and `decisions` where there are any."""
+    optimizer: Any
+    rate: Array
+    taken: Array
+    """How many steps have been taken."""
+    skipped: Array
+    """How many steps in a row had no finite gradient."""
+
+
+class Info(NamedTuple):
+    """What one step reports; the bound is elbo + utility, and larger is better."""
+
+    elbo: Array
+    utility: Array
+    finite: Array
+
+
+class Step(Protocol):
+    """One step of a fit: a pure function, compiled many to a call."""
+
+    def __call__(
+        self, approximation: Approximation, state: State, key: Key, batch: Batch, /
+    ) -> tuple[State, Info]:
+        """The state after the step, and what the step found.
+
+        Args:
+            approximation: model and guide, with their data.
+            state: as the step before left it, `variables` whole: with the rows of all members.
+            key: of this step alone.
+            batch: plate -> the members in this minibatch; empty where no plate is subsampled.
+        """
+        ...
+
+
+@runtime_checkable
+class Method(Protocol):
+    """How variational parameters and decisions are optimised together: a start and a step."""
+
+    def objection(self, gain: Gain) -> str | None:
+        """Why it cannot serve this gain; None where it can."""
+        ...
+
+    def init(
+        self, params: Params, decisions: Float[Array, "*instance"], settings: FitSettings
+    ) -> State:
+        """Where to start from; `variables` must hold `params` and `decisions`."""
+        ...
+
+    def step(self, objective: Objective, settings: FitSettings) -> Step: ...

@@ -1,0 +1,37 @@
+"""Plain variational inference: maximise the ELBO."""
+
+from dataclasses import dataclass
+from typing import final
+
+from stakes._types import Batch, Key, Params
+from stakes.optimise.ascent import ascend, bound, start
+from stakes.optimise.settings import FitSettings
+from stakes.optimise.step import Info, State, Step
+from stakes.port import Approximation, rows_of_params
+
+
+@final
+@dataclass(frozen=True)
+class VI:
+    """Reparameterised gradient ascent on the ELBO."""
+
+    def init(self, params: Params, settings: FitSettings) -> State:
+        return start({"params": params}, params, settings.transformation())
+
+    def step(self, settings: FitSettings) -> Step:
+        optimizer = settings.transformation()
+
+        def step(
+            approximation: Approximation, state: State, key: Key, batch: Batch
+        ) -> tuple[State, Info]:
+            params = state.variables["params"]
+            params, state, info = ascend(
+                optimizer,
+                lambda here: bound(approximation, None, settings.draws, key, batch, here, None),
+                params,
+                rows_of_params(approximation, params, batch),
+                state,
+            )
+            return state._replace(variables={"params": params}), info
+
+        return step

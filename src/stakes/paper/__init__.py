@@ -1,0 +1,16 @@
+"""The experiments of the paper, one module each; `stakes reproduce NAME` runs them."""
+
+from collections.abc import Callable
+
+from stakes.paper import algorithms, eight_schools, linearization, losses, quantiles
+from stakes.paper.study import PaperTable, Settings, summary
+
+EXPERIMENTS: dict[str, Callable[[Settings], PaperTable]] = {
+    "eight-schools": eight_schools.run,
+    "losses": losses.run,
+    "algorithms": algorithms.run,
+    "quantiles": quantiles.run,
+    "linearization": linearization.run,
+}
+
+__all__ = ["EXPERIMENTS", "PaperTable", "Settings", "summary"]

@@ -1,0 +1,58 @@
+"""The port: what an algorithm needs of a model and its approximation, as pure functions.
+
+`stakes.bridge` implements it for NumPyro; tests implement it for a Gaussian whose optimum is
+known in closed form.
+"""
+
+from typing import NamedTuple, Protocol
+
+from stakes._types import Array, Batch, Distribution, Key, Params
+
+
+class Draw(NamedTuple):
+    """One draw θ ~ q and what it implies for the instances in the batch."""
+
+    log_ratio: Array
+    """log p(D, θ) - log q(θ), minibatches scaled up: its mean is the ELBO."""
+    outcome: Distribution
+    """p(y_i|θ) for each instance i in the batch."""
+    weight: Array
+    """How much each instance counts in the bound: its mask times the minibatch scale."""
+
+
+class Instances(NamedTuple):
+    """What is decided about: one decision for each of these."""
+
+    shape: tuple[int, ...]
+    dims: tuple[str, ...]
+    """A name for each axis: the plate's, where it comes from one."""
+
+
+class Subsample(NamedTuple):
+    """A plate of which each step sees a part."""
+
+    plate: str
+    size: int
+    batch_size: int
+
+
+class Approximation(Protocol):
+    """A posterior approximation q_λ(θ) and the model behind it."""
+
+    @property
+    def instances(self) -> Instances: ...
+
+    @property
+    def subsamples(self) -> tuple[Subsample, ...]: ...
+
+    def init(self, key: Key) -> Params:
+        """Variational parameters to start from."""
+        ...
+
+    def plates_of(self, parameter: str) -> dict[str, int]:
+        """Axis of each subsampled plate along which this parameter has one row per member."""
+        ...
+
+    def draw(self, params: Params, key: Key, batch: Batch) -> Draw:
+        """One pass through guide and model. `params` holds just the rows in the batch."""
+        ...

@@ -1,0 +1,142 @@
+"""Minibatches: which members of the subsampled plates a step sees, and where their rows are."""
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import product
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stakes._types import Array, Batch, Key, Params
+from stakes.port.approximation import Approximation, Instances, Subsample
+
+
+@final
+class Batches:
+    """Which members of each subsampled plate each step sees: by epoch, without replacement.
+
+    A pure function of the key and the step, so that a fit can be resumed at any step.
+    """
+
+    def __init__(self, key: Key, subsamples: tuple[Subsample, ...]) -> None:
+        self._seed = [int(word) for word in np.asarray(jax.random.key_data(key)).ravel()]
+        self._subsamples = subsamples
+        self._orders: dict[tuple[str, int], np.ndarray] = {}
+
+    def take(self, start: int, count: int) -> dict[str, np.ndarray]:
+        """Plate -> (step, member) for `count` steps from `start`."""
+        return {
+            part.plate: np.stack([self._batch(i, part, t) for t in range(start, start + count)])
+            for i, part in enumerate(self._subsamples)
+        }
+
+    def _batch(self, index: int, part: Subsample, step: int) -> np.ndarray:
+        per_epoch = -(-part.size // part.batch_size)
+        epoch, position = divmod(step, per_epoch)
+        order = self._order(index, part, epoch)
+        return order[position * part.batch_size : (position + 1) * part.batch_size]
+
+    def _order(self, index: int, part: Subsample, epoch: int) -> np.ndarray:
+        if (part.plate, epoch) not in self._orders:
+            self._orders = {k: v for k, v in self._orders.items() if k[0] != part.plate}
+            rng = np.random.Generator(np.random.Philox(seed=[*self._seed, index, epoch]))
+            order = rng.permutation(part.size).astype(np.int32)
+            # The last batch is filled up with members it does not hold yet.
+            self._orders[part.plate, epoch] = np.concatenate(
+                [order, order[: -part.size % part.batch_size]]
+            )
+        return self._orders[part.plate, epoch]
+
+
+def sweep(subsamples: tuple[Subsample, ...]) -> Iterator[dict[str, np.ndarray]]:
+    """Batches that cover every member of every subsampled plate; the last ones wrap around."""
+    parts = [
+        [
+            np.arange(i, i + part.batch_size) % part.size
+            for i in range(0, part.size, part.batch_size)
+        ]
+        for part in subsamples
+    ]
+    for members in product(*parts):
+        yield {part.plate: m for part, m in zip(subsamples, members, strict=True)}
+
+
+@final
+class Rows:
+    """Where a batch's members sit in an array with one axis per subsampled plate.
+
+    An opaque leaf to JAX's tree functions, so that a tree of arrays and a tree of their rows
+    map together.
+    """
+
+    def __init__(self, axes: Mapping[str, int], batch: Batch) -> None:
+        self._members = {axis: batch[plate] for plate, axis in axes.items() if plate in batch}
+
+    @classmethod
+    def of(cls, instances: Instances, batch: Batch, *, leading: int = 0) -> "Rows":
+        """In an array with the axes of these instances, after so many other ones."""
+        dims = instances.dims
+        return cls({p: leading + dims.index(p) for p in batch if p in dims}, batch)
+
+    def gather(self, whole: Array) -> Array:
+        return whole[self._index(whole.shape)] if self._members else whole
+
+    def scatter(self, whole: Array, part: Array) -> Array:
+        return whole.at[self._index(whole.shape)].set(part) if self._members else part
+
+    def fill(self, whole: np.ndarray, part: np.ndarray) -> None:
+        """The same in place, for an array on the host."""
+        whole[self._index(whole.shape) if self._members else ...] = part
+
+    def _index(self, shape: tuple[int, ...]) -> Any:
+        if len(self._members) == 1:
+            [(axis, members)] = self._members.items()
+            return (slice(None),) * axis + (members,)
+        return jnp.ix_(*(self._members.get(axis, jnp.arange(n)) for axis, n in enumerate(shape)))
+
+
+def gather(tree: Any, rows: Any) -> Any:
+    return jax.tree.map(lambda whole, at: at.gather(whole), tree, rows)
+
+
+def scatter(tree: Any, parts: Any, rows: Any) -> Any:
+    return jax.tree.map(lambda whole, part, at: at.scatter(whole, part), tree, parts, rows)
+
+
+def rows_of_params(approximation: Approximation, params: Params, batch: Batch) -> dict[str, Any]:
+    """A parameter may itself be a tree, such as the weights of a flow."""
+    rows = {name: Rows(approximation.plates_of(name), batch) for name in params}
+    return {name: jax.tree.map(lambda _, at=rows[name]: at, params[name]) for name in params}
+
+
+def params_in(approximation: Approximation, params: Params, batch: Batch) -> Params:
+    """The parameters with just the rows of the members in the batch."""
+    here: Params = gather(params, rows_of_params(approximation, params, batch))
+    return here
+
+
+def over_batches(
+    question: Callable[[Batch], Array],
+    instances: Instances,
+    subsamples: tuple[Subsample, ...],
+    *,
+    leading: tuple[int, ...] = (),
+) -> np.ndarray:
+    """Answers for all instances, asked batch by batch."""
+    whole: np.ndarray | None = None
+    for batch in sweep(subsamples):
+        values = np.asarray(question(batch))
+        if whole is None:
+            whole = np.zeros(leading + instances.shape, values.dtype)
+        Rows.of(instances, batch, leading=len(leading)).fill(whole, values)
+    assert whole is not None
+    return whole
+
+
+def instances_in_a_batch(instances: Instances, subsamples: tuple[Subsample, ...]) -> int:
+    size = int(np.prod(instances.shape))
+    for part in subsamples:
+        if part.plate in instances.dims:
+            size = size * part.batch_size // part.size
+    return max(size, 1)

@@ -1,0 +1,31 @@
+"""Posteriors, and what they predict and decide for all instances."""
+
+from stakes.predicting.posteriors import FittedPosterior, Posterior, SampledPosterior
+from stakes.predicting.predictions import (
+    Observations,
+    decide,
+    latent_draws,
+    observations,
+    observed,
+    outcomes,
+    outcomes_by_batch,
+    predict,
+    predictive_costs,
+    weights,
+)
+
+__all__ = [
+    "FittedPosterior",
+    "Observations",
+    "Posterior",
+    "SampledPosterior",
+    "decide",
+    "latent_draws",
+    "observations",
+    "observed",
+    "outcomes",
+    "outcomes_by_batch",
+    "predict",
+    "predictive_costs",
+    "weights",
+]

@@ -1,0 +1,68 @@
+"""Posteriors to predict from: that of a fit, or one given as draws."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple, Protocol, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stakes._types import Array, Batch, Key, Params
+from stakes.bridge import NumPyroApproximation
+from stakes.port import params_in
+
+
+class Members(NamedTuple):
+    """Whose latents to draw."""
+
+    batch: Batch
+    known_plates: frozenset[str]
+    """Plates whose members are those of the fit."""
+    part: Array | int = 0
+    """Global latents are the same for every part, local ones are drawn again for each."""
+
+
+class Posterior(Protocol):
+    """Draws of the latents; a tree of arrays to JAX."""
+
+    def latents(self, key: Key, draws: int, members: Members) -> dict[str, Array]:
+        """Latents of these members, draws along a leading axis."""
+        ...
+
+
+@final
+@partial(jax.tree_util.register_dataclass, data_fields=["approximation", "params"], meta_fields=[])
+@dataclass(frozen=True)
+class FittedPosterior:
+    """The posterior that a fit found: draws come from the guide."""
+
+    approximation: NumPyroApproximation
+    params: Params
+
+    def latents(self, key: Key, draws: int, members: Members) -> dict[str, Array]:
+        batch, known, part = members
+        here = {
+            each.plate: batch[each.plate]
+            if each.plate in known and each.plate in batch
+            else jnp.arange(each.batch_size)
+            for each in self.approximation.subsamples
+        }
+        params = params_in(self.approximation, self.params, here)
+        keys = jax.random.split(key, draws)
+        return jax.vmap(lambda k: self.approximation.draw_latents(params, k, here, part))(keys)
+
+
+@final
+@partial(jax.tree_util.register_dataclass, data_fields=["samples"], meta_fields=[])
+@dataclass(frozen=True)
+class SampledPosterior:
+    """A posterior given as draws, such as those of NUTS."""
+
+    samples: dict[str, Array]
+
+    def latents(self, key: Key, draws: int, members: Members) -> dict[str, Array]:
+        """Thinned to the number of draws asked for."""
+        have = next(iter(self.samples.values())).shape[0]
+        chosen = np.linspace(0, have - 1, min(draws, have)).round().astype(int)
+        return {name: values[chosen] for name, values in self.samples.items()}

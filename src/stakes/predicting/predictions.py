@@ -1,0 +1,221 @@
+"""What a posterior predicts and decides, over all instances, in bounded memory."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stakes._types import Array, Batch, Distribution, Float, Key
+from stakes.bridge import Predictor
+from stakes.deciding import best_decision
+from stakes.port import Rows, instances_in_a_batch, over_batches, sweep
+from stakes.predicting.posteriors import FittedPosterior, Members, Posterior
+from stakes.protocols import Criterion, Expectation
+
+MOST_ELEMENTS = 2**25
+"""Instances times draws held at once; 128 MB an array in single precision."""
+DRAWS_FOR_SIZE = 64
+"""Of θ, to see over which values outcomes spread."""
+
+
+def draws_for(instances: int) -> int:
+    """How many draws of θ to evaluate with: many for a few instances, some for many."""
+    return int(np.clip(MOST_ELEMENTS // (16 * max(instances, 1)), 256, 8192))
+
+
+def decide(
+    criterion: Criterion,
+    posterior: Posterior,
+    predictor: Predictor,
+    expectation: Expectation,
+    key: Key,
+    draws: int | None = None,
+) -> np.ndarray:
+    """The best decision for each instance, for the original loss or utility."""
+    at_once = instances_in_a_batch(predictor.cases.instances, predictor.cases.subsamples)
+    count = draws or draws_for(at_once * expectation.summed)
+
+    def best(batch: Batch) -> Array:
+        return _decide_batch(posterior, predictor, key, batch, criterion, expectation, count)
+
+    return _everywhere(best, predictor)
+
+
+@partial(jax.jit, static_argnames=("criterion", "expectation", "draws"))
+def _decide_batch(
+    posterior: Posterior,
+    predictor: Predictor,
+    key: Key,
+    batch: Batch,
+    criterion: Criterion,
+    expectation: Expectation,
+    draws: int,
+) -> Float[Array, "*instance"]:
+    theta_key, y_key = jax.random.split(key)
+    outcomes, weight = _outcomes(posterior, predictor, theta_key, batch, draws)
+    return best_decision(criterion, expectation, y_key, outcomes, weight)
+
+
+def outcomes(
+    posterior: Posterior, predictor: Predictor, key: Key, draws: int
+) -> tuple[Distribution, Array]:
+    """p(y|θ) for the first batch of instances, draws of θ along a leading axis; and weights."""
+    batch = next(sweep(predictor.cases.subsamples))
+    return _outcomes_batch(posterior, predictor, key, batch, draws)
+
+
+def _outcomes(
+    posterior: Posterior,
+    predictor: Predictor,
+    key: Key,
+    batch: Batch,
+    draws: int,
+    part: Array | int = 0,
+) -> tuple[Distribution, Array]:
+    latent_key, model_key = jax.random.split(key)
+    members = Members(batch, predictor.cases.known_plates, part)
+    latents = posterior.latents(latent_key, draws, members)
+    model_key = jax.random.fold_in(model_key, part)
+    keys = jax.random.split(model_key, jax.tree.leaves(latents)[0].shape[0])
+
+    def one(latents: dict[str, Array], key: Key) -> tuple[Distribution, Array]:
+        return predictor.predict(latents, key, batch)
+
+    outcome, weight = jax.vmap(one)(latents, keys)
+    return outcome, weight[0]
+
+
+_outcomes_batch = jax.jit(_outcomes, static_argnums=4)
+
+
+def weights(posterior: Posterior, predictor: Predictor) -> np.ndarray:
+    """How much each instance counts: its mask times the minibatch scale. The same for any θ."""
+    return _everywhere(lambda batch: _weigh_batch(posterior, predictor, batch), predictor)
+
+
+@jax.jit
+def _weigh_batch(posterior: Posterior, predictor: Predictor, batch: Batch) -> Array:
+    return _outcomes(posterior, predictor, jax.random.key(0), batch, 1)[1]
+
+
+def observed(posterior: Posterior, predictor: Predictor) -> np.ndarray | None:
+    """The outcomes observed, for all instances; None where there are none. The same for any θ."""
+    batch = next(sweep(predictor.cases.subsamples))
+    if jax.eval_shape(_observed_batch, posterior, predictor, batch) is None:
+        return None
+    return _everywhere(lambda batch: _observed_batch(posterior, predictor, batch), predictor)
+
+
+@jax.jit
+def _observed_batch(posterior: Posterior, predictor: Predictor, batch: Batch) -> Any:
+    key = jax.random.key(0)
+    latents = posterior.latents(key, 1, Members(batch, predictor.cases.known_plates))
+    value = predictor.observed(jax.tree.map(lambda one: one[0], latents), key, batch)
+    return None if value is None else jnp.asarray(value, jnp.result_type(float))
+
+
+class Observations(NamedTuple):
+    """Outcomes to judge decisions by, and which of them count."""
+
+    outcomes: np.ndarray
+    counted: np.ndarray
+
+    def costs(self, criterion: Criterion, decisions: np.ndarray) -> np.ndarray:
+        """ℓ(y_i, h_i), or minus the utility, of each instance that counts."""
+        found = criterion.cost(jnp.asarray(self.outcomes), jnp.asarray(decisions))
+        return np.asarray(found, np.float64)[self.counted]
+
+
+def observations(posterior: Posterior, predictor: Predictor) -> Observations | None:
+    """The observed outcomes that the mask lets count; None where there are none."""
+    outcomes = observed(posterior, predictor)
+    if outcomes is None:
+        return None
+    return Observations(outcomes, weights(posterior, predictor) > 0)
+
+
+def predictive_costs(
+    criterion: Criterion,
+    posterior: Posterior,
+    predictor: Predictor,
+    decisions: np.ndarray,
+    key: Key,
+    draws: int = 100,
+) -> np.ndarray:
+    """Costs of outcomes drawn from the predictive distribution, as the paper's notebooks use."""
+    counted = weights(posterior, predictor) > 0
+    found = predict(posterior, predictor, key, draws)
+    costs = np.asarray(criterion.cost(jnp.asarray(found), jnp.asarray(decisions)))
+    return costs[:, counted].ravel()
+
+
+def predict(posterior: Posterior, predictor: Predictor, key: Key, draws: int) -> np.ndarray:
+    """One outcome for each draw of θ, draws along a leading axis."""
+
+    parts = itertools.count()
+
+    def some(batch: Batch) -> Array:
+        return _predict_batch(posterior, predictor, key, batch, draws, next(parts))
+
+    return _everywhere(some, predictor, leading=(draws,))
+
+
+@partial(jax.jit, static_argnames=("draws",))
+def _predict_batch(
+    posterior: Posterior, predictor: Predictor, key: Key, batch: Batch, draws: int, part: Array
+) -> Array:
+    theta_key, y_key = jax.random.split(key)
+    outcomes, weight = _outcomes(posterior, predictor, theta_key, batch, draws, part)
+    keys = jax.random.split(jax.random.fold_in(y_key, part), draws)
+
+    def one(key: Key, outcome: Distribution) -> Array:
+        return outcome.expand(weight.shape).sample(key)
+
+    return jnp.asarray(jax.vmap(one)(keys, outcomes), weight.dtype)
+
+
+def latent_draws(posterior: FittedPosterior, key: Key, draws: int) -> dict[str, np.ndarray]:
+    """Draws of every latent, draws along a leading axis, local ones for all members."""
+    latents, subsamples = posterior.approximation.latents, posterior.approximation.subsamples
+    everywhere = frozenset(part.plate for part in subsamples)
+    whole = {
+        name: np.zeros((draws, *latent.shape), np.dtype(jnp.result_type(float)))
+        for name, latent in latents.items()
+    }
+    for part, batch in enumerate(sweep(subsamples)):
+        found = _latents_batch(posterior, key, batch, draws, everywhere, part)
+        for name, latent in latents.items():
+            Rows.of(latent, batch, leading=1).fill(whole[name], np.asarray(found[name]))
+    return whole
+
+
+@partial(jax.jit, static_argnames=("draws", "known_plates"))
+def _latents_batch(
+    posterior: FittedPosterior,
+    key: Key,
+    batch: Batch,
+    draws: int,
+    known_plates: frozenset[str],
+    part: Array | int,
+) -> Any:
+    return posterior.latents(key, draws, Members(batch, known_plates, part))
+
+
+def outcomes_by_batch(
+    posterior: Posterior, predictor: Predictor, key: Key
+) -> Iterator[Distribution]:
+    """p(y|θ) for a few draws of θ along a leading axis, one batch of instances after the other."""
+    for batch in sweep(predictor.cases.subsamples):
+        yield _outcomes_batch(posterior, predictor, key, batch, DRAWS_FOR_SIZE)[0]
+
+
+def _everywhere(
+    question: Callable[[Batch], Array], predictor: Predictor, leading: tuple[int, ...] = ()
+) -> np.ndarray:
+    return over_batches(
+        question, predictor.cases.instances, predictor.cases.subsamples, leading=leading
+    )

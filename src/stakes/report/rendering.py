@@ -1,0 +1,223 @@
+"""A report as one page that needs nothing but itself.
+
+Text is escaped by the template, data by `safe_json`, and a content security policy lets nothing
+run but the scripts known here by their hash: a label that escaped all the same could not execute.
+"""
+
+import base64
+import hashlib
+import json
+import math
+import os
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stakes.errors import InputError, StorageError
+from stakes.host import files
+from stakes.report.content import METHODS, Decisions, Report, WhatIf
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+    from markupsafe import Markup
+
+SCRIPTS = ("table.js", "what_if.js", "charts.js", "main.js")
+FIRST_ROWS = 15
+"""Of the decision table, written into the page for readers without scripts."""
+
+
+def render(report: Report) -> str:
+    """The page as a string."""
+    try:
+        template = _template()
+        from stakes.report.charts import COLORS, charts
+    except ModuleNotFoundError as error:
+        raise InputError(f"The report needs {error.name}: pip install 'stakes[cli]'.") from error
+
+    scripts = [_bokeh(), "\n".join(_file(name) for name in SCRIPTS)]
+    drawn = charts(report)
+    page = template.render(
+        report=report,
+        colors=COLORS,
+        data=_data(report),
+        charts=drawn,
+        drawn={chart["target_id"] for chart in drawn},
+        bins=_bins(report),
+        first_rows=_first_rows(report.decisions),
+        policy=_policy(scripts),
+        style=_inline(_file("report.css")),
+        scripts=[_inline(script) for script in scripts],
+    )
+    # A lone surrogate in a label has no place in UTF-8.
+    return page.encode("utf-8", "replace").decode("utf-8")
+
+
+def _template() -> "Template":
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("stakes.report", "page"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "json": safe_json,
+        "number": number,
+        "percent": percent,
+        "method": METHODS.__getitem__,
+    }
+    return environment.get_template("report.html")
+
+
+def write(report: Report, path: str | os.PathLike[str]) -> None:
+    """Render into a file, which is either complete or not touched at all."""
+    try:
+        files.write(Path(path), render(report).encode("utf-8"))
+    except StorageError as error:
+        said = str(error).replace("Cannot write", "Cannot write the report", 1)
+        raise InputError(said) from error
+
+
+def safe_json(value: Any) -> "Markup":
+    """JSON that can stand inside a script element, whatever its strings say."""
+    from markupsafe import Markup
+
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)  # all else outside ASCII, U+2028 among it, json has escaped already
+
+
+def number(value: float | None, decimals: int | None = None) -> str:
+    """With so many decimals, or four significant digits; a dash for what is not known."""
+    if value is None or math.isnan(value):
+        return "–"
+    if decimals is None:
+        size = math.floor(math.log10(abs(value))) if 0 < abs(value) < math.inf else 0
+        if not -5 < size < 9:
+            return f"{value:.3e}".replace("-", "−")
+        decimals = max(3 - size, 0)
+        text = f"{value:,.{decimals}f}"
+        return (text.rstrip("0").rstrip(".") if decimals else text).replace("-", "−")
+    return f"{value:,.{decimals}f}".replace("-", "−")
+
+
+def percent(share: float | None, decimals: int = 1) -> str:
+    if share is None or math.isnan(share):
+        return "–"
+    return f"{100 * share:.{decimals}f} %".replace("-", "−")
+
+
+def _data(report: Report) -> dict[str, Any]:
+    """What the scripts of the page work with."""
+    what_if = report.what_if
+    return {
+        "decisions": _table(report.decisions),
+        "whatIf": None if what_if is None else _what_if(what_if, report.decisions.decimals),
+    }
+
+
+def _table(table: Decisions) -> dict[str, Any]:
+    digits = table.decimals + 2
+    return {
+        "labels": [
+            {"name": name, "values": [_finite(v) for v in values]}
+            for name, values in table.labels.items()
+        ],
+        "decimals": table.decimals,
+        **{
+            name: _rounded(getattr(table, name), digits)
+            for name in ("low", "high", "vi", "calibrated", "observed")
+        },
+    }
+
+
+def _what_if(what_if: WhatIf, decimals: int) -> dict[str, Any]:
+    return {
+        "kind": what_if.kind,
+        "parameter": what_if.parameter,
+        "factor": what_if.factor,
+        "low": what_if.low,
+        "high": what_if.high,
+        "wholeNumbers": what_if.whole_numbers,
+        "levels": what_if.levels.tolist(),
+        "rows": what_if.rows.tolist(),
+        "quantiles": _rounded(what_if.quantiles.ravel(), decimals + 2),
+    }
+
+
+def _rounded(values: np.ndarray, digits: int) -> list[float | int | None]:
+    return [_compact(value) for value in np.round(np.asarray(values, float), digits).tolist()]
+
+
+def _compact(value: float) -> float | int | None:
+    if not math.isfinite(value):
+        return None
+    return int(value) if value == int(value) else value
+
+
+def _finite(value: str | int | float) -> str | int | float:
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _first_rows(table: Decisions) -> list[dict[str, Any]]:
+    return [
+        {
+            "labels": [values[i] for values in table.labels.values()],
+            **{
+                name: float(getattr(table, name)[i])
+                for name in ("low", "high", "vi", "calibrated", "observed")
+            },
+        }
+        for i in range(min(FIRST_ROWS, len(table)))
+    ]
+
+
+def _bins(report: Report) -> list[tuple[float, float, int]]:
+    scale = report.convergence.scale
+    if scale is None:
+        return []
+    edges = scale.edges.tolist()
+    return list(zip(edges[:-1], edges[1:], scale.counts.tolist(), strict=True))
+
+
+def _policy(scripts: list[str]) -> str:
+    hashes = " ".join(f"'sha256-{_hash(script)}'" for script in scripts)
+    rules: Mapping[str, str] = {
+        "default-src": "'none'",
+        "script-src": hashes,
+        "style-src": "'unsafe-inline'",  # Bokeh makes style elements as it draws
+        "img-src": "data:",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+    }
+    return "; ".join(f"{name} {value}" for name, value in rules.items())
+
+
+def _hash(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
+
+
+def _inline(script: str) -> "Markup":
+    from markupsafe import Markup
+
+    # Either would end the element early, and a carriage return would change the hash.
+    assert not any(mark in script.lower() for mark in ("</script", "<!--", "\r"))
+    return Markup(script)
+
+
+@cache
+def _bokeh() -> str:
+    from bokeh.resources import Resources
+
+    return "\n".join(Resources(mode="inline", components=["bokeh"]).js_raw)
+
+
+def _file(name: str) -> str:
+    return resources.files("stakes.report").joinpath("page", name).read_text("utf-8")

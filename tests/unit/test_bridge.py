@@ -1,0 +1,638 @@
+"""NumPyro behind the port: ELBO and gradients, minibatches, masks, dims and predictions."""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from numpyro import handlers
+from numpyro.distributions import biject_to, constraints
+from numpyro.infer import Trace_ELBO, autoguide
+from scipy import stats
+
+import stakes
+from stakes import bridge, predicting
+from stakes._types import Batch, Params
+from stakes.bridge import NumPyroApproximation, Predictors
+from stakes.expectation import ClosedForm
+from stakes.port import Draw, Instances, Subsample, params_in
+from stakes.predicting import FittedPosterior
+
+KEY = jax.random.key(0)
+FAILURE_RATE = 1e-6
+"""How often a test that draws may fail by chance, over all that it compares."""
+
+
+def problem(model: Callable[..., None], guide: Any = None, loss: Any = None) -> stakes.Problem:
+    return stakes.Problem(model, outcome="y", loss=loss or stakes.Squared(), guide=guide)
+
+
+def approximate(
+    model: Callable[..., None], data: dict[str, Any], guide: Any = None
+) -> NumPyroApproximation:
+    chosen = problem(model, guide)
+    checked = chosen.check_data(data, needs_outcome=True)
+    return bridge.approximate(chosen, checked, KEY)
+
+
+def draw(approximation: NumPyroApproximation, params: Params, batch: Batch | None = None) -> Draw:
+    """One draw, from all parameters: those of the batch's members are gathered first."""
+    here = params_in(approximation, params, batch or {})
+    return jax.jit(lambda here: approximation.draw(here, KEY, batch or {}))(here)
+
+
+def level_guide(**data: Any) -> None:
+    """For models whose one latent is a `level`; an autoguide takes seconds to set up."""
+    scale = numpyro.param("scale", 0.1, constraint=constraints.positive)
+    numpyro.sample("level", dist.Normal(numpyro.param("loc", 0.0), scale))
+
+
+def assert_same_mean(one: Any, other: Any) -> None:
+    """Two samples (draw, component) of equal means, each tested at its share of the rate."""
+    one, other = (np.reshape(sample, (len(sample), -1)).astype(float) for sample in (one, other))
+    error = np.sqrt(one.var(axis=0) / len(one) + other.var(axis=0) / len(other))
+    error += 1e-5 * np.abs(one.mean(axis=0)) + 1e-6  # rounding, where nothing varies
+    z = (one.mean(axis=0) - other.mean(axis=0)) / error
+    assert np.abs(z).max() < stats.norm.isf(FAILURE_RATE / 2 / z.size)
+
+
+# ELBO --------------------------------------------------------------------------------------
+
+X = np.linspace(-1, 1, 5)[:, None] ** np.array([0, 1])
+GROUP = np.array([0, 1, 2, 0, 1])
+DATA = {"x": X, "group": GROUP, "y": np.array([0.5, -1.0, 2.0, 1.5, 0.0])}
+
+
+def rich(x: Any, group: Any, y: Any = None) -> None:
+    """A vector latent, a positive one, a plate of latents, a factor and a scaled likelihood."""
+    slope = numpyro.sample("slope", dist.Normal(0, 1).expand([2]).to_event(1))
+    sd = numpyro.sample("sd", dist.HalfNormal(1.0))
+    with numpyro.plate("group", 3):
+        offset = numpyro.sample("offset", dist.Normal(0, sd))
+    numpyro.factor("penalty", -0.3 * jnp.square(slope).sum() * sd)
+    with handlers.scale(scale=0.5), numpyro.plate("row", len(x)):
+        numpyro.sample("y", dist.Normal(x @ slope + offset[group], sd), obs=y)
+
+
+def by_hand(x: Any, group: Any, y: Any = None) -> None:
+    """Structured: the spread's location follows the slope; it has no normal density."""
+    loc = numpyro.param("loc", jnp.array([0.2, -0.1]))
+    scale = numpyro.param("scale", jnp.array([0.3, 0.6]), constraint=constraints.positive)
+    follow = numpyro.param("follow", 0.3)
+    slope = numpyro.sample("slope", dist.Normal(loc, scale).to_event(1))
+    numpyro.sample("sd", dist.LogNormal(follow * slope[0], 0.4))
+    with numpyro.plate("group", 3):
+        numpyro.sample("offset", dist.Normal(numpyro.param("offset_loc", jnp.ones(3)), 0.5))
+
+
+GUIDES = {
+    "AutoNormal": autoguide.AutoNormal(rich),
+    "AutoDiagonalNormal": autoguide.AutoDiagonalNormal(rich),
+    "AutoMultivariateNormal": autoguide.AutoMultivariateNormal(rich),
+    "AutoLowRankMultivariateNormal": autoguide.AutoLowRankMultivariateNormal(rich),
+    "AutoIAFNormal": autoguide.AutoIAFNormal(rich),
+    "by hand": by_hand,
+}
+
+
+def somewhere(approximation: NumPyroApproximation) -> Params:
+    """Off the guide's start, where nothing is special."""
+    params = approximation.init(KEY)
+    leaves, tree = jax.tree.flatten(params)
+    keys = jax.random.split(jax.random.key(1), len(leaves))
+    moved = [
+        leaf + 0.2 * jax.random.normal(k, leaf.shape) for leaf, k in zip(leaves, keys, strict=True)
+    ]
+    return jax.tree.unflatten(tree, moved)
+
+
+def numpyro_elbo(
+    model: Callable[..., None], guide: Callable[..., None], data: dict[str, Any]
+) -> Callable[[Params, Any], Any]:
+    """One draw of NumPyro's own ELBO as a function of unconstrained parameters."""
+    arrays = {name: jnp.asarray(value) for name, value in data.items()}
+    sites = handlers.trace(handlers.seed(guide, KEY)).get_trace(**arrays)
+    transforms = {
+        name: biject_to(site["kwargs"].get("constraint", constraints.real))
+        for name, site in sites.items()
+        if site["type"] == "param"
+    }
+
+    def elbo(params: Params, key: Any) -> Any:
+        constrained = {name: transforms[name](value) for name, value in params.items()}
+        return -Trace_ELBO().loss(key, constrained, model, guide, **arrays)
+
+    return elbo
+
+
+@pytest.mark.parametrize("guide", GUIDES.values(), ids=GUIDES)
+def test_the_log_ratio_averages_to_the_elbo_of_numpyro(guide: Callable[..., None]) -> None:
+    """And its gradient to that of NumPyro's, for the guides whose log q is rewritten."""
+    approximation = approximate(rich, DATA, guide)
+    params, theirs = somewhere(approximation), numpyro_elbo(rich, guide, DATA)
+
+    def ours(params: Params, key: Any) -> Any:
+        return approximation.draw(params, key, {}).log_ratio
+
+    rewritten = guide in (GUIDES["AutoNormal"], GUIDES["by hand"])
+    ask = jax.value_and_grad if rewritten else lambda elbo: elbo
+
+    def both(ours_key: Any, theirs_key: Any) -> Any:
+        return ask(ours)(params, ours_key), ask(theirs)(params, theirs_key)
+
+    keys = jax.random.split(jax.random.key(2), (2, 20_000))
+    flat = [
+        np.concatenate([leaf.reshape(len(leaf), -1) for leaf in jax.tree.leaves(tree)], axis=1)
+        for tree in jax.jit(jax.vmap(both))(*keys)
+    ]
+    assert_same_mean(*flat)
+
+
+def test_a_guide_site_that_is_masked_out_adds_nothing_to_log_q() -> None:
+    def model(x: Any, y: Any = None) -> None:
+        level = numpyro.sample("level", dist.Normal(0, 1))
+        with numpyro.plate("row", len(x)):
+            numpyro.sample("y", dist.Normal(level + x, 1), obs=y)
+
+    def guide(x: Any, y: Any = None) -> None:
+        scale = numpyro.param("scale", 0.5, constraint=constraints.positive)
+        with handlers.mask(mask=False):
+            numpyro.sample("level", dist.Normal(0.0, scale))
+
+    data = {"x": np.zeros(3), "y": np.zeros(3)}
+    approximation = approximate(model, data, guide)
+    params, theirs = approximation.init(KEY), numpyro_elbo(model, guide, data)
+
+    def both(key: Any) -> Any:
+        return approximation.draw(params, key, {}).log_ratio, theirs(params, key)
+
+    assert_same_mean(*jax.jit(jax.vmap(both))(jax.random.split(KEY, 2000)))
+
+
+def test_log_q_of_a_vector_latent_is_as_free_of_noise_as_that_of_a_scalar() -> None:
+    """A Gaussian's log q counts by its expectation: with data and prior out of the way, nothing
+    else is left to vary."""
+
+    def flat(width: int, y: Any = None) -> None:
+        with handlers.scale(scale=1e-12):
+            scalar = numpyro.sample("scalar", dist.Normal(0, 1))
+            vector = numpyro.sample("vector", dist.Normal(0, 1).expand([width]).to_event(1))
+            numpyro.sample("y", dist.Normal(scalar + vector[0], 1), obs=y)
+
+    def guide(width: int, y: Any = None) -> None:
+        numpyro.sample("scalar", dist.Normal(numpyro.param("loc", 0.0), 0.5))
+        numpyro.sample("vector", dist.Normal(jnp.zeros(width), 0.5).to_event(1))
+
+    approximation = approximate(flat, {"width": 3, "y": 0.0}, guide)
+    params = approximation.init(KEY)
+    draws = jax.jit(jax.vmap(lambda key: approximation.draw(params, key, {}).log_ratio))
+    assert draws(jax.random.split(KEY, 100)).std() < 1e-3
+
+
+# Minibatches -------------------------------------------------------------------------------
+
+FAR_APART = 1000.0 * np.arange(6)
+
+
+def local(x: Any, y: Any = None, batch: int = 2) -> None:
+    """One latent a row, rows in minibatches; `x` sets rows far apart."""
+    mean = numpyro.sample("mean", dist.Normal(0, 10))
+    with numpyro.plate("row", len(x), subsample_size=batch) as members:
+        level = numpyro.sample("level", dist.Normal(mean, 5))
+        seen = None if y is None else y[members]
+        numpyro.sample("y", dist.Normal(level + x[members], 1), obs=seen)
+
+
+def local_by_hand(x: Any, y: Any = None, batch: int = 2) -> None:
+    numpyro.sample("mean", dist.Normal(numpyro.param("m", 0.0), 0.1))
+    with numpyro.plate("row", len(x), subsample_size=batch):
+        loc = numpyro.param("level_loc", jnp.zeros(len(x)), event_dim=0)
+        numpyro.sample("level", dist.Normal(loc, 0.1))
+
+
+LOCAL_DATA = {"x": FAR_APART, "y": FAR_APART + np.arange(6), "batch": 2}
+LOCAL_GUIDES = {"AutoNormal": None, "by hand": local_by_hand}
+BATCH = {"row": jnp.array([4, 1])}
+
+
+@pytest.fixture(params=LOCAL_GUIDES.values(), ids=LOCAL_GUIDES, scope="module")
+def minibatched(request: pytest.FixtureRequest) -> NumPyroApproximation:
+    return approximate(local, LOCAL_DATA, request.param)
+
+
+def row_parameter(approximation: NumPyroApproximation) -> str:
+    """Where each row's latent lies; AutoNormal and the guide by hand name it differently."""
+    [name] = [n for n in approximation.init(KEY) if n in ("level_auto_loc", "level_loc")]
+    return name
+
+
+def test_the_minibatch_is_what_the_model_says(minibatched: NumPyroApproximation) -> None:
+    assert minibatched.subsamples == (Subsample("row", 6, 2),)
+    assert minibatched.instances == Instances((6,), ("row",))
+    assert minibatched.plates_of(row_parameter(minibatched)) == {"row": 0}
+
+
+def test_rows_of_data_and_latents_are_those_of_the_batch(
+    minibatched: NumPyroApproximation,
+) -> None:
+    """The outcome's mean is latent plus covariate, and each row has its own of both."""
+    params = minibatched.init(KEY)
+    params[row_parameter(minibatched)] = jnp.asarray(-3 * FAR_APART, jnp.float32)
+    drawn = draw(minibatched, params, BATCH)
+    np.testing.assert_allclose(drawn.outcome.loc, -2 * FAR_APART[[4, 1]], atol=2)
+    np.testing.assert_allclose(drawn.weight, 3.0)
+
+
+def test_outcomes_observed_are_those_of_the_batch(minibatched: NumPyroApproximation) -> None:
+    """Latents near zero explain the outcomes, if these are the rows' own: off by a row is a
+    thousand standard deviations."""
+    params = minibatched.init(KEY)
+    params[row_parameter(minibatched)] = jnp.arange(6.0)
+    assert float(draw(minibatched, params, BATCH).log_ratio) > -100
+
+
+def test_only_rows_in_the_batch_get_a_gradient(minibatched: NumPyroApproximation) -> None:
+    params = minibatched.init(KEY)
+
+    def elbo(params: Params) -> Any:
+        here = params_in(minibatched, params, BATCH)
+        return minibatched.draw(here, KEY, BATCH).log_ratio
+
+    slope = jax.jit(jax.grad(elbo))(params)
+    moved = {name: np.flatnonzero(value).tolist() for name, value in slope.items()}
+    assert moved[row_parameter(minibatched)] == [1, 4]
+    for name, where in moved.items():
+        assert where == [1, 4] if minibatched.plates_of(name) else where == [0]
+
+
+def test_minibatch_elbos_average_to_the_full_one() -> None:
+    """Over every batch there is, each weighed alike."""
+    part = approximate(local, LOCAL_DATA, local_by_hand)
+    full = approximate(local, {**LOCAL_DATA, "batch": 6}, local_by_hand)
+    assert full.subsamples == ()
+    params = {**full.init(KEY), "level_loc": jnp.arange(6.0)}
+    every = jnp.array(list(itertools.combinations(range(6), 2)))
+
+    @jax.jit
+    @jax.vmap
+    def over_batches(key: Any) -> Any:
+        def one(members: Any) -> Any:
+            here = params_in(part, params, {"row": members})
+            return part.draw(here, key, {"row": members}).log_ratio
+
+        return jax.vmap(one)(every).mean()
+
+    keys = jax.random.split(KEY, 4000)
+    whole = jax.jit(jax.vmap(lambda key: full.draw(params, key, {}).log_ratio))
+    assert_same_mean(over_batches(keys), whole(jax.random.split(jax.random.key(1), 4000)))
+
+
+def in_the_middle(x: Any, y: Any = None) -> None:
+    """Three plates, of which the middle one comes in minibatches."""
+    with numpyro.plate("b", 5, subsample_size=2, dim=-2) as members:
+        level = numpyro.sample("level", dist.Normal(0, 1))
+        with numpyro.plate("a", 4, dim=-3), numpyro.plate("c", 3, dim=-1):
+            seen = None if y is None else y[:, members]
+            numpyro.sample("y", dist.Normal(level + x[:, members], 1), obs=seen)
+
+
+def in_the_middle_by_hand(**data: Any) -> None:
+    with numpyro.plate("b", 5, subsample_size=2, dim=-2):
+        loc = numpyro.param("loc", jnp.zeros((5, 1)), event_dim=0)
+        numpyro.sample("level", dist.Normal(loc, 0.1))
+
+
+def test_a_plate_in_the_middle_is_subsampled_along_its_own_axis() -> None:
+    x = 100.0 * np.arange(60).reshape(4, 5, 3)
+    approximation = approximate(in_the_middle, {"x": x, "y": x}, in_the_middle_by_hand)
+    assert approximation.instances == Instances((4, 5, 3), ("a", "b", "c"))
+    params = {"loc": 1e5 * jnp.arange(5.0).reshape(5, 1)}
+    drawn = draw(approximation, params, {"b": jnp.array([3, 0])})
+    expected = (x + 1e5 * np.arange(5).reshape(5, 1))[:, [3, 0]]
+    np.testing.assert_allclose(drawn.outcome.loc, expected, atol=2)
+    np.testing.assert_allclose(drawn.weight, np.full((4, 2, 3), 2.5))
+
+
+def crossed(y: Any = None) -> None:
+    """Rows and columns both come in minibatches, and each has a latent."""
+    row = numpyro.plate("row", 5, subsample_size=2, dim=-2)
+    column = numpyro.plate("column", 7, subsample_size=3, dim=-1)
+    with row as here:
+        height = numpyro.sample("height", dist.Normal(0, 1))
+    with column as there:
+        width = numpyro.sample("width", dist.Normal(0, 1))
+    with row, column:
+        seen = None if y is None else y[here][:, there]
+        numpyro.sample("y", dist.Normal(height + width, 1), obs=seen)
+
+
+def crossed_by_hand(**data: Any) -> None:
+    with numpyro.plate("row", 5, subsample_size=2, dim=-2):
+        loc = numpyro.param("height_loc", 10 * jnp.arange(5.0)[:, None], event_dim=0)
+        numpyro.sample("height", dist.Normal(loc, 0.01))
+    with numpyro.plate("column", 7, subsample_size=3, dim=-1):
+        loc = numpyro.param("width_loc", 1000 * jnp.arange(7.0), event_dim=0)
+        numpyro.sample("width", dist.Normal(loc, 0.01))
+
+
+def test_two_plates_in_minibatches_are_covered_pair_by_pair() -> None:
+    y = np.arange(35.0).reshape(5, 7)
+    approximation = approximate(crossed, {"y": y}, crossed_by_hand)
+    fitted = FittedPosterior(approximation, approximation.init(KEY))
+    asked = problem(crossed)
+    predictor = Predictors(asked, approximation).on()
+    np.testing.assert_array_equal(predicting.observed(fitted, predictor), y)
+    decisions = predicting.decide(asked.criterion, fitted, predictor, ClosedForm(), KEY, draws=20)
+    expected = 10 * np.arange(5)[:, None] + 1000 * np.arange(7)
+    np.testing.assert_allclose(decisions, expected, atol=0.1)
+
+
+def test_posterior_draws_of_different_rows_are_independent_across_minibatches() -> None:
+    """Rows are drawn batch by batch; a key used for every batch would repeat its noise."""
+    approximation = approximate(local, LOCAL_DATA, local_by_hand)
+    fitted = FittedPosterior(approximation, approximation.init(KEY))
+    draws = predicting.latent_draws(fitted, KEY, 400)["level"]
+    correlation = np.corrcoef(draws.T) - np.eye(6)
+    assert np.abs(correlation).max() < 0.3
+
+
+def test_predicted_outcomes_of_different_rows_are_independent_across_minibatches() -> None:
+    """But for what they share through the global latent, which is almost certain here."""
+    approximation = approximate(local, LOCAL_DATA, local_by_hand)
+    fitted = FittedPosterior(approximation, approximation.init(KEY))
+    predictor = Predictors(problem(local), approximation).on()
+    draws = predicting.predict(fitted, predictor, KEY, 400)
+    correlation = np.corrcoef(draws.T) - np.eye(6)
+    assert np.abs(correlation).max() < 0.3
+
+
+def test_what_an_auxiliary_of_the_guide_ties_together_stays_together() -> None:
+    """Here it makes the global latent and those of the rows all but equal."""
+
+    def tied(x: Any, y: Any = None, batch: int = 2) -> None:
+        common = numpyro.sample("common", dist.Normal(0, 1), infer={"is_auxiliary": True})
+        numpyro.sample("mean", dist.Normal(common, 0.01))
+        with numpyro.plate("row", len(x), subsample_size=batch):
+            numpyro.sample("level", dist.Normal(common, 0.01))
+
+    fitted = FittedPosterior(approximate(local, LOCAL_DATA, tied), {})
+    draws = predicting.latent_draws(fitted, KEY, 400)
+    assert np.abs(draws["level"] - draws["mean"][:, None]).max() < 0.1
+
+
+def test_the_window_of_an_enumeration_is_wide_enough_for_the_rows_of_every_batch() -> None:
+    """Here the first batch holds small counts alone."""
+
+    def counts(x: Any, y: Any = None) -> None:
+        level = numpyro.sample("level", dist.Normal(0, 0.1))
+        with numpyro.plate("row", len(x), subsample_size=2) as members:
+            seen = None if y is None else y[members]
+            numpyro.sample("y", dist.Poisson(jnp.exp(x[members] + level)), obs=seen)
+
+    rates = np.array([2.0, 3.0, 2.0, 900.0])
+    data = {"x": np.log(rates), "y": rates.astype(int)}
+    approximation = approximate(counts, data, level_guide)
+    fitted = FittedPosterior(approximation, approximation.init(KEY))
+    predictor = Predictors(problem(counts), approximation).on()
+    outcomes = predicting.outcomes_by_batch(fitted, predictor, KEY)
+    window = stakes.Enumeration().widened(outcomes)
+    outcome = draw(approximation, fitted.params, {"row": jnp.array([2, 3])}).outcome
+    losses = window.expected(None, outcome, stakes.Tilted(0.2), outcome.mean)
+    assert np.isfinite(losses).all()
+
+
+# Masks and event dims ----------------------------------------------------------------------
+
+OBSERVED = np.array([[True, False, True], [False, True, True]])
+
+
+def _masked(x: Any, y: Any = None) -> None:
+    level = numpyro.sample("level", dist.Normal(0, 1))
+    plates = numpyro.plate("row", 2, dim=-2), numpyro.plate("column", 3, dim=-1)
+    with plates[0], plates[1], handlers.mask(mask=jnp.asarray(OBSERVED)):
+        numpyro.sample("y", dist.Normal(level + x, 1), obs=y)
+
+
+def _masked_distribution(x: Any, y: Any = None) -> None:
+    level = numpyro.sample("level", dist.Normal(0, 1))
+    with numpyro.plate("row", 2, dim=-2), numpyro.plate("column", 3, dim=-1):
+        numpyro.sample("y", dist.Normal(level + x, 1).mask(OBSERVED), obs=y)
+
+
+def _masked_events(x: Any, y: Any = None) -> None:
+    level = numpyro.sample("level", dist.Normal(0, 1))
+    with numpyro.plate("row", 2):
+        numpyro.sample("y", dist.Normal(level + x, 1).mask(OBSERVED).to_event(1), obs=y)
+
+
+@pytest.mark.parametrize("model", [_masked, _masked_distribution, _masked_events])
+def test_a_mask_takes_entries_out_of_likelihood_and_utility_alike(
+    model: Callable[..., None],
+) -> None:
+    x = np.arange(6.0).reshape(2, 3)
+    draws = []
+    for hidden in (0.0, 1e6):
+        data = {"x": x, "y": np.where(OBSERVED, x, hidden)}
+        approximation = approximate(model, data, level_guide)
+        draws.append(draw(approximation, approximation.init(KEY)))
+    np.testing.assert_allclose(draws[0].log_ratio, draws[1].log_ratio)
+    np.testing.assert_array_equal(draws[0].weight, OBSERVED.astype(float))
+
+
+def test_a_mask_of_rows_covers_all_of_their_events() -> None:
+    def model(x: Any, y: Any = None) -> None:
+        level = numpyro.sample("level", dist.Normal(0, 1))
+        with numpyro.plate("row", 3), handlers.mask(mask=jnp.array([True, False, True])):
+            numpyro.sample("y", dist.Normal(level + x, 1).to_event(1), obs=y)
+
+    data = {"x": np.zeros((3, 3)), "y": np.zeros((3, 3))}
+    approximation = approximate(model, data, level_guide)
+    weight = draw(approximation, approximation.init(KEY)).weight
+    np.testing.assert_array_equal(weight, np.repeat([[1.0], [0.0], [1.0]], 3, axis=1))
+
+
+def test_a_scale_of_rows_covers_all_of_their_events() -> None:
+    def model(x: Any, y: Any = None) -> None:
+        level = numpyro.sample("level", dist.Normal(0, 1))
+        with numpyro.plate("row", 3), handlers.scale(scale=jnp.array([1.0, 2.0, 3.0])):
+            numpyro.sample("y", dist.Normal(level + x, 1).to_event(1), obs=y)
+
+    data = {"x": np.zeros((3, 3)), "y": np.zeros((3, 3))}
+    approximation = approximate(model, data, level_guide)
+    weight = draw(approximation, approximation.init(KEY)).weight
+    np.testing.assert_array_equal(weight, np.repeat([[1.0], [2.0], [3.0]], 3, axis=1))
+
+
+def test_outcomes_under_to_event_have_a_decision_each() -> None:
+    def model(x: Any, y: Any = None) -> None:
+        level = numpyro.sample("level", dist.Normal(0, 1))
+        with numpyro.plate("row", len(x)):
+            numpyro.sample("y", dist.Normal(level + x, 1).to_event(1), obs=y)
+
+    x = np.arange(6.0).reshape(2, 3)
+    approximation = approximate(model, {"x": x, "y": x}, level_guide)
+    assert approximation.instances == Instances((2, 3), ("row", "y_dim_1"))
+    drawn = draw(approximation, approximation.init(KEY))
+    assert drawn.weight.shape == (2, 3)
+    np.testing.assert_allclose(jnp.diff(drawn.outcome.mean, axis=-1), 1.0, rtol=1e-5)
+
+
+# Instances ---------------------------------------------------------------------------------
+
+
+def test_dims_and_shape_come_from_the_plates() -> None:
+    """Whatever the order in which the plates were opened."""
+
+    def model(x: Any, y: Any = None) -> None:
+        level = numpyro.sample("level", dist.Normal(0, 1))
+        with numpyro.plate("column", 3, dim=-1), numpyro.plate("row", 2, dim=-2):
+            numpyro.sample("y", dist.Normal(level, x), obs=y)
+
+    data = {"x": 1.0, "y": np.zeros((2, 3))}
+    assert approximate(model, data, level_guide).instances == Instances((2, 3), ("row", "column"))
+
+
+def test_axes_without_a_plate_are_named_after_the_outcome() -> None:
+    def model(x: Any, y: Any = None) -> None:
+        level = numpyro.sample("level", dist.Normal(0, 1))
+        with numpyro.plate("column", 3):
+            numpyro.sample("y", dist.Normal(level + x, 1), obs=y)
+
+    data = {"x": np.zeros((2, 3)), "y": np.zeros((2, 3))}
+    assert approximate(model, data, level_guide).instances == Instances(
+        (2, 3), ("y_dim_0", "column")
+    )
+
+
+def test_a_single_outcome_has_no_dims() -> None:
+    def model(y: Any = None) -> None:
+        numpyro.sample("y", dist.Normal(numpyro.sample("level", dist.Normal(0, 1)), 1), obs=y)
+
+    assert approximate(model, {"y": 1.5}, level_guide).instances == Instances((), ())
+
+
+# Prediction --------------------------------------------------------------------------------
+
+SIGMA = np.array([1.0, 2.0, 3.0])
+
+
+def schools(sigma: Any, y: Any = None) -> None:
+    mu = numpyro.sample("mu", dist.Normal(0, 5))
+    tau = numpyro.sample("tau", dist.HalfNormal(5))
+    with numpyro.plate("school", len(sigma)):
+        theta = numpyro.sample("theta", dist.Normal(mu, tau))
+        numpyro.sample("y", dist.Normal(theta, sigma), obs=y)
+
+
+def schools_by_hand(sigma: Any, y: Any = None) -> None:
+    """As if fitted: schools at 100, 200 and 300, from a population at -50 that hardly varies."""
+    numpyro.sample("mu", dist.Normal(numpyro.param("mu_loc", -50.0), 0.1))
+    numpyro.sample("tau", dist.LogNormal(jnp.log(0.1), 0.1))
+    with numpyro.plate("school", len(sigma)):
+        loc = numpyro.param("theta_loc", jnp.array([100.0, 200.0, 300.0]), event_dim=0)
+        numpyro.sample("theta", dist.Normal(loc, 0.1))
+
+
+@pytest.fixture(scope="module")
+def schooled() -> FittedPosterior:
+    approximation = approximate(schools, {"sigma": SIGMA, "y": np.zeros(3)}, schools_by_hand)
+    return FittedPosterior(approximation, approximation.init(KEY))
+
+
+def decide(fitted: FittedPosterior, data: dict[str, Any], **options: Any) -> np.ndarray:
+    asked = problem(schools)
+    checked = asked.check_data(data, needs_outcome=False)
+    predictor = Predictors(asked, fitted.approximation).on(checked, **options)
+    return predicting.decide(asked.criterion, fitted, predictor, ClosedForm(), KEY, draws=500)
+
+
+def test_a_plate_of_another_size_holds_new_members_drawn_from_the_model(
+    schooled: FittedPosterior,
+) -> None:
+    np.testing.assert_allclose(decide(schooled, {"sigma": np.ones(5)}), [-50.0] * 5, atol=1)
+    np.testing.assert_allclose(decide(schooled, {"sigma": np.ones(1)}), [-50.0], atol=1)
+
+
+def test_a_plate_of_the_same_size_holds_the_members_of_the_fit(schooled: FittedPosterior) -> None:
+    np.testing.assert_allclose(decide(schooled, {"sigma": np.ones(3)}), [100, 200, 300], atol=1)
+
+
+def test_new_members_can_be_said_to_be_new(schooled: FittedPosterior) -> None:
+    found = decide(schooled, {"sigma": np.ones(3)}, new=("school",))
+    np.testing.assert_allclose(found, [-50.0] * 3, atol=1)
+
+
+def test_new_members_of_a_plate_that_is_not_there_are_an_error(schooled: FittedPosterior) -> None:
+    with pytest.raises(stakes.InputError, match=r"`new=` names 'skool'.*plates are 'school'"):
+        decide(schooled, {"sigma": np.ones(3)}, new=("skool",))
+
+
+def test_members_taken_for_those_of_the_fit_can_be_asked_for(schooled: FittedPosterior) -> None:
+    def taken(size: int, **options: Any) -> tuple[str, ...]:
+        predictors = Predictors(problem(schools), schooled.approximation)
+        return predictors.on({"sigma": jnp.ones(size)}, **options).cases.known_instances
+
+    assert taken(3) == ("school",)
+    assert taken(4) == ()
+    assert taken(3, new=("school",)) == ()
+
+
+def test_a_latent_without_a_plate_cannot_change_its_shape() -> None:
+    """One row's latent would be broadcast to all three."""
+
+    def model(x: Any, y: Any = None) -> None:
+        level = numpyro.sample("level", dist.Normal(0, 1).expand([len(x)]).to_event(1))
+        with numpyro.plate("row", len(x)):
+            numpyro.sample("y", dist.Normal(level + x, 1), obs=y)
+
+    def guide(x: Any, y: Any = None) -> None:
+        numpyro.sample("level", dist.Normal(jnp.zeros(len(x)), 1).to_event(1))
+
+    approximation = approximate(model, {"x": np.zeros(1), "y": np.zeros(1)}, guide)
+    with pytest.raises(stakes.InputError, match=r"'level'.*\(1,\).*\(3,\)"):
+        Predictors(problem(model), approximation).on({"x": jnp.zeros(3)})
+
+
+def test_parameters_of_the_model_itself_are_used_in_prediction() -> None:
+    """A `numpyro.param` in the model is learned along with the guide's."""
+
+    def model(x: Any, y: Any = None) -> None:
+        shift = numpyro.param("shift", 0.0)
+        level = numpyro.sample("level", dist.Normal(0, 0.1))
+        with numpyro.plate("row", len(x)):
+            numpyro.sample("y", dist.Normal(level + shift + x, 1), obs=y)
+
+    approximation = approximate(model, {"x": np.zeros(3), "y": np.zeros(3)}, level_guide)
+    params = {**approximation.init(KEY), "shift": jnp.array(70.0)}
+    np.testing.assert_allclose(draw(approximation, params).outcome.loc, 70.0, atol=3)
+    predictor = Predictors(problem(model), approximation).on()
+    fitted = FittedPosterior(approximation, params)
+    found = predicting.decide(
+        problem(model).criterion, fitted, predictor, ClosedForm(), KEY, draws=100
+    )
+    np.testing.assert_allclose(found, 70.0, atol=3)
+
+
+def test_other_data_share_a_trace_only_where_shapes_and_constants_are_the_same() -> None:
+    def scaled(x: Any, y: Any = None, factor: Any = 1, names: Any = ()) -> None:
+        level = numpyro.sample("level", dist.Normal(0, 1))
+        with numpyro.plate("row", len(x)):
+            numpyro.sample("y", dist.Normal(level * factor, 1), obs=y)
+
+    fitted = approximate(scaled, {"x": np.zeros(3), "y": np.zeros(3)}, level_guide)
+
+    predictors = Predictors(problem(scaled), fitted)
+
+    def cases(**others: Any) -> Any:
+        return predictors.on({"x": jnp.zeros(5), **others}).cases
+
+    assert cases(factor=2) is cases(factor=2)
+    assert cases(factor=2).constants["factor"] == 2
+    assert cases(factor=1) is not cases(factor=True)
+    assert cases(factor=3).constants["factor"] == 3
+    assert cases(names=["a"]) is not cases(names=["a"])  # a list has no hash

@@ -1,0 +1,222 @@
+"""Decisions found numerically, against decisions that are known."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from scipy import stats
+
+from stakes import (
+    Absolute,
+    ClosedForm,
+    Enumeration,
+    ExpUtility,
+    LinEx,
+    Quadrature,
+    Squared,
+    Tilted,
+    Utility,
+)
+from stakes._types import Array
+from stakes.deciding import by_parabolas, numerical_decision, term_decision
+from stakes.expectation import Mixture
+from stakes.losses import Asked
+from stakes.utilities import ScaledLoss
+
+KEY = jax.random.key(0)
+QUICKLY = {"xla_backend_optimization_level": 0}
+"""Each of these is compiled to run once."""
+decide = jax.jit(
+    numerical_decision, static_argnames=("criterion", "expectation"), compiler_options=QUICKLY
+)
+DRAWS = 64
+SPREAD = 2.0
+LIKE = jnp.zeros(3)
+
+
+def normals(centre=(0.0, 5.0, -100.0), between: float = 1.0, within: float = SPREAD):
+    """Draws of θ along a leading axis: Normal outcomes about centres that differ a little."""
+    theta = jnp.linspace(-between, between, DRAWS)[:, None]
+    return jax.vmap(dist.Normal)(jnp.array(centre) + theta, jnp.full((DRAWS, 3), within))
+
+
+def pinball(outcome, decision):
+    return jnp.where(outcome > decision, 0.9 * (outcome - decision), 0.1 * (decision - outcome))
+
+
+def test_a_callable_pinball_loss_leads_to_the_exact_quantile():
+    outcomes = normals()
+    found = decide(Asked(pinball), Quadrature(), KEY, outcomes, LIKE)
+    exact = Tilted(0.9).exact_decision(Mixture(outcomes))
+    assert found.shape == LIKE.shape
+    assert found.dtype == LIKE.dtype
+    np.testing.assert_allclose(found, exact, atol=0.02 * SPREAD)
+
+
+@pytest.mark.parametrize("loss", [Squared(), Absolute(), Tilted(0.2), LinEx(0.5)], ids=str)
+def test_a_numerical_decision_agrees_with_the_exact_one(loss):
+    outcomes = normals()
+    found = decide(Asked(loss), ClosedForm(), KEY, outcomes, LIKE)
+    exact = loss.exact_decision(Mixture(outcomes))
+    np.testing.assert_allclose(found, exact, atol=0.02 * SPREAD)
+
+
+def test_a_numerical_decision_about_counts_is_the_exact_quantile():
+    rates = jnp.array([[3.0, 20.0], [5.0, 30.0]])
+    outcomes = jax.vmap(dist.Poisson)(jnp.repeat(rates, 32, axis=0))
+    found = decide(Asked(pinball), Enumeration(points=128), KEY, outcomes, jnp.zeros(2))
+    twins = [stats.poisson(rate) for rate in np.asarray(rates)]
+    reached = np.array([np.mean([t.cdf(k) for t in twins], axis=0) >= 0.9 for k in range(80)])
+    np.testing.assert_allclose(found, np.argmax(reached, axis=0), atol=0.05)
+
+
+def test_the_higher_of_two_peaks_is_found():
+    """A mixture whose lesser mode is the broader: most draws lie there, the best decision not."""
+    centres = jnp.where(jnp.arange(DRAWS) % 8 < 3, 10.0, -10.0)[:, None]
+    widths = jnp.where(jnp.arange(DRAWS) % 8 < 3, 0.5, 4.0)[:, None]
+    outcomes = jax.vmap(dist.Normal)(centres, widths)
+    hit = Utility(lambda outcome, decision: jnp.exp(-jnp.square(outcome - decision)))
+    found = decide(hit, Quadrature(), KEY, outcomes, jnp.zeros(1))
+    np.testing.assert_allclose(found, 10.0, atol=0.05)
+
+
+def test_a_utility_with_two_peaks_leads_to_the_better_one():
+    """Being one too high is worth more than being one too low, and just right is worth little."""
+
+    def two_peaks(outcome, decision):
+        error = (decision - outcome) / 0.3
+        low, high = (jnp.exp(-jnp.square(error + side / 0.3) / 2) for side in (1, -1))
+        return 0.8 * low + high
+
+    outcomes = normals(between=0.0, within=0.6)
+    found = decide(Utility(two_peaks), Quadrature(), KEY, outcomes, LIKE)
+    h, width = np.linspace(-3, 3, 60_001), np.hypot(0.3, 0.6)
+    best = h[np.argmax(0.8 * stats.norm(-1, width).pdf(h) + stats.norm(1, width).pdf(h))]
+    np.testing.assert_allclose(found, best + np.array([0.0, 5.0, -100.0]), atol=0.02)
+
+
+@pytest.mark.parametrize("c", [-4.0, 4.0])
+def test_a_best_decision_beyond_the_bulk_of_the_outcomes_is_found(c):
+    outcomes = normals(between=0.0, within=SPREAD)
+    mine = lambda outcome, decision: LinEx(c)(outcome, decision)  # noqa: E731
+    found = decide(Asked(mine), Quadrature(), KEY, outcomes, LIKE)
+    exact = np.array([0.0, 5.0, -100.0]) - c * SPREAD**2 / 2  # four standard deviations away
+    np.testing.assert_allclose(found, exact, atol=0.1 * SPREAD)
+
+
+def test_few_draws_at_once_change_nothing(monkeypatch):
+    # Not compiled as a whole, lest the second call find the first one's code.
+    together, in_parts = [], []
+    for found, most in ((together, 2**24), (in_parts, 16)):
+        monkeypatch.setattr("stakes.deciding.best.MOST_ELEMENTS", most)
+        found.append(numerical_decision(Asked(Squared()), ClosedForm(), KEY, normals(), LIKE))
+    np.testing.assert_allclose(in_parts, together, atol=0.02 * SPREAD)
+
+
+def best_for(term, outcomes, like):
+    of = jax.jit(
+        lambda outcomes: term_decision(term, KEY, outcomes, like), compiler_options=QUICKLY
+    )
+    return of(outcomes)
+
+
+def test_the_linearized_term_is_maximised_by_the_bayes_decision():
+    outcomes = normals()
+    term = ScaledLoss(Tilted(0.2), 1.7).term(ClosedForm())
+    found = best_for(term, outcomes, LIKE)
+    np.testing.assert_allclose(
+        found, Tilted(0.2).exact_decision(Mixture(outcomes)), atol=0.02 * SPREAD
+    )
+
+
+def test_the_term_of_a_symmetric_utility_is_maximised_at_the_centre():
+    term = ExpUtility(Squared(), 4.0).term(ClosedForm())
+    found = best_for(term, normals(), LIKE)
+    np.testing.assert_allclose(found, [0.0, 5.0, -100.0], atol=0.02 * SPREAD)
+
+
+def test_the_term_prefers_another_decision_than_the_expected_utility_does():
+    """log inside the mean over θ: the term shuns decisions that are hopeless under some θ."""
+    centres = jnp.where(jnp.arange(DRAWS) < 48, 0.0, 6.0)[:, None]
+    outcomes = jax.vmap(dist.Normal)(centres, jnp.ones((DRAWS, 1)))
+    gain = ExpUtility(Squared(), 2.0)
+    greedy = decide(gain, ClosedForm(), KEY, outcomes, jnp.zeros(1))
+    term = gain.term(ClosedForm())
+    careful = best_for(term, outcomes, jnp.zeros(1))
+    # For equal widths log ũ is a parabola, so that the term's best is the mean over θ.
+    np.testing.assert_allclose(careful, 1.5, atol=0.02)
+    assert greedy < 0.5
+
+
+def test_m_steps_walk_to_a_best_decision_beyond_the_outcomes():
+    outcomes = normals(between=0.0, within=SPREAD)
+    term = ScaledLoss(LinEx(4.0), 1.0).term(ClosedForm())
+    decision = LIKE
+    for _ in range(20):
+        before, decision = decision, best_for(term, outcomes, decision)
+    exact = np.array([0.0, 5.0, -100.0]) - 2 * SPREAD**2
+    np.testing.assert_allclose(decision, exact, atol=0.02 * SPREAD)
+    assert np.all(np.abs(before - exact) < 0.02 * SPREAD)  # and stay there
+
+
+def test_an_m_step_finds_its_way_from_draws_that_are_all_alike():
+    """One draw in a thousand decides: 1000 (1-h)² if it happens, h² if not, best near a half."""
+    outcomes = jax.vmap(dist.Bernoulli)(jnp.full((30, 1), 0.001))
+
+    def cost(outcome, decision):
+        return jnp.where(outcome > 0, 1000 * jnp.square(1 - decision), jnp.square(decision))
+
+    term = ScaledLoss(cost, 1.0).term(Enumeration())
+    decision = jnp.zeros(1)
+    for _ in range(40):
+        decision = best_for(term, outcomes, decision)
+    np.testing.assert_allclose(decision, 0.5, atol=0.01)
+
+
+@pytest.mark.parametrize("level", [0.001, 0.5, 0.999, 0.999999])
+@pytest.mark.parametrize(
+    ("components", "values", "scipy_cdf"),
+    [
+        (
+            dist.Poisson(jnp.array([[0.3, 90.0, 3e3]])),
+            None,
+            lambda k: stats.poisson.cdf(k, [0.3, 90, 3e3]),
+        ),
+        (
+            dist.Binomial(jnp.array([[50, 5000, 3]]), jnp.array([[0.5, 0.998, 0.0]])),
+            Enumeration(points=5024),
+            lambda k: stats.binom.cdf(k, [50, 5000, 3], [0.5, 0.998, 0.0]),
+        ),
+    ],
+)
+def test_quantiles_of_counts_stay_where_there_is_mass(components, values, scipy_cdf, level):
+    """Single precision knows a distribution function to a few 1e-6, and not more."""
+    found = np.asarray(Mixture(components, values).quantile(level), np.float64)
+    assert np.all(scipy_cdf(found) >= level - 3e-4)
+    assert np.all(scipy_cdf(found - 1) <= level + 3e-4)
+    assert np.all(scipy_cdf(found) - scipy_cdf(found - 1) > 0)  # no count without mass
+
+
+def test_quantiles_of_a_discrete_uniform_are_exact_though_numpyros_inverse_is_not():
+    die = Mixture(dist.DiscreteUniform(jnp.array([[2]]), jnp.array([[9]])))
+    assert [float(die.quantile(level)[0]) for level in (0.1, 0.5, 0.9)] == [2.0, 5.0, 9.0]
+
+
+def test_counts_too_large_to_tell_from_their_neighbours_come_to_an_end():
+    huge = Mixture(dist.Poisson(jnp.array([[3e7]]))).quantile(0.95)
+    np.testing.assert_allclose(huge, 3e7, rtol=1e-3)
+
+
+def test_parabolas_find_the_bottom_and_are_never_worse_than_the_grid() -> None:
+    def objective(h: Array) -> Array:
+        bowl, kink, flat = (h - 0.3) ** 2, jnp.abs(h - 5) + 0.01 * h**2, 0 * h
+        two_wells = -jnp.exp(-(h**2)) - 0.5 * jnp.exp(-((h - 3) ** 2))
+        return jnp.stack([bowl[0], kink[1], flat[2], two_wells[3], h[4], -h[5]])
+
+    grid = jnp.broadcast_to(jnp.linspace(-6.0, 6.5, 9)[:, None], (9, 6))
+    found = by_parabolas(objective, grid, 5)
+    assert (objective(found) <= jax.lax.map(objective, grid).min(axis=0)).all()
+    assert found[:2] == pytest.approx(np.array([0.3, 5.0]), abs=0.02)
+    assert found[3:] == pytest.approx(np.array([0.0, -6.0, 6.5]), abs=0.01)
+    assert np.isnan(by_parabolas(lambda h: h * jnp.nan, grid, 5)).all()

@@ -1,0 +1,336 @@
+"""The loop: minibatches, stopping, numerical failure, interruption and rows of minibatches."""
+
+import os
+import signal
+import threading
+from collections import Counter
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from gaussian_port import LocalMeans, OneMean
+
+import stakes
+from stakes._types import Array, Key, Params
+from stakes.expectation import ClosedForm
+from stakes.host.progress import part_of
+from stakes.optimise import (
+    EM,
+    MOST_SKIPPED,
+    VI,
+    Fit,
+    FitSettings,
+    Joint,
+    Stop,
+    has_stopped_rising,
+    run,
+)
+from stakes.port import Approximation, Batches, Instances, Rows, Subsample
+from stakes.protocols import Objective
+
+KEY = jax.random.key(0)
+Y = jnp.array([6.0, 7.0, 5.5, 6.5])
+SQUARED = stakes.Linearized()(stakes.Squared(), 4.0)
+
+
+def fit_vi(port: Approximation, settings: FitSettings) -> Fit:
+    state = VI().init(port.init(KEY), settings)
+    return run("VI", VI().step(settings), port, state, jax.random.key(1), settings)
+
+
+def fit_calibrated(
+    port: Approximation, method: Joint | EM, settings: FitSettings, decisions: Array | None = None
+) -> Fit:
+    start = jnp.zeros(port.instances.shape) if decisions is None else decisions
+    state = method.init(port.init(KEY), start, settings)
+    objective = Objective(SQUARED, ClosedForm(), SQUARED.term(ClosedForm()))
+    step = method.step(objective, settings)
+    return run("calibrated", step, port, state, jax.random.key(1), settings)
+
+
+def short(steps: int, **options: object) -> FitSettings:
+    return FitSettings(steps=steps, draws=4, progress=False, **options)
+
+
+# Progress ----------------------------------------------------------------------------------
+
+
+def test_a_fit_that_is_part_of_something_tells_its_share() -> None:
+    shares: list[float] = []
+    with part_of(shares.append):
+        fit_vi(OneMean(Y), short(300, all_steps=True))
+    fit_vi(OneMean(Y), short(100))
+    assert shares == pytest.approx([1 / 3, 2 / 3, 1])
+
+
+# Minibatches -------------------------------------------------------------------------------
+
+SIZES = [(12, 4), (10, 4), (7, 6), (5, 1)]
+
+
+@pytest.mark.parametrize(("size", "batch_size"), SIZES)
+def test_every_member_is_visited_once_an_epoch(size: int, batch_size: int) -> None:
+    """Where the last batch is not full, members of earlier ones fill it up: twice at the most."""
+    batches = Batches(KEY, (Subsample("row", size, batch_size),))
+    an_epoch = -(-size // batch_size)
+    for epoch in range(3):
+        taken = batches.take(epoch * an_epoch, an_epoch)["row"]
+        assert taken.shape == (an_epoch, batch_size)
+        visits = Counter(taken.ravel().tolist())
+        assert set(visits) == set(range(size))
+        fill = an_epoch * batch_size - size
+        assert sorted(visits.values()) == [1] * (size - fill) + [2] * fill
+
+
+@pytest.mark.parametrize(("size", "batch_size"), SIZES)
+def test_members_of_a_batch_are_distinct(size: int, batch_size: int) -> None:
+    for batch in Batches(KEY, (Subsample("row", size, batch_size),)).take(0, 40)["row"]:
+        assert len(set(batch.tolist())) == batch_size
+
+
+def test_batches_are_a_function_of_key_and_step_alone() -> None:
+    parts = (Subsample("row", 10, 4), Subsample("column", 6, 4))
+    whole = Batches(KEY, parts).take(0, 20)
+    resumed = Batches(KEY, parts)
+    for start, count in [(13, 5), (0, 2), (7, 1), (13, 5)]:  # also back and forth
+        for plate, taken in resumed.take(start, count).items():
+            np.testing.assert_array_equal(taken, whole[plate][start : start + count])
+
+
+def test_epochs_keys_and_plates_have_orders_of_their_own() -> None:
+    parts = (Subsample("row", 30, 30 - 1), Subsample("column", 30, 30 - 1))
+    taken = Batches(KEY, parts).take(0, 4)
+    other = Batches(jax.random.key(1), parts).take(0, 4)
+    orders = [taken["row"][0], taken["row"][2], taken["column"][0], other["row"][0]]
+    assert len({tuple(order.tolist()) for order in orders}) == len(orders)
+
+
+# Stopping ----------------------------------------------------------------------------------
+
+
+def noise(length: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=length)
+
+
+def test_a_rising_trace_has_not_stopped_rising() -> None:
+    assert not has_stopped_rising(np.arange(60) + noise(60), patience=30)
+
+
+def test_flat_noise_has_mostly_stopped_rising() -> None:
+    """The bar is one standard error, which noise alone stays below five times in six."""
+    flat = [has_stopped_rising(noise(60, seed), patience=30) for seed in range(300)]
+    assert 0.75 < np.mean(flat) < 0.95
+
+
+def test_a_slow_rise_is_not_mistaken_for_noise_once_the_stage_is_long() -> None:
+    slope = 0.01  # noise from step to step is a hundred times as large
+    rising = [
+        not has_stopped_rising(slope * np.arange(600) + noise(600, seed), patience=30)
+        for seed in range(100)
+    ]
+    assert all(rising)
+
+
+def test_minibatches_that_cancel_within_a_chunk_still_count_as_noise() -> None:
+    """Each chunk goes through all rows: its mean is steady, and its steps are not."""
+    steps = np.tile([-50.0, 50.0], (60, 50))  # standard error of a third: 50 over root 2000, twice
+    slow, fast = (np.linspace(0, rise, 60)[:, None] for rise in (1.5, 15.0))
+    for constant in (0.0, -1e6):  # the bound is known but for a constant
+        assert has_stopped_rising(constant + slow + steps, patience=30)
+        assert not has_stopped_rising(constant + fast + steps, patience=30)
+
+
+def test_a_stage_lasts_as_long_as_patience_says() -> None:
+    assert not has_stopped_rising(np.zeros(29), patience=30)
+    assert has_stopped_rising(np.zeros(30), patience=30)
+
+
+def test_chunks_without_a_finite_mean_are_left_out_of_the_judgement() -> None:
+    trace = np.array([float("nan")] * 20 + [0.0] * 29)
+    assert not has_stopped_rising(trace, patience=30)
+    assert has_stopped_rising(np.append(trace, 0.0), patience=30)
+
+
+def test_the_step_limit_is_kept_to_the_step() -> None:
+    fit = fit_vi(OneMean(Y), short(250, chunk=100))
+    assert fit.reason is Stop.STEP_LIMIT
+    assert not fit.converged
+    assert fit.steps == len(fit.elbo) == len(fit.bound) == 250
+    assert "step limit after 250 steps" in repr(fit)
+
+
+def test_a_fit_that_has_stopped_rising_says_so() -> None:
+    fit = fit_vi(OneMean(Y), short(10_000, chunk=20, patience=6))
+    assert fit.reason is Stop.CONVERGED
+    assert fit.converged
+    assert fit.steps < 10_000
+
+
+# Numerical failure -------------------------------------------------------------------------
+
+
+def nan_now_and_then(params: Params, key: Key) -> Array:
+    return jnp.where(jax.random.uniform(key) < 0.01, jnp.nan, 0.0)
+
+
+def nan_beyond_two(params: Params, key: Key) -> Array:
+    return jnp.where(params["mean"] > 2.0, jnp.nan, 0.0)
+
+
+@pytest.fixture(scope="module")
+def troubled() -> Fit:
+    """About four in a hundred of its steps are not finite."""
+    return fit_vi(OneMean(Y, trouble=nan_now_and_then), short(8000, patience=6))
+
+
+def test_steps_that_are_not_finite_are_skipped_and_counted(troubled: Fit) -> None:
+    assert troubled.skipped == np.isnan(troubled.bound).sum()
+    assert 0.02 < troubled.skipped / troubled.steps < 0.06
+    assert "steps skipped" in repr(troubled)
+
+
+def test_a_fit_with_skipped_steps_reaches_the_same_optimum(troubled: Fit) -> None:
+    port = OneMean(Y)
+    precision = len(Y) / port.noise**2 + 1 / port.prior_sd**2
+    mean = (Y.sum() / port.noise**2 + port.prior_mean / port.prior_sd**2) / precision
+    assert float(troubled.params["mean"]) == pytest.approx(float(mean), abs=0.1)
+    assert float(jnp.exp(troubled.params["log_sd"])) == pytest.approx(precision**-0.5, rel=0.1)
+
+
+def test_a_fit_with_skipped_steps_notices_that_it_has_converged(troubled: Fit) -> None:
+    assert troubled.reason is Stop.CONVERGED
+
+
+def test_skipped_steps_do_not_hide_the_bound_that_was_reached(troubled: Fit) -> None:
+    assert "nan" not in repr(troubled)
+
+
+@pytest.mark.parametrize("method", [Joint(), EM()], ids=["joint", "EM"])
+def test_repeated_failure_stops_with_the_last_good_state(method: Joint | EM) -> None:
+    """The mean climbs from below two towards six; past two no step is finite any more."""
+    port = OneMean(Y, trouble=nan_beyond_two)
+    start = port.init(KEY)["mean"]
+    assert start < 2
+    fit = fit_calibrated(port, method, FitSettings(steps=5000, draws=4, chunk=10, progress=False))
+    assert fit.reason is Stop.NUMERICAL_FAILURE
+    assert fit.skipped >= MOST_SKIPPED
+    assert np.isfinite(fit.bound[: -fit.skipped]).all()
+    assert 2.0 < float(fit.params["mean"]) < 2.2  # one step past two
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(fit.variables))
+
+
+# Interruption ------------------------------------------------------------------------------
+
+
+def test_an_interrupted_fit_gives_back_what_there_is() -> None:
+    """Ctrl-C while a fit runs that would otherwise go on for hours."""
+    # A shell may have started the tests with Ctrl-C ignored.
+    outside = signal.signal(signal.SIGINT, signal.default_int_handler)
+    before = signal.getsignal(signal.SIGINT)
+    endless = short(10**9, patience=10**9)
+    press = threading.Timer(2.0, os.kill, (os.getpid(), signal.SIGINT))
+    press.start()
+    try:
+        fit = fit_vi(OneMean(Y), endless)
+        press.join()
+        after = signal.getsignal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, outside)
+    assert fit.reason is Stop.INTERRUPTED
+    assert fit.steps > 0
+    assert np.isfinite(fit.bound).all()
+    assert np.isfinite(float(fit.params["mean"]))
+    assert after is before
+
+
+# Rows of minibatches -----------------------------------------------------------------------
+
+
+def test_gathering_then_scattering_changes_the_rows_of_the_batch_alone() -> None:
+    instances = Instances((4, 5, 3), ("a", "b", "c"))
+    at = Rows.of(instances, {"b": np.array([4, 1], np.int32), "c": np.array([0, 2], np.int32)})
+    whole = jnp.arange(60.0).reshape(4, 5, 3)
+    part = at.gather(whole)
+    np.testing.assert_array_equal(part, np.asarray(whole)[:, [4, 1]][:, :, [0, 2]])
+    back = np.asarray(at.scatter(whole, part + 100))
+    expected = np.asarray(whole).copy()
+    expected[np.ix_(range(4), [4, 1], [0, 2])] += 100
+    np.testing.assert_array_equal(back, expected)
+
+
+LOCAL_Y = jnp.array([-6.0, -3.0, 0.0, 1.0, 4.0, 8.0, 9.0])
+
+
+@pytest.mark.parametrize("method", [Joint(), EM()], ids=["joint", "EM"])
+def test_one_step_moves_the_rows_in_the_batch_and_no_others(method: Joint | EM) -> None:
+    port = LocalMeans(LOCAL_Y, batch_size=3)
+    fit = fit_calibrated(port, method, short(1), jnp.full(len(LOCAL_Y), 50.0))
+    before = port.init(KEY)
+    moved = {
+        name: np.flatnonzero(np.asarray(after) != np.asarray(before[name]))
+        for name, after in fit.params.items()
+    }
+    moved["decisions"] = np.flatnonzero(np.asarray(fit.variables["decisions"]) != 50.0)
+    [members] = {tuple(members.tolist()) for members in moved.values()}
+    assert len(members) == 3
+
+
+def test_a_step_on_gathered_rows_is_the_dense_step_on_those_rows() -> None:
+    """With momentum, so that rows of the optimiser's memory are gathered along with them."""
+    settings = short(1, optimizer=optax.sgd(1e-3, momentum=0.9))
+    port, dense = LocalMeans(LOCAL_Y, batch_size=3), LocalMeans(LOCAL_Y)
+    step, batch = VI().step(settings), {"row": jnp.array([5, 0, 2])}
+    state = VI().init(port.init(KEY), settings)
+    sparse_after, _ = step(port, state, KEY, batch)
+
+    part = LocalMeans(LOCAL_Y[batch["row"]])
+    scaled = short(1, optimizer=optax.sgd(1e-3 * len(LOCAL_Y) / 3, momentum=0.9))
+    here = {name: value[batch["row"]] for name, value in dense.init(KEY).items()}
+    dense_after, _ = VI().step(scaled)(part, VI().init(here, scaled), KEY, {})
+    for name, value in dense_after.variables["params"].items():
+        np.testing.assert_allclose(
+            sparse_after.variables["params"][name][batch["row"]], value, rtol=1e-5
+        )
+
+
+@pytest.mark.parametrize("batch_size", [None, 3], ids=["dense", "minibatches"])
+@pytest.mark.parametrize("method", [Joint(), EM(draws=100)], ids=["joint", "EM"])
+def test_minibatches_reach_the_same_optimum_as_dense_updates(
+    method: Joint | EM, batch_size: int | None
+) -> None:
+    """For each row 1/v = 1/s² + 1/s₀² + 2/M, m = (y/s²) / (1/s² + 1/s₀²), h = m: the optimum of
+    `test_gaussian_oracle` with one observation a row."""
+    port = LocalMeans(LOCAL_Y, batch_size=batch_size)
+    settings = FitSettings(steps=8000, draws=16, patience=6, progress=False)
+    fit = fit_calibrated(port, method, settings)
+    posterior = 1 / port.noise**2 + 1 / port.prior_sd**2
+    mean = LOCAL_Y / port.noise**2 / posterior
+    sd = (posterior + 2 / SQUARED.scale) ** -0.5
+    np.testing.assert_allclose(fit.params["mean"], mean, atol=0.1 * sd)
+    np.testing.assert_allclose(jnp.exp(fit.params["log_sd"]), sd, rtol=0.06)
+    np.testing.assert_allclose(fit.variables["decisions"], mean, atol=0.15)
+
+
+def test_a_fit_ends_with_an_average_however_long_its_last_stage_lasted() -> None:
+    """Nothing is learned here, so that decisions are the noise of their M-steps and no more; an
+    average over half a stage of eight M-steps is to halve it."""
+    port = LocalMeans(jnp.zeros(400))
+    settings = short(10_000, chunk=1, patience=8, optimizer=optax.sgd(0.0))
+    fit = fit_calibrated(port, EM(draws=30), settings)
+    assert fit.converged
+    away = np.asarray(fit.variables["decisions"] - port.init(KEY)["mean"])
+    one_m_step = 30**-0.5
+    assert away.std() < 0.75 * one_m_step
+
+
+# EM ----------------------------------------------------------------------------------------
+
+
+def test_em_sets_decisions_only_as_often_as_it_was_told() -> None:
+    start = jnp.full(len(Y), 50.0)
+    before = fit_calibrated(OneMean(Y), EM(every=5), short(4), start)
+    after = fit_calibrated(OneMean(Y), EM(every=5), short(5), start)
+    np.testing.assert_array_equal(before.variables["decisions"], start)
+    assert (np.asarray(after.variables["decisions"]) < 40).all()
