@@ -24,7 +24,7 @@ from stakes import Exponential, Linearized, MonteCarlo, Problem, Squared, Tilted
 from stakes.bridge import NumPyroApproximation, approximate
 from stakes.examples import matrix_factorization
 from stakes.expectation import ClosedForm
-from stakes.host.tables import text_table
+from stakes.host.text_tables import text_table
 from stakes.optimise import EM, VI, FitSettings, Joint, Method, State, Step, compiled
 from stakes.port import Batches
 from stakes.protocols import Expectation, Loss, Objective, Transform

@@ -3,13 +3,12 @@
 from stakes.calibration import Calibration, Comparison, Options, calibrate
 from stakes.deciding import BayesDecisions, NumericalDecisions
 from stakes.errors import InputError, NoClosedForm, NumericalError, StakesError, StakesWarning
-from stakes.estimators import Jensen, Nested, Taylor
 from stakes.expectation import ClosedForm, Enumeration, MonteCarlo, Quadrature
 from stakes.losses import Absolute, LinEx, Squared, Tilted
 from stakes.optimise import EM, Fit, Joint, Stop, natural_gradient
 from stakes.problem import Problem
-from stakes.transforms import Exponential, Linearized
-from stakes.utilities import ExpUtility, Utility
+from stakes.utilities import Exponential, ExpUtility, Linearized, Utility
+from stakes.utility_estimators import Jensen, Nested, Taylor
 
 __all__ = [
     "EM",

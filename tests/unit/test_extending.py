@@ -71,7 +71,7 @@ class GaussHermite(ByPoints):
     size: int = 20
 
     def objection(self, outcome, gain: Gain, decision) -> str | None:
-        return None if type(outcome) is dist.Normal else "it takes normal outcomes alone"
+        return None if type(outcome) is dist.Normal else "it supports normal outcomes only"
 
     def rule(self, key, outcome, decision) -> Rule:
         nodes, weights = np.polynomial.hermite_e.hermegauss(self.size)
@@ -236,7 +236,7 @@ def test_a_method_of_ones_own_brings_its_step_to_the_loop() -> None:
 
 
 def test_choices_of_ones_own_object_by_name() -> None:
-    with pytest.raises(stakes.InputError, match=r"expectation=GaussHermite.*normal outcomes alone"):
+    with pytest.raises(stakes.InputError, match=r"expectation=GaussHermite.*normal outcomes only"):
         calibrate(stakes.Tilted(0.9), model=peaked, expectation=GaussHermite())
     with pytest.raises(stakes.InputError, match=r"m_step=Cautious\(margin=-1\).*not above zero"):
         calibrate(stakes.Squared(), method=stakes.EM(m_step=Cautious(margin=-1)))

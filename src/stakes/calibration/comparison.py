@@ -5,7 +5,7 @@ from typing import final
 
 import numpy as np
 
-from stakes.host.tables import text_table
+from stakes.host.text_tables import text_table
 
 
 @final

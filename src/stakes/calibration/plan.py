@@ -19,7 +19,7 @@ from stakes.port import Instances
 from stakes.predicting import FittedPosterior
 from stakes.problem import Problem
 from stakes.protocols import Estimator, Expectation, Objective, Transform
-from stakes.transforms import Linearized
+from stakes.utilities import Linearized
 
 Coords: TypeAlias = Mapping[str, Sequence[Any]]
 """Plate -> a label for each member."""

@@ -1,7 +1,7 @@
 """Best decisions for predicted outcomes: the search, exact and numerical decisions, and rules."""
 
 from stakes.deciding.best import best_decision, known_decision, numerical_decision, term_decision
-from stakes.deciding.rules import BayesDecisions, NumericalDecisions
+from stakes.deciding.m_step import BayesDecisions, NumericalDecisions
 from stakes.deciding.search import by_golden_sections, by_parabolas
 
 __all__ = [

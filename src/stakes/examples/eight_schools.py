@@ -15,7 +15,7 @@ from stakes.calibration import Calibration, calibrate
 from stakes.losses import Tilted
 from stakes.problem import Problem
 from stakes.protocols import Transform
-from stakes.transforms import Linearized
+from stakes.utilities import Linearized
 
 SCHOOLS = ("A", "B", "C", "D", "E", "F", "G", "H")
 EFFECT = (28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0)

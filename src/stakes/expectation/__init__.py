@@ -6,7 +6,7 @@ passing one as `expectation=` overrides it. `stats` has what closed forms ask of
 """
 
 from stakes.expectation import stats
-from stakes.expectation.choice import check, choose
+from stakes.expectation.choosing import check, choose
 from stakes.expectation.closed_form import ClosedForm
 from stakes.expectation.enumeration import Enumeration
 from stakes.expectation.mixture import Mixture, Single

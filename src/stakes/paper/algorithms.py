@@ -23,7 +23,7 @@ from stakes.paper import figures, matrix, published
 from stakes.paper.matrix import Effort, Matrix
 from stakes.paper.study import Finding, PaperTable, Settings
 from stakes.predicting import FittedPosterior
-from stakes.transforms import Exponential
+from stakes.utilities import Exponential
 
 LOSS = Squared()
 SCALE = published.scale_of("squared")

@@ -22,7 +22,7 @@ from stakes.paper.study import (
     Store,
 )
 from stakes.predicting import FittedPosterior
-from stakes.transforms import Linearized
+from stakes.utilities import Linearized
 
 EVERY = 500
 """Steps between two looks at the risk."""

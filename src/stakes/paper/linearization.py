@@ -24,8 +24,7 @@ from stakes.paper import figures, matrix, published
 from stakes.paper.matrix import Effort, Matrix
 from stakes.paper.study import Finding, PaperTable, Settings
 from stakes.protocols import Loss, Predicted
-from stakes.transforms import Linearized
-from stakes.utilities import ExpUtility
+from stakes.utilities import ExpUtility, Linearized
 
 UTILITY = ExpUtility(Squared(), scale=1.0)
 PUBLISHED = {

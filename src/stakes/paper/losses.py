@@ -14,7 +14,7 @@ from stakes.paper import figures, matrix, published
 from stakes.paper.matrix import LOSSES, Effort, Matrix
 from stakes.paper.study import Finding, PaperTable, Settings, Store
 from stakes.protocols import Loss, Transform
-from stakes.transforms import Exponential, Linearized
+from stakes.utilities import Exponential, Linearized
 
 TOGETHER = 5
 """Seeds in a batch; more would not be faster on two cores."""

@@ -17,7 +17,7 @@ from stakes.paper.matrix import Effort, Matrix
 from stakes.paper.study import Finding, PaperTable, Settings
 from stakes.predicting import FittedPosterior
 from stakes.protocols import Transform
-from stakes.transforms import Exponential, Linearized
+from stakes.utilities import Exponential, Linearized
 
 LOSS = Tilted(0.2)
 LEVELS = (0.01, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.95, 0.99)

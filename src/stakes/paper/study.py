@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, final
 
 from stakes.errors import InputError
 from stakes.host import files
-from stakes.host.tables import text_table
+from stakes.host.text_tables import text_table
 
 
 @final

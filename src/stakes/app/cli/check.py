@@ -35,7 +35,7 @@ def check(
 
 
 def _text(spec: Path, found: "Checked") -> str:
-    from stakes.host.tables import text_table
+    from stakes.host.text_tables import text_table
 
     head = ("site", "kind", "shape", "plates", "type")
     sites = [

@@ -27,7 +27,7 @@ def compare(
     """
     from stakes.app.runs import RunFolder
     from stakes.errors import InputError
-    from stakes.host.tables import text_table
+    from stakes.host.text_tables import text_table
 
     found = [(path, RunFolder(path).verified()) for path in run]
     unfinished = [str(path) for path, manifest in found if manifest.ending is None]

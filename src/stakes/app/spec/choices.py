@@ -14,13 +14,12 @@ from stakes.app.spec.schema import (
 )
 from stakes.calibration import Options
 from stakes.deciding import BayesDecisions, NumericalDecisions
-from stakes.estimators import Jensen, Nested, Taylor
 from stakes.expectation import ClosedForm, Enumeration, MonteCarlo, Quadrature
 from stakes.losses import Absolute, LinEx, Squared, Tilted
 from stakes.optimise import EM, Joint, Method
 from stakes.protocols import DecisionRule, Estimator, Expectation, Loss, Transform
-from stakes.transforms import Exponential, Linearized
-from stakes.utilities import Utility
+from stakes.utilities import Exponential, Linearized, Utility
+from stakes.utility_estimators import Jensen, Nested, Taylor
 
 TRANSFORMS: dict[str, type[Linearized | Exponential]] = {
     "linearized": Linearized,
