@@ -1,16 +1,18 @@
 """The few types that every layer shares; axes of arrays are named in signatures, by jaxtyping."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import jax
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, PyTree
 from numpyro.distributions import Distribution
 
 Array: TypeAlias = jax.Array
 Key: TypeAlias = jax.Array
 Number: TypeAlias = float | Array
 """One number, which may be traced."""
+Program: TypeAlias = Callable[..., Any]
+"""A NumPyro model or guide."""
 Params: TypeAlias = dict[str, Any]
 """Unconstrained variational parameters by name: arrays, or trees of them."""
 Batch: TypeAlias = Mapping[str, Any]
@@ -18,4 +20,16 @@ Batch: TypeAlias = Mapping[str, Any]
 Data: TypeAlias = Mapping[str, Any]
 """Model argument -> value; the argument named like the outcome carries the observations."""
 
-__all__ = ["Array", "Batch", "Bool", "Data", "Distribution", "Float", "Key", "Number", "Params"]
+__all__ = [
+    "Array",
+    "Batch",
+    "Bool",
+    "Data",
+    "Distribution",
+    "Float",
+    "Key",
+    "Number",
+    "Params",
+    "Program",
+    "PyTree",
+]

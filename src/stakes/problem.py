@@ -1,7 +1,6 @@
 """A decision problem: a model, the outcome it predicts, and what it costs to decide wrongly."""
 
 import inspect
-from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, final
 
@@ -9,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stakes._types import Array, Data, Key, Number
+from stakes._types import Array, Data, Key, Number, Program
 from stakes.errors import InputError, name_of, some
 from stakes.losses import Asked
 from stakes.protocols import Criterion, Gain, Loss, Transform
@@ -48,12 +47,12 @@ class Problem:
     Problem(model, outcome='y', loss=Tilted(q=0.2))
     """
 
-    model: Callable[..., Any]
+    model: Program
     _: KW_ONLY
     outcome: str
     loss: Loss | None = None
     utility: Utility | ExpUtility | None = None
-    guide: Callable[..., Any] | None = None
+    guide: Program | None = None
 
     def __post_init__(self) -> None:
         _check(self)
@@ -192,7 +191,7 @@ def checked_key(key: Any) -> Key:
     return checked
 
 
-def arguments_of(model: Callable[..., Any]) -> Arguments:
+def arguments_of(model: Program) -> Arguments:
     kinds = inspect.Parameter
     parameters = inspect.signature(model).parameters.values()
     named = [p for p in parameters if p.kind in (kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY)]

@@ -1,7 +1,7 @@
 """A NumPyro model and guide with their data, behind the port."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -9,7 +9,7 @@ import jax
 from numpyro import handlers
 from numpyro.infer import autoguide
 
-from stakes._types import Array, Batch, Key, Params
+from stakes._types import Array, Batch, Key, Params, Program
 from stakes.bridge.cases import Cases
 from stakes.bridge.checks import (
     as_guide,
@@ -50,7 +50,7 @@ class Structure:
     """All that stays the same during a fit; compared by identity, so that jit can key on it."""
 
     cases: Cases
-    guide: Callable[..., Any]
+    guide: Program
     transforms: Mapping[str, Any]
     """Of each parameter, from unconstrained to what the program takes."""
     parameter_plates: Mapping[str, dict[str, int]]

@@ -1,9 +1,10 @@
 """The model on some cases: those of a fit, or others."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
+from stakes._types import Program
 from stakes.port import Instances, Subsample
 
 
@@ -12,7 +13,7 @@ from stakes.port import Instances, Subsample
 class Cases:
     """All of the model on some cases but their arrays; compared by identity, as a key for jit."""
 
-    model: Callable[..., Any]
+    model: Program
     outcome: str
     constants: Mapping[str, Any]
     """Arguments of the model that are not arrays, on which shapes may depend."""

@@ -1,13 +1,13 @@
 """Does a model fit its guide, its outcome and other data? What does not is said before a fit."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax.numpy as jnp
 from numpyro.infer import autoguide
 
-from stakes._types import Key
+from stakes._types import Key, Program
 from stakes.bridge.sites import (
     Site,
     Sites,
@@ -51,7 +51,7 @@ def check_outcome_shape(name: str, site: Site) -> None:
         )
 
 
-def as_guide(problem: Problem) -> Callable[..., Any]:
+def as_guide(problem: Problem) -> Program:
     guide = problem.guide if problem.guide is not None else autoguide.AutoNormal
     factory = guide.func if isinstance(guide, functools.partial) else guide
     if isinstance(factory, type) and issubclass(factory, autoguide.AutoGuide):
@@ -109,7 +109,7 @@ def is_auxiliary(site: Site) -> bool:
 
 
 def check_latents(
-    guide: Callable[..., Any], sites: Sites, latents: Sites, subsamples: tuple[Subsample, ...]
+    guide: Program, sites: Sites, latents: Sites, subsamples: tuple[Subsample, ...]
 ) -> None:
     if not latents:
         raise InputError(

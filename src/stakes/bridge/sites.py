@@ -1,7 +1,7 @@
 """What a traced NumPyro program says: its sites, plates, parameters and densities."""
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jax
@@ -11,7 +11,7 @@ import numpyro.distributions as dist
 from numpyro import handlers
 from numpyro.distributions import biject_to, constraints
 
-from stakes._types import Array, Distribution, Key, Params
+from stakes._types import Array, Distribution, Key, Params, Program
 from stakes.port import Instances, Subsample
 
 Site = dict[str, Any]
@@ -71,11 +71,11 @@ class GivenParams(numpyro.primitives.Messenger):  # type: ignore[misc]
                 msg["type"] = "param of the batch"
 
 
-def trace_of(program: Callable[..., Any], data: Mapping[str, Any], key: Key) -> Sites:
+def trace_of(program: Program, data: Mapping[str, Any], key: Key) -> Sites:
     return dict(handlers.trace(handlers.seed(program, key)).get_trace(**data))
 
 
-def shapes_of(program: Callable[..., Any], data: Mapping[str, Any], key: Key) -> Sites:
+def shapes_of(program: Program, data: Mapping[str, Any], key: Key) -> Sites:
     """The sites of a program run abstractly: their types, shapes and plates, but no values."""
     arrays, constants = split_data(data)
     sites: Sites = {}
@@ -87,9 +87,7 @@ def shapes_of(program: Callable[..., Any], data: Mapping[str, Any], key: Key) ->
     return sites
 
 
-def parameters_of(
-    model: Callable[..., Any], guide: Callable[..., Any], data: Mapping[str, Any], key: Key
-) -> Sites:
+def parameters_of(model: Program, guide: Program, data: Mapping[str, Any], key: Key) -> Sites:
     """The `numpyro.param` sites of guide and model with the values they start from."""
     guide_sites = trace_of(guide, data, key)
     learned = any(site["type"] == "param" for site in shapes_of(model, data, key).values())

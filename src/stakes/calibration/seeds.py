@@ -7,13 +7,13 @@ for any number of losses and transforms.
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, final
+from typing import final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stakes._types import Key, Params
+from stakes._types import Key, Params, PyTree
 from stakes.bridge import NumPyroApproximation
 from stakes.calibration.keys import Keys
 from stakes.calibration.plan import Plan, check_whole
@@ -151,5 +151,5 @@ def _calibrated(
     ]
 
 
-def _stacked(trees: Sequence[Any]) -> Any:
+def _stacked(trees: Sequence[PyTree]) -> PyTree:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)

@@ -6,24 +6,24 @@ optimiser's state, and scattered back: the cost of a step does not grow with the
 """
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from stakes._types import Array, Batch, Float, Key, Params
+from stakes._types import Array, Batch, Float, Key, Params, PyTree
 from stakes.optimise.step import Info, State
 from stakes.port import Approximation, Rows, gather, scatter
 from stakes.protocols import UtilityTerm
 
-Bound: TypeAlias = Callable[[Any], tuple[Array, tuple[Array, Array]]]
+Bound: TypeAlias = Callable[[PyTree], tuple[Array, tuple[Array, Array]]]
 """Variables in the batch -> bound, (elbo, utility)."""
 
 WHOLE = Rows({}, {})
 
 
-def start(variables: Any, trained: Any, optimizer: optax.GradientTransformation) -> State:
+def start(variables: PyTree, trained: PyTree, optimizer: optax.GradientTransformation) -> State:
     return State(
         variables=variables,
         optimizer=optimizer.init(trained),
@@ -36,10 +36,10 @@ def start(variables: Any, trained: Any, optimizer: optax.GradientTransformation)
 def ascend(
     optimizer: optax.GradientTransformation,
     objective: Bound,
-    trained: Any,
-    trained_rows: Any,
+    trained: PyTree,
+    trained_rows: PyTree,
     state: State,
-) -> tuple[Any, State, Info]:
+) -> tuple[PyTree, State, Info]:
     """One step up in the trained variables; left out where value or gradient is not finite."""
     state_rows = optax.tree_map_params(
         optimizer,
@@ -93,5 +93,5 @@ def bound(
     return elbo + utility, (elbo, utility)
 
 
-def _all_finite(tree: Any) -> Array:
+def _all_finite(tree: PyTree) -> Array:
     return jnp.all(jnp.array([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(tree)]))

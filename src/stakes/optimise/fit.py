@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
-from stakes._types import Params
+from stakes._types import Params, PyTree
 from stakes.optimise.stages import finite_mean
 
 
@@ -24,7 +24,7 @@ class Stop(StrEnum):
 class Fit:
     """Where a fit ended, how it got there, and why it stopped."""
 
-    variables: Any
+    variables: PyTree
     elbo: np.ndarray
     """Estimate at each step."""
     utility: np.ndarray

@@ -5,12 +5,11 @@ a wide one. The Fisher information of a normal q is diagonal in its location m a
 1/s² and 2, so that the natural gradient costs nothing: s² ∂/∂m and ½ ∂/∂log s.
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import optax
 
+from stakes._types import PyTree
 from stakes.errors import InputError
 
 LOC, SCALE = "_auto_loc", "_auto_scale"
@@ -40,7 +39,9 @@ def natural_gradient(
         raise InputError(f"`natural_gradient(rate=...)` must lie in (0, 1]; got {rate}.")
     rest = optax.with_extra_args_support(optax.adam(0.03) if otherwise is None else otherwise)
 
-    def update(gradient: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
+    def update(
+        gradient: PyTree, state: PyTree, params: PyTree = None, **extra: PyTree
+    ) -> tuple[PyTree, PyTree]:
         if params is None:
             raise ValueError("natural_gradient needs the parameters: `update(gradient, state, p)`.")
         if not _has_normals(params):
@@ -54,14 +55,14 @@ def natural_gradient(
     return optax.GradientTransformationExtraArgs(rest.init, update)
 
 
-def _has_normals(params: Any) -> bool:
+def _has_normals(params: PyTree) -> bool:
     if not isinstance(params, dict):
         return False
     here = any(name.endswith(LOC) and name.removesuffix(LOC) + SCALE in params for name in params)
     return here or any(_has_normals(part) for part in params.values())
 
 
-def _replaced(updates: Any, gradient: Any, params: Any, rate: float) -> Any:
+def _replaced(updates: PyTree, gradient: PyTree, params: PyTree, rate: float) -> PyTree:
     """The updates, with those of normal locations and scales by their natural gradient."""
     if not isinstance(updates, dict):
         return updates
@@ -77,5 +78,5 @@ def _replaced(updates: Any, gradient: Any, params: Any, rate: float) -> Any:
     return out
 
 
-def _cut(step: Any) -> Any:
+def _cut(step: PyTree) -> PyTree:
     return jnp.clip(step, -LONGEST, LONGEST)

@@ -1,11 +1,13 @@
 """What a stage of a fit comes to: whether the bound still rises, and the average of the way."""
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from stakes._types import PyTree
 
 
 def has_stopped_rising(chunks: np.ndarray, patience: int) -> bool:
@@ -47,14 +49,14 @@ class Average(NamedTuple):
     is dropped, so that the later half always counts and the beginning never does.
     """
 
-    older: Any = None
+    older: PyTree = None
     older_count: int = 0
-    newer: Any = None
+    newer: PyTree = None
     newer_count: int = 0
     age: int = 0
     restart: int = 4
 
-    def add(self, variables: Any) -> "Average":
+    def add(self, variables: PyTree) -> "Average":
         grown = self._replace(age=self.age + 1)
         if grown.age == grown.restart:
             grown = Average(self.newer, self.newer_count, None, 0, grown.age, 2 * grown.restart)
@@ -63,7 +65,7 @@ class Average(NamedTuple):
         mean = _towards(grown.newer, variables, 1 / (grown.newer_count + 1))
         return grown._replace(newer=mean, newer_count=grown.newer_count + 1)
 
-    def over(self, variables: Any) -> Any:
+    def over(self, variables: PyTree) -> PyTree:
         """The mean; `variables` themselves where there is none yet."""
         if self.newer is None:
             return variables
@@ -78,5 +80,5 @@ class Average(NamedTuple):
 
 
 @partial(jax.jit, donate_argnums=0)
-def _towards(mean: Any, variables: Any, share: float) -> Any:
+def _towards(mean: PyTree, variables: PyTree, share: float) -> PyTree:
     return jax.tree.map(lambda old, new: old + share * (new - old), mean, variables)

@@ -1,8 +1,8 @@
 """What one step of a fit is given and gives back, and what a method has to bring to the loop."""
 
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
-from stakes._types import Array, Batch, Float, Key, Params
+from stakes._types import Array, Batch, Float, Key, Params, PyTree
 from stakes.optimise.settings import FitSettings
 from stakes.port import Approximation
 from stakes.protocols import Gain, Objective
@@ -11,9 +11,9 @@ from stakes.protocols import Gain, Objective
 class State(NamedTuple):
     """All that one step hands to the next."""
 
-    variables: Any
+    variables: PyTree
     """What is optimised or decided: `params`, and `decisions` where there are any."""
-    optimizer: Any
+    optimizer: PyTree
     rate: Array
     taken: Array
     """How many steps have been taken."""

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stakes._types import Array, Batch, Key, Params
+from stakes._types import Array, Batch, Key, Params, PyTree
 from stakes.port.approximation import Approximation, Instances, Subsample
 
 
@@ -96,15 +96,15 @@ class Rows:
         return jnp.ix_(*(self._members.get(axis, jnp.arange(n)) for axis, n in enumerate(shape)))
 
 
-def gather(tree: Any, rows: Any) -> Any:
+def gather(tree: PyTree, rows: PyTree) -> PyTree:
     return jax.tree.map(lambda whole, at: at.gather(whole), tree, rows)
 
 
-def scatter(tree: Any, parts: Any, rows: Any) -> Any:
+def scatter(tree: PyTree, parts: PyTree, rows: PyTree) -> PyTree:
     return jax.tree.map(lambda whole, part, at: at.scatter(whole, part), tree, parts, rows)
 
 
-def rows_of_params(approximation: Approximation, params: Params, batch: Batch) -> dict[str, Any]:
+def rows_of_params(approximation: Approximation, params: Params, batch: Batch) -> dict[str, PyTree]:
     """A parameter may itself be a tree, such as the weights of a flow."""
     rows = {name: Rows(approximation.plates_of(name), batch) for name in params}
     return {name: jax.tree.map(lambda _, at=rows[name]: at, params[name]) for name in params}

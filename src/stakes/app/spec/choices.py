@@ -21,6 +21,18 @@ from stakes.protocols import DecisionRule, Estimator, Expectation, Loss, Transfo
 from stakes.utilities import Exponential, Linearized, Utility
 from stakes.utility_estimators import Jensen, Nested, Taylor
 
+LOSSES: dict[str, Callable[[LossSection], Loss]] = {
+    "squared": lambda section: Squared(),
+    "absolute": lambda section: Absolute(),
+    "tilted": lambda section: Tilted(_level(section)),
+    "linex": lambda section: LinEx(section.c or 0.0),
+}
+EXPECTATIONS: dict[str, Callable[..., Expectation]] = {
+    "closed-form": ClosedForm,
+    "enumeration": Enumeration,
+    "quadrature": Quadrature,
+    "monte-carlo": MonteCarlo,
+}
 TRANSFORMS: dict[str, type[Linearized | Exponential]] = {
     "linearized": Linearized,
     "exponential": Exponential,
@@ -33,19 +45,10 @@ Get: TypeAlias = Callable[[str, str], Callable[..., Any]]
 
 
 def loss(section: LossSection, get: Get) -> Loss:
-    match section.name:
-        case "squared":
-            return Squared()
-        case "absolute":
-            return Absolute()
-        case "tilted":
-            return Tilted(_level(section))
-        case "linex":
-            assert section.c is not None
-            return LinEx(section.c)
-        case None:
-            assert section.python is not None
-            return get("loss.python", section.python)
+    if section.python is not None:
+        return get("loss.python", section.python)
+    assert section.name is not None
+    return LOSSES[section.name](section)
 
 
 def _level(section: LossSection) -> float:
@@ -88,15 +91,9 @@ def method(section: MethodSection) -> Method:
 def expectation(section: ExpectationSection | None) -> Expectation | None:
     if section is None:
         return None
-    match section.name:
-        case "closed-form":
-            return ClosedForm()
-        case "enumeration":
-            return Enumeration(points=section.points)
-        case "quadrature":
-            return Quadrature(points=section.points)
-        case "monte-carlo":
-            return MonteCarlo() if section.draws is None else MonteCarlo(draws=section.draws)
+    size = section.points if section.draws is None else section.draws
+    known = EXPECTATIONS[section.name]
+    return known() if size is None else known(size)
 
 
 def options(spec: Spec) -> Options:
