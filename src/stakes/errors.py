@@ -1,5 +1,7 @@
-"""Errors and warnings; each message says where, the rule, what came and the way out."""
+"""Errors and warnings; a message says where, what the rule is, what was given, and what to do."""
 
+import sys
+import warnings
 from collections.abc import Iterable
 
 
@@ -8,7 +10,7 @@ class StakesError(Exception):
 
 
 class InputError(StakesError, ValueError):
-    """A problem, its data or a setting does not fit; raised before anything is compiled."""
+    """A problem, its data or a setting is not valid; raised before anything is compiled."""
 
 
 class NumericalError(StakesError, ArithmeticError):
@@ -16,10 +18,10 @@ class NumericalError(StakesError, ArithmeticError):
 
 
 class StorageError(StakesError, OSError):
-    """A file of a run cannot be read, or is not what was written; or there is no room for it."""
+    """A file of a run cannot be read or written, or has been damaged or changed."""
 
 
-class Interrupted(StakesError):  # noqa: N818 (not a mistake of anyone's)
+class Interrupted(StakesError):  # noqa: N818 (nobody's mistake)
     """A signal ended the work; what had been done is saved."""
 
     def __init__(self, message: str, signum: int) -> None:
@@ -27,13 +29,13 @@ class Interrupted(StakesError):  # noqa: N818 (not a mistake of anyone's)
         self.signum = signum
 
 
-class NoClosedForm(  # noqa: N818 (not a mistake of anyone's)
+class NoClosedForm(  # noqa: N818 (nobody's mistake)
     StakesError, NotImplementedError
 ):
     """This loss and this outcome distribution have no closed form.
 
-    A loss or a statistic of your own raises it where it has no answer, and the next best way is
-    taken.
+    Raise it in a loss or a statistic of your own where there is no formula: the next best way is
+    taken then.
 
     >>> import numpyro.distributions as dist, stakes
     >>> stakes.ClosedForm().expected(None, dist.Gumbel(0.0, 1.0), stakes.Tilted(0.2), 0.0)
@@ -58,3 +60,11 @@ def some(names: Iterable[object], limit: int = 8) -> str:
 def name_of(thing: object) -> str:
     """What a function or a value is called in a message."""
     return getattr(thing, "__name__", None) or repr(thing)
+
+
+def warn(message: str) -> None:
+    """Warn at the line of the user's program from which `stakes` was called."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals["__name__"].split(".")[0] == "stakes":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, StakesWarning, stacklevel=level)

@@ -1,7 +1,7 @@
 """Losses of table 1 of the paper; each carries its expectation and its Bayes decision.
 
-A loss is called `loss(outcome, decision)`, elementwise and unreduced. Any such callable of the
-user's own serves as a loss too; the ones here also know the decision that minimises them.
+A loss is called `loss(outcome, decision)`, elementwise and unreduced. Any other such
+callable serves as a loss too; the ones here also provide the decision that minimises them.
 """
 
 import math
@@ -95,7 +95,7 @@ class Absolute:
 class Tilted:
     """q·(y-h) when y ≥ h, (1-q)·(h-y) otherwise; minimised by the q-quantile.
 
-    With a unit cost of `under` for each unit short and `over` for each unit too many, take
+    With a cost of `under` for each unit short and `over` for each unit too many, take
     q = under / (under + over).
 
     >>> import stakes
@@ -120,7 +120,7 @@ class Tilted:
         return predicted.log_tails(decision, self.q / scale, (1 - self.q) / scale)
 
     def bayes_decision(self, draws: Array) -> Array:
-        # The draw itself that minimises the average: an interpolated one would not.
+        # The average is least at one of the draws, not at a value between two of them.
         place = max(math.ceil(round(draws.shape[0] * self.q, 6)) - 1, 0)
         return jnp.sort(draws, axis=0)[place]
 
@@ -137,7 +137,7 @@ class Tilted:
 class LinEx:
     """exp(c(h-y)) - c(h-y) - 1; minimised by -(1/c) log E exp(-cy).
 
-    With c > 0 deciding too high costs exponentially and too low linearly; c < 0 the reverse.
+    With c > 0 deciding too high costs exponentially and too low linearly; with c < 0 the reverse.
     Where the exponential would overflow, the loss continues along its tangent.
 
     >>> import stakes
@@ -179,7 +179,7 @@ class LinEx:
 @final
 @dataclass(frozen=True)
 class Asked:
-    """Any loss, asked all that one may know of itself; what it does not know is `NoClosedForm`."""
+    """Any loss, with all methods of a `SolvedLoss`: those it lacks raise `NoClosedForm`."""
 
     loss: Loss
 
@@ -224,7 +224,7 @@ class Asked:
     def _answer(self, question: str, what: str) -> Callable[..., Array]:
         answer: Callable[..., Array] | None = getattr(self.loss, question, None)
         if answer is None:
-            raise NoClosedForm(f"`{self.title}` does not know its {what} in closed form.")
+            raise NoClosedForm(f"`{self.title}` has no closed form for its {what}.")
         return answer
 
 

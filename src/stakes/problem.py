@@ -34,8 +34,8 @@ class Problem:
         model: a NumPyro model.
         outcome: the sample site to decide about; the model argument of the same name carries
             its observations, and is `None` where they are to be predicted.
-        loss: `loss(outcome, decision)`, elementwise, or
-        utility: a `Utility`. Give one of the two.
+        loss: `loss(outcome, decision)`, elementwise.
+        utility: a `Utility`, instead of a loss.
         guide: a NumPyro autoguide class or a guide function; mean-field normal by default.
 
     >>> import numpyro, numpyro.distributions as dist, stakes
@@ -113,7 +113,7 @@ class Problem:
             )
 
     def check_cost(self, outcome: Array, decision: Array) -> None:
-        """Try the loss or utility on outcomes and decisions, and say what does not fit."""
+        """Try the loss or utility on outcomes and decisions, and report what does not fit."""
         outcome, decision = jnp.asarray(outcome), jnp.asarray(decision)
         trial = self.criterion.trial(outcome, decision)
         expected = jnp.broadcast_shapes(outcome.shape, decision.shape)
@@ -122,7 +122,7 @@ class Problem:
                 f"{trial.name} must work elementwise and not sum or average: for outcomes and "
                 f"decisions of shape {expected} it returned shape {trial.values.shape}."
             )
-        finite = "Keep it finite wherever the model may predict."
+        finite = "Keep it finite for every outcome that the model may predict."
         for rule, broken, remedy in (
             ("not finite", ~jnp.isfinite(trial.values), finite),
             (trial.rule, trial.broken, trial.remedy),
@@ -157,7 +157,7 @@ def _check(problem: Problem) -> None:
         )
     if problem.loss is not None and (isinstance(problem.loss, type) or not callable(problem.loss)):
         raise InputError(
-            f"`Problem(loss=...)` must be a function `loss(outcome, decision)` or one such as "
+            f"`Problem(loss=...)` must be a function `loss(outcome, decision)` or a loss such as "
             f"`Tilted(0.2)`; got {problem.loss!r}."
         )
     try:
@@ -165,7 +165,7 @@ def _check(problem: Problem) -> None:
     except TypeError:
         raise InputError(
             "`Problem(...)`: a loss or utility must be hashable, so that what was compiled for it "
-            "can be found again; make its dataclass `frozen=True`."
+            "can be reused; make its dataclass `frozen=True`."
         ) from None
     if problem.utility is not None and not isinstance(problem.utility, Utility | ExpUtility):
         raise InputError(

@@ -1,27 +1,29 @@
-"""What each choice has to answer: a value of your own that answers the same serves as well.
+"""The protocols of all choices: a value of your own that implements one serves as well.
 
-A *loss* says what a decision costs, a *transform* makes a *gain* of it, an *expectation* takes it
-over outcomes, an *estimator* takes the logarithm, a *decision rule* finds the best decision. How
-variational parameters and decisions are optimised, a *method*, is `stakes.optimise.Method`.
+A *loss* is what a decision costs; a *transform* turns it into a *gain*; an *expectation* averages
+over outcomes; an *estimator* estimates the logarithm of an expected utility; a *decision rule* sets
+decisions. A *method*, which optimises variational parameters and decisions, implements
+`stakes.optimise.Method`.
 
-Choices are values: frozen dataclasses, so that compiled programs can be found again by them.
+Choices are values: frozen dataclasses, so that JAX can reuse the programs compiled for them.
 Axes are named as in `Float[Array, "theta *instance"]`: draws of θ first, then one axis for each
 plate of the outcome.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
 from stakes._types import Array, Bool, Distribution, Float, Key, Number
+from stakes.errors import InputError, some
 
 
 class Loss(Protocol):
     """`loss(outcome, decision)`, elementwise, never negative: smaller is better.
 
-    Any such function will do. A loss that knows more about itself may answer the questions of
-    `SolvedLoss`, too, some or all of them.
+    Any such function will do. A loss may also have some or all of the methods of `SolvedLoss`.
     """
 
     def __call__(
@@ -30,7 +32,7 @@ class Loss(Protocol):
 
 
 class Predicted(Protocol):
-    """What a loss may ask of a predicted outcome; each answer may be `NoClosedForm`, raised."""
+    """A predicted outcome, as a loss uses it; each method may raise `NoClosedForm`."""
 
     def mean(self) -> Float[Array, "*instance"]: ...
 
@@ -66,9 +68,9 @@ class Predicted(Protocol):
 
 
 class SolvedLoss(Loss, Protocol):
-    """A loss that knows its own expectation and best decision.
+    """A loss with formulas for its expectation and its best decision.
 
-    Each method may be left out, or raise `NoClosedForm`: the answer is then found numerically.
+    Each method may be left out, or raise `NoClosedForm`: the value is then found numerically.
     """
 
     def expected(
@@ -84,11 +86,11 @@ class SolvedLoss(Loss, Protocol):
         ...
 
     def exact_decision(self, predicted: Predicted) -> Float[Array, "*instance"]:
-        """The decision of least expected loss."""
+        """The decision with the least expected loss."""
         ...
 
     def bayes_decision(self, draws: Float[Array, "draw *instance"]) -> Float[Array, "*instance"]:
-        """The decision of least average loss over draws of the outcome."""
+        """The decision with the least average loss over draws of the outcome."""
         ...
 
 
@@ -99,7 +101,7 @@ UtilityTerm: TypeAlias = Callable[
 
 
 class PositiveUtility(Protocol):
-    """u(y, h) > 0, of which the bound takes the logarithm: larger is better."""
+    """u(y, h) > 0, whose logarithm enters the bound: larger is better."""
 
     def log(
         self, outcome: Float[Array, "*instance"], decision: Float[Array, "*instance"], /
@@ -124,7 +126,6 @@ class PositiveUtility(Protocol):
         ...
 
 
-@runtime_checkable
 class Estimator(Protocol):
     """How the logarithm of an expected utility is estimated."""
 
@@ -141,7 +142,7 @@ class Gain(Protocol):
 
     @property
     def bayes_is_best(self) -> bool:
-        """Whether the Bayes decision of that loss is what maximises the term."""
+        """Whether the Bayes decision of that loss maximises the term."""
         ...
 
     def term(self, expectation: "Expectation", estimator: Estimator | None = None) -> UtilityTerm:
@@ -149,21 +150,20 @@ class Gain(Protocol):
         ...
 
 
-@runtime_checkable
 class Transform(Protocol):
-    """From a loss to a gain, on a scale M that plain VI's losses suggest."""
+    """From a loss to a gain, on a scale M that is given or found from plain VI's losses."""
 
     @property
     def scale(self) -> float | None:
-        """M; None while it is to be found."""
+        """M; None until it is found."""
         ...
 
     def at(self, scale: float) -> "Transform":
-        """The same with this M."""
+        """The same transform with this M."""
         ...
 
     def fitted(self, losses: np.ndarray) -> "Transform":
-        """The same with M found from the losses of plain VI's decisions, unless it was given."""
+        """The same transform, with M found from the losses of plain VI's decisions unless given."""
         ...
 
     def __call__(self, loss: Loss, scale: Number) -> Gain:
@@ -171,20 +171,21 @@ class Transform(Protocol):
         ...
 
 
-@runtime_checkable
 class Expectation(Protocol):
     """E over outcomes y ~ p(y|θ), for each instance.
 
-    Derive from this class for the answers that have a default. `stakes.expectation.ByPoints` has
-    all but one for an expectation that is a weighted sum over points.
+    Derive from this class to inherit the defaults, or from `stakes.expectation.ByPoints` for a
+    weighted sum over points.
     """
 
+    @abstractmethod
     def objection(
         self, outcome: Distribution, gain: Gain, decision: Float[Array, "*instance"]
     ) -> str | None:
-        """Why this outcome and gain do not go with it; None where they do."""
+        """Why it cannot handle this outcome and gain; None where it can."""
         ...
 
+    @abstractmethod
     def expected(
         self,
         key: Key | None,
@@ -195,6 +196,7 @@ class Expectation(Protocol):
         """E ℓ(y, h)."""
         ...
 
+    @abstractmethod
     def log_expected(
         self,
         key: Key | None,
@@ -212,29 +214,35 @@ class Expectation(Protocol):
         utility: PositiveUtility,
         decision: Float[Array, "*instance"],
     ) -> Float[Array, "*instance"] | float:
-        """Var(ū)/ū² of the estimate that `log_expected` is the logarithm of; zero where exact."""
+        """Var(ū)/ū² of the estimate whose logarithm is `log_expected`; zero where exact."""
         return 0.0
 
     def sized(self, outcomes: Iterable[Distribution]) -> "Expectation":
-        """With what was left open chosen for outcomes such as these, stacked over draws of θ."""
+        """The same, with what was left open chosen for these outcomes, stacked over draws of θ."""
         return self
 
     def widened(self, outcomes: Iterable[Distribution]) -> "Expectation":
-        """With room for these outcomes, too."""
+        """The same, with room for these outcomes, too."""
         return self
 
+    @abstractmethod
     def mixture(self, outcomes: Distribution) -> Predicted:
-        """Outcomes stacked over draws of θ as one, of which a loss may ask its questions."""
+        """Outcomes stacked over draws of θ, as one predicted outcome."""
         ...
 
     @property
     def held(self) -> int:
-        """Values of y held at once for each instance, for one draw of θ."""
+        """How many values of y are held at once for each instance and draw of θ."""
         return 1
 
     @property
+    def cheap(self) -> bool:
+        """Whether it costs no more than the loss itself: a small problem then takes more draws."""
+        return False
+
+    @property
     def summed(self) -> int:
-        """Values of y that an answer of `mixture` takes for each instance."""
+        """How many values of y the methods of `mixture` sum over for each instance."""
         return 1
 
 
@@ -244,9 +252,9 @@ class Trial(NamedTuple):
     name: str
     values: Float[Array, "*instance"]
     rule: str
-    """What values must not be."""
+    """What the values must not be, such as 'negative'."""
     broken: Bool[Array, "*instance"]
-    """Where they are."""
+    """Where the values break the rule."""
     remedy: str
 
 
@@ -255,13 +263,13 @@ class Criterion(Protocol):
 
     @property
     def title(self) -> str:
-        """What it calls itself."""
+        """Its name in messages and reports."""
         ...
 
     def trial(
         self, outcome: Float[Array, "*instance"], decision: Float[Array, "*instance"]
     ) -> Trial:
-        """Try it, to find what cannot be a loss or utility before it is used."""
+        """Try it on outcomes and decisions, to find mistakes before it is used."""
         ...
 
     def cost(
@@ -285,24 +293,23 @@ class Criterion(Protocol):
         predicted: Predicted,
         draws: Callable[[], Float[Array, "draw *instance"]],
     ) -> Float[Array, "*instance"]:
-        """The decision of least risk: exact, or from draws; may raise `NoClosedForm`."""
+        """The decision with the least risk: exact, or from draws; may raise `NoClosedForm`."""
         ...
 
 
 class Objective(NamedTuple):
-    """What a calibrated fit maximises beside the ELBO."""
+    """What a calibrated fit maximises in addition to the ELBO."""
 
     gain: Gain
     expectation: Expectation
     term: UtilityTerm
 
 
-@runtime_checkable
 class DecisionRule(Protocol):
-    """How decisions are set in the course of a fit."""
+    """How decisions are set during a fit."""
 
     def objection(self, gain: Gain) -> str | None:
-        """Why it cannot serve this gain; None where it can."""
+        """Why it cannot handle this gain; None where it can."""
         ...
 
     def decide(
@@ -312,5 +319,24 @@ class DecisionRule(Protocol):
         outcomes: Distribution,
         now: Float[Array, "*instance"],
     ) -> Float[Array, "*instance"]:
-        """Decisions for outcomes stacked over draws of θ, from those of now."""
+        """Decisions for outcomes stacked over draws of θ; `now` has the current ones."""
         ...
+
+
+def check_choice(where: str, value: object, contract: Any, known: str) -> None:
+    """A choice is a hashable value, not its class, that has all that its protocol asks for."""
+    asked = {n for each in contract.__mro__ for n in vars(each) if n == "__call__" or n[0] != "_"}
+    missing = [] if isinstance(value, type) else [n for n in asked if not hasattr(value, n)]
+    if isinstance(value, type) or missing:
+        lacks = f", which lacks {some(sorted(missing))}" if len(missing) < len(asked) else ""
+        raise InputError(
+            f"{where} must be {known}, or a value of your own that implements the protocol "
+            f"`{contract.__name__}`; got {value!r}{lacks if missing else ''}."
+        )
+    try:
+        hash(value)
+    except TypeError:
+        raise InputError(
+            f"{where} must be hashable, so that JAX can reuse what was compiled for it; make the "
+            f"dataclass of {value!r} `frozen=True`."
+        ) from None

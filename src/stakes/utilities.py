@@ -1,6 +1,5 @@
 """What a decision is worth: utilities, and the two transforms of the paper from losses to them."""
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -10,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stakes._types import Array, Distribution, Key, Number
-from stakes.errors import InputError, NoClosedForm, StakesWarning, name_of
+from stakes.errors import InputError, NoClosedForm, name_of, warn
 from stakes.losses import Asked
 from stakes.protocols import Estimator, Expectation, Loss, Predicted, Trial, UtilityTerm
 from stakes.utility_estimators import Nested
@@ -22,7 +21,7 @@ ABOVE_ZERO = (
 
 
 class _InsideLogarithm(ABC):
-    """What utilities have in common: the bound takes their logarithm, decisions take them as is."""
+    """What utilities share: the bound has their logarithm, decisions maximise them as they are."""
 
     bayes_is_best = False
 
@@ -41,7 +40,7 @@ class _InsideLogarithm(ABC):
     ) -> Array: ...
 
     def term(self, expectation: Expectation, estimator: Estimator | None = None) -> UtilityTerm:
-        return (estimator or Nested()).term(self, expectation)
+        return (Nested() if estimator is None else estimator).term(self, expectation)
 
     def cost(self, outcome: Array, decision: Array) -> Array:
         return -self(outcome, decision)
@@ -52,7 +51,7 @@ class _InsideLogarithm(ABC):
         return -jnp.exp(expectation.log_expected(key, outcome, self, decision))
 
     def decision(self, predicted: Predicted, draws: Callable[[], Array]) -> Array:
-        raise NoClosedForm("A utility does not know its best decision.")
+        raise NoClosedForm("A utility has no closed form for its best decision.")
 
 
 @final
@@ -61,7 +60,7 @@ class Utility(_InsideLogarithm):
     """A user's own utility `fn(outcome, decision)`, positive and elementwise: larger is better.
 
     `infimum` is the least value it approaches. Calibration is strongest at zero: adding a
-    constant to a utility leaves its best decisions alone but weakens the calibration.
+    constant to a utility does not change its best decisions but weakens the calibration.
 
     >>> import jax.numpy as jnp, stakes
     >>> hit = stakes.Utility(lambda outcome, decision: jnp.exp(-((outcome - decision) ** 2)))
@@ -83,11 +82,9 @@ class Utility(_InsideLogarithm):
                 f"logarithm of the utility; got {self.infimum}. Add a constant to the utility."
             )
         if self.infimum > 0:
-            warnings.warn(
+            warn(
                 f"`Utility(infimum={self.infimum})`: an infimum above zero weakens the "
                 f"calibration; subtract it from the utility for the full effect.",
-                StakesWarning,
-                stacklevel=3,
             )
 
     @property
@@ -121,7 +118,7 @@ class Utility(_InsideLogarithm):
 class ExpUtility(_InsideLogarithm):
     """exp(-ℓ/M) of eq. 3, kept as its logarithm so that large losses do not underflow.
 
-    Serves as the `utility=` of a problem too, in closed form where the loss has one.
+    It can also be the `utility=` of a problem, in closed form where the loss has one.
 
     >>> import stakes
     >>> round(float(stakes.ExpUtility(stakes.Squared(), scale=2.0)(1.0, 3.0)), 4)
@@ -151,7 +148,7 @@ class ExpUtility(_InsideLogarithm):
         return -expectation.expected(key, outcome, self.loss, decision) / self.scale
 
     def trial(self, outcome: Array, decision: Array) -> Trial:
-        """By its logarithm: it may underflow, but is never zero."""
+        """Tries the logarithm: the utility may underflow, but is never zero."""
         values = jnp.asarray(self.log(outcome, decision))
         name, fine = f"the logarithm of `utility={self.title}`", jnp.zeros_like(values, bool)
         return Trial(name, values, "zero or negative", fine, ABOVE_ZERO)

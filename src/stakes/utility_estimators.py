@@ -1,7 +1,7 @@
 """Estimators of log ũ(θ, h) = log E_y u(y, h), for one draw of θ and each instance.
 
-Every estimator of the paper is a mean over draws of θ, so that each is written here for one
-draw; the caller averages over draws, masks and sums over instances.
+Every estimator of the paper is a mean over draws of θ, so each is written here for one draw; the
+caller averages over draws, masks, and sums over instances.
 """
 
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ class Jensen:
 class Taylor:
     """`Nested` plus the second-order Taylor correction of its bias, Var(ū) / 2ū².
 
-    With an exact expectation there is no bias to correct and it is `Nested`.
+    With an exact expectation there is no bias to correct, and it equals `Nested`.
 
     >>> import jax, numpyro.distributions as dist, stakes
     >>> utility, key = stakes.ExpUtility(stakes.Squared(), scale=2.0), jax.random.key(0)

@@ -135,7 +135,7 @@ def test_a_changed_model_is_refused_unless_allowed(
     [
         ("kind,name\noak,a\n", "has no column 'x'"),
         ("kind,name,X\noak,a,1\n", "Did you mean 'X'?"),
-        ("kind,name,x\noak,a,\n", "without a value"),
+        ("kind,name,x\noak,a,\n", "without a finite value"),
         ("kind,name,x\noak,a,1\noka,b,1\n", "row 2: 'oka' was not in the data of the fit. Did you"),
         ("kind,name,x\noak,a,high\n", "must hold numbers"),
         ("kind,name,x\n", "no rows"),

@@ -62,7 +62,7 @@ BAD: dict[str, tuple[Edit, str, str]] = {
     "a negative seed": (put("seed", -1), "seed", "a whole number from 0"),
     "a seed too large": (put("seed", 2**40), "seed", "to 4294967295"),
     "a fraction as seed": (put("seed", 1.5), "seed", "a whole number from 0"),
-    "a title that is a number": (put("title", 7), "title", "a text"),
+    "a title that is a number": (put("title", 7), "title", "a string"),
     "neither file nor example": (drop("model.python"), "model", "either `python` or `example`"),
     "file and example": (put("model.example", "radon"), "model", "and not both"),
     "no outcome": (drop("model.outcome"), "model.outcome", "is required"),
@@ -163,7 +163,7 @@ BAD: dict[str, tuple[Edit, str, str]] = {
     "a held-out fraction of nothing": (
         put("data.held_out.fraction", 0.001),
         "data",
-        "leaves nothing on one side",
+        "leaves no rows on one side",
     ),
     "a fraction and a file held out": (
         put("data.held_out.file", "table.csv"),
@@ -244,7 +244,6 @@ BAD: dict[str, tuple[Edit, str, str]] = {
     "no draws": (put("fit.draws", 0), "fit.draws", COUNT),
     "a negative rate": (put("fit.learning_rate", -1), "fit.learning_rate", "above zero"),
     "a warm start of words": (put("fit.warm_start", "yes"), "fit.warm_start", "true or false"),
-    "all steps in words": (put("fit.all_steps", "yes"), "fit.all_steps", "true or false"),
     "a site that the model does not observe": (
         put("model.python", "model.py:unobserved"),
         "outcome='y'",
@@ -387,16 +386,6 @@ def test_numbers_can_be_categories_and_costs_give_the_level(project: Path, tmp_p
     assert job.fit.arguments["groups"] == 2
     assert job.fit.labels.tolist() == ["a", "b", "NA"]
     assert job.problem.loss.q == 0.8
-
-
-@pytest.mark.parametrize(("fit", "taken"), [({}, False), ({"all_steps": True}, True)])
-def test_all_steps_are_taken_at_the_own_step_size_where_asked(
-    fit: dict[str, Any], taken: bool, spec_file: Path
-) -> None:
-    spec = {**SPEC, "fit": {"steps": 700, **fit}}
-    spec_file.write_text(toml(spec))
-    assert read_job(spec_file).options.all_steps is taken
-    assert read_job(spec_file).raw == spec
 
 
 def test_what_a_spec_says_of_the_fit_wins_over_its_example(tmp_path: Path) -> None:

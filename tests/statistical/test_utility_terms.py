@@ -242,5 +242,5 @@ def test_an_unknown_estimator_is_refused_with_the_known_ones():
 
 
 def test_the_bound_of_jensen_for_a_users_utility_has_no_closed_form():
-    with pytest.raises(NoClosedForm, match="does not know its expectation in closed form"):
+    with pytest.raises(NoClosedForm, match="has no closed form for its expectation"):
         BUMP.term(ClosedForm(), Jensen())(None, OUTCOME, DECISION)

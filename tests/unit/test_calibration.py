@@ -116,6 +116,13 @@ def test_a_plate_that_may_or_may_not_be_new_earns_a_warning(schools: stakes.Cali
 # Comparison --------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("ask", ["decide", "compare", "observed", "predictive", "assess"])
+def test_the_warning_points_at_the_line_that_asked(schools: stakes.Calibration, ask: str) -> None:
+    with pytest.warns(stakes.StakesWarning, match="taken to hold") as caught:
+        getattr(schools, ask)({"sigma": SIGMA + 1, "effect": EFFECT})
+    assert [each.filename for each in caught] == [__file__]
+
+
 def test_a_comparison_holds_plain_floats(schools: stakes.Calibration) -> None:
     found = schools.compare()
     assert set(found.risk) == {"VI", "LCVI"}
@@ -131,6 +138,14 @@ def test_a_comparison_judges_decisions_by_the_loss_itself(schools: stakes.Calibr
     for name, decisions in {"VI": schools.vi_decisions, "LCVI": schools.decisions}.items():
         losses = stakes.Tilted(0.2)(EFFECT, decisions.values)
         assert found.risk[name] == pytest.approx(float(losses.mean()), rel=1e-5)
+
+
+def test_a_comparison_prints_its_table_in_a_notebook_too(
+    schools: stakes.Calibration, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = str(schools.compare())
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    assert str(schools.compare()) == before
 
 
 def test_a_comparison_prints_as_a_table_with_a_verdict(schools: stakes.Calibration) -> None:

@@ -98,8 +98,8 @@ def test_lastfm_says_what_is_missing(tmp_path):
     [
         ({"rows": 991}, "992 rows of 1000 or more counts.*its shape is 991 x 1000"),
         ({"columns": 999}, "its shape is 992 x 999"),
-        ({"entry": "1.5"}, "column 999 has something else than whole numbers"),
-        ({"entry": "Radiohead"}, "column 999 has something else"),
+        ({"entry": "1.5"}, "column 999 has values other than whole numbers"),
+        ({"entry": "Radiohead"}, "column 999 has values other than"),
         ({"entry": "-1"}, "negative"),
     ],
 )

@@ -1,6 +1,8 @@
 """Every choice can be one of the user's own: all of them are defined in this file alone."""
 
-from dataclasses import dataclass, replace
+import inspect
+from dataclasses import dataclass, fields, replace
+from itertools import chain, combinations
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +13,8 @@ import pytest
 from scipy import stats as scipy_stats
 
 import stakes
+from stakes.calibration import prepare
+from stakes.deciding import best_decision
 from stakes.expectation import ByPoints, Mixture, Rule, stats
 from stakes.optimise import FitSettings, Info, State, Step, ascend, bound, start
 from stakes.port import rows_of_params
@@ -235,6 +239,72 @@ def test_a_method_of_ones_own_brings_its_step_to_the_loop() -> None:
     assert np.abs(moved - np.asarray(result.vi.params["mean_auto_scale"])) > 0.1
 
 
+def powerset(names):
+    return chain.from_iterable(combinations(names, size) for size in range(len(names) + 1))
+
+
+QUESTIONS = {
+    "expected": lambda self, predicted, h: predicted.variance() + (predicted.mean() - h) ** 2,
+    "log_expected_utility": lambda self, predicted, h, scale: predicted.log_kernel(h, scale),
+    "exact_decision": lambda self, predicted: predicted.mean(),
+    "bayes_decision": lambda self, draws: draws.mean(axis=0),
+}
+
+
+def square_that_knows(*questions: str) -> Loss:
+    """The squared loss, with some of what it may know of itself."""
+    body = {name: QUESTIONS[name] for name in questions}
+    body["__call__"] = lambda self, outcome, decision: jnp.square(outcome - decision)
+    return type("Square", (), body)()
+
+
+@pytest.mark.parametrize(
+    "questions", list(powerset(QUESTIONS)), ids=lambda q: "+".join(q) or "none"
+)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"transform": stakes.Exponential()},
+        {"transform": stakes.Exponential(), "estimator": stakes.Jensen()},
+        {"method": stakes.EM(draws=4)},
+    ],
+    ids=["linearized", "exponential", "jensen", "em"],
+)
+def test_a_loss_may_know_any_part_of_itself(questions, options) -> None:
+    """What it leaves out is found before the fits, not in the middle of them."""
+    loss = square_that_knows(*questions)
+    plan = prepare(
+        KEY,
+        stakes.Problem(normal_mean, outcome="y", loss=loss),
+        {"y": Y},
+        stakes.Options(draws=1, steps=1, expectation=None, **options),
+    )
+    outcomes = jax.vmap(dist.Normal)(jnp.array([[2.0], [4.0]]), jnp.ones((2, 1)))
+    decide = jax.jit(
+        lambda: best_decision(plan.problem.criterion, plan.expectation, KEY, outcomes, jnp.ones(1)),
+        compiler_options={"xla_backend_optimization_level": 0},
+    )
+    np.testing.assert_allclose(decide(), 3.0, atol=0.4 if "bayes_decision" in questions else 0.05)
+    # A step is traced, not compiled: that is where a question without an answer would show.
+    step, state = plan.step(1.0), plan.state(plan.approximation.start, jnp.ones(len(Y)))
+    jax.eval_shape(lambda: step(plan.approximation, state, KEY, {}))
+
+
+def test_a_decision_that_the_loss_turns_out_not_to_know_is_searched_for() -> None:
+    def refuse(self, predicted):
+        raise stakes.NoClosedForm("not for this outcome")
+
+    loss = type(
+        "Square", (), {"__call__": lambda self, y, h: (y - h) ** 2, "exact_decision": refuse}
+    )
+    outcomes = jax.vmap(dist.Normal)(jnp.array([[2.0], [4.0]]), jnp.ones((2, 1)))
+    gain = stakes.Linearized()(loss(), 1.0)
+    objective = Objective(gain, stakes.Quadrature(), gain.term(stakes.Quadrature()))
+    found = stakes.EM().rule(gain).decide(objective, KEY, outcomes, jnp.ones(1))
+    np.testing.assert_allclose(found, 3.0, atol=0.05)
+
+
 def test_choices_of_ones_own_object_by_name() -> None:
     with pytest.raises(stakes.InputError, match=r"expectation=GaussHermite.*normal outcomes only"):
         calibrate(stakes.Tilted(0.9), model=peaked, expectation=GaussHermite())
@@ -259,12 +329,43 @@ def test_what_does_not_answer_is_no_choice(option: str, value: object) -> None:
         calibrate(stakes.Squared(), **{option: value})
 
 
+def test_a_choice_that_lacks_an_answer_is_told_which() -> None:
+    class Half:
+        def expected(self, key, outcome, loss, decision): ...
+
+    with pytest.raises(stakes.InputError, match=r"protocol `Expectation`.*lacks.*'log_expected'"):
+        stakes.Options(expectation=Half())
+    with pytest.raises(TypeError, match="abstract"):
+        type("Forgetful", (Expectation,), {})()
+
+
+def test_a_choice_that_cannot_be_hashed_is_refused_before_any_fit() -> None:
+    @dataclass
+    class Mutable(ByPoints):
+        def objection(self, outcome, gain, decision): ...
+        def rule(self, key, outcome, decision): ...
+
+    with pytest.raises(stakes.InputError, match=r"`expectation=` must be hashable.*frozen=True"):
+        stakes.Options(expectation=Mutable())
+
+
+@pytest.mark.parametrize("m_step", ["bayes", stakes.BayesDecisions])
+def test_an_m_step_that_cannot_decide_is_refused(m_step: object) -> None:
+    with pytest.raises(stakes.InputError, match=r"`EM\(m_step=...\)` must be `BayesDecisions\(\)`"):
+        stakes.EM(m_step=m_step)
+
+
+def test_options_are_given_as_one_value_or_one_by_one() -> None:
+    options = stakes.Options(steps=2, draws=1)
+    problem = stakes.Problem(normal_mean, outcome="y", loss=stakes.Squared())
+    with pytest.raises(stakes.InputError, match=r"`calibrate\(options=...\)`.*leave those out"):
+        stakes.calibrate(KEY, problem, {"y": Y}, options=options, steps=3)
+    assert stakes.calibrate(KEY, problem, {"y": Y}, options=options).vi.steps == 2
+
+
 def test_calibrate_takes_what_options_holds() -> None:
     """One list of options: the keywords of `calibrate` are the fields of `Options`."""
-    import inspect
-    from dataclasses import fields
-
     said = inspect.signature(stakes.calibrate).parameters
-    mine = {"key", "problem", "data", "coords", "progress", "journal"}
+    mine = {"key", "problem", "data", "options", "coords", "progress", "journal"}
     keywords = {name: each.default for name, each in said.items() if name not in mine}
     assert keywords == {each.name: each.default for each in fields(stakes.Options)}

@@ -161,6 +161,15 @@ def test_the_step_limit_is_kept_to_the_step() -> None:
     assert "step limit after 250 steps" in repr(fit)
 
 
+def test_a_schedule_takes_all_its_steps_and_is_not_called_converged() -> None:
+    """Under a rate that falls to zero every bound levels off, wherever it is."""
+    falling = optax.adam(optax.exponential_decay(0.03, 50, 0.3))
+    fit = fit_vi(OneMean(Y), short(2000, chunk=20, patience=6, optimizer=falling, all_steps=True))
+    assert fit.steps == 2000
+    assert float(fit.params["mean"]) < 4  # of six
+    assert fit.reason is Stop.STEP_LIMIT
+
+
 def test_a_fit_that_has_stopped_rising_says_so() -> None:
     fit = fit_vi(OneMean(Y), short(10_000, chunk=20, patience=6))
     assert fit.reason is Stop.CONVERGED

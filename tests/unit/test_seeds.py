@@ -106,6 +106,19 @@ def test_the_decisions_of_plain_vi_are_found_once_for_each_loss(together: Any) -
     assert all(a is b for a, b in zip(before, after, strict=True))
 
 
+def test_seeds_of_a_batch_share_the_model_as_traced_on_other_cases(together: Any) -> None:
+    _, results = together
+    assert len({id(result.predictors) for result in results}) == 1
+
+
+def test_a_cold_start_is_from_where_plain_vi_started(together: Any) -> None:
+    plain, _ = together
+    cold = replace(plan_for(optax.sgd(0.0)), warm_start=False)
+    [first, *_] = seeds.calibrate_seeds(plain, cold)
+    for name, value in plain.starts[0].items():
+        np.testing.assert_array_equal(first.calibrated.params[name], value)
+
+
 def test_scales_in_a_batch_calibrate_less_the_larger_they_are(together: Any) -> None:
     plain, _ = together
     plan = plan_for(optax.adam(0.05))

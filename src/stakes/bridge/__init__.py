@@ -1,4 +1,4 @@
-"""NumPyro behind the port: nothing else knows handlers, sites, plates and constraints."""
+"""NumPyro behind the port: no other package uses handlers, sites, plates and constraints."""
 
 from stakes.bridge.approximation import NumPyroApproximation, approximate
 from stakes.bridge.cases import Cases

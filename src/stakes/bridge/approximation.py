@@ -52,7 +52,7 @@ class Structure:
     cases: Cases
     guide: Program
     transforms: Mapping[str, Any]
-    """Of each parameter, from unconstrained to what the program takes."""
+    """For each parameter, from unconstrained values to those that the program takes."""
     parameter_plates: Mapping[str, dict[str, int]]
     start: Params
     """Where the guide starts for the key it was set up with."""
@@ -99,7 +99,7 @@ class NumPyroApproximation:
         return self.structure.parameter_plates.get(parameter, {})
 
     def init(self, key: Key) -> Params:
-        """Where the guide starts. An autoguide draws another start from this key."""
+        """Where the guide starts. An autoguide draws a new start with this key."""
         guide = self.structure.guide
         if isinstance(guide, autoguide.AutoGuide):
             guide.prototype_trace = None

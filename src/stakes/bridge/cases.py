@@ -11,7 +11,7 @@ from stakes.port import Instances, Subsample
 @final
 @dataclass(frozen=True, eq=False)
 class Cases:
-    """All of the model on some cases but their arrays; compared by identity, as a key for jit."""
+    """The model on some cases, without their arrays; compared by identity, as a key for jit."""
 
     model: Program
     outcome: str
@@ -20,16 +20,16 @@ class Cases:
     instances: Instances
     subsamples: tuple[Subsample, ...]
     latents: Mapping[str, Instances]
-    """Shape and dims of each latent that the fit knows; others are drawn from the model."""
+    """Shape and dims of each latent known from the fit; others are drawn from the model."""
     learned: tuple[str, ...]
     """The `numpyro.param` sites of the model itself."""
 
     @property
     def known_plates(self) -> frozenset[str]:
-        """Plates whose members are those of the fit: they have latents that it knows."""
+        """Plates whose members are those of the fit: their latents are known from it."""
         return frozenset(dim for latent in self.latents.values() for dim in latent.dims)
 
     @property
     def known_instances(self) -> tuple[str, ...]:
-        """Those of them along which decisions are made."""
+        """Those of the known plates along which decisions are made."""
         return tuple(dim for dim in self.instances.dims if dim in self.known_plates)

@@ -1,4 +1,4 @@
-"""Does a model fit its guide, its outcome and other data? What does not is said before a fit."""
+"""Checks, before a fit, that a model goes with its guide, its outcome and other data."""
 
 import functools
 from collections.abc import Mapping

@@ -70,8 +70,8 @@ class Predictors:
         """The model on the data of the fit, or on other cases.
 
         A plate whose size differs from the fit's holds new members, as do those named in `new`;
-        their latents are drawn from the model given everything the fit knows. Other plates hold
-        the members the fit has seen.
+        their latents are drawn from the model, given all latents known from the fit. Other plates
+        hold the members that the fit has seen.
         """
         if data is None:
             return Predictor(self._approximation.arrays, self._approximation.cases)
@@ -89,7 +89,7 @@ def _shapes(
 ) -> Hashable | None:
     """All that a model's structure may depend on: it cannot read the values of arrays.
 
-    None where a constant cannot be told from another by its value. 1 and True are not the same.
+    None where a constant is not hashable. 1 and True are told apart.
     """
     shapes = frozenset((name, value.shape, value.dtype) for name, value in arrays.items())
     try:
@@ -127,13 +127,13 @@ def _cases(
         if here != latent.shape:
             raise InputError(
                 f"The latent {name!r} has shape {latent.shape} in the fit and {here} here, "
-                f"but no plate says whose it is. Sample it inside a `numpyro.plate`."
+                f"but no plate explains the difference. Sample it inside a `numpyro.plate`."
             )
     return cases
 
 
 def _new_plates(sites: Sites, fit_sites: Sites, new: Iterable[str]) -> set[str]:
-    """Plates of another size than in the fit, and those that were said to be new."""
+    """Plates whose size differs from the fit's, and those named in `new`."""
     here, before = plate_sizes(sites), plate_sizes(fit_sites)
     unknown = [name for name in new if name not in here]
     if unknown:

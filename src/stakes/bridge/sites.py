@@ -1,4 +1,4 @@
-"""What a traced NumPyro program says: its sites, plates, parameters and densities."""
+"""What a traced NumPyro program contains: its sites, plates, parameters and densities."""
 
 import functools
 from collections.abc import Iterable, Mapping
@@ -54,10 +54,10 @@ def unwrapped(outcome: Distribution) -> tuple[Distribution, Array]:
 
 
 class GivenParams(numpyro.primitives.Messenger):  # type: ignore[misc]
-    """Set every `numpyro.param`; those of a subsampled plate come as the rows in the batch.
+    """Set every `numpyro.param`; those of a subsampled plate are given as the rows in the batch.
 
-    NumPyro would gather those rows itself from the full parameter, and differentiating that
-    gather costs as much as there are rows. Renaming the message's type keeps it from doing so.
+    NumPyro would gather those rows itself from the full parameter, and the cost of differentiating
+    that gather grows with all rows. Renaming the message's type keeps it from doing so.
     """
 
     def __init__(self, values: Params, plates: Mapping[str, dict[str, int]]) -> None:
@@ -101,7 +101,7 @@ def transform_of(parameter: Site) -> Any:
 
 
 def start_of(parameters: Sites) -> Params:
-    """Unconstrained."""
+    """Where the parameters start, unconstrained."""
     return {
         name: jax.tree.map(
             lambda leaf: jnp.asarray(leaf, jnp.result_type(float)),
@@ -120,8 +120,8 @@ def is_latent(site: Site) -> bool:
 
 
 def ordered_sum(terms: Iterable[Array]) -> Array:
-    """In the order of the trace: NumPyro's own ELBO sums over a set, and so varies with the
-    seed of Python's hash."""
+    """In the order of the trace: NumPyro's own ELBO sums over a set, and so varies with the seed
+    of Python's hash."""
     return functools.reduce(jnp.add, terms, jnp.zeros(()))
 
 
@@ -136,7 +136,7 @@ def log_prob_of(site: Site) -> Array:
 
 
 def log_q_of(site: Site) -> Array:
-    """log q of one guide site, its Gaussian part by its expectation.
+    """log q of one guide site, or its expectation where the site is Gaussian.
 
     At a reparameterised draw, log q of a Gaussian is minus its entropy plus noise that does not
     depend on λ: the gradients are the same, and the noise is gone.
@@ -160,7 +160,7 @@ def prediction_of(site: Site) -> tuple[Distribution, Array]:
 
 
 def split_data(data: Mapping[str, Any]) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Arrays, which a compiled step takes as arguments, and what shapes may depend on."""
+    """Arrays, which a compiled step takes as arguments; and what shapes may depend on."""
     arrays = {name: value for name, value in data.items() if isinstance(value, jax.Array)}
     return arrays, {name: value for name, value in data.items() if name not in arrays}
 

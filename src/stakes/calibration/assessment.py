@@ -88,7 +88,7 @@ class Assessment:
 
     @cached_property
     def interval(self) -> np.ndarray:
-        """The central 90 % of what is predicted, calibrated: instance x (low, high)."""
+        """The central 90 % of the calibrated predictions: instance x (low, high)."""
         return predictive_quantiles(self.predicted, np.array(INTERVAL))
 
     @cached_property
@@ -100,8 +100,8 @@ class Assessment:
         seen = self.observations
         if seen is None:
             raise InputError(
-                f"`compare(held_out=...)` needs the observed {self.problem.outcome!r}; use "
-                f"`decide(...)` for decisions alone."
+                f"`compare(held_out=...)` needs the observed {self.problem.outcome!r}; to decide "
+                f"without it, use `decide(...)`."
             )
         if not seen.counted.any():
             raise InputError("`compare(...)`: the mask leaves no instance to compare on.")
@@ -122,7 +122,7 @@ class Assessment:
 
     def decided(self, posterior: Posterior) -> "xr.DataArray":
         """The best decision for each instance under any posterior."""
-        # Other cases may spread over more values than those of the fit.
+        # Outcomes of other cases may spread over more values than those of the fit.
         outcomes = predicting.outcomes_by_batch(posterior, self.predictor, self.key)
         found = predicting.decide(
             self.problem.criterion,
@@ -173,7 +173,7 @@ def labelled(
 
 
 def predictive_quantiles(draws: np.ndarray, levels: np.ndarray) -> np.ndarray:
-    """Instance x level; of whole numbers the quantiles are whole numbers, too."""
+    """Instance x level; quantiles of whole numbers are whole numbers, too."""
     method: Any = "inverted_cdf" if are_whole_numbers(draws) else "linear"
     found = np.empty((draws.shape[1], len(levels)))
     for start in range(0, draws.shape[1], 10_000):

@@ -14,7 +14,7 @@ class Comparison:
     """Costs of the decisions of each method on the same instances.
 
     `risk` and `reduction` are plain numbers; smaller risk is better. For a problem given by a
-    utility the cost is minus the utility, so that risk is minus the gain.
+    utility the cost is minus the utility, so risk is minus the gain.
     """
 
     costs: dict[str, np.ndarray]
@@ -55,9 +55,9 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """Says in words whether to use the calibrated fit."""
+        """Whether to use the calibrated fit, in words."""
         if self.notes:
-            return f"Not to be relied on, with a fit that had not converged. {self._change}"
+            return f"Not reliable, because a fit had not converged. {self._change}"
         return self._change
 
     @property
@@ -108,7 +108,7 @@ class Comparison:
 
 
 def _relative(change: float, base: float) -> float:
-    """Decisions that cost nothing cannot be improved upon, and any cost is infinitely more."""
+    """Decisions that cost nothing cannot be improved, and any cost is infinitely worse."""
     return change / base if base else (0.0 if change == 0 else -np.inf)
 
 

@@ -1,4 +1,4 @@
-"""A record of the two fits of a calibration, kept by whoever wants to resume them."""
+"""A record of the two fits of a calibration, from which they can be resumed."""
 
 from typing import Protocol
 
@@ -11,17 +11,17 @@ class Journal(Protocol):
     """A record of the two fits, "VI" and "calibrated", that outlives the process."""
 
     def course(self, title: str, start: Course) -> Course:
-        """Where this fit was left; `start` where nothing is known of it."""
+        """Where this fit was left; `start` where there is no record of it."""
         ...
 
     def watch(self, title: str, course: Course) -> None:
-        """Take down where the fit stands; called after every chunk of steps."""
+        """Record where the fit stands; called after every chunk of steps."""
         ...
 
     def decisions(self, shape: tuple[int, ...]) -> np.ndarray | None:
-        """VI's decisions, of this shape; None where nothing is known of them."""
+        """VI's decisions, of this shape; None where there is no record of them."""
         ...
 
     def keep_decisions(self, decisions: np.ndarray) -> None:
-        """Take down VI's decisions, once the plain fit has ended."""
+        """Record VI's decisions, once the plain fit has ended."""
         ...

@@ -1,19 +1,18 @@
-"""All that `calibrate` can be told, as one value."""
+"""All options of `calibrate`, as one value."""
 
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import optax
 
-from stakes.errors import InputError
 from stakes.optimise import FitSettings, Joint, Method
-from stakes.protocols import Estimator, Expectation, Transform
+from stakes.protocols import Estimator, Expectation, Transform, check_choice
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How to calibrate; `calibrate` says what each of them means.
+    """How to calibrate; the docstring of `calibrate` explains each option.
 
     >>> import stakes
     >>> stakes.Options(method=stakes.EM(draws=50), steps=0)
@@ -39,26 +38,17 @@ class Options:
             ("expectation", Expectation, "one such as `Quadrature()`"),
             ("estimator", Estimator, "`Nested()`, `Jensen()` or `Taylor()`"),
         ):
-            _check(name, getattr(self, name), contract, known)
-        self.fit_settings(draws=1, progress=False)  # says what does not fit
+            value = getattr(self, name)
+            if value is not None or name == "method":  # all others may be left open
+                check_choice(f"`{name}=`", value, contract, known)
+        self.fit_settings(draws=1, progress=False)  # reports what does not fit
 
     def fit_settings(self, *, draws: int, progress: bool) -> FitSettings:
-        """For both fits; with this number of draws where none was given."""
+        """Settings of both fits, with this number of draws where none was given."""
         return FitSettings(
             steps=self.steps,
             draws=draws if self.draws is None else self.draws,
             optimizer=self.optimizer,
             all_steps=self.all_steps,
             progress=progress,
-        )
-
-
-def _check(name: str, value: object, contract: Any, known: str) -> None:
-    """A choice is a value, not its class, that answers what the contract asks."""
-    if value is None and name != "method":  # all others may be left open
-        return
-    if isinstance(value, type) or not isinstance(value, contract):
-        raise InputError(
-            f"`{name}=` must be {known}, or a value of your own that answers what the protocol "
-            f"`{contract.__name__}` asks; got {value!r}."
         )

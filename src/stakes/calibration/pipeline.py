@@ -10,6 +10,7 @@ from stakes.calibration.keys import Keys
 from stakes.calibration.options import Options
 from stakes.calibration.plan import Coords, check_fit, prepare
 from stakes.calibration.result import Calibration
+from stakes.errors import InputError
 from stakes.host.progress import waiting
 from stakes.optimise import Fit, Joint, Method, State, Step, outset, run
 from stakes.problem import Problem, checked_key
@@ -30,6 +31,7 @@ def calibrate(
     optimizer: optax.GradientTransformation | None = None,
     all_steps: bool = False,
     warm_start: bool = True,
+    options: Options | None = None,
     coords: Coords | None = None,
     progress: bool = True,
     journal: Journal | None = None,
@@ -39,7 +41,7 @@ def calibrate(
     Args:
         key: a JAX random key; the same key gives the same result.
         problem: model, outcome, loss or utility, and guide.
-        data: the model's arguments by name; the one named like the outcome is observed.
+        data: the model's arguments by name; the one named like the outcome has the observations.
         transform: from loss to utility, `Linearized(quantile=0.9)` by default; not for a problem
             that is given by a utility.
         method: `Joint()` or `EM()`.
@@ -49,11 +51,13 @@ def calibrate(
         draws: of θ at each step; 10 by default, 32 for small problems.
         optimizer: any optax optimiser; Adam by default. Its step size is reduced tenfold, twice,
             as the bound levels off.
-        all_steps: take every step at the optimiser's own step size: for one with a schedule, whose
-            length `steps` then is.
+        all_steps: take every step at the optimiser's own step size, for an optimiser with a
+            schedule of `steps` steps. The bound always levels off under a rate that falls to zero,
+            so such a fit is never called converged: look at its trace.
         warm_start: whether the calibrated fit starts from VI's optimum.
+        options: all of these as one value, instead of them.
         coords: labels of the plates' members, by plate.
-        progress: whether to show a progress bar, if someone is watching.
+        progress: whether to show a progress bar on a terminal.
         journal: keeps a record of both fits, from which they can be resumed.
 
     >>> import jax, numpyro, numpyro.distributions as dist, stakes
@@ -67,7 +71,7 @@ def calibrate(
     >>> result.decisions.dims
     ('toss',)
     """
-    options = Options(
+    said = Options(
         transform=transform,
         method=method,
         expectation=expectation,
@@ -78,8 +82,10 @@ def calibrate(
         all_steps=all_steps,
         warm_start=warm_start,
     )
+    if options is not None and said != Options():
+        raise InputError("`calibrate(options=...)` replaces the other options: leave those out.")
     return calibrate_with(
-        key, problem, data, options, coords=coords, progress=progress, journal=journal
+        key, problem, data, options or said, coords=coords, progress=progress, journal=journal
     )
 
 
@@ -93,7 +99,7 @@ def calibrate_with(
     progress: bool = True,
     journal: Journal | None = None,
 ) -> Calibration:
-    """`calibrate`, with all that it can be told as one value."""
+    """`calibrate`, with its options as one value."""
     keys = Keys.of(checked_key(key))
     with waiting("tracing the model", show=progress):
         plan = prepare(keys.setup, problem, data, options, coords=coords, progress=progress)
@@ -114,9 +120,9 @@ def calibrate_with(
     if journal is not None:
         journal.keep_decisions(decisions)
 
-    # The calibrated fit, from VI's optimum and its decisions unless asked otherwise.
-    # h starts at VI's decision also from random λ: far from it, U has a flat tail.
-    state = plan.state(vi.params if options.warm_start else approximation.start, decisions)
+    # The calibrated fit, from VI's optimum unless told otherwise. Even from random λ, h starts at
+    # VI's decision: far from it, U has a flat tail.
+    state = plan.state(vi.params if plan.warm_start else approximation.start, decisions)
     calibrated = fitted("calibrated", plan.step(plan.scale), state, keys.calibrated)
     check_fit("calibrated", calibrated)
     return Calibration.of(plan, vi, calibrated, coords, keys.evaluation)

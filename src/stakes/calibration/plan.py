@@ -10,15 +10,25 @@ import numpy as np
 
 from stakes import expectation as expectations
 from stakes import predicting
-from stakes._types import Array, Data, Key, Number, Params
+from stakes._types import Array, Data, Distribution, Key, Number, Params
 from stakes.bridge import NumPyroApproximation, Predictors, approximate
 from stakes.calibration.options import Options
 from stakes.errors import InputError, NumericalError, some
+from stakes.expectation import ClosedForm
 from stakes.optimise import VI, Fit, FitSettings, Method, State, Step, Stop
 from stakes.port import Instances
 from stakes.predicting import FittedPosterior
 from stakes.problem import Problem
-from stakes.protocols import Estimator, Expectation, Objective, Transform
+from stakes.protocols import (
+    Criterion,
+    Estimator,
+    Expectation,
+    Gain,
+    Loss,
+    Objective,
+    Transform,
+    UtilityTerm,
+)
 from stakes.utilities import Linearized
 
 Coords: TypeAlias = Mapping[str, Sequence[Any]]
@@ -37,11 +47,17 @@ class Plan:
     method: Method
     expectation: Expectation
     estimator: Estimator | None
+    warm_start: bool
     settings: FitSettings
+    predictors: Predictors
+    """Of the approximation, for all results of this plan."""
 
-    @property
-    def predictors(self) -> Predictors:
-        return Predictors(self.problem, self.approximation)
+    def on(self, approximation: NumPyroApproximation) -> "Plan":
+        """The plan for another approximation, of the same model."""
+        if approximation is self.approximation:
+            return self
+        predictors = Predictors(self.problem, approximation)
+        return replace(self, approximation=approximation, predictors=predictors)
 
     def vi_step(self) -> Step:
         return VI().step(self.settings)
@@ -50,7 +66,7 @@ class Plan:
         return VI().init(params, self.settings)
 
     def sized(self, params: Params, key: Key) -> "Plan":
-        """With what the expectation left open chosen for what these parameters predict."""
+        """The plan, its expectation's open settings chosen for what these parameters predict."""
         posterior = FittedPosterior(self.approximation, params)
         outcomes = predicting.outcomes_by_batch(posterior, self.predictors.on(), key)
         return replace(self, expectation=self.expectation.sized(outcomes))
@@ -58,7 +74,7 @@ class Plan:
     def after_vi(
         self, vi: Fit, key: Key, decisions: np.ndarray | None = None
     ) -> tuple["Plan", np.ndarray]:
-        """The plan with the scale M_q of the losses of VI's own decisions; and these decisions."""
+        """The plan with M_q from the losses of VI's own decisions; and these decisions."""
         plan = self.sized(vi.params, key)
         posterior = FittedPosterior(self.approximation, vi.params)
         predictor, criterion = self.predictors.on(), self.problem.criterion
@@ -101,7 +117,7 @@ def prepare(
     """Trace model and guide, choose what was left open, and find what does not fit together.
 
     An `approximation` of the same model and data saves the tracing, and programs compiled for it
-    serve again.
+    are reused.
     """
     transform = _checked_transform(problem, options.transform)
     checked = problem.check_data(data, needs_outcome=True)
@@ -109,7 +125,7 @@ def prepare(
         approximation = approximate(problem, checked, key)
     check_coords(coords, approximation.instances, *approximation.latents.values())
     expectation = _checked_expectation(problem, transform, options, approximation, key)
-    small = expectation.held == 1 and int(np.prod(approximation.instances.shape)) <= 1000
+    small = expectation.cheap and int(np.prod(approximation.instances.shape)) <= 1000
     return Plan(
         problem=problem,
         approximation=approximation,
@@ -117,8 +133,10 @@ def prepare(
         method=options.method,
         expectation=expectation,
         estimator=options.estimator,
-        # Small problems take more draws of θ for next to nothing.
+        warm_start=options.warm_start,
+        # For small problems, more draws of θ cost next to nothing.
         settings=options.fit_settings(draws=32 if small else 10, progress=progress),
+        predictors=Predictors(problem, approximation),
     )
 
 
@@ -151,26 +169,51 @@ def _checked_expectation(
         problem.check_cost(outcomes, jnp.broadcast_to(jnp.median(outcomes), outcomes.shape))
         problem.check_cost(outcomes, outcomes)
     gain = problem.gain(transform, 1.0)
-    if options.expectation is None:
-        expectation = expectations.choose(outcome, gain, weight)
-    else:
-        expectation = options.expectation
-        expectations.check(expectation, outcome, gain, weight)
-    gain.term(expectation, options.estimator)  # says what does not fit
     reason = options.method.objection(gain)
     if reason is not None:
         raise InputError(f"`method={options.method}` does not fit: {reason}.")
-    return expectation
+    asked = _AllAsked(gain, options.estimator, problem.criterion)
+    asked.term(ClosedForm())  # says what does not fit
+    if options.expectation is None:
+        return expectations.choose(outcome, asked, weight)
+    expectations.check(options.expectation, outcome, asked, weight)
+    return options.expectation
+
+
+@final
+@dataclass(frozen=True)
+class _AllAsked:
+    """All that is asked of an expectation: the utility term in the fit, the risk for decisions."""
+
+    gain: Gain
+    estimator: Estimator | None
+    criterion: Criterion
+
+    @property
+    def loss(self) -> Loss | None:
+        return self.gain.loss
+
+    @property
+    def bayes_is_best(self) -> bool:
+        return self.gain.bayes_is_best
+
+    def term(self, expectation: Expectation, estimator: Estimator | None = None) -> UtilityTerm:
+        term = self.gain.term(expectation, self.estimator)
+
+        def both(key: Key, outcome: Distribution, decision: Array) -> Array:
+            self.criterion.risk(expectation, key, outcome, decision)
+            return term(key, outcome, decision)
+
+        return both
 
 
 def check_decisions(decisions: np.ndarray) -> None:
     bad = ~np.isfinite(decisions)
     if bad.any():
         raise NumericalError(
-            f"{int(bad.sum())} of {decisions.size} decisions are not finite: the expected loss or "
-            f"utility is not, for the outcomes predicted. An enumeration whose window "
-            f"(`Enumeration(points=...)`) is too small does this, as does a loss whose expectation "
-            f"is infinite."
+            f"{int(bad.sum())} of {decisions.size} decisions are not finite, because the expected "
+            f"loss or utility is not. Either the window of an enumeration is too small (give a "
+            f"larger `Enumeration(points=...)`), or the expectation of the loss is infinite."
         )
 
 
@@ -184,7 +227,7 @@ def check_fit(name: str, fit: Fit) -> None:
 
 
 def check_whole(name: str, fit: Fit) -> None:
-    """For a fit whose figures are to be kept: one that was cut short must not pass for it."""
+    """Refuse a fit that was cut short, where the figures of a whole one are to be kept."""
     check_fit(name, fit)
     if fit.reason is Stop.INTERRUPTED:
         raise KeyboardInterrupt

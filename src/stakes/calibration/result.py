@@ -1,6 +1,5 @@
 """What a calibration gives back: decisions, posteriors, and whether it helped."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +14,7 @@ from stakes.bridge import NumPyroApproximation, Predictors, nuts
 from stakes.calibration.assessment import Assessment, labelled
 from stakes.calibration.comparison import Comparison
 from stakes.calibration.plan import Coords, Plan, check_coords
-from stakes.errors import StakesWarning, some
+from stakes.errors import some, warn
 from stakes.optimise import Fit, Method
 from stakes.predicting import FittedPosterior, SampledPosterior
 from stakes.problem import Problem
@@ -40,6 +39,8 @@ class Calibration:
     method: Method
     coords: dict[str, Any]
     key: Key
+    predictors: Predictors
+    """Keeps the model as traced on other cases, for each shape that they come in."""
 
     @classmethod
     def of(
@@ -55,6 +56,7 @@ class Calibration:
             method=plan.method,
             coords=dict(coords or {}),
             key=key,
+            predictors=plan.predictors,
         )
 
     @property
@@ -64,7 +66,7 @@ class Calibration:
 
     @property
     def fits(self) -> dict[str, Fit]:
-        """Both fits by the names that a comparison has for them."""
+        """Both fits, by the names that a comparison uses."""
         return {"VI": self.vi, "LCVI": self.calibrated}
 
     @property
@@ -90,7 +92,7 @@ class Calibration:
         known: Sequence[str] = (),
         coords: Coords | None = None,
     ) -> Assessment:
-        """The calibration on other cases, for whoever asks more than one thing of it.
+        """The calibration assessed on other cases: decisions, predictions and comparison.
 
         Plates as in `decide`.
         """
@@ -105,11 +107,11 @@ class Calibration:
         coords: Coords | None = None,
         fit: Fit | None = None,
     ) -> "xr.DataArray":
-        """Decisions for other cases, outcomes not needed; by the calibrated fit by default.
+        """Decisions for other cases, without their outcomes; by the calibrated fit by default.
 
         A plate whose size differs from the fit's holds new members, and what is local to them is
-        drawn from the model; a plate of the same size holds the members of the fit. Say
-        otherwise with `new=` or confirm it with `known=`.
+        drawn from the model; a plate of the same size holds the members of the fit. Override
+        this with `new=`, or confirm it with `known=`.
         """
         cases = self._assessment(data, new, known, coords)
         return cases.decided(self._posterior(fit or self.calibrated))
@@ -151,7 +153,7 @@ class Calibration:
         )
 
     def latent_draws(self, fit: Fit, draws: int, *, part: int) -> dict[str, np.ndarray]:
-        """Draws of every latent along a leading axis; those of each part are others."""
+        """Draws of every latent along a leading axis; each part has draws of its own."""
         key = jax.random.fold_in(self.key, part)
         return predicting.latent_draws(self._posterior(fit), key, draws)
 
@@ -164,7 +166,7 @@ class Calibration:
         new: Sequence[str] = (),
         known: Sequence[str] = (),
     ) -> "xr.Dataset":
-        """Draws of the outcome from a fit's predictive distribution (the calibrated by default)."""
+        """Draws of the outcome from a fit's predictive distribution (calibrated by default)."""
         cases = self._cases(data, new, known)
         return cases.predictive(self._posterior(fit or self.calibrated), draws)
 
@@ -186,13 +188,8 @@ class Calibration:
         return float(np.quantile(costs, quantile))
 
     def nuts(self, draws: int) -> SampledPosterior:
-        """The posterior itself, by NUTS after as many steps of warm-up; made once."""
+        """Draws from the posterior itself, by NUTS after as many warm-up steps; made once."""
         return self.nuts_runs.draws(draws)
-
-    @cached_property
-    def predictors(self) -> Predictors:
-        """Keeps the model as traced on other cases, for each shape that they come in."""
-        return Predictors(self.problem, self.approximation)
 
     @cached_property
     def nuts_runs(self) -> "NutsRuns":
@@ -255,18 +252,16 @@ class Calibration:
             for name, value in data.items()
         )
         if unsaid and changed:
-            warnings.warn(
+            warn(
                 f"The plate {some(unsaid)} has as many members as in the fit and is taken to hold "
                 f"the same ones. If they are new, say `new={tuple(unsaid)}`; if they are the same, "
                 f"say `known={tuple(unsaid)}`.",
-                StakesWarning,
-                stacklevel=4,
             )
 
 
 @final
 class NutsRuns:
-    """Draws of NUTS, made once for each number of them."""
+    """Draws of NUTS, made once for each number of draws."""
 
     def __init__(self, approximation: NumPyroApproximation, key: Key) -> None:
         self._approximation, self._key = approximation, key

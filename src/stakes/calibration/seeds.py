@@ -1,12 +1,13 @@
 """One problem from several random starts at once: how much of a result is luck.
 
-All seeds run as one compiled batch, and plain VI, which knows nothing of the loss, is fitted once
+All seeds run as one compiled batch, and plain VI, which does not depend on the loss, is fitted once
 for any number of losses and transforms.
 """
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import final
 
 import jax
@@ -34,14 +35,17 @@ class PlainFits:
     approximation: NumPyroApproximation
     starts: Sequence[Params]
     fits: Sequence[Fit]
-    decided: "PlainDecisions" = field(default_factory=lambda: PlainDecisions())
-    """Keeps the decisions of these fits, which are the same for every transform."""
+
+    @cached_property
+    def decided(self) -> "PlainDecisions":
+        """Keeps the decisions of these fits, which are the same for every transform."""
+        return PlainDecisions()
 
     def ready(self, plan: Plan) -> list[tuple[Plan, np.ndarray]]:
         """For each seed the plan with its M_q, and VI's decisions, found once for each loss."""
         kept = self.decided.about(plan) or itertools.repeat(None, len(self.fits))
         keys = Keys.of_each(self.keys).evaluation
-        own = replace(plan, approximation=self.approximation)
+        own = plan.on(self.approximation)
         found = [
             own.after_vi(vi, key, decisions)
             for vi, key, decisions in zip(self.fits, keys, kept, strict=True)
@@ -65,18 +69,18 @@ class PlainDecisions:
 
 
 def fit_vi(keys: Key, plan: Plan, *, watch: Watch | None = None) -> PlainFits:
-    """Plain VI from each key, every seed from a start of its own."""
+    """Plain VI from each key, with a start of its own for each seed."""
     each = Keys.of_each(keys)
     starts = [plan.approximation.init(key) for key in each.setup]
     return _plain_fits(keys, plan, starts, each.vi, watch)
 
 
 def continued(plain: PlainFits, plan: Plan) -> PlainFits:
-    """Plain VI for the further steps of this plan, as many as a calibrated fit takes from there.
+    """Plain VI continued for the steps of this plan, as many as a calibrated fit takes from there.
 
-    With the same random numbers as that, so that the two differ by the utility alone.
+    It has the same random numbers as that fit, so the two differ only in the utility term.
     """
-    plan = replace(plan, approximation=plain.approximation)
+    plan = plan.on(plain.approximation)
     starts = [fit.params for fit in plain.fits]
     return _plain_fits(plain.keys, plan, starts, Keys.of_each(plain.keys).calibrated, None)
 
@@ -100,11 +104,11 @@ def _plain_fits(
 
 
 def calibrate_seeds(
-    plain: PlainFits, plan: Plan, *, warm_start: bool = True, watch: Watch | None = None
+    plain: PlainFits, plan: Plan, *, watch: Watch | None = None
 ) -> list[Calibration]:
-    """The plan carried out from each of the plain fits, which may be of another loss's plan."""
+    """The plan carried out from each plain fit, which may come from the plan of another loss."""
     ready = plain.ready(plan)
-    starts = [fit.params for fit in plain.fits] if warm_start else plain.starts
+    starts = [fit.params for fit in plain.fits] if plan.warm_start else plain.starts
     return _calibrated(ready, plain.fits, starts, plain.keys, watch)
 
 

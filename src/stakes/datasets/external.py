@@ -23,7 +23,7 @@ def lastfm(path: str | os.PathLike[str]) -> "pd.DataFrame":
     Args:
         path: `lastfm_counts.csv.gz` or the folder that holds it: 992 rows of at least 1000
             counts, no header. Names of artists and users come from `lastfm_artists.csv` and
-            `lastfm_users.csv` beside it (lines `index,name`), where they are.
+            `lastfm_users.csv` beside it (lines `index,name`), where they exist.
 
     Source: Last.fm 1K users (O. Celma, 2010), for research only, so it is not shipped: bring
     your own copy.
@@ -67,7 +67,7 @@ def _counts(file: Path) -> "np.ndarray":
     rule = f"must hold {USERS} rows of {ARTISTS} or more counts, without a header"
     try:
         table = pd.read_csv(file, header=None)
-    # EOFError, OSError and zlib.error are what a damaged gzip file raises, by where it breaks off.
+    # A damaged gzip file raises EOFError, OSError or zlib.error, depending on where it ends.
     except (ValueError, EOFError, OSError, zlib.error) as error:
         raise InputError(f"{where} cannot be read as a table of counts: {error}") from None
     if len(table) != USERS or table.shape[1] < ARTISTS:
@@ -76,7 +76,7 @@ def _counts(file: Path) -> "np.ndarray":
     whole = [kind.kind in "iu" for kind in table.dtypes]
     if not all(whole):
         raise InputError(
-            f"{where} {rule}; column {whole.index(False)} has something else than whole numbers."
+            f"{where} {rule}; column {whole.index(False)} has values other than whole numbers."
         )
     if (table < 0).any(axis=None):
         raise InputError(f"{where} {rule}; it has a negative number.")

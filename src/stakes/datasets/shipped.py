@@ -11,9 +11,9 @@ DISHES = ("calamari", "fish", "shrimp", "chicken", "koefte", "lamb", "steak")
 
 
 def retail() -> "pd.DataFrame":
-    """What 1000 customers of an online shop bought of 100 products; a third of it is not zero.
+    """How much 1000 customers of an online shop bought of 100 products; a third is not zero.
 
-    Purchase counts, customers by rows and products by columns, each under its code.
+    Purchase counts, with customers as rows and products as columns, each under its code.
 
     Source: Online Retail II (D. Chen, UCI Machine Learning Repository, 2019,
     doi:10.24432/C5CG6D), CC BY 4.0; aggregated by customer and product, a selection of both.
@@ -32,7 +32,7 @@ def retail() -> "pd.DataFrame":
 def newsvendor() -> "pd.DataFrame":
     """Portions of seven dishes that a restaurant sold on 765 days, with calendar and weather.
 
-    One row a day, by date; features first, then the demand for each of `datasets.DISHES`. On the
+    One row per day, by date; features first, then the demand for each of `datasets.DISHES`. On the
     five days with `is_closed` nothing could be sold.
 
     Source: the Yaz data published with the ddop package (Philippi, Buttler and Stein, Journal of
@@ -55,7 +55,7 @@ def radon() -> "pd.DataFrame":
     and 1 on the first floor, `uranium` is the logarithm of the county's level in the soil.
 
     Source: example data of ArviZ, Apache-2.0, after Gelman and Hill (Data Analysis Using
-    Regression and Multilevel/Hierarchical Models, 2006); made into one row a home.
+    Regression and Multilevel/Hierarchical Models, 2006); made into one row per home.
 
     >>> from stakes import datasets
     >>> homes = datasets.radon()
@@ -70,8 +70,8 @@ def bank_marketing() -> "pd.DataFrame":
 
     Drawn at random, without replacement, from the 45,211 calls of the source and kept in its
     order: `np.sort(np.random.default_rng(0).choice(45211, 4000, replace=False))` are the rows.
-    All 16 features are there; `duration` is known only once the call is over, so it is no
-    feature for deciding whom to call.
+    All 16 features are there; `duration` is known only once the call is over, so it cannot
+    be used to decide whom to call.
 
     Source: Bank Marketing (S. Moro, P. Rita and P. Cortez, UCI Machine Learning Repository, 2014,
     doi:10.24432/C5K306), CC BY 4.0.

@@ -30,7 +30,7 @@ def best_decision(
     outcomes: Distribution,
     like: Float[Array, "*instance"],
 ) -> Float[Array, "*instance"]:
-    """The decision of least risk under the mixture: exact, from draws of it, or by a search."""
+    """The decision with the least risk under the mixture: exact, from its draws, or by a search."""
     try:
         return known_decision(criterion, expectation, key, outcomes, like)
     except NoClosedForm:
@@ -40,7 +40,7 @@ def best_decision(
 def known_decision(
     criterion: Criterion, expectation: Expectation, key: Key, outcomes: Distribution, like: Array
 ) -> Array:
-    """The decision that the loss knows to be best; `NoClosedForm` where it does not."""
+    """The best decision by a formula of the loss; raises `NoClosedForm` where it has none."""
     draws = partial(_draws, key, outcomes, like.shape, 32)
     decision = criterion.decision(expectation.mixture(outcomes), draws)
     return jnp.broadcast_to(decision, like.shape).astype(like.dtype)
@@ -49,7 +49,7 @@ def known_decision(
 def numerical_decision(
     criterion: Criterion, expectation: Expectation, key: Key, outcomes: Distribution, like: Array
 ) -> Array:
-    """Ends beyond which the risk gets no less, the best of a grid between, then refined."""
+    """Find ends beyond which the risk does not fall, and refine the best of a grid between them."""
 
     def risk(decision: Array) -> Array:
         one = lambda key, outcome: criterion.risk(expectation, key, outcome, decision)  # noqa: E731
@@ -65,8 +65,8 @@ def numerical_decision(
 def term_decision(term: UtilityTerm, key: Key, outcomes: Distribution, now: Array) -> Array:
     """A decision at which the utility term U(λ, h) is at least as large as now, for an M-step.
 
-    A coarse search, since the term has changed by the next M-step: the decision of now and a few
-    places over the range of the outcome, then the best of them refined.
+    A coarse search, since the term will have changed by the next M-step: the best of the current
+    decision and a few places over the range of the outcome, refined.
     """
 
     def shortfall(decision: Array) -> Array:
@@ -75,7 +75,7 @@ def term_decision(term: UtilityTerm, key: Key, outcomes: Distribution, now: Arra
 
     draws = _draws(key, outcomes, now.shape, 1)
     low, high = draws.min(axis=0), draws.max(axis=0)
-    # Rare outcomes may all be alike in the draws, and yet decide.
+    # Rare outcomes may be missing from the draws and still matter.
     spacing = jnp.maximum((high - low) / (PLACES - 1), _spread(outcomes, now) / 2)
     grid = jnp.concatenate([now[None].astype(low.dtype), evenly(low, high, PLACES)])
     ends = jnp.stack([grid.min(axis=0) - spacing, grid.max(axis=0) + spacing])
@@ -83,7 +83,7 @@ def term_decision(term: UtilityTerm, key: Key, outcomes: Distribution, now: Arra
 
 
 def _spread(outcomes: Distribution, like: Array) -> Array:
-    """The standard deviation of the mixture, or next to nothing where it is not known."""
+    """The standard deviation of the mixture, or a tiny number where it is not known."""
     least = 1e-6 * jnp.maximum(jnp.abs(like), 1.0)
     try:
         sd = jnp.sqrt(Mixture(outcomes).variance())
@@ -95,7 +95,7 @@ def _spread(outcomes: Distribution, like: Array) -> Array:
 def _mean_over_draws(
     question: Callable[[Key, Distribution], Array], key: Key, outcomes: Distribution, each: int
 ) -> Array:
-    """`each` is how many values one draw of θ takes: as many draws at once as memory allows."""
+    """As many draws of θ at once as memory allows; `each` is how many values one draw takes."""
     count = _count(outcomes)
     keys = jax.random.split(key, count)
     at_once = max(1, min(count, MOST_ELEMENTS // each))

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import final
 
 from stakes._types import Array, Distribution, Key
-from stakes.deciding.best import known_decision, term_decision
+from stakes.deciding.best import best_decision, term_decision
 from stakes.losses import Asked
 from stakes.protocols import Gain, Objective
 
@@ -12,7 +12,7 @@ from stakes.protocols import Gain, Objective
 @final
 @dataclass(frozen=True)
 class BayesDecisions:
-    """M-step: the Bayes decision of the loss; the maximiser where the term is linearized.
+    """M-step: the Bayes decision of the loss, which maximises a linearized term.
 
     >>> import stakes
     >>> gain = stakes.Linearized()(lambda outcome, decision: abs(outcome - decision), 1.0)
@@ -28,7 +28,7 @@ class BayesDecisions:
     def decide(self, objective: Objective, key: Key, outcomes: Distribution, now: Array) -> Array:
         assert objective.gain.loss is not None
         loss = Asked(objective.gain.loss)
-        return known_decision(loss, objective.expectation, key, outcomes, now)
+        return best_decision(loss, objective.expectation, key, outcomes, now)
 
 
 @final

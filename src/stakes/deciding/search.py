@@ -1,7 +1,7 @@
-"""The least of an objective, elementwise: one evaluation serves every instance's own bracket.
+"""Elementwise minimisation: one evaluation of the objective serves the brackets of all instances.
 
 `objective` takes a place for each instance and gives a value for each; places and values of a grid
-stand along a leading axis.
+are along a leading axis.
 """
 
 import math
@@ -17,18 +17,18 @@ from stakes._types import Array, Float
 GOLDEN = (5**0.5 - 1) / 2
 WIDENINGS = 10
 
-Objective: TypeAlias = Callable[[Float[Array, "*instance"]], Float[Array, "*instance"]]
+Curve: TypeAlias = Callable[[Float[Array, "*instance"]], Float[Array, "*instance"]]
 
 
 class At(NamedTuple):
-    """A place and what the objective is there."""
+    """A place, and the value of the objective there."""
 
     place: Float[Array, "*instance"]
     value: Float[Array, "*instance"]
 
 
 class Bracket(NamedTuple):
-    """Three places in order, the least in the middle."""
+    """Three places in order, with the least value in the middle."""
 
     low: At
     middle: At
@@ -45,7 +45,7 @@ class Sections(NamedTuple):
 
 
 class Widening(NamedTuple):
-    """One end of an interval on its way outwards."""
+    """One end of an interval, as it moves outwards."""
 
     end: At
     step: Float[Array, "*instance"]
@@ -63,7 +63,7 @@ def chosen(which: Array, yes: At, no: At) -> At:
 
 
 def by_golden_sections(
-    objective: Objective, grid: Float[Array, "place *instance"], low: Array, high: Array
+    objective: Curve, grid: Float[Array, "place *instance"], low: Array, high: Array
 ) -> Array:
     """The best of the grid, refined by golden sections between its neighbours (or the ends)."""
     best = _best_of(objective, grid)[0]
@@ -83,17 +83,17 @@ def by_golden_sections(
 
     left, right = above - GOLDEN * (above - below), below + GOLDEN * (above - below)
     start = Sections(below, At(left, objective(left)), At(right, objective(right)), above)
-    # Around a minimum values tell places apart down to the square root of the precision.
+    # Near a minimum, places can be told apart only down to the square root of the precision.
     sections = math.ceil(math.log(np.finfo(grid.dtype).eps) / 2 / math.log(GOLDEN))
     end = jax.lax.fori_loop(0, sections, narrow, start)
     return _no_worse(chosen(end.left.value < end.right.value, end.left, end.right), best)
 
 
-def by_parabolas(objective: Objective, grid: Float[Array, "place *instance"], rounds: int) -> Array:
+def by_parabolas(objective: Curve, grid: Float[Array, "place *instance"], rounds: int) -> Array:
     """The best of the grid, moved to the lowest point of the parabola through its neighbours.
 
-    Fewer evaluations than golden sections, and none of their guarantees, but never worse than the
-    grid.
+    This takes fewer evaluations than golden sections and has none of their guarantees, but is never
+    worse than the grid.
     """
     grid = jnp.sort(grid, axis=0)
     best, at_best, values = _best_of(objective, grid)
@@ -125,7 +125,7 @@ def by_parabolas(objective: Objective, grid: Float[Array, "place *instance"], ro
     return _no_worse(jax.lax.fori_loop(0, rounds, narrow, start).middle, best)
 
 
-def widened(objective: Objective, low: Array, high: Array) -> tuple[Array, Array]:
+def widened(objective: Curve, low: Array, high: Array) -> tuple[Array, Array]:
     """An interval, widened on each side for as long as the objective falls there."""
     step = jnp.maximum((high - low) / 4, 1e-3 * jnp.maximum(jnp.abs(high), 1.0))
 
@@ -143,14 +143,14 @@ def widened(objective: Objective, low: Array, high: Array) -> tuple[Array, Array
     return outwards(low, -1.0), outwards(high, +1.0)
 
 
-def _best_of(objective: Objective, grid: Array) -> tuple[At, Array, Array]:
-    """The best of a grid, where in it that is, and the values at all of its places."""
+def _best_of(objective: Curve, grid: Array) -> tuple[At, Array, Array]:
+    """The best place of a grid, its index, and the values at all places."""
     values = jax.lax.map(objective, grid)
     place = jnp.argmin(values, axis=0)[None]
     return At(jnp.take_along_axis(grid, place, axis=0)[0], values.min(axis=0)), place, values
 
 
 def _no_worse(found: At, best: At) -> Array:
-    """A cost with flat or many-peaked stretches may beat what was found on the grid itself."""
+    """Where a cost is flat or has many peaks, the best of the grid may beat what was found."""
     place = jnp.where(found.value <= best.value, found.place, best.place)
     return jnp.where(jnp.isnan(found.value + best.value), jnp.nan, place)

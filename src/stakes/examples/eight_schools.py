@@ -1,7 +1,7 @@
-"""Eight schools: how large an effect to promise each school, when promising too much costs most.
+"""Eight schools: how large an effect to promise each school, when promising too much costs more.
 
 The model of Gelman et al. (Bayesian Data Analysis) with the tilted loss of the paper's first
-experiment: q = 0.2 makes overestimating a coaching effect four times as dear as underestimating.
+experiment: q = 0.2 makes overestimating a coaching effect four times as costly as underestimating.
 Run `python -m stakes.examples.eight_schools`.
 """
 
@@ -39,7 +39,7 @@ def data() -> dict[str, tuple[float, ...]]:
 
 
 def labels() -> dict[str, tuple[str, ...]]:
-    """Of the schools."""
+    """Labels of the schools."""
     return {"school": SCHOOLS}
 
 

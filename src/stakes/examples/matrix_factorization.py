@@ -1,7 +1,7 @@
 """Matrix factorisation Y ≈ ZW, a prediction for each entry: the paper's second experiment.
 
 Rows of Z are local to the rows of Y, which come in minibatches; W is shared. `observed` masks the
-entries that the fit may see; held-out entries of the same rows judge the decisions.
+entries that the fit may see; held-out entries of the same rows are used to judge the decisions.
 """
 
 import jax.numpy as jnp

@@ -1,9 +1,9 @@
-"""Newsvendor: how many portions of a dish to prepare, when one too few costs most.
+"""Newsvendor: how many portions of a dish to prepare, when too few cost more than too many.
 
-Demand of a restaurant's day is negative binomial, with a rate log-linear in calendar and weather.
+A restaurant's daily demand is negative binomial, its rate log-linear in calendar and weather.
 A portion short loses what it would have earned, a portion left over what it cost to make: the
-tilted loss at q = underage / (underage + overage). The fit sees the days up to a date, and the
-days after it judge. Run `python -m stakes.examples.newsvendor`.
+tilted loss at q = underage / (underage + overage). The model is fitted to the days up to a date
+and judged by the days after it. Run `python -m stakes.examples.newsvendor`.
 """
 
 import time
@@ -83,7 +83,7 @@ def _arguments(dish: str) -> tuple[dict[str, Any], dict[str, Any]]:
         raise InputError(f"`dish=` must be one of {some(datasets.DISHES)}; got {dish!r}.")
     days = open_days()
     features = _features(days).to_numpy()
-    # On the scale of the days of the fit: the days held out must not tell it anything.
+    # On the scale of the days of the fit, which must not learn anything from the days held out.
     seen = features[:-HELD_OUT]
     arguments = {
         "weekday": np.array([WEEKDAYS.index(name) for name in days["weekday"]]),
@@ -102,7 +102,7 @@ def _concentration(weekday: np.ndarray, sold: np.ndarray) -> float:
     """By moments within weekdays: variance = mean + mean² / concentration."""
     groups = [sold[weekday == number] for number in range(len(WEEKDAYS))]
     excess = sum(float(group.var(ddof=1) - group.mean()) for group in groups)
-    # Demand no more spread out than Poisson counts: all but Poisson.
+    # Demand that spreads no more than Poisson counts is taken to be nearly Poisson.
     return sum(float(group.mean()) ** 2 for group in groups) / max(excess, 0.01)
 
 
@@ -131,12 +131,12 @@ def fit_data() -> dict[str, Any]:
 
 
 def solve(key: Key, **other: Any) -> Calibration:
-    """For the days of the fit, with other arguments of `calibrate` if need be."""
+    """For the days of the fit; `other` are further arguments of `calibrate`."""
     return calibrate(key, problem(), fit_data(), coords=labels(), **{**FITTED_WITH, **other})
 
 
 def labels() -> dict[str, list[str]]:
-    """Of the plates' members in the fit."""
+    """Labels of the plates' members in the fit."""
     days = open_days()
     return {
         "day": [f"{date:%Y-%m-%d}" for date in days.index[:-HELD_OUT]],
@@ -153,7 +153,7 @@ def main() -> None:
     later = held_out()
     print(result.compare(later, known=KNOWN), end="\n\n")
     orders = result.decide(later, known=KNOWN).values
-    print(f"Portions of {DISH} to prepare, on average over the days held out; and sold:")
+    print(f"Portions of {DISH} to prepare, and portions sold, on average over the days held out:")
     for number, name in enumerate(WEEKDAYS):
         chosen = later["weekday"] == number
         print(f"  {name} {orders[chosen].mean():6.1f} {later['sold'][chosen].mean():6.1f}")

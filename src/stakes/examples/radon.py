@@ -1,6 +1,6 @@
 """Radon: which level to assume for each home, when assuming too little is the dangerous mistake.
 
-A normal model of log radon with a level for each county, drawn towards what the uranium in its
+A normal model of log radon with a level for each county, shrunk towards what the uranium in its
 soil predicts, and a difference between basement and first floor. `LinEx(c)` with c < 0 lets the
 cost of a level assumed too low grow exponentially, and that of one too high linearly. At c = -1
 the best decision is the logarithm of the expected level; at c = -2 it is more cautious still.
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 CAUTION = 1.0
 """-c of the loss."""
 SHARE = 0.2
-"""Of the homes, held out at random."""
+"""The share of the homes held out at random."""
 KNOWN = ("county",)
 """Plates whose members are the same in `held_out()` as in `data()`."""
 
@@ -44,10 +44,10 @@ def model(
     within: float = 0.75,
     log_radon: Array | None = None,
 ) -> None:
-    """`uranium` has one number a county; `county` says to which of them a home belongs.
+    """`uranium` has one number per county; `county` says which county a home is in.
 
-    `within`, the spread of homes alike, is given and not inferred: the utility term grows as it
-    shrinks, since predicted losses do, while real ones do not.
+    `within`, the spread among like homes, is given and not inferred: the utility term grows as it
+    shrinks, since predicted losses shrink with it, while real ones do not.
     """
     level = numpyro.sample("level", dist.Normal(1, 1))
     soil = numpyro.sample("soil", dist.Normal(0, 1))
@@ -105,7 +105,7 @@ def _within() -> float:
 
 
 def labels() -> dict[str, list[str]]:
-    """Of the plates' members in the fit; a home's is its row in the table and its county."""
+    """Labels of the plates' members in the fit: for a home, its row in the table and its county."""
     homes = datasets.radon()[~_is_held_out()]
     return {
         "home": [f"{row} {county}" for row, county in homes["county"].items()],
@@ -117,7 +117,7 @@ FITTED_WITH: dict[str, Any] = {"draws": 10}
 
 
 def solve(key: Key, **other: Any) -> Calibration:
-    """With other arguments of `calibrate`, if need be."""
+    """`other` are further arguments of `calibrate`."""
     return calibrate(key, problem(), data(), coords=labels(), **{**FITTED_WITH, **other})
 
 

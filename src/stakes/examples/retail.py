@@ -52,7 +52,7 @@ def labels() -> dict[str, list[str]]:
 
 
 def solve(key: Key, **other: Any) -> Calibration:
-    """With other arguments of `calibrate`, if need be."""
+    """`other` are further arguments of `calibrate`."""
     return calibrate(key, problem(), data(), coords=labels(), **other)
 
 

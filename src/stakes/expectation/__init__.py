@@ -1,8 +1,8 @@
-"""The inner expectation E_p(y|θ) of a loss or utility: one module a way, behind one protocol.
+"""The inner expectation E_p(y|θ) of a loss or utility: one module per way, behind one protocol.
 
 In order of preference: a closed form; enumeration of a discrete outcome; quadrature over a
-continuous one; reparameterised Monte Carlo. `choose` takes the first that has nothing to object;
-passing one as `expectation=` overrides it. `stats` has what closed forms ask of a distribution.
+continuous one; reparameterised Monte Carlo. `choose` takes the first without an objection;
+passing one as `expectation=` overrides it. `stats` has the statistics that closed forms need.
 """
 
 from stakes.expectation import stats

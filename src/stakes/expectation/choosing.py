@@ -1,4 +1,4 @@
-"""Which expectation to take: the first that has nothing to object."""
+"""Which expectation to take: the first without an objection."""
 
 from stakes._types import Array, Distribution
 from stakes.errors import InputError
@@ -18,14 +18,14 @@ def choose(outcome: Distribution, gain: Gain, decision: Array) -> Expectation:
             return expectation
     raise InputError(
         f"No expectation can handle an outcome that is {type(outcome).__name__}: it has no closed "
-        f"form, is neither discrete nor does it have an inverse distribution function `icdf`, and "
-        f"its draws cannot be reparameterised. Rewrite the outcome with such a distribution, or "
-        f"marginalise what makes it so."
+        f"form, is not discrete, has no inverse distribution function `icdf`, and its draws cannot "
+        f"be reparameterised. Rewrite the outcome with a distribution that allows one of these, "
+        f"or marginalise what prevents it."
     )
 
 
 def check(expectation: Expectation, outcome: Distribution, gain: Gain, decision: Array) -> None:
-    """Say by name why an expectation chosen by the user does not fit the outcome."""
+    """Raise an error if an expectation chosen by the user does not fit the outcome."""
     reason = expectation.objection(outcome, gain, decision)
     if reason is not None:
         raise InputError(

@@ -40,5 +40,9 @@ class ClosedForm(Expectation):
     ) -> Array:
         return utility.log_expected(Single(outcome), decision)
 
+    @property
+    def cheap(self) -> bool:
+        return True
+
     def mixture(self, outcomes: Distribution) -> Predicted:
         return Mixture(outcomes)

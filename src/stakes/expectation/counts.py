@@ -1,4 +1,4 @@
-"""The probabilities of counts, with a legal stand-in where there is none."""
+"""The probabilities of counts, also for values outside the support."""
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from stakes.expectation.sums import Rule
 
 
 def log_mass(outcome: Distribution, values: Array) -> Rule:
-    """Log probability of counts, -inf where there is none, with a legal stand-in for those."""
+    """Log probabilities of counts: -inf outside the support, with a legal count as a stand-in."""
     inside = outcome.support(values) & (values >= 0)
     legal = jnp.where(inside, values, jnp.floor(jax.lax.stop_gradient(_middle(outcome))))
     return Rule(legal, jnp.where(inside, outcome.log_prob(_as_outcome(outcome, legal)), -jnp.inf))

@@ -21,8 +21,8 @@ from stakes.protocols import Gain
 LARGEST_WINDOW = 8192
 TYPICAL_WINDOW = 512
 BELOW, ABOVE = 8, 16
-"""Standard deviations on either side of the mean that a window holds: counts have a light lower
-tail, and an upper one that may fall off as slowly as a geometric one."""
+"""Standard deviations below and above the mean that a window holds: counts have a light lower
+tail, and an upper tail that may fall off as slowly as a geometric one."""
 
 
 @final
@@ -31,8 +31,8 @@ class Enumeration(ByPoints):
     """Sum over the values of a discrete outcome.
 
     Outcomes without an upper end, and binomials, are summed over a window of `points` values
-    that follows the mean; by default the window is sized from VI's fit. Where the
-    window does not hold nearly all of the mass the result is nan, never a silent wrong sum.
+    that follows the mean; by default the window is sized from VI's fit. Where the window does not
+    hold nearly all of the mass the result is nan, so a wrong sum never passes silently.
 
     >>> import numpyro.distributions as dist, stakes
     >>> short = stakes.Enumeration(points=64).expected(
@@ -53,7 +53,7 @@ class Enumeration(ByPoints):
         shape = np.broadcast_shapes(outcome.batch_shape, jnp.shape(decision))
         values = self._values(outcome, decision, shape)
         legal, log_weights = log_mass(outcome, values)
-        # Rounding in the log probabilities of large counts is the same for all of them, nearly.
+        # The rounding error in the log probabilities of large counts is nearly the same for all.
         held_mass = log_sum_exp(log_weights)
         held = (jax.lax.stop_gradient(held_mass) > math.log(0.98)) & self._reaches(outcome, values)
         return Rule(legal, jnp.where(held, log_weights - held_mass, jnp.nan))
@@ -76,13 +76,13 @@ class Enumeration(ByPoints):
             return jnp.broadcast_to(column(jnp.arange(size, dtype=dtype), shape), (size, *shape))
         if self.points is None:
             raise InputError(
-                f"`Enumeration()` of {type(outcome).__name__} outcomes needs to know over how many "
-                f"values: say `Enumeration(points=...)`."
+                f"`Enumeration()` of {type(outcome).__name__} outcomes needs to know how many "
+                f"values to sum over: say `Enumeration(points=...)`."
             )
         middle = jax.lax.stop_gradient(stats.mean(outcome))
         sd = jnp.sqrt(jax.lax.stop_gradient(stats.variance(outcome)))
         lowest = jnp.minimum(middle - BELOW * sd, jax.lax.stop_gradient(decision) - 5)
-        # Where the window cannot hold both the decision and the outcome, the outcome has it.
+        # Where the window cannot hold both the decision and the outcome, it holds the outcome.
         lowest = jnp.maximum(lowest, middle + BELOW * sd - self.points)
         if (largest := stats.largest_value(outcome)) is not None:
             lowest = jnp.minimum(lowest, largest + 1.0 - self.points)
@@ -123,7 +123,7 @@ class Enumeration(ByPoints):
         if not widest <= LARGEST_WINDOW:
             raise InputError(
                 f"The {type(outcomes).__name__} outcome spreads over {widest:.0f} values, more "
-                f"than {LARGEST_WINDOW} to enumerate. Say how many to sum: "
+                f"than the limit of {LARGEST_WINDOW}. Say how many to sum: "
                 f"`expectation=Enumeration(points=...)`, or rescale the outcome."
             )
         return Enumeration(points=max(self.points or 0, 32 * math.ceil(widest / 32)))

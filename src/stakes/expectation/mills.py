@@ -32,7 +32,7 @@ def _(primals, tangents):  # type: ignore[no-untyped-def]
 
 
 def mills_and_slope(x: Array) -> tuple[Array, Array]:
-    """x·mills(x) - 1 would cancel for large x, so that the slope has a polynomial of its own."""
+    """The slope has a polynomial of its own, since x·mills(x) - 1 would cancel for large x."""
     t = _TURN / (_TURN + x)
     return _TURN * _polynomial(_value, t) / (_TURN + x), -jnp.square(t) * _polynomial(_slope, t)
 
@@ -45,7 +45,7 @@ def density(x: Array) -> Array:
 def _polynomial(target: Callable[[np.ndarray], np.ndarray], t: Array) -> Array:
     degree = 10 if t.dtype == jnp.float32 else 20
     terms, power = [jnp.asarray(c, t.dtype) for c in reversed(_fitted(target, degree))], 2 * t - 1
-    # Estrin's scheme: half as many multiplications wait for one another as in Horner's.
+    # Estrin's scheme: fewer multiplications have to wait for one another than in Horner's.
     while len(terms) > 1:
         pairs = [low + high * power for low, high in zip(terms[::2], terms[1::2], strict=False)]
         terms, power = pairs + terms[2 * len(pairs) :], jnp.square(power)

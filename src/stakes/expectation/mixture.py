@@ -16,11 +16,11 @@ from stakes.expectation.counts import log_mass
 from stakes.expectation.sums import Rule, weighted_sum
 
 WALK = 256
-"""Counts up to which quantiles are looked for one by one."""
+"""Quantiles of counts up to this are searched for one count at a time."""
 
 
 class Values(Protocol):
-    """The values of a discrete outcome and their probabilities, such as `Enumeration` gives."""
+    """The values of a discrete outcome and their probabilities, as `Enumeration` gives them."""
 
     def rule(self, key: Key | None, outcome: Distribution, decision: Array) -> Rule: ...
 
@@ -28,7 +28,7 @@ class Values(Protocol):
 @final
 @dataclass(frozen=True)
 class Single:
-    """p(y|θ) for one θ; `values` enumerates a discrete outcome, which has no quick cdf."""
+    """p(y|θ) for one θ; `values` enumerates a discrete outcome that has no quick cdf."""
 
     distribution: Distribution
     values: Values | None = None
@@ -61,7 +61,7 @@ class Single:
         return stats.log_kernel(self.distribution, decision, width)
 
     def bracket(self, level: float) -> tuple[Array, Array]:
-        """Two values between which the quantile lies: itself, or by Cantelli's inequality."""
+        """Two values between which the quantile lies: by the icdf, or by Cantelli's inequality."""
         try:
             quantile = self.distribution.icdf(level)
             # NumPyro's inverses of discrete distributions are not exact.
@@ -117,7 +117,7 @@ class Mixture:
         return _log_mean_exp(self._over(lambda one: one.log_kernel(decision, width)))
 
     def quantile(self, level: float) -> Array:
-        """The least value whose distribution function reaches the level."""
+        """The least value at which the distribution function reaches the level."""
         lows, highs = jax.vmap(lambda component: Single(component).bracket(level))(self.components)
         low, high = lows.min(axis=0), highs.max(axis=0)
         if not stats.is_discrete(self.components):
@@ -136,7 +136,7 @@ class Mixture:
         )
 
     def _bisected(self, level: float, low: Array, high: Array, width: float) -> Array:
-        """The upper end of a bracket so narrow, or down to the last digit."""
+        """The upper end of a bracket of at most this width, or narrowed to the last digit."""
         halvings = 60 if low.dtype == jnp.float64 else 32
 
         def unfinished(at: _Bracket) -> Array:
@@ -154,9 +154,9 @@ class Mixture:
     def _walked(self, level: float, high: Array) -> "_Walk":
         """Up from zero, count by count, to the first that reaches the level; and what it reaches.
 
-        For counts below a few hundred, less work than to ask for the distribution function.
+        For counts below a few hundred, this is less work than computing the distribution function.
         """
-        # A loop's body takes JAX's arrays alone for constants.
+        # The body of a loop takes only JAX's arrays as constants.
         components = jax.tree.map(jnp.asarray, self.components)
 
         def mass(count: Array) -> Array:
@@ -176,7 +176,7 @@ class Mixture:
 
 
 class _Bracket(NamedTuple):
-    """Between these two the quantile of each instance lies."""
+    """The quantile of each instance lies between these two."""
 
     low: Float[Array, "*instance"]
     high: Float[Array, "*instance"]
@@ -184,7 +184,7 @@ class _Bracket(NamedTuple):
 
 
 class _Walk(NamedTuple):
-    """A count for each instance, and the probability of it or fewer."""
+    """A count for each instance, and the probability of at most that many."""
 
     value: Float[Array, "*instance"]
     reached: Float[Array, "*instance"]

@@ -17,7 +17,7 @@ from stakes.protocols import Gain, PositiveUtility
 @final
 @dataclass(frozen=True)
 class MonteCarlo(ByPoints):
-    """Reparameterised draws of y, the paper's own way (eq. 5); the last resort.
+    """Reparameterised draws of y, as in the paper (eq. 5); the last resort.
 
     >>> import jax, numpyro.distributions as dist, stakes
     >>> spread = stakes.MonteCarlo(draws=100_000).expected(

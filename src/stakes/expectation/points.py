@@ -1,7 +1,7 @@
 """Expectations that are a weighted sum over points.
 
 Gradients reach the outcome's parameters through the weights (enumeration, quadrature: the points
-stand still) or through the points (Monte Carlo: the points are reparameterised draws).
+are fixed) or through the points (Monte Carlo: the points are reparameterised draws).
 """
 
 from abc import abstractmethod
@@ -17,13 +17,13 @@ from stakes.protocols import Expectation, Loss, PositiveUtility, Predicted
 
 
 class ByPoints(Expectation, Protocol):
-    """An expectation that needs to say no more than its points, and what does not fit it."""
+    """An expectation that has to define only its points and what it objects to."""
 
     @abstractmethod
     def rule(
         self, key: Key | None, outcome: Distribution, decision: Float[Array, "*instance"]
     ) -> Rule:
-        """Points and log weights for this outcome; the decision may be a kink of the loss."""
+        """Points and log weights for this outcome; the loss may have a kink at the decision."""
 
     def expected(
         self, key: Key | None, outcome: Distribution, loss: Loss, decision: Array
@@ -37,12 +37,17 @@ class ByPoints(Expectation, Protocol):
         points, log_weights = self.rule(key, outcome, decision)
         return log_sum_exp(log_weights + utility.log(points, decision))
 
+    @property
+    def held(self) -> int:
+        """Override it where there may be more points."""
+        return 512
+
     def mixture(self, outcomes: Distribution) -> Predicted:
         return Mixture(outcomes)
 
 
 def column(values: Array, shape: tuple[int, ...]) -> Array:
-    """Along a leading axis, before those of the instances."""
+    """Values along a leading axis, before those of the instances."""
     return values.reshape(-1, *(1 for _ in shape))
 
 

@@ -24,7 +24,7 @@ class Quadrature(ByPoints):
 
     The line is split at the decision, where a piecewise loss has its kink, and at the outcome's
     median; points crowd double-exponentially at both, so that narrow outcomes, narrow utilities
-    and decisions far in the tail are all resolved. `points` counts those of each of the three
+    and decisions far in the tail are all resolved. `points` is the number in each of the three
     pieces: by default 81 in single and 201 in double precision.
 
     >>> import numpyro.distributions as dist, stakes
@@ -54,7 +54,7 @@ class Quadrature(ByPoints):
         return 3 * self._size(jnp.result_type(float))
 
     def _size(self, dtype: np.dtype) -> int:
-        """Of each piece."""
+        """Points in each piece."""
         return self.points or (81 if dtype == jnp.float32 else 201)
 
     def rule(self, key: Key | None, outcome: Distribution, decision: Array) -> Rule:
@@ -62,7 +62,7 @@ class Quadrature(ByPoints):
         still = jax.lax.stop_gradient
         frozen = still(outcome)
         median, spread = (jnp.broadcast_to(x, shape) for x in _middle_and_spread(frozen))
-        # Ends that depend on parameters take the points along; everything else stands still.
+        # Points move with ends that depend on parameters; everything else is fixed.
         lower, upper = _ends(outcome)
         median = jnp.clip(median, still(lower), still(upper))
         kink = jnp.clip(still(decision), lower, upper)
@@ -111,7 +111,7 @@ def _outward(start: Array, spread: Array, end: Array, sign: float, points: int) 
 
 
 def _middle_and_spread(outcome: Distribution) -> tuple[Array, Array]:
-    """Median and interquartile range; roughly, where NumPyro has no inverse of its own for them."""
+    """Median and interquartile range, or rough substitutes where NumPyro lacks a dependency."""
     try:
         return outcome.icdf(0.5), outcome.icdf(0.75) - outcome.icdf(0.25)
     except ImportError:  # an optional dependency of NumPyro
@@ -126,7 +126,7 @@ def _ends(outcome: Distribution) -> tuple[Array, Array]:
     upper = getattr(support, "upper_bound", None)
     if lower is None and upper is None and support is not constraints.real:
         raise InputError(
-            f"Quadrature does not know the ends of the support {support} of "
+            f"Quadrature cannot find the ends of the support {support} of "
             f"{type(outcome).__name__}; use `expectation=MonteCarlo(...)`."
         )
     dtype = jnp.result_type(float)
@@ -137,7 +137,7 @@ def _ends(outcome: Distribution) -> tuple[Array, Array]:
 
 
 def _into_open(points: Array, lower: Array, upper: Array) -> Array:
-    """Off the ends of the support, where a density may be infinite or undefined."""
+    """Points moved off the ends of the support, where a density may be infinite or undefined."""
     lower, upper = jax.lax.stop_gradient((lower, upper))
     tiny = np.finfo(points.dtype).tiny
     lowest = jnp.where(lower == 0, tiny, jnp.nextafter(lower, jnp.inf))

@@ -1,8 +1,8 @@
-"""What a loss may ask of an outcome distribution, one function per question.
+"""Statistics of outcome distributions that losses need, one function each.
 
 Each function dispatches on the type of the NumPyro distribution; an unknown type raises
-`NoClosedForm`, and the next best expectation is taken. A new outcome distribution is a handful
-of `register` lines, here or in a file of your own.
+`NoClosedForm`, and the next best expectation is taken. A new outcome distribution takes a
+handful of `register` lines, here or in your own code.
 """
 
 import math
@@ -24,7 +24,7 @@ LOG_ROOT_TAU = math.log(2 * math.pi) / 2
 
 
 def _floats(*values: Array) -> tuple[Array, ...]:
-    """Of one floating type: a whole number has no derivative."""
+    """The values in one floating type: a whole number has no derivative."""
     dtype = jnp.result_type(float, *values)
     return tuple(jnp.asarray(value, dtype) for value in values)
 
@@ -43,7 +43,7 @@ def mean(outcome: Distribution) -> Array:
 
 @singledispatch
 def variance(outcome: Distribution) -> Array:
-    """Not that of an angle, which NumPyro measures around the circle."""
+    """Unknown for an angle, whose variance NumPyro measures around the circle."""
     if outcome.support is constraints.circular:
         raise _unknown("variance", outcome)
     try:
@@ -93,7 +93,7 @@ def few_values(outcome: Distribution) -> int | None:
 
 @singledispatch
 def largest_value(outcome: Distribution) -> Array | None:
-    """The largest of many counts; None where they have no end."""
+    """The largest count, where there are many; None where they have no end."""
     return None
 
 
@@ -135,8 +135,8 @@ def _log_tails(distance: Array, above: Array, below: Array) -> Array:
 
 @partial(_log_tails.defjvp, symbolic_zeros=True)
 def _(primals, tangents):  # type: ignore[no-untyped-def]
-    # By hand: a third of the work and memory of differentiating the two polynomials, and none
-    # for the rates where they are constants, which leaves their slopes without a use.
+    # By hand: this takes a third of the work and memory of differentiating the two polynomials,
+    # and none for rates that are constants, whose slopes are not used.
     value, *slopes = _log_tails_and_slopes(*primals)
     moving = [
         slope * tangent

@@ -1,4 +1,4 @@
-"""Files that are either the old or the new one, never half of each."""
+"""Files that are replaced as a whole, and errors of the operating system in words."""
 
 import errno
 import hashlib
@@ -27,7 +27,7 @@ REASONS = {
 
 @contextmanager
 def explained(doing: str, path: Path) -> Iterator[None]:
-    """What the operating system refuses, in words."""
+    """Raise an error of the operating system as a `StorageError`, in words."""
     try:
         yield
     except StorageError:
@@ -41,7 +41,7 @@ def explained(doing: str, path: Path) -> Iterator[None]:
 def replacing(path: Path, mode: str = "wb") -> Iterator[IO[bytes]]:
     """A file to write to, which takes the place of `path` once it is complete and on disk.
 
-    If anything fails on the way, `path` is as it was.
+    If anything fails on the way, `path` stays as it was.
     """
     with explained("write", path):
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
@@ -70,7 +70,7 @@ def read(path: Path) -> bytes:
 
 
 def sync_folder(folder: Path) -> None:
-    """A rename is on disk once its folder is."""
+    """A rename is only on disk once its folder is."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

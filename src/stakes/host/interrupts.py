@@ -1,4 +1,4 @@
-"""Ctrl-C and the like end a piece of work at its next stopping place; a second one, at once."""
+"""A first Ctrl-C or the like ends work at its next stopping place; a second one, at once."""
 
 import signal
 import threading
@@ -10,7 +10,7 @@ from typing import final
 
 @final
 class Interruption:
-    """Remembers the signal that asked for an end."""
+    """Records the signal that interrupted the work."""
 
     def __init__(self) -> None:
         self.signum: int | None = None
@@ -26,7 +26,7 @@ class Interruption:
 
 @contextmanager
 def deferred(*signals: signal.Signals) -> Iterator[Interruption]:
-    """Hear these signals in place of whoever does; nothing where signals cannot be heard."""
+    """Record these signals instead of handling them; outside the main thread, do nothing."""
     heard = Interruption()
     if threading.current_thread() is not threading.main_thread():
         yield heard
@@ -41,7 +41,7 @@ def deferred(*signals: signal.Signals) -> Iterator[Interruption]:
 
 @contextmanager
 def deferred_ctrl_c() -> Iterator[Interruption]:
-    """Hear Ctrl-C, unless someone listens for it already."""
+    """Record Ctrl-C, unless it has a handler already."""
     listened_for = signal.getsignal(signal.SIGINT) is not signal.default_int_handler
     with deferred(*(() if listened_for else (signal.SIGINT,))) as heard:
         yield heard

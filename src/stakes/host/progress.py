@@ -1,4 +1,4 @@
-"""A progress bar for long work, silent where nobody watches."""
+"""Progress bars for long work, shown only on a terminal."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ _whole: ContextVar[Share | None] = ContextVar("_whole", default=None)
 
 @contextmanager
 def part_of(whole: Share) -> Iterator[None]:
-    """Work inside has no bar of its own: it tells its share to that of the whole."""
+    """Work inside has no bar of its own: it reports its share to the bar of the whole."""
     before = _whole.set(whole)
     try:
         yield
@@ -70,7 +70,7 @@ def bar(title: str, total: int, *, show: bool = True) -> Iterator[Tell]:
 
 @contextmanager
 def waiting(what: str, *, show: bool = True) -> Iterator[None]:
-    """Says what is being done, while nobody knows how long it will take."""
+    """Show what is being done, where it is not known how long it will take."""
     if _whole.get() is not None or not (show and sys.stderr.isatty()):
         yield
         return
@@ -87,7 +87,7 @@ Tick: TypeAlias = Callable[[str], None]
 
 @contextmanager
 def steps_of(title: str, total: int) -> Iterator[Tick]:
-    """One bar with a time estimate over the parts of an experiment; lines where nobody watches."""
+    """One bar with a time estimate over the parts of an experiment; lines if not on a terminal."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -117,7 +117,7 @@ def steps_of(title: str, total: int) -> Iterator[Tick]:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    # An estimate of time by the last ten minutes: parts are long and of different speed.
+    # The time is estimated from the last ten minutes: parts are long and differ in speed.
     progress = Progress(*columns, console=console, transient=True, speed_estimate_period=600)
     task = progress.add_task("", total=total)
     begun = 0
@@ -128,7 +128,7 @@ def steps_of(title: str, total: int) -> Iterator[Tick]:
         begun += 1
 
     def share(of_fit: float) -> None:
-        # There may be another fit in this part: it is over when the next one begins.
+        # There may be another fit in this part, which is over only when the next part begins.
         reached = begun - 1 + 0.9 * of_fit
         progress.update(task, completed=max(reached, progress.tasks[0].completed))
 
@@ -138,7 +138,7 @@ def steps_of(title: str, total: int) -> Iterator[Tick]:
 
 @contextmanager
 def rows_done() -> Iterator[Callable[[int], None]]:
-    """A count of rows decided on a terminal; a file's length is not known before it is read."""
+    """A count of the rows decided, on a terminal; how many there will be is not known."""
     if not sys.stderr.isatty():
         yield lambda rows: None
         return

@@ -20,5 +20,7 @@ def text_table(
         table.add_row(*(Text(cell) for cell in row))
     page = StringIO()
     # Wide enough for any table: a terminal may wrap lines, but nothing is left out.
-    Console(file=page, width=10_000, color_system=None, force_terminal=False).print(table)
+    # A notebook would show the table itself, and leave the page empty.
+    console = Console(file=page, width=10_000, color_system=None, force_jupyter=False)
+    console.print(table)
     return [line.rstrip() for line in page.getvalue().rstrip("\n").split("\n")]

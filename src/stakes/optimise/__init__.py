@@ -1,4 +1,4 @@
-"""Fits: the loop, what a step of it is, and the methods that bring one."""
+"""Fits: the loop, its steps, and the methods that define them."""
 
 from stakes.optimise.ascent import ascend, bound, start
 from stakes.optimise.course import MOST_SKIPPED, RATES, Course, outset

@@ -40,7 +40,7 @@ def ascend(
     trained_rows: PyTree,
     state: State,
 ) -> tuple[PyTree, State, Info]:
-    """One step up in the trained variables; left out where value or gradient is not finite."""
+    """One step up in the trained variables; skipped where value or gradient is not finite."""
     state_rows = optax.tree_map_params(
         optimizer,
         lambda _, at: at,

@@ -1,7 +1,7 @@
 """The course of a fit, from chunk to chunk: what it has been through and what comes next.
 
-What to do next is a function of the course alone, so that a course saved by another process is
-resumed as if nothing had happened.
+What to do next depends only on the course, so a course saved by another process is resumed as if
+nothing had happened.
 """
 
 from typing import NamedTuple
@@ -39,8 +39,8 @@ class Course(NamedTuple):
 
 def outset(state: State, runs: tuple[int, ...] = ()) -> Course:
     """The course of a fit that has yet to take its first step."""
-    # The loop hands its buffers over to each chunk, so that it must own them; naming the dtype
-    # makes weak types strong, which would otherwise compile the chunk again.
+    # The loop hands its buffers over to each chunk, so it must own them; naming the dtype makes
+    # weak types strong, for which the chunk would otherwise be compiled again.
     state = jax.tree.map(lambda leaf: jnp.array(leaf, leaf.dtype), state)
     none = np.zeros((0, *runs))
     return Course(state, none, none, none.astype(bool), 0, 0, Average())
@@ -60,17 +60,15 @@ def verdict(course: Course, settings: FitSettings, interrupted: bool) -> Stop | 
     """Why to stop here; None to continue."""
     if np.max(course.state.skipped) >= MOST_SKIPPED:
         return Stop.NUMERICAL_FAILURE
-    done, last = len(course.elbo) >= settings.steps, course.stage + 1 == len(RATES)
-    # With all steps taken at the optimiser's own step size there is one stage, and its end.
-    if (done if settings.all_steps else last) and _stopped_rising(course, settings):
+    if course.stage + 1 == len(RATES) and _stopped_rising(course, settings):
         return Stop.CONVERGED
-    if done:
+    if len(course.elbo) >= settings.steps:
         return Stop.STEP_LIMIT
     return Stop.INTERRUPTED if interrupted else None
 
 
 def next_stage(course: Course, settings: FitSettings) -> Course:
-    """A smaller step from the average of the stage that ends, once it is over."""
+    """Once a stage is over, continue from its average with a smaller step size."""
     if settings.all_steps or not _stopped_rising(course, settings):
         return course
     state, stage = course.state, course.stage + 1
@@ -86,7 +84,7 @@ def next_stage(course: Course, settings: FitSettings) -> Course:
 
 
 def _stopped_rising(course: Course, settings: FitSettings) -> bool:
-    """Of the stage that is under way."""
+    """Whether the bound has stopped rising in the current stage."""
     bound = (course.elbo + course.utility)[course.stage_start :]
     if bound.ndim > 1:
         bound = bound.mean(axis=1)

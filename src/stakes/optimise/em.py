@@ -13,7 +13,7 @@ from stakes.optimise.ascent import ascend, bound, start
 from stakes.optimise.settings import FitSettings
 from stakes.optimise.step import Info, State, Step
 from stakes.port import Approximation, Rows, params_in, rows_of_params
-from stakes.protocols import DecisionRule, Gain, Objective
+from stakes.protocols import DecisionRule, Gain, Objective, check_choice
 
 
 @final
@@ -22,9 +22,9 @@ class EM:
     """Alternate between `every` steps in the variational parameters and best decisions.
 
     Args:
-        m_step: how decisions are set. By default by the Bayes decision where the term is
+        m_step: how decisions are set. By default to the Bayes decision where the term is
             linearized and the loss has one, numerically otherwise.
-        draws: of θ behind each M-step.
+        draws: of θ for each M-step.
         every: steps between two M-steps; each sets the decisions of the minibatch at hand.
 
     >>> import stakes
@@ -37,6 +37,9 @@ class EM:
     every: int = 1
 
     def __post_init__(self) -> None:
+        if self.m_step is not None:
+            known = "`BayesDecisions()` or `NumericalDecisions()`"
+            check_choice("`EM(m_step=...)`", self.m_step, DecisionRule, known)
         for name in ("draws", "every"):
             if getattr(self, name) < 1:
                 raise InputError(f"`EM({name}=...)` must be at least 1; got {getattr(self, name)}.")
@@ -54,7 +57,7 @@ class EM:
         reason = rule.objection(gain)
         if reason is None:
             return None
-        return f"of `m_step={rule}`, {reason}. Use `EM(m_step=NumericalDecisions())`"
+        return f"with `m_step={rule}`, {reason}. Use `EM(m_step=NumericalDecisions())`"
 
     def init(self, params: Params, decisions: Array, settings: FitSettings) -> State:
         variables = {"params": params, "decisions": decisions}

@@ -57,10 +57,10 @@ class Fit:
         return self.reason is Stop.CONVERGED
 
     def __repr__(self) -> str:
-        end = finite_mean(self.bound[-max(1, self.steps // 10) :])
+        end = finite_mean(self.last_tenth(self.bound))
         skipped = f", {self.skipped} steps skipped" if self.skipped else ""
         return f"Fit({self.reason} after {self.steps} steps, bound {end:.4g}{skipped})"
 
     def last_tenth(self, trace: np.ndarray) -> np.ndarray:
-        """Of a trace of this fit: where it ended, with its noise."""
+        """The last tenth of a trace of this fit: where it ended, with its noise."""
         return trace[-max(1, self.steps // 10) :]

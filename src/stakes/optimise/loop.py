@@ -1,4 +1,4 @@
-"""The one loop. VI, joint optimisation and EM differ in the `step` they bring to it."""
+"""The loop of every fit: VI, joint optimisation and EM differ only in their `step`."""
 
 import time
 from collections.abc import Callable
@@ -19,9 +19,9 @@ from stakes.optimise.step import Info, State, Step
 from stakes.port import Approximation, Batches
 
 Watch: TypeAlias = Callable[[Course], None]
-"""Called after every chunk, the last one too, to keep a record of where the fit stands.
+"""Called after every chunk, including the last, to keep a record of where the fit stands.
 
-The next chunk takes the buffers of the state over: a watch that keeps them has to copy.
+The next chunk takes over the buffers of the state: a watch that keeps them has to copy them.
 """
 
 
@@ -41,10 +41,10 @@ def run(
     course: Course | None = None,
     watch: Watch | None = None,
 ) -> Fit:
-    """Step until the bound has stopped rising at the smallest step size, or a limit is met.
+    """Step until the bound has stopped rising at the smallest step size, or a limit is reached.
 
-    With the `course` of a run that was cut short it is resumed there and ends with the same
-    numbers, bit for bit, as if it had not been; with that of a finished one it ends at once.
+    Given the `course` of a run that was cut short, it is resumed there and ends with the same
+    numbers, bit for bit, as if it had not been; given that of a finished run, it ends at once.
     """
     keys = _Keys(*jax.random.split(key))
     chunk = partial(compiled(step), approximation, key=keys.step)
@@ -65,7 +65,7 @@ def run_together(
 ) -> list[Fit]:
     """Several runs as one compiled batch.
 
-    States, keys and whatever `step` asks for in `each` have a leading axis of runs. The runs see
+    States, keys and `each`, which is passed to `step`, have a leading axis of runs. The runs see
     the same minibatches and keep the same pace: a stage ends when their bounds, taken together,
     have stopped rising.
     """
@@ -80,7 +80,7 @@ def run_together(
 
         return jax.vmap(one)(states, keys, each)
 
-    # As an argument, not a constant: a compiled program that was kept serves for other values.
+    # As an argument, not a constant, so that a compiled program can be reused for other values.
     chunk = partial(compiled(every), (approximation, each), key=each_keys.step)
     schedule = Batches(each_keys.batches[0], approximation.subsamples)
     start = outset(states, (count,))
@@ -122,7 +122,7 @@ def _loop(
 
 
 def compiled(step: Callable[..., tuple[State, Info]]) -> Callable[..., tuple[State, Info]]:
-    """As many steps as there are numbers; `given` is what each of them is given first."""
+    """A function that takes as many steps as there are numbers, each with `given` first."""
 
     @partial(jax.jit, donate_argnums=1)
     def chunk(
@@ -138,6 +138,6 @@ def compiled(step: Callable[..., tuple[State, Info]]) -> Callable[..., tuple[Sta
 
 
 def _folded(key: Key, number: Array) -> Key:
-    """The key of a step; of each run, where there are several."""
+    """The key of a step; one for each run, where there are several."""
     fold = jax.vmap(jax.random.fold_in, (0, None)) if key.ndim else jax.random.fold_in
     return fold(key, number)

@@ -2,7 +2,7 @@
 
 Adam takes steps of one size in every parameter, too long for a sharp posterior and too short for
 a wide one. The Fisher information of a normal q is diagonal in its location m and log s, with
-1/s² and 2, so that the natural gradient costs nothing: s² ∂/∂m and ½ ∂/∂log s.
+1/s² and 2, so the natural gradient costs nothing: s² ∂/∂m and ½ ∂/∂log s.
 """
 
 import jax
@@ -63,7 +63,7 @@ def _has_normals(params: PyTree) -> bool:
 
 
 def _replaced(updates: PyTree, gradient: PyTree, params: PyTree, rate: float) -> PyTree:
-    """The updates, with those of normal locations and scales by their natural gradient."""
+    """The updates, with those of normal locations and scales replaced by natural gradients."""
     if not isinstance(updates, dict):
         return updates
     out = {k: _replaced(v, gradient[k], params[k], rate) for k, v in updates.items()}

@@ -1,4 +1,4 @@
-"""How long and with what to optimise."""
+"""How to optimise, and for how long."""
 
 from dataclasses import dataclass
 from typing import final
@@ -17,12 +17,13 @@ class FitSettings:
         steps: at most this many.
         draws: of θ at each step.
         optimizer: any optax optimiser; Adam by default. Its step size is reduced tenfold,
-            twice, each time that the bound has stopped rising; after the first time the fit
-            starts from, and ends with, the average of where it has been.
-        chunk: steps compiled into one call, between which progress is shown and stopping
-            decided.
-        patience: chunks that a stage lasts at the least; fewer where `steps` is small.
-        all_steps: take every step at the optimiser's own step size, for one with a schedule.
+            twice, each time that the bound has stopped rising; after the first time, each
+            stage ends with the average over its later part.
+        chunk: steps compiled into one call; progress is shown and stopping decided between
+            calls.
+        patience: the fewest chunks in a stage; less where `steps` is small.
+        all_steps: take every step at the optimiser's own step size, for an optimiser with a
+            schedule.
     """
 
     steps: int = 30_000
@@ -41,7 +42,7 @@ class FitSettings:
 
     @property
     def least_chunks(self) -> int:
-        """Patience; less where a small limit is to leave room for all stages."""
+        """Patience; less where `steps` is small, to leave room for all stages."""
         return min(self.patience, max(6, self.steps // (6 * self.chunk)))
 
     def transformation(self) -> optax.GradientTransformation:

@@ -1,4 +1,4 @@
-"""What a stage of a fit comes to: whether the bound still rises, and the average of the way."""
+"""A stage of a fit: whether the bound still rises, and the average over the later part."""
 
 from functools import partial
 from typing import NamedTuple
@@ -11,12 +11,12 @@ from stakes._types import PyTree
 
 
 def has_stopped_rising(chunks: np.ndarray, patience: int) -> bool:
-    """Whether the last third of a stage is no better than the one before, but for noise.
+    """Whether the last third of a stage is no better than the third before, within noise.
 
-    `chunks` has a row for each chunk and in it the bound at each step, or only their mean. The
-    thirds grow with the stage, so that a slow rise is not mistaken for noise. Noise is that from
-    chunk to chunk, or from step to step if that is more: minibatches that take all rows in turn
-    leave next to none between chunks. Steps without a finite bound are left out.
+    `chunks` has a row for each chunk, with the bound at each step or only their mean. The thirds
+    grow with the stage, so that a slow rise is not mistaken for noise. Noise is measured from chunk
+    to chunk, or from step to step if that is more: with minibatches that sweep all rows, chunks
+    hardly differ. Steps without a finite bound are left out.
     """
     chunks = chunks.reshape(len(chunks), chunks[:1].size or 1)
     chunks = chunks[np.isfinite(chunks).any(axis=1)]
@@ -35,7 +35,7 @@ def _finite(values: np.ndarray) -> np.ndarray:
 
 
 def finite_mean(values: np.ndarray) -> float:
-    """Over the steps that were not skipped; over runs, where there are several."""
+    """The mean over the steps that were not skipped, and over runs where there are several."""
     if values.ndim > 1:
         return float(np.mean([finite_mean(run) for run in values.T]))
     finite = values[np.isfinite(values)]
@@ -43,9 +43,9 @@ def finite_mean(values: np.ndarray) -> float:
 
 
 class Average(NamedTuple):
-    """The mean of a stage's later part, sampled once a chunk: less noise than any one step.
+    """The mean of a stage's later part, sampled once per chunk: less noise than any one step.
 
-    Each time that the stage has doubled in length a new mean is begun and the one before the last
+    Each time that the stage has doubled in length, a new mean is begun and the one before the last
     is dropped, so that the later half always counts and the beginning never does.
     """
 

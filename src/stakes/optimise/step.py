@@ -1,6 +1,6 @@
-"""What one step of a fit is given and gives back, and what a method has to bring to the loop."""
+"""What one step of a fit takes and returns, and what a method has to provide."""
 
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol
 
 from stakes._types import Array, Batch, Float, Key, Params, PyTree
 from stakes.optimise.settings import FitSettings
@@ -9,7 +9,7 @@ from stakes.protocols import Gain, Objective
 
 
 class State(NamedTuple):
-    """All that one step hands to the next."""
+    """All that one step passes on to the next."""
 
     variables: PyTree
     """What is optimised or decided: `params`, and `decisions` where there are any."""
@@ -30,7 +30,7 @@ class Info(NamedTuple):
 
 
 class Step(Protocol):
-    """One step of a fit: a pure function, compiled many to a call."""
+    """One step of a fit: a pure function, of which many are compiled into one call."""
 
     def __call__(
         self, approximation: Approximation, state: State, key: Key, batch: Batch, /
@@ -40,18 +40,17 @@ class Step(Protocol):
         Args:
             approximation: model and guide, with their data.
             state: as the step before left it, `variables` whole: with the rows of all members.
-            key: of this step alone.
+            key: for this step only.
             batch: plate -> the members in this minibatch; empty where no plate is subsampled.
         """
         ...
 
 
-@runtime_checkable
 class Method(Protocol):
     """How variational parameters and decisions are optimised together: a start and a step."""
 
     def objection(self, gain: Gain) -> str | None:
-        """Why it cannot serve this gain; None where it can."""
+        """Why it cannot handle this gain; None where it can."""
         ...
 
     def init(

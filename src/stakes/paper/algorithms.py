@@ -1,7 +1,7 @@
 """Test risk against wall clock: plain VI, joint optimisation, and EM with three M-steps.
 
-Every method starts from the same random parameters, with no plain fit before it, and takes as many
-steps. The clock stands still while the risk is measured, and compilation is left out.
+Every method starts from the same random parameters, with no plain fit before it, and takes equally
+many steps. The clock is stopped while the risk is measured, and compilation is left out.
 """
 
 import time
@@ -46,7 +46,7 @@ PUBLISHED_NAMES = {
     "EM, numerical, 10 draws": "EM, numerical",
 }
 LOOKS = 20
-"""How often the test risk is measured on the way."""
+"""How often the test risk is measured during a fit."""
 TIMED_STEPS = 300
 CLOSE = (0.005, 0.002)
 """How near to joint's final risk counts as having reached it."""
@@ -109,9 +109,9 @@ def _fit(
 
 @final
 class _Stopwatch:
-    """Test risk by seconds of fitting, in which looks at the risk do not count.
+    """Test risk by seconds of fitting, without the time taken to measure the risk.
 
-    The first chunk has to be compiled: it counts as the fastest of the others.
+    The first chunk has to be compiled: its time is taken to be that of the fastest of the others.
     """
 
     def __init__(self, data: Matrix, steps: int) -> None:
@@ -186,7 +186,7 @@ def _table(rows: dict[str, dict[str, Any]], data: Matrix) -> PaperTable:
 
 
 def settled(course: list[list[float]], risk: float) -> float | None:
-    """Seconds until the risk was as low as this at all looks from then on."""
+    """Seconds after which the risk was at most this every time it was measured."""
     above = [i for i, (_, found) in enumerate(course) if found > risk]
     after = course[above[-1] + 1 :] if above else course
     return after[0][0] if after else None

@@ -1,13 +1,12 @@
-"""Eight schools: the risk in the course of the calibrated fit, and what calibration does to q."""
+"""Eight schools: the risk during the calibrated fit, and what calibration does to q."""
 
 from typing import Any
 
 import jax
 import numpy as np
 
-from stakes import calibration as several
 from stakes._types import Params
-from stakes.calibration import Calibration, Options, Plan, prepare
+from stakes.calibration import Calibration, Options, Plan, calibrate_seeds, fit_vi, prepare
 from stakes.examples import eight_schools
 from stakes.host.progress import Tick, steps_of
 from stakes.optimise import Course
@@ -45,7 +44,7 @@ def _experiment(count: int, steps: int, tick: Tick) -> dict[str, Any]:
     plan = _plan(steps)
     keys = matrix.keys(range(count))
     tick(f"plain VI from {count} starts")
-    plain = several.fit_vi(keys, plan)
+    plain = fit_vi(keys, plan)
     looks: list[tuple[int, list[Params]]] = []
 
     def watch(course: Course) -> None:
@@ -55,7 +54,7 @@ def _experiment(count: int, steps: int, tick: Tick) -> dict[str, Any]:
             looks.append((len(course.elbo), jax.tree.map(np.array, each)))
 
     tick(f"calibrated from {count} starts")
-    results = several.calibrate_seeds(plain, plan, watch=watch)
+    results = calibrate_seeds(plain, plan, watch=watch)
     tick("NUTS")
     risks = [result.compare().risk for result in results]
     reductions = [

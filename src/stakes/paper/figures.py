@@ -10,7 +10,7 @@ import numpy as np
 
 VI, LCVI, OTHER, FOURTH, FIFTH = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#999999"
 COLOURS = (VI, LCVI, OTHER, FOURTH, FIFTH)
-"""Of Okabe and Ito, plain VI first."""
+"""By Okabe and Ito; plain VI comes first."""
 STYLE: Any = {
     "font.size": 8,
     "axes.spines.top": False,
@@ -49,7 +49,7 @@ def panels(
 
 
 def losses(rows: dict[str, dict[str, Any]], folder: Path, note: str) -> None:
-    """Of the sampled estimator there is one seed and one loss: that is for the table."""
+    """The sampled estimator, with one seed and one loss, is left to the table."""
     rows = {key: row for key, row in rows.items() if "/nested" not in key}
     names = dict.fromkeys(key.rsplit("/", 1)[0] for key in rows)
     kinds = dict.fromkeys(name.split("/", 1)[1] for name in names)
@@ -74,7 +74,7 @@ def losses(rows: dict[str, dict[str, Any]], folder: Path, note: str) -> None:
 
 
 def _traces(looks: dict[str, Any], folder: Path, note: str) -> None:
-    """Of seed 0: plain VI, and for each loss both calibrated fits, from where each ended."""
+    """Of seed 0: plain VI, and for each loss both calibrated fits, relative to where each ended."""
     losses = list(dict.fromkeys(key.split("/")[0] for key in looks))
     with panels(folder, "traces", 1, 1 + len(losses), note=note, width=9.5) as (first, *others):
         at, bound = np.array(next(iter(looks.values()))["trace_vi"]).T

@@ -14,9 +14,8 @@ from typing import Any, final
 import jax.numpy as jnp
 import numpy as np
 
-from stakes import calibration as several
 from stakes._types import Array, Number
-from stakes.calibration import Calibration, PlainFits
+from stakes.calibration import Calibration, PlainFits, calibrate_seeds
 from stakes.errors import NoClosedForm
 from stakes.host.progress import steps_of
 from stakes.losses import Squared
@@ -83,14 +82,15 @@ def _parts(
     data: Matrix, effort: Effort, names: Sequence[str]
 ) -> dict[str, Callable[[PlainFits], Calibration]]:
     def direct(plain: PlainFits, *, warm_start: bool, steps: int) -> Calibration:
-        plan = matrix.plan(data, matrix.problem(utility=UTILITY), None, effort, steps=steps)
-        return several.calibrate_seeds(plain, plan, warm_start=warm_start)[0]
+        asked = matrix.problem(utility=UTILITY)
+        plan = matrix.plan(data, asked, None, effort, steps=steps, warm_start=warm_start)
+        return calibrate_seeds(plain, plan)[0]
 
     def linearized(loss: Loss, transform: Linearized) -> Callable[[PlainFits], Calibration]:
         plan = partial(
             matrix.plan, data, matrix.problem(loss), transform, effort, steps=effort.steps
         )
-        return lambda plain: several.calibrate_seeds(plain, plan())[0]
+        return lambda plain: calibrate_seeds(plain, plan())[0]
 
     return {
         "direct, from plain VI": lambda p: direct(p, warm_start=True, steps=effort.steps),

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from stakes import calibration as several
-from stakes.calibration import Calibration, PlainFits, Plan
+from stakes.calibration import Calibration, PlainFits, Plan, calibrate_seeds
 from stakes.expectation import MonteCarlo
 from stakes.host.progress import Tick, steps_of
 from stakes.paper import figures, matrix, published
@@ -89,7 +88,7 @@ def _calibrated(
     decided = [decisions for _, decisions in longer.ready(plan)]
     results = [
         replace(result, vi=vi)
-        for result, vi in zip(several.calibrate_seeds(plain, plan), longer.fits, strict=True)
+        for result, vi in zip(calibrate_seeds(plain, plan), longer.fits, strict=True)
     ]
     rows = [
         _figures(result, before, data, loss)

@@ -14,11 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from stakes import calibration as several
 from stakes import datasets
 from stakes._types import Array, Key
 from stakes.bridge import NumPyroApproximation, approximate
-from stakes.calibration import Options, PlainFits, Plan, prepare
+from stakes.calibration import Options, PlainFits, Plan, continued, fit_vi, prepare
 from stakes.errors import InputError
 from stakes.examples import matrix_factorization
 from stakes.losses import Squared, Tilted
@@ -85,12 +84,12 @@ def load(path: Path | None, *, quick: bool) -> Matrix:
 
 @functools.cache
 def _load(path: Path | None, quick: bool) -> Matrix:
-    """Once for all experiments, so that they share what is kept of its fits."""
+    """Loaded once for all experiments, so that they share the fits that are kept of it."""
     caveats = [QUICK_CAVEAT] if quick else []
     if path is None:
         counts, name = datasets.retail(), "Online Retail II"
         caveats.append(
-            "Data: the shipped Online Retail II matrix, not Last.fm; the published figures are of "
+            "Data: the shipped Online Retail II matrix, not Last.fm; the published figures are for "
             "Last.fm. Give its path with --data or STAKES_DATA."
         )
     else:
@@ -151,7 +150,7 @@ def annealed(steps: int) -> optax.GradientTransformation:
 
 
 def problem(loss: Loss | None = None, **other: Any) -> Problem:
-    """Of the paper's model: K = 20, σ_y = 1, priors of 10, 100 rows a step."""
+    """A problem with the paper's model: K = 20, σ_y = 1, priors of 10, 100 rows per step."""
     return Problem(matrix_factorization.model, outcome="y", loss=loss, **other)
 
 
@@ -164,7 +163,7 @@ def plan(
     steps: int,
     **other: Any,
 ) -> Plan:
-    """With natural gradients for all of the steps; `other` options of a calibration if need be."""
+    """A plan with natural gradients for all of the steps; `other` are options of a calibration."""
     options = Options(
         transform=transform,
         steps=steps,
@@ -184,9 +183,9 @@ def plan(
 def plain_fits(
     matrix: Matrix, effort: Effort, seeds: Sequence[int], *, draws: int | None = None
 ) -> tuple[PlainFits, PlainFits]:
-    """Plain VI, from which calibrated fits start, and continued for as many steps as those take.
+    """Plain VI, from which calibrated fits start; and continued for as many steps as those take.
 
-    Further steps are with `draws` of θ where calibrated fits have another number of them.
+    The further steps have `draws` draws of θ, where calibrated fits have another number of them.
     """
     plain = _plain_fits(matrix, effort, tuple(seeds))
     return plain, _continued(plain, matrix, effort, draws)
@@ -195,14 +194,14 @@ def plain_fits(
 @functools.cache
 def _plain_fits(matrix: Matrix, effort: Effort, seeds: tuple[int, ...]) -> PlainFits:
     own = plan(matrix, problem(Squared()), None, effort, steps=effort.vi_steps)
-    return several.fit_vi(keys(seeds), own)
+    return fit_vi(keys(seeds), own)
 
 
 @functools.cache
 def _continued(plain: PlainFits, matrix: Matrix, effort: Effort, draws: int | None) -> PlainFits:
     other = {} if draws is None else {"draws": draws}
     further = plan(matrix, problem(Squared()), None, effort, steps=effort.steps, **other)
-    return several.continued(plain, further)
+    return continued(plain, further)
 
 
 def keys(seeds: Sequence[int]) -> Key:
@@ -210,7 +209,7 @@ def keys(seeds: Sequence[int]) -> Key:
 
 
 def fit_figures(fit: Fit) -> dict[str, Any]:
-    """What the results keep of a fit."""
+    """The figures of a fit that the results keep."""
     return {
         "elbo": last(fit.elbo),
         "steps": fit.steps,
@@ -225,6 +224,6 @@ def last(trace: np.ndarray) -> float:
 
 
 def thinned(trace: np.ndarray, points: int = 200) -> list[list[float]]:
-    """Step and mean of the trace since the point before."""
+    """Some steps, and the mean of the trace since the one before."""
     edges = np.unique(np.linspace(0, len(trace), points + 1).astype(int))
     return [[int(b), float(trace[a:b].mean())] for a, b in itertools.pairwise(edges)]

@@ -7,9 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stakes import calibration as several
 from stakes import predicting
-from stakes.calibration import Calibration, PlainFits, Plan
+from stakes.calibration import Calibration, PlainFits, Plan, calibrate_scales
 from stakes.host.progress import steps_of
 from stakes.losses import Tilted
 from stakes.paper import figures, matrix
@@ -44,7 +43,7 @@ def run(settings: Settings) -> PaperTable:
                     part = labels[i : i + TOGETHER]
                     if all(f"{name} {label}" in store for label in part):
                         continue
-                    results = several.calibrate_scales(plain, plan, [scales[s] for s in part])
+                    results = calibrate_scales(plain, plan, [scales[s] for s in part])
                     before = longer.ready(plan)[0][1]
                     for label, result in zip(part, results, strict=True):
                         row = _row(replace(result, vi=longer.fits[0]), before, data)
@@ -87,7 +86,7 @@ def _row(result: Calibration, vi_decisions: np.ndarray, data: Matrix) -> dict[st
 
 
 def _spread(result: Calibration) -> float:
-    """Standard deviation of E[y|θ] under q, averaged over the first rows: what q is sure of."""
+    """Standard deviation of E[y|θ] under q, averaged over the first rows: how sure q is."""
     posterior = FittedPosterior(result.approximation, result.calibrated.params)
     outcomes, _ = predicting.outcomes(posterior, result.predictors.on(), result.key, 100)
     means = jax.vmap(lambda outcome: outcome.mean)(outcomes)

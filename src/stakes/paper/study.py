@@ -22,7 +22,7 @@ class Settings:
         data: a copy of the Last.fm matrix; without it the shipped retail matrix is used.
         seeds: how many random starts.
         quick: a small version that shows everything works, not what the paper found.
-        as_published: also the paper's own estimator, nested sampling with one draw of y.
+        as_published: also run the paper's own estimator, nested sampling with one draw of y.
     """
 
     folder: Path
@@ -33,7 +33,7 @@ class Settings:
 
 
 VERSION = 2
-"""Of the experiments: results of another are not resumed."""
+"""Of the experiments: results of another version are not resumed."""
 QUICK_CAVEAT = "A quick run, much too short to compare with the published figures."
 
 

@@ -1,4 +1,4 @@
-"""The port: what the algorithms need of a model and its approximation, and its minibatches."""
+"""The port: what the algorithms need from a model and its approximation, and its minibatches."""
 
 from stakes.port.approximation import Approximation, Draw, Instances, Subsample
 from stakes.port.minibatches import (

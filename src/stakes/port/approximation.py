@@ -1,4 +1,4 @@
-"""The port: what an algorithm needs of a model and its approximation, as pure functions.
+"""The port: what an algorithm needs from a model and its approximation, as pure functions.
 
 `stakes.bridge` implements it for NumPyro; tests implement it for a Gaussian whose optimum is
 known in closed form.
@@ -21,7 +21,7 @@ class Draw(NamedTuple):
 
 
 class Instances(NamedTuple):
-    """What is decided about: one decision for each of these."""
+    """What is decided about: there is one decision for each instance."""
 
     shape: tuple[int, ...]
     dims: tuple[str, ...]
@@ -29,7 +29,7 @@ class Instances(NamedTuple):
 
 
 class Subsample(NamedTuple):
-    """A plate of which each step sees a part."""
+    """A plate of which each step takes a part."""
 
     plate: str
     size: int

@@ -16,7 +16,7 @@ from stakes.port.approximation import Approximation, Instances, Subsample
 class Batches:
     """Which members of each subsampled plate each step sees: by epoch, without replacement.
 
-    A pure function of the key and the step, so that a fit can be resumed at any step.
+    They are a pure function of the key and the step, so a fit can be resumed at any step.
     """
 
     def __init__(self, key: Key, subsamples: tuple[Subsample, ...]) -> None:
@@ -67,7 +67,7 @@ class Rows:
     """Where a batch's members sit in an array with one axis per subsampled plate.
 
     An opaque leaf to JAX's tree functions, so that a tree of arrays and a tree of their rows
-    map together.
+    can be mapped together.
     """
 
     def __init__(self, axes: Mapping[str, int], batch: Batch) -> None:
@@ -75,7 +75,7 @@ class Rows:
 
     @classmethod
     def of(cls, instances: Instances, batch: Batch, *, leading: int = 0) -> "Rows":
-        """In an array with the axes of these instances, after so many other ones."""
+        """In an array with the axes of these instances, after `leading` other axes."""
         dims = instances.dims
         return cls({p: leading + dims.index(p) for p in batch if p in dims}, batch)
 
@@ -86,7 +86,7 @@ class Rows:
         return whole.at[self._index(whole.shape)].set(part) if self._members else part
 
     def fill(self, whole: np.ndarray, part: np.ndarray) -> None:
-        """The same in place, for an array on the host."""
+        """Like `scatter`, but in place, for an array on the host."""
         whole[self._index(whole.shape) if self._members else ...] = part
 
     def _index(self, shape: tuple[int, ...]) -> Any:
@@ -105,7 +105,7 @@ def scatter(tree: PyTree, parts: PyTree, rows: PyTree) -> PyTree:
 
 
 def rows_of_params(approximation: Approximation, params: Params, batch: Batch) -> dict[str, PyTree]:
-    """A parameter may itself be a tree, such as the weights of a flow."""
+    """The rows of each parameter, which may itself be a tree, such as the weights of a flow."""
     rows = {name: Rows(approximation.plates_of(name), batch) for name in params}
     return {name: jax.tree.map(lambda _, at=rows[name]: at, params[name]) for name in params}
 
@@ -123,7 +123,7 @@ def over_batches(
     *,
     leading: tuple[int, ...] = (),
 ) -> np.ndarray:
-    """Answers for all instances, asked batch by batch."""
+    """The answers for all instances, computed batch by batch."""
     whole: np.ndarray | None = None
     for batch in sweep(subsamples):
         values = np.asarray(question(batch))

@@ -24,7 +24,7 @@ class Members(NamedTuple):
 
 
 class Posterior(Protocol):
-    """Draws of the latents; a tree of arrays to JAX."""
+    """A source of draws of the latents; to JAX, a tree of arrays."""
 
     def latents(self, key: Key, draws: int, members: Members) -> dict[str, Array]:
         """Latents of these members, draws along a leading axis."""

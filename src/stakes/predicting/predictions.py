@@ -17,13 +17,13 @@ from stakes.predicting.posteriors import FittedPosterior, Members, Posterior
 from stakes.protocols import Criterion, Expectation
 
 MOST_ELEMENTS = 2**25
-"""Instances times draws held at once; 128 MB an array in single precision."""
+"""Instances times draws held at once; 128 MB per array in single precision."""
 DRAWS_FOR_SIZE = 64
-"""Of θ, to see over which values outcomes spread."""
+"""Draws of θ that show over which values outcomes spread."""
 
 
 def draws_for(instances: int) -> int:
-    """How many draws of θ to evaluate with: many for a few instances, some for many."""
+    """How many draws of θ to evaluate with: many for a few instances, fewer for many."""
     return int(np.clip(MOST_ELEMENTS // (16 * max(instances, 1)), 256, 8192))
 
 
@@ -93,7 +93,7 @@ _outcomes_batch = jax.jit(_outcomes, static_argnums=4)
 
 
 def weights(posterior: Posterior, predictor: Predictor) -> np.ndarray:
-    """How much each instance counts: its mask times the minibatch scale. The same for any θ."""
+    """How much each instance counts, for any θ: its mask times the minibatch scale."""
     return _everywhere(lambda batch: _weigh_batch(posterior, predictor, batch), predictor)
 
 
@@ -103,7 +103,7 @@ def _weigh_batch(posterior: Posterior, predictor: Predictor, batch: Batch) -> Ar
 
 
 def observed(posterior: Posterior, predictor: Predictor) -> np.ndarray | None:
-    """The outcomes observed, for all instances; None where there are none. The same for any θ."""
+    """The observed outcomes of all instances, the same for any θ; None where there are none."""
     batch = next(sweep(predictor.cases.subsamples))
     if jax.eval_shape(_observed_batch, posterior, predictor, batch) is None:
         return None
@@ -131,7 +131,7 @@ class Observations(NamedTuple):
 
 
 def observations(posterior: Posterior, predictor: Predictor) -> Observations | None:
-    """The observed outcomes that the mask lets count; None where there are none."""
+    """The observed outcomes and which of them the mask lets count; None where there are none."""
     outcomes = observed(posterior, predictor)
     if outcomes is None:
         return None
@@ -146,7 +146,7 @@ def predictive_costs(
     key: Key,
     draws: int = 100,
 ) -> np.ndarray:
-    """Costs of outcomes drawn from the predictive distribution, as the paper's notebooks use."""
+    """Costs of outcomes drawn from the predictive distribution, as in the paper's notebooks."""
     counted = weights(posterior, predictor) > 0
     found = predict(posterior, predictor, key, draws)
     costs = np.asarray(criterion.cost(jnp.asarray(found), jnp.asarray(decisions)))

@@ -1,6 +1,6 @@
-"""The charts of a report, drawn by Bokeh: what to draw here, how to show it in the page.
+"""The charts of a report, drawn by Bokeh: what they show is set here, how they look in the page.
 
-No text of the user's enters a chart but as `PlainText`: Bokeh would take `$$...$$` for a formula.
+The user's text enters a chart only as `PlainText`: Bokeh would take `$$...$$` for a formula.
 Colours of axes and grid are set in the page, by whether it is light, dark or printed.
 """
 
@@ -28,13 +28,13 @@ from stakes.report.content import (
 from stakes.report.density import centres, levels, smoothed
 
 COLORS = {"VI": "#0072B2", "LCVI": "#D55E00", "NUTS": "#999999"}
-"""Of Okabe and Ito: told apart by colour-blind readers, and in grey."""
+"""By Okabe and Ito: colour-blind readers can tell them apart, also in grey."""
 DASHES = {"VI": "dashed", "LCVI": "solid", "NUTS": "dotted"}
 MARKERS = {"VI": "circle", "LCVI": "triangle", "NUTS": "square"}
 NEUTRAL = "#767676"
-"""Stands out from a light and from a dark page."""
+"""Stands out on a light and on a dark page."""
 POINTS = 200
-"""Draws shown of each method in a pair; the contours are of many more."""
+"""Draws shown of each method in a pair; the contours are made from many more."""
 CELLS = 40
 INSIDE = (0.5, 0.9)
 """How much of the posterior the contours enclose."""
@@ -46,7 +46,7 @@ Plot: TypeAlias = Any
 
 
 def charts(report: Report) -> list[Chart]:
-    """Each names the element of the page that it is drawn into."""
+    """The charts, each with the element of the page that it is drawn into."""
     return [dict(json_item(plot, ID(target))) for target, plot in _plots(report)]
 
 
@@ -108,7 +108,7 @@ def _reduction(verdict: Verdict) -> Plot:
     plot.ygrid.grid_line_color = None
     plot.yaxis.major_tick_line_color = None
     plot.yaxis.axis_line_color = None
-    plot.xaxis.axis_label = f"{verdict.quantity} better than plain VI's by (%)"
+    plot.xaxis.axis_label = f"improvement of the {verdict.quantity} over plain VI (%)"
     _mark(plot, 0.0, NEUTRAL, line_dash="dashed")
     for name, (method, reduction, (low, high)) in zip(names, shown, strict=True):
         color = COLORS[method]
@@ -129,14 +129,14 @@ def _reduction(verdict: Verdict) -> Plot:
 
 
 def _what_if(what_if: WhatIf) -> Plot:
-    """Lines and the marker are filled in by the page, which computes them."""
+    """The lines and the marker are computed and filled in by the page."""
     # Away from the c of the fit the loss of decisions made for it grows exponentially.
     plot = _figure(280, **({"y_axis_type": "log"} if what_if.kind == "linex" else {}))
     plot.xaxis.axis_label = "q" if what_if.kind == "tilted" else "c"
     plot.yaxis.axis_label = "expected loss"
     ends = [what_if.low, what_if.high]
     lines = {
-        "what-if-best": (COLORS["LCVI"], "solid", "decisions made anew"),
+        "what-if-best": (COLORS["LCVI"], "solid", "new decisions"),
         "what-if-kept": (NEUTRAL, "dashed", "decisions as fitted"),
     }
     items = []

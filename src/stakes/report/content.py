@@ -56,9 +56,9 @@ class Decisions:
     observed: np.ndarray
     decimals: int
     total: int
-    """How many instances there are; more than rows where the table was cut short."""
+    """How many instances there are: more than there are rows, if the table was cut short."""
     draws: int
-    """Of the predictive distribution, behind the intervals."""
+    """Draws of the predictive distribution, from which the intervals come."""
 
     def __len__(self) -> int:
         return len(self.calibrated)
@@ -67,7 +67,7 @@ class Decisions:
 @final
 @dataclass(frozen=True, eq=False)
 class WhatIf:
-    """All that the page needs to decide anew for another parameter of the loss."""
+    """All that the page needs to decide again for another parameter of the loss."""
 
     kind: str
     """`tilted` or `linex`."""
@@ -158,7 +158,7 @@ class ScaleOfLosses:
     transform: str
     value: float
     share: float
-    """Of the losses that are at most M."""
+    """The share of losses that are at most M."""
     edges: np.ndarray
     counts: np.ndarray
     beyond: int
@@ -202,7 +202,7 @@ class Price:
 
     @property
     def decimals(self) -> int:
-        """So many as the error lets mean something."""
+        """As many as are meaningful, given the error."""
         if not 0 < self.error < math.inf:
             return 3
         return min(max(1 - math.floor(math.log10(self.error)), 0), 9)

@@ -6,9 +6,9 @@ import numpy as np
 from scipy.stats import gaussian_kde
 
 MOST_TERMS = 5_000_000
-"""Of draws times grid points; draws are thinned to that."""
+"""The most draws times grid points; draws are thinned to that."""
 FEWEST = 10
-"""Draws behind a density; where there are fewer, they are repeated."""
+"""The fewest draws for a density; where there are fewer, they are repeated."""
 MARGIN = 8
 """An eighth of the grid is added at each end, and reflected."""
 
@@ -28,7 +28,7 @@ def smoothed(draws: np.ndarray, axes: Sequence[np.ndarray]) -> np.ndarray:
     points = np.meshgrid(*(_widened(axis) for axis in axes), indexing="ij")
     half_cell = np.array([float(axis[1] - axis[0]) / 2 for axis in axes])
     kept = _some(_within(draws, axes, half_cell), MOST_TERMS // points[0].size)
-    # So little noise does not show, and lets constant and collinear draws have a density.
+    # Noise too small to show, so that constant and collinear draws have a density, too.
     kept = kept + half_cell * np.random.default_rng(0).normal(size=kept.shape)
     kernels = gaussian_kde(kept.T, bw_method=_width(kept, half_cell))
     values: np.ndarray = kernels(np.stack([each.ravel() for each in points]))
@@ -39,14 +39,14 @@ def smoothed(draws: np.ndarray, axes: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def levels(density: np.ndarray, shares: Sequence[float]) -> np.ndarray:
-    """For each share of the draws, the density on the line that encloses the densest such part."""
+    """For each share of the draws, the density on the line around the densest part that has it."""
     falling: np.ndarray = np.sort(density.ravel())[::-1]
     held = np.cumsum(falling) / falling.sum()
     return falling[np.searchsorted(held, np.array(shares))]
 
 
 def _within(draws: np.ndarray, axes: Sequence[np.ndarray], half_cell: np.ndarray) -> np.ndarray:
-    """The draws that lie on the grid, or all of them where hardly any does."""
+    """The draws that lie on the grid, or all of them where hardly any do."""
     low = np.array([axis[0] for axis in axes]) - half_cell
     high = np.array([axis[-1] for axis in axes]) + half_cell
     inside = ((low <= draws) & (draws <= high)).all(axis=1)
@@ -54,7 +54,7 @@ def _within(draws: np.ndarray, axes: Sequence[np.ndarray], half_cell: np.ndarray
 
 
 def _some(draws: np.ndarray, most: int) -> np.ndarray:
-    """Thinned or repeated to a number of draws that makes a density."""
+    """Thinned or repeated to a number of draws that suits a density."""
     count = len(draws)
     thinned = draws[np.linspace(0, count - 1, min(count, most)).astype(int)]
     return np.resize(thinned, (max(len(thinned), FEWEST), draws.shape[1]))

@@ -1,4 +1,4 @@
-"""How calibration moved the posterior: the latents that moved most, alone and in pairs."""
+"""How calibration moved the posterior: the latents that moved most, one by one and in pairs."""
 
 from collections.abc import Mapping
 from itertools import combinations
@@ -44,7 +44,7 @@ def movement(result: Calibration, nuts: SampledPosterior | None) -> Movement:
 
 
 def _draws(result: Calibration, total: int) -> tuple[dict[str, Draws], list[Element]]:
-    """In rounds that each hold all latents; only the chosen ones are kept."""
+    """Draws in rounds, each of all latents; only the chosen ones are kept."""
     each = int(np.clip(MOST_VALUES // max(total, 1), 20, DRAWS))
     chosen: list[Element] = []
     kept: dict[str, list[Draws]] = {method: [] for method in result.fits}
@@ -64,7 +64,7 @@ def _draws(result: Calibration, total: int) -> tuple[dict[str, Draws], list[Elem
 
 
 def _most_moved(before: dict[str, np.ndarray], after: dict[str, np.ndarray]) -> list[Element]:
-    """By the change of mean and spread, in standard deviations of plain VI."""
+    """Judged by the change of mean and spread, in standard deviations of plain VI."""
     found: list[tuple[float, Element]] = []
     for name in before:
         sd = before[name].std(axis=0)

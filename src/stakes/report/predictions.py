@@ -14,9 +14,9 @@ from stakes.protocols import Loss
 from stakes.report.content import Decisions, WhatIf
 
 MOST_ROWS = 100_000
-"""Of the decision table."""
+"""In the decision table."""
 MOST_VARIED = 2_000
-"""Instances that the what-if decides for anew."""
+"""Instances that the what-if decides about again."""
 TAIL = (0.002, 0.005, 0.01, 0.02, 0.03)
 LEVELS = np.array([*TAIL, *np.linspace(0.05, 0.95, 31), *(1 - t for t in reversed(TAIL))])
 
@@ -25,7 +25,7 @@ Labels = Mapping[str, Sequence[Any]]
 
 
 def decision_table(cases: Assessment, labels: Labels | None) -> Decisions:
-    """One row for each instance, of the first of them where they are many."""
+    """One row for each instance, or for the first ones where there are too many."""
     total = cases.decisions.size
     rows = slice(0, min(total, MOST_ROWS))
     columns = _plate_labels(cases) if labels is None else _checked_labels(labels, total)
@@ -50,7 +50,7 @@ def decision_table(cases: Assessment, labels: Labels | None) -> Decisions:
 
 
 def what_if(loss: Loss | None, draws: np.ndarray) -> WhatIf | None:
-    """From predictive draws of all instances; None where the loss has no parameter to turn."""
+    """From predictive draws of all instances; None where the loss has no parameter to vary."""
     dial = None if loss is None else Asked(loss).dial
     if dial is None:
         return None
@@ -68,7 +68,7 @@ def what_if(loss: Loss | None, draws: np.ndarray) -> WhatIf | None:
 
 
 def _decimals(ends: np.ndarray, whole_numbers: bool) -> int:
-    """Enough to tell a hundredth of the width of a typical interval."""
+    """Enough to show a hundredth of the width of a typical interval."""
     width = float(np.median(ends[:, 1] - ends[:, 0]))
     if whole_numbers or not 0 < width < math.inf:
         return 0 if whole_numbers else 3

@@ -1,7 +1,7 @@
-"""A report as one page that needs nothing but itself.
+"""A report as one self-contained page.
 
-Text is escaped by the template, data by `safe_json`, and a content security policy lets nothing
-run but the scripts known here by their hash: a label that escaped all the same could not execute.
+Text is escaped by the template, data by `safe_json`, and a content security policy allows only the
+scripts whose hashes it lists: a label that got past the escaping still could not run.
 """
 
 import base64
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SCRIPTS = ("table.js", "what_if.js", "charts.js", "main.js")
 FIRST_ROWS = 15
-"""Of the decision table, written into the page for readers without scripts."""
+"""Rows of the decision table that are written into the page, for readers without scripts."""
 
 
 def render(report: Report) -> str:
@@ -52,7 +52,7 @@ def render(report: Report) -> str:
         style=_inline(_file("report.css")),
         scripts=[_inline(script) for script in scripts],
     )
-    # A lone surrogate in a label has no place in UTF-8.
+    # A lone surrogate in a label cannot be encoded in UTF-8.
     return page.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -85,17 +85,17 @@ def write(report: Report, path: str | os.PathLike[str]) -> None:
 
 
 def safe_json(value: Any) -> "Markup":
-    """JSON that can stand inside a script element, whatever its strings say."""
+    """JSON that is safe inside a script element, whatever its strings contain."""
     from markupsafe import Markup
 
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
-    return Markup(text)  # all else outside ASCII, U+2028 among it, json has escaped already
+    return Markup(text)  # json has escaped all else outside ASCII, such as U+2028
 
 
 def number(value: float | None, decimals: int | None = None) -> str:
-    """With so many decimals, or four significant digits; a dash for what is not known."""
+    """With this many decimals, or four significant digits; a dash for what is not known."""
     if value is None or math.isnan(value):
         return "–"
     if decimals is None:

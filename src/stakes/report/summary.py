@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from stakes.calibration import Assessment, Calibration, Comparison, predictive_quantiles
+from stakes.errors import InputError
 from stakes.optimise import Fit, finite_mean
 from stakes.predicting import Observations
 from stakes.report.content import (
@@ -22,7 +23,7 @@ from stakes.report.movement import movement
 from stakes.report.predictions import Labels, decision_table, what_if
 
 POINTS = 250
-"""Of each trace of a bound."""
+"""In each trace of a bound."""
 MOST_BINS = 40
 COVERED = (0.5, 0.9)
 
@@ -48,9 +49,14 @@ def summarise(
             decision table apart; the plates' labels where left out.
         nuts: also compare with this many draws of NUTS.
         provenance: what the result was made from, such as versions, seed and hashes.
-        command: that makes this report again.
-        program: in Python, that makes this report again.
+        command: the command that makes this report again.
+        program: the Python program that makes this report again.
     """
+    if held_out is not None and not isinstance(held_out, Assessment):
+        raise InputError(
+            f"`summarise(held_out=...)` takes what `result.assess(data)` returns; got "
+            f"{type(held_out).__name__}."
+        )
     judged = result.on_fit if held_out is None else held_out
     sampled = None if nuts is None else result.nuts(nuts)
     comparison = judged.comparison if sampled is None else judged.compared(sampled)
@@ -98,7 +104,7 @@ def _convergence(result: Calibration) -> Convergence:
 
 
 def _trace(method: str, fit: Fit) -> Trace:
-    """The bound as means over stretches of steps, which shows the course and not the noise."""
+    """The bound as means over stretches of steps, which show the course and not the noise."""
     width = -(-fit.steps // POINTS)
     starts = np.arange(0, fit.steps, width)
     return Trace(

@@ -17,7 +17,7 @@ AllowChangedModel = Annotated[
     bool,
     typer.Option(
         "--allow-changed-model",
-        help="Proceed although the model's file has changed since the run.",
+        help="Proceed even if the model's file has changed since the run.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs to read.")]

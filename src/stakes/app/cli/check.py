@@ -50,7 +50,7 @@ def _text(spec: Path, found: "Checked") -> str:
         "parameters": f"{found.parameters:,}",
         "minibatches": found.minibatches,
         "expectation": found.expectation,
-        "memory": f"about {found.megabytes:,.0f} MB beside Python and JAX",
+        "memory": f"about {found.megabytes:,.0f} MB in addition to Python and JAX",
         "time": f"about {_duration(found.seconds)} if both fits take all {found.steps:,} steps; "
         "compiling, deciding and the report take extra time",
     }

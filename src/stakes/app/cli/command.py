@@ -57,7 +57,7 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _keep_compiled() -> None:
-    """What JAX compiled for one command, the next need not compile again."""
+    """Keep what JAX compiles for one command, so that the next need not compile it again."""
     import platform
 
     import jax
@@ -77,7 +77,7 @@ def fail(message: str, code: int) -> NoReturn:
 
 
 def say(text: str) -> None:
-    """A line for a person to read along; results alone go to standard output."""
+    """A line for people, on standard error; only results go to standard output."""
     typer.echo(text, err=True)
 
 

@@ -1,4 +1,4 @@
-"""`stakes compare`: one table over runs."""
+"""`stakes compare`: several runs in one table."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,9 +19,9 @@ def compare(
     run: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of finished runs.")],
     json: Json = False,
 ) -> None:
-    """Show the risk of several runs side by side, with the gain of calibration in each.
+    """Show the risk of several runs side by side, with the gain from calibration in each.
 
-    Risks compare with one another where loss and cases are the same; the percentages always do.
+    Risks are comparable where loss and cases are the same; the percentages always are.
 
     Example: stakes compare runs/sales runs/sales-2
     """

@@ -24,14 +24,14 @@ def demo(
         str, typer.Argument(metavar="NAME", help=f"One of {', '.join(ABOUT)}.")
     ] = "eight-schools",
     out: Out = None,
-    seed: Annotated[int, typer.Option(help="Of all that is random.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="The seed for everything random.", min=0)] = 0,
     steps: Annotated[
         int | None,
-        typer.Option(help="At most this many in each fit; fewer for a quick look.", min=1),
+        typer.Option(help="The most steps in each fit; fewer for a quick look.", min=1),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Solve a built-in example, into a run folder with decisions and report.
+    """Solve a built-in example, and write decisions and report into a run folder.
 
     Example: stakes demo newsvendor
     """

@@ -30,12 +30,12 @@ def conclude(manifest: "Manifest") -> None:
 
     assert manifest.ending is not None
     if str(Stop.NUMERICAL_FAILURE) in manifest.ending.stopped.values():
-        say("error: a fit met no finite gradient in many steps; its last good state is saved.")
+        say("error: a fit found no finite gradient in many steps; its last good state is saved.")
         raise typer.Exit(Exit.NUMERICAL_FAILURE)
     if not manifest.ending.converged:
         say(
-            "Not converged: results are written, and not to be relied on. Allow more `fit.steps`, "
-            "or longer ones by `fit.learning_rate` (0.03 where it is left out)."
+            "Not converged: the results are written, but not reliable. Allow more `fit.steps`, or "
+            "make steps longer with `fit.learning_rate` (0.03 by default)."
         )
         raise typer.Exit(Exit.NOT_CONVERGED)
 

@@ -26,7 +26,7 @@ def init(
 
     there = [name for name in FILES if (folder / name).exists()]
     if there:
-        raise InputError(f"{folder} has {', '.join(there)} already; choose another folder.")
+        raise InputError(f"{folder} already has {', '.join(there)}; choose another folder.")
     with files.explained("make the folder", folder):
         folder.mkdir(parents=True, exist_ok=True)
     templates = resources.files("stakes.app.cli") / "start"

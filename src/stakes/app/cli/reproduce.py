@@ -17,34 +17,35 @@ def reproduce(
     data: Annotated[
         Path | None,
         typer.Option(
-            help="Folder or file of the Last.fm counts. Else the folder in STAKES_DATA is used, "
-            "and without that the retail matrix that comes with stakes."
+            help="Folder or file with the Last.fm counts; by default the folder in STAKES_DATA or, "
+            "without that, the retail matrix that comes with stakes."
         ),
     ] = None,
     out: Annotated[
-        Path, typer.Option(help="Folder of results and figures; results in it are used.")
+        Path, typer.Option(help="Folder for results and figures; results in it are reused.")
     ] = Path("reproduced"),
     seeds: Annotated[
         int,
         typer.Option(
-            min=1, help="Random starts, in eight-schools and losses; others have one. Quick: 2."
+            min=1,
+            help="Random starts, in eight-schools and losses; others have one. At most 2 if quick.",
         ),
     ] = 10,
     quick: Annotated[
-        bool, typer.Option("--quick", help="A small version: shows that it runs, no more.")
+        bool, typer.Option("--quick", help="A small version, which only shows that it runs.")
     ] = False,
     as_published: Annotated[
         bool,
         typer.Option(
             "--as-published",
-            help="In losses, also the paper's estimator: 300 draws of θ, one of y; one seed.",
+            help="In losses, also run the paper's estimator: 300 draws of θ, one of y; one seed.",
         ),
     ] = False,
 ) -> None:
-    """Run an experiment of the paper and print its table beside the published figures.
+    """Run an experiment from the paper and print its table beside the published figures.
 
     Results go into OUT/NAME/results.json as they come, figures beside it as SVG and PNG. An
-    interrupted experiment, started again, is resumed after the rows that were finished.
+    interrupted experiment resumes after its finished rows when it is started again.
 
     Example: stakes reproduce losses --data lastfm/ --out reproduced
     """
@@ -68,7 +69,7 @@ def reproduce(
 
 
 def _write(table: Any, path: Path) -> None:
-    """As text, on the screen too, and for a page."""
+    """As text, which is also printed, and as Markdown."""
     path.with_suffix(".txt").write_text(f"{table}\n")
     path.with_suffix(".md").write_text(table.markdown())
     typer.echo(f"{table}\n")

@@ -1,4 +1,4 @@
-"""`stakes run`: model, data and decision from a spec, into a run folder."""
+"""`stakes run`: fit what a spec describes."""
 
 import shlex
 import sys
@@ -22,7 +22,7 @@ def run(
     no_report: NoReport = False,
     json: Json = False,
 ) -> None:
-    """Fit what a spec describes, into a run folder.
+    """Fit what a spec describes, and write the results into a run folder.
 
     Checkpoints are saved on the way; after Ctrl-C the run can be resumed: `stakes resume RUN`.
 

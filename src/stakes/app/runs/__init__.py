@@ -1,7 +1,7 @@
-"""Runs: a job carried out in a folder, resumed, reopened, and asked for decisions.
+"""Runs: jobs carried out in a folder, which can be resumed, reopened and used to decide.
 
-A run folder holds arrays, text and JSON only: no code, no pickle. Every byte is covered by a
-checksum, and every file is swapped in whole.
+A run folder holds arrays, text and JSON only: no code, no pickles. Every byte is covered by a
+checksum, and every file is replaced as a whole.
 """
 
 from stakes.app.runs.checking import Checked, checked

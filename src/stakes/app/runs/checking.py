@@ -1,4 +1,4 @@
-"""A run before it is made: traced and timed for a few steps, with nothing kept."""
+"""A check before a run: the model traced and a few steps timed, with nothing kept."""
 
 import time
 from dataclasses import asdict, dataclass
@@ -17,7 +17,7 @@ from stakes.port import Batches
 @final
 @dataclass(frozen=True)
 class Item:
-    """A site of the model, or an argument of it."""
+    """A site or an argument of the model."""
 
     name: str
     kind: str
@@ -48,7 +48,7 @@ class Checked:
 def checked(job: Job) -> Checked:
     key = jax.random.key(job.spec.seed)
     plan = prepare(key, job.problem, job.fit.arguments, job.options)
-    # What an expectation leaves open a run takes from VI; here it is taken from where VI starts.
+    # A run sizes the expectation after VI; here it is sized where VI starts.
     plan = plan.sized(plan.approximation.start, key)
     approximation = plan.approximation
     bytes_, seconds = _cost(plan, key)

@@ -1,4 +1,4 @@
-"""Decisions for the rows of a file, a part of it at a time: memory does not grow with it."""
+"""Decisions for the rows of a file, a part at a time: memory does not grow with the file."""
 
 import csv
 import io
@@ -17,7 +17,7 @@ from stakes.errors import InputError
 from stakes.host import files
 
 CHUNK = 8192
-"""At most so many rows are decided at once: what JAX compiles for one part serves all."""
+"""The most rows decided at once: what JAX compiles for one part serves all parts."""
 
 
 def decide_file(
@@ -29,10 +29,10 @@ def decide_file(
     known: bool = False,
     tell: Callable[[int], None] = lambda rows: None,
 ) -> int:
-    """Write a decision for each row of `source`; the number of rows.
+    """Write a decision for each row of `source`, and return the number of rows.
 
     Args:
-        restore: the result of the run; called once the first rows have been read and fit.
+        restore: gives the result of the run; called once the first rows have been read and checked.
         known: whether the rows are those of the fit, in the same order; they are new otherwise.
         tell: called with the number of rows done after each part.
     """
@@ -56,7 +56,7 @@ def decide_file(
 @final
 @dataclass(frozen=True, eq=False)
 class _Decider:
-    """Decides about the rows of a file by the result of a run."""
+    """Decides about the rows of a file with the result of a run."""
 
     rows: RowReader
     restore: Callable[[], Calibration]
@@ -76,7 +76,7 @@ class _Decider:
             yield part.labels, self._decided(part.arguments, len(part.labels), size)
 
     def _padded_size(self, rows: int) -> int:
-        """Few rows are not padded to as many as a long file has in each part."""
+        """A short file is not padded to the size of a whole part."""
         return self.rows.fitted if self.known else min(CHUNK, 1 << max(rows - 1, 1).bit_length())
 
     def _decided(self, arguments: dict[str, np.ndarray], rows: int, size: int) -> np.ndarray:
@@ -104,13 +104,13 @@ class _Decider:
         source, fitted = self.rows.source, self.rows.fitted
         if start or len(labels) != fitted:
             raise InputError(
-                f"{source} must have the {fitted} rows of the fit where they are said to be known; "
-                f"leave `--known` out to decide about new rows."
+                f"With `--known`, {source} must have the {fitted} rows of the fit; leave `--known` "
+                f"out to decide about new rows."
             )
         own = self.rows.job.fit.labels
         if own is not None and labels != own.tolist():
             row = next(i for i, (a, b) in enumerate(zip(labels, own, strict=True)) if a != b)
             raise InputError(
                 f"{source}, row {row + 1}: {labels[row]!r} is {own[row]!r} in the fit. Known rows "
-                f"come in the order of the fit; leave `--known` out for new ones."
+                f"have to be in the order of the fit; leave `--known` out for new ones."
             )

@@ -71,7 +71,7 @@ def write_report(
     *,
     required: bool = False,
 ) -> None:
-    """The page for people; nothing where what it needs is not installed, unless `required`."""
+    """Write the report, or nothing where what it needs is not installed, unless `required`."""
     try:
         from stakes import report
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""A run's folder: its files, who may work on them, and whether they are what they were."""
+"""A run's folder: its files, their checksums, and a lock against a second process."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ DATA, STATE = "data.npz", "state.npz"
 DECISIONS, DRAWS, LOG, REPORT = "decisions.csv", "draws.nc", "log.txt", "report.html"
 NEEDED = (DATA, STATE)
 EXPORTS = (DECISIONS, DRAWS, LOG, REPORT)
-"""Made from the files needed; a run can do without them, but not with altered ones."""
+"""Made from the files needed; they may be missing, but not altered."""
 
 
 @final
@@ -68,7 +68,7 @@ class RunFolder:
         return updated
 
     def verified(self, *, but: tuple[str, ...] = ()) -> Manifest:
-        """The manifest of a run whose files are what was written; `but` those to be rewritten."""
+        """The manifest, after checking all files against their checksums, except those in `but`."""
         found = self.manifest()
         unknown = set(found.files) - {*NEEDED, *EXPORTS}
         if unknown:
@@ -76,7 +76,7 @@ class RunFolder:
         for name, digest in found.files.items():
             if name in but or (name in EXPORTS and not (self / name).exists()):
                 continue
-            # While a run is under way its state and log keep changing; the state seals itself.
+            # During a run its state and log keep changing; the state carries its own checksum.
             if found.status != "done" and name in (STATE, *EXPORTS):
                 continue
             if files.sha256(self / name) != digest:

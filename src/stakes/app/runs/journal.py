@@ -1,4 +1,4 @@
-"""The journal of a run on disk: where both fits stand, in one file that is swapped whole."""
+"""The journal of a run on disk: where both fits stand, in one file that is replaced as a whole."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ Courses = dict[str, dict[str, np.ndarray]]
 
 NUMBERS = ("stage", "stage_start", "older_count", "newer_count", "age", "restart")
 DECIDED = "decisions"
-"""Beside the courses of the fits."""
+"""VI's decisions, kept beside the courses of the fits."""
 TRACES = {"elbo": np.float64, "utility": np.float64, "finite": np.bool_}
 
 
@@ -29,7 +29,7 @@ class FileJournal:
     Args:
         path: of the file; the fits it holds already are resumed.
         interval: seconds between two checkpoints; zero for one after every chunk.
-        interruption: asked after each chunk; what it returns is raised once the course is saved.
+        interruption: called after each chunk; what it returns is raised once the course is saved.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class FileJournal:
         self._courses[DECIDED] = {"VI": np.asarray(decisions)}
 
     def save(self) -> None:
-        """Write where the fits stand; nothing where that is on disk already."""
+        """Write where the fits stand, unless that is on disk already."""
         if self._last is None:
             return
         title, course = self._last

@@ -1,4 +1,4 @@
-"""manifest.json: what a run was made of, how it went, and the checksums of its other files."""
+"""manifest.json: what a run was made from, how it went, and the checksums of its other files."""
 
 import hashlib
 import json
@@ -60,7 +60,7 @@ class Manifest(_Part):
     versions: dict[str, str]
     precision: Literal["single", "double"]
     timings: dict[str, float] = {}
-    """Seconds, by what took them."""
+    """What took time -> seconds."""
     ending: Ending | None = None
     files: dict[str, str] = {}
     """File -> SHA-256."""
@@ -94,7 +94,7 @@ def load(folder: Path) -> Manifest:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise StorageError(
-            f"{path} cannot be used: {where}: {first['msg']}. It may be of another version of "
+            f"{path} cannot be used: {where}: {first['msg']}. It may come from another version of "
             f"stakes."
         ) from None
     except (ValueError, RecursionError) as error:

@@ -1,6 +1,5 @@
 """A run: a job and the folder it is carried out in, newly begun or reopened."""
 
-import warnings
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +10,7 @@ from stakes.app.runs.manifest import Manifest, Source
 from stakes.app.runs.packing import packed, unpacked
 from stakes.app.runs.versions import precision, versions
 from stakes.app.spec import Job, restored_job
-from stakes.errors import InputError, StakesWarning, StorageError
+from stakes.errors import InputError, StorageError, warn
 from stakes.host import files
 
 
@@ -44,7 +43,7 @@ def begin(job: Job, path: Path, *, command: str) -> Run:
 
 
 def reopen(path: Path, *, but: tuple[str, ...] = (), allow_changed_model: bool = False) -> Run:
-    """Check every file of the run and read back what it was made of; `but` these files."""
+    """Check every file of the run but those in `but`, and read back what it was made from."""
     folder = RunFolder(path)
     manifest = folder.verified(but=but)
     _check_code(path, manifest)
@@ -64,19 +63,19 @@ def now() -> str:
 
 
 def _check_code(path: Path, manifest: Manifest) -> None:
-    """A run folder comes from anywhere; no code comes from it."""
+    """A run folder may come from anywhere, so no code may come from it."""
     for code in manifest.code:
         if path.resolve() in Path(code.path).resolve().parents:
             raise StorageError(
-                f"{path} names code inside itself ({code.path}), which a run folder never carries."
+                f"{path} names code inside itself ({code.path}); a run folder never carries code."
             )
 
 
 def _check_versions(manifest: Manifest) -> None:
     if manifest.precision != precision():
         raise InputError(
-            f"The run was made in {manifest.precision} precision, and JAX is set to {precision()} "
-            f"precision now. Set the environment variable JAX_ENABLE_X64 to "
+            f"The run was made in {manifest.precision} precision, but JAX is now set to "
+            f"{precision()} precision. Set the environment variable JAX_ENABLE_X64 to "
             f"{1 if manifest.precision == 'double' else 0}."
         )
     now = versions()
@@ -86,8 +85,6 @@ def _check_versions(manifest: Manifest) -> None:
         if name in now and now[name] != was
     ]
     if changed:
-        warnings.warn(
+        warn(
             f"The run was made with {', '.join(changed)}; numbers may differ in their last digits.",
-            StakesWarning,
-            stacklevel=3,
         )

@@ -1,4 +1,4 @@
-"""The data of a run as plain arrays: what the fit saw, whatever becomes of its file."""
+"""The data of a run as plain arrays: what the fit saw, whatever becomes of the table's file."""
 
 from collections.abc import Mapping
 from typing import Any

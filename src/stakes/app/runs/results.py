@@ -61,9 +61,9 @@ def titled_fits(result: Calibration) -> dict[str, Fit]:
 
 
 def fresh_plates(result: Calibration, job: Job) -> tuple[str, ...]:
-    """Plates to call new: rows of another table, where as many as in the fit would pass for them.
+    """Plates to call new for another table: with as many rows, they would pass for the fit's.
 
-    Only those with latents of their own matter.
+    Only plates with latents of their own matter.
     """
     rows = _row_plates(result, job.rows_in(job.fit))
     known = result.approximation.cases.known_instances

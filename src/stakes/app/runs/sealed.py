@@ -1,7 +1,7 @@
-"""Arrays in one .npz file that knows its own checksum.
+"""Arrays in one .npz file that carries its own checksum.
 
 The file is a plain NumPy archive, uncompressed. The archive's comment, its last bytes, holds the
-SHA-256 of everything before it: one rename swaps content and checksum together, and no bit of
+SHA-256 of everything before it: one rename replaces content and checksum together, and no bit of
 the file can change unnoticed.
 """
 

@@ -24,7 +24,7 @@ from stakes.host.progress import waiting
 def carry_out(run: Run, *, report: bool, progress: bool) -> tuple[Manifest, Comparison]:
     """Fit from where the run stands, and write all that it leaves behind.
 
-    Ctrl-C and SIGTERM end it after the chunk of steps under way, with a checkpoint saved; a second
+    Ctrl-C and SIGTERM end it after the current chunk of steps, with a checkpoint saved; a second
     one ends it at once.
     """
     with run.folder.log() as log, deferred(signal.SIGINT, signal.SIGTERM) as heard:
@@ -57,7 +57,7 @@ def rewrite_report(run: Run) -> Path:
 
 @final
 class _Record:
-    """What log and manifest say of a run under way."""
+    """Records in log and manifest what happens to a run."""
 
     def __init__(self, run: Run, log: IO[str]) -> None:
         self._run, self._log, self._started = run, log, time.monotonic()
@@ -72,7 +72,7 @@ class _Record:
 
     @contextmanager
     def of_failure(self, journal: FileJournal) -> Iterator[None]:
-        """Record why the fits did not finish, if they do not."""
+        """If the fits do not finish, record why."""
         try:
             yield
         except (Interrupted, KeyboardInterrupt) as error:
@@ -90,7 +90,7 @@ def _interruption(heard: Interruption, path: Path) -> Interrupted | None:
     if heard.signum is None:
         return None
     return Interrupted(
-        f"Ended by {signal.Signals(heard.signum).name}, with what had been done saved. Resume it: "
+        f"Ended by {signal.Signals(heard.signum).name}; what had been done is saved. Resume it: "
         f"`stakes resume {path}`.",
         heard.signum,
     )

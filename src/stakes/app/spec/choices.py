@@ -52,7 +52,7 @@ def loss(section: LossSection, get: Get) -> Loss:
 
 
 def _level(section: LossSection) -> float:
-    """q itself, or from what one unit short and one too many cost."""
+    """q itself, or found from the costs of one unit short and one too many."""
     if section.q is not None:
         return section.q
     assert section.under is not None
@@ -108,6 +108,5 @@ def options(spec: Spec) -> Options:
         steps=spec.fit.steps,
         draws=spec.fit.draws,
         optimizer=optax.adam(rate) if rate else None,
-        all_steps=spec.fit.all_steps,
         warm_start=spec.fit.warm_start,
     )

@@ -27,7 +27,7 @@ Guide: TypeAlias = Callable[..., Any]
 @final
 @dataclass
 class Draft:
-    """A spec of which some sections may be wrong: None stands for those."""
+    """A spec in which some sections may be wrong; those are None."""
 
     spec: Spec
     raw: Mapping[str, Any]
@@ -50,7 +50,7 @@ class Draft:
         *,
         expected: Mapping[str, str] | None = None,
     ) -> "Draft":
-        """Of a spec as it was written; `expected` are the checksums that its code has to have."""
+        """The draft of a spec as written; `expected` has the checksums its code has to have."""
         return cls(_validated(raw, found), raw, folder, found, expected)
 
     def problem(self) -> Problem | None:
@@ -86,7 +86,7 @@ class Draft:
         return read_tables(data, self.outcome, self.folder, self.found)
 
     def options(self) -> Options:
-        """As the spec says; where it says nothing, as an example was meant to be fitted."""
+        """Those in the spec; for an example, its own where the spec has none."""
         given = choices.options(self.spec)
         if self.example is None:
             return given
@@ -96,7 +96,7 @@ class Draft:
         return replace(given, **own)
 
     def _check_together(self) -> None:
-        """What one section says about another."""
+        """Check that the sections go together."""
         given, add = {*self.raw}, self.found.add
         if {"loss", "utility"} <= given:
             add("utility", "a problem has a loss or a utility, not both; leave one out.")
@@ -138,7 +138,7 @@ class Draft:
         return loss, utility, guide
 
     def _get(self, where: str, reference: str) -> Callable[..., Any]:
-        """The function that `file.py:name` stands for; `_failed` with a mistake noted."""
+        """The function that `file.py:name` stands for, or `_failed` and a mistake."""
         file, _, name = reference.rpartition(":")
         path = (self.folder / file).resolve()
         with self.found.at(where):
@@ -178,7 +178,7 @@ class Draft:
         if self.outcome not in takes.names and not takes.open_ended:
             say = suggestion(str(self.outcome), takes.names)
             self.found.add(
-                "model.outcome", f"{name_of} has no argument {self.outcome!r} to observe.{say}"
+                "model.outcome", f"{name_of} has no argument {self.outcome!r} for outcomes.{say}"
             )
 
 
@@ -188,7 +188,7 @@ def _failed(*_: Any, **__: Any) -> Any:
 
 
 def _validated(raw: Mapping[str, Any], found: Collector) -> Spec:
-    """The spec; with mistakes noted, what of it is right, so that the rest can be checked too."""
+    """The spec, or only its valid sections, so that mistakes in the rest can be found too."""
     try:
         return Spec.model_validate(dict(raw))
     except ValidationError as error:

@@ -83,7 +83,7 @@ def restored_job(
 
 
 def _job(draft: Draft, problem: Problem | None, tables: Tables | None) -> Job:
-    """Of a draft without mistakes."""
+    """The job of a draft without mistakes."""
     assert problem is not None
     assert tables is not None
     return Job(

@@ -1,4 +1,4 @@
-"""Every mistake in a spec at once: the path of the field, the rule, what came and the way out."""
+"""All mistakes in a spec at once, each with its field, the rule, what was given, and what to do."""
 
 import difflib
 import re
@@ -64,13 +64,13 @@ class Collector:
 
 
 def suggestion(name: str, allowed: Iterable[str]) -> str:
-    """ " Did you mean 'x'? Allowed: ..." for a name that is not among them."""
+    """ " Did you mean 'x'? Available: ..." for a name that is not among them."""
     options = list(dict.fromkeys(allowed))
     lower = {option.lower(): option for option in options}
     close = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.6)
     meant = f" Did you mean {lower[close[0]]!r}?" if close else ""
     listed = ", ".join(map(repr, options[:20])) + (", ..." if len(options) > 20 else "")
-    return f"{meant} There is {listed}." if options else f"{meant} There is none."
+    return f"{meant} Available: {listed}." if options else f"{meant} Available: none."
 
 
 def mistakes_of(error: ValidationError, schema: type[BaseModel]) -> Iterator[Mistake]:

@@ -22,7 +22,7 @@ class Tables:
     fit: Table
     held_out: Table | None
     files: tuple[Path, ...] = ()
-    """That they were read from."""
+    """The files that they were read from."""
 
 
 def wanted(data: DataSection, outcome: str) -> dict[str, str]:
@@ -51,7 +51,7 @@ def read_tables(data: DataSection, outcome: str, folder: Path, found: Collector)
 
 
 def _fields(data: DataSection, outcome: str) -> dict[str, str]:
-    """The field of the spec that asks for a column -> the column."""
+    """The field of the spec that names a column -> the column."""
     fields = {f"data.columns.{name}": column for name, column in wanted(data, outcome).items()}
     fields["data.outcome"] = fields.pop(f"data.columns.{outcome}")
     fields |= {f"data.counts.{name}": column for name, column in data.counts.items()}
@@ -72,8 +72,8 @@ def _tables(
     if column in vocabulary and column not in data.categories:
         found.add(
             "data.outcome",
-            f"column {column!r} holds words. List it in `data.categories` if 0, 1, 2, ... is meant "
-            f"for them.",
+            f"column {column!r} holds words. List it in `data.categories` to code them as 0, 1, 2, "
+            f"...",
         )
     for argument, column in data.counts.items():
         if column not in vocabulary:
@@ -115,7 +115,7 @@ def _split(whole: Table, how: HeldOutSection, rows: int) -> tuple[Table, Table]:
     count = round(how.fraction * rows)
     if not 0 < count < rows:
         raise InputError(
-            f"`held_out.fraction = {how.fraction}` of {rows} rows leaves nothing on one side."
+            f"`held_out.fraction = {how.fraction}` of {rows} rows leaves no rows on one side."
         )
     order = np.arange(rows)
     if how.pick == "random":

@@ -1,4 +1,4 @@
-"""The rows of a later file, a part of it at a time, as the model took those of the fit."""
+"""The rows of a new file, a part at a time, as arguments of the model."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ from stakes.errors import InputError
 
 
 class Part(NamedTuple):
-    """Some of the rows, one after the other."""
+    """Some consecutive rows."""
 
     arguments: dict[str, np.ndarray]
     labels: list[Any]
-    """Of each row: its number where the spec names no column of labels."""
+    """One for each row; its number where the spec names no column of labels."""
     start: int
-    """Rows before these."""
+    """How many rows come before these."""
 
 
 @final
@@ -37,11 +37,11 @@ class RowReader:
     def __post_init__(self) -> None:
         if self.job.spec.data is None:
             raise InputError(
-                "The run is of a built-in example, whose data come from no table. Decide in "
-                "Python, with the `solve(key).decide(...)` of the example."
+                "The run is of a built-in example, whose data do not come from a table. Decide in "
+                "Python, with `solve(key).decide(...)` of the example."
             )
         if not self.columns:
-            raise InputError("The model takes no column but the outcome: no row differs.")
+            raise InputError("The model takes no column but the outcome, so all rows are the same.")
         found = Collector()
         asked = {f"the column of `{name}`": column for name, column in self.columns.items()}
         asked |= {"the label": self.label} if self.label else {}
@@ -65,7 +65,7 @@ class RowReader:
         return self.job.rows_in(self.job.fit)
 
     def parts(self, most: int) -> Iterator[Part]:
-        """At most so many rows at a time."""
+        """The rows, at most `most` of them at a time."""
         names = list(dict.fromkeys([*self.columns.values(), *([self.label] if self.label else [])]))
         text = [name for name in names if name in self.job.fit.vocabulary or name == self.label]
         start = 0
@@ -93,7 +93,7 @@ class RowReader:
         return self.job.spec.data
 
     def _argument(self, argument: str, column: str, values: np.ndarray, start: int) -> np.ndarray:
-        """In the fit's type of numbers: another would be compiled again, or mean another thing."""
+        """In the fit's number type: another would be compiled again, or mean something else."""
         codes = encoded(column, values, self.job.fit.vocabulary, start)
         dtype = np.asarray(self.job.fit.arguments[argument]).dtype
         found = codes.astype(dtype)

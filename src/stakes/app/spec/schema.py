@@ -210,7 +210,6 @@ class FitSection(Section):
     steps: int = Field(30_000, gt=0, description=COUNT)
     draws: int | None = Field(None, gt=0, description=COUNT)
     learning_rate: float | None = Field(None, gt=0, allow_inf_nan=False, description=POSITIVE)
-    all_steps: bool = Field(False, description="true or false")
     """Take every step at the optimiser's own step size, for one with a schedule."""
     warm_start: bool = Field(True, description="true or false")
     checkpoint_seconds: float = Field(
@@ -219,7 +218,7 @@ class FitSection(Section):
 
 
 class Spec(Section):
-    title: str | None = Field(None, description="a text")
+    title: str | None = Field(None, description="a string")
     seed: int = Field(0, ge=0, lt=2**32, description="a whole number from 0 to 4294967295")
     model: ModelSection = Field(description="a table with `python` and `outcome`, or `example`")
     data: DataSection | None = Field(None, description="a table with `file` and `columns`")

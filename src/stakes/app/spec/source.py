@@ -1,4 +1,4 @@
-"""The user's own Python: run as it stands in its file, and known by the file's checksum."""
+"""The user's own Python: run as it stands in its file, and identified by the file's checksum."""
 
 import hashlib
 import sys
@@ -13,7 +13,7 @@ from stakes.app.spec.messages import suggestion
 from stakes.errors import InputError
 
 MARK = "__stakes_user_code__"
-"""A global of every module run from here: whose fault an exception is."""
+"""A global of every module run from here, which tells exceptions in the user's code from ours."""
 
 
 @final

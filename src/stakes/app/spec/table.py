@@ -22,7 +22,7 @@ Vocabulary = Mapping[str, list[str]]
 @final
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Rows to fit or decide: the model's arguments, and a label for each row."""
+    """Rows to fit or decide about: the model's arguments, and a label for each row."""
 
     arguments: dict[str, Any]
     labels: np.ndarray | None
@@ -41,7 +41,7 @@ class Table:
 
 
 def column_names(path: Path) -> list[str]:
-    """What the file has, without reading its rows."""
+    """The columns of a file, without reading its rows."""
     try:
         match path.suffix.lower():
             case ".csv":
@@ -64,7 +64,7 @@ def column_names(path: Path) -> list[str]:
 
 
 def check_columns(where: str, path: Path, wanted: Mapping[str, str], found: Collector) -> None:
-    """`wanted`: the field of the spec that asks for a column -> the column."""
+    """`wanted`: the field of the spec that names a column -> the column."""
     with found.at(where):
         there = column_names(path)
         for asking, name in wanted.items():
@@ -151,13 +151,13 @@ def _array(column: "pd.Series[Any]") -> np.ndarray:
 def encoded(
     name: str, values: np.ndarray, vocabulary: Vocabulary, first_row: int = 0
 ) -> np.ndarray:
-    """Numbers as they are, categories as their codes; a value that is missing is a mistake."""
+    """Numbers as they are, categories as their codes; a missing value is a mistake."""
     text = values.dtype.kind in "US"
     bad = values == "" if text else ~np.isfinite(values) if values.dtype.kind == "f" else None
     if bad is not None and bad.any():
         rows = np.unique(np.argwhere(bad)[:, 0])
         raise InputError(
-            f"column {name!r} has {len(rows)} rows without a value or not finite, the first in row "
+            f"column {name!r} has {len(rows)} rows without a finite value, the first in row "
             f"{first_row + rows[0] + 1}. Drop or fill them."
         )
     if name not in vocabulary:

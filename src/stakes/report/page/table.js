@@ -1,7 +1,7 @@
 "use strict";
 
 // A table that is searched, sorted and paged: only the rows in view are in the page.
-// Cells are filled through textContent alone, so that no label is ever read as markup.
+// Cells are filled only through textContent, so no label is ever read as markup.
 
 const collator = new Intl.Collator(undefined, { numeric: true, sensitivity: "base" });
 
@@ -130,7 +130,7 @@ class PagedTable {
   }
 }
 
-// A line for the interval, a dot for plain VI, a triangle for calibrated, a bar for what came.
+// A line for the interval, a dot for plain VI, a triangle for calibrated, a bar for the observed outcome.
 function sketchColumn(data) {
   const width = 180;
   const height = 18;

@@ -1,7 +1,7 @@
 "use strict";
 
 // Decisions and expected loss for another parameter of the loss, from predictive quantiles.
-// Quantiles are taken for a distribution with an atom at each of them.
+// The quantiles stand for a distribution with an atom at each of them.
 
 class WhatIf {
   constructor(data, fitted) {
@@ -15,7 +15,7 @@ class WhatIf {
       return above - below;
     });
     this.quantiles = Float64Array.from(data.quantiles);
-    // So that the parameter of the fit gives the decisions of the fit: quantiles come from draws.
+    // Shifted so that the fit's parameter gives the fit's decisions: quantiles come from draws.
     const raw = this.decide(data.parameter);
     for (let i = 0; i < this.count; i++) {
       for (let k = 0; k < this.levels.length; k++) {
@@ -24,7 +24,7 @@ class WhatIf {
     }
   }
 
-  // The slider's position, from -1 to 1, as a parameter: c goes by factors.
+  // The slider's position, from -1 to 1, as a parameter: c changes by factors.
   parameterAt(position) {
     const { kind, low, high, parameter } = this.data;
     if (kind === "linex") {
