@@ -36,7 +36,7 @@ reproduce: .venv/.installed ## run the paper's experiments again, for the page i
 	$(BIN)/python docs/renew.py
 
 docs: .venv/.installed-docs ## build the documentation into site/
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean: ## remove what the tools left, but for .venv
 	rm -rf build dist site .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -37,11 +37,12 @@ class NoClosedForm(  # noqa: N818 (nobody's mistake)
     Raise it in a loss or a statistic of your own where there is no formula: the next best way is
     taken then.
 
-    >>> import numpyro.distributions as dist, stakes
-    >>> stakes.ClosedForm().expected(None, dist.Gumbel(0.0, 1.0), stakes.Tilted(0.2), 0.0)
-    Traceback (most recent call last):
-    ...
-    stakes.errors.NoClosedForm: No closed form is known for the expected excess of Gumbel.
+    Examples:
+        >>> import numpyro.distributions as dist, stakes
+        >>> stakes.ClosedForm().expected(None, dist.Gumbel(0.0, 1.0), stakes.Tilted(0.2), 0.0)
+        Traceback (most recent call last):
+        ...
+        stakes.errors.NoClosedForm: No closed form is known for the expected excess of Gumbel.
     """
 
 

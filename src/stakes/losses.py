@@ -39,9 +39,10 @@ def _tilted_dial(q: float, factor: float = 1.0) -> Dial:
 class Squared:
     """(h-y)²; minimised by the mean.
 
-    >>> import stakes
-    >>> float(stakes.Squared()(3.0, 1.0))
-    4.0
+    Examples:
+        >>> import stakes
+        >>> float(stakes.Squared()(3.0, 1.0))
+        4.0
     """
 
     def __call__(self, outcome: Array, decision: Array) -> Array:
@@ -65,9 +66,10 @@ class Squared:
 class Absolute:
     """|h-y|; minimised by the median.
 
-    >>> import stakes
-    >>> float(stakes.Absolute()(3.0, 1.0))
-    2.0
+    Examples:
+        >>> import stakes
+        >>> float(stakes.Absolute()(3.0, 1.0))
+        2.0
     """
 
     def __call__(self, outcome: Array, decision: Array) -> Array:
@@ -98,9 +100,10 @@ class Tilted:
     With a cost of `under` for each unit short and `over` for each unit too many, take
     q = under / (under + over).
 
-    >>> import stakes
-    >>> round(float(stakes.Tilted(0.2)(3.0, 1.0)), 6)  # short by two
-    0.4
+    Examples:
+        >>> import stakes
+        >>> round(float(stakes.Tilted(0.2)(3.0, 1.0)), 6)  # short by two
+        0.4
     """
 
     q: float
@@ -140,9 +143,10 @@ class LinEx:
     With c > 0 deciding too high costs exponentially and too low linearly; with c < 0 the reverse.
     Where the exponential would overflow, the loss continues along its tangent.
 
-    >>> import stakes
-    >>> round(float(stakes.LinEx(1.0)(0.0, 1.0)), 4)
-    0.7183
+    Examples:
+        >>> import stakes
+        >>> round(float(stakes.LinEx(1.0)(0.0, 1.0)), 4)
+        0.7183
     """
 
     c: float

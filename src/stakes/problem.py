@@ -38,13 +38,14 @@ class Problem:
         utility: a `Utility`, instead of a loss.
         guide: a NumPyro autoguide class or a guide function; mean-field normal by default.
 
-    >>> import numpyro, numpyro.distributions as dist, stakes
-    >>> def model(x, y=None):
-    ...     slope = numpyro.sample("slope", dist.Normal(0, 1))
-    ...     with numpyro.plate("row", len(x)):
-    ...         numpyro.sample("y", dist.Normal(slope * x, 1), obs=y)
-    >>> stakes.Problem(model, outcome="y", loss=stakes.Tilted(0.2))
-    Problem(model, outcome='y', loss=Tilted(q=0.2))
+    Examples:
+        >>> import numpyro, numpyro.distributions as dist, stakes
+        >>> def model(x, y=None):
+        ...     slope = numpyro.sample("slope", dist.Normal(0, 1))
+        ...     with numpyro.plate("row", len(x)):
+        ...         numpyro.sample("y", dist.Normal(slope * x, 1), obs=y)
+        >>> stakes.Problem(model, outcome="y", loss=stakes.Tilted(0.2))
+        Problem(model, outcome='y', loss=Tilted(q=0.2))
     """
 
     model: Program

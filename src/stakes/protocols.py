@@ -28,15 +28,21 @@ class Loss(Protocol):
 
     def __call__(
         self, outcome: Float[Array, "*instance"], decision: Float[Array, "*instance"], /
-    ) -> Float[Array, "*instance"]: ...
+    ) -> Float[Array, "*instance"]:
+        """ℓ(y, h)."""
+        ...
 
 
 class Predicted(Protocol):
     """A predicted outcome, as a loss uses it; each method may raise `NoClosedForm`."""
 
-    def mean(self) -> Float[Array, "*instance"]: ...
+    def mean(self) -> Float[Array, "*instance"]:
+        """E y."""
+        ...
 
-    def variance(self) -> Float[Array, "*instance"]: ...
+    def variance(self) -> Float[Array, "*instance"]:
+        """E (y - E y)²."""
+        ...
 
     def tails(
         self, decision: Float[Array, "*instance"], above: float, below: float
@@ -60,7 +66,9 @@ class Predicted(Protocol):
         """log E exp(-(y-h)²/width)."""
         ...
 
-    def quantile(self, level: float) -> Float[Array, "*instance"]: ...
+    def quantile(self, level: float) -> Float[Array, "*instance"]:
+        """The least value whose distribution function reaches the level."""
+        ...
 
     def log_mgf(self, t: float) -> Float[Array, "*instance"]:
         """log E exp(t y)."""
@@ -129,7 +137,9 @@ class PositiveUtility(Protocol):
 class Estimator(Protocol):
     """How the logarithm of an expected utility is estimated."""
 
-    def term(self, utility: PositiveUtility, expectation: "Expectation") -> UtilityTerm: ...
+    def term(self, utility: PositiveUtility, expectation: "Expectation") -> UtilityTerm:
+        """An estimate of log E u(y, h) for one draw of θ."""
+        ...
 
 
 class Gain(Protocol):
@@ -331,7 +341,8 @@ def check_choice(where: str, value: object, contract: Any, known: str) -> None:
         lacks = f", which lacks {some(sorted(missing))}" if len(missing) < len(asked) else ""
         raise InputError(
             f"{where} must be {known}, or a value of your own that implements the protocol "
-            f"`{contract.__name__}`; got {value!r}{lacks if missing else ''}."
+            f"`{contract.__name__}` (derive from it to inherit its defaults); got "
+            f"{value!r}{lacks if missing else ''}."
         )
     try:
         hash(value)

@@ -62,10 +62,11 @@ class Utility(_InsideLogarithm):
     `infimum` is the least value it approaches. Calibration is strongest at zero: adding a
     constant to a utility does not change its best decisions but weakens the calibration.
 
-    >>> import jax.numpy as jnp, stakes
-    >>> hit = stakes.Utility(lambda outcome, decision: jnp.exp(-((outcome - decision) ** 2)))
-    >>> float(hit(1.0, 1.0))
-    1.0
+    Examples:
+        >>> import jax.numpy as jnp, stakes
+        >>> hit = stakes.Utility(lambda outcome, decision: jnp.exp(-((outcome - decision) ** 2)))
+        >>> float(hit(1.0, 1.0))
+        1.0
     """
 
     fn: Callable[[Array, Array], Array]
@@ -120,9 +121,10 @@ class ExpUtility(_InsideLogarithm):
 
     It can also be the `utility=` of a problem, in closed form where the loss has one.
 
-    >>> import stakes
-    >>> round(float(stakes.ExpUtility(stakes.Squared(), scale=2.0)(1.0, 3.0)), 4)
-    0.1353
+    Examples:
+        >>> import stakes
+        >>> round(float(stakes.ExpUtility(stakes.Squared(), scale=2.0)(1.0, 3.0)), 4)
+        0.1353
     """
 
     loss: Loss
@@ -223,9 +225,10 @@ class Linearized(_ByQuantile):
 
     M is the `quantile` of the training losses of uncalibrated VI, or `scale` where given.
 
-    >>> import numpy as np, stakes
-    >>> stakes.Linearized(quantile=0.5).fitted(np.array([1.0, 2.0, 7.0])).scale
-    2.0
+    Examples:
+        >>> import numpy as np, stakes
+        >>> stakes.Linearized(quantile=0.5).fitted(np.array([1.0, 2.0, 7.0])).scale
+        2.0
     """
 
     def __call__(self, loss: Loss, scale: Number) -> ScaledLoss:
@@ -239,10 +242,11 @@ class Exponential(_ByQuantile):
 
     M is the `quantile` of the training losses of uncalibrated VI, or `scale` where given.
 
-    >>> import stakes
-    >>> utility = stakes.Exponential()(stakes.Absolute(), 2.0)
-    >>> round(float(utility(1.0, 3.0)), 4)  # exp(-1)
-    0.3679
+    Examples:
+        >>> import stakes
+        >>> utility = stakes.Exponential()(stakes.Absolute(), 2.0)
+        >>> round(float(utility(1.0, 3.0)), 4)  # exp(-1)
+        0.3679
     """
 
     def __call__(self, loss: Loss, scale: Number) -> ExpUtility:

@@ -16,11 +16,12 @@ from stakes.protocols import Expectation, PositiveUtility, UtilityTerm
 class Nested:
     """log E_y u (eq. 6); exact with an exact expectation, biased low with draws of y.
 
-    >>> import jax, numpyro.distributions as dist, stakes
-    >>> utility = stakes.ExpUtility(stakes.Squared(), scale=2.0)
-    >>> term = stakes.Nested().term(utility, stakes.ClosedForm())
-    >>> round(float(term(jax.random.key(0), dist.Normal(0.0, 1.0), 0.0)), 4)  # -log(2) / 2
-    -0.3466
+    Examples:
+        >>> import jax, numpyro.distributions as dist, stakes
+        >>> utility = stakes.ExpUtility(stakes.Squared(), scale=2.0)
+        >>> term = stakes.Nested().term(utility, stakes.ClosedForm())
+        >>> round(float(term(jax.random.key(0), dist.Normal(0.0, 1.0), 0.0)), 4)  # -log(2) / 2
+        -0.3466
     """
 
     def term(self, utility: PositiveUtility, expectation: Expectation) -> UtilityTerm:
@@ -35,11 +36,12 @@ class Nested:
 class Jensen:
     """E_y log u: the bound that Jensen's inequality gives, below `Nested`.
 
-    >>> import jax, numpyro.distributions as dist, stakes
-    >>> utility = stakes.ExpUtility(stakes.Squared(), scale=2.0)
-    >>> term = stakes.Jensen().term(utility, stakes.ClosedForm())
-    >>> float(term(jax.random.key(0), dist.Normal(0.0, 1.0), 0.0))
-    -0.5
+    Examples:
+        >>> import jax, numpyro.distributions as dist, stakes
+        >>> utility = stakes.ExpUtility(stakes.Squared(), scale=2.0)
+        >>> term = stakes.Jensen().term(utility, stakes.ClosedForm())
+        >>> float(term(jax.random.key(0), dist.Normal(0.0, 1.0), 0.0))
+        -0.5
     """
 
     def term(self, utility: PositiveUtility, expectation: Expectation) -> UtilityTerm:
@@ -56,14 +58,15 @@ class Taylor:
 
     With an exact expectation there is no bias to correct, and it equals `Nested`.
 
-    >>> import jax, numpyro.distributions as dist, stakes
-    >>> utility, key = stakes.ExpUtility(stakes.Squared(), scale=2.0), jax.random.key(0)
-    >>> nested, taylor = (
-    ...     estimator.term(utility, stakes.MonteCarlo(draws=5))(key, dist.Normal(0.0, 1.0), 0.0)
-    ...     for estimator in (stakes.Nested(), stakes.Taylor())
-    ... )
-    >>> bool(taylor > nested)
-    True
+    Examples:
+        >>> import jax, numpyro.distributions as dist, stakes
+        >>> utility, key = stakes.ExpUtility(stakes.Squared(), scale=2.0), jax.random.key(0)
+        >>> nested, taylor = (
+        ...     estimator.term(utility, stakes.MonteCarlo(draws=5))(key, dist.Normal(0.0, 1.0), 0.0)
+        ...     for estimator in (stakes.Nested(), stakes.Taylor())
+        ... )
+        >>> bool(taylor > nested)
+        True
     """
 
     def term(self, utility: PositiveUtility, expectation: Expectation) -> UtilityTerm:

@@ -68,6 +68,13 @@ def test_examples_in_docstrings_hold(name):
     assert doctest.testmod(importlib.import_module(name)).failed == 0
 
 
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_stand_under_a_heading(name):
+    """Without one, the pages of the API show them as nested quotations."""
+    source = Path(importlib.import_module(name).__file__).read_text()
+    assert not re.search(r"\n\n *>>> ", source)
+
+
 def test_every_public_function_and_class_has_an_example():
     shown = {name for name in stakes.__all__ if ">>>" in (getattr(stakes, name).__doc__ or "")}
     results_and_errors = {

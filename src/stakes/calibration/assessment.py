@@ -27,7 +27,7 @@ INTERVAL = (0.05, 0.95)
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Assessment:
     """Decisions, predictions, outcomes and comparison on some cases, each computed once.
 
@@ -45,6 +45,11 @@ class Assessment:
     unconverged: tuple[str, ...]
     """Fits that did not converge, and why they ended."""
     held_out: bool
+
+    def __repr__(self) -> str:
+        where = "on other cases" if self.held_out else "on the data of the fit"
+        size = int(np.prod(self.instances.shape))
+        return f"Assessment {where}: {size} instances of {self.problem!r}"
 
     @property
     def instances(self) -> Instances:

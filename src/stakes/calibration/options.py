@@ -14,11 +14,12 @@ from stakes.protocols import Estimator, Expectation, Transform, check_choice
 class Options:
     """How to calibrate; the docstring of `calibrate` explains each option.
 
-    >>> import stakes
-    >>> stakes.Options(method=stakes.EM(draws=50), steps=0)
-    Traceback (most recent call last):
-    ...
-    stakes.errors.InputError: `steps=` must be a whole number above zero; got 0.
+    Examples:
+        >>> import stakes
+        >>> stakes.Options(method=stakes.EM(draws=50), steps=0)
+        Traceback (most recent call last):
+        ...
+        stakes.errors.InputError: `steps=` must be a whole number above zero; got 0.
     """
 
     transform: Transform | None = None

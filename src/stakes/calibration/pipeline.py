@@ -60,16 +60,17 @@ def calibrate(
         progress: whether to show a progress bar on a terminal.
         journal: keeps a record of both fits, from which they can be resumed.
 
-    >>> import jax, numpyro, numpyro.distributions as dist, stakes
-    >>> def coin(n, y=None):
-    ...     p = numpyro.sample("p", dist.Beta(1, 1))
-    ...     with numpyro.plate("toss", n):
-    ...         numpyro.sample("y", dist.Bernoulli(p), obs=y)
-    >>> problem = stakes.Problem(coin, outcome="y", loss=stakes.Squared())
-    >>> data = {"n": 4, "y": jax.numpy.array([1, 1, 0, 1])}
-    >>> result = stakes.calibrate(jax.random.key(0), problem, data, steps=300)
-    >>> result.decisions.dims
-    ('toss',)
+    Examples:
+        >>> import jax, numpyro, numpyro.distributions as dist, stakes
+        >>> def coin(n, y=None):
+        ...     p = numpyro.sample("p", dist.Beta(1, 1))
+        ...     with numpyro.plate("toss", n):
+        ...         numpyro.sample("y", dist.Bernoulli(p), obs=y)
+        >>> problem = stakes.Problem(coin, outcome="y", loss=stakes.Squared())
+        >>> data = {"n": 4, "y": jax.numpy.array([1, 1, 0, 1])}
+        >>> result = stakes.calibrate(jax.random.key(0), problem, data, steps=300)
+        >>> result.decisions.dims
+        ('toss',)
     """
     said = Options(
         transform=transform,

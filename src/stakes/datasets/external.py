@@ -28,11 +28,12 @@ def lastfm(path: str | os.PathLike[str]) -> "pd.DataFrame":
     Source: Last.fm 1K users (O. Celma, 2010), for research only, so it is not shipped: bring
     your own copy.
 
-    >>> from stakes import datasets
-    >>> datasets.lastfm("no/such/folder")  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    ...
-    stakes.errors.InputError: `lastfm(path=...)`: there is no file or folder 'no/such/folder'. ...
+    Examples:
+        >>> from stakes import datasets
+        >>> datasets.lastfm("no/such/folder")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        stakes.errors.InputError: `lastfm(path=...)`: there is no file or folder 'no/such/folder'...
     """
     import pandas as pd
 

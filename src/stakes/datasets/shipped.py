@@ -18,12 +18,13 @@ def retail() -> "pd.DataFrame":
     Source: Online Retail II (D. Chen, UCI Machine Learning Repository, 2019,
     doi:10.24432/C5CG6D), CC BY 4.0; aggregated by customer and product, a selection of both.
 
-    >>> from stakes import datasets
-    >>> counts = datasets.retail()
-    >>> counts.shape
-    (1000, 100)
-    >>> int(counts.loc[12359, "21080"])
-    12
+    Examples:
+        >>> from stakes import datasets
+        >>> counts = datasets.retail()
+        >>> counts.shape
+        (1000, 100)
+        >>> int(counts.loc[12359, "21080"])
+        12
     """
     table = _read("retail.csv.gz", index_col=0)
     return table.rename_axis(index="customer", columns="product")
@@ -38,12 +39,13 @@ def newsvendor() -> "pd.DataFrame":
     Source: the Yaz data published with the ddop package (Philippi, Buttler and Stein, Journal of
     Open Source Software, 2021), BSD-3 / MIT; features and demand joined into one table.
 
-    >>> from stakes import datasets
-    >>> days = datasets.newsvendor()
-    >>> days.loc["2013-10-05", "weekday"], int(days.loc["2013-10-05", "steak"])
-    ('SAT', 30)
-    >>> days[list(datasets.DISHES)].shape
-    (765, 7)
+    Examples:
+        >>> from stakes import datasets
+        >>> days = datasets.newsvendor()
+        >>> days.loc["2013-10-05", "weekday"], int(days.loc["2013-10-05", "steak"])
+        ('SAT', 30)
+        >>> days[list(datasets.DISHES)].shape
+        (765, 7)
     """
     return _read("newsvendor.csv.gz", index_col="date", parse_dates=["date"])
 
@@ -57,10 +59,11 @@ def radon() -> "pd.DataFrame":
     Source: example data of ArviZ, Apache-2.0, after Gelman and Hill (Data Analysis Using
     Regression and Multilevel/Hierarchical Models, 2006); made into one row per home.
 
-    >>> from stakes import datasets
-    >>> homes = datasets.radon()
-    >>> homes.shape, homes["county"].nunique()
-    ((919, 4), 85)
+    Examples:
+        >>> from stakes import datasets
+        >>> homes = datasets.radon()
+        >>> homes.shape, homes["county"].nunique()
+        ((919, 4), 85)
     """
     return _read("radon.csv.gz")
 
@@ -76,12 +79,13 @@ def bank_marketing() -> "pd.DataFrame":
     Source: Bank Marketing (S. Moro, P. Rita and P. Cortez, UCI Machine Learning Repository, 2014,
     doi:10.24432/C5K306), CC BY 4.0.
 
-    >>> from stakes import datasets
-    >>> calls = datasets.bank_marketing()
-    >>> calls.shape
-    (4000, 17)
-    >>> calls["y"].value_counts().to_dict()
-    {'no': 3541, 'yes': 459}
+    Examples:
+        >>> from stakes import datasets
+        >>> calls = datasets.bank_marketing()
+        >>> calls.shape
+        (4000, 17)
+        >>> calls["y"].value_counts().to_dict()
+        {'no': 3541, 'yes': 459}
     """
     # "unknown" and "none" are categories here, never gaps.
     return _read("bank_marketing.csv.gz", keep_default_na=False)

@@ -14,10 +14,11 @@ from stakes.protocols import Gain, Objective
 class BayesDecisions:
     """M-step: the Bayes decision of the loss, which maximises a linearized term.
 
-    >>> import stakes
-    >>> gain = stakes.Linearized()(lambda outcome, decision: abs(outcome - decision), 1.0)
-    >>> stakes.BayesDecisions().objection(gain)
-    'it needs a loss that knows its Bayes decision, such as `Tilted(q)`'
+    Examples:
+        >>> import stakes
+        >>> gain = stakes.Linearized()(lambda outcome, decision: abs(outcome - decision), 1.0)
+        >>> stakes.BayesDecisions().objection(gain)
+        'it needs a loss that knows its Bayes decision, such as `Tilted(q)`'
     """
 
     def objection(self, gain: Gain) -> str | None:
@@ -36,10 +37,11 @@ class BayesDecisions:
 class NumericalDecisions:
     """M-step: maximise the utility term numerically, whatever the loss or utility.
 
-    >>> import stakes
-    >>> gain = stakes.Linearized()(lambda outcome, decision: abs(outcome - decision), 1.0)
-    >>> stakes.NumericalDecisions().objection(gain) is None
-    True
+    Examples:
+        >>> import stakes
+        >>> gain = stakes.Linearized()(lambda outcome, decision: abs(outcome - decision), 1.0)
+        >>> stakes.NumericalDecisions().objection(gain) is None
+        True
     """
 
     def objection(self, gain: Gain) -> str | None:

@@ -17,9 +17,10 @@ from stakes.protocols import Expectation, Gain, Loss, PositiveUtility, Predicted
 class ClosedForm(Expectation):
     """The expectation as a formula: exact, and as cheap as evaluating the loss once.
 
-    >>> import numpyro.distributions as dist, stakes
-    >>> float(stakes.ClosedForm().expected(None, dist.Normal(1.0, 2.0), stakes.Squared(), 0.0))
-    5.0
+    Examples:
+        >>> import numpyro.distributions as dist, stakes
+        >>> float(stakes.ClosedForm().expected(None, dist.Normal(1.0, 2.0), stakes.Squared(), 0.0))
+        5.0
     """
 
     def objection(self, outcome: Distribution, gain: Gain, decision: Array) -> str | None:

@@ -34,12 +34,13 @@ class Enumeration(ByPoints):
     that follows the mean; by default the window is sized from VI's fit. Where the window does not
     hold nearly all of the mass the result is nan, so a wrong sum never passes silently.
 
-    >>> import numpyro.distributions as dist, stakes
-    >>> short = stakes.Enumeration(points=64).expected(
-    ...     None, dist.Poisson(2.0), lambda sold, order: (sold > order) * 1.0, 3.5
-    ... )
-    >>> round(float(short), 4)  # P(sold > 3)
-    0.1429
+    Examples:
+        >>> import numpyro.distributions as dist, stakes
+        >>> short = stakes.Enumeration(points=64).expected(
+        ...     None, dist.Poisson(2.0), lambda sold, order: (sold > order) * 1.0, 3.5
+        ... )
+        >>> round(float(short), 4)  # P(sold > 3)
+        0.1429
     """
 
     points: int | None = None

@@ -19,12 +19,13 @@ from stakes.protocols import Gain, PositiveUtility
 class MonteCarlo(ByPoints):
     """Reparameterised draws of y, as in the paper (eq. 5); the last resort.
 
-    >>> import jax, numpyro.distributions as dist, stakes
-    >>> spread = stakes.MonteCarlo(draws=100_000).expected(
-    ...     jax.random.key(0), dist.Normal(0.0, 1.0), stakes.Squared(), 0.0
-    ... )
-    >>> round(float(spread), 1)
-    1.0
+    Examples:
+        >>> import jax, numpyro.distributions as dist, stakes
+        >>> spread = stakes.MonteCarlo(draws=100_000).expected(
+        ...     jax.random.key(0), dist.Normal(0.0, 1.0), stakes.Squared(), 0.0
+        ... )
+        >>> round(float(spread), 1)
+        1.0
     """
 
     draws: int = 30

@@ -27,12 +27,13 @@ class Quadrature(ByPoints):
     and decisions far in the tail are all resolved. `points` is the number in each of the three
     pieces: by default 81 in single and 201 in double precision.
 
-    >>> import numpyro.distributions as dist, stakes
-    >>> late = stakes.Quadrature().expected(
-    ...     None, dist.Exponential(1.0), lambda time, promise: (time > promise) * 1.0, 2.0
-    ... )
-    >>> round(float(late), 4)  # exp(-2)
-    0.1353
+    Examples:
+        >>> import numpyro.distributions as dist, stakes
+        >>> late = stakes.Quadrature().expected(
+        ...     None, dist.Exponential(1.0), lambda time, promise: (time > promise) * 1.0, 2.0
+        ... )
+        >>> round(float(late), 4)  # exp(-2)
+        0.1353
     """
 
     points: int | None = None

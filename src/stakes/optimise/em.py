@@ -27,9 +27,10 @@ class EM:
         draws: of θ for each M-step.
         every: steps between two M-steps; each sets the decisions of the minibatch at hand.
 
-    >>> import stakes
-    >>> stakes.EM(draws=50).rule(stakes.Linearized()(stakes.Tilted(0.2), 1.0))
-    BayesDecisions()
+    Examples:
+        >>> import stakes
+        >>> stakes.EM(draws=50).rule(stakes.Linearized()(stakes.Tilted(0.2), 1.0))
+        BayesDecisions()
     """
 
     m_step: DecisionRule | None = None

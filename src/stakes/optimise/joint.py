@@ -16,9 +16,10 @@ from stakes.protocols import Gain, Objective
 class Joint:
     """Gradient ascent on the bound over variational parameters and decisions together.
 
-    >>> import stakes
-    >>> stakes.Joint().objection(stakes.Linearized()(stakes.Squared(), 1.0)) is None
-    True
+    Examples:
+        >>> import stakes
+        >>> stakes.Joint().objection(stakes.Linearized()(stakes.Squared(), 1.0)) is None
+        True
     """
 
     def objection(self, gain: Gain) -> str | None:

@@ -27,13 +27,14 @@ def natural_gradient(
             not for noise.
         otherwise: for decisions and for parameters that are not of a normal autoguide.
 
-    >>> import jax.numpy as jnp, stakes
-    >>> fast = stakes.natural_gradient(0.1)  # calibrate(..., optimizer=fast)
-    >>> at = {"z_auto_loc": jnp.array(0.0), "z_auto_scale": jnp.array(2.0)}
-    >>> slope = {"z_auto_loc": jnp.array(0.5), "z_auto_scale": jnp.array(0.0)}
-    >>> step, _ = fast.update(slope, fast.init(at), at)
-    >>> round(float(step["z_auto_loc"]), 4)  # -0.1 s² times the slope, with s = softplus(2)
-    -0.2262
+    Examples:
+        >>> import jax.numpy as jnp, stakes
+        >>> fast = stakes.natural_gradient(0.1)  # calibrate(..., optimizer=fast)
+        >>> at = {"z_auto_loc": jnp.array(0.0), "z_auto_scale": jnp.array(2.0)}
+        >>> slope = {"z_auto_loc": jnp.array(0.5), "z_auto_scale": jnp.array(0.0)}
+        >>> step, _ = fast.update(slope, fast.init(at), at)
+        >>> round(float(step["z_auto_loc"]), 4)  # -0.1 s² times the slope, with s = softplus(2)
+        -0.2262
     """
     if not 0 < rate <= 1:
         raise InputError(f"`natural_gradient(rate=...)` must lie in (0, 1]; got {rate}.")

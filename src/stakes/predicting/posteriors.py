@@ -61,6 +61,10 @@ class SampledPosterior:
 
     samples: dict[str, Array]
 
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{name} {values.shape}" for name, values in self.samples.items())
+        return f"SampledPosterior({shapes})"
+
     def latents(self, key: Key, draws: int, members: Members) -> dict[str, Array]:
         """Thinned to the number of draws asked for."""
         have = next(iter(self.samples.values())).shape[0]

@@ -29,7 +29,8 @@ def carry_out(run: Run, *, report: bool, progress: bool) -> tuple[Manifest, Comp
     """
     with run.folder.log() as log, deferred(signal.SIGINT, signal.SIGTERM) as heard:
         record = _Record(run, log)
-        record.note(f"{run.manifest.status}: {run.manifest.title}")
+        begun = "resumed" if (run.folder / STATE).exists() else "begun"
+        record.note(f"{begun}: {run.manifest.title}")
         journal = FileJournal(
             run.folder / STATE,
             run.job.spec.fit.checkpoint_seconds,
