@@ -63,9 +63,20 @@ def name_of(thing: object) -> str:
     return getattr(thing, "__name__", None) or repr(thing)
 
 
+def check_shape(what: str, came: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    """One value for each instance: another shape would broadcast, and count some of them twice."""
+    if came != expected:
+        raise InputError(
+            f"{what} must have one value for each instance, and so shape {expected}; it has shape "
+            f"{came}."
+        )
+
+
 def warn(message: str) -> None:
     """Warn at the line of the user's program from which `stakes` was called."""
     frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and frame.f_globals["__name__"].split(".")[0] == "stakes":
+    while (
+        frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "stakes"
+    ):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, StakesWarning, stacklevel=level)

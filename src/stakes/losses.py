@@ -198,7 +198,8 @@ class Asked:
     @property
     def dial(self) -> Dial | None:
         """None where it has no parameter to turn."""
-        return getattr(self.loss, "dial", None)
+        dial = getattr(self.loss, "dial", None)
+        return dial if isinstance(dial, Dial) else None
 
     def expected(self, predicted: Predicted, decision: Array) -> Array:
         return self._answer("expected", "expectation")(predicted, decision)

@@ -14,8 +14,9 @@ from scipy import stats as scipy_stats
 
 import stakes
 from stakes.calibration import prepare
-from stakes.deciding import best_decision
+from stakes.deciding import best_decision, numerical_decision
 from stakes.expectation import ByPoints, Mixture, Rule, stats
+from stakes.losses import Asked
 from stakes.optimise import FitSettings, Info, State, Step, ascend, bound, start
 from stakes.port import rows_of_params
 from stakes.protocols import (
@@ -303,6 +304,48 @@ def test_a_decision_that_the_loss_turns_out_not_to_know_is_searched_for() -> Non
     objective = Objective(gain, stakes.Quadrature(), gain.term(stakes.Quadrature()))
     found = stakes.EM().rule(gain).decide(objective, KEY, outcomes, jnp.ones(1))
     np.testing.assert_allclose(found, 3.0, atol=0.05)
+
+
+def test_an_expectation_that_sums_over_instances_is_refused() -> None:
+    """It would broadcast, and count each instance as often as there are instances."""
+    loss = type(
+        "Summed",
+        (),
+        {
+            "__call__": lambda self, outcome, decision: jnp.square(outcome - decision),
+            "expected": lambda self, predicted, h: jnp.sum((predicted.mean() - h) ** 2),
+            "exact_decision": lambda self, predicted: predicted.mean(),
+        },
+    )
+    with pytest.raises(stakes.InputError, match=r"utility term.*shape \(5,\); it has shape \(\)"):
+        stakes.calibrate(
+            KEY,
+            stakes.Problem(normal_mean, outcome="y", loss=loss()),
+            {"y": Y},
+            steps=2,
+            draws=1,
+        )
+    outcomes = jax.vmap(dist.Normal)(jnp.ones((2, 3)), jnp.ones((2, 3)))
+    with pytest.raises(stakes.InputError, match=r"expected cost by .*shape \(3,\)"):
+        numerical_decision(Asked(loss()), stakes.ClosedForm(), KEY, outcomes, jnp.ones(3))
+
+
+def test_a_rule_that_decides_once_for_all_is_refused() -> None:
+    @dataclass(frozen=True)
+    class Once:
+        def objection(self, gain): ...
+        def decide(self, objective, key, outcomes, now):
+            return jnp.zeros(())
+
+    with pytest.raises(stakes.InputError, match=r"decisions of `.*Once.*shape \(5,\)"):
+        stakes.calibrate(
+            KEY,
+            stakes.Problem(normal_mean, outcome="y", loss=stakes.Squared()),
+            {"y": Y},
+            method=stakes.EM(m_step=Once()),
+            steps=2,
+            draws=1,
+        )
 
 
 def test_choices_of_ones_own_object_by_name() -> None:

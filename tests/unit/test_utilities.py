@@ -48,6 +48,13 @@ def test_the_warning_points_at_the_line_that_made_the_utility():
     assert caught[0].filename == __file__
 
 
+def test_a_program_without_a_name_is_warned_too():
+    """As code run by `exec` may be."""
+    program = "import stakes; stakes.Utility(lambda y, h: 1 + 0 * y, infimum=1.0)"
+    with pytest.warns(StakesWarning, match="weakens"):
+        exec(program, {})
+
+
 @pytest.mark.parametrize("infimum", [-0.1, float("inf"), float("nan")])
 def test_a_utility_with_an_impossible_infimum_is_refused(infimum):
     with pytest.raises(InputError, match=r"`Utility\(infimum=...\)` must be zero or positive"):

@@ -14,7 +14,6 @@ from stakes._types import Array, Data, Distribution, Key, Number, Params
 from stakes.bridge import NumPyroApproximation, Predictors, approximate
 from stakes.calibration.options import Options
 from stakes.errors import InputError, NumericalError, some
-from stakes.expectation import ClosedForm
 from stakes.optimise import VI, Fit, FitSettings, Method, State, Step, Stop
 from stakes.port import Instances
 from stakes.predicting import FittedPosterior
@@ -173,11 +172,13 @@ def _checked_expectation(
     if reason is not None:
         raise InputError(f"`method={options.method}` does not fit: {reason}.")
     asked = _AllAsked(gain, options.estimator, problem.criterion)
-    asked.term(ClosedForm())  # says what does not fit
-    if options.expectation is None:
-        return expectations.choose(outcome, asked, weight)
-    expectations.check(options.expectation, outcome, asked, weight)
-    return options.expectation
+    expectation = options.expectation
+    if expectation is None:
+        expectation = expectations.choose(outcome, asked, weight)
+    else:
+        expectations.check(expectation, outcome, asked, weight)
+    asked.term(expectation)  # says what does not fit
+    return expectation
 
 
 @final

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from stakes._types import Array, Distribution, Float, Key
 from stakes.deciding.search import by_golden_sections, by_parabolas, evenly, widened
-from stakes.errors import NoClosedForm
+from stakes.errors import NoClosedForm, check_shape
 from stakes.expectation import Mixture
 from stakes.protocols import Criterion, Expectation, UtilityTerm
 
@@ -53,7 +53,9 @@ def numerical_decision(
 
     def risk(decision: Array) -> Array:
         one = lambda key, outcome: criterion.risk(expectation, key, outcome, decision)  # noqa: E731
-        return _mean_over_draws(one, key, outcomes, expectation.held * like.size)
+        found = _mean_over_draws(one, key, outcomes, expectation.held * like.size)
+        check_shape(f"The expected cost by `{criterion.title}`", found.shape, like.shape)
+        return found
 
     draws = _draws(key, outcomes, like.shape, 4)
     low, high = widened(risk, draws.min(axis=0), draws.max(axis=0))

@@ -24,8 +24,8 @@ class ClosedForm(Expectation):
     """
 
     def objection(self, outcome: Distribution, gain: Gain, decision: Array) -> str | None:
-        term = gain.term(self)
         try:
+            term = gain.term(self)
             jax.eval_shape(lambda: term(jax.random.key(0), outcome, decision))
         except NoClosedForm:
             return "no closed form is known for this loss or utility"

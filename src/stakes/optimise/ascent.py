@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import optax
 
 from stakes._types import Array, Batch, Float, Key, Params, PyTree
+from stakes.errors import check_shape
 from stakes.optimise.step import Info, State
 from stakes.port import Approximation, Rows, gather, scatter
 from stakes.protocols import UtilityTerm
@@ -86,6 +87,7 @@ def bound(
         if term is None or decisions is None:
             return draw.log_ratio, jnp.zeros(())
         gained = term(y_key, draw.outcome, decisions)
+        check_shape("The utility term of the loss or utility", gained.shape, decisions.shape)
         return draw.log_ratio, jnp.sum(jnp.where(draw.weight > 0, draw.weight * gained, 0.0))
 
     elbos, utilities = jax.vmap(one)(jax.random.split(key, draws))

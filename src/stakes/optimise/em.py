@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from stakes._types import Array, Batch, Key, Params
 from stakes.deciding import BayesDecisions, NumericalDecisions
-from stakes.errors import InputError
+from stakes.errors import InputError, check_shape
 from stakes.optimise.ascent import ascend, bound, start
 from stakes.optimise.settings import FitSettings
 from stakes.optimise.step import Info, State, Step
@@ -89,6 +89,7 @@ class EM:
                     jax.random.split(theta_key, self.draws)
                 )
                 best = rule.decide(objective, y_key, outcomes, here)
+                check_shape(f"The decisions of `{rule}`", best.shape, here.shape)
                 return jnp.where(jnp.isfinite(best), best, here)
 
             due = state.taken % self.every == 0
