@@ -13,8 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
 
+from stakes import checks
 from stakes._types import Array, Distribution, Key, Number
-from stakes.errors import InputError, NoClosedForm, name_of
+from stakes.errors import NoClosedForm, name_of
 from stakes.protocols import Expectation, Loss, Predicted, Trial
 
 
@@ -109,8 +110,8 @@ class Tilted:
     q: float
 
     def __post_init__(self) -> None:
-        if not 0 < self.q < 1:
-            raise InputError(f"`Tilted(q=...)` must lie strictly between 0 and 1; got {self.q}.")
+        q = checks.number("`Tilted(q=...)`", self.q, above=0, below=1)
+        object.__setattr__(self, "q", q)
 
     def __call__(self, outcome: Array, decision: Array) -> Array:
         short = jnp.asarray(outcome) - decision
@@ -152,11 +153,9 @@ class LinEx:
     c: float
 
     def __post_init__(self) -> None:
-        if self.c == 0 or not abs(self.c) < float("inf"):
-            raise InputError(
-                f"`LinEx(c=...)` must be finite and not zero (at zero the loss vanishes); "
-                f"got {self.c}. For a symmetric loss use `Squared()`."
-            )
+        hint = "At zero the loss vanishes; for a symmetric loss use `Squared()`."
+        c = checks.number("`LinEx(c=...)`", self.c, nonzero=True, hint=hint)
+        object.__setattr__(self, "c", c)
 
     def __call__(self, outcome: Array, decision: Array) -> Array:
         return _exp_minus_tangent(self.c * (jnp.asarray(decision) - outcome))

@@ -12,12 +12,11 @@ plate of the outcome.
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
 from stakes._types import Array, Bool, Distribution, Float, Key, Number
-from stakes.errors import InputError, some
 
 
 class Loss(Protocol):
@@ -331,23 +330,3 @@ class DecisionRule(Protocol):
     ) -> Float[Array, "*instance"]:
         """Decisions for outcomes stacked over draws of θ; `now` has the current ones."""
         ...
-
-
-def check_choice(where: str, value: object, contract: Any, known: str) -> None:
-    """A choice is a hashable value, not its class, that has all that its protocol asks for."""
-    asked = {n for each in contract.__mro__ for n in vars(each) if n == "__call__" or n[0] != "_"}
-    missing = [] if isinstance(value, type) else [n for n in asked if not hasattr(value, n)]
-    if isinstance(value, type) or missing:
-        lacks = f", which lacks {some(sorted(missing))}" if len(missing) < len(asked) else ""
-        raise InputError(
-            f"{where} must be {known}, or a value of your own that implements the protocol "
-            f"`{contract.__name__}` (derive from it to inherit its defaults); got "
-            f"{value!r}{lacks if missing else ''}."
-        )
-    try:
-        hash(value)
-    except TypeError:
-        raise InputError(
-            f"{where} must be hashable, so that JAX can reuse what was compiled for it; make the "
-            f"dataclass of {value!r} `frozen=True`."
-        ) from None

@@ -8,6 +8,7 @@ from typing import Self, final
 import jax.numpy as jnp
 import numpy as np
 
+from stakes import checks
 from stakes._types import Array, Distribution, Key, Number
 from stakes.errors import InputError, NoClosedForm, name_of, warn
 from stakes.losses import Asked
@@ -75,16 +76,13 @@ class Utility(_InsideLogarithm):
     loss = None
 
     def __post_init__(self) -> None:
-        if not callable(self.fn):
-            raise InputError(f"`Utility(fn=...)` must be callable; got {self.fn!r}.")
-        if not 0 <= self.infimum < float("inf"):
-            raise InputError(
-                f"`Utility(infimum=...)` must be zero or positive, since the bound takes the "
-                f"logarithm of the utility; got {self.infimum}. Add a constant to the utility."
-            )
-        if self.infimum > 0:
+        checks.function("`Utility(fn=...)`", self.fn, ("outcome", "decision"))
+        hint = "The bound takes the logarithm of the utility: add a constant to it."
+        infimum = checks.number("`Utility(infimum=...)`", self.infimum, least=0, hint=hint)
+        object.__setattr__(self, "infimum", infimum)
+        if infimum > 0:
             warn(
-                f"`Utility(infimum={self.infimum})`: an infimum above zero weakens the "
+                f"`Utility(infimum={infimum})`: an infimum above zero weakens the "
                 f"calibration; subtract it from the utility for the full effect.",
             )
 
@@ -130,6 +128,9 @@ class ExpUtility(_InsideLogarithm):
     loss: Loss
     scale: Number
 
+    def __post_init__(self) -> None:
+        _check_scaled(self)
+
     @property
     def title(self) -> str:
         return repr(self)
@@ -166,6 +167,9 @@ class ScaledLoss:
 
     bayes_is_best = True
 
+    def __post_init__(self) -> None:
+        _check_scaled(self)
+
     def term(self, expectation: Expectation, estimator: Estimator | None = None) -> UtilityTerm:
         """-E ℓ / M (eq. 7)."""
         if estimator is not None:
@@ -180,6 +184,21 @@ class ScaledLoss:
         return term
 
 
+def _check_scaled(gain: ExpUtility | ScaledLoss) -> None:
+    """The scale may be traced, and arrays may have one for each instance."""
+    name, scale = type(gain).__name__, gain.scale
+    checks.function(f"`{name}(loss=...)`", gain.loss, ("outcome", "decision"))
+    if not checks.is_traced(scale) and not _is_array_of_scales(scale):
+        plain = checks.number(f"`{name}(scale=...)`, which is M,", scale, above=0)
+        object.__setattr__(gain, "scale", plain)
+
+
+def _is_array_of_scales(scale: object) -> bool:
+    if not isinstance(scale, np.ndarray | Array) or not checks.holds_numbers(scale):
+        return False
+    return bool(scale.ndim and scale.size and np.all((scale > 0) & np.isfinite(scale)))
+
+
 @dataclass(frozen=True)
 class _ByQuantile:
     """M is a quantile of the losses of plain VI's decisions, or given."""
@@ -189,19 +208,17 @@ class _ByQuantile:
 
     def __post_init__(self) -> None:
         name = type(self).__name__
-        if not 0 < self.quantile <= 1:
-            raise InputError(
-                f"`{name}(quantile=...)` must lie in (0, 1]; got {self.quantile}. "
-                f"For a larger M give it by hand: `{name}(scale=...)`."
-            )
-        if self.scale is not None and not 0 < self.scale < float("inf"):
-            raise InputError(
-                f"`{name}(scale=...)` is M: it must be positive and finite; got {self.scale}."
-            )
+        hint = f"For a larger M give it by hand: `{name}(scale=...)`."
+        where = f"`{name}(quantile=...)`"
+        quantile = checks.number(where, self.quantile, above=0, most=1, hint=hint)
+        object.__setattr__(self, "quantile", quantile)
+        if self.scale is not None:
+            scale = checks.number(f"`{name}(scale=...)`, which is M,", self.scale, above=0)
+            object.__setattr__(self, "scale", scale)
 
     def at(self, scale: float) -> Self:
         """With this M."""
-        return replace(self, scale=scale)
+        return replace(self, scale=checks.number("`at(scale)`", scale, above=0))
 
     def fitted(self, losses: np.ndarray) -> Self:
         """With M_q set to the quantile of these losses, unless M was given."""

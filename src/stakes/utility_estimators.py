@@ -7,8 +7,9 @@ caller averages over draws, masks, and sums over instances.
 from dataclasses import dataclass
 from typing import final
 
+from stakes import checks
 from stakes._types import Array, Distribution, Key
-from stakes.protocols import Expectation, PositiveUtility, UtilityTerm
+from stakes.protocols import Estimator, Expectation, PositiveUtility, UtilityTerm
 
 
 @final
@@ -25,6 +26,8 @@ class Nested:
     """
 
     def term(self, utility: PositiveUtility, expectation: Expectation) -> UtilityTerm:
+        _check(self, utility, expectation)
+
         def term(key: Key, outcome: Distribution, decision: Array) -> Array:
             return expectation.log_expected(key, outcome, utility, decision)
 
@@ -45,6 +48,8 @@ class Jensen:
     """
 
     def term(self, utility: PositiveUtility, expectation: Expectation) -> UtilityTerm:
+        _check(self, utility, expectation)
+
         def term(key: Key, outcome: Distribution, decision: Array) -> Array:
             return utility.expected_log(expectation, key, outcome, decision)
 
@@ -70,8 +75,18 @@ class Taylor:
     """
 
     def term(self, utility: PositiveUtility, expectation: Expectation) -> UtilityTerm:
+        _check(self, utility, expectation)
+
         def term(key: Key, outcome: Distribution, decision: Array) -> Array:
             nested = expectation.log_expected(key, outcome, utility, decision)
             return nested + expectation.relative_variance(key, outcome, utility, decision) / 2
 
         return term
+
+
+def _check(estimator: Estimator, utility: PositiveUtility, expectation: Expectation) -> None:
+    where, known = f"`{estimator}.term({{}}=...)`", "`Utility(fn)` or `ExpUtility(loss, scale)`"
+    # A utility on a scale that is being traced has no hash.
+    checks.choice(where.format("utility"), utility, PositiveUtility, known, hashable=False)
+    known = "one such as `Quadrature()`"
+    checks.choice(where.format("expectation"), expectation, Expectation, known, hashable=False)

@@ -220,11 +220,11 @@ def test_linex_decides_below_the_mean_when_too_high_is_what_costs():
 
 @pytest.mark.parametrize("q", [0.0, 1.0, -0.2, 1.5, float("nan")])
 def test_a_tilt_outside_zero_and_one_is_refused(q):
-    with pytest.raises(InputError, match=r"`Tilted\(q=...\)` must lie strictly between 0 and 1"):
+    with pytest.raises(InputError, match=r"`Tilted\(q=...\)` must be .* strictly between 0 and 1"):
         Tilted(q)
 
 
 @pytest.mark.parametrize("c", [0.0, float("inf"), float("nan")])
 def test_a_linex_that_vanishes_or_explodes_is_refused_with_a_way_out(c):
-    with pytest.raises(InputError, match=r"`LinEx\(c=...\)` must be finite and not zero.*Squared"):
+    with pytest.raises(InputError, match=r"`LinEx\(c=...\)` must be .* other than zero.*Squared"):
         LinEx(c)

@@ -5,8 +5,9 @@ from typing import final
 
 import optax
 
+from stakes import checks
 from stakes.optimise import FitSettings, Joint, Method
-from stakes.protocols import Estimator, Expectation, Transform, check_choice
+from stakes.protocols import Estimator, Expectation, Transform
 
 
 @final
@@ -41,8 +42,11 @@ class Options:
         ):
             value = getattr(self, name)
             if value is not None or name == "method":  # all others may be left open
-                check_choice(f"`{name}=`", value, contract, known)
-        self.fit_settings(draws=1, progress=False)  # reports what does not fit
+                checks.choice(f"`{name}=`", value, contract, known)
+        settings = self.fit_settings(draws=1, progress=False)  # reports what does not fit
+        object.__setattr__(self, "warm_start", checks.flag("`warm_start=`", self.warm_start))
+        for name in ("steps", "all_steps", *(() if self.draws is None else ("draws",))):
+            object.__setattr__(self, name, getattr(settings, name))
 
     def fit_settings(self, *, draws: int, progress: bool) -> FitSettings:
         """Settings of both fits, with this number of draws where none was given."""

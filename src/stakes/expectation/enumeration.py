@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from stakes import checks
 from stakes._types import Array, Distribution, Key
 from stakes.errors import InputError
 from stakes.expectation import stats
@@ -44,6 +45,11 @@ class Enumeration(ByPoints):
     """
 
     points: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.points is not None:
+            points = checks.whole("`Enumeration(points=...)`", self.points)
+            object.__setattr__(self, "points", points)
 
     def objection(self, outcome: Distribution, gain: Gain, decision: Array) -> str | None:
         if not stats.is_discrete(outcome):

@@ -7,8 +7,8 @@ from typing import final
 import jax.numpy as jnp
 import numpy as np
 
+from stakes import checks
 from stakes._types import Array, Distribution, Key
-from stakes.errors import InputError
 from stakes.expectation.points import ByPoints
 from stakes.expectation.sums import Rule
 from stakes.protocols import Gain, PositiveUtility
@@ -31,8 +31,7 @@ class MonteCarlo(ByPoints):
     draws: int = 30
 
     def __post_init__(self) -> None:
-        if self.draws < 1:
-            raise InputError(f"`MonteCarlo(draws=...)` must be at least 1; got {self.draws}.")
+        object.__setattr__(self, "draws", checks.whole("`MonteCarlo(draws=...)`", self.draws))
 
     def objection(self, outcome: Distribution, gain: Gain, decision: Array) -> str | None:
         if not outcome.has_rsample:

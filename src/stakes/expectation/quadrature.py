@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro.distributions import constraints
 
+from stakes import checks
 from stakes._types import Array, Distribution, Key
 from stakes.errors import InputError
 from stakes.expectation import stats
@@ -37,6 +38,11 @@ class Quadrature(ByPoints):
     """
 
     points: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.points is not None:
+            points = checks.whole("`Quadrature(points=...)`", self.points, least=3)
+            object.__setattr__(self, "points", points)
 
     def objection(self, outcome: Distribution, gain: Gain, decision: Array) -> str | None:
         if stats.is_discrete(outcome) or not self._has_quantiles(outcome, decision):

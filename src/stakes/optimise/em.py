@@ -6,14 +6,15 @@ from typing import final
 import jax
 import jax.numpy as jnp
 
+from stakes import checks
 from stakes._types import Array, Batch, Key, Params
 from stakes.deciding import BayesDecisions, NumericalDecisions
-from stakes.errors import InputError, check_shape
+from stakes.errors import check_shape
 from stakes.optimise.ascent import ascend, bound, start
 from stakes.optimise.settings import FitSettings
 from stakes.optimise.step import Info, State, Step
 from stakes.port import Approximation, Rows, params_in, rows_of_params
-from stakes.protocols import DecisionRule, Gain, Objective, check_choice
+from stakes.protocols import DecisionRule, Gain, Objective
 
 
 @final
@@ -40,10 +41,10 @@ class EM:
     def __post_init__(self) -> None:
         if self.m_step is not None:
             known = "`BayesDecisions()` or `NumericalDecisions()`"
-            check_choice("`EM(m_step=...)`", self.m_step, DecisionRule, known)
+            checks.choice("`EM(m_step=...)`", self.m_step, DecisionRule, known)
         for name in ("draws", "every"):
-            if getattr(self, name) < 1:
-                raise InputError(f"`EM({name}=...)` must be at least 1; got {getattr(self, name)}.")
+            count = checks.whole(f"`EM({name}=...)`", getattr(self, name))
+            object.__setattr__(self, name, count)
 
     def rule(self, gain: Gain) -> DecisionRule:
         """The decision rule for this gain."""

@@ -9,8 +9,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from stakes import checks
 from stakes._types import PyTree
 from stakes.errors import InputError
+from stakes.optimise.settings import check_optimizer
 
 LOC, SCALE = "_auto_loc", "_auto_scale"
 LONGEST = 2.0
@@ -36,8 +38,8 @@ def natural_gradient(
         >>> round(float(step["z_auto_loc"]), 4)  # -0.1 s² times the slope, with s = softplus(2)
         -0.2262
     """
-    if not 0 < rate <= 1:
-        raise InputError(f"`natural_gradient(rate=...)` must lie in (0, 1]; got {rate}.")
+    rate = checks.number("`natural_gradient(rate=...)`", rate, above=0, most=1)
+    check_optimizer("`natural_gradient(otherwise=...)`", otherwise)
     rest = optax.with_extra_args_support(optax.adam(0.03) if otherwise is None else otherwise)
 
     def update(

@@ -5,7 +5,13 @@ from typing import final
 
 import optax
 
-from stakes.errors import InputError
+from stakes import checks
+
+
+def check_optimizer(where: str, optimizer: object) -> None:
+    kinds = optax.GradientTransformation | optax.MultiSteps
+    if optimizer is not None and not isinstance(optimizer, kinds):
+        raise checks.refused(where, "an optax optimiser, such as `optax.adam(0.01)`", optimizer)
 
 
 @final
@@ -36,9 +42,10 @@ class FitSettings:
 
     def __post_init__(self) -> None:
         for name in ("steps", "draws", "chunk", "patience"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise InputError(f"`{name}=` must be a whole number above zero; got {value!r}.")
+            object.__setattr__(self, name, checks.whole(f"`{name}=`", getattr(self, name)))
+        for name in ("all_steps", "progress"):
+            object.__setattr__(self, name, checks.flag(f"`{name}=`", getattr(self, name)))
+        check_optimizer("`optimizer=`", self.optimizer)
 
     @property
     def least_chunks(self) -> int:

@@ -1,0 +1,248 @@
+"""Checks of what a caller passes in: each returns the plain value, or says what would be one.
+
+`where` names the argument as the caller wrote it, such as "`Tilted(q=...)`". Numbers of NumPy and
+JAX serve as numbers, and become Python's own; True and False do not.
+"""
+
+import inspect
+import math
+import numbers
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stakes.errors import InputError, name_of, some
+
+T = TypeVar("T")
+LARGEST = 2**31 - 1
+"""The largest count: JAX numbers the elements of an array up to here."""
+
+
+def shown(value: object) -> str:
+    """What came, for a message: its text where that is short, otherwise its type."""
+    text = f"the function {name_of(value)}" if inspect.isfunction(value) else repr(value)
+    short = len(text) <= 80 and "\n" not in text
+    return text if short else f"a value of type {type(value).__name__}"
+
+
+def refused(where: str, rule: str, value: object, hint: str = "") -> InputError:
+    return InputError(f"{where} must be {rule}; got {shown(value)}.{hint and ' ' + hint}")
+
+
+def number(
+    where: str,
+    value: Any,
+    *,
+    above: float = -math.inf,
+    below: float = math.inf,
+    least: float | None = None,
+    most: float | None = None,
+    nonzero: bool = False,
+    hint: str = "",
+) -> float:
+    """A finite number within these limits, `least` and `most` included."""
+    found = _as_float(value)
+    low = above < found if least is None else least <= found
+    high = found < below if most is None else found <= most
+    if not (low and high) or (nonzero and found == 0):
+        rule = _range(above, below, least, most) + " other than zero" * nonzero
+        raise refused(where, rule, value, hint)
+    return found
+
+
+def whole(where: str, value: Any, *, least: int = 1, most: int = LARGEST, hint: str = "") -> int:
+    """A whole number, `least` and `most` included."""
+    plain = _plain(value)
+    fits = isinstance(plain, numbers.Integral) and least <= plain <= most
+    if not fits:
+        rule = {0: "of zero or more", 1: "above zero"}.get(least, f"of at least {least}")
+        limit = f", and at most {most}" if isinstance(plain, int) and plain > most else ""
+        raise refused(where, f"a whole number {rule}{limit}", value, hint)
+    return int(plain)
+
+
+def flag(where: str, value: Any) -> bool:
+    if not isinstance(value, bool | np.bool_):
+        raise refused(where, "True or False", value)
+    return bool(value)
+
+
+def text(where: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise refused(where, "text", value)
+    return str(value)
+
+
+def path(where: str, value: Any) -> Path:
+    if not isinstance(value, str | os.PathLike) or not isinstance(os.fspath(value), str):
+        raise refused(where, "the path of a file or folder", value)
+    return Path(value)
+
+
+def one_of(where: str, value: T, options: Iterable[T]) -> T:
+    listed = list(options)
+    if not any(isinstance(value, type(option)) and value == option for option in listed):
+        raise refused(where, f"one of {some(listed)}", value)
+    return value
+
+
+def instance(where: str, value: Any, kind: type[T] | tuple[type[T], ...], rule: str) -> T:
+    """A value of this type; `rule` says how a caller gets one."""
+    if not isinstance(value, kind):
+        raise refused(where, rule, value)
+    return value
+
+
+def names(where: str, value: Any) -> tuple[str, ...]:
+    """Several names; one alone would be taken for a sequence of letters."""
+    listed = None if isinstance(value, str | bytes | Mapping) else _listed(value)
+    if listed is None or not all(isinstance(name, str) for name in listed):
+        raise refused(where, "a sequence of names, such as `('row',)`", value)
+    return tuple(str(name) for name in listed)
+
+
+def labels(where: str, value: Any) -> dict[str, Sequence[Any]]:
+    """Name -> a label for each member."""
+    if not isinstance(value, Mapping):
+        raise refused(where, "a mapping from names to labels, such as `{'row': [...]}`", value)
+    found: dict[str, Sequence[Any]] = {}
+    for name, each in value.items():
+        listed = None if isinstance(each, str | bytes | Mapping) else _listed(each)
+        if not isinstance(name, str) or listed is None:
+            raise refused(f"{where}: the labels of {name!r}", "a sequence, one for each", each)
+        found[name] = each
+    return found
+
+
+def function(where: str, value: T, takes: Sequence[str], rule: str = "") -> T:
+    """A function, not a class, that can be called with as many arguments as `takes` names."""
+    call = f"({', '.join(takes)})"
+    rule = rule or f"a function of {call}"
+    if isinstance(value, type) or not callable(value):
+        raise refused(where, rule, value)
+    if not _can_take(value, len(takes)):
+        raise InputError(f"{where} must be {rule}; {shown(value)} cannot be called with {call}.")
+    return value
+
+
+def choice(where: str, value: Any, contract: Any, known: str, *, hashable: bool = True) -> None:
+    """A choice is a value, not its class, that does all that its protocol asks for.
+
+    It is hashable, so that JAX can reuse what was compiled for it.
+    """
+    shortcoming = _shortcoming(value, contract)
+    if shortcoming is not None:
+        raise InputError(
+            f"{where} must be {known}, or a value of your own that implements the protocol "
+            f"`{contract.__name__}` (derive from it to inherit its defaults); got "
+            f"{shown(value)}{shortcoming}."
+        )
+    try:
+        hash(value) if hashable else None
+    except TypeError:
+        raise InputError(
+            f"{where} must be hashable, so that JAX can reuse what was compiled for it; make the "
+            f"dataclass of {shown(value)} `frozen=True`."
+        ) from None
+
+
+def is_traced(value: object) -> bool:
+    """Whether JAX is tracing a function of this value, which is not known then."""
+    return isinstance(value, jax.core.Tracer)
+
+
+def holds_numbers(array: np.ndarray | np.generic | jax.Array) -> bool:
+    """Whether these are real numbers: no truth values, text, random keys or the like."""
+    return any(jnp.issubdtype(array.dtype, kind) for kind in (np.integer, np.floating))
+
+
+def _plain(value: Any) -> Any:
+    """An array of one number as that number; None for True and False."""
+    if isinstance(value, np.ndarray | np.generic | jax.Array) and not is_traced(value):
+        value = value.item() if value.shape == () and holds_numbers(value) else None
+    return None if isinstance(value, bool) else value
+
+
+def _as_float(value: Any) -> float:
+    """Nan where it is not a finite number."""
+    plain = _plain(value)
+    try:
+        found = float(plain) if isinstance(plain, numbers.Real) else math.nan
+    except OverflowError:
+        return math.nan
+    return found if math.isfinite(found) else math.nan
+
+
+def _range(above: float, below: float, least: float | None, most: float | None) -> str:
+    if least is None and most is None and math.isfinite(above) and math.isfinite(below):
+        return f"a number strictly between {above:g} and {below:g}"
+    limits = [
+        f"of at least {least:g}" if least is not None else f"above {above:g}" * (above > -math.inf),
+        f"at most {most:g}" if most is not None else f"below {below:g}" * (below < math.inf),
+    ]
+    said = " and ".join(limit for limit in limits if limit)
+    return f"a finite number {said}".rstrip()
+
+
+def _listed(value: Any) -> list[Any] | None:
+    try:
+        len(value)
+        return list(value)
+    except TypeError:
+        return None
+
+
+def _can_take(value: Callable[..., Any], count: int) -> bool:
+    parameters = _parameters(value)
+    if parameters is None:
+        return True
+    try:
+        inspect.Signature(parameters).bind(*range(count))
+    except TypeError:
+        return False
+    return True
+
+
+def _parameters(value: Callable[..., Any]) -> list[inspect.Parameter] | None:
+    """None where Python does not know, as for some functions written in C."""
+    try:
+        return list(inspect.signature(value).parameters.values())
+    except (TypeError, ValueError):
+        return None
+
+
+def _shortcoming(value: object, contract: Any) -> str | None:
+    """Why it does not implement the protocol, in words where it nearly does; None where it does."""
+    asked = {
+        name: member
+        for each in reversed(contract.__mro__)
+        for name, member in vars(each).items()
+        if name == "__call__" or name[0] != "_"
+    }
+    missing = sorted(name for name in asked if not hasattr(value, name))
+    if isinstance(value, type) or len(missing) == len(asked):
+        return ""
+    if missing:
+        return f", which lacks {some(missing)}"
+    other = [name for name, member in asked.items() if not _alike(value, name, member)]
+    return f", whose {some(other)} takes other arguments" if other else None
+
+
+def _alike(value: object, name: str, asked: Any) -> bool:
+    """Whether a method can be called as its protocol says; a property may be anything.
+
+    Arguments may have other names, but not those of one another: they would be mixed up.
+    """
+    found = getattr(value, name)
+    if not inspect.isfunction(asked) or (own := _parameters(found)) is None:
+        return not inspect.isfunction(asked) or callable(found)
+    wanted = list(inspect.signature(asked).parameters)[1:]
+    places = {parameter.name: place for place, parameter in enumerate(own)}
+    return _can_take(found, len(wanted)) and all(
+        places.get(argument, place) == place for place, argument in enumerate(wanted)
+    )
