@@ -98,6 +98,23 @@ def instance(where: str, value: Any, kind: type[T] | tuple[type[T], ...], rule: 
     return value
 
 
+def array(where: str, value: Any) -> np.ndarray:
+    """Numbers along at least one axis."""
+    found = value if isinstance(value, np.ndarray | jax.Array) else None
+    if isinstance(value, Sequence):
+        found = np.asarray(value)
+    if found is None or not found.ndim or not found.size or not holds_numbers(found):
+        raise refused(where, "an array of numbers", value)
+    return np.asarray(found)
+
+
+def fields(value: object, **kinds: type) -> None:
+    """Each of these fields of a dataclass has a value of its type."""
+    for name, kind in kinds.items():
+        where = f"`{type(value).__name__}({name}=...)`"
+        instance(where, getattr(value, name), kind, f"a value of type {kind.__name__}")
+
+
 def names(where: str, value: Any) -> tuple[str, ...]:
     """Several names; one alone would be taken for a sequence of letters."""
     listed = None if isinstance(value, str | bytes | Mapping) else _listed(value)
@@ -127,6 +144,13 @@ def function(where: str, value: T, takes: Sequence[str], rule: str = "") -> T:
         raise refused(where, rule, value)
     if not _can_take(value, len(takes)):
         raise InputError(f"{where} must be {rule}; {shown(value)} cannot be called with {call}.")
+    return value
+
+
+def program(where: str, value: T, rule: str) -> T:
+    """A function, not a class, whose arguments have names that Python can tell."""
+    if isinstance(value, type) or not callable(value) or _parameters(value) is None:
+        raise refused(where, rule, value)
     return value
 
 

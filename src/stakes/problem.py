@@ -7,7 +7,9 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpyro.infer.autoguide import AutoGuide
 
+from stakes import checks
 from stakes._types import Array, Data, Key, Number, Program
 from stakes.errors import InputError, name_of, some
 from stakes.losses import Asked
@@ -138,12 +140,9 @@ class Problem:
 
 
 def _check(problem: Problem) -> None:
-    if not callable(problem.model):
-        raise InputError(f"`Problem(model=...)` must be a NumPyro model; got {problem.model!r}.")
-    if not isinstance(problem.outcome, str):
-        raise InputError(
-            f"`Problem(outcome=...)` must be the name of a sample site; got {problem.outcome!r}."
-        )
+    checks.program("`Problem(model=...)`", problem.model, "a NumPyro model")
+    rule = "the name of a sample site"
+    checks.instance("`Problem(outcome=...)`", problem.outcome, str, rule)
     arguments = arguments_of(problem.model)
     if problem.outcome not in arguments.names and not arguments.open_ended:
         raise InputError(
@@ -156,11 +155,9 @@ def _check(problem: Problem) -> None:
             f"`Problem(...)` takes either `loss=` or `utility=`; got {came}. A loss says what a "
             f"wrong decision costs, a utility what a right one is worth."
         )
-    if problem.loss is not None and (isinstance(problem.loss, type) or not callable(problem.loss)):
-        raise InputError(
-            f"`Problem(loss=...)` must be a function `loss(outcome, decision)` or a loss such as "
-            f"`Tilted(0.2)`; got {problem.loss!r}."
-        )
+    if problem.loss is not None:
+        rule = "a function of (outcome, decision) or a loss such as `Tilted(0.2)`"
+        checks.function("`Problem(loss=...)`", problem.loss, ("outcome", "decision"), rule)
     try:
         hash(problem.loss), hash(problem.utility)
     except TypeError:
@@ -168,15 +165,13 @@ def _check(problem: Problem) -> None:
             "`Problem(...)`: a loss or utility must be hashable, so that what was compiled for it "
             "can be reused; make its dataclass `frozen=True`."
         ) from None
-    if problem.utility is not None and not isinstance(problem.utility, Utility | ExpUtility):
-        raise InputError(
-            f"`Problem(utility=...)` must be a `Utility(fn)`; got {problem.utility!r}."
-        )
-    if problem.guide is not None and not callable(problem.guide):
-        raise InputError(
-            f"`Problem(guide=...)` must be a NumPyro autoguide class or a guide function; "
-            f"got {problem.guide!r}."
-        )
+    if problem.utility is not None:
+        kinds = (Utility, ExpUtility)
+        checks.instance("`Problem(utility=...)`", problem.utility, kinds, "a `Utility(fn)`")
+    guide = problem.guide
+    if guide is not None and not (isinstance(guide, type) and issubclass(guide, AutoGuide)):
+        rule = "a NumPyro autoguide class or a guide function"
+        checks.program("`Problem(guide=...)`", guide, rule)
 
 
 def checked_key(key: Any) -> Key:

@@ -222,6 +222,7 @@ class _ByQuantile:
 
     def fitted(self, losses: np.ndarray) -> Self:
         """With M_q set to the quantile of these losses, unless M was given."""
+        losses = checks.array("`fitted(losses)`", losses)
         if self.scale is not None:
             return self
         with np.errstate(invalid="ignore"):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from stakes import predicting
+from stakes import checks, predicting
 from stakes._types import Key
 from stakes.bridge import Predictor
 from stakes.calibration.comparison import Comparison
@@ -15,7 +15,7 @@ from stakes.calibration.plan import check_decisions
 from stakes.errors import InputError
 from stakes.port import Instances
 from stakes.predicting import FittedPosterior, Observations, Posterior, SampledPosterior
-from stakes.problem import Problem
+from stakes.problem import Problem, checked_key
 from stakes.protocols import Expectation
 
 if TYPE_CHECKING:
@@ -45,6 +45,21 @@ class Assessment:
     unconverged: tuple[str, ...]
     """Fits that did not converge, and why they ended."""
     held_out: bool
+
+    def __post_init__(self) -> None:
+        checks.fields(
+            self,
+            problem=Problem,
+            posteriors=Mapping,
+            predictor=Predictor,
+            coords=Mapping,
+            setting=str,
+            held_out=bool,
+        )
+        checks.names("`Assessment(unconverged=...)`", self.unconverged)
+        known = "one such as `Quadrature()`"
+        checks.choice("`Assessment(expectation=...)`", self.expectation, Expectation, known)
+        checked_key(self.key)
 
     def __repr__(self) -> str:
         where = "on other cases" if self.held_out else "on the data of the fit"
@@ -102,6 +117,8 @@ class Assessment:
 
     def compared(self, nuts: SampledPosterior | None = None) -> Comparison:
         """Risk of VI's and the calibrated decisions, and of those of NUTS where given."""
+        if nuts is not None:
+            checks.instance("`nuts=`", nuts, SampledPosterior, "what `result.nuts(draws)` returns")
         seen = self.observations
         if seen is None:
             raise InputError(
@@ -127,6 +144,7 @@ class Assessment:
 
     def decided(self, posterior: Posterior) -> "xr.DataArray":
         """The best decision for each instance under any posterior."""
+        _check_posterior(posterior)
         # Outcomes of other cases may spread over more values than those of the fit.
         outcomes = predicting.outcomes_by_batch(posterior, self.predictor, self.key)
         found = predicting.decide(
@@ -143,6 +161,8 @@ class Assessment:
         """Draws of the outcome, as ArviZ expects them."""
         import xarray as xr
 
+        _check_posterior(posterior)
+        draws = checks.whole("`predictive(draws=...)`", draws)
         found = predicting.predict(posterior, self.predictor, self.key, draws)[None]
         name = self.problem.outcome
         return xr.Dataset({name: self._labelled(found, name, ("chain", "draw"))})
@@ -157,6 +177,11 @@ class Assessment:
         self, values: np.ndarray, name: str, leading: tuple[str, ...] = ()
     ) -> "xr.DataArray":
         return labelled(values, self.instances, self.coords, name, leading)
+
+
+def _check_posterior(posterior: object) -> None:
+    known = "one such as `assessment.posteriors['VI']`"
+    checks.choice("`posterior`", posterior, Posterior, known, hashable=False)
 
 
 def labelled(

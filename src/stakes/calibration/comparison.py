@@ -1,10 +1,12 @@
 """Did calibration help? Risks side by side, with an interval and a verdict in words."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import final
 
 import numpy as np
 
+from stakes import checks
 from stakes.host.text_tables import text_table
 
 
@@ -24,6 +26,16 @@ class Comparison:
     setting: str
     held_out: bool
     notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        checks.fields(self, costs=Mapping, gain=bool, setting=str, held_out=bool)
+        object.__setattr__(self, "notes", checks.names("`Comparison(notes=...)`", self.notes))
+        costs = {name: np.asarray(each) for name, each in self.costs.items()}
+        fine = all(each.ndim == 1 and checks.holds_numbers(each) for each in costs.values())
+        if "VI" not in costs or not fine or len({len(each) for each in costs.values()}) != 1:
+            rule = "one number for each instance under each method, of which one is 'VI'"
+            raise checks.refused("`Comparison(costs=...)`", rule, self.costs)
+        object.__setattr__(self, "costs", costs)
 
     @property
     def risk(self) -> dict[str, float]:

@@ -4,6 +4,7 @@ from functools import partial
 
 import optax
 
+from stakes import checks
 from stakes._types import Data, Key
 from stakes.calibration.journal import Journal
 from stakes.calibration.keys import Keys
@@ -85,8 +86,9 @@ def calibrate(
     )
     if options is not None and said != Options():
         raise InputError("`calibrate(options=...)` replaces the other options: leave those out.")
+    chosen = said if options is None else options
     return calibrate_with(
-        key, problem, data, options or said, coords=coords, progress=progress, journal=journal
+        key, problem, data, chosen, coords=coords, progress=progress, journal=journal
     )
 
 
@@ -102,6 +104,9 @@ def calibrate_with(
 ) -> Calibration:
     """`calibrate`, with its options as one value."""
     keys = Keys.of(checked_key(key))
+    progress = checks.flag("`progress=`", progress)
+    if journal is not None:
+        checks.choice("`journal=`", journal, Journal, "None")
     with waiting("tracing the model", show=progress):
         plan = prepare(keys.setup, problem, data, options, coords=coords, progress=progress)
     approximation, settings = plan.approximation, plan.settings

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from stakes import checks, predicting
 from stakes import expectation as expectations
-from stakes import predicting
 from stakes._types import Array, Data, Distribution, Key, Number, Params
 from stakes.bridge import NumPyroApproximation, Predictors, approximate
 from stakes.calibration.options import Options
@@ -17,7 +17,7 @@ from stakes.errors import InputError, NumericalError, some
 from stakes.optimise import VI, Fit, FitSettings, Method, State, Step, Stop
 from stakes.port import Instances
 from stakes.predicting import FittedPosterior
-from stakes.problem import Problem
+from stakes.problem import Problem, checked_key
 from stakes.protocols import (
     Criterion,
     Estimator,
@@ -118,6 +118,16 @@ def prepare(
     An `approximation` of the same model and data saves the tracing, and programs compiled for it
     are reused.
     """
+    key = checked_key(key)
+    rule = "a `Problem(model, outcome=..., loss=...)`"
+    checks.instance("`problem`", problem, Problem, rule)
+    checks.instance("`options=`", options, Options, "an `Options(...)`")
+    checks.flag("`progress=`", progress)
+    if coords is not None:
+        checks.labels("`coords=`", coords)
+    if approximation is not None:
+        rule = "the `approximation` of another plan"
+        checks.instance("`approximation=`", approximation, NumPyroApproximation, rule)
     transform = _checked_transform(problem, options.transform)
     checked = problem.check_data(data, needs_outcome=True)
     if approximation is None:
@@ -238,7 +248,8 @@ def check_whole(name: str, fit: Fit) -> None:
 
 def check_coords(coords: Coords | None, *labelled: Instances) -> None:
     sizes = {d: n for each in labelled for d, n in zip(each.dims, each.shape, strict=True)}
-    for name, labels in (coords or {}).items():
+    given = {} if coords is None else checks.labels("`coords=`", coords)
+    for name, labels in given.items():
         if name not in sizes:
             raise InputError(f"`coords` labels {name!r}; the plates are {some(sizes)}.")
         if len(labels) != sizes[name]:

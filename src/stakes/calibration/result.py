@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 import jax
 import numpy as np
 
-from stakes import predicting
+from stakes import checks, predicting
 from stakes._types import Data, Key
 from stakes.bridge import NumPyroApproximation, Predictors, nuts
 from stakes.calibration.assessment import Assessment, labelled
@@ -17,7 +17,7 @@ from stakes.calibration.plan import Coords, Plan, check_coords
 from stakes.errors import some, warn
 from stakes.optimise import Fit, Method
 from stakes.predicting import FittedPosterior, SampledPosterior
-from stakes.problem import Problem
+from stakes.problem import Problem, checked_key
 from stakes.protocols import Expectation, Transform
 
 if TYPE_CHECKING:
@@ -41,6 +41,23 @@ class Calibration:
     key: Key
     predictors: Predictors
     """Keeps the model as traced on other cases, for each shape that they come in."""
+
+    def __post_init__(self) -> None:
+        checks.fields(
+            self,
+            problem=Problem,
+            approximation=NumPyroApproximation,
+            vi=Fit,
+            calibrated=Fit,
+            coords=dict,
+            predictors=Predictors,
+        )
+        checked_key(self.key)
+        if self.transform is not None:
+            checks.choice("`Calibration(transform=...)`", self.transform, Transform, "a transform")
+        for name, contract in (("expectation", Expectation), ("method", Method)):
+            known = f"a value such as that of `Options({name}=...)`"
+            checks.choice(f"`Calibration({name}=...)`", getattr(self, name), contract, known)
 
     @classmethod
     def of(
@@ -96,7 +113,8 @@ class Calibration:
 
         Plates as in `decide`.
         """
-        return self._assessment(data, new, known, coords)
+        checked = self.problem.check_data(data, needs_outcome=False)
+        return self._assessment(checked, new, known, coords)
 
     def decide(
         self,
@@ -113,8 +131,8 @@ class Calibration:
         drawn from the model; a plate of the same size holds the members of the fit. Override
         this with `new=`, or confirm it with `known=`.
         """
-        cases = self._assessment(data, new, known, coords)
-        return cases.decided(self._posterior(fit or self.calibrated))
+        posterior = self._posterior(fit)
+        return self.assess(data, new=new, known=known, coords=coords).decided(posterior)
 
     def compare(
         self,
@@ -130,8 +148,9 @@ class Calibration:
             held_out: data with observed outcomes; plates as in `decide`.
             nuts: also compare with this many draws of NUTS, the posterior itself.
         """
+        draws = None if nuts is None else checks.whole("`compare(nuts=...)`", nuts)
         cases = self._cases(held_out, new, known)
-        return cases.comparison if nuts is None else cases.compared(self.nuts(nuts))
+        return cases.comparison if draws is None else cases.compared(self.nuts(draws))
 
     def observed(
         self, data: Data | None = None, *, new: Sequence[str] = (), known: Sequence[str] = ()
@@ -143,7 +162,8 @@ class Calibration:
         """Draws from a fit's posterior (the calibrated one by default), as ArviZ expects them."""
         import xarray as xr
 
-        found = predicting.latent_draws(self._posterior(fit or self.calibrated), self.key, draws)
+        draws = checks.whole("`posterior(draws=...)`", draws)
+        found = predicting.latent_draws(self._posterior(fit), self.key, draws)
         latents = self.approximation.latents
         return xr.Dataset(
             {
@@ -154,6 +174,8 @@ class Calibration:
 
     def latent_draws(self, fit: Fit, draws: int, *, part: int) -> dict[str, np.ndarray]:
         """Draws of every latent along a leading axis; each part has draws of its own."""
+        draws = checks.whole("`latent_draws(draws=...)`", draws)
+        part = checks.whole("`latent_draws(part=...)`", part, least=0)
         key = jax.random.fold_in(self.key, part)
         return predicting.latent_draws(self._posterior(fit), key, draws)
 
@@ -167,8 +189,9 @@ class Calibration:
         known: Sequence[str] = (),
     ) -> "xr.Dataset":
         """Draws of the outcome from a fit's predictive distribution (calibrated by default)."""
-        cases = self._cases(data, new, known)
-        return cases.predictive(self._posterior(fit or self.calibrated), draws)
+        posterior = self._posterior(fit)
+        draws = checks.whole("`predictive(draws=...)`", draws)
+        return self._cases(data, new, known).predictive(posterior, draws)
 
     def predictive_scale(self, quantile: float = 0.9, *, draws: int = 100) -> float:
         """M_q over losses of predicted outcomes instead of observed ones, under plain VI.
@@ -177,6 +200,9 @@ class Calibration:
         does; its notebooks take it over predictive draws, which is this. Pass the result as
         `scale=` of a transform.
         """
+        where = "`predictive_scale({}=...)`"
+        quantile = checks.number(where.format("quantile"), quantile, above=0, most=1)
+        draws = checks.whole(where.format("draws"), draws)
         costs = predicting.predictive_costs(
             self.problem.criterion,
             self._posterior(self.vi),
@@ -189,7 +215,7 @@ class Calibration:
 
     def nuts(self, draws: int) -> SampledPosterior:
         """Draws from the posterior itself, by NUTS after as many warm-up steps; made once."""
-        return self.nuts_runs.draws(draws)
+        return self.nuts_runs.draws(checks.whole("`nuts(draws)`", draws))
 
     @cached_property
     def nuts_runs(self) -> "NutsRuns":
@@ -209,25 +235,33 @@ class Calibration:
             transform = f"{type(self.transform).__name__}, M = {self.scale:.4g}"
         return f"{transform}; expectation {self.expectation}"
 
-    def _posterior(self, fit: Fit) -> FittedPosterior:
-        return FittedPosterior(self.approximation, fit.params)
+    def _posterior(self, fit: Fit | None) -> FittedPosterior:
+        """That of a fit; of the calibrated one where none is given."""
+        own = self.calibrated
+        chosen = own if fit is None else fit
+        if not isinstance(chosen, Fit) or _shapes(chosen) != _shapes(own):
+            rule = "a fit of this model, such as `result.vi` or `result.calibrated`"
+            raise checks.refused("`fit=`", rule, fit)
+        return FittedPosterior(self.approximation, chosen.params)
 
     def _cases(self, data: Data | None, new: Sequence[str], known: Sequence[str]) -> Assessment:
-        return self.on_fit if data is None else self._assessment(data, new, known, None)
+        checks.names("`new=`", new), checks.names("`known=`", known)
+        return self.on_fit if data is None else self.assess(data, new=new, known=known)
 
     def _assessment(
         self,
-        data: Data | None,
+        data: dict[str, Any] | None,
         new: Sequence[str],
         known: Sequence[str],
         coords: Coords | None,
     ) -> Assessment:
-        predictor, labels = self.predictors.on(), dict(coords or {})
+        new, known = checks.names("`new=`", new), checks.names("`known=`", known)
+        labels = {} if coords is None else checks.labels("`coords=`", coords)
+        predictor = self.predictors.on()
         if data is not None:
-            checked = self.problem.check_data(data, needs_outcome=False)
-            predictor = self.predictors.on(checked, new=new)
+            predictor = self.predictors.on(data, new=new)
             same = predictor.cases.known_instances
-            self._warn_of_same_members([plate for plate in same if plate not in known], checked)
+            self._warn_of_same_members([plate for plate in same if plate not in known], data)
             check_coords(coords, predictor.cases.instances)
             labels = {n: kept for n, kept in self.coords.items() if n in same} | labels
         return Assessment(
@@ -257,6 +291,10 @@ class Calibration:
                 f"the same ones. If they are new, say `new={tuple(unsaid)}`; if they are the same, "
                 f"say `known={tuple(unsaid)}`.",
             )
+
+
+def _shapes(fit: Fit) -> Any:
+    return jax.tree.map(np.shape, fit.params)
 
 
 @final

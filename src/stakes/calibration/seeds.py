@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from stakes import checks
 from stakes._types import Key, Params, PyTree
 from stakes.bridge import NumPyroApproximation
 from stakes.calibration.keys import Keys
@@ -21,7 +22,7 @@ from stakes.calibration.plan import Plan, check_whole
 from stakes.calibration.result import Calibration
 from stakes.errors import InputError
 from stakes.optimise import Fit, Watch, run_together
-from stakes.problem import Problem
+from stakes.problem import Problem, checked_key
 from stakes.protocols import Expectation
 
 
@@ -70,6 +71,8 @@ class PlainDecisions:
 
 def fit_vi(keys: Key, plan: Plan, *, watch: Watch | None = None) -> PlainFits:
     """Plain VI from each key, with a start of its own for each seed."""
+    keys = _checked_keys(keys)
+    _check(plan, watch)
     each = Keys.of_each(keys)
     starts = [plan.approximation.init(key) for key in each.setup]
     return _plain_fits(keys, plan, starts, each.vi, watch)
@@ -80,6 +83,8 @@ def continued(plain: PlainFits, plan: Plan) -> PlainFits:
 
     It has the same random numbers as that fit, so the two differ only in the utility term.
     """
+    _check_plain(plain)
+    _check(plan)
     plan = plan.on(plain.approximation)
     starts = [fit.params for fit in plain.fits]
     return _plain_fits(plain.keys, plan, starts, Keys.of_each(plain.keys).calibrated, None)
@@ -107,6 +112,8 @@ def calibrate_seeds(
     plain: PlainFits, plan: Plan, *, watch: Watch | None = None
 ) -> list[Calibration]:
     """The plan carried out from each plain fit, which may come from the plan of another loss."""
+    _check_plain(plain)
+    _check(plan, watch)
     ready = plain.ready(plan)
     starts = [fit.params for fit in plain.fits] if plan.warm_start else plain.starts
     return _calibrated(ready, plain.fits, starts, plain.keys, watch)
@@ -114,7 +121,11 @@ def calibrate_seeds(
 
 def calibrate_scales(plain: PlainFits, plan: Plan, scales: Sequence[float]) -> list[Calibration]:
     """The plan from the first of the plain fits, once for each scale M."""
-    assert plan.transform is not None
+    _check_plain(plain)
+    _check(plan)
+    if plan.transform is None:
+        raise InputError("`scales`: a problem given by a utility has no scale M to vary.")
+    scales = [checks.number("`scales`", each, above=0) for each in checks.array("`scales`", scales)]
     [first, *_] = plain.ready(plan)
     ready = [(replace(first[0], transform=plan.transform.at(scale)), first[1]) for scale in scales]
     count, vi = len(scales), plain.fits[0]
@@ -153,6 +164,24 @@ def _calibrated(
         Calibration.of(plan, vi, fit, None, key)
         for plan, vi, fit, key in zip(plans, plain, fits, each.evaluation, strict=True)
     ]
+
+
+def _check(plan: Plan, watch: Watch | None = None) -> None:
+    checks.instance("`plan`", plan, Plan, "what `prepare(...)` returns")
+    if watch is not None:
+        checks.function("`watch=`", watch, ("course",))
+
+
+def _check_plain(plain: PlainFits) -> None:
+    checks.instance("`plain`", plain, PlainFits, "what `fit_vi(...)` returns")
+
+
+def _checked_keys(keys: Key) -> Key:
+    try:
+        return jnp.stack([checked_key(key) for key in keys])
+    except (TypeError, ValueError):
+        rule = "one JAX random key for each seed, such as `jax.random.split(key, 3)`"
+        raise checks.refused("`keys`", rule, keys) from None
 
 
 def _stacked(trees: Sequence[PyTree]) -> PyTree:

@@ -5,6 +5,7 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stakes import checks
 from stakes.errors import InputError
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def lastfm(path: str | os.PathLike[str]) -> "pd.DataFrame":
     """
     import pandas as pd
 
-    file = _counts_file(Path(path))
+    file = _counts_file(checks.path("`lastfm(path=...)`", path))
     counts = _counts(file)
     users = _names(file.with_name("lastfm_users.csv"), len(counts))
     artists = _names(file.with_name("lastfm_artists.csv"), counts.shape[1])

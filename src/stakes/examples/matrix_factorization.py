@@ -9,6 +9,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
+from stakes import checks
 from stakes._types import Array
 
 
@@ -36,6 +37,9 @@ def simulate(
     rows: int = 1000, columns: int = 100, factors: int = 20, *, seed: int = 0
 ) -> dict[str, Array]:
     """A matrix of that shape with half of its entries observed."""
+    rows, columns = checks.whole("`rows=`", rows), checks.whole("`columns=`", columns)
+    factors = checks.whole("`factors=`", factors)
+    seed = checks.whole("`seed=`", seed, least=0, most=2**63 - 1)
     rng = np.random.default_rng(seed)
     z, w = (
         rng.standard_normal(shape, np.float32) for shape in ((rows, factors), (factors, columns))

@@ -14,10 +14,9 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-from stakes import datasets
+from stakes import checks, datasets
 from stakes._types import Array, Key
 from stakes.calibration import Calibration, calibrate
-from stakes.errors import InputError, some
 from stakes.losses import Tilted
 from stakes.problem import Problem
 
@@ -59,6 +58,8 @@ def model(
 
 
 def problem(underage: float = UNDERAGE, overage: float = OVERAGE) -> Problem:
+    underage = checks.number("`underage=`", underage, above=0)
+    overage = checks.number("`overage=`", overage, above=0)
     return Problem(model, outcome="sold", loss=Tilted(underage / (underage + overage)))
 
 
@@ -79,8 +80,7 @@ def open_days() -> "pd.DataFrame":
 
 
 def _arguments(dish: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    if dish not in datasets.DISHES:
-        raise InputError(f"`dish=` must be one of {some(datasets.DISHES)}; got {dish!r}.")
+    checks.one_of("`dish=`", dish, datasets.DISHES)
     days = open_days()
     features = _features(days).to_numpy()
     # On the scale of the days of the fit, which must not learn anything from the days held out.

@@ -20,7 +20,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-from stakes import datasets
+from stakes import checks, datasets
 from stakes._types import Array, Key
 from stakes.calibration import Calibration, calibrate
 from stakes.losses import LinEx
@@ -62,6 +62,7 @@ def model(
 
 
 def problem(caution: float = CAUTION) -> Problem:
+    caution = checks.number("`caution=`", caution, nonzero=True)
     return Problem(model, outcome="log_radon", loss=LinEx(-caution))
 
 

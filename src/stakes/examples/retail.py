@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from stakes import datasets
+from stakes import checks, datasets
 from stakes._types import Key
 from stakes.calibration import Calibration, calibrate
 from stakes.examples import matrix_factorization
@@ -30,6 +30,7 @@ def problem() -> Problem:
 
 def matrix(seed: int = 0) -> dict[str, Any]:
     """log(1 + count), and which entries the fit may see: each with probability one half."""
+    seed = checks.whole("`seed=`", seed, least=0, most=2**63 - 1)
     y = np.log1p(datasets.retail().to_numpy(dtype=np.float32))
     return {"observed": np.random.default_rng(seed).integers(0, 2, y.shape).astype(bool), "y": y}
 

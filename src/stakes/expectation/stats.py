@@ -15,6 +15,7 @@ from jax.custom_derivatives import SymbolicZero
 from jax.scipy.special import gammainc
 from numpyro.distributions import Distribution, constraints
 
+from stakes import checks
 from stakes._types import Array, Number
 from stakes.errors import NoClosedForm
 from stakes.expectation.mills import density, mills, mills_and_slope
@@ -29,12 +30,18 @@ def _floats(*values: Array) -> tuple[Array, ...]:
     return tuple(jnp.asarray(value, dtype) for value in values)
 
 
+def _check(outcome: Distribution) -> None:
+    checks.instance("`outcome`", outcome, Distribution, "a NumPyro distribution")
+
+
 def _unknown(question: str, outcome: Distribution) -> NoClosedForm:
+    _check(outcome)
     return NoClosedForm(f"No closed form is known for the {question} of {type(outcome).__name__}.")
 
 
 @singledispatch
 def mean(outcome: Distribution) -> Array:
+    _check(outcome)
     try:
         return outcome.mean
     except NotImplementedError:
@@ -44,6 +51,7 @@ def mean(outcome: Distribution) -> Array:
 @singledispatch
 def variance(outcome: Distribution) -> Array:
     """Unknown for an angle, whose variance NumPyro measures around the circle."""
+    _check(outcome)
     if outcome.support is constraints.circular:
         raise _unknown("variance", outcome)
     try:
@@ -55,6 +63,7 @@ def variance(outcome: Distribution) -> Array:
 @singledispatch
 def cdf(outcome: Distribution, value: Array) -> Array:
     """P(y ≤ value)."""
+    _check(outcome)
     try:
         return outcome.cdf(jnp.floor(value) if is_discrete(outcome) else value)
     except NotImplementedError:
@@ -88,16 +97,19 @@ def log_kernel(outcome: Distribution, decision: Array, width: Number) -> Array:
 @singledispatch
 def few_values(outcome: Distribution) -> int | None:
     """How many values the outcome can take, where its type says so; they are 0, 1, ..."""
+    _check(outcome)
     return None
 
 
 @singledispatch
 def largest_value(outcome: Distribution) -> Array | None:
     """The largest count, where there are many; None where they have no end."""
+    _check(outcome)
     return None
 
 
 def is_discrete(outcome: Distribution) -> bool:
+    _check(outcome)
     return bool(outcome.support.is_discrete)
 
 

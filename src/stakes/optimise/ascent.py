@@ -12,8 +12,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from stakes import checks
 from stakes._types import Array, Batch, Float, Key, Params, PyTree
 from stakes.errors import check_shape
+from stakes.optimise.settings import check_optimizer
 from stakes.optimise.step import Info, State
 from stakes.port import Approximation, Rows, gather, scatter
 from stakes.protocols import UtilityTerm
@@ -42,6 +44,9 @@ def ascend(
     state: State,
 ) -> tuple[PyTree, State, Info]:
     """One step up in the trained variables; skipped where value or gradient is not finite."""
+    check_optimizer("`ascend(optimizer=...)`", optimizer)
+    checks.function("`ascend(objective=...)`", objective, ("variables",))
+    checks.instance("`ascend(state=...)`", state, State, "a `State`, as `init` or a step left it")
     state_rows = optax.tree_map_params(
         optimizer,
         lambda _, at: at,
@@ -80,6 +85,10 @@ def bound(
     decisions: Float[Array, "*instance"] | None,
 ) -> tuple[Array, tuple[Array, Array]]:
     """ELBO + Σ_i U(λ, h_i), eq. 1, estimated with the same draws of θ for both terms."""
+
+    draws = checks.whole("`bound(draws=...)`", draws)
+    if term is not None:
+        checks.function("`bound(term=...)`", term, ("key", "outcome", "decisions"))
 
     def one(key: Key) -> tuple[Array, Array]:
         theta_key, y_key = jax.random.split(key)

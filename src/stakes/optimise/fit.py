@@ -1,11 +1,13 @@
 """Where a fit ended, and why."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import final
 
 import numpy as np
 
+from stakes import checks
 from stakes._types import Params, PyTree
 from stakes.optimise.stages import finite_mean
 
@@ -35,6 +37,19 @@ class Fit:
     seconds: float
     step_seconds: float = float("nan")
     """Seconds a step took, without the first chunk, which has to be compiled."""
+
+    def __post_init__(self) -> None:
+        checks.fields(self, variables=Mapping, elbo=np.ndarray, utility=np.ndarray, reason=Stop)
+        if not isinstance(self.variables.get("params"), Mapping):
+            raise checks.refused("`Fit(variables=...)`", "a mapping with 'params'", self.variables)
+        for name, trace in (("elbo", self.elbo), ("utility", self.utility)):
+            if trace.ndim != 1 or not checks.holds_numbers(trace):
+                raise checks.refused(f"`Fit({name}=...)`", "one number for each step", trace)
+        if self.elbo.shape != self.utility.shape:
+            rule = "a number for each step, as many as in `Fit(elbo=...)`"
+            raise checks.refused("`Fit(utility=...)`", rule, self.utility)
+        checks.whole("`Fit(skipped=...)`", self.skipped, least=0)
+        checks.number("`Fit(seconds=...)`", self.seconds, least=0)
 
     @property
     def params(self) -> Params:

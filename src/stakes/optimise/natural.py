@@ -39,7 +39,8 @@ def natural_gradient(
         -0.2262
     """
     rate = checks.number("`natural_gradient(rate=...)`", rate, above=0, most=1)
-    check_optimizer("`natural_gradient(otherwise=...)`", otherwise)
+    if otherwise is not None:
+        check_optimizer("`natural_gradient(otherwise=...)`", otherwise)
     rest = optax.with_extra_args_support(optax.adam(0.03) if otherwise is None else otherwise)
 
     def update(

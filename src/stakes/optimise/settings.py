@@ -10,7 +10,7 @@ from stakes import checks
 
 def check_optimizer(where: str, optimizer: object) -> None:
     kinds = optax.GradientTransformation | optax.MultiSteps
-    if optimizer is not None and not isinstance(optimizer, kinds):
+    if not isinstance(optimizer, kinds):
         raise checks.refused(where, "an optax optimiser, such as `optax.adam(0.01)`", optimizer)
 
 
@@ -45,7 +45,8 @@ class FitSettings:
             object.__setattr__(self, name, checks.whole(f"`{name}=`", getattr(self, name)))
         for name in ("all_steps", "progress"):
             object.__setattr__(self, name, checks.flag(f"`{name}=`", getattr(self, name)))
-        check_optimizer("`optimizer=`", self.optimizer)
+        if self.optimizer is not None:
+            check_optimizer("`optimizer=`", self.optimizer)
 
     @property
     def least_chunks(self) -> int:

@@ -12,11 +12,11 @@ import os
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stakes import checks
 from stakes.errors import InputError, StorageError
 from stakes.host import files
 from stakes.report.content import METHODS, Decisions, Report, WhatIf
@@ -32,6 +32,7 @@ FIRST_ROWS = 15
 
 def render(report: Report) -> str:
     """The page as a string."""
+    checks.instance("`report`", report, Report, "what `summarise(...)` returns")
     try:
         template = _template()
         from stakes.report.charts import COLORS, charts
@@ -77,8 +78,9 @@ def _template() -> "Template":
 
 def write(report: Report, path: str | os.PathLike[str]) -> None:
     """Render into a file, which is either complete or not touched at all."""
+    target = checks.path("`path`", path)
     try:
-        files.write(Path(path), render(report).encode("utf-8"))
+        files.write(target, render(report).encode("utf-8"))
     except StorageError as error:
         said = str(error).replace("Cannot write", "Cannot write the report", 1)
         raise InputError(said) from error

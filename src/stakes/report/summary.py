@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from stakes import checks
 from stakes.calibration import Assessment, Calibration, Comparison, predictive_quantiles
-from stakes.errors import InputError
 from stakes.optimise import Fit, finite_mean
 from stakes.predicting import Observations
 from stakes.report.content import (
@@ -52,11 +52,22 @@ def summarise(
         command: the command that makes this report again.
         program: the Python program that makes this report again.
     """
-    if held_out is not None and not isinstance(held_out, Assessment):
-        raise InputError(
-            f"`summarise(held_out=...)` takes what `result.assess(data)` returns; got "
-            f"{type(held_out).__name__}."
-        )
+    where = "`summarise({}=...)`".format
+    checks.instance(where("result"), result, Calibration, "what `calibrate(...)` returns")
+    checks.text(where("title"), title)
+    if held_out is not None:
+        rule = "what `result.assess(data)` returns"
+        checks.instance(where("held_out"), held_out, Assessment, rule)
+    if labels is not None:
+        checks.labels(where("labels"), labels)
+    nuts = None if nuts is None else checks.whole(where("nuts"), nuts)
+    if provenance is not None:
+        checks.instance(where("provenance"), provenance, Mapping, "a mapping from names to text")
+        for name, value in provenance.items():
+            checks.text(where("provenance"), name), checks.text(where("provenance"), value)
+    for name, said in (("command", command), ("program", program)):
+        if said is not None:
+            checks.text(where(name), said)
     judged = result.on_fit if held_out is None else held_out
     sampled = None if nuts is None else result.nuts(nuts)
     comparison = judged.comparison if sampled is None else judged.compared(sampled)

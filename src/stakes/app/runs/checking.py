@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from stakes import checks
 from stakes.app.spec import Job
 from stakes.calibration import Plan, prepare
 from stakes.optimise import FitSettings, State, Step, compiled
@@ -46,6 +47,7 @@ class Checked:
 
 
 def checked(job: Job) -> Checked:
+    checks.instance("`job`", job, Job, "what `read_job(path)` returns")
     key = jax.random.key(job.spec.seed)
     plan = prepare(key, job.problem, job.fit.arguments, job.options)
     # A run sizes the expectation after VI; here it is sized where VI starts.

@@ -10,6 +10,7 @@ from typing import Any, final
 
 import numpy as np
 
+from stakes import checks
 from stakes.app.runs.results import fresh_plates
 from stakes.app.spec import Job, RowReader
 from stakes.calibration import Calibration
@@ -23,8 +24,8 @@ CHUNK = 8192
 def decide_file(
     job: Job,
     restore: Callable[[], Calibration],
-    source: Path,
-    target: Path,
+    source: str | Path,
+    target: str | Path,
     *,
     known: bool = False,
     tell: Callable[[int], None] = lambda rows: None,
@@ -36,6 +37,11 @@ def decide_file(
         known: whether the rows are those of the fit, in the same order; they are new otherwise.
         tell: called with the number of rows done after each part.
     """
+    checks.instance("`job`", job, Job, "what `read_job(path)` returns")
+    checks.function("`restore`", restore, ())
+    checks.function("`tell=`", tell, ("rows",))
+    source, target = checks.path("`source`", source), checks.path("`target`", target)
+    known = checks.flag("`known=`", known)
     decider, done = _Decider(RowReader(job, source), restore, known), 0
     with files.replacing(target) as raw:
         out = io.TextIOWrapper(raw, "utf-8", newline="")

@@ -11,6 +11,7 @@ from typing import IO, final
 
 import numpy as np
 
+from stakes import checks
 from stakes.app.runs import manifest, sealed
 from stakes.app.runs.manifest import Manifest
 from stakes.errors import InputError, StorageError
@@ -29,6 +30,9 @@ class RunFolder:
     """The folder of one run."""
 
     path: Path
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", checks.path("`RunFolder(path)`", self.path))
 
     @classmethod
     def create(cls, path: Path, first: Manifest, data: Mapping[str, np.ndarray]) -> "RunFolder":

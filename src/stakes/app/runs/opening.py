@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import final
 
+from stakes import checks
 from stakes.app.runs.folder import RunFolder
 from stakes.app.runs.manifest import Manifest, Source
 from stakes.app.runs.packing import packed, unpacked
@@ -22,9 +23,15 @@ class Run:
     """As it was when the run was opened."""
     job: Job
 
+    def __post_init__(self) -> None:
+        checks.fields(self, folder=RunFolder, manifest=Manifest, job=Job)
 
-def begin(job: Job, path: Path, *, command: str) -> Run:
+
+def begin(job: Job, path: str | Path, *, command: str) -> Run:
     """Make the run folder, with the data in it and nothing fitted yet."""
+    checks.instance("`begin(job=...)`", job, Job, "what `read_job(path)` returns")
+    path = checks.path("`begin(path=...)`", path)
+    checks.text("`begin(command=...)`", command)
     first = Manifest(
         status="running",
         title=job.title,
@@ -42,8 +49,14 @@ def begin(job: Job, path: Path, *, command: str) -> Run:
     return Run(folder, folder.manifest(), job)
 
 
-def reopen(path: Path, *, but: tuple[str, ...] = (), allow_changed_model: bool = False) -> Run:
+def reopen(
+    path: str | Path, *, but: tuple[str, ...] = (), allow_changed_model: bool = False
+) -> Run:
     """Check every file of the run but those in `but`, and read back what it was made from."""
+    path = checks.path("`reopen(path)`", path)
+    but = checks.names("`reopen(but=...)`", but)
+    where = "`reopen(allow_changed_model=...)`"
+    allow_changed_model = checks.flag(where, allow_changed_model)
     folder = RunFolder(path)
     manifest = folder.verified(but=but)
     _check_code(path, manifest)

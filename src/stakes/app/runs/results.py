@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 
+from stakes import checks
 from stakes.app.runs.folder import STATE
 from stakes.app.runs.journal import FileJournal
 from stakes.app.runs.opening import Run
@@ -17,8 +18,13 @@ TITLES = ("VI", "calibrated")
 """What the files of a run call the two fits."""
 
 
+def check_run(run: Run) -> None:
+    checks.instance("`run`", run, Run, "what `begin(...)` or `reopen(path)` returns")
+
+
 def restore(run: Run) -> Calibration:
     """The result of a finished run: the same steps as in the run, except the fits themselves."""
+    check_run(run)
     if run.manifest.status != "done":
         path = run.folder.path
         raise InputError(

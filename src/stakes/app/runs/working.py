@@ -9,12 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import IO, final
 
+from stakes import checks
 from stakes.app.runs import exports
 from stakes.app.runs.folder import DECISIONS, DRAWS, REPORT, STATE
 from stakes.app.runs.journal import FileJournal
 from stakes.app.runs.manifest import Ending, Manifest
 from stakes.app.runs.opening import Run, now
-from stakes.app.runs.results import held_out_cases, restore, result_of, titled_fits
+from stakes.app.runs.results import check_run, held_out_cases, restore, result_of, titled_fits
 from stakes.calibration import Assessment, Calibration, Comparison
 from stakes.errors import Interrupted, NumericalError
 from stakes.host.interrupts import Interruption, deferred
@@ -27,6 +28,8 @@ def carry_out(run: Run, *, report: bool, progress: bool) -> tuple[Manifest, Comp
     Ctrl-C and SIGTERM end it after the current chunk of steps, with a checkpoint saved; a second
     one ends it at once.
     """
+    check_run(run)
+    checks.flag("`carry_out(report=...)`", report), checks.flag("`progress=`", progress)
     with run.folder.log() as log, deferred(signal.SIGINT, signal.SIGTERM) as heard:
         record = _Record(run, log)
         begun = "resumed" if (run.folder / STATE).exists() else "begun"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
+from stakes import checks
 from stakes.app.spec.draft import Draft
 from stakes.app.spec.messages import Collector
 from stakes.app.spec.reading import Tables
@@ -52,8 +53,9 @@ class Job:
         return len(table.arguments[self.problem.outcome])
 
 
-def read_job(path: Path) -> Job:
+def read_job(path: str | Path) -> Job:
     """Read a spec file, its code and its data."""
+    path = checks.path("`read_job(path)`", path)
     return job_of(_toml(path), path.resolve().parent, where=str(path))
 
 

@@ -1,0 +1,607 @@
+"""Malformed calls of everything public: each is refused, by an error that names the argument.
+
+The calls are generated. Each has valid arguments, of which one at a time is replaced by every value
+that is not legal for it. None of them gets as far as a fit, or as compiling anything.
+"""
+
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import optax
+import pytest
+
+import stakes
+from stakes import calibration, datasets, expectation, optimise, report
+from stakes.app import runs, spec
+from stakes.examples import matrix_factorization, newsvendor, radon, retail
+
+KEY = jax.random.key(0)
+DATA = {"x": np.arange(4.0), "y": np.ones(4)}
+
+VALUES: dict[str, Any] = {
+    "None": None,
+    "text": "VI",
+    "number as text": "0.5",
+    "bytes": b"1",
+    "complex": 1j,
+    "list": [1],
+    "empty list": [],
+    "tuple": (0.5, 0.5),
+    "array": np.array([1.0, 2.0]),
+    "JAX array": jnp.ones(3),
+    "array of text": np.array("one"),
+    "array of a truth value": np.array(True),
+    "nan": float("nan"),
+    "nan of NumPy": np.float32("nan"),
+    "nan of JAX": jnp.array(jnp.nan),
+    "inf": float("inf"),
+    "-inf": -np.inf,
+    "-1": -1,
+    "0": 0,
+    "-0.5": np.float64(-0.5),
+    "1.5": 1.5,
+    "True": True,
+    "False": False,
+    "truth value of NumPy": np.bool_(True),
+    "too large": 10**400,
+    "dict": {"row": 1},
+    "set": {1},
+    "class": stakes.Tilted,
+    "type": int,
+    "module": np,
+    "object": object(),
+    "function of none": lambda: 0,
+    "function of five": lambda a, b, c, d, e: 0,
+    "key": KEY,
+    "loss": stakes.Absolute(),
+    "utility": stakes.Utility(lambda outcome, decision: outcome * 0 + 1),
+    "distribution": dist.Normal(0.0, 1.0),
+}
+BY_TYPE = {"True", "False", "truth value of NumPy"}
+WORDS = {"text", "number as text"}
+CALLABLE = {"function of none", "function of five", "loss", "utility", "distribution"}
+LEGAL: dict[str, set[str]] = {
+    "share": set(),
+    "positive": {"1.5"},
+    "positive, or many": {"1.5", "array", "JAX array"},
+    "not negative": {"1.5", "0"},
+    "not zero": {"1.5", "-1", "-0.5"},
+    "count": set(),
+    "index": {"0"},
+    "flag": BY_TYPE,
+    "text": WORDS,
+    "path": WORDS,
+    "names": {"empty list"},
+    "numbers": {"list", "tuple", "array", "JAX array"},
+    "positive numbers": {"list", "tuple", "array", "JAX array"},
+    "labels": set(),
+    "mapping": {"dict"},
+    # Whatever can be called with an outcome and a decision may be a loss.
+    "loss": {"loss", "utility", "distribution"},
+    "guide": CALLABLE,
+    "model": set(),
+    "function of none": {"function of none", "distribution"},
+    "function of one": {"distribution"},
+    "function of three": {"distribution"},
+    "key": {"key"},
+    "utility": {"utility"},
+    "distribution": {"distribution"},
+    "own": set(),
+}
+"""What an argument is -> the values that it may have."""
+LEGAL |= {f"{kind} or None": legal | {"None"} for kind, legal in LEGAL.items()}
+TRACED = "traced"
+"""Arrays inside a compiled program, and what is passed on as it is: not checked."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A public function, valid arguments for it, and what each of them is."""
+
+    function: Callable[..., Any]
+    arguments: Callable[[], dict[str, Any]]
+    kinds: Mapping[str, str]
+    named: Mapping[str, str] = field(default_factory=dict)
+    """What a message calls an argument, where that is another name."""
+    works: bool = True
+    """Whether the valid call is quick enough to be made as well."""
+
+    def malformed(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
+        valid = self.arguments()
+        for argument, kind in self.kinds.items():
+            for name in VALUES.keys() - (VALUES.keys() if kind == TRACED else LEGAL[kind]):
+                yield argument, name, {**valid, argument: VALUES[name]}
+
+
+def model(x: Any, y: Any = None) -> None:
+    slope = numpyro.sample("slope", dist.Normal(0, 1))
+    with numpyro.plate("row", len(x)):
+        numpyro.sample("y", dist.Normal(slope * x, 1), obs=y)
+
+
+def guide(x: Any, y: Any = None) -> None:
+    numpyro.sample("slope", dist.Normal(numpyro.param("loc", 0.0), 0.1))
+
+
+PROBLEM = stakes.Problem(model, outcome="y", loss=stakes.Tilted(0.2), guide=guide)
+UTILITY = stakes.ExpUtility(stakes.Squared(), scale=2.0)
+
+
+@cache
+def plan() -> calibration.Plan:
+    return calibration.prepare(
+        KEY, PROBLEM, DATA, stakes.Options(transform=stakes.Linearized(scale=1))
+    )
+
+
+@cache
+def fit() -> stakes.Fit:
+    """Where a fit would start."""
+    return stakes.Fit(**fields_of_fit())
+
+
+def fields_of_fit() -> dict[str, Any]:
+    return {
+        "variables": {"params": plan().approximation.start},
+        "elbo": np.zeros(3),
+        "utility": np.zeros(3),
+        "reason": stakes.Stop.CONVERGED,
+        "skipped": 0,
+        "seconds": 1.0,
+        "step_seconds": 0.1,
+    }
+
+
+@cache
+def result() -> stakes.Calibration:
+    return stakes.Calibration.of(plan(), fit(), fit(), None, KEY)
+
+
+@cache
+def plain_fits() -> calibration.PlainFits:
+    approximation = plan().approximation
+    return calibration.PlainFits(KEY[None], approximation, [approximation.start], [fit()])
+
+
+@cache
+def job() -> spec.Job:
+    return spec.job_of({"model": {"example": "eight-schools"}}, Path(), where="spec")
+
+
+@cache
+def run() -> runs.Run:
+    return runs.Run(runs.RunFolder(Path("run")), runs.Manifest.model_construct(), job())
+
+
+def fields(value: Any) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in value.__dataclass_fields__}
+
+
+OPTIONS = {
+    "transform": "own or None",
+    "method": "own",
+    "expectation": "own or None",
+    "estimator": "own or None",
+    "steps": "count",
+    "draws": "count or None",
+    "optimizer": "own or None",
+    "all_steps": "flag",
+    "warm_start": "flag",
+}
+CASES = {"new": "names", "known": "names"}
+FITTED = {"key": "key", "problem": "own", "data": "own", "coords": "labels or None"}
+
+
+def of_result(method: str, kinds: Mapping[str, str], **arguments: Any) -> Call:
+    def called(**given: Any) -> Any:
+        return getattr(result(), method)(**given)
+
+    valid = {"data": DATA} if "data" in kinds else {}
+    named = {"held_out": "data"}
+    called.__wrapped__ = getattr(stakes.Calibration, method)  # type: ignore[attr-defined]
+    return Call(called, lambda: {**valid, **arguments}, kinds, named, works=False)
+
+
+CALLS: dict[str, Call] = {
+    "Tilted": Call(stakes.Tilted, lambda: {"q": 0.2}, {"q": "share"}),
+    "LinEx": Call(stakes.LinEx, lambda: {"c": -1}, {"c": "not zero"}),
+    "Utility": Call(
+        stakes.Utility,
+        lambda: {"fn": stakes.Squared(), "infimum": 0},
+        {"fn": "loss", "infimum": "not negative"},
+    ),
+    "ExpUtility": Call(
+        stakes.ExpUtility,
+        lambda: {"loss": stakes.Squared(), "scale": 1.0},
+        {"loss": "loss", "scale": "positive, or many"},
+    ),
+    **{
+        transform.__name__: Call(
+            transform,
+            lambda: {"quantile": 0.9, "scale": None},
+            {"quantile": "share", "scale": "positive or None"},
+        )
+        for transform in (stakes.Linearized, stakes.Exponential)
+    },
+    **{
+        f"{transform}(...)": Call(
+            transform,
+            lambda: {"loss": stakes.Squared(), "scale": 1.0},
+            {"loss": "loss", "scale": "positive, or many"},
+        )
+        for transform in (stakes.Linearized(), stakes.Exponential())
+    },
+    "Linearized.at": Call(stakes.Linearized().at, lambda: {"scale": 1}, {"scale": "positive"}),
+    "Linearized.fitted": Call(
+        stakes.Linearized().fitted, lambda: {"losses": np.ones(3)}, {"losses": "numbers"}
+    ),
+    **{
+        f"{estimator}.term": Call(
+            estimator.term,
+            lambda: {"utility": UTILITY, "expectation": stakes.ClosedForm()},
+            {"utility": "utility", "expectation": "own"},
+        )
+        for estimator in (stakes.Nested(), stakes.Jensen(), stakes.Taylor())
+    },
+    "MonteCarlo": Call(stakes.MonteCarlo, lambda: {"draws": 3}, {"draws": "count"}),
+    "Enumeration": Call(stakes.Enumeration, lambda: {"points": 64}, {"points": "count or None"}),
+    "Quadrature": Call(stakes.Quadrature, lambda: {"points": 64}, {"points": "count or None"}),
+    "EM": Call(
+        stakes.EM,
+        lambda: {"m_step": stakes.BayesDecisions(), "draws": 3, "every": 2},
+        {"m_step": "own or None", "draws": "count", "every": "count"},
+    ),
+    "natural_gradient": Call(
+        stakes.natural_gradient,
+        lambda: {"rate": 0.1, "otherwise": optax.sgd(0.1)},
+        {"rate": "share", "otherwise": "own or None"},
+    ),
+    "Options": Call(stakes.Options, dict, OPTIONS),
+    "FitSettings": Call(
+        optimise.FitSettings,
+        dict,
+        {
+            "steps": "count",
+            "draws": "count",
+            "optimizer": "own or None",
+            "chunk": "count",
+            "patience": "count",
+            "all_steps": "flag",
+            "progress": "flag",
+        },
+    ),
+    "Problem": Call(
+        stakes.Problem,
+        lambda: {"model": model, "outcome": "y", "loss": stakes.Squared()},
+        {
+            "model": "model",
+            "outcome": "own",
+            "loss": "loss",
+            "utility": "own or None",
+            "guide": "guide or None",
+        },
+        named={"model": "model|argument"},
+    ),
+    "Problem of a utility": Call(
+        stakes.Problem,
+        lambda: {"model": model, "outcome": "y", "utility": UTILITY},
+        {"loss": "own or None", "utility": "utility"},
+    ),
+    "calibrate": Call(
+        stakes.calibrate,
+        lambda: {"key": KEY, "problem": PROBLEM, "data": DATA},
+        {
+            **FITTED,
+            **OPTIONS,
+            "options": "own or None",
+            "progress": "flag",
+            "journal": "own or None",
+        },
+        works=False,
+    ),
+    "calibrate_with": Call(
+        calibration.calibrate_with,
+        lambda: {"key": KEY, "problem": PROBLEM, "data": DATA, "options": stakes.Options()},
+        {**FITTED, "options": "own", "progress": "flag", "journal": "own or None"},
+        works=False,
+    ),
+    "prepare": Call(
+        calibration.prepare,
+        lambda: {"key": KEY, "problem": PROBLEM, "data": DATA, "options": stakes.Options()},
+        {**FITTED, "options": "own", "progress": "flag", "approximation": "own or None"},
+        works=False,
+    ),
+    "Fit": Call(
+        stakes.Fit,
+        fields_of_fit,
+        {
+            "variables": "own",
+            "elbo": "own",
+            "utility": "own",
+            "reason": "own",
+            "skipped": "index",
+            "seconds": "not negative",
+            "step_seconds": TRACED,
+        },
+    ),
+    "Calibration": Call(
+        stakes.Calibration,
+        lambda: fields(result()),
+        {
+            "problem": "own",
+            "approximation": "own",
+            "vi": "own",
+            "calibrated": "own",
+            "transform": "own or None",
+            "expectation": "own",
+            "method": "own",
+            "coords": "mapping",
+            "key": "key",
+            "predictors": "own",
+        },
+    ),
+    "Comparison": Call(
+        stakes.Comparison,
+        lambda: {
+            "costs": {"VI": np.ones(3), "LCVI": np.zeros(3)},
+            "gain": False,
+            "setting": "",
+            "held_out": False,
+            "notes": (),
+        },
+        {"costs": "own", "gain": "flag", "setting": "text", "held_out": "flag", "notes": "names"},
+    ),
+    "decide": of_result(
+        "decide", {"data": "own", **CASES, "coords": "labels or None", "fit": "own or None"}
+    ),
+    "assess": of_result("assess", {"data": "own", **CASES, "coords": "labels or None"}),
+    "compare": of_result("compare", {"held_out": "own or None", **CASES, "nuts": "count or None"}),
+    "observed": of_result("observed", {"data": "own or None", **CASES}),
+    "posterior": of_result("posterior", {"fit": "own or None", "draws": "count"}),
+    "latent_draws": of_result(
+        "latent_draws",
+        {"fit": "own or None", "draws": "count", "part": "index"},
+        fit=None,
+        draws=1,
+        part=0,
+    ),
+    "predictive": of_result(
+        "predictive", {"data": "own or None", "fit": "own or None", "draws": "count", **CASES}
+    ),
+    "predictive_scale": of_result("predictive_scale", {"quantile": "share", "draws": "count"}),
+    "nuts": of_result("nuts", {"draws": "count"}),
+    "Assessment.decided": Call(
+        lambda posterior: result().on_fit.decided(posterior),
+        dict,
+        {"posterior": "own"},
+        works=False,
+    ),
+    "Assessment.compared": Call(
+        lambda nuts: result().on_fit.compared(nuts), dict, {"nuts": "own or None"}, works=False
+    ),
+    "Assessment.predictive": Call(
+        lambda posterior, draws: result().on_fit.predictive(posterior, draws),
+        lambda: {"posterior": result().on_fit.posteriors["VI"], "draws": 1},
+        {"posterior": "own", "draws": "count"},
+        works=False,
+    ),
+    "Assessment": Call(
+        calibration.Assessment,
+        lambda: fields(result().on_fit),
+        {
+            "problem": "own",
+            "posteriors": "mapping",
+            "predictor": "own",
+            "expectation": "own",
+            "key": "key",
+            "coords": "mapping",
+            "setting": "text",
+            "unconverged": "names",
+            "held_out": "flag",
+        },
+    ),
+    "fit_vi": Call(
+        calibration.fit_vi,
+        lambda: {"keys": jax.random.split(KEY), "plan": plan()},
+        {"keys": "own", "plan": "own", "watch": "function of one or None"},
+        works=False,
+    ),
+    "continued": Call(
+        calibration.continued,
+        lambda: {"plain": plain_fits(), "plan": plan()},
+        {"plain": "own", "plan": "own"},
+        works=False,
+    ),
+    "calibrate_seeds": Call(
+        calibration.calibrate_seeds,
+        lambda: {"plain": plain_fits(), "plan": plan()},
+        {"plain": "own", "plan": "own", "watch": "function of one or None"},
+        works=False,
+    ),
+    "calibrate_scales": Call(
+        calibration.calibrate_scales,
+        lambda: {"plain": plain_fits(), "plan": plan(), "scales": [1.0]},
+        {"plain": "own", "plan": "own", "scales": "positive numbers"},
+        works=False,
+    ),
+    "ascend": Call(
+        optimise.ascend,
+        lambda: {
+            "optimizer": optax.sgd(0.1),
+            "objective": jnp.sum,
+            "trained": {},
+            "trained_rows": {},
+            "state": optimise.State({}, (), jnp.ones(()), jnp.zeros(()), jnp.zeros(())),
+        },
+        {
+            "optimizer": "own",
+            "objective": "function of one",
+            "trained": TRACED,
+            "trained_rows": TRACED,
+            "state": "own",
+        },
+        works=False,
+    ),
+    "bound": Call(
+        optimise.bound,
+        lambda: {
+            "approximation": plan().approximation,
+            "term": None,
+            "draws": 1,
+            "key": KEY,
+            "batch": {},
+            "params": {},
+            "decisions": None,
+        },
+        {
+            "approximation": TRACED,
+            "term": "function of three or None",
+            "draws": "count",
+            "key": TRACED,
+            "batch": TRACED,
+            "params": TRACED,
+            "decisions": TRACED,
+        },
+        works=False,
+    ),
+    **{
+        f"stats.{statistic.__name__}": Call(
+            lambda outcome, statistic=statistic, **others: statistic(outcome, *others.values()),
+            lambda others=others: {"outcome": dist.Normal(0.0, 1.0), **others},
+            {"outcome": "distribution", **dict.fromkeys(others, TRACED)},
+            works=False,
+        )
+        for statistic, others in (
+            (expectation.stats.mean, {}),
+            (expectation.stats.variance, {}),
+            (expectation.stats.cdf, {"value": 0.0}),
+            (expectation.stats.tails, {"decision": 0.0, "above": 1.0, "below": 1.0}),
+            (expectation.stats.cumulant, {"t": 1.0}),
+            (expectation.stats.log_tails, {"decision": 0.0, "above": 1.0, "below": 1.0}),
+            (expectation.stats.log_kernel, {"decision": 0.0, "width": 1.0}),
+            (expectation.stats.few_values, {}),
+            (expectation.stats.largest_value, {}),
+            (expectation.stats.is_discrete, {}),
+        )
+    },
+    "summarise": Call(
+        report.summarise,
+        lambda: {"result": result(), "title": "A line"},
+        {
+            "result": "own",
+            "title": "text",
+            "held_out": "own or None",
+            "labels": "labels or None",
+            "nuts": "count or None",
+            "provenance": "own or None",
+            "command": "text or None",
+            "program": "text or None",
+        },
+        works=False,
+    ),
+    "render": Call(report.render, dict, {"report": "own"}, works=False),
+    "write": Call(report.write, lambda: {"path": "page.html"}, {"report": "own"}, works=False),
+    "write to a path": Call(report.write, lambda: {"report": None}, {"path": "path"}, works=False),
+    "lastfm": Call(datasets.lastfm, dict, {"path": "path"}, works=False),
+    "newsvendor.problem": Call(
+        newsvendor.problem,
+        lambda: {"underage": 3, "overage": 1},
+        {"underage": "positive", "overage": "positive"},
+    ),
+    "newsvendor.data": Call(newsvendor.data, dict, {"dish": "own"}, works=False),
+    "newsvendor.held_out": Call(newsvendor.held_out, dict, {"dish": "own"}, works=False),
+    "radon.problem": Call(radon.problem, dict, {"caution": "not zero"}),
+    "retail.matrix": Call(retail.matrix, dict, {"seed": "index"}, works=False),
+    "retail.data": Call(retail.data, dict, {"seed": "index"}, works=False),
+    "retail.held_out": Call(retail.held_out, dict, {"seed": "index"}, works=False),
+    "matrix_factorization.simulate": Call(
+        matrix_factorization.simulate,
+        lambda: {"rows": 4, "columns": 3, "factors": 2},
+        {"rows": "count", "columns": "count", "factors": "count", "seed": "index"},
+    ),
+    "read_job": Call(spec.read_job, dict, {"path": "path"}, works=False),
+    "begin": Call(
+        runs.begin,
+        lambda: {"job": job(), "path": "run", "command": "stakes run"},
+        {"job": "own", "path": "path", "command": "text"},
+        works=False,
+    ),
+    "reopen": Call(
+        runs.reopen,
+        lambda: {"path": "run"},
+        {"path": "path", "but": "names", "allow_changed_model": "flag"},
+        works=False,
+    ),
+    "checked": Call(runs.checked, dict, {"job": "own"}, works=False),
+    "restore": Call(runs.restore, dict, {"run": "own"}, works=False),
+    "rewrite_report": Call(runs.rewrite_report, dict, {"run": "own"}, works=False),
+    "carry_out": Call(
+        runs.carry_out,
+        lambda: {"run": run(), "report": False, "progress": False},
+        {"run": "own", "report": "flag", "progress": "flag"},
+        works=False,
+    ),
+    "decide_file": Call(
+        runs.decide_file,
+        lambda: {"job": job(), "restore": result, "source": "new.csv", "target": "decided.csv"},
+        {
+            "job": "own",
+            "restore": "function of none",
+            "source": "path",
+            "target": "path",
+            "known": "flag",
+            "tell": "function of one",
+        },
+        works=False,
+    ),
+    "RunFolder": Call(runs.RunFolder, lambda: {"path": "run"}, {"path": "path"}),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_malformed_call_is_refused_by_an_error_that_names_the_argument(name: str) -> None:
+    call, wrong = CALLS[name], []
+    for argument, value, given in call.malformed():
+        try:
+            call.function(**given)
+        except stakes.StakesError as error:
+            if not re.search(rf"\b({call.named.get(argument, argument)})\b", str(error)):
+                wrong.append(f"{argument}={value}: {error}")
+        except Exception as error:
+            wrong.append(f"{argument}={value}: {type(error).__name__}: {error}")
+        else:
+            wrong.append(f"{argument}={value}: accepted")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("name", [name for name, call in CALLS.items() if call.works])
+def test_the_call_is_accepted_with_valid_arguments(name: str) -> None:
+    CALLS[name].function(**CALLS[name].arguments())
+
+
+def test_a_thousand_malformed_calls_are_generated() -> None:
+    assert sum(1 for call in CALLS.values() for _ in call.malformed()) >= 1000
+
+
+def test_every_argument_of_everything_public_is_in_the_table() -> None:
+    """A new argument has to say what it may be."""
+    said: dict[Any, set[str]] = {}
+    for call in CALLS.values():
+        if getattr(call.function, "__name__", "") != "<lambda>":
+            said.setdefault(call.function, {"self"}).update(call.kinds)
+    for function, arguments in said.items():
+        assert inspect.signature(function).parameters.keys() <= arguments, function
+    for name in stakes.__all__:
+        public = getattr(stakes, name)
+        of_its_own = not isinstance(public, type) or not issubclass(public, Exception | str)
+        assert not of_its_own or not inspect.signature(public).parameters or public in said, name
