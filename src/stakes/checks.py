@@ -100,9 +100,7 @@ def instance(where: str, value: Any, kind: type[T] | tuple[type[T], ...], rule: 
 
 def array(where: str, value: Any) -> np.ndarray:
     """Numbers along at least one axis."""
-    found = value if isinstance(value, np.ndarray | jax.Array) else None
-    if isinstance(value, Sequence):
-        found = np.asarray(value)
+    found = value if isinstance(value, jax.Array) else _as_array(value)
     if found is None or not found.ndim or not found.size or not holds_numbers(found):
         raise refused(where, "an array of numbers", value)
     return np.asarray(found)
@@ -125,7 +123,7 @@ def names(where: str, value: Any) -> tuple[str, ...]:
 
 def labels(where: str, value: Any) -> dict[str, Sequence[Any]]:
     """Name -> a label for each member."""
-    if not isinstance(value, Mapping):
+    if isinstance(value, type) or not hasattr(value, "items"):
         raise refused(where, "a mapping from names to labels, such as `{'row': [...]}`", value)
     found: dict[str, Sequence[Any]] = {}
     for name, each in value.items():
@@ -200,6 +198,14 @@ def _as_float(value: Any) -> float:
     except OverflowError:
         return math.nan
     return found if math.isfinite(found) else math.nan
+
+
+def _as_array(value: Any) -> np.ndarray | None:
+    try:
+        is_many = isinstance(value, Sequence) or hasattr(value, "__array__")
+        return np.asarray(value) if is_many else None
+    except ValueError:  # rows of different lengths
+        return None
 
 
 def _range(above: float, below: float, least: float | None, most: float | None) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -133,6 +133,11 @@ def guide(x: Any, y: Any = None) -> None:
     numpyro.sample("slope", dist.Normal(numpyro.param("loc", 0.0), 0.1))
 
 
+def _no_fit(*_: Any, **__: Any) -> NoReturn:
+    raise AssertionError("A fit was started before the mistake was found.")
+
+
+REFUSES = optax.GradientTransformation(_no_fit, _no_fit)
 PROBLEM = stakes.Problem(model, outcome="y", loss=stakes.Tilted(0.2), guide=guide)
 UTILITY = stakes.ExpUtility(stakes.Squared(), scale=2.0)
 
@@ -299,19 +304,24 @@ CALLS: dict[str, Call] = {
     ),
     "calibrate": Call(
         stakes.calibrate,
+        lambda: {"key": KEY, "problem": PROBLEM, "data": DATA, "optimizer": REFUSES},
+        {**FITTED, **OPTIONS, "progress": "flag", "journal": "own or None"},
+        works=False,
+    ),
+    "calibrate with options": Call(
+        stakes.calibrate,
         lambda: {"key": KEY, "problem": PROBLEM, "data": DATA},
-        {
-            **FITTED,
-            **OPTIONS,
-            "options": "own or None",
-            "progress": "flag",
-            "journal": "own or None",
-        },
+        {"options": "own or None"},
         works=False,
     ),
     "calibrate_with": Call(
         calibration.calibrate_with,
-        lambda: {"key": KEY, "problem": PROBLEM, "data": DATA, "options": stakes.Options()},
+        lambda: {
+            "key": KEY,
+            "problem": PROBLEM,
+            "data": DATA,
+            "options": stakes.Options(optimizer=REFUSES),
+        },
         {**FITTED, "options": "own", "progress": "flag", "journal": "own or None"},
         works=False,
     ),
@@ -587,6 +597,42 @@ def test_a_malformed_call_is_refused_by_an_error_that_names_the_argument(name: s
 @pytest.mark.parametrize("name", [name for name, call in CALLS.items() if call.works])
 def test_the_call_is_accepted_with_valid_arguments(name: str) -> None:
     CALLS[name].function(**CALLS[name].arguments())
+
+
+@pytest.mark.parametrize("convert", [np.int64, np.uint8, np.array, jnp.array])
+def test_whole_numbers_of_numpy_and_jax_become_plain_ones(convert: Callable[[int], Any]) -> None:
+    ten = convert(10)
+    options = stakes.Options(steps=ten, draws=ten)
+    counts = [
+        options.steps,
+        options.draws,
+        stakes.EM(draws=ten).draws,
+        stakes.MonteCarlo(ten).draws,
+        stakes.Enumeration(ten).points,
+        stakes.Quadrature(ten).points,
+    ]
+    assert [(type(count), count) for count in counts] == [(int, 10)] * len(counts)
+    assert options == stakes.Options(steps=10, draws=10)
+
+
+@pytest.mark.parametrize("convert", [np.float32, np.float64, np.array, jnp.array])
+def test_numbers_of_numpy_and_jax_become_plain_ones(convert: Callable[[float], Any]) -> None:
+    half = convert(0.5)
+    numbers = [
+        stakes.Tilted(half).q,
+        stakes.LinEx(half).c,
+        stakes.Exponential(half, half).quantile,
+        stakes.Exponential(half, half).scale,
+        stakes.ExpUtility(stakes.Squared(), half).scale,
+    ]
+    assert [(type(number), number) for number in numbers] == [(float, 0.5)] * len(numbers)
+    assert stakes.Tilted(half) == stakes.Tilted(0.5)
+
+
+def test_a_utility_is_no_estimator_although_it_has_a_term() -> None:
+    utility = stakes.Utility(lambda outcome, decision: outcome * 0 + 1)
+    with pytest.raises(stakes.InputError, match=r"`estimator=`.*whose 'term' takes other arg"):
+        stakes.Options(estimator=utility)
 
 
 def test_a_thousand_malformed_calls_are_generated() -> None:

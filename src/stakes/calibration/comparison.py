@@ -30,11 +30,11 @@ class Comparison:
     def __post_init__(self) -> None:
         checks.fields(self, costs=Mapping, gain=bool, setting=str, held_out=bool)
         object.__setattr__(self, "notes", checks.names("`Comparison(notes=...)`", self.notes))
-        costs = {name: np.asarray(each) for name, each in self.costs.items()}
-        fine = all(each.ndim == 1 and checks.holds_numbers(each) for each in costs.values())
-        if "VI" not in costs or not fine or len({len(each) for each in costs.values()}) != 1:
+        where = "`Comparison(costs=...)`"
+        costs = {name: checks.array(where, each) for name, each in self.costs.items()}
+        if "VI" not in costs or {each.shape for each in costs.values()} != {(len(costs["VI"]),)}:
             rule = "one number for each instance under each method, of which one is 'VI'"
-            raise checks.refused("`Comparison(costs=...)`", rule, self.costs)
+            raise checks.refused(where, rule, self.costs)
         object.__setattr__(self, "costs", costs)
 
     @property

@@ -245,8 +245,11 @@ class Calibration:
         return FittedPosterior(self.approximation, chosen.params)
 
     def _cases(self, data: Data | None, new: Sequence[str], known: Sequence[str]) -> Assessment:
-        checks.names("`new=`", new), checks.names("`known=`", known)
-        return self.on_fit if data is None else self.assess(data, new=new, known=known)
+        if data is not None:
+            return self.assess(data, new=new, known=known)
+        for name, plates in (("new", new), ("known", known)):
+            checks.names(f"`{name}=`", plates)
+        return self.on_fit
 
     def _assessment(
         self,

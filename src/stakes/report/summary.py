@@ -63,11 +63,11 @@ def summarise(
     nuts = None if nuts is None else checks.whole(where("nuts"), nuts)
     if provenance is not None:
         checks.instance(where("provenance"), provenance, Mapping, "a mapping from names to text")
-        for name, value in provenance.items():
-            checks.text(where("provenance"), name), checks.text(where("provenance"), value)
-    for name, said in (("command", command), ("program", program)):
-        if said is not None:
-            checks.text(where(name), said)
+        for said in (*provenance.keys(), *provenance.values()):
+            checks.text(where("provenance"), said)
+    for name, written in (("command", command), ("program", program)):
+        if written is not None:
+            checks.text(where(name), written)
     judged = result.on_fit if held_out is None else held_out
     sampled = None if nuts is None else result.nuts(nuts)
     comparison = judged.comparison if sampled is None else judged.compared(sampled)

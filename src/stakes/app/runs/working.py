@@ -29,7 +29,8 @@ def carry_out(run: Run, *, report: bool, progress: bool) -> tuple[Manifest, Comp
     one ends it at once.
     """
     check_run(run)
-    checks.flag("`carry_out(report=...)`", report), checks.flag("`progress=`", progress)
+    checks.flag("`carry_out(report=...)`", report)
+    checks.flag("`carry_out(progress=...)`", progress)
     with run.folder.log() as log, deferred(signal.SIGINT, signal.SIGTERM) as heard:
         record = _Record(run, log)
         begun = "resumed" if (run.folder / STATE).exists() else "begun"
