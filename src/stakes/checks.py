@@ -58,12 +58,11 @@ def number(
 def whole(where: str, value: Any, *, least: int = 1, most: int = LARGEST, hint: str = "") -> int:
     """A whole number, `least` and `most` included."""
     plain = _plain(value)
-    fits = isinstance(plain, numbers.Integral) and least <= plain <= most
-    if not fits:
+    if not isinstance(plain, int) or not least <= plain <= most:
         rule = {0: "of zero or more", 1: "above zero"}.get(least, f"of at least {least}")
         limit = f", and at most {most}" if isinstance(plain, int) and plain > most else ""
         raise refused(where, f"a whole number {rule}{limit}", value, hint)
-    return int(plain)
+    return plain
 
 
 def flag(where: str, value: Any) -> bool:

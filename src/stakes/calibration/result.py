@@ -237,10 +237,9 @@ class Calibration:
 
     def _posterior(self, fit: Fit | None) -> FittedPosterior:
         """That of a fit; of the calibrated one where none is given."""
-        own = self.calibrated
-        chosen = own if fit is None else fit
-        if not isinstance(chosen, Fit) or _shapes(chosen) != _shapes(own):
-            rule = "a fit of this model, such as `result.vi` or `result.calibrated`"
+        rule = "a fit of this model, such as `result.vi` or `result.calibrated`"
+        chosen = checks.instance("`fit=`", self.calibrated if fit is None else fit, Fit, rule)
+        if _shapes(chosen) != _shapes(self.calibrated):
             raise checks.refused("`fit=`", rule, fit)
         return FittedPosterior(self.approximation, chosen.params)
 
