@@ -52,6 +52,9 @@ class Squared:
     def expected(self, predicted: Predicted, decision: Array) -> Array:
         return predicted.variance() + jnp.square(predicted.mean() - decision)
 
+    def expected_regret(self, predicted: Predicted, decision: Array) -> Array:
+        return jnp.square(predicted.mean() - decision)
+
     def log_expected_utility(self, predicted: Predicted, decision: Array, scale: Number) -> Array:
         return predicted.log_kernel(decision, scale)
 
@@ -60,6 +63,9 @@ class Squared:
 
     def exact_decision(self, predicted: Predicted) -> Array:
         return predicted.mean()
+
+    def exact_utility_decision(self, predicted: Predicted, scale: Number) -> Array:
+        return predicted.best_in_log_kernel(scale)
 
 
 @final
@@ -79,6 +85,9 @@ class Absolute:
     def expected(self, predicted: Predicted, decision: Array) -> Array:
         return predicted.tails(decision, 1.0, 1.0)
 
+    def expected_regret(self, predicted: Predicted, decision: Array) -> Array:
+        return self.expected(predicted, decision) - predicted.least_tails(1.0, 1.0)
+
     def log_expected_utility(self, predicted: Predicted, decision: Array, scale: Number) -> Array:
         return predicted.log_tails(decision, 1 / scale, 1 / scale)
 
@@ -87,6 +96,9 @@ class Absolute:
 
     def exact_decision(self, predicted: Predicted) -> Array:
         return predicted.quantile(0.5)
+
+    def exact_utility_decision(self, predicted: Predicted, scale: Number) -> Array:
+        return predicted.best_in_log_tails(1 / scale, 1 / scale)
 
     @property
     def dial(self) -> Dial:
@@ -120,6 +132,9 @@ class Tilted:
     def expected(self, predicted: Predicted, decision: Array) -> Array:
         return predicted.tails(decision, self.q, 1 - self.q)
 
+    def expected_regret(self, predicted: Predicted, decision: Array) -> Array:
+        return self.expected(predicted, decision) - predicted.least_tails(self.q, 1 - self.q)
+
     def log_expected_utility(self, predicted: Predicted, decision: Array, scale: Number) -> Array:
         return predicted.log_tails(decision, self.q / scale, (1 - self.q) / scale)
 
@@ -130,6 +145,9 @@ class Tilted:
 
     def exact_decision(self, predicted: Predicted) -> Array:
         return predicted.quantile(self.q)
+
+    def exact_utility_decision(self, predicted: Predicted, scale: Number) -> Array:
+        return predicted.best_in_log_tails(self.q / scale, (1 - self.q) / scale)
 
     @property
     def dial(self) -> Dial:
@@ -162,8 +180,11 @@ class LinEx:
 
     def expected(self, predicted: Predicted, decision: Array) -> Array:
         # Both terms are non-negative, so nothing cancels when c is small.
-        spread = predicted.cumulant(-self.c)
-        return _exp_minus_tangent(self.c * (decision - predicted.mean()) + spread) + spread
+        return self.expected_regret(predicted, decision) + predicted.cumulant(-self.c)
+
+    def expected_regret(self, predicted: Predicted, decision: Array) -> Array:
+        away = self.c * (decision - predicted.mean())
+        return _exp_minus_tangent(away + predicted.cumulant(-self.c))
 
     def log_expected_utility(self, predicted: Predicted, decision: Array, scale: Number) -> Array:
         raise NoClosedForm("exp(-LinEx/scale) has no closed-form expectation.")
@@ -203,8 +224,17 @@ class Asked:
     def expected(self, predicted: Predicted, decision: Array) -> Array:
         return self._answer("expected", "expectation")(predicted, decision)
 
+    def expected_regret(self, predicted: Predicted, decision: Array) -> Array:
+        return self._answer("expected_regret", "regret")(predicted, decision)
+
     def log_expected_utility(self, predicted: Predicted, decision: Array, scale: Number) -> Array:
         return self._answer("log_expected_utility", "expectation")(predicted, decision, scale)
+
+    def exact_decision(self, predicted: Predicted) -> Array:
+        return self._answer("exact_decision", "decision")(predicted)
+
+    def exact_utility_decision(self, predicted: Predicted, scale: Number) -> Array:
+        return self._answer("exact_utility_decision", "decision")(predicted, scale)
 
     def cost(self, outcome: Array, decision: Array) -> Array:
         return self.loss(outcome, decision)
@@ -216,7 +246,7 @@ class Asked:
 
     def decision(self, predicted: Predicted, draws: Callable[[], Array]) -> Array:
         try:
-            return self._answer("exact_decision", "decision")(predicted)
+            return self.exact_decision(predicted)
         except NoClosedForm:
             return self._answer("bayes_decision", "decision")(draws())
 

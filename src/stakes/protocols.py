@@ -17,6 +17,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from stakes._types import Array, Bool, Distribution, Float, Key, Number
+from stakes.errors import NoClosedForm
 
 
 class Loss(Protocol):
@@ -49,6 +50,10 @@ class Predicted(Protocol):
         """E above·(y-h)+ + below·(h-y)+: what falling short and going over cost."""
         ...
 
+    def least_tails(self, above: float, below: float) -> Float[Array, "*instance"]:
+        """The least value of `tails` over all decisions."""
+        ...
+
     def cumulant(self, t: float) -> Float[Array, "*instance"]:
         """log E exp(t (y - E y)): the log moment generating function about the mean."""
         ...
@@ -63,6 +68,14 @@ class Predicted(Protocol):
         self, decision: Float[Array, "*instance"], width: Number
     ) -> Float[Array, "*instance"]:
         """log E exp(-(y-h)²/width)."""
+        ...
+
+    def best_in_log_tails(self, above: Number, below: Number) -> Float[Array, "*instance"]:
+        """The decision at which `log_tails` is largest."""
+        ...
+
+    def best_in_log_kernel(self, width: Number) -> Float[Array, "*instance"]:
+        """The decision at which `log_kernel` is largest."""
         ...
 
     def quantile(self, level: float) -> Float[Array, "*instance"]:
@@ -92,8 +105,20 @@ class SolvedLoss(Loss, Protocol):
         """log E exp(-ℓ(y, h)/scale)."""
         ...
 
+    def expected_regret(
+        self, predicted: Predicted, decision: Float[Array, "*instance"]
+    ) -> Float[Array, "*instance"]:
+        """E ℓ(y, h) less its least value over all decisions."""
+        ...
+
     def exact_decision(self, predicted: Predicted) -> Float[Array, "*instance"]:
         """The decision with the least expected loss."""
+        ...
+
+    def exact_utility_decision(
+        self, predicted: Predicted, scale: Number
+    ) -> Float[Array, "*instance"]:
+        """The decision with the largest E exp(-ℓ(y, h)/scale)."""
         ...
 
     def bayes_decision(self, draws: Float[Array, "draw *instance"]) -> Float[Array, "*instance"]:
@@ -154,8 +179,21 @@ class Gain(Protocol):
         """Whether the Bayes decision of that loss maximises the term."""
         ...
 
+    @property
+    def regret(self) -> bool:
+        """Whether a decision is judged against the best one for each θ: log ũ(θ, h) - max log ũ."""
+        ...
+
     def term(self, expectation: "Expectation", estimator: Estimator | None = None) -> UtilityTerm:
-        """U(λ, h) for one draw of θ."""
+        """log ũ(θ, h), or its estimate, for one draw of θ."""
+        ...
+
+    def regret_term(self, expectation: "Expectation") -> UtilityTerm:
+        """log ũ(θ, h) less its maximum over h, by a formula; may raise `NoClosedForm`."""
+        ...
+
+    def exact_decision(self, predicted: Predicted) -> Float[Array, "*instance"]:
+        """The decision that maximises the term for one θ; may raise `NoClosedForm`."""
         ...
 
 
@@ -215,6 +253,16 @@ class Expectation(Protocol):
     ) -> Float[Array, "*instance"]:
         """log E u(y, h), computed in log space."""
         ...
+
+    def expected_regret(
+        self,
+        key: Key | None,
+        outcome: Distribution,
+        loss: Loss,
+        decision: Float[Array, "*instance"],
+    ) -> Float[Array, "*instance"]:
+        """E ℓ(y, h) less its least value over all decisions; may raise `NoClosedForm`."""
+        raise NoClosedForm("Only a closed form knows the least expected loss.")
 
     def relative_variance(
         self,
@@ -311,7 +359,10 @@ class Objective(NamedTuple):
 
     gain: Gain
     expectation: Expectation
+    worth: UtilityTerm
+    """log ũ(θ, h): what decisions maximise."""
     term: UtilityTerm
+    """What the bound has: the same, or less its maximum over h where the gain asks for regret."""
 
 
 class DecisionRule(Protocol):

@@ -40,6 +40,12 @@ class _InsideLogarithm(ABC):
         self, expectation: Expectation, key: Key | None, outcome: Distribution, decision: Array
     ) -> Array: ...
 
+    def regret_term(self, expectation: Expectation) -> UtilityTerm:
+        raise NoClosedForm("The largest expected utility has no closed form.")
+
+    def exact_decision(self, predicted: Predicted) -> Array:
+        raise NoClosedForm("A utility given as a function has no closed-form decision.")
+
     def term(self, expectation: Expectation, estimator: Estimator | None = None) -> UtilityTerm:
         return (Nested() if estimator is None else estimator).term(self, expectation)
 
@@ -63,6 +69,9 @@ class Utility(_InsideLogarithm):
     `infimum` is the least value it approaches. Calibration is strongest at zero: adding a
     constant to a utility does not change its best decisions but weakens the calibration.
 
+    With `regret`, a decision is judged for each θ against the best one for that θ; without it, by
+    its utility alone, as in the paper.
+
     Examples:
         >>> import jax.numpy as jnp, stakes
         >>> hit = stakes.Utility(lambda outcome, decision: jnp.exp(-((outcome - decision) ** 2)))
@@ -72,6 +81,7 @@ class Utility(_InsideLogarithm):
 
     fn: Callable[[Array, Array], Array]
     infimum: float = 0.0
+    regret: bool = True
 
     loss = None
 
@@ -80,6 +90,7 @@ class Utility(_InsideLogarithm):
         hint = "The bound takes the logarithm of the utility: add a constant to it."
         infimum = checks.number("`Utility(infimum=...)`", self.infimum, least=0, hint=hint)
         object.__setattr__(self, "infimum", infimum)
+        checks.flag("`Utility(regret=...)`", self.regret)
         if infimum > 0:
             warn(
                 f"`Utility(infimum={infimum})`: an infimum above zero weakens the "
@@ -117,7 +128,8 @@ class Utility(_InsideLogarithm):
 class ExpUtility(_InsideLogarithm):
     """exp(-ℓ/M) of eq. 3, kept as its logarithm so that large losses do not underflow.
 
-    It can also be the `utility=` of a problem, in closed form where the loss has one.
+    It can also be the `utility=` of a problem, in closed form where the loss has one. `regret` is
+    explained at `Utility`.
 
     Examples:
         >>> import stakes
@@ -127,6 +139,7 @@ class ExpUtility(_InsideLogarithm):
 
     loss: Loss
     scale: Number
+    regret: bool = True
 
     def __post_init__(self) -> None:
         _check_scaled(self)
@@ -143,6 +156,9 @@ class ExpUtility(_InsideLogarithm):
 
     def log_expected(self, predicted: Predicted, decision: Array) -> Array:
         return Asked(self.loss).log_expected_utility(predicted, decision, self.scale)
+
+    def exact_decision(self, predicted: Predicted) -> Array:
+        return Asked(self.loss).exact_utility_decision(predicted, self.scale)
 
     def expected_log(
         self, expectation: Expectation, key: Key | None, outcome: Distribution, decision: Array
@@ -164,6 +180,7 @@ class ScaledLoss:
 
     loss: Loss
     scale: Number
+    regret: bool = True
 
     bayes_is_best = True
 
@@ -183,11 +200,21 @@ class ScaledLoss:
 
         return term
 
+    def regret_term(self, expectation: Expectation) -> UtilityTerm:
+        def term(key: Key, outcome: Distribution, decision: Array) -> Array:
+            return -expectation.expected_regret(key, outcome, self.loss, decision) / self.scale
+
+        return term
+
+    def exact_decision(self, predicted: Predicted) -> Array:
+        return Asked(self.loss).exact_decision(predicted)
+
 
 def _check_scaled(gain: ExpUtility | ScaledLoss) -> None:
     """The scale may be traced, and arrays may have one for each instance."""
     name, scale = type(gain).__name__, gain.scale
     checks.function(f"`{name}(loss=...)`", gain.loss, ("outcome", "decision"))
+    checks.flag(f"`{name}(regret=...)`", gain.regret)
     if not checks.is_traced(scale) and not _is_array_of_scales(scale):
         plain = checks.number(f"`{name}(scale=...)`, which is M,", scale, above=0)
         object.__setattr__(gain, "scale", plain)
@@ -205,6 +232,7 @@ class _ByQuantile:
 
     quantile: float = 0.9
     scale: float | None = None
+    regret: bool = True
 
     def __post_init__(self) -> None:
         name = type(self).__name__
@@ -212,6 +240,7 @@ class _ByQuantile:
         where = f"`{name}(quantile=...)`"
         quantile = checks.number(where, self.quantile, above=0, most=1, hint=hint)
         object.__setattr__(self, "quantile", quantile)
+        checks.flag(f"`{name}(regret=...)`", self.regret)
         if self.scale is not None:
             scale = checks.number(f"`{name}(scale=...)`, which is M,", self.scale, above=0)
             object.__setattr__(self, "scale", scale)
@@ -239,9 +268,12 @@ class _ByQuantile:
 @final
 @dataclass(frozen=True)
 class Linearized(_ByQuantile):
-    """u = M - ℓ with log u linearized: U = -E ℓ / M (eqs. 2 and 7).
+    """u = M - ℓ with log u linearized: U = -E ℓ / M (eqs. 2 and 7), as regret.
 
-    M is the `quantile` of the training losses of uncalibrated VI, or `scale` where given.
+    M is the `quantile` of the training losses of uncalibrated VI, or `scale` where given. With
+    `regret`, the expected loss counts for each θ only in so far as it exceeds that of the best
+    decision for that θ, so that nothing is gained by making outcomes look predictable;
+    `regret=False` is the form of the paper. They differ only where the model learns its noise.
 
     Examples:
         >>> import numpy as np, stakes
@@ -250,13 +282,13 @@ class Linearized(_ByQuantile):
     """
 
     def __call__(self, loss: Loss, scale: Number) -> ScaledLoss:
-        return ScaledLoss(loss, scale)
+        return ScaledLoss(loss, scale, self.regret)
 
 
 @final
 @dataclass(frozen=True)
 class Exponential(_ByQuantile):
-    """u = exp(-ℓ / M) (eq. 3).
+    """u = exp(-ℓ / M) (eq. 3), as regret: see `Linearized` for what that means.
 
     M is the `quantile` of the training losses of uncalibrated VI, or `scale` where given.
 
@@ -268,4 +300,4 @@ class Exponential(_ByQuantile):
     """
 
     def __call__(self, loss: Loss, scale: Number) -> ExpUtility:
-        return ExpUtility(loss, scale)
+        return ExpUtility(loss, scale, self.regret)

@@ -36,9 +36,10 @@ from scipy import optimize, stats
 
 import stakes
 from stakes import BayesDecisions, NumericalDecisions
+from stakes.deciding import objective_of
 from stakes.expectation import ClosedForm
 from stakes.optimise import EM, VI, Fit, FitSettings, Joint, run
-from stakes.protocols import Gain, Objective
+from stakes.protocols import Gain
 
 Y = np.array([1.0, 4.5, 2.0, -0.5, 3.0])
 PORT = OneMean(jnp.asarray(Y))
@@ -93,7 +94,7 @@ def vi() -> Fit:
 
 
 def fit(method: Joint | EM, gain: Gain) -> Fit:
-    objective = Objective(gain, ClosedForm(), gain.term(ClosedForm()))
+    objective = objective_of(gain, ClosedForm())
     state = method.init(PORT.init(jax.random.key(1)), jnp.zeros(len(Y)), SETTINGS)
     step = method.step(objective, SETTINGS)
     return run("calibrated", step, PORT, state, jax.random.key(2), SETTINGS)

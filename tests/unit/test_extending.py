@@ -14,7 +14,7 @@ from scipy import stats as scipy_stats
 
 import stakes
 from stakes.calibration import prepare
-from stakes.deciding import best_decision, numerical_decision
+from stakes.deciding import best_decision, numerical_decision, objective_of
 from stakes.expectation import ByPoints, Mixture, Rule, stats
 from stakes.losses import Asked
 from stakes.optimise import FitSettings, Info, State, Step, ascend, bound, start
@@ -301,7 +301,7 @@ def test_a_decision_that_the_loss_turns_out_not_to_know_is_searched_for() -> Non
     )
     outcomes = jax.vmap(dist.Normal)(jnp.array([[2.0], [4.0]]), jnp.ones((2, 1)))
     gain = stakes.Linearized()(loss(), 1.0)
-    objective = Objective(gain, stakes.Quadrature(), gain.term(stakes.Quadrature()))
+    objective = objective_of(gain, stakes.Quadrature())
     found = stakes.EM().rule(gain).decide(objective, KEY, outcomes, jnp.ones(1))
     np.testing.assert_allclose(found, 3.0, atol=0.05)
 

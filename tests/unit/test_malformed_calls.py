@@ -222,19 +222,19 @@ CALLS: dict[str, Call] = {
     "LinEx": Call(stakes.LinEx, lambda: {"c": -1}, {"c": "not zero"}),
     "Utility": Call(
         stakes.Utility,
-        lambda: {"fn": stakes.Squared(), "infimum": 0},
-        {"fn": "loss", "infimum": "not negative"},
+        lambda: {"fn": stakes.Squared(), "infimum": 0, "regret": True},
+        {"fn": "loss", "infimum": "not negative", "regret": "flag"},
     ),
     "ExpUtility": Call(
         stakes.ExpUtility,
-        lambda: {"loss": stakes.Squared(), "scale": 1.0},
-        {"loss": "loss", "scale": "positive, or many"},
+        lambda: {"loss": stakes.Squared(), "scale": 1.0, "regret": True},
+        {"loss": "loss", "scale": "positive, or many", "regret": "flag"},
     ),
     **{
         transform.__name__: Call(
             transform,
-            lambda: {"quantile": 0.9, "scale": None},
-            {"quantile": "share", "scale": "positive or None"},
+            lambda: {"quantile": 0.9, "scale": None, "regret": True},
+            {"quantile": "share", "scale": "positive or None", "regret": "flag"},
         )
         for transform in (stakes.Linearized, stakes.Exponential)
     },

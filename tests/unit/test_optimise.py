@@ -14,6 +14,7 @@ from gaussian_port import LocalMeans, OneMean
 
 import stakes
 from stakes._types import Array, Key, Params
+from stakes.deciding import objective_of
 from stakes.expectation import ClosedForm
 from stakes.host.progress import part_of
 from stakes.optimise import (
@@ -28,7 +29,6 @@ from stakes.optimise import (
     run,
 )
 from stakes.port import Approximation, Batches, Instances, Rows, Subsample
-from stakes.protocols import Objective
 
 KEY = jax.random.key(0)
 Y = jnp.array([6.0, 7.0, 5.5, 6.5])
@@ -45,7 +45,7 @@ def fit_calibrated(
 ) -> Fit:
     start = jnp.zeros(port.instances.shape) if decisions is None else decisions
     state = method.init(port.init(KEY), start, settings)
-    objective = Objective(SQUARED, ClosedForm(), SQUARED.term(ClosedForm()))
+    objective = objective_of(SQUARED, ClosedForm())
     step = method.step(objective, settings)
     return run("calibrated", step, port, state, jax.random.key(1), settings)
 

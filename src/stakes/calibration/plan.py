@@ -13,6 +13,7 @@ from stakes import expectation as expectations
 from stakes._types import Array, Data, Distribution, Key, Number, Params
 from stakes.bridge import NumPyroApproximation, Predictors, approximate
 from stakes.calibration.options import Options
+from stakes.deciding import objective_of
 from stakes.errors import InputError, NumericalError, some
 from stakes.optimise import VI, Fit, FitSettings, Method, State, Step, Stop
 from stakes.port import Instances
@@ -24,7 +25,7 @@ from stakes.protocols import (
     Expectation,
     Gain,
     Loss,
-    Objective,
+    Predicted,
     Transform,
     UtilityTerm,
 )
@@ -96,8 +97,7 @@ class Plan:
     def step(self, scale: Number | None) -> Step:
         """A step of the calibrated fit, with this M."""
         gain = self.problem.gain(self.transform, scale)
-        term = gain.term(self.expectation, self.estimator)
-        return self.method.step(Objective(gain, self.expectation, term), self.settings)
+        return self.method.step(objective_of(gain, self.expectation, self.estimator), self.settings)
 
     def state(self, params: Params, decisions: Array | np.ndarray) -> State:
         return self.method.init(params, jnp.asarray(decisions), self.settings)
@@ -207,6 +207,16 @@ class _AllAsked:
     @property
     def bayes_is_best(self) -> bool:
         return self.gain.bayes_is_best
+
+    @property
+    def regret(self) -> bool:
+        return self.gain.regret
+
+    def regret_term(self, expectation: Expectation) -> UtilityTerm:
+        return self.gain.regret_term(expectation)
+
+    def exact_decision(self, predicted: Predicted) -> Array:
+        return self.gain.exact_decision(predicted)
 
     def term(self, expectation: Expectation, estimator: Estimator | None = None) -> UtilityTerm:
         term = self.gain.term(expectation, self.estimator)

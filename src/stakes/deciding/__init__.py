@@ -2,6 +2,7 @@
 
 from stakes.deciding.best import best_decision, known_decision, numerical_decision, term_decision
 from stakes.deciding.m_step import BayesDecisions, NumericalDecisions
+from stakes.deciding.regret import objective_of
 from stakes.deciding.search import by_golden_sections, by_parabolas
 
 __all__ = [
@@ -12,5 +13,6 @@ __all__ = [
     "by_parabolas",
     "known_decision",
     "numerical_decision",
+    "objective_of",
     "term_decision",
 ]

@@ -64,7 +64,9 @@ def numerical_decision(
     return by_golden_sections(risk, grid, low, high).astype(like.dtype)
 
 
-def term_decision(term: UtilityTerm, key: Key, outcomes: Distribution, now: Array) -> Array:
+def term_decision(
+    term: UtilityTerm, key: Key, outcomes: Distribution, now: Array, draws: int = 16
+) -> Array:
     """A decision at which the utility term U(λ, h) is at least as large as now, for an M-step.
 
     A coarse search, since the term will have changed by the next M-step: the best of the current
@@ -75,8 +77,8 @@ def term_decision(term: UtilityTerm, key: Key, outcomes: Distribution, now: Arra
         one = lambda key, outcome: -term(key, outcome, decision)  # noqa: E731
         return _mean_over_draws(one, key, outcomes, 64 * now.size)
 
-    draws = _draws(key, outcomes, now.shape, 1)
-    low, high = draws.min(axis=0), draws.max(axis=0)
+    seen = _draws(key, outcomes, now.shape, -(-draws // _count(outcomes)))
+    low, high = seen.min(axis=0), seen.max(axis=0)
     # Rare outcomes may be missing from the draws and still matter.
     spacing = jnp.maximum((high - low) / (PLACES - 1), _spread(outcomes, now) / 2)
     grid = jnp.concatenate([now[None].astype(low.dtype), evenly(low, high, PLACES)])

@@ -48,4 +48,4 @@ class NumericalDecisions:
         return None
 
     def decide(self, objective: Objective, key: Key, outcomes: Distribution, now: Array) -> Array:
-        return term_decision(objective.term, key, outcomes, now)
+        return term_decision(objective.worth, key, outcomes, now)

@@ -36,6 +36,11 @@ class ClosedForm(Expectation):
     ) -> Array:
         return Asked(loss).expected(Single(outcome), decision)
 
+    def expected_regret(
+        self, key: Key | None, outcome: Distribution, loss: Loss, decision: Array
+    ) -> Array:
+        return Asked(loss).expected_regret(Single(outcome), decision)
+
     def log_expected(
         self, key: Key | None, outcome: Distribution, utility: PositiveUtility, decision: Array
     ) -> Array:

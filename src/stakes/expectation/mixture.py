@@ -11,6 +11,7 @@ from jax.scipy.special import logsumexp
 from numpyro.distributions import constraints
 
 from stakes._types import Array, Distribution, Float, Key, Number
+from stakes.errors import NoClosedForm
 from stakes.expectation import stats
 from stakes.expectation.counts import log_mass
 from stakes.expectation.sums import Rule, weighted_sum
@@ -47,6 +48,19 @@ class Single:
 
     def tails(self, decision: Array, above: float, below: float) -> Array:
         return stats.tails(self.distribution, decision, above, below)
+
+    def least_tails(self, above: float, below: float) -> Array:
+        try:
+            return stats.least_tails(self.distribution, above, below)
+        except NoClosedForm:
+            best = jax.lax.stop_gradient(self.quantile(above / (above + below)))
+            return self.tails(best, above, below)
+
+    def best_in_log_tails(self, above: Number, below: Number) -> Array:
+        return stats.best_in_log_tails(self.distribution, above, below)
+
+    def best_in_log_kernel(self, width: Number) -> Array:
+        return stats.best_in_log_kernel(self.distribution, width)
 
     def cumulant(self, t: float) -> Array:
         return stats.cumulant(self.distribution, t)
@@ -103,6 +117,21 @@ class Mixture:
 
     def tails(self, decision: Array, above: float, below: float) -> Array:
         return self._over(lambda one: one.tails(decision, above, below)).mean(axis=0)
+
+    def least_tails(self, above: float, below: float) -> Array:
+        return self.tails(self.quantile(above / (above + below)), above, below)
+
+    def best_in_log_tails(self, above: Number, below: Number) -> Array:
+        return self._alone().best_in_log_tails(above, below)
+
+    def best_in_log_kernel(self, width: Number) -> Array:
+        return self._alone().best_in_log_kernel(width)
+
+    def _alone(self) -> Single:
+        """The only component, where there is but one."""
+        if jax.tree.leaves(self.components)[0].shape[0] > 1:
+            raise NoClosedForm("No closed form is known for this decision under a mixture.")
+        return Single(jax.tree.map(lambda leaf: leaf[0], self.components), self.values)
 
     def log_mgf(self, t: float) -> Array:
         return _log_mean_exp(self._over(lambda one: one.log_mgf(t)))

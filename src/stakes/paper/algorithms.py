@@ -89,7 +89,7 @@ def _fit(
     plan = matrix.plan(
         data,
         matrix.problem(LOSS),
-        Exponential(scale=SCALE),
+        Exponential(scale=SCALE, regret=False),
         effort,
         steps=steps,
         method=method or Joint(),

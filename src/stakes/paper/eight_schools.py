@@ -76,7 +76,7 @@ def _plan(steps: int) -> Plan:
         jax.random.key(0),
         eight_schools.problem(),
         eight_schools.data(),
-        Options(transform=Linearized(scale=7.0), steps=steps),
+        Options(transform=Linearized(scale=7.0, regret=False), steps=steps),
     )
 
 

@@ -25,7 +25,7 @@ from stakes.paper.study import Finding, PaperTable, Settings
 from stakes.protocols import Loss, Predicted
 from stakes.utilities import ExpUtility, Linearized
 
-UTILITY = ExpUtility(Squared(), scale=1.0)
+UTILITY = ExpUtility(Squared(), scale=1.0, regret=False)
 PUBLISHED = {
     "VI": str(published.GAINS["VI"]),
     "direct, from plain VI": f"{published.GAINS['direct']}, collapsed",
@@ -48,13 +48,16 @@ class OneMinusUtility:
 
 
 LINEARIZED: dict[str, tuple[Loss, Linearized]] = {
-    "1 - u, linearized, M = 1": (OneMinusUtility(), Linearized(scale=1.0)),
+    "1 - u, linearized, M = 1": (OneMinusUtility(), Linearized(scale=1.0, regret=False)),
     **{
-        f"1 - u, linearized, M = {100 * q:.0f} % quantile": (OneMinusUtility(), Linearized(q))
+        f"1 - u, linearized, M = {100 * q:.0f} % quantile": (
+            OneMinusUtility(),
+            Linearized(q, regret=False),
+        )
         for q in (0.7, 0.5, 0.2)
     },
-    "squared, linearized, M = 1": (Squared(), Linearized(scale=1.0)),
-    "squared, linearized, M = 90 % quantile": (Squared(), Linearized(quantile=0.9)),
+    "squared, linearized, M = 1": (Squared(), Linearized(scale=1.0, regret=False)),
+    "squared, linearized, M = 90 % quantile": (Squared(), Linearized(0.9, regret=False)),
 }
 
 

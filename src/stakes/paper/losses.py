@@ -42,8 +42,8 @@ def run(settings: Settings) -> PaperTable:
 
 def _transforms(name: str) -> dict[str, Transform]:
     return {
-        "linearized, M = 1 over γ": Linearized(scale=published.scale_of(name)),
-        "exponential M_90": Exponential(),
+        "linearized, M = 1 over γ": Linearized(scale=published.scale_of(name), regret=False),
+        "exponential M_90": Exponential(regret=False),
     }
 
 
@@ -159,7 +159,7 @@ def _run_published(data: Matrix, effort: Effort, losses: dict[str, Loss], store:
     plan = matrix.plan(
         data,
         matrix.problem(loss),
-        Exponential(scale=published.scale_of(name)),
+        Exponential(scale=published.scale_of(name), regret=False),
         effort,
         steps=effort.steps,
         expectation=MonteCarlo(draws=1),

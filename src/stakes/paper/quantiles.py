@@ -22,7 +22,10 @@ LOSS = Tilted(0.2)
 LEVELS = (0.01, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.95, 0.99)
 BEYOND = (10.0, 100.0, 1000.0)
 """Multiples of the 99 % quantile, where calibration fades."""
-TRANSFORMS: dict[str, Transform] = {"linearized": Linearized(), "exponential": Exponential()}
+TRANSFORMS: dict[str, Transform] = {
+    "linearized": Linearized(regret=False),
+    "exponential": Exponential(regret=False),
+}
 TOGETHER = 7
 
 
@@ -63,7 +66,7 @@ def _plan(data: Matrix, transform: Transform, effort: Effort) -> Plan:
 
 def _scales(plain: PlainFits, data: Matrix, quick: bool) -> dict[str, float]:
     """Quantiles of the training losses of plain VI, and beyond."""
-    plan = _plan(data, Linearized(), Effort(steps=1))
+    plan = _plan(data, Linearized(regret=False), Effort(steps=1))
     decisions = plain.ready(plan)[0][1]
     losses = np.asarray(LOSS(jnp.asarray(data.y), jnp.asarray(decisions)))[~data.test]
     levels, beyond = (LEVELS[::3], BEYOND[-1:]) if quick else (LEVELS, BEYOND)

@@ -77,7 +77,8 @@ def guide(section: GuideSection, get: Get) -> Callable[..., Any]:
 def transform(section: TransformSection | None) -> Transform | None:
     if section is None:
         return None
-    return TRANSFORMS[section.name](quantile=section.quantile, scale=section.scale)
+    known = TRANSFORMS[section.name]
+    return known(quantile=section.quantile, scale=section.scale, regret=section.regret)
 
 
 def method(section: MethodSection) -> Method:

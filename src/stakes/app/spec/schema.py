@@ -163,6 +163,7 @@ class TransformSection(Section):
     )
     quantile: float = Field(0.9, gt=0, le=1, description="a number above 0 and up to 1")
     scale: float | None = Field(None, gt=0, allow_inf_nan=False, description=POSITIVE)
+    regret: bool = Field(True, description="true or false")
 
 
 class MethodSection(Section):
