@@ -2,10 +2,11 @@
 
 In order of preference: a closed form; enumeration of a discrete outcome; quadrature over a
 continuous one; reparameterised Monte Carlo. `choose` takes the first without an objection;
-passing one as `expectation=` overrides it. `stats` has the statistics that closed forms need.
+passing one as `expectation=` overrides it. `stats` has the statistics that closed forms
+need, `families` what is known of each distribution.
 """
 
-from stakes.expectation import stats
+from stakes.expectation import families, stats
 from stakes.expectation.choosing import check, choose
 from stakes.expectation.closed_form import ClosedForm
 from stakes.expectation.enumeration import Enumeration
@@ -26,5 +27,6 @@ __all__ = [
     "Single",
     "check",
     "choose",
+    "families",
     "stats",
 ]

@@ -1,0 +1,5 @@
+"""What is known of each outcome distribution: importing this answers the questions of `stats`."""
+
+from stakes.expectation.families import bounded, counts, labels, normal, positive, real_line
+
+__all__ = ["bounded", "counts", "labels", "normal", "positive", "real_line"]

@@ -1,0 +1,165 @@
+"""The normal distribution: all from Mills' ratio."""
+
+import math
+from functools import partial
+from statistics import NormalDist
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax.scipy.special import ndtri
+
+from stakes._types import Array, Number
+from stakes.expectation.families.common import floats
+from stakes.expectation.mills import density, mills, mills_and_slope
+from stakes.expectation.special import along
+from stakes.expectation.stats import (
+    best_in_log_kernel,
+    best_in_log_tails,
+    cumulant,
+    least_tails,
+    log_kernel,
+    log_tails,
+    tails,
+)
+from stakes.expectation.sums import flushed_exp
+
+LOG_ROOT_TAU = math.log(2 * math.pi) / 2
+
+
+@tails.register
+def _(outcome: dist.Normal, decision: Array, above: float, below: float) -> Array:
+    return _normal_tails(*floats(outcome.loc, outcome.scale, decision), above, below)
+
+
+@least_tails.register
+def _(outcome: dist.Normal, above: float, below: float) -> Array:
+    z = NormalDist().inv_cdf(above / (above + below))
+    return outcome.scale * ((above + below) * NormalDist().pdf(z))
+
+
+@best_in_log_kernel.register
+def _(outcome: dist.Normal, width: Number) -> Array:
+    return jnp.asarray(outcome.loc)
+
+
+@best_in_log_tails.register
+def _(outcome: dist.Normal, above: Number, below: Number) -> Array:
+    rates = floats(above * outcome.scale, below * outcome.scale)
+    return outcome.loc - outcome.scale * _best_distance(*rates)
+
+
+@cumulant.register
+def _(outcome: dist.Normal, t: float) -> Array:
+    return jnp.square(t * outcome.scale) / 2
+
+
+@log_kernel.register
+def _(outcome: dist.Normal, decision: Array, width: Number) -> Array:
+    root = jnp.sqrt(width)
+    spread = 2 * jnp.square(outcome.scale / root)
+    return -jnp.log1p(spread) / 2 - jnp.square((outcome.loc - decision) / root) / (1 + spread)
+
+
+@log_tails.register
+def _(outcome: dist.Normal, decision: Array, above: Number, below: Number) -> Array:
+    loc, scale, decision = floats(outcome.loc, outcome.scale, decision)
+    return _log_tails(*floats((loc - decision) / scale, above * scale, below * scale))
+
+
+@jax.custom_jvp
+def _log_tails(distance: Array, above: Array, below: Array) -> Array:
+    """log E exp(-above·z₊ - below·z₋) for z ~ Normal(distance, 1)."""
+    return _log_tails_and_slopes(distance, above, below)[0]
+
+
+@partial(_log_tails.defjvp, symbolic_zeros=True)
+def _(primals, tangents):  # type: ignore[no-untyped-def]
+    # By hand: this takes a third of the work and memory of differentiating the two polynomials,
+    # and none for rates that are constants, whose slopes are not used.
+    value, *slopes = _log_tails_and_slopes(*primals)
+    return value, along(slopes, tangents, value)
+
+
+def _log_tails_and_slopes(
+    distance: Array, above: Array, below: Array
+) -> tuple[Array, Array, Array, Array]:
+    """Value, and derivatives by distance, above and below.
+
+    With x₊ = above - δ and x₋ = below + δ, of which at most one is negative, the expectation is
+    φ(δ) [mills(x₊) + mills(x₋)]; a negative x is reflected and factored out. Each tail's share of
+    the sum is the weight of its rate in the slope.
+    """
+    first = above - distance < below + distance  # the upper tail has the smaller x
+    least = jnp.minimum(above - distance, below + distance)
+    most = jnp.maximum(above - distance, below + distance)
+    inside = least < 0
+    near_mills, near_slope = mills_and_slope(jnp.abs(least))
+    far_mills, far_slope = mills_and_slope(most)
+    factor = flushed_exp(jnp.where(inside, -jnp.square(least) / 2 - LOG_ROOT_TAU, 0.0))
+    near = jnp.where(inside, 1 - factor * near_mills, near_mills)
+    far = factor * far_mills
+    total = near + far
+    rate = jnp.where(first, above, below)
+    offset = jnp.where(inside, rate * (least - rate / 2), -jnp.square(distance) / 2 - LOG_ROOT_TAU)
+    by_near = jnp.where(inside, least * near - factor, near_slope) / total
+    by_far = factor * far_slope / total
+    by_above, by_below = jnp.where(first, by_near, by_far), jnp.where(first, by_far, by_near)
+    upper, lower = jnp.where(first, near, far), jnp.where(first, far, near)
+    by_distance = (below * lower - above * upper) / total
+    return offset + jnp.log(total), by_distance, by_above, by_below
+
+
+def _best_distance(above: Array, below: Array) -> Array:
+    """The δ at which E exp(-above·z₊ - below·z₋), z ~ Normal(δ, 1), is largest.
+
+    It is minus a quantile for small rates and 1/above - 1/below for large ones. Two steps of
+    Newton's method from a curve between the two leave an error below 1e-3, and so of 1e-6 in the
+    logarithm, which is concave in δ.
+    """
+    total = above + below
+    level = above / total
+    z = ndtri(level)
+    skewed = jnp.abs(level - 0.5) > 1e-3
+    odds = level * (1 - level) * jnp.where(skewed, z / jnp.where(skewed, 2 * level - 1, 1.0), 1.25)
+    least, most = jnp.minimum(-z, 0.0), jnp.maximum(-z, 0.0)
+
+    def newton(distance: Array) -> Array:
+        upper, lower = _any_mills(above - distance), _any_mills(below + distance)
+        slope = (below * lower - above * upper) / (upper + lower)
+        bend = (below**2 * lower + above**2 * upper - total) / (upper + lower) - slope**2
+        return jnp.clip(distance - slope / bend, least, most)
+
+    return newton(newton(-z / (1 + total * odds)))
+
+
+def _any_mills(x: Array) -> Array:
+    """The Mills ratio, also of a negative number."""
+    inside = mills(jnp.abs(x))
+    return jnp.where(x < 0, 1 / density(x) - inside, inside)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(3, 4))
+def _normal_tails(loc: Array, scale: Array, decision: Array, above: float, below: float) -> Array:
+    return _normal_tails_and_slopes(loc, scale, decision, above, below)[0]
+
+
+@_normal_tails.defjvp
+def _(above, below, primals, tangents):  # type: ignore[no-untyped-def]
+    # By hand, because terms in z·φ(z) that cancel exactly on paper do not in floating point.
+    loc, scale, decision = primals
+    d_loc, d_scale, d_decision = tangents
+    value, by_decision, by_scale = _normal_tails_and_slopes(loc, scale, decision, above, below)
+    return value, by_decision * (d_decision - d_loc) + by_scale * d_scale
+
+
+def _normal_tails_and_slopes(
+    loc: Array, scale: Array, decision: Array, above: float, below: float
+) -> tuple[Array, Array, Array]:
+    """Value, and derivatives by h (minus that by m) and by s."""
+    z = (decision - loc) / scale
+    phi = density(z)
+    beyond = phi * mills(jnp.abs(z))
+    slope = jnp.where(z > 0, below, above) - (above + below) * beyond
+    value = scale * ((above + below) * phi + jnp.abs(z) * slope)
+    return value, jnp.where(z > 0, slope, -slope), (above + below) * phi

@@ -1,0 +1,192 @@
+"""Laplace, logistic, Student's t, Cauchy and Gumbel: locations and scales on the whole line."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax.scipy.special import exp1, gammaln
+from numpyro.distributions import Distribution
+
+from stakes._types import Array
+from stakes.expectation.families.common import finite_until, floats
+from stakes.expectation.incomplete import beta_above
+from stakes.expectation.special import log_less_tangent, stirling_error
+from stakes.expectation.stats import cdf, cumulant, excess
+from stakes.expectation.sums import flushed_exp
+
+EULER = 0.5772156649015329
+
+
+def _standard(outcome: Distribution, decision: Array) -> tuple[Array, Array]:
+    """The decision in units of the scale from the location, and the scale."""
+    loc, scale, decision = floats(outcome.loc, outcome.scale, decision)
+    return (decision - loc) / scale, scale
+
+
+def _folded(z: Array, beyond_abs: Array) -> Array:
+    """E (z' - z)+ of a symmetric z', from that of |z|."""
+    return beyond_abs + jnp.maximum(-z, 0.0)
+
+
+# Laplace -----------------------------------------------------------------------------------
+
+
+@excess.register
+def _(outcome: dist.Laplace, decision: Array) -> Array:
+    z, scale = _standard(outcome, decision)
+    return scale * _laplace_excess(z)
+
+
+@jax.custom_jvp
+def _laplace_excess(z: Array) -> Array:
+    return _folded(z, flushed_exp(-jnp.abs(z)) / 2)
+
+
+@_laplace_excess.defjvp
+def _(primals, tangents):  # type: ignore[no-untyped-def]
+    (z,) = primals
+    less = flushed_exp(-jnp.abs(z)) / 2
+    return _laplace_excess(z), -jnp.where(z > 0, less, 1 - less) * tangents[0]
+
+
+@cumulant.register
+def _(outcome: dist.Laplace, t: float) -> Array:
+    return finite_until(1.0, jnp.square(t * outcome.scale), lambda v: -jnp.log1p(-v))
+
+
+# Logistic ----------------------------------------------------------------------------------
+
+
+@excess.register
+def _(outcome: dist.Logistic, decision: Array) -> Array:
+    z, scale = _standard(outcome, decision)
+    return scale * jax.nn.softplus(-z)
+
+
+@cumulant.register
+def _(outcome: dist.Logistic, t: float) -> Array:
+    """log (πv/sin πv) at v = ts."""
+    return finite_until(1.0, jnp.abs(t * outcome.scale), _log_over_sine)
+
+
+def _log_over_sine(v: Array) -> Array:
+    """Below one quarter by its series Σ ζ(2k) v^2k/k."""
+    near = v < 0.25
+    small, large = jnp.where(near, v, 0.0), jnp.where(near, 0.5, v)
+    squared = jnp.square(small)
+    series = jnp.zeros_like(v)
+    for k in reversed(range(1, 13)):
+        series = (series + _zeta(2 * k) / k) * squared
+    # The sine of π(1-v), which does not lose its digits near one.
+    half = jnp.minimum(large, 1 - large)
+    return jnp.where(near, series, jnp.log(math.pi * large / jnp.sin(math.pi * half)))
+
+
+# Student's t and Cauchy --------------------------------------------------------------------
+
+
+@excess.register
+def _(outcome: dist.StudentT, decision: Array) -> Array:
+    z, scale = _standard(outcome, decision)
+    (df,) = floats(outcome.df)
+    return scale * _student_excess(*jnp.broadcast_arrays(df, z))
+
+
+@cdf.register
+def _(outcome: dist.StudentT, value: Array) -> Array:
+    z, _ = _standard(outcome, value)
+    (df,) = floats(outcome.df)
+    return _student_above(*jnp.broadcast_arrays(df, -z))
+
+
+def _student_excess(df: Array, z: Array) -> Array:
+    """(0 - z) P(y > z) + (ν + z²)/(ν - 1) p(z)."""
+    kernel = (df + jnp.square(z)) / jnp.where(df > 1, df - 1, 1.0)
+    return kernel * _student_density(df, z) - z * _student_above(df, z)
+
+
+def _student_density(df: Array, z: Array) -> Array:
+    half = df / 2
+    constant = half * log_less_tangent(1 + 1 / df, 1 / df) + stirling_error(half + 0.5)
+    log_density = constant - stirling_error(half) - (df + 1) / 2 * jnp.log1p(jnp.square(z) / df)
+    return flushed_exp(log_density) / math.sqrt(2 * math.pi)
+
+
+@jax.custom_jvp
+def _student_above(df: Array, z: Array) -> Array:
+    """P(y > z): half of an incomplete beta function, with its slope at zero by hand."""
+    beyond = _student_beyond(df, jnp.abs(z))
+    return jnp.where(z < 0, 1 - beyond, beyond)
+
+
+@_student_above.defjvp
+def _(primals, tangents):  # type: ignore[no-untyped-def]
+    df, z = primals
+    beyond, by_df = jax.jvp(lambda df: _student_beyond(df, jnp.abs(z)), (df,), (jnp.ones_like(df),))
+    above = jnp.where(z < 0, 1 - beyond, beyond)
+    by_df = jnp.where(z < 0, -by_df, by_df)
+    return above, by_df * tangents[0] - _student_density(df, z) * tangents[1]
+
+
+def _student_beyond(df: Array, distance: Array) -> Array:
+    """P(y > z) for z ≥ 0."""
+    squared = jnp.maximum(jnp.square(distance), jnp.finfo(df.dtype).tiny ** 0.5)
+    rest, x = df / (df + squared), squared / (df + squared)
+    return beta_above(jnp.full_like(df, 0.5), df / 2, x, rest) / 2
+
+
+@cumulant.register(dist.StudentT)
+@cumulant.register(dist.Cauchy)
+def _(outcome: Distribution, t: float) -> Array:
+    return jnp.full(outcome.batch_shape, jnp.inf)
+
+
+@excess.register(dist.Cauchy)
+def _(outcome: Distribution, decision: Array) -> Array:
+    return jnp.full(jnp.broadcast_shapes(outcome.batch_shape, jnp.shape(decision)), jnp.inf)
+
+
+# Gumbel ------------------------------------------------------------------------------------
+
+
+@excess.register
+def _(outcome: dist.Gumbel, decision: Array) -> Array:
+    z, scale = _standard(outcome, decision)
+    return scale * _gumbel_excess(z)
+
+
+@jax.custom_jvp
+def _gumbel_excess(z: Array) -> Array:
+    """E1(w) + γ + log w at w = exp(-z): w - w²/4 + w³/18 - ... where w is small."""
+    w = jnp.exp(jnp.minimum(-z, 5.0))
+    return jnp.where(z > 9.0, w * (1 - w / 4), exp1(w) + EULER - z)
+
+
+@_gumbel_excess.defjvp
+def _(primals, tangents):  # type: ignore[no-untyped-def]
+    (z,) = primals
+    w = flushed_exp(jnp.minimum(-z, 80.0))
+    return _gumbel_excess(z), jnp.expm1(-w) * tangents[0]
+
+
+@cumulant.register
+def _(outcome: dist.Gumbel, t: float) -> Array:
+    """log Γ(1-v) - γv at v = ts."""
+    return finite_until(1.0, t * outcome.scale, _log_gamma_about_one)
+
+
+def _log_gamma_about_one(v: Array) -> Array:
+    """log Γ(1-v) - γv: by its series Σ ζ(k) v^k/k where the difference would cancel."""
+    near = jnp.abs(v) < 0.2
+    small, large = jnp.where(near, v, 0.0), jnp.where(near, 0.5, v)
+    series = jnp.zeros_like(v)
+    for k in reversed(range(2, 17)):
+        series = (series + _zeta(k) / k) * small
+    return jnp.where(near, series * small, gammaln(1 - large) - EULER * large)
+
+
+def _zeta(k: int) -> float:
+    """Σ n^-k, the terms from ten on by the Euler-Maclaurin formula."""
+    far = 10 / (k - 1) + 1 / 2 + k / 120 - k * (k + 1) * (k + 2) / 720_000
+    return sum(float(n) ** -k for n in range(1, 10)) + far * 10.0**-k

@@ -1,0 +1,86 @@
+"""Logarithms and factorials without the parts that cancel, for distributions of any size.
+
+The log density of a gamma or beta distribution with a shape of a million is a small difference of
+numbers around ten million, which single precision does not hold. Written with these, it is a sum
+of small numbers.
+"""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.custom_derivatives import SymbolicZero
+from jax.scipy.special import digamma, gammaln
+
+from stakes._types import Array
+
+_NEAR = 0.3
+_LARGE = 10.0
+
+
+@jax.custom_jvp
+def log_less_tangent(ratio: Array, less_one: Array) -> Array:
+    """log r - (r - 1), given both r and r - 1 to full precision."""
+    near = jnp.abs(less_one) < _NEAR
+    v = jnp.where(near, less_one, 0.0)
+    r = v / (2 + v)
+    # log(1 + v) is twice the inverse hyperbolic tangent of r, and 2r - v = -vr.
+    terms = 5 if r.dtype == jnp.float32 else 10
+    series = 2 * _horner(jnp.square(r), [1 / (2 * k + 3) for k in range(terms)])
+    far = jnp.log(jnp.where(near, 1.0, ratio)) - less_one
+    return jnp.where(near, r * (jnp.square(r) * series - v), far)
+
+
+@log_less_tangent.defjvp
+def _(primals, tangents):  # type: ignore[no-untyped-def]
+    ratio, less_one = primals
+    return log_less_tangent(ratio, less_one), -less_one / ratio * tangents[1]
+
+
+def exp_less_tangent(x: Array) -> Array:
+    """exp(x) - 1 - x."""
+    near = jnp.abs(x) < _NEAR
+    v = jnp.where(near, x, 0.0)
+    terms = 6 if v.dtype == jnp.float32 else 9
+    series = _horner(v, [1 / math.factorial(k + 2) for k in range(terms)])
+    return jnp.where(near, jnp.square(v) * series, jnp.expm1(x) - x)
+
+
+def stirling_error(x: Array) -> Array:
+    """log Γ(x) less Stirling's (x - 1/2) log x - x + log √2π."""
+    large = x >= _LARGE
+    far, near = jnp.where(large, x, _LARGE), jnp.where(large, 1.0, x)
+    over = 1 / far
+    terms = [1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360]
+    series = over * _horner(jnp.square(over), terms)
+    direct = gammaln(near) - (near - 0.5) * jnp.log(near) + near - math.log(2 * math.pi) / 2
+    return jnp.where(large, series, direct)
+
+
+def log_less_digamma(x: Array) -> Array:
+    """log x - ψ(x)."""
+    large = x >= _LARGE
+    far, near = jnp.where(large, x, _LARGE), jnp.where(large, 1.0, x)
+    over = 1 / far
+    terms = [1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760]
+    series = over / 2 + jnp.square(over) * _horner(jnp.square(over), terms)
+    return jnp.where(large, series, jnp.log(near) - digamma(near))
+
+
+def along(slopes: Any, tangents: Any, like: Array) -> Array:
+    """Σ slope·tangent over what moves: the slope of a constant is not computed."""
+    moving = [
+        slope * tangent
+        for slope, tangent in zip(slopes, tangents, strict=True)
+        if not isinstance(tangent, SymbolicZero)
+    ]
+    return sum(moving, jnp.zeros_like(like))
+
+
+def _horner(x: Array, terms: list[float]) -> Array:
+    """Σ terms[k] x^k."""
+    total = jnp.full_like(x, terms[-1])
+    for term in reversed(terms[:-1]):
+        total = total * x + term
+    return total
