@@ -182,6 +182,7 @@ DISCRETE = {
             "concentration": np.exp(rng.uniform(-0.5, 3, size)),
         },
         has_scale=False,
+        linex_signs=(1,),
         precision=BETALN,
     ),
     "NegativeBinomialProbs": Family(
@@ -192,11 +193,49 @@ DISCRETE = {
             "probs": rng.uniform(0.1, 0.8, size),
         },
         has_scale=False,
+        linex_signs=(1,),
         precision=BETALN,
     ),
 }
 
 DISTRIBUTIONS = CONTINUOUS | DISCRETE
+
+FORMULAS = {
+    "Weibull": Family(
+        lambda scale, power: dist.Weibull(scale, power),
+        lambda scale, power: stats.weibull_min(power, scale=scale),
+        lambda rng, size, unit: {
+            "scale": unit * np.exp(rng.uniform(-1, 1, size)),
+            "power": np.exp(rng.uniform(-0.3, 2, size)),
+        },
+    ),
+    "InverseGamma": Family(
+        dist.InverseGamma,
+        lambda concentration, rate: stats.invgamma(concentration, scale=rate),
+        lambda rng, size, unit: {
+            "concentration": rng.uniform(4, 30, size),
+            "rate": unit * np.exp(rng.uniform(1, 3, size)),
+        },
+        linex_signs=(),
+    ),
+    "Pareto": Family(
+        dist.Pareto,
+        lambda scale, alpha: stats.pareto(alpha, scale=scale),
+        lambda rng, size, unit: {
+            "scale": unit * np.exp(rng.uniform(-1, 1, size)),
+            "alpha": rng.uniform(4, 30, size),
+        },
+        linex_signs=(),
+    ),
+    "Geometric": Family(
+        lambda probs: dist.Geometric(probs=probs),
+        lambda probs: stats.geom(probs, loc=-1),
+        lambda rng, size, unit: {"probs": rng.uniform(0.1, 0.9, size)},
+        has_scale=False,
+        linex_signs=(1,),
+    ),
+}
+"""Outcomes enrolled in the laws of closed forms only."""
 
 LABELS = frozenset({"Bernoulli", "Categorical"})
 """Discrete outcomes whose few values need no window."""
@@ -225,8 +264,28 @@ EXPECTATIONS = {
     "Monte Carlo": MonteCarlo(draws=30),
 }
 
+TAILS = {"squared", "absolute", "tilted low", "tilted high"}
+
 CLOSED_FORMS = {
     "Normal": LOSSES.keys() | (UTILITIES.keys() - {"bump"}),
+    "StudentT": LOSSES.keys(),
+    "Laplace": LOSSES.keys(),
+    "Logistic": LOSSES.keys(),
+    "Gumbel": LOSSES.keys(),
+    "Gamma": LOSSES.keys(),
+    "Exponential": LOSSES.keys(),
+    "LogNormal": TAILS | {"linex under"},
+    "HalfNormal": TAILS,
+    "Weibull": TAILS,
+    "InverseGamma": TAILS | {"linex under"},
+    "Pareto": TAILS | {"linex under"},
+    "Beta": TAILS,
+    "Uniform": LOSSES.keys(),
+    "Binomial": LOSSES.keys(),
     "Poisson": LOSSES.keys(),
+    "NegativeBinomial2": LOSSES.keys(),
+    "NegativeBinomialProbs": LOSSES.keys(),
+    "Geometric": LOSSES.keys(),
 }
-"""What has a formula; every other outcome has one for the squared loss, by mean and variance."""
+"""What has a formula, where only an infinite expectation may be; every other outcome has one for the
+squared loss, by mean and variance."""
