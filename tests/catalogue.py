@@ -287,5 +287,5 @@ CLOSED_FORMS = {
     "NegativeBinomialProbs": LOSSES.keys(),
     "Geometric": LOSSES.keys(),
 }
-"""What has a formula, where only an infinite expectation may be; every other outcome has one for the
-squared loss, by mean and variance."""
+"""What has a formula, also where it is infinite; every other outcome has one for the squared
+loss, by mean and variance."""

@@ -23,7 +23,8 @@ from catalogue import (
     Family,
     Parameters,
 )
-from scipy import integrate
+from scipy import integrate, special
+from scipy import stats as scipy_stats
 
 from stakes import (
     Absolute,
@@ -38,7 +39,7 @@ from stakes import (
     Tilted,
     Utility,
 )
-from stakes.expectation import check, choose
+from stakes.expectation import Single, check, choose, stats
 from stakes.expectation.mills import mills
 from stakes.protocols import Expectation
 from stakes.utilities import ScaledLoss
@@ -232,15 +233,19 @@ SUMMED = ("squared", "tilted low", "exp squared", "exp tilted high", "bump")
 
 
 WITH_FORMULAS = DISTRIBUTIONS | FORMULAS
-UNITS = [(name, 1.0) for name in CLOSED_FORMS] + [("Normal", 1e-3), ("Normal", 1e3)]
+QUICK = [("Normal", 1e-3), ("Normal", 1.0), ("Normal", 1e3), ("Poisson", 1.0), ("StudentT", 1.0)]
+OTHERS = [(name, 1.0) for name in CLOSED_FORMS if name not in {"Normal", "Poisson", "StudentT"}]
 
 
 def formulas(name):
-    """The absolute and the tilted losses are one formula."""
-    return CLOSED_FORMS[name] - (set() if name == "Normal" else {"absolute", "tilted high"})
+    """Absolute and tilted losses have one formula; the squared loss has a test of its own."""
+    same = set() if name == "Normal" else {"squared", "absolute", "tilted high"}
+    return CLOSED_FORMS[name] - same
 
 
-@pytest.mark.parametrize(("name", "unit"), UNITS)
+@pytest.mark.parametrize(
+    ("name", "unit"), QUICK + [pytest.param(*pair, marks=pytest.mark.slow) for pair in OTHERS]
+)
 def test_closed_forms_agree_with_the_oracle_in_single_precision(name, unit):
     family = WITH_FORMULAS[name]
     case = random_case(family, seed=1, unit=unit)
@@ -311,6 +316,133 @@ def test_the_oracle_agrees_with_adaptive_quadrature(name):
         ends = np.unique(np.clip([low, *near, float(np.squeeze(decision)), high], low, high))
         parts = [integrate.quad(integrand, *pair, epsrel=1e-10) for pair in pairwise(ends)]
         np.testing.assert_allclose(found, sum(value for value, _ in parts), rtol=1e-8)
+
+
+# Closed forms at the extremes ----------------------------------------------------------------
+
+
+def gamma_excess(concentration, rate, decision):
+    x = rate * np.maximum(decision, 0)
+    at_most = special.gammaincc(concentration + 1, x), special.gammaincc(concentration, x)
+    return concentration / rate * at_most[0] - decision * at_most[1]
+
+
+def beta_excess(a, b, decision):
+    h = np.clip(decision, 0, 1)
+    return a / (a + b) * special.betaincc(a + 1, b, h) - decision * special.betaincc(a, b, h)
+
+
+def poisson_excess(rate, decision):
+    k = np.floor(decision)
+    beyond = np.where(k < 0, 1.0, special.gammainc(np.maximum(k, 0) + 1, rate))
+    return rate * np.exp(scipy_stats.poisson.logpmf(k, rate)) + (rate - decision) * beyond
+
+
+def negative_binomial_excess(mean, concentration, decision):
+    k, p = np.floor(decision), concentration / (concentration + mean)
+    beyond = np.where(k < 0, 1.0, special.betaincc(concentration, np.maximum(k, 0) + 1, p))
+    here = np.exp(scipy_stats.nbinom.logpmf(k, concentration, p))
+    return mean * (1 + k / concentration) * here + (mean - decision) * beyond
+
+
+EXTREMES = {
+    "Gamma": (dist.Gamma, gamma_excess, np.geomspace(0.02, 1e6, 40), np.geomspace(100, 0.01, 40)),
+    "Beta": (dist.Beta, beta_excess, np.geomspace(0.02, 1e3, 40), np.geomspace(30, 0.05, 40)),
+    "Poisson": (dist.Poisson, poisson_excess, np.geomspace(0.01, 1e7, 40)),
+    "NegativeBinomial2": (
+        dist.NegativeBinomial2,
+        negative_binomial_excess,
+        np.geomspace(0.05, 1e5, 40),
+        np.tile(np.geomspace(0.05, 1e4, 8), 5),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EXTREMES)
+def test_tails_hold_for_tiny_and_huge_shapes_and_outside_the_support(name):
+    """In single precision, and with derivatives by everything; half of each loss is E (y-h)+."""
+    make, excess, *values = EXTREMES[name]
+    parameters = [np.tile(represented(value), 8) for value in values]
+    outcome = make(*map(jnp.asarray, parameters))
+    spread = np.sqrt(np.asarray(outcome.variance, float))
+    away = np.repeat([-30.0, -6.0, -1.0, -0.1, 0.1, 1.0, 6.0, 30.0], 40)
+    decision = np.asarray(outcome.mean, float) + away * spread
+    if name in DISCRETE:  # there is a kink at every whole number
+        decision = np.where(spread < 1e3, np.floor(decision) + 0.5, np.floor(decision))
+    at = [*parameters, represented(decision)]
+
+    def ours(values):
+        return ClosedForm().expected(None, make(*values[:-1]), Absolute(), values[-1])
+
+    def theirs(values):
+        far = -np.abs(values[-1]) - 1.0
+        mean = excess(*values[:-1], far) + far
+        return 2 * excess(*values) + values[-1] - mean
+
+    floats = [jnp.asarray(value, float) for value in at]
+    value, slopes = quickly(
+        lambda values: (ours(values), jax.grad(lambda v: ours(v).sum())(values)), floats
+    )
+    np.testing.assert_allclose(value, theirs(at), rtol=SINGLE)
+    small = 1e-2 * np.minimum(spread / np.asarray(outcome.mean, float), 1.0)
+    for place, parameter in enumerate(parameters):
+        moved = lambda by, place=place: theirs(  # noqa: E731
+            [each + by if here == place else each for here, each in enumerate(at)]
+        )
+        exact = parameter * oracles.slope(moved, small * parameter)
+        error = np.abs(parameter * np.asarray(slopes[place], float) - exact)
+        assert np.max(error / (np.abs(exact) + spread)) < SINGLE
+
+
+def test_quantiles_of_large_poisson_counts_hold_in_single_precision():
+    rates = np.array([1e4, 1e5, 1e6, 1e7])
+    found = quickly(lambda rate: Single(dist.Poisson(rate)).quantile(0.9), jnp.asarray(rates))
+    off = np.asarray(found, float) - scipy_stats.poisson.ppf(0.9, rates)
+    assert np.all(np.abs(off) <= 1 + 1e-3 * np.sqrt(rates))
+
+
+INFINITE = [
+    (dist.StudentT(1.0, 0.0, 1.0), Tilted(0.2)),
+    (dist.StudentT(0.6, 0.0, 1.0), Absolute()),
+    (dist.StudentT(5.0, 0.0, 1.0), LinEx(0.2)),
+    (dist.Cauchy(0.0, 1.0), Tilted(0.2)),
+    (dist.HalfCauchy(1.0), Absolute()),
+    (dist.InverseGamma(0.9, 1.0), Tilted(0.2)),
+    (dist.Pareto(1.0, 1.0), Tilted(0.2)),
+    (dist.LogNormal(0.0, 1.0), LinEx(-0.2)),
+    (dist.Gamma(2.0, 0.2), LinEx(-0.2)),
+    (dist.Exponential(0.1), LinEx(-0.2)),
+    (dist.Laplace(0.0, 5.0), LinEx(0.2)),
+    (dist.Logistic(0.0, 6.0), LinEx(-0.2)),
+    (dist.Gumbel(0.0, 5.0), LinEx(-0.2)),
+    (dist.NegativeBinomial2(10.0, 1.0), LinEx(-0.2)),
+    (dist.Geometric(0.1), LinEx(-0.2)),
+]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "loss"), INFINITE, ids=lambda value: type(value).__name__.removesuffix("Probs")
+)
+def test_an_infinite_expectation_is_never_a_finite_number(outcome, loss):
+    gain, decision = ScaledLoss(loss, 1.0), jnp.array([-1.0, 0.5, 3.0])
+    chosen = choose(outcome, gain, decision)
+    risk = quickly(lambda h: chosen.expected(None, outcome, loss, h), decision)
+    assert not np.any(np.isfinite(risk))
+
+
+@pytest.mark.usefixtures("double_precision")
+def test_extra_zeros_mix_into_every_statistic():
+    gate, rate, values = 0.3, 4.0, np.arange(80)
+    mass = (1 - gate) * scipy_stats.poisson.pmf(values, rate) + gate * (values == 0)
+    outcome, decision = dist.ZeroInflatedPoisson(gate, rate), jnp.array([-0.5, 0.5, 3.5, 30.0])
+    losses = (Squared(), Tilted(0.2), LinEx(1e-3), LinEx(-0.7))
+    found = quickly(
+        lambda h: [ClosedForm().expected(None, outcome, loss, h) for loss in losses], decision
+    )
+    exact = [[mass @ np.asarray(loss(values, h)) for h in decision] for loss in losses]
+    np.testing.assert_allclose(found, exact, rtol=1e-8)
+    at_most = quickly(lambda h: stats.cdf(outcome, h), decision)
+    np.testing.assert_allclose(at_most, [mass[values <= h].sum() for h in decision], atol=1e-9)
 
 
 # Where derivatives are easily lost ---------------------------------------------------------

@@ -11,12 +11,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
-from jax.scipy.special import digamma, gammaln
 
 from stakes._types import Array
 
 _NEAR = 0.3
-_LARGE = 10.0
+_RAISE = 8
 
 
 @jax.custom_jvp
@@ -48,24 +47,29 @@ def exp_less_tangent(x: Array) -> Array:
 
 
 def stirling_error(x: Array) -> Array:
-    """log Γ(x) less Stirling's (x - 1/2) log x - x + log √2π."""
-    large = x >= _LARGE
-    far, near = jnp.where(large, x, _LARGE), jnp.where(large, 1.0, x)
-    over = 1 / far
+    """log Γ(x) less Stirling's (x - 1/2) log x - x + log √2π, for x > 0."""
+    far, near, small = _raised(x)
     terms = [1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360]
-    series = over * _horner(jnp.square(over), terms)
-    direct = gammaln(near) - (near - 0.5) * jnp.log(near) + near - math.log(2 * math.pi) / 2
-    return jnp.where(large, series, direct)
+    series = _horner(jnp.square(1 / far), terms) / far
+    # Γ(x+8) is x (x+1) ... (x+7) times Γ(x).
+    product = math.prod(near + k for k in range(1, _RAISE)) * near
+    rest = (near - 0.5) * jnp.log1p(_RAISE / near) + _RAISE * (jnp.log(near + _RAISE) - 1)
+    return series + jnp.where(small, rest - jnp.log(product), 0.0)
 
 
 def log_less_digamma(x: Array) -> Array:
-    """log x - ψ(x)."""
-    large = x >= _LARGE
-    far, near = jnp.where(large, x, _LARGE), jnp.where(large, 1.0, x)
-    over = 1 / far
+    """log x - ψ(x), for x > 0."""
+    far, near, small = _raised(x)
     terms = [1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760]
-    series = over / 2 + jnp.square(over) * _horner(jnp.square(over), terms)
-    return jnp.where(large, series, jnp.log(near) - digamma(near))
+    series = 1 / (2 * far) + jnp.square(1 / far) * _horner(jnp.square(1 / far), terms)
+    rest = sum(1 / (near + k) for k in range(1, _RAISE)) + 1 / near
+    return series + jnp.where(small, rest - jnp.log1p(_RAISE / near), 0.0)
+
+
+def _raised(x: Array) -> tuple[Array, Array, Array]:
+    """x, by eight more where it is too small for asymptotic series; there, x itself; and where."""
+    small = x < _RAISE
+    return jnp.where(small, x + _RAISE, x), jnp.where(small, x, 1.0), small
 
 
 def along(slopes: Any, tangents: Any, like: Array) -> Array:
