@@ -113,10 +113,12 @@ def fields(value: object, **kinds: type) -> None:
 
 
 def names(where: str, value: Any) -> tuple[str, ...]:
-    """Several names; one alone would be taken for a sequence of letters."""
-    listed = None if isinstance(value, str | bytes | Mapping) else _listed(value)
+    """One name or several."""
+    if isinstance(value, str):
+        return (value,)
+    listed = None if isinstance(value, bytes | Mapping) else _listed(value)
     if listed is None or not all(isinstance(name, str) for name in listed):
-        raise refused(where, "a sequence of names, such as `('row',)`", value)
+        raise refused(where, "a name or a sequence of names, such as `('row',)`", value)
     return tuple(str(name) for name in listed)
 
 

@@ -1,6 +1,6 @@
 """A decision problem: a model, the outcome it predicts, and what it costs to decide wrongly."""
 
-import inspect
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, final
 
@@ -11,20 +11,19 @@ from numpyro.infer.autoguide import AutoGuide
 
 from stakes import checks
 from stakes._types import Array, Data, Key, Number, Program
+from stakes.arguments import Columns, arguments_of, checked_value, in_order
 from stakes.errors import InputError, name_of, some
 from stakes.losses import Asked
 from stakes.protocols import Criterion, Gain, Loss, Transform
 from stakes.utilities import ExpUtility, Utility
 
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class Arguments:
-    """A model's arguments by name."""
-
-    names: tuple[str, ...]
-    required: tuple[str, ...]
-    open_ended: bool
+TRACING_ERRORS = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.NonConcreteBooleanIndexError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+)
+"""What JAX raises where a program asks for a value that is not known while it is compiled."""
 
 
 @final
@@ -81,8 +80,14 @@ class Problem:
         assert scale is not None
         return transform(self.loss, scale)
 
-    def check_data(self, data: Data, *, needs_outcome: bool) -> dict[str, Any]:
-        """The data as arrays, or an error that names the argument, the rule and the rows."""
+    def check_data(
+        self, data: Data, *, needs_outcome: bool, columns: Mapping[str, Columns] | None = None
+    ) -> dict[str, Any]:
+        """The data as arrays, or an error that names the argument, the rule and the rows.
+
+        Tables with named columns are put into the order of `columns`, as `columns_of` found them
+        in the data of the fit.
+        """
         if not hasattr(data, "keys") or not hasattr(data, "__getitem__"):
             raise InputError(
                 f"`data` must be a mapping from the model's arguments to arrays, such as "
@@ -96,7 +101,10 @@ class Problem:
                 f"`data` has no {self.outcome!r}: a fit needs the observed outcomes. "
                 f"To decide without them use `result.decide(...)`."
             )
-        return {name: _checked_value(name, value) for name, value in given.items()}
+        for name, order in (columns or {}).items():
+            if name in given:
+                given[name] = in_order(name, given[name], order)
+        return {name: checked_value(name, value) for name, value in given.items()}
 
     def _check_names(self, given: dict[str, Any]) -> None:
         arguments = arguments_of(self.model)
@@ -114,6 +122,19 @@ class Problem:
                 f"`data` lacks {some(missing)}, which `{name_of(self.model)}` needs; "
                 f"it has {some(given)}."
             )
+
+    def check_compiles(self) -> None:
+        """Trace the loss or utility as a fit does, which gives it outcomes without their values."""
+        like = jnp.zeros(())
+        try:
+            jax.eval_shape(self.criterion.cost, like, like)
+        except TRACING_ERRORS as error:
+            given = "loss" if self.utility is None else "utility"
+            raise InputError(
+                f"`Problem({given}={self.criterion.title})` looks at the values of outcomes and "
+                f"decisions, which JAX does not know while it compiles a fit. Use `jax.numpy` in "
+                f"place of NumPy and `math`, and `jnp.where` in place of `if`, `min` and `max`."
+            ) from error
 
     def check_cost(self, outcome: Array, decision: Array) -> None:
         """Try the loss or utility on outcomes and decisions, and report what does not fit."""
@@ -185,47 +206,3 @@ def checked_key(key: Any) -> Key:
         )
     checked: Key = key if typed else jax.random.wrap_key_data(jnp.asarray(key))
     return checked
-
-
-def arguments_of(model: Program) -> Arguments:
-    kinds = inspect.Parameter
-    parameters = inspect.signature(model).parameters.values()
-    named = [p for p in parameters if p.kind in (kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY)]
-    return Arguments(
-        names=tuple(p.name for p in named),
-        required=tuple(p.name for p in named if p.default is kinds.empty),
-        open_ended=any(p.kind is kinds.VAR_KEYWORD for p in parameters),
-    )
-
-
-def _checked_value(name: str, value: Any) -> Any:
-    """Arrays as arrays, finite and not empty; numbers, strings and None as they are."""
-    if value is None or isinstance(value, bool | int | float | str | np.generic):
-        if isinstance(value, float | np.floating) and not np.isfinite(value):
-            raise InputError(f"`data[{name!r}]` must be finite; got {value}.")
-        return value.item() if isinstance(value, np.generic) else value
-    array = np.asarray(value)
-    if array.dtype.kind not in "biuf":
-        raise InputError(
-            f"`data[{name!r}]` must hold numbers; got an array of {array.dtype}. "
-            f"Encode categories as integers."
-        )
-    if array.size == 0:
-        raise InputError(f"`data[{name!r}]` has zero rows: its shape is {array.shape}.")
-    held = jnp.asarray(array)
-    if array.dtype.kind in "iu" and not np.array_equal(np.asarray(held), array):
-        raise InputError(
-            f"`data[{name!r}]` has whole numbers that {held.dtype} cannot hold; renumber them, or "
-            f"enable double precision in JAX."
-        )
-    bad = ~np.isfinite(np.asarray(held))
-    if bad.any():
-        rows = np.unique(np.argwhere(bad)[:, 0]) if array.ndim else np.array([0])
-        first = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
-        raise InputError(
-            f"`data[{name!r}]` has {int(bad.sum())} values that are NaN or infinite"
-            f"{'' if not np.isfinite(array).all() else f' in {held.dtype}'}, in rows "
-            f"{first}. Drop or fill them; to leave entries out of the fit, fill them and mask the "
-            f"outcome site."
-        )
-    return held

@@ -201,7 +201,8 @@ def test_price_compares_the_elbos_and_counts_covered_outcomes(
 def test_held_out_data_judges_and_labels_name_the_rows(result: stakes.Calibration) -> None:
     held_out = {"sigma": [10.0, 12.0, 9.0], "effect": [3.0, 900.0, -5.0]}
     labels = {"name": [f"school {i}" for i in range(8)], "size": range(8)}
-    report = summarise(result, title="Held out", held_out=result.assess(held_out), labels=labels)
+    cases = result.assess(held_out, new="school")
+    report = summarise(result, title="Held out", held_out=cases, labels=labels)
     assert report.verdict.held_out
     assert report.price.held_out
     assert (report.verdict.instances, report.price.instances) == (3, 3)
@@ -275,7 +276,7 @@ def test_quantiles_of_whole_numbers_are_whole_numbers() -> None:
 def test_fewer_draws_for_more_instances(
     result: stakes.Calibration, instances: int, draws: int
 ) -> None:
-    cases = result.assess({"sigma": np.full(instances, 10.0)})
+    cases = result.assess({"sigma": np.full(instances, 10.0)}, new="school")
     assert cases.predicted.shape == (draws, instances)
 
 

@@ -572,6 +572,75 @@ def test_new_members_of_a_plate_that_is_not_there_are_an_error(schooled: FittedP
         decide(schooled, {"sigma": np.ones(3)}, new=("skool",))
 
 
+def test_members_known_by_their_number_keep_their_posterior_and_others_are_new(
+    schooled: FittedPosterior,
+) -> None:
+    rows = {"school": np.array([2, -1, 0, 1, -1])}
+    found = decide(schooled, {"sigma": np.ones(5)}, rows=rows)
+    np.testing.assert_allclose(found, [300, -50, 100, 200, -50], atol=1)
+
+
+def test_members_known_by_their_number_may_be_fewer(schooled: FittedPosterior) -> None:
+    found = decide(schooled, {"sigma": np.ones(2)}, rows={"school": np.array([2, 0])})
+    np.testing.assert_allclose(found, [300, 100], atol=1)
+
+
+def test_new_members_are_drawn_given_what_is_known_of_the_others() -> None:
+    """Each row's second level follows its first, known or new."""
+
+    def model(x: Any, y: Any = None) -> None:
+        with numpyro.plate("row", len(x)):
+            first = numpyro.sample("first", dist.Normal(7, 0.01))
+            second = numpyro.sample("second", dist.Normal(2 * first, 0.01))
+            numpyro.sample("y", dist.Normal(second + x, 0.1), obs=y)
+
+    def guide(x: Any, y: Any = None) -> None:
+        with numpyro.plate("row", len(x)):
+            numpyro.sample("first", dist.Normal(100, 0.01))
+            numpyro.sample("second", dist.Normal(jnp.arange(1000, 1000 + len(x)), 0.01))
+
+    approximation = approximate(model, {"x": np.zeros(3), "y": np.zeros(3)}, guide)
+    fitted, asked = FittedPosterior(approximation, {}), problem(model)
+    predictor = Predictors(asked, approximation).on(
+        {"x": jnp.zeros(3)}, rows={"row": np.array([1, -1, 2])}
+    )
+    found = predicting.decide(asked.criterion, fitted, predictor, ClosedForm(), KEY, draws=100)
+    np.testing.assert_allclose(found, [1001, 14, 1002], atol=0.1)
+
+
+@pytest.mark.parametrize("batch", [2, 1], ids=["in minibatches of the same size", "fewer"])
+def test_members_of_minibatches_are_known_by_their_number(batch: int) -> None:
+    approximation = approximate(local, LOCAL_DATA, local_by_hand)
+    params = {"m": jnp.array(-50.0), "level_loc": 100 * jnp.arange(6.0)}
+    fitted, asked = FittedPosterior(approximation, params), problem(local)
+    numbers = np.array([5, -1, 3])[: 3 if batch == 2 else 1]
+    predictor = Predictors(asked, approximation).on(
+        {"x": jnp.zeros(len(numbers)), "batch": batch}, rows={"row": numbers}
+    )
+    draws = predicting.predict(fitted, predictor, KEY, 400).mean(axis=0)
+    np.testing.assert_allclose(draws, [500, -50, 300][: len(numbers)], atol=2)
+
+
+def test_labelled_columns_without_a_plate_are_put_into_the_order_of_the_fit() -> None:
+    def model(x: Any, y: Any = None) -> None:
+        slope = numpyro.sample("slope", dist.Normal(0, 1).expand([3]).to_event(1))
+        with numpyro.plate("row", len(x)):
+            numpyro.sample("y", dist.Normal(x @ slope, 1), obs=y)
+
+    def guide(x: Any, y: Any = None) -> None:
+        numpyro.sample("slope", dist.Normal(jnp.array([1.0, 10.0, 100.0]), 0.001).to_event(1))
+
+    approximation = approximate(model, {"x": np.eye(3), "y": np.zeros(3)}, guide)
+    predictor = Predictors(problem(model), approximation).on(
+        {"x": jnp.eye(3)}, rows={"slope_dim_0": np.array([2, 0, 1])}
+    )
+    fitted = FittedPosterior(approximation, {})
+    found = predicting.decide(
+        problem(model).criterion, fitted, predictor, ClosedForm(), KEY, draws=50
+    )
+    np.testing.assert_allclose(found, [100, 1, 10], rtol=0.01)
+
+
 def test_members_taken_for_those_of_the_fit_can_be_asked_for(schooled: FittedPosterior) -> None:
     def taken(size: int, **options: Any) -> tuple[str, ...]:
         predictors = Predictors(problem(schools), schooled.approximation)
@@ -636,3 +705,197 @@ def test_other_data_share_a_trace_only_where_shapes_and_constants_are_the_same()
     assert cases(factor=1) is not cases(factor=True)
     assert cases(factor=3).constants["factor"] == 3
     assert cases(names=["a"]) is not cases(names=["a"])  # a list has no hash
+
+
+# What a model does with its data -----------------------------------------------------------
+
+
+def grouped(group: Any, y: Any = None, batch: int | None = None) -> None:
+    """As people write it: the number of groups is what the data say."""
+    level = numpyro.sample("level", dist.Normal(0, 1))
+    with numpyro.plate("group", len(np.unique(group))):
+        own = numpyro.sample("own", dist.Normal(level, 1))
+    with numpyro.plate("row", len(group), subsample_size=batch) as members:
+        seen = None if y is None else y[members]
+        numpyro.sample("y", dist.Normal(own[group[members]], 1), obs=seen)
+
+
+def grouped_by_hand(group: Any, y: Any = None, batch: int | None = None) -> None:
+    level_guide()
+    with numpyro.plate("group", int(group.max()) + 1):
+        numpyro.sample("own", dist.Normal(jnp.array([10.0, 20.0, 30.0]), 0.01))
+
+
+@pytest.mark.parametrize("batch", [None, 2], ids=["whole", "in minibatches"])
+def test_a_model_may_count_the_groups_in_its_data(batch: int | None) -> None:
+    data = {"group": GROUP, "y": np.zeros(5), "batch": batch}
+    approximation = approximate(grouped, data, grouped_by_hand)
+    assert approximation.cases.plates == {"group": 3, "row": 5}
+    members = {} if batch is None else {"row": jnp.array([4, 2])}
+    outcome = draw(approximation, approximation.init(KEY), members).outcome
+    expected = 10.0 * (1 + (GROUP if batch is None else GROUP[[4, 2]]))
+    np.testing.assert_allclose(outcome.loc, expected, atol=0.1)
+
+
+def test_other_data_that_a_model_looks_at_are_traced_anew() -> None:
+    predictors = Predictors(
+        problem(grouped), approximate(grouped, {"group": GROUP, "y": np.zeros(5)}, grouped_by_hand)
+    )
+
+    def cases(*group: int) -> Any:
+        return predictors.on({"group": jnp.array(group)}).cases
+
+    assert cases(0, 1, 2, 1) is cases(0, 1, 2, 1)
+    assert cases(0, 1, 1, 1).plates["group"] == 2
+
+
+def test_tuples_stay_tuples_where_a_model_needs_that() -> None:
+    def model(sizes: Any, x: Any, y: Any = None) -> None:
+        shape = sizes + (1,)  # noqa: RUF005 (an array would add)
+        level = numpyro.sample("level", dist.Normal(0, 1).expand(shape).to_event(3))
+        with numpyro.plate("row", len(x)):
+            numpyro.sample("y", dist.Normal(level.sum() + x, 1), obs=y)
+
+    def guide(sizes: Any, x: Any, y: Any = None) -> None:
+        numpyro.sample("level", dist.Normal(jnp.zeros((2, 3, 1)), 1).to_event(3))
+
+    data = {"sizes": (2, np.int64(3)), "x": (1, 2, 3), "y": (0, 1, 0)}
+    approximation = approximate(model, data, guide)
+    assert approximation.data["sizes"] == (2, 3)
+    assert approximation.latents["level"].shape == (2, 3, 1)
+    assert set(approximation.arrays) == {"x", "y"}
+
+
+def test_a_model_that_looks_at_what_cannot_be_known_is_told_the_argument_and_the_line() -> None:
+    def model(x: Any, z: Any, y: Any = None) -> None:
+        level = numpyro.sample("level", dist.Normal(0, 1 if x.mean() > 0 else 2))
+        with numpyro.plate("row", len(x)):
+            numpyro.sample("y", dist.Normal(level + z, 1), obs=y)
+
+    data = {"x": np.zeros(3), "z": np.zeros(3), "y": np.zeros(3)}
+    with pytest.raises(stakes.InputError, match=r"`data\['x'\]`, in `.*x.mean\(\) > 0.*jnp.where"):
+        approximate(model, data, level_guide)
+
+
+def weekly(weekday: Any, y: Any = None, batch: int | None = None) -> None:
+    level = numpyro.sample("level", dist.Normal(0, 1))
+    with numpyro.plate("day of week", 7):
+        effect = numpyro.sample("effect", dist.Normal(level, 1))
+    with numpyro.plate("day", len(weekday), subsample_size=batch) as members:
+        seen = None if y is None else y[members]
+        numpyro.sample("y", dist.Normal(effect[weekday[members]], 1), obs=seen)
+
+
+def weekly_by_hand(**data: Any) -> None:
+    level_guide()
+    with numpyro.plate("day of week", 7):
+        numpyro.sample("effect", dist.Normal(0, 0.1))
+
+
+WEEK = np.arange(1, 8)
+BEYOND = (
+    r"`data\['weekday'\]`.*0 to 6 \(the plate 'day of week' has 7 members\), but there is 7 in "
+    r"1 rows: 6\."
+)
+
+
+@pytest.mark.parametrize("batch", [None, 2], ids=["whole", "in minibatches"])
+def test_an_index_beyond_its_plate_is_refused_in_a_fit(batch: int | None) -> None:
+    """JAX would take Sunday's effect for an eighth day's."""
+    with pytest.raises(stakes.InputError, match=BEYOND):
+        approximate(weekly, {"weekday": WEEK, "y": np.zeros(7), "batch": batch}, weekly_by_hand)
+
+
+def test_an_index_beyond_its_plate_is_refused_in_other_data() -> None:
+    good = {"weekday": WEEK - 1, "y": np.zeros(7)}
+    predictors = Predictors(problem(weekly), approximate(weekly, good, weekly_by_hand))
+    predictors.on({"weekday": jnp.asarray(WEEK - 7)})  # negative ones count from the end
+    for weekday, message in ((WEEK, BEYOND), (WEEK - 9, r"'weekday'.* -8 in 1 rows: 0")):
+        with pytest.raises(stakes.InputError, match=message):
+            predictors.on({"weekday": jnp.asarray(weekday)})
+
+
+def test_an_index_computed_from_an_argument_is_laid_to_its_charge() -> None:
+    def model(hour: Any, x: Any, y: Any = None) -> None:
+        level = numpyro.sample("level", dist.Normal(0, 1))
+        table = level * jnp.arange(12.0)
+        with numpyro.plate("row", len(hour)):
+            numpyro.sample("y", dist.Normal(table[hour // 2] + x, 1), obs=y)
+
+    data = {"hour": np.array([13, 23]), "x": np.array([100, 200]), "y": np.zeros(2)}
+    approximate(model, data, level_guide)
+    with pytest.raises(stakes.InputError, match=r"'hour'.*index 12, where 0 to 11 is allowed"):
+        approximate(model, {**data, "hour": np.array([13, 24])}, level_guide)
+
+
+def test_two_arguments_with_the_same_index_out_of_range_do_not_hide_each_other() -> None:
+    def model(home: Any, away: Any, y: Any = None) -> None:
+        level = numpyro.sample("level", dist.Normal(0, 1))
+        strength = level * jnp.arange(4.0)
+        with numpyro.plate("match", len(home)):
+            numpyro.sample("y", dist.Normal(strength[home] - strength[away], 1), obs=y)
+
+    data = {"home": np.array([0, 4]), "away": np.array([4, 1]), "y": np.zeros(2)}
+    with pytest.raises(stakes.InputError, match=r"'home'.*0 to 3, but there is 4 in 1 rows: 1"):
+        approximate(model, data, level_guide)
+
+
+def test_arguments_that_only_together_lead_out_of_range_are_both_named() -> None:
+    def model(row: Any, column: Any, y: Any = None) -> None:
+        level = numpyro.sample("level", dist.Normal(0, 1))
+        with numpyro.plate("cell", len(row)):
+            mean = (level * jnp.arange(6.0))[3 * row + column]
+            numpyro.sample("y", dist.Normal(mean, 1), obs=y)
+
+    data = {"row": np.array([0, 1]), "column": np.array([2, 3]), "y": np.zeros(2)}
+    with pytest.raises(stakes.InputError, match=r"'row'.* and .*'column'.* together.*index 6"):
+        approximate(model, data, level_guide)
+
+
+def test_two_fits_may_share_one_autoguide() -> None:
+    """It keeps what it found out about the data it saw first, here how many rows there are."""
+
+    def model(x: Any, y: Any = None) -> None:
+        with numpyro.plate("row", len(x)):
+            level = numpyro.sample("level", dist.Normal(0, 1))
+            numpyro.sample("y", dist.Normal(level + x, 1), obs=y)
+
+    guide = autoguide.AutoNormal(model)
+    first, second = (
+        approximate(model, {"x": np.zeros(size), "y": np.zeros(size)}, guide) for size in (3, 5)
+    )
+    for approximation, size in ((first, 3), (second, 5)):
+        drawn = approximation.draw_latents(approximation.start, KEY, {})
+        assert drawn["level"].shape == (size,)
+
+
+def test_deterministic_sites_follow_the_draws_of_the_latents() -> None:
+    """In minibatches, too; there, one that belongs to no plate but varies is nobody's."""
+
+    def model(x: Any, y: Any = None) -> None:
+        mean = numpyro.sample("mean", dist.Normal(0, 1))
+        numpyro.deterministic("double", 2 * mean)
+        with numpyro.plate("row", len(x), subsample_size=2) as members:
+            level = numpyro.sample("level", dist.Normal(mean, 1))
+            both = jnp.stack([level, x[members], level], axis=-1)
+            numpyro.deterministic("both", both)
+            seen = None if y is None else y[members]
+            numpyro.sample("y", dist.Normal(level, 1), obs=seen)
+        numpyro.deterministic("stray", level)
+
+    def guide(x: Any, y: Any = None) -> None:
+        numpyro.sample("mean", dist.Normal(0, 1))
+        with numpyro.plate("row", len(x), subsample_size=2):
+            numpyro.sample("level", dist.Normal(0, 1))
+
+    x = np.arange(5.0)
+    approximation = approximate(model, {"x": x, "y": x}, guide)
+    fitted = FittedPosterior(approximation, {})
+    predictor = Predictors(problem(model), approximation).on()
+    latents = predicting.latent_draws(fitted, KEY, 20)
+    found = predicting.derived_draws(fitted, predictor, KEY, 20)
+    assert set(found) == {"double", "both"}
+    assert approximation.cases.derived["both"] == Instances((5, 3), ("row", "both_dim_1"))
+    np.testing.assert_allclose(found["double"], 2 * latents["mean"], rtol=1e-6)
+    np.testing.assert_allclose(found["both"][..., 0], latents["level"], rtol=1e-6)
+    np.testing.assert_allclose(found["both"][..., 1], np.tile(x, (20, 1)))

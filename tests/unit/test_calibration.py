@@ -1,6 +1,7 @@
 """From a problem and data to decisions: labels, new cases, comparisons, draws and families."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import arviz_base
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+import pandas as pd
 import pytest
 import xarray as xr
 from numpyro.distributions import constraints
@@ -92,7 +94,7 @@ def test_new_cases_may_be_of_another_number_and_have_labels_of_their_own(
 ) -> None:
     """And no outcomes; where they are given all the same, decisions are made without them."""
     new = {"sigma": [12.0, 1.0, 30.0]}
-    plain = schools.decide(new)
+    plain = schools.decide(new, new="school")
     assert plain.dims == ("school",)
     assert plain.coords["school"].values.tolist() == [0, 1, 2]
     # The less is known of a school, the further below its mean lies the 20 % quantile.
@@ -122,6 +124,75 @@ def test_a_plate_that_may_or_may_not_be_new_earns_a_warning(schools: stakes.Cali
     new = schools.decide({"sigma": SIGMA + 1}, new=("school",))
     np.testing.assert_array_equal(guessed, known)
     assert not np.allclose(guessed, new)
+
+
+def test_members_of_the_fit_are_told_by_their_labels_and_others_are_new(
+    schools: stakes.Calibration,
+) -> None:
+    """The eight schools and a ninth, in any order: what is said of one is said by its label."""
+    names = ["I", *LABELS[::-1]]
+    found = schools.decide({"sigma": [12.0, *SIGMA[::-1]]}, coords={"school": names})
+    assert found.coords["school"].values.tolist() == names
+    np.testing.assert_allclose(found.sel(school=LABELS), schools.decisions, rtol=1e-4)
+    alone = schools.decide({"sigma": [12.0]}, coords={"school": ["I"]})
+    assert float(found.sel(school="I")) == pytest.approx(float(alone[0]), abs=0.5)
+    assert not np.allclose(schools.decide({"sigma": SIGMA}, new="school"), schools.decisions)
+
+
+def test_a_plate_that_grew_or_shrank_without_labels_earns_a_warning(
+    schools: stakes.Calibration,
+) -> None:
+    for sigma in ([*SIGMA, 12.0], SIGMA[:3]):
+        with pytest.warns(
+            stakes.StakesWarning, match=r"'school'.*\d and 8.*taken to be new.*new=.*coords="
+        ):
+            guessed = schools.decide({"sigma": sigma})
+        np.testing.assert_array_equal(guessed, schools.decide({"sigma": sigma}, new=("school",)))
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"known": "skool"}, r"`known=` names 'skool'; the model's plates are 'school'"),
+        ({"new": "skool"}, r"`new=` names 'skool'; the model's plates are 'school'"),
+        ({"known": ["school"]}, r"'school', which has 2 members here and had 8 in the fit.*coords"),
+        ({"known": "school", "new": "school"}, r"'school' is in `new=` and in `known=`"),
+        ({"new": 3}, r"`new=` takes the names of plates; got 3"),
+        (
+            {"known": "school", "coords": {"school": ["A", "Z"]}},
+            r"`known=` names 'school', but the fit has no 'Z'",
+        ),
+        ({"coords": {"school": ["A", "A"]}}, r"`coords\['school'\]` has 'A' more than once"),
+        ({"coords": {"school": ["A"]}}, r"`coords\['school'\]` has 1 labels for 2 members"),
+        ({"coords": {"skool": ["A"]}}, r"`coords` labels 'skool'"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_said_about_members_is_checked(
+    schools: stakes.Calibration, said: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(stakes.InputError, match=message):
+        schools.decide({"sigma": [1.0, 2.0]}, **said)
+
+
+def test_columns_of_tables_go_by_their_names() -> None:
+    table = pd.DataFrame({"a": X, "b": np.ones(6)})
+
+    def model(x: Any, y: Any = None) -> None:
+        slope = numpyro.sample("slope", dist.Normal(0, 1).expand([2]).to_event(1))
+        with numpyro.plate("row", len(x)):
+            numpyro.sample("y", dist.Normal(x @ slope, 1), obs=y)
+
+    def guide(x: Any, y: Any = None) -> None:
+        loc = numpyro.param("loc", jnp.array([1.0, 10.0]))
+        numpyro.sample("slope", dist.Normal(loc, 0.1).to_event(1))
+
+    problem = stakes.Problem(model, outcome="y", loss=stakes.Squared(), guide=guide)
+    result = calibrate(problem, {"x": table, "y": Y}, steps=10)
+    swapped = result.decide({"x": table[["b", "a"]]})
+    np.testing.assert_array_equal(swapped, result.decisions)
+    with pytest.raises(stakes.InputError, match=r"columns 'a', 'c'; in the fit it had 'a', 'b'"):
+        result.decide({"x": table.rename(columns={"b": "c"})})
 
 
 # Comparison --------------------------------------------------------------------------------
@@ -170,16 +241,18 @@ def test_a_comparison_prints_as_a_table_with_a_verdict(schools: stakes.Calibrati
 
 def test_held_out_cases_are_compared_on_their_own_outcomes(schools: stakes.Calibration) -> None:
     held_out = {"sigma": [12.0, 9.0], "effect": [5.0, -4.0]}
-    found = schools.compare(held_out)
+    found = schools.compare(held_out, new="school")
     assert found.instances == 2
     assert "on held-out data" in str(found)
-    losses = stakes.Tilted(0.2)(np.array(held_out["effect"]), schools.decide(held_out).values)
+    losses = stakes.Tilted(0.2)(
+        np.array(held_out["effect"]), schools.decide(held_out, new="school").values
+    )
     assert found.risk["LCVI"] == pytest.approx(float(losses.mean()), rel=1e-5)
 
 
 def test_a_comparison_needs_outcomes(schools: stakes.Calibration) -> None:
     with pytest.raises(stakes.InputError, match=r"needs the observed 'effect'.*decide"):
-        schools.compare({"sigma": [12.0, 9.0]})
+        schools.compare({"sigma": [12.0, 9.0]}, new="school")
 
 
 # Draws -------------------------------------------------------------------------------------
@@ -218,9 +291,54 @@ def test_draws_go_into_arviz_as_they_are(schools: stakes.Calibration) -> None:
 
 
 def test_outcomes_of_new_cases_can_be_drawn(schools: stakes.Calibration) -> None:
-    drawn = schools.predictive({"sigma": [1.0, 2.0]}, draws=50)
+    names = {"school": ["A", "I"]}
+    drawn = schools.predictive({"sigma": [1.0, 2.0]}, draws=np.int64(50), coords=names)
     assert drawn["effect"].dims == ("chain", "draw", "school")
     assert drawn["effect"].shape == (1, 50, 2)
+    assert drawn.coords["school"].values.tolist() == ["A", "I"]
+
+
+def test_labels_of_the_fit_are_kept_for_the_rows_of_the_fit(squared: stakes.Calibration) -> None:
+    """And not for others of the same number; these rows have no latents of their own."""
+    labelled = replace(squared, coords={"row": list("abcdef")})
+    assert labelled.predictive({"x": X}, draws=2).coords["row"].values.tolist() == list("abcdef")
+    assert labelled.decide({"x": X}).coords["row"].values.tolist() == list("abcdef")
+    assert labelled.decide({"x": X + 1}).coords["row"].values.tolist() == list(range(6))
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda result: result.posterior(100), r"`fit=` takes a fit.*got 100.*`draws=`"),
+        (lambda result: result.posterior("vi"), r"`fit=` takes a fit.*result.vi.*got 'vi'"),
+        (lambda result: result.predictive(fit="VI"), r"`fit=` takes a fit"),
+        (lambda result: result.decide({"sigma": SIGMA}, fit="VI"), r"`fit=` takes a fit"),
+        (lambda result: result.posterior(draws=0), r"`draws=` must be a whole number above zero"),
+        (lambda result: result.predictive(draws=1.5), r"`draws=` must be a whole number.*1.5"),
+        (lambda result: result.predictive_scale(draws=0), r"`draws=` must be a whole number"),
+        (lambda result: result.compare(known="school"), r"without data they have no meaning"),
+    ],
+)
+def test_what_is_asked_of_a_result_is_checked(
+    schools: stakes.Calibration, ask: Callable[[Any], Any], message: str
+) -> None:
+    with pytest.raises(stakes.InputError, match=message):
+        ask(schools)
+
+
+def test_a_fit_of_other_data_is_refused(
+    schools: stakes.Calibration, squared: stakes.Calibration
+) -> None:
+    with pytest.raises(stakes.InputError, match=r"`fit=` is a fit of another model"):
+        schools.posterior(squared.vi)
+
+
+def test_deterministic_sites_come_with_the_posterior(squared: stakes.Calibration) -> None:
+    found = replace(squared, coords={"row": list("abcdef")}).posterior(draws=5)
+    assert found["level"].dims == ("chain", "draw", "row")
+    assert found.coords["row"].values.tolist() == list("abcdef")
+    expected = found["slope"].values[..., None] * X
+    np.testing.assert_allclose(found["level"], expected, rtol=1e-5)
 
 
 # Losses, utilities and outcomes of other kinds ---------------------------------------------
@@ -239,7 +357,8 @@ def slope_model(outcome: Callable[[Any], dist.Distribution]) -> Callable[..., No
     def model(x: Any, y: Any = None) -> None:
         slope = numpyro.sample("slope", dist.Normal(0, 1))
         with numpyro.plate("row", len(x)):
-            numpyro.sample("y", outcome(slope * x), obs=y)
+            level = numpyro.deterministic("level", slope * x)
+            numpyro.sample("y", outcome(level), obs=y)
 
     return model
 

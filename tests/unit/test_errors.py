@@ -381,7 +381,41 @@ def test_losses_that_are_all_zero_leave_no_scale() -> None:
         stakes.calibrate(KEY, problem(loss=free), DATA, steps=1, progress=False)
 
 
+@pytest.mark.parametrize("loss", [lambda outcome: outcome, lambda a, b, c: a])
+def test_a_loss_takes_outcome_and_decision(loss: Any) -> None:
+    with pytest.raises(InputError, match=r"`Problem\(loss=...\)`.*`loss\(outcome, decision\)`"):
+        problem(loss=loss)
+
+
+LOOKING = {
+    "if": lambda outcome, decision: outcome - decision if outcome > decision else 0.0,
+    "NumPy": lambda outcome, decision: np.where(outcome > decision, 1.0, 0.0),
+    "max": lambda outcome, decision: max(outcome - decision, 0.0),
+    "float": lambda outcome, decision: abs(float(outcome) - decision),
+}
+
+
+@pytest.mark.parametrize("cost", LOOKING.values(), ids=LOOKING)
+def test_a_loss_or_utility_that_cannot_be_compiled_is_pointed_to_jax_numpy(cost: Any) -> None:
+    with pytest.raises(InputError, match=r"`Problem\(loss=.*jax.numpy.*jnp.where"):
+        calibrate(problem(loss=cost))
+    with pytest.raises(InputError, match=r"`Problem\(utility=.*jax.numpy.*jnp.where"):
+        calibrate(problem(utility=stakes.Utility(cost)))
+
+
 # Settings ----------------------------------------------------------------------------------
+
+
+def test_a_model_is_no_problem() -> None:
+    with pytest.raises(InputError, match=r"`problem` must be a `Problem\(model.*got regression"):
+        calibrate(regression)  # type: ignore[arg-type]
+
+
+def test_whole_numbers_of_numpy_are_whole_numbers() -> None:
+    found = stakes.Options(steps=np.int64(10), draws=np.int32(3)).fit_settings(
+        draws=1, progress=False
+    )
+    assert (type(found.steps), type(found.draws)) == (int, int)
 
 
 def test_a_transform_has_nothing_to_do_where_a_utility_is_given() -> None:

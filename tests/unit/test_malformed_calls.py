@@ -81,7 +81,7 @@ LEGAL: dict[str, set[str]] = {
     "flag": BY_TYPE,
     "text": WORDS,
     "path": WORDS,
-    "names": {"empty list"},
+    "names": {"empty list", *WORDS},
     "numbers": {"list", "tuple", "array", "JAX array"},
     "positive numbers": {"list", "tuple", "array", "JAX array"},
     "labels": set(),
@@ -203,7 +203,7 @@ OPTIONS = {
     "all_steps": "flag",
     "warm_start": "flag",
 }
-CASES = {"new": "names", "known": "names"}
+CASES = {"new": "names", "known": "names", "coords": "labels or None"}
 FITTED = {"key": "key", "problem": "own", "data": "own", "coords": "labels or None"}
 
 
@@ -358,6 +358,7 @@ CALLS: dict[str, Call] = {
             "coords": "mapping",
             "key": "key",
             "predictors": "own",
+            "columns": "mapping",
         },
     ),
     "Comparison": Call(
@@ -371,10 +372,8 @@ CALLS: dict[str, Call] = {
         },
         {"costs": "own", "gain": "flag", "setting": "text", "held_out": "flag", "notes": "names"},
     ),
-    "decide": of_result(
-        "decide", {"data": "own", **CASES, "coords": "labels or None", "fit": "own or None"}
-    ),
-    "assess": of_result("assess", {"data": "own", **CASES, "coords": "labels or None"}),
+    "decide": of_result("decide", {"data": "own", **CASES, "fit": "own or None"}),
+    "assess": of_result("assess", {"data": "own", **CASES}),
     "compare": of_result("compare", {"held_out": "own or None", **CASES, "nuts": "count or None"}),
     "observed": of_result("observed", {"data": "own or None", **CASES}),
     "posterior": of_result("posterior", {"fit": "own or None", "draws": "count"}),

@@ -16,12 +16,16 @@ from stakes.bridge.checks import (
     check_guide,
     check_latents,
     check_outcome_shape,
+    forget,
     learned_by,
     model_sites,
 )
+from stakes.bridge.forms import in_form, looked_at
+from stakes.bridge.indices import check_indices
 from stakes.bridge.sites import (
     GivenParams,
     Sites,
+    derived_of,
     instances_of,
     is_latent,
     log_prob_of,
@@ -29,6 +33,7 @@ from stakes.bridge.sites import (
     ordered_sum,
     parameters_of,
     plate_axes,
+    plate_sizes,
     prediction_of,
     samples_of,
     shapes_of,
@@ -101,8 +106,7 @@ class NumPyroApproximation:
     def init(self, key: Key) -> Params:
         """Where the guide starts. An autoguide draws a new start with this key."""
         guide = self.structure.guide
-        if isinstance(guide, autoguide.AutoGuide):
-            guide.prototype_trace = None
+        forget(guide)
         return start_of(parameters_of(self.cases.model, guide, self.data, key))
 
     def draw(self, params: Params, key: Key, batch: Batch) -> Draw:
@@ -150,7 +154,9 @@ class NumPyroApproximation:
 
 def approximate(problem: Problem, data: dict[str, Any], key: Key) -> NumPyroApproximation:
     """Trace the problem's model and guide once and check that everything fits together."""
-    arrays, constants = split_data(data)
+    guide = as_guide(problem)
+    plain = looked_at(problem.model, data, key)
+    data = in_form(data, plain)
     sites = model_sites(problem, data, key)
     site = sites[problem.outcome]
     if not site["is_observed"]:
@@ -159,22 +165,27 @@ def approximate(problem: Problem, data: dict[str, Any], key: Key) -> NumPyroAppr
             f"it. Pass `obs={problem.outcome}` to its `numpyro.sample`."
         )
     check_outcome_shape(problem.outcome, site)
-    guide = as_guide(problem)
     subsamples = subsamples_of(sites)
     latents = {n: s for n, s in sites.items() if is_latent(s)}
     check_latents(guide, sites, latents, subsamples)
+    if not isinstance(guide, autoguide.AutoGuide):  # one by hand may look at the data, too
+        data = in_form(data, plain | looked_at(guide, data, key))
     parameters = parameters_of(problem.model, guide, data, key)
     guide_sites = shapes_of(guide, data, key)
     check_guide(problem, latents, guide_sites, subsamples)
+    arrays, constants = split_data(data)
     cases = Cases(
         model=problem.model,
         outcome=problem.outcome,
         constants=constants,
         instances=instances_of(problem.outcome, site, subsamples),
         subsamples=subsamples,
+        plates=plate_sizes(sites),
         latents={name: instances_of(name, site, subsamples) for name, site in latents.items()},
         learned=learned_by(sites, subsamples),
+        derived=derived_of(sites, subsamples),
     )
+    check_indices(cases, arrays)
     structure = Structure(
         cases=cases,
         guide=guide,

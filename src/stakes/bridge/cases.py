@@ -1,7 +1,7 @@
 """The model on some cases: those of a fit, or others."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, final
 
 from stakes._types import Program
@@ -19,10 +19,19 @@ class Cases:
     """Arguments of the model that are not arrays, on which shapes may depend."""
     instances: Instances
     subsamples: tuple[Subsample, ...]
+    plates: Mapping[str, int]
+    """All plates, with their full sizes."""
     latents: Mapping[str, Instances]
     """Shape and dims of each latent known from the fit; others are drawn from the model."""
     learned: tuple[str, ...]
     """The `numpyro.param` sites of the model itself."""
+    derived: Mapping[str, Instances]
+    """Shape and dims of the model's `numpyro.deterministic` sites."""
+    matched: Mapping[str, Instances] = field(default_factory=dict)
+    """As in the fit, shape and dims of latents of which only some rows are known from it, or all
+    but in another order."""
+    parts_of_fit: frozenset[str] = frozenset()
+    """Plates that come in minibatches in the fit."""
 
     @property
     def known_plates(self) -> frozenset[str]:

@@ -1,5 +1,6 @@
 """Checks, before a fit, that a model goes with its guide, its outcome and other data."""
 
+import copy
 import functools
 from collections.abc import Mapping
 from typing import Any
@@ -8,6 +9,7 @@ import jax.numpy as jnp
 from numpyro.infer import autoguide
 
 from stakes._types import Key, Program
+from stakes.bridge.cases import Cases
 from stakes.bridge.sites import (
     Site,
     Sites,
@@ -56,9 +58,29 @@ def as_guide(problem: Problem) -> Program:
     factory = guide.func if isinstance(guide, functools.partial) else guide
     if isinstance(factory, type) and issubclass(factory, autoguide.AutoGuide):
         return guide(problem.model)
+    return own_guide(guide) if isinstance(guide, autoguide.AutoGuide) else guide
+
+
+def own_guide(guide: autoguide.AutoGuide) -> autoguide.AutoGuide:
+    """A copy that has seen no data: an autoguide keeps what it finds out about its first data."""
+    own = copy.copy(guide)
+    for name, value in vars(guide).items():
+        if isinstance(value, list):  # the parts of an `AutoGuideList`
+            parts = [own_guide(p) if isinstance(p, autoguide.AutoGuide) else p for p in value]
+            setattr(own, name, parts)
+        elif isinstance(value, dict):
+            setattr(own, name, dict(value))
+    forget(own)
+    return own
+
+
+def forget(guide: Program) -> None:
+    """Let an autoguide set itself up anew, with the next key and data."""
     if isinstance(guide, autoguide.AutoGuide):
-        guide.prototype_trace = None  # it may have seen other data
-    return guide
+        guide.prototype_trace = None
+    if isinstance(guide, autoguide.AutoGuideList):
+        for part in guide:
+            forget(part)
 
 
 def learned_by(sites: Sites, subsamples: tuple[Subsample, ...]) -> tuple[str, ...]:
@@ -134,16 +156,22 @@ def check_latents(
             )
 
 
-def check_same_batches(
-    fitted: tuple[Subsample, ...], here: tuple[Subsample, ...], known_plates: frozenset[str]
-) -> None:
+def check_same_batches(fitted: tuple[Subsample, ...], cases: Cases) -> None:
     """A known latent is drawn for the members in a batch, so the batches have to be alike."""
     before = {part.plate: part.batch_size for part in fitted}
-    now = {part.plate: part.batch_size for part in here}
-    for part in (*fitted, *here):
-        if part.plate in known_plates and before.get(part.plate) != now.get(part.plate):
+    now = {part.plate: part.batch_size for part in cases.subsamples}
+    matched = {dim for latent in cases.matched.values() for dim in latent.dims}
+    for plate in (*before, *now):
+        differ = plate in cases.known_plates and before.get(plate) != now.get(plate)
+        # Those told by their labels may be fewer than a batch, not more.
+        too_many = (
+            plate in matched
+            and plate in before
+            and now.get(plate, cases.plates.get(plate, 0)) > before[plate]
+        )
+        if differ or too_many:
             raise InputError(
-                f"The plate {part.plate!r} came in minibatches of {before.get(part.plate)} in the "
-                f"fit and of {now.get(part.plate)} here (None: whole). Give the model the same "
+                f"The plate {plate!r} came in minibatches of {before.get(plate)} in the fit and "
+                f"of {now.get(plate)} here (None: whole). Give the model the same "
                 f"`subsample_size`."
             )

@@ -1,40 +1,52 @@
 """What the model predicts for cases of its fit, or for others."""
 
 import functools
-from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, final
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, final
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from numpyro import handlers
 
 from stakes._types import Array, Batch, Distribution, Key
 from stakes.bridge.approximation import NumPyroApproximation
 from stakes.bridge.cases import Cases
 from stakes.bridge.checks import check_outcome_shape, check_same_batches, model_sites
+from stakes.bridge.forms import in_form, looked_at
+from stakes.bridge.indices import check_indices
 from stakes.bridge.sites import (
-    Site,
+    GivenRows,
     Sites,
+    derived_of,
     instances_of,
     plate_sizes,
     prediction_of,
-    shapes_of,
     split_data,
     subsamples_of,
     trace_of,
 )
 from stakes.errors import InputError, some
+from stakes.port import Instances
 from stakes.problem import Problem
+
+Made = TypeVar("Made")
 
 
 @final
-@functools.partial(jax.tree_util.register_dataclass, data_fields=["arrays"], meta_fields=["cases"])
+@functools.partial(
+    jax.tree_util.register_dataclass, data_fields=["arrays", "rows"], meta_fields=["cases"]
+)
 @dataclass(frozen=True)
 class Predictor:
     """The model on the cases to decide about, with their data."""
 
     arrays: dict[str, Array]
     cases: Cases
+    rows: dict[str, Array] = field(default_factory=dict)
+    """Plate -> which member of the fit each of its members is; -1 for a new one. Plates whose
+    members are those of the fit in the same order, or all new, are left out."""
 
     def predict(
         self, latents: Mapping[str, Array], key: Key, batch: Batch
@@ -43,19 +55,49 @@ class Predictor:
 
         Latents of new cases come from the model.
         """
-        return prediction_of(self._outcome_site(latents, key, batch))
+        return prediction_of(self._sites(latents, key, batch)[self.cases.outcome])
 
     def observed(self, latents: Mapping[str, Array], key: Key, batch: Batch) -> Array | None:
         """The outcomes that were observed for the cases in the batch, if any were."""
-        site = self._outcome_site(latents, key, batch)
+        site = self._sites(latents, key, batch)[self.cases.outcome]
         return site["value"] if site["is_observed"] else None
 
-    def _outcome_site(self, latents: Mapping[str, Array], key: Key, batch: Batch) -> Site:
+    def derived(self, latents: Mapping[str, Array], key: Key, batch: Batch) -> dict[str, Array]:
+        """The model's deterministic sites."""
+        sites = self._sites(latents, key, batch)
+        return {name: jnp.asarray(sites[name]["value"]) for name in self.cases.derived}
+
+    def fitted_members(self, batch: Batch) -> Batch:
+        """The members of the fit in this batch, by plate; any one stands in for a new one."""
+        same = {p: batch[p] for p in self.cases.known_plates if p in batch}
+        return same | {p: jnp.maximum(self._rows(p, batch), 0) for p in self.rows}
+
+    def _rows(self, plate: str, batch: Batch) -> Array:
+        return self.rows[plate][batch[plate]] if plate in batch else self.rows[plate]
+
+    def _sites(self, latents: Mapping[str, Array], key: Key, batch: Batch) -> Sites:
         names = (*self.cases.latents, *self.cases.learned)
         known = {name: latents[name] for name in names}
         data = {**self.cases.constants, **self.arrays}
-        with handlers.substitute(data={**known, **batch}):
-            return trace_of(self.cases.model, data, key)[self.cases.outcome]
+        some = {
+            name: self._matched(latents[name], latent, batch)
+            for name, latent in self.cases.matched.items()
+        }
+        with GivenRows(some), handlers.substitute(data={**known, **batch}):
+            return trace_of(self.cases.model, data, key)
+
+    def _matched(self, values: Array, latent: Instances, batch: Batch) -> tuple[Array, Array]:
+        """A latent's values for the members in the batch, and for which of them they hold."""
+        known = jnp.array(True)
+        for axis, dim in enumerate(latent.dims):
+            if dim in self.rows:
+                rows = self._rows(dim, batch)
+                # In minibatches, the posterior has drawn just these members already.
+                drawn = dim in self.cases.parts_of_fit
+                at = jnp.arange(len(rows)) if drawn else jnp.maximum(rows, 0)
+                values = jnp.take(values, at, axis=axis)
+                known = known & (rows >= 0).reshape((-1,) + (1,) * (len(latent.dims) - 1 - axis))
+        return values, known
 
 
 @final
@@ -64,67 +106,113 @@ class Predictors:
 
     def __init__(self, problem: Problem, approximation: NumPyroApproximation) -> None:
         self._problem, self._approximation = problem, approximation
+        self._plain: dict[Hashable, frozenset[str]] = {}
         self._traced: dict[Hashable, Cases] = {}
 
-    def on(self, data: dict[str, Any] | None = None, *, new: Iterable[str] = ()) -> Predictor:
+    def on(
+        self,
+        data: dict[str, Any] | None = None,
+        *,
+        new: Iterable[str] = (),
+        rows: Mapping[str, np.ndarray] | None = None,
+    ) -> Predictor:
         """The model on the data of the fit, or on other cases.
 
         A plate whose size differs from the fit's holds new members, as do those named in `new`;
-        their latents are drawn from the model, given all latents known from the fit. Other plates
-        hold the members that the fit has seen.
+        their latents are drawn from the model, given all latents known from the fit. Of the plates
+        in `rows` some members are known and some are new: plate -> for each member its number in
+        the fit, or -1. Other plates hold the members that the fit has seen.
         """
         if data is None:
             return Predictor(self._approximation.arrays, self._approximation.cases)
-        arrays, constants = split_data(data)
-        shapes = _shapes(arrays, constants, new)
-        if shapes is None:
-            return Predictor(arrays, _cases(self._problem, self._approximation, data, new))
-        if shapes not in self._traced:
-            self._traced[shapes] = _cases(self._problem, self._approximation, data, new)
-        return Predictor(arrays, self._traced[shapes])
+        rows, new = rows or {}, frozenset(new)
+        data = in_form(data, self._looked_at(data))
+        cases = self._kept(
+            self._traced,
+            (_shapes(data), new, frozenset(rows)),
+            lambda: _cases(self._problem, self._approximation, data, new, rows),
+        )
+        arrays, _ = split_data(data)
+        check_indices(cases, arrays)
+        matched = {dim for latent in cases.matched.values() for dim in latent.dims}
+        found = {dim: jnp.asarray(at) for dim, at in rows.items() if dim in matched}
+        return Predictor(arrays, cases, found)
+
+    def _looked_at(self, data: dict[str, Any]) -> frozenset[str]:
+        model, key = self._problem.model, jax.random.key(0)
+        return self._kept(self._plain, _shapes(data), lambda: looked_at(model, data, key))
+
+    def _kept(self, made: dict[Hashable, Made], key: Hashable, make: Callable[[], Made]) -> Made:
+        """What was made for this key before; always made anew where it has no hash."""
+        try:
+            hash(key)
+        except TypeError:  # a constant is a list, say
+            return make()
+        if key not in made:
+            made[key] = make()
+        return made[key]
 
 
-def _shapes(
-    arrays: Mapping[str, Array], constants: Mapping[str, Any], new: Iterable[str]
-) -> Hashable | None:
-    """All that a model's structure may depend on: it cannot read the values of arrays.
+def _shapes(data: Mapping[str, Any]) -> Hashable:
+    """All that a model's structure may depend on: it cannot read the values of traced arrays.
 
-    None where a constant is not hashable. 1 and True are told apart.
+    1 and True are told apart.
     """
-    shapes = frozenset((name, value.shape, value.dtype) for name, value in arrays.items())
-    try:
-        return shapes, frozenset((n, type(v), v) for n, v in constants.items()), frozenset(new)
-    except TypeError:  # a list, say
-        return None
+    return tuple((name, type(data[name]), _shape(data[name])) for name in sorted(data))
+
+
+def _shape(value: Any) -> Hashable:
+    if isinstance(value, np.ndarray):
+        return value.shape, value.dtype, value.tobytes()
+    return (value.shape, value.dtype) if isinstance(value, jax.Array) else value
 
 
 def _cases(
-    problem: Problem, approximation: NumPyroApproximation, data: dict[str, Any], new: Iterable[str]
+    problem: Problem,
+    approximation: NumPyroApproximation,
+    data: dict[str, Any],
+    new: frozenset[str],
+    rows: Mapping[str, np.ndarray],
 ) -> Cases:
     key, fitted = jax.random.key(0), approximation.cases
     sites = model_sites(problem, data, key)
     site = sites[problem.outcome]
     if site["is_observed"]:
         check_outcome_shape(problem.outcome, site)
-    fresh = _new_plates(sites, shapes_of(fitted.model, approximation.data, key), new)
-    subsamples = subsamples_of(sites)
+    plates, subsamples = plate_sizes(sites), subsamples_of(sites)
+    for plate, size in plates.items():
+        if len(rows.get(plate, range(size))) != size:
+            raise InputError(
+                f"`coords[{plate!r}]` has {len(rows[plate])} labels for {size} members."
+            )
+    fresh = _new_plates(plates, fitted.plates, new) - rows.keys()
+    from_fit = {
+        name: latent
+        for name, latent in fitted.latents.items()
+        if name in sites and not fresh.intersection(latent.dims)
+    }
+    matched = {name: each for name, each in from_fit.items() if rows.keys() & set(each.dims)}
     cases = Cases(
         model=problem.model,
         outcome=problem.outcome,
         constants=split_data(data)[1],
         instances=instances_of(problem.outcome, site, subsamples),
         subsamples=subsamples,
-        latents={
-            name: latent
-            for name, latent in fitted.latents.items()
-            if name in sites and not fresh.intersection(latent.dims)
-        },
+        plates=plates,
+        latents={name: each for name, each in from_fit.items() if name not in matched},
         learned=fitted.learned,
+        derived=derived_of(sites, subsamples),
+        matched=matched,
+        parts_of_fit=frozenset(part.plate for part in fitted.subsamples),
     )
-    check_same_batches(fitted.subsamples, subsamples, cases.known_plates)
-    for name, latent in cases.latents.items():
+    check_same_batches(fitted.subsamples, cases)
+    for name, latent in from_fit.items():
         here = instances_of(name, sites[name], subsamples).shape
-        if here != latent.shape:
+        expected = tuple(
+            len(rows[dim]) if dim in rows else size
+            for dim, size in zip(latent.dims, latent.shape, strict=True)
+        )
+        if here != expected:
             raise InputError(
                 f"The latent {name!r} has shape {latent.shape} in the fit and {here} here, "
                 f"but no plate explains the difference. Sample it inside a `numpyro.plate`."
@@ -132,10 +220,11 @@ def _cases(
     return cases
 
 
-def _new_plates(sites: Sites, fit_sites: Sites, new: Iterable[str]) -> set[str]:
+def _new_plates(
+    here: Mapping[str, int], before: Mapping[str, int], new: frozenset[str]
+) -> frozenset[str]:
     """Plates whose size differs from the fit's, and those named in `new`."""
-    here, before = plate_sizes(sites), plate_sizes(fit_sites)
-    unknown = [name for name in new if name not in here]
+    unknown = [name for name in sorted(new) if name not in here]
     if unknown:
         raise InputError(f"`new=` names {some(unknown)}; the model's plates are {some(here)}.")
-    return {name for name, size in here.items() if before.get(name) != size} | set(new)
+    return new | {name for name, size in here.items() if before.get(name) != size}

@@ -71,6 +71,19 @@ class GivenParams(numpyro.primitives.Messenger):  # type: ignore[misc]
                 msg["type"] = "param of the batch"
 
 
+class GivenRows(numpyro.primitives.Messenger):  # type: ignore[misc]
+    """Set some rows of what the model draws: name -> values, and which of them to take."""
+
+    def __init__(self, rows: Mapping[str, tuple[Array, Array]]) -> None:
+        self.rows = rows
+        super().__init__()
+
+    def postprocess_message(self, msg: Any) -> None:
+        if msg["type"] == "sample" and msg["name"] in self.rows:
+            values, known = self.rows[msg["name"]]
+            msg["value"] = jnp.where(known, values, msg["value"])
+
+
 def trace_of(program: Program, data: Mapping[str, Any], key: Key) -> Sites:
     return dict(handlers.trace(handlers.seed(program, key)).get_trace(**data))
 
@@ -183,6 +196,30 @@ def instances_of(name: str, site: Site, subsamples: tuple[Subsample, ...]) -> In
         axis = len(site["fn"].batch_shape) + frame.dim
         dims[axis] = frame.name
         shape[axis] = full.get(frame.name, shape[axis])
+    return Instances(tuple(shape), tuple(dims))
+
+
+def derived_of(sites: Sites, subsamples: tuple[Subsample, ...]) -> dict[str, Instances]:
+    """Shape and dims of deterministic sites.
+
+    NumPyro does not know which of their dims are event dims; where two axes may be that of a
+    plate in minibatches, neither is taken for it.
+    """
+    found = {n: site for n, site in sites.items() if site["type"] == "deterministic"}
+    return {name: _derived(name, site, subsamples) for name, site in found.items()}
+
+
+def _derived(name: str, site: Site, subsamples: tuple[Subsample, ...]) -> Instances:
+    shape = list(jnp.shape(site["value"]))
+    unnamed = [f"{name}_dim_{axis}" for axis in range(len(shape))]
+    dims, full = list(unnamed), {part.plate: part.size for part in subsamples}
+    for frame in site["cond_indep_stack"]:
+        # Without event dims a plate has its own axis; with them, it lies further to the left.
+        own = len(shape) + frame.dim
+        fitting = [a for a in range(own + 1) if shape[a] == frame.size and dims[a] in unnamed]
+        if len(fitting) == 1 or (fitting and frame.name not in full):
+            axis = fitting[-1]
+            dims[axis], shape[axis] = frame.name, full.get(frame.name, shape[axis])
     return Instances(tuple(shape), tuple(dims))
 
 

@@ -57,7 +57,7 @@ def calibrate(
             so such a fit is never called converged: look at its trace.
         warm_start: whether the calibrated fit starts from VI's optimum.
         options: all of these as one value, instead of them.
-        coords: labels of the plates' members, by plate.
+        coords: labels of the plates' members, by plate; `decide` knows members again by them.
         progress: whether to show a progress bar on a terminal.
         journal: keeps a record of both fits, from which they can be resumed.
 

@@ -11,6 +11,7 @@ import numpy as np
 from stakes import checks, predicting
 from stakes import expectation as expectations
 from stakes._types import Array, Data, Distribution, Key, Number, Params
+from stakes.arguments import Columns, columns_of
 from stakes.bridge import NumPyroApproximation, Predictors, approximate
 from stakes.calibration.options import Options
 from stakes.deciding import objective_of
@@ -51,6 +52,8 @@ class Plan:
     settings: FitSettings
     predictors: Predictors
     """Of the approximation, for all results of this plan."""
+    columns: Mapping[str, Columns]
+    """Names of the columns of arguments that are tables."""
 
     def on(self, approximation: NumPyroApproximation) -> "Plan":
         """The plan for another approximation, of the same model."""
@@ -121,6 +124,7 @@ def prepare(
     key = checked_key(key)
     rule = "a `Problem(model, outcome=..., loss=...)`"
     checks.instance("`problem`", problem, Problem, rule)
+    problem.check_compiles()
     checks.instance("`options=`", options, Options, "an `Options(...)`")
     checks.flag("`progress=`", progress)
     if coords is not None:
@@ -146,6 +150,7 @@ def prepare(
         # For small problems, more draws of θ cost next to nothing.
         settings=options.fit_settings(draws=32 if small else 10, progress=progress),
         predictors=Predictors(problem, approximation),
+        columns=columns_of(data),
     )
 
 

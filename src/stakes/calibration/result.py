@@ -10,11 +10,13 @@ import numpy as np
 
 from stakes import checks, predicting
 from stakes._types import Data, Key
+from stakes.arguments import Columns
 from stakes.bridge import NumPyroApproximation, Predictors, nuts
 from stakes.calibration.assessment import Assessment, labelled
 from stakes.calibration.comparison import Comparison
-from stakes.calibration.plan import Coords, Plan, check_coords
-from stakes.errors import some, warn
+from stakes.calibration.members import checked_labels, told
+from stakes.calibration.plan import Coords, Plan
+from stakes.errors import InputError
 from stakes.optimise import Fit, Method
 from stakes.predicting import FittedPosterior, SampledPosterior
 from stakes.problem import Problem, checked_key
@@ -41,6 +43,8 @@ class Calibration:
     key: Key
     predictors: Predictors
     """Keeps the model as traced on other cases, for each shape that they come in."""
+    columns: Mapping[str, Columns]
+    """Names of the columns of arguments that are tables; those of other data go by name."""
 
     def __post_init__(self) -> None:
         checks.fields(
@@ -51,6 +55,7 @@ class Calibration:
             calibrated=Fit,
             coords=dict,
             predictors=Predictors,
+            columns=dict,
         )
         checked_key(self.key)
         if self.transform is not None:
@@ -74,6 +79,7 @@ class Calibration:
             coords=dict(coords or {}),
             key=key,
             predictors=plan.predictors,
+            columns=plan.columns,
         )
 
     @property
@@ -105,31 +111,39 @@ class Calibration:
         self,
         data: Data,
         *,
-        new: Sequence[str] = (),
-        known: Sequence[str] = (),
+        new: str | Sequence[str] = (),
+        known: str | Sequence[str] = (),
         coords: Coords | None = None,
     ) -> Assessment:
         """The calibration assessed on other cases: decisions, predictions and comparison.
 
         Plates as in `decide`.
         """
-        checked = self.problem.check_data(data, needs_outcome=False)
+        checked = self.problem.check_data(data, needs_outcome=False, columns=self.columns)
         return self._assessment(checked, new, known, coords)
 
     def decide(
         self,
         data: Data,
         *,
-        new: Sequence[str] = (),
-        known: Sequence[str] = (),
+        new: str | Sequence[str] = (),
+        known: str | Sequence[str] = (),
         coords: Coords | None = None,
         fit: Fit | None = None,
     ) -> "xr.DataArray":
         """Decisions for other cases, without their outcomes; by the calibrated fit by default.
 
-        A plate whose size differs from the fit's holds new members, and what is local to them is
-        drawn from the model; a plate of the same size holds the members of the fit. Override
-        this with `new=`, or confirm it with `known=`.
+        What the fit has learned about a member of a plate is used for it, and what is local to a
+        new member is drawn from the model. Labels tell them apart, where the fit has labels, too.
+        Without labels, a plate of the same size as in the fit holds its members, and one of another
+        size holds new ones; a warning says so, unless `new=` or `known=` does.
+
+        Args:
+            data: the model's arguments by name; the outcome may be left out.
+            new: plates of which all members are new.
+            known: plates whose members are those of the fit.
+            coords: labels of the plates' members, by plate.
+            fit: `result.vi` for plain VI's decisions.
         """
         posterior = self._posterior(fit)
         return self.assess(data, new=new, known=known, coords=coords).decided(posterior)
@@ -138,36 +152,47 @@ class Calibration:
         self,
         held_out: Data | None = None,
         *,
-        new: Sequence[str] = (),
-        known: Sequence[str] = (),
+        new: str | Sequence[str] = (),
+        known: str | Sequence[str] = (),
+        coords: Coords | None = None,
         nuts: int | None = None,
     ) -> Comparison:
         """Risk of VI's and the calibrated decisions, on the data of the fit or on held-out data.
 
         Args:
-            held_out: data with observed outcomes; plates as in `decide`.
+            held_out: data with observed outcomes; plates and their labels as in `decide`.
             nuts: also compare with this many draws of NUTS, the posterior itself.
         """
         draws = None if nuts is None else checks.whole("`compare(nuts=...)`", nuts)
-        cases = self._cases(held_out, new, known)
+        cases = self._cases(held_out, new, known, coords)
         return cases.comparison if draws is None else cases.compared(self.nuts(draws))
 
     def observed(
-        self, data: Data | None = None, *, new: Sequence[str] = (), known: Sequence[str] = ()
+        self,
+        data: Data | None = None,
+        *,
+        new: str | Sequence[str] = (),
+        known: str | Sequence[str] = (),
+        coords: Coords | None = None,
     ) -> "xr.DataArray | None":
         """The outcomes observed, nan where the model masks them; None where there are none."""
-        return self._cases(data, new, known).observed
+        return self._cases(data, new, known, coords).observed
 
     def posterior(self, fit: Fit | None = None, *, draws: int = 1000) -> "xr.Dataset":
-        """Draws from a fit's posterior (the calibrated one by default), as ArviZ expects them."""
+        """Draws from a fit's posterior (the calibrated one by default), as ArviZ expects them.
+
+        With the latents come the model's `numpyro.deterministic` sites.
+        """
         import xarray as xr
 
         draws = checks.whole("`posterior(draws=...)`", draws)
-        found = predicting.latent_draws(self._posterior(fit), self.key, draws)
-        latents = self.approximation.latents
+        posterior, cases = self._posterior(fit), self.approximation.cases
+        found = predicting.latent_draws(posterior, self.key, draws)
+        found |= predicting.derived_draws(posterior, self.predictors.on(), self.key, draws)
+        axes = {**cases.latents, **cases.derived}
         return xr.Dataset(
             {
-                name: labelled(values[None], latents[name], self.coords, name, ("chain", "draw"))
+                name: labelled(values[None], axes[name], self.coords, name, ("chain", "draw"))
                 for name, values in found.items()
             }
         )
@@ -185,13 +210,17 @@ class Calibration:
         *,
         fit: Fit | None = None,
         draws: int = 1000,
-        new: Sequence[str] = (),
-        known: Sequence[str] = (),
+        new: str | Sequence[str] = (),
+        known: str | Sequence[str] = (),
+        coords: Coords | None = None,
     ) -> "xr.Dataset":
-        """Draws of the outcome from a fit's predictive distribution (calibrated by default)."""
+        """Draws of the outcome from a fit's predictive distribution (calibrated by default).
+
+        Plates and their labels as in `decide`.
+        """
         posterior = self._posterior(fit)
         draws = checks.whole("`predictive(draws=...)`", draws)
-        return self._cases(data, new, known).predictive(posterior, draws)
+        return self._cases(data, new, known, coords).predictive(posterior, draws)
 
     def predictive_scale(self, quantile: float = 0.9, *, draws: int = 100) -> float:
         """M_q over losses of predicted outcomes instead of observed ones, under plain VI.
@@ -243,29 +272,38 @@ class Calibration:
             raise checks.refused("`fit=`", rule, fit)
         return FittedPosterior(self.approximation, chosen.params)
 
-    def _cases(self, data: Data | None, new: Sequence[str], known: Sequence[str]) -> Assessment:
+    def _cases(
+        self,
+        data: Data | None,
+        new: str | Sequence[str],
+        known: str | Sequence[str],
+        coords: Coords | None,
+    ) -> Assessment:
         if data is not None:
-            return self.assess(data, new=new, known=known)
-        for name, plates in (("new", new), ("known", known)):
-            checks.names(f"`{name}=`", plates)
+            return self.assess(data, new=new, known=known, coords=coords)
+        said = (*checks.names("`new=`", new), *checks.names("`known=`", known))
+        if said or (coords is not None and checks.labels("`coords=`", coords)):
+            raise InputError(
+                "`new=`, `known=` and `coords=` say who the members of other data are; without "
+                "data they have no meaning."
+            )
         return self.on_fit
 
     def _assessment(
         self,
         data: dict[str, Any] | None,
-        new: Sequence[str],
-        known: Sequence[str],
+        new: str | Sequence[str],
+        known: str | Sequence[str],
         coords: Coords | None,
     ) -> Assessment:
         new, known = checks.names("`new=`", new), checks.names("`known=`", known)
-        labels = {} if coords is None else checks.labels("`coords=`", coords)
-        predictor = self.predictors.on()
+        if coords is not None:
+            checks.labels("`coords=`", coords)
+        predictor, labels = self.predictors.on(), self.coords
         if data is not None:
-            predictor = self.predictors.on(data, new=new)
-            same = predictor.cases.known_instances
-            self._warn_of_same_members([plate for plate in same if plate not in known], data)
-            check_coords(coords, predictor.cases.instances)
-            labels = {n: kept for n, kept in self.coords.items() if n in same} | labels
+            said = told(self.approximation.cases, self.coords, coords, new, known)
+            predictor = self.predictors.on(data, new=said.new, rows=said.rows)
+            labels = checked_labels(said, coords, self.coords, self.approximation, predictor)
         return Assessment(
             problem=self.problem,
             posteriors={name: self._posterior(fit) for name, fit in self.fits.items()},
@@ -279,20 +317,6 @@ class Calibration:
             ),
             held_out=data is not None,
         )
-
-    def _warn_of_same_members(self, unsaid: Sequence[str], data: Mapping[str, Any]) -> None:
-        before = self.approximation.data
-        changed = any(
-            name != self.problem.outcome
-            and not (name in before and np.array_equal(value, before[name]))
-            for name, value in data.items()
-        )
-        if unsaid and changed:
-            warn(
-                f"The plate {some(unsaid)} has as many members as in the fit and is taken to hold "
-                f"the same ones. If they are new, say `new={tuple(unsaid)}`; if they are the same, "
-                f"say `known={tuple(unsaid)}`.",
-            )
 
 
 def _shapes(fit: Fit) -> Any:

@@ -63,7 +63,7 @@ def main() -> None:
     ):
         print(f"  {school} {plain:8.2f} {calibrated:8.2f}")
     print("\nA ninth school, whose study has standard error 12:", end=" ")
-    print(f"{float(result.decide({'sigma': [12.0]})[0]):.2f}")
+    print(f"{float(result.decide({'sigma': [12.0]}, new='school')[0]):.2f}")
     print(f"\n{result!r}")
     print(f"\n{time.perf_counter() - started:.1f} s of wall clock, compilation included.")
 

@@ -39,6 +39,7 @@ def variance(outcome: Distribution) -> Array:
 @singledispatch
 def cdf(outcome: Distribution, value: Array) -> Array:
     """P(y ≤ value)."""
+    _check(outcome)
     try:
         return outcome.cdf(jnp.floor(value) if is_discrete(outcome) else value)
     except NotImplementedError:
@@ -99,16 +100,19 @@ def best_in_log_kernel(outcome: Distribution, width: Number) -> Array:
 @singledispatch
 def few_values(outcome: Distribution) -> int | None:
     """How many values the outcome can take, where its type says so; they are 0, 1, ..."""
+    _check(outcome)
     return None
 
 
 @singledispatch
 def largest_value(outcome: Distribution) -> Array | None:
     """The largest count, where there are many; None where they have no end."""
+    _check(outcome)
     return None
 
 
 def is_discrete(outcome: Distribution) -> bool:
+    _check(outcome)
     return bool(outcome.support.is_discrete)
 
 

@@ -4,6 +4,7 @@ from stakes.predicting.posteriors import FittedPosterior, Posterior, SampledPost
 from stakes.predicting.predictions import (
     Observations,
     decide,
+    derived_draws,
     latent_draws,
     observations,
     observed,
@@ -20,6 +21,7 @@ __all__ = [
     "Posterior",
     "SampledPosterior",
     "decide",
+    "derived_draws",
     "latent_draws",
     "observations",
     "observed",

@@ -17,8 +17,7 @@ class Members(NamedTuple):
     """Whose latents to draw."""
 
     batch: Batch
-    known_plates: frozenset[str]
-    """Plates whose members are those of the fit."""
+    """Members of the fit, by plate; plates that the fit does not know are left out."""
     part: Array | int = 0
     """Global latents are the same for every part, local ones are drawn again for each."""
 
@@ -41,16 +40,21 @@ class FittedPosterior:
     params: Params
 
     def latents(self, key: Key, draws: int, members: Members) -> dict[str, Array]:
-        batch, known, part = members
+        batch, part = members
         here = {
-            each.plate: batch[each.plate]
-            if each.plate in known and each.plate in batch
-            else jnp.arange(each.batch_size)
+            each.plate: _filled(batch.get(each.plate), each.batch_size)
             for each in self.approximation.subsamples
         }
         params = params_in(self.approximation, self.params, here)
         keys = jax.random.split(key, draws)
         return jax.vmap(lambda k: self.approximation.draw_latents(params, k, here, part))(keys)
+
+
+def _filled(members: Array | None, size: int) -> Array:
+    """As many members as a batch of the fit has; those asked for come first."""
+    if members is None:
+        return jnp.arange(size)
+    return jnp.pad(jnp.asarray(members), (0, size - len(members)))
 
 
 @final

@@ -1,7 +1,7 @@
 """What a posterior predicts and decides, over all instances, in bounded memory."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ import numpy as np
 from stakes._types import Array, Batch, Distribution, Float, Key
 from stakes.bridge import Predictor
 from stakes.deciding import best_decision
-from stakes.port import Rows, instances_in_a_batch, over_batches, sweep
+from stakes.port import Instances, Rows, Subsample, instances_in_a_batch, over_batches, sweep
 from stakes.predicting.posteriors import FittedPosterior, Members, Posterior
 from stakes.protocols import Criterion, Expectation
 
@@ -77,7 +77,7 @@ def _outcomes(
     part: Array | int = 0,
 ) -> tuple[Distribution, Array]:
     latent_key, model_key = jax.random.split(key)
-    members = Members(batch, predictor.cases.known_plates, part)
+    members = Members(predictor.fitted_members(batch), part)
     latents = posterior.latents(latent_key, draws, members)
     model_key = jax.random.fold_in(model_key, part)
     keys = jax.random.split(model_key, jax.tree.leaves(latents)[0].shape[0])
@@ -113,7 +113,7 @@ def observed(posterior: Posterior, predictor: Predictor) -> np.ndarray | None:
 @jax.jit
 def _observed_batch(posterior: Posterior, predictor: Predictor, batch: Batch) -> Any:
     key = jax.random.key(0)
-    latents = posterior.latents(key, 1, Members(batch, predictor.cases.known_plates))
+    latents = posterior.latents(key, 1, Members(predictor.fitted_members(batch)))
     value = predictor.observed(jax.tree.map(lambda one: one[0], latents), key, batch)
     return None if value is None else jnp.asarray(value, jnp.result_type(float))
 
@@ -180,29 +180,68 @@ def _predict_batch(
 
 def latent_draws(posterior: FittedPosterior, key: Key, draws: int) -> dict[str, np.ndarray]:
     """Draws of every latent, draws along a leading axis, local ones for all members."""
-    latents, subsamples = posterior.approximation.latents, posterior.approximation.subsamples
-    everywhere = frozenset(part.plate for part in subsamples)
-    whole = {
-        name: np.zeros((draws, *latent.shape), np.dtype(jnp.result_type(float)))
-        for name, latent in latents.items()
-    }
-    for part, batch in enumerate(sweep(subsamples)):
-        found = _latents_batch(posterior, key, batch, draws, everywhere, part)
-        for name, latent in latents.items():
-            Rows.of(latent, batch, leading=1).fill(whole[name], np.asarray(found[name]))
-    return whole
+    return _in_parts(
+        lambda batch, part: _latents_batch(posterior, key, batch, draws, part),
+        posterior.approximation.latents,
+        posterior.approximation.subsamples,
+        draws,
+    )
 
 
-@partial(jax.jit, static_argnames=("draws", "known_plates"))
+def derived_draws(
+    posterior: FittedPosterior, predictor: Predictor, key: Key, draws: int
+) -> dict[str, np.ndarray]:
+    """The model's deterministic sites for the same draws of the latents."""
+    return _in_parts(
+        lambda batch, part: _derived_batch(posterior, predictor, key, batch, draws, part),
+        predictor.cases.derived,
+        predictor.cases.subsamples,
+        draws,
+    )
+
+
+def _in_parts(
+    question: Callable[[Batch, int], dict[str, Array]],
+    asked: Mapping[str, Instances],
+    subsamples: tuple[Subsample, ...],
+    draws: int,
+) -> dict[str, np.ndarray]:
+    """The answers to all that is asked for, draws along a leading axis, batch by batch.
+
+    What differs from batch to batch, but has no plate that says whose it is, is left out.
+    """
+    whole: dict[str, np.ndarray] = {}
+    stray: set[str] = set()
+    for part, batch in enumerate(sweep(subsamples) if asked else ()):
+        found = question(batch, part)
+        for name, each in asked.items():
+            values = np.asarray(found[name])
+            if name not in whole:
+                whole[name] = np.zeros((draws, *each.shape), values.dtype)
+            elif not set(batch).intersection(each.dims):
+                stray |= set() if np.array_equal(whole[name], values, equal_nan=True) else {name}
+            Rows.of(each, batch, leading=1).fill(whole[name], values)
+    return {name: values for name, values in whole.items() if name not in stray}
+
+
+@partial(jax.jit, static_argnames=("draws",))
 def _latents_batch(
+    posterior: FittedPosterior, key: Key, batch: Batch, draws: int, part: Array | int
+) -> dict[str, Array]:
+    return posterior.latents(key, draws, Members(batch, part))
+
+
+@partial(jax.jit, static_argnames=("draws",))
+def _derived_batch(
     posterior: FittedPosterior,
+    predictor: Predictor,
     key: Key,
     batch: Batch,
     draws: int,
-    known_plates: frozenset[str],
     part: Array | int,
-) -> Any:
-    return posterior.latents(key, draws, Members(batch, known_plates, part))
+) -> dict[str, Array]:
+    latents = posterior.latents(key, draws, Members(batch, part))
+    return jax.vmap(lambda one: predictor.derived(one, key, batch))(latents)
 
 
 def outcomes_by_batch(

@@ -14,9 +14,10 @@ from stakes.app.spec.reading import Tables, read_tables
 from stakes.app.spec.schema import DataSection, Spec
 from stakes.app.spec.source import Code, read_code, run_code
 from stakes.app.spec.table import Table
+from stakes.arguments import arguments_of
 from stakes.calibration import Options
 from stakes.errors import InputError
-from stakes.problem import Problem, arguments_of
+from stakes.problem import Problem
 from stakes.protocols import Loss
 from stakes.utilities import ExpUtility, Utility
 

@@ -1,0 +1,104 @@
+"""A model's arguments: which there are, and the values given for them, checked."""
+
+import inspect
+from dataclasses import dataclass
+from typing import Any, TypeAlias, final
+
+import jax.numpy as jnp
+import numpy as np
+
+from stakes._types import Array, Data, Program
+from stakes.errors import InputError, some
+
+Columns: TypeAlias = tuple[Any, ...]
+"""Names of a table's columns, in order."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Arguments:
+    """A model's arguments by name."""
+
+    names: tuple[str, ...]
+    required: tuple[str, ...]
+    open_ended: bool
+
+
+def arguments_of(model: Program) -> Arguments:
+    kinds = inspect.Parameter
+    parameters = inspect.signature(model).parameters.values()
+    named = [p for p in parameters if p.kind in (kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY)]
+    return Arguments(
+        names=tuple(p.name for p in named),
+        required=tuple(p.name for p in named if p.default is kinds.empty),
+        open_ended=any(p.kind is kinds.VAR_KEYWORD for p in parameters),
+    )
+
+
+def columns_of(data: Data) -> dict[str, Columns]:
+    """The names of columns, for each argument that is a table with names."""
+    return {
+        str(name): tuple(data[name].columns)
+        for name in data.keys()  # noqa: SIM118
+        if hasattr(data[name], "columns")
+    }
+
+
+def in_order(name: str, table: Any, order: Columns) -> Any:
+    """A table's columns in this order; what has no named columns as it is."""
+    if not hasattr(table, "columns"):
+        return table
+    here = tuple(table.columns)
+    if sorted(map(str, here)) != sorted(map(str, order)):
+        raise InputError(
+            f"`data[{name!r}]` has the columns {some(here)}; in the fit it had {some(order)}. What "
+            f"was learned about a column holds for the column of the same name."
+        )
+    return table[list(order)]
+
+
+def checked_value(name: str, value: Any) -> Any:
+    """Arrays as arrays, finite and not empty; numbers, strings and None as they are.
+
+    A tuple of whole numbers stays one, for a model that needs it so, as a shape, say.
+    """
+    if isinstance(value, tuple) and value and all(_is_whole(each) for each in value):
+        _checked_array(name, value)
+        return tuple(map(int, value))
+    if value is None or isinstance(value, bool | int | float | str | np.generic):
+        if isinstance(value, float | np.floating) and not np.isfinite(value):
+            raise InputError(f"`data[{name!r}]` must be finite; got {value}.")
+        return value.item() if isinstance(value, np.generic) else value
+    return _checked_array(name, value)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _checked_array(name: str, value: Any) -> Array:
+    array = np.asarray(value)
+    if array.dtype.kind not in "biuf":
+        raise InputError(
+            f"`data[{name!r}]` must hold numbers; got an array of {array.dtype}. "
+            f"Encode categories as integers."
+        )
+    if array.size == 0:
+        raise InputError(f"`data[{name!r}]` has zero rows: its shape is {array.shape}.")
+    held = jnp.asarray(array)
+    if array.dtype.kind in "iu" and not np.array_equal(np.asarray(held), array):
+        raise InputError(
+            f"`data[{name!r}]` has whole numbers that {held.dtype} cannot hold; renumber them, or "
+            f"enable double precision in JAX."
+        )
+    bad = ~np.isfinite(np.asarray(held))
+    if bad.any():
+        rows = np.unique(np.argwhere(bad)[:, 0]) if array.ndim else np.array([0])
+        first = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
+        raise InputError(
+            f"`data[{name!r}]` has {int(bad.sum())} values that are NaN or infinite"
+            f"{'' if not np.isfinite(array).all() else f' in {held.dtype}'}, in rows "
+            f"{first}. Drop or fill them; to leave entries out of the fit, fill them and mask the "
+            f"outcome site."
+        )
+    return held

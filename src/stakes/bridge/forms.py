@@ -1,0 +1,120 @@
+"""The form in which a model takes its data: traced by JAX, or as they are where it needs that."""
+
+import functools
+import inspect
+import itertools
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stakes._types import Key, Program
+from stakes.bridge.sites import shapes_of
+from stakes.errors import InputError, name_of
+from stakes.problem import TRACING_ERRORS
+
+MOST_TUPLES = 3
+"""More tuples than this are not tried as they are."""
+
+
+class Plain(np.ndarray):
+    """Whole numbers that a model may look at, and index by the members of a minibatch as well."""
+
+    def __getitem__(self, at: Any) -> Any:
+        traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(at))
+        return jnp.asarray(self)[at] if traced else super().__getitem__(at)
+
+
+def looked_at(program: Program, data: Mapping[str, Any], key: Key) -> frozenset[str]:
+    """The whole numbers whose values the program has to know while JAX traces it.
+
+    A count such as `len(np.unique(county))`, or a shape. Nothing else may be looked at: an error
+    says so.
+    """
+    problem = _failure(program, in_form(data, ()), key)
+    if problem is None:
+        return frozenset()
+    for plain in _trials(data):
+        if _failure(program, in_form(data, plain), key) is None:
+            return _needed(program, data, plain, key)
+    if not isinstance(problem, TRACING_ERRORS):
+        raise problem
+    raise _explained(program, data, key, problem) from problem
+
+
+def _trials(data: Mapping[str, Any]) -> Iterator[list[str]]:
+    """Arguments to give as they are: arrays of whole numbers, with as few tuples as will do."""
+    arrays = [name for name, value in data.items() if _is_whole(value)]
+    tuples = [name for name, value in data.items() if isinstance(value, tuple)]
+    for count in range(min(len(tuples), MOST_TUPLES) + 1):
+        for chosen in itertools.combinations(tuples, count):
+            yield [*arrays, *chosen]
+
+
+def in_form(data: Mapping[str, Any], plain: Iterable[str]) -> dict[str, Any]:
+    """The data with these arguments as they are, and all other arrays and tuples for JAX."""
+    return {
+        name: _plain(value)
+        if name in plain
+        else jnp.asarray(value)
+        if isinstance(value, tuple | Plain)
+        else value
+        for name, value in data.items()
+    }
+
+
+def _plain(value: Any) -> Any:
+    return np.asarray(value).view(Plain) if isinstance(value, jax.Array) else value
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, jax.Array | Plain) and value.dtype.kind in "biu"
+
+
+def _failure(program: Program, data: Mapping[str, Any], key: Key) -> Exception | None:
+    try:
+        shapes_of(program, data, key)
+    except Exception as error:  # whatever the program raises
+        return error
+    return None
+
+
+def _needed(
+    program: Program, data: Mapping[str, Any], plain: Iterable[str], key: Key
+) -> frozenset[str]:
+    """Those of the arguments given as they are without which the program does not run."""
+    needed = frozenset(plain)
+    for name in sorted(needed):
+        if _failure(program, in_form(data, needed - {name}), key) is None:
+            needed -= {name}
+    return needed
+
+
+def _explained(program: Program, data: Mapping[str, Any], key: Key, error: Exception) -> InputError:
+    every = [name for name, value in data.items() if isinstance(value, jax.Array | tuple)]
+    culprits: Iterable[str] = ()
+    if _failure(program, in_form(data, every), key) is None:
+        culprits = _needed(program, data, every, key)
+    what = ", ".join(f"`data[{name!r}]`" for name in sorted(culprits))
+    line = _line(program, error)
+    return InputError(
+        f"`{name_of(program)}` looks at the values of {what or 'arrays'}"
+        f"{f', in `{line}`,' if line else ''} which JAX does not know while it compiles the model. "
+        f"Use `jax.numpy` in place of NumPy, `jnp.where` in place of `if`; and give a number that "
+        f"sets a size, such as a count of groups, as an argument of its own."
+    )
+
+
+def _line(program: Program, error: Exception) -> str | None:
+    """The line of the program that failed."""
+    while isinstance(program, functools.partial):
+        program = program.func
+    try:
+        file = inspect.getsourcefile(program)
+    except TypeError:  # an object with handlers, say
+        return None
+    lines = [f.line for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
+    return lines[-1] if lines else None

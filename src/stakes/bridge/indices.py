@@ -1,0 +1,139 @@
+"""A check that no whole number in the data points beyond the array that it indexes.
+
+JAX clamps such an index, so that an eighth weekday would pass for the seventh without a word.
+"""
+
+import functools
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+from jax.experimental import checkify
+from numpyro import handlers
+
+from stakes._types import Array, Batch
+from stakes.bridge.cases import Cases
+from stakes.bridge.forms import Plain
+from stakes.bridge.sites import trace_of
+from stakes.errors import InputError, some
+from stakes.port import sweep
+
+
+class Beyond(NamedTuple):
+    """An index beyond its array."""
+
+    at: int
+    size: int
+
+
+def check_indices(cases: Cases, arrays: dict[str, Array]) -> None:
+    """Run the model on all the data once, and name the argument with an index out of range."""
+    every = {**cases.constants, **arrays}
+    whole = {
+        name: np.asarray(value)
+        for name, value in every.items()
+        if name != cases.outcome
+        and isinstance(value, jax.Array | Plain)
+        and value.dtype.kind in "iu"
+    }
+    found = _beyond(cases, arrays) if whole else None
+    if found is None:
+        return
+
+    def trial(**values: int) -> Beyond | None:
+        return _beyond(*_filled(cases, arrays, values))
+
+    zeros = dict.fromkeys(whole, 0)
+    if trial(**zeros) == found:  # it does not come from these data
+        return
+    for name, values in whole.items():
+        others = {other: 0 for other in whole if other != name}
+        alone = trial(**others)
+        if alone is not None:
+            # With the size itself as its value, an argument that is used as it is points there.
+            direct = trial(**others, **{name: alone.size}) == Beyond(alone.size, alone.size)
+            raise InputError(_message(name, values, alone, cases, direct=direct))
+    together = [name for name in whole if trial(**{name: 0}) != found]
+    raise InputError(
+        f"{' and '.join(f'`data[{name!r}]`' for name in together or whole)} together lead to the "
+        f"index {found.at}, where 0 to {found.size - 1} is allowed. JAX would take the last member "
+        f"instead. Number members from 0, as in the fit."
+    )
+
+
+def _filled(
+    cases: Cases, arrays: dict[str, Array], values: Mapping[str, int]
+) -> tuple[Cases, dict[str, Array]]:
+    """The cases and their arrays with one value throughout for each of these arguments."""
+    constants = {
+        n: np.full_like(cases.constants[n], v) for n, v in values.items() if n in cases.constants
+    }
+    filled = {n: jnp.full_like(arrays[n], v) for n, v in values.items() if n in arrays}
+    if constants:
+        cases = replace(cases, constants={**cases.constants, **constants})
+    return cases, {**arrays, **filled}
+
+
+def _message(name: str, values: np.ndarray, found: Beyond, cases: Cases, *, direct: bool) -> str:
+    inner = {p: size for p, size in cases.plates.items() if p not in cases.instances.dims}
+    plates = [plate for plate, size in inner.items() if size == found.size]
+    allowed = f"0 to {found.size - 1}"
+    if plates:
+        allowed += f" (the plate {some(plates)} has {found.size} members)"
+    where = f"it leads to the index {found.at}, where {allowed} is allowed."
+    if direct:
+        bad = (values >= found.size) | (values < -found.size)
+        rows = np.unique(np.argwhere(bad)[:, 0]) if bad.ndim else np.array([0])
+        first = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
+        came = ", ".join(map(str, np.unique(values[bad])[:5]))
+        where = f"its values may be {allowed}, but there is {came} in {len(rows)} rows: {first}."
+    return (
+        f"`data[{name!r}]` points beyond an array that the model indexes with it: {where} "
+        f"JAX would take the last member instead. Number members from 0, as in the fit."
+    )
+
+
+def _beyond(cases: Cases, arrays: dict[str, Array]) -> Beyond | None:
+    """The first index out of range, if there is any."""
+    batches = list(sweep(cases.subsamples))
+    stacked = {part.plate: np.stack([b[part.plate] for b in batches]) for part in cases.subsamples}
+    try:
+        error = _checked(cases, arrays, stacked).get_exception()
+    except Exception:  # `checkify` does not know all that a model may do, and this is a courtesy
+        return None
+    if getattr(error, "prim", None) not in ("gather", "dynamic_slice"):
+        return None
+    at, size = re.findall(r"index (-?\d+) .* size (\d+)", str(error))[0]
+    return Beyond(int(at), int(size))
+
+
+@functools.partial(jax.jit, static_argnames="cases")
+def _checked(cases: Cases, arrays: dict[str, Array], batches: Batch) -> checkify.Error:
+    def run(_: None, batch: Batch) -> tuple[None, None]:
+        with Placeholders(), handlers.substitute(data=dict(batch)):
+            trace_of(cases.model, {**cases.constants, **arrays}, jax.random.key(0))
+        return None, None
+
+    def over_all(batches: Batch) -> None:
+        if batches:
+            jax.lax.scan(run, None, batches)
+        else:
+            run(None, {})
+
+    error, _ = checkify.checkify(over_all, errors=checkify.index_checks)(batches)
+    return error
+
+
+class Placeholders(numpyro.primitives.Messenger):  # type: ignore[misc]
+    """A possible value for all that the model would draw: an index does not depend on it."""
+
+    def process_message(self, msg: Any) -> None:
+        if msg["type"] == "sample" and msg["value"] is None:
+            support = msg["fn"].support
+            shape = jnp.zeros(msg["fn"].shape(), int if support.is_discrete else float)
+            msg["value"] = support.feasible_like(shape)
