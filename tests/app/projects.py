@@ -36,6 +36,12 @@ def broken(x, group, groups, y=None):
     return undefined_name
 
 
+def branching(x, group, groups, y=None):
+    slope = numpyro.sample("slope", dist.Normal(0, 1))
+    if slope > 0:
+        numpyro.sample("y", dist.Normal(slope * x, 0.5), obs=y)
+
+
 def my_loss(outcome, decision):
     return jnp.abs(outcome - decision) ** 1.5
 
@@ -95,7 +101,7 @@ def invoke(*args: object) -> Any:
 
 
 def command(*args: object) -> list[str]:
-    return [sys.executable, "-c", "from stakes.app.cli import main; main()", *map(str, args)]
+    return [sys.executable, "-c", "from stakes_command import main; main()", *map(str, args)]
 
 
 def in_process(*args: object, **options: Any) -> "subprocess.CompletedProcess[str]":

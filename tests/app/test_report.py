@@ -406,7 +406,7 @@ def test_page_without_scripts_still_shows_rows_and_verdict() -> None:
 
 def test_a_missing_package_is_named_with_the_way_to_install_it(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    with pytest.raises(stakes.InputError, match=r"needs jinja2: pip install 'stakes\[cli\]'"):
+    with pytest.raises(stakes.InputError, match=r"needs jinja2: pip install .*\[cli\]'"):
         render(sample_report(3))
 
 

@@ -2,9 +2,12 @@
 
 import copy
 import json
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +17,8 @@ from projects import SPEC as PROJECT
 from projects import in_process, invoke, toml
 
 from stakes.app.spec import SpecError, job_of, read_job
+from stakes.errors import InputError
+from stakes.port import Instances
 
 SPEC = {**PROJECT, "loss": {"name": "tilted", "q": 0.3}}
 Edit = Callable[[dict[str, Any]], None]
@@ -122,7 +127,7 @@ BAD: dict[str, tuple[Edit, str, str]] = {
         "data.columns.grup",
         "Did you mean 'group'?",
     ),
-    "an argument without a column": (drop("data.columns.x"), "data.columns", "needs 'x'"),
+    "an argument without a column": (drop("data.columns.x"), "`columns`", "needs 'x'"),
     "an argument given twice": (
         put("data.constants", {"x": 1}),
         "data.constants.x",
@@ -249,6 +254,25 @@ BAD: dict[str, tuple[Edit, str, str]] = {
         "outcome='y'",
         "does not observe",
     ),
+    "outcomes that are numbers as categories": (
+        put("data.categories", ["height"]),
+        "data.categories",
+        "would be renumbered",
+    ),
+    "an argument without a value": (
+        drop("data.counts"),
+        "`line` needs 'groups'",
+        '`counts = { groups = "kind" }`',
+    ),
+    "a plate with fewer members than categories": (
+        both(
+            drop("data.counts"),
+            put("data.constants", {"groups": 2}),
+            put("data.columns", {"x": "x", "group": "kind"}),
+        ),
+        "column 'kind': 'oak' (2)",
+        "the 2 members of the plate 'group'",
+    ),
     "a model that raises": (
         put("model.python", "model.py:broken"),
         "model.py, line",
@@ -275,6 +299,56 @@ def test_a_bad_spec_is_told_by_field_and_fix(name: str, spec_file: Path) -> None
     assert fix in result.stderr
     assert "Traceback" not in result.output
     assert isinstance(result.exception, SystemExit)
+
+
+def test_what_jax_says_of_itself_is_left_out(spec_file: Path) -> None:
+    spec_file.write_text(toml({**SPEC, "model": {"python": "model.py:branching", "outcome": "y"}}))
+    said = invoke("check", spec_file).stderr
+    assert "model.py, line" in said
+    assert "Attempted boolean conversion of traced array" in said
+    for inner in ("JAX_TRACEBACK_FILTERING", "random_split", "site-packages", "bridge/sites.py"):
+        assert inner not in said
+
+
+def test_a_run_that_would_clamp_an_index_is_not_begun(spec_file: Path, tmp_path: Path) -> None:
+    spec = copy.deepcopy(SPEC)
+    del spec["data"]["counts"]
+    spec["data"]["constants"] = {"groups": 2}
+    spec_file.write_text(toml(spec))
+    result = invoke("run", spec_file, "-o", tmp_path / "run")
+    assert result.exit_code == 2
+    assert "the 2 members of the plate 'group'" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_number_beyond_its_plate_is_told_with_its_row(project: Path) -> None:
+    from stakes.app.runs.indices import check_indices
+
+    job = read_job(project / "spec.toml")
+    traced: Any = SimpleNamespace(latents={"level": Instances((3,), ("group",))})
+    check_indices(traced, job, {"group": np.array([2, 0])}, first_row=10)
+    for beyond in (3, -1):
+        with pytest.raises(InputError, match=f"column 'kind', row 12: {beyond} is not among the 3"):
+            check_indices(traced, job, {"group": np.array([2, beyond])}, first_row=10)
+
+
+def test_words_can_be_outcomes(project: Path, tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_bytes((project / "model.py").read_bytes())
+    (tmp_path / "table.csv").write_text("name,kind,x,height\na,b,1,yes\nb,c,2,no\n")
+    spec = copy.deepcopy(SPEC)
+    spec["data"]["categories"] = ["height"]
+    del spec["data"]["held_out"]
+    (tmp_path / "spec.toml").write_text(toml(spec))
+    assert read_job(tmp_path / "spec.toml").fit.arguments["y"].tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(("typed", "said"), [("demo", "`--steps`"), ("run a.toml", "`fit.steps`")])
+def test_advice_is_in_terms_of_what_was_typed(typed: str, said: str, finished: Path) -> None:
+    from stakes.app.cli.ending import _advice
+    from stakes.app.runs import RunFolder
+
+    manifest = RunFolder(finished).manifest().model_copy(update={"command": f"stakes {typed}"})
+    assert said in _advice(manifest)
 
 
 def test_all_mistakes_are_told_at_once(spec_file: Path) -> None:
@@ -404,10 +478,42 @@ def test_init_writes_a_spec_that_checks(tmp_path: Path) -> None:
     assert [site["name"] for site in found["sites"]][-1] == "sold"
     assert found["expectation"] == "ClosedForm()"
     assert found["rows"] + found["held_out"] == 140
-    assert found["seconds"] > 0
+    assert 0 < found["least_seconds"] < found["seconds"]
+    assert (found["least_steps"], found["steps"]) == (4_800, 10_000)
     again = invoke("init", tmp_path / "new")
     assert again.exit_code == 2
     assert "already" in again.stderr
+
+
+@pytest.mark.slow
+def test_check_estimates_the_time_that_the_fits_take(project: Path, monkeypatch) -> None:
+    """Within a factor of two, in processor time, which other work on the machine does not alter."""
+    from stakes.app.runs import checked
+    from stakes.app.runs.results import result_of
+
+    begun: dict[str, float] = {}
+    ended: dict[str, float] = {}
+
+    class Times:
+        def course(self, title: str, start: Any) -> Any:
+            begun[title] = time.process_time()
+            return start
+
+        def watch(self, title: str, course: Any) -> None:
+            ended[title] = time.process_time()
+
+        def decisions(self, shape: Any) -> None: ...
+
+        def keep_decisions(self, decisions: Any) -> None: ...
+
+    job = read_job(project / "spec.toml")
+    job = replace(job, options=replace(job.options, steps=3_000))
+    clock = SimpleNamespace(perf_counter=time.process_time)
+    monkeypatch.setattr("stakes.app.runs.checking.time", clock)
+    estimated = checked(job)
+    result_of(job, Times(), progress=False)  # type: ignore[arg-type]
+    taken = sum(ended.values()) - sum(begun.values())
+    assert estimated.least_seconds / 2 < taken < 2 * estimated.seconds
 
 
 def test_the_version_is_printed() -> None:

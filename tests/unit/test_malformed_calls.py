@@ -548,7 +548,7 @@ CALLS: dict[str, Call] = {
     "reopen": Call(
         runs.reopen,
         lambda: {"path": "run"},
-        {"path": "path", "but": "names", "allow_changed_model": "flag"},
+        {"path": "path", "allow_changed_model": "flag"},
         works=False,
     ),
     "checked": Call(runs.checked, dict, {"job": "own"}, works=False),
@@ -562,10 +562,9 @@ CALLS: dict[str, Call] = {
     ),
     "decide_file": Call(
         runs.decide_file,
-        lambda: {"job": job(), "restore": result, "source": "new.csv", "target": "decided.csv"},
+        lambda: {"run": run(), "source": "new.csv", "target": "decided.csv"},
         {
-            "job": "own",
-            "restore": "function of none",
+            "run": "own",
             "source": "path",
             "target": "path",
             "known": "flag",

@@ -3,6 +3,8 @@
 import errno
 import hashlib
 import os
+import stat
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,33 +32,74 @@ def explained(doing: str, path: Path) -> Iterator[None]:
     """Raise an error of the operating system as a `StorageError`, in words."""
     try:
         yield
-    except StorageError:
+    except (StorageError, BrokenPipeError):  # whoever read from the pipe has seen enough
         raise
     except OSError as error:
         reason = REASONS.get(error.errno or 0, error.strerror or str(error))
         raise StorageError(f"Cannot {doing} {path}: {reason}.") from error
 
 
+STANDARD_OUTPUT = (Path("-"), Path("/dev/stdout"), Path("/dev/fd/1"), Path("/proc/self/fd/1"))
+
+
+def is_stream(path: Path) -> bool:
+    """Whether what is written there flows on, and nothing is kept that could be replaced."""
+    if path in STANDARD_OUTPUT:
+        return True
+    found = _existing(path)
+    return found is not None and not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode))
+
+
 @contextmanager
-def replacing(path: Path, mode: str = "wb") -> Iterator[IO[bytes]]:
+def writing(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write to: replaced as a whole, unless it is a stream; `-` is standard output."""
+    with explained("write", path):
+        if path in STANDARD_OUTPUT:
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
+        elif is_stream(path):
+            with path.open("wb") as file:
+                yield file
+        else:
+            with replacing(path) as file:
+                yield file
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
     """A file to write to, which takes the place of `path` once it is complete and on disk.
 
-    If anything fails on the way, `path` stays as it was.
+    Permissions are kept, and so is a link: what it points to is replaced. If anything fails on the
+    way, `path` stays as it was.
     """
     with explained("write", path):
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+        target, before = Path(os.path.realpath(path)), _existing(path)
+        if before is not None and stat.S_ISDIR(before.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        descriptor, name = tempfile.mkstemp(
+            prefix=f".{target.name}.", suffix=".tmp", dir=target.parent
+        )
         temporary = Path(name)
         try:
-            with os.fdopen(descriptor, mode) as file:
+            with os.fdopen(descriptor, "wb") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            os.chmod(temporary, 0o666 & ~umask())
-            os.replace(temporary, path)
-            sync_folder(path.parent)
+            permissions = 0o666 & ~umask() if before is None else stat.S_IMODE(before.st_mode)
+            os.chmod(temporary, permissions)
+            os.replace(temporary, target)
+            sync_folder(target.parent)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
+
+
+def _existing(path: Path) -> os.stat_result | None:
+    """What is there, or where a link points to; None if nothing is."""
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        return None
 
 
 def write(path: Path, content: bytes) -> None:

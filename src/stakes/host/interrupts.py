@@ -1,11 +1,29 @@
-"""A first Ctrl-C or the like ends work at its next stopping place; a second one, at once."""
+"""Signals that end work: at its next stopping place, or at once by an exception."""
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import final
+from typing import Any, NoReturn, final
+
+ENDING = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
+"""Signals that ask a program to end: Ctrl-C, `kill`, and a terminal that was closed."""
+
+
+@final
+class Signalled(KeyboardInterrupt):
+    """A signal ends the work at once, as Ctrl-C does: files half written are removed."""
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(f"ended by {signal.Signals(signum).name}")
+        self.signum = signum
+
+
+def signal_of(error: KeyboardInterrupt) -> int:
+    return error.signum if isinstance(error, Signalled) else signal.SIGINT
 
 
 @final
@@ -20,7 +38,7 @@ class Interruption:
 
     def note(self, signum: int, frame: FrameType | None) -> None:
         if self.asked():
-            raise KeyboardInterrupt  # the second time, at once
+            raise Signalled(signum)  # the second time, at once
         self.signum = signum
 
 
@@ -28,15 +46,19 @@ class Interruption:
 def deferred(*signals: signal.Signals) -> Iterator[Interruption]:
     """Record these signals instead of handling them; outside the main thread, do nothing."""
     heard = Interruption()
-    if threading.current_thread() is not threading.main_thread():
+    with _handled(signals, heard.note):
         yield heard
-        return
-    before = {each: signal.signal(each, heard.note) for each in signals}
-    try:
-        yield heard
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
+
+
+@contextmanager
+def raised(*signals: signal.Signals) -> Iterator[None]:
+    """Raise these signals as exceptions, so that what they end can clear up after itself."""
+
+    def end(signum: int, frame: FrameType | None) -> NoReturn:
+        raise Signalled(signum)
+
+    with _handled(signals, end):
+        yield
 
 
 @contextmanager
@@ -45,3 +67,19 @@ def deferred_ctrl_c() -> Iterator[Interruption]:
     listened_for = signal.getsignal(signal.SIGINT) is not signal.default_int_handler
     with deferred(*(() if listened_for else (signal.SIGINT,))) as heard:
         yield heard
+
+
+@contextmanager
+def _handled(
+    signals: tuple[signal.Signals, ...], handler: Callable[[int, FrameType | None], Any]
+) -> Iterator[None]:
+    """Handle signals; those that the program was started to ignore, as with `nohup`, stay so."""
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        heeded = [each for each in signals if signal.getsignal(each) is not signal.SIG_IGN]
+        before = {each: signal.signal(each, handler) for each in heeded}
+    try:
+        yield
+    finally:
+        for each, handled_before in before.items():
+            signal.signal(each, handled_before)

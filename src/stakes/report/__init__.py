@@ -4,7 +4,7 @@
 """
 
 from stakes.report.content import Report
-from stakes.report.rendering import render, write
+from stakes.report.rendering import objection, render, write
 from stakes.report.summary import summarise
 
-__all__ = ["Report", "render", "summarise", "write"]
+__all__ = ["Report", "objection", "render", "summarise", "write"]

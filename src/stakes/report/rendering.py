@@ -19,26 +19,34 @@ import numpy as np
 from stakes import checks
 from stakes.errors import InputError, StorageError
 from stakes.host import files
+from stakes.host.packages import how_to_install, missing
 from stakes.report.content import METHODS, Decisions, Report, WhatIf
 
 if TYPE_CHECKING:
     from jinja2 import Template
     from markupsafe import Markup
 
+NEEDED = ("bokeh", "contourpy", "jinja2", "markupsafe")
 SCRIPTS = ("table.js", "what_if.js", "charts.js", "main.js")
 FIRST_ROWS = 15
 """Rows of the decision table that are written into the page, for readers without scripts."""
 
 
+def objection() -> str | None:
+    """What has to be installed before a page can be made; None where all is."""
+    absent = missing(*NEEDED)
+    return f"The report needs {', '.join(absent)}: {how_to_install('cli')}." if absent else None
+
+
 def render(report: Report) -> str:
     """The page as a string."""
     checks.instance("`report`", report, Report, "what `summarise(...)` returns")
-    try:
-        template = _template()
-        from stakes.report.charts import COLORS, charts
-    except ModuleNotFoundError as error:
-        raise InputError(f"The report needs {error.name}: pip install 'stakes[cli]'.") from error
+    reason = objection()
+    if reason is not None:
+        raise InputError(reason)
+    from stakes.report.charts import COLORS, charts
 
+    template = _template()
     scripts = [_bokeh(), "\n".join(_file(name) for name in SCRIPTS)]
     drawn = charts(report)
     page = template.render(

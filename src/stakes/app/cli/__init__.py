@@ -4,11 +4,13 @@ import sys
 
 
 def main() -> None:
-    """Run `stakes`; what it needs beyond the library comes with `pip install 'stakes[cli]'`."""
+    """Run `stakes`; what it needs beyond the library comes with the extra `cli`."""
     try:
         from stakes.app.cli.app import app
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] == "stakes":
             raise
-        sys.exit(f"The command line needs {error.name}: pip install 'stakes[cli]'.")
+        from stakes.host.packages import how_to_install
+
+        sys.exit(f"The command line needs {error.name}: {how_to_install('cli')}.")
     app()

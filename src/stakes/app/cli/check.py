@@ -51,12 +51,22 @@ def _text(spec: Path, found: "Checked") -> str:
         "minibatches": found.minibatches,
         "expectation": found.expectation,
         "memory": f"about {found.megabytes:,.0f} MB in addition to Python and JAX",
-        "time": f"about {_duration(found.seconds)} if both fits take all {found.steps:,} steps; "
-        "compiling, deciding and the report take extra time",
+        "time": _time(found),
     }
     lines = "\n".join(f"{name + ':':<13}{value}" for name, value in about.items())
     return f"{spec} is valid.\n\n{table}\n\n{lines}"
 
 
+def _time(found: "Checked") -> str:
+    least, most = _duration(found.least_seconds), _duration(found.seconds)
+    span = least if least == most else f"{least} to {most}"
+    steps = f"{found.steps:,} steps"
+    if found.least_steps < found.steps:
+        steps = f"{found.least_steps:,} to {steps}, until it converges"
+    return f"about {span}, each fit taking {steps}; deciding and the report take extra time"
+
+
 def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 120 * 60 else f"{seconds / 3600:.0f} h"

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import json
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -10,6 +11,8 @@ from enum import IntEnum
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import typer
+
+from stakes.host.interrupts import ENDING, raised, signal_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -19,12 +22,13 @@ LARGEST_CACHE = 2**28
 
 
 class Exit(IntEnum):
-    """How a command ended; an interrupted one ends with 128 + the signal's number."""
+    """How a command ended; one that a signal ended, with 128 + the signal's number."""
 
     DONE = 0
     BAD_INPUT = 2
     NUMERICAL_FAILURE = 3
     NOT_CONVERGED = 4
+    PIPE_CLOSED = 141
 
 
 def command(function: Callable[P, R]) -> Callable[P, R]:
@@ -32,28 +36,53 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
-        from stakes.app.spec import user_error
-        from stakes.errors import InputError, Interrupted, NumericalError, StorageError
-
-        _keep_compiled()
-        with _plain_warnings():
-            try:
-                return function(*args, **kwargs)
-            except (InputError, StorageError) as error:
-                fail(str(error), Exit.BAD_INPUT)
-            except NumericalError as error:
-                fail(str(error), Exit.NUMERICAL_FAILURE)
-            except Interrupted as error:
-                fail(str(error), 128 + error.signum)
-            except KeyboardInterrupt:
-                fail("Interrupted.", 130)
-            except Exception as error:
-                in_user_code = user_error(error)
-                if in_user_code is None:
-                    raise
-                fail(in_user_code, Exit.BAD_INPUT)
+        with _told(), raised(*ENDING[1:]), _plain_warnings():
+            _keep_compiled()
+            return function(*args, **kwargs)
 
     return guarded
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """Say how the command ended, and exit accordingly."""
+    try:
+        try:
+            yield
+        except Exception as error:
+            fail(*_ending(error))
+    except BrokenPipeError:
+        _close_pipes()
+        raise typer.Exit(Exit.PIPE_CLOSED) from None
+    except KeyboardInterrupt as error:
+        fail("Interrupted.", 128 + signal_of(error))
+
+
+def _ending(error: Exception) -> tuple[str, int]:
+    """What to say of an exception, and the exit code; raised again if it is our mistake."""
+    from stakes.app.spec import user_error
+    from stakes.errors import InputError, Interrupted, NumericalError, StorageError
+
+    match error:
+        case InputError() | StorageError():
+            return str(error), Exit.BAD_INPUT
+        case NumericalError():
+            return str(error), Exit.NUMERICAL_FAILURE
+        case Interrupted():
+            return str(error), 128 + error.signum
+    in_user_code = user_error(error)
+    if in_user_code is None:
+        raise error
+    return in_user_code, Exit.BAD_INPUT
+
+
+def _close_pipes() -> None:
+    """What is still to be written to a closed pipe goes nowhere, or Python would complain of it."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _keep_compiled() -> None:

@@ -29,7 +29,7 @@ def compare(
     from stakes.errors import InputError
     from stakes.host.text_tables import text_table
 
-    found = [(path, RunFolder(path).verified()) for path in run]
+    found = [(path, RunFolder(path).manifest()) for path in run]
     unfinished = [str(path) for path, manifest in found if manifest.ending is None]
     if unfinished:
         raise InputError(

@@ -1,6 +1,5 @@
 """`stakes decide`: decisions for new rows."""
 
-import functools
 import time
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +16,12 @@ def decide(
     table: Annotated[
         Path, typer.Argument(metavar="NEW.csv", help="Rows to decide about: CSV, Parquet or .npz.")
     ],
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="OUT.csv", help="The file to write.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "-o", "--out", metavar="OUT.csv", help="A .csv or .parquet file; - for standard output."
+        ),
+    ],
     known: Annotated[
         bool, typer.Option("--known", help="The rows are those of the fit, in the same order.")
     ] = False,
@@ -32,13 +36,16 @@ def decide(
     Example: stakes decide runs/sales next-week.csv -o orders.csv
     """
     from stakes.app import runs
+    from stakes.errors import InputError
+    from stakes.host.files import STANDARD_OUTPUT
     from stakes.host.progress import rows_done
 
+    if json and out in STANDARD_OUTPUT:
+        raise InputError(f"`--json` and `-o {out}` would both print; leave one of them out.")
     started = time.monotonic()
     opened = runs.reopen(run, allow_changed_model=allow_changed_model)
-    restore = functools.partial(runs.restore, opened)
     with rows_done() as tell:
-        rows = runs.decide_file(opened.job, restore, table, out, known=known, tell=tell)
+        rows = runs.decide_file(opened, table, out, known=known, tell=tell)
     seconds = time.monotonic() - started
     if json:
         print_json({"run": str(run), "out": str(out), "rows": rows, "seconds": round(seconds, 3)})

@@ -33,11 +33,17 @@ def conclude(manifest: "Manifest") -> None:
         say("error: a fit found no finite gradient in many steps; its last good state is saved.")
         raise typer.Exit(Exit.NUMERICAL_FAILURE)
     if not manifest.ending.converged:
-        say(
-            "Not converged: the results are written, but not reliable. Allow more `fit.steps`, or "
-            "make steps longer with `fit.learning_rate` (0.03 by default)."
-        )
+        say(f"Not converged: the results are written, but not reliable. {_advice(manifest)}")
         raise typer.Exit(Exit.NOT_CONVERGED)
+
+
+def _advice(manifest: "Manifest") -> str:
+    """In terms of what was typed: a spec, or `stakes demo`, which has none."""
+    if manifest.command.startswith("stakes demo"):
+        return "Allow more `--steps`, or leave that out."
+    return (
+        "Allow more `fit.steps`, or make steps longer with `fit.learning_rate` (0.03 by default)."
+    )
 
 
 def summary(run: "Run", manifest: "Manifest") -> dict[str, object]:

@@ -16,7 +16,7 @@ def report(
     """
     from stakes.app import runs
 
-    opened = runs.reopen(run, but=(runs.REPORT,), allow_changed_model=allow_changed_model)
+    opened = runs.reopen(run, allow_changed_model=allow_changed_model)
     path = runs.rewrite_report(opened)
     if json:
         print_json({"run": str(run), "report": str(path)})

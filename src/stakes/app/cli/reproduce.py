@@ -1,6 +1,5 @@
 """`stakes reproduce`: the experiments of the paper."""
 
-import signal
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -50,6 +49,7 @@ def reproduce(
     Example: stakes reproduce losses --data lastfm/ --out reproduced
     """
     from stakes.errors import InputError, Interrupted
+    from stakes.host.interrupts import signal_of
     from stakes.paper import EXPERIMENTS, Settings, summary
 
     if name != "all" and name not in EXPERIMENTS:
@@ -59,9 +59,9 @@ def reproduce(
     for each in EXPERIMENTS if name == "all" else (name,):
         try:
             tables[each] = EXPERIMENTS[each](settings)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
             kept = "Interrupted. What was finished is kept: the same command resumes from there."
-            raise Interrupted(kept, signal.SIGINT) from None
+            raise Interrupted(kept, signal_of(error)) from None
         _write(tables[each], out / each / "table")
     if name == "all":
         _write(summary(tables), out / "summary")

@@ -1,18 +1,24 @@
-"""A check before a run: the model traced and a few steps timed, with nothing kept."""
+"""A check before a run: the model traced, and its work timed on a small scale; nothing is kept."""
 
 import time
 from dataclasses import asdict, dataclass
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from stakes import checks
+from stakes._types import Params
+from stakes.app.runs.indices import check_indices
 from stakes.app.spec import Job
 from stakes.calibration import Plan, prepare
-from stakes.optimise import FitSettings, State, Step, compiled
+from stakes.optimise import RATES, State, Step, compiled
 from stakes.port import Batches
+
+CHUNK = 20
+FEWEST, MOST, PATIENCE = 3, 50, 5.0
+"""Of the chunks that are timed, and the seconds after which no more are."""
 
 
 @final
@@ -38,9 +44,14 @@ class Checked:
     parameters: int
     minibatches: str
     expectation: str
+    least_steps: int
+    """The fewest that a fit takes before it can be called converged."""
     steps: int
     megabytes: float
+    least_seconds: float
+    """If both fits take the fewest steps; deciding and the report are not included."""
     seconds: float
+    """The same if both take all their steps."""
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -50,10 +61,11 @@ def checked(job: Job) -> Checked:
     checks.instance("`job`", job, Job, "what `read_job(path)` returns")
     key = jax.random.key(job.spec.seed)
     plan = prepare(key, job.problem, job.fit.arguments, job.options)
-    # A run sizes the expectation after VI; here it is sized where VI starts.
-    plan = plan.sized(plan.approximation.start, key)
-    approximation = plan.approximation
-    bytes_, seconds = _cost(plan, key)
+    for table in job.tables.both:
+        check_indices(plan.approximation, job, table.arguments)
+    approximation, settings = plan.approximation, plan.settings
+    least = min(settings.steps, len(RATES) * settings.least_chunks * settings.chunk)
+    rehearsed = _rehearsed(plan, key)
     return Checked(
         problem=repr(job.problem),
         sites=_sites(plan),
@@ -65,10 +77,12 @@ def checked(job: Job) -> Checked:
             f"{part.batch_size} of {part.size} {part.plate}" for part in approximation.subsamples
         )
         or "none",
-        expectation=str(plan.expectation),
-        steps=plan.settings.steps,
-        megabytes=bytes_ / 1e6,
-        seconds=seconds,
+        expectation=rehearsed.expectation,
+        least_steps=least,
+        steps=settings.steps,
+        megabytes=rehearsed.bytes / 1e6,
+        least_seconds=rehearsed.seconds(least),
+        seconds=rehearsed.seconds(settings.steps),
     )
 
 
@@ -91,32 +105,64 @@ def _argument(name: str, value: Any) -> Item:
     return Item(name, "column" if array.ndim else "constant", array.shape, (), str(array.dtype))
 
 
-def _cost(plan: Plan, key: jax.Array) -> tuple[float, float]:
-    """Bytes and seconds of both fits, from one chunk of steps of each."""
-    params = plan.approximation.start
-    decisions = jnp.zeros(plan.approximation.instances.shape)
-    steps: list[tuple[Step, State]] = [
-        (plan.vi_step(), plan.vi_state(params)),
-        (plan.step(1.0), plan.state(params, decisions)),
-    ]
-    costs = [_chunk_cost(plan, step, state, key) for step, state in steps]
-    return max(size for size, _ in costs), sum(seconds for _, seconds in costs)
+@final
+@dataclass(frozen=True)
+class _Rehearsed:
+    """What the parts of a run took."""
+
+    expectation: str
+    bytes: float
+    compiling: float
+    step: float
+    """Of VI and of the calibrated fit together, as all of this."""
+
+    def seconds(self, steps: int) -> float:
+        return self.compiling + steps * self.step
 
 
-def _chunk_cost(plan: Plan, step: Step, state: State, key: jax.Array) -> tuple[float, float]:
-    settings: FitSettings = plan.settings
-    count = min(settings.chunk, settings.steps)
-    batches = Batches(key, plan.approximation.subsamples).take(0, count)
+def _rehearsed(plan: Plan, key: jax.Array) -> _Rehearsed:
+    """A few steps of plain VI, and a few of the calibrated fit from there."""
+    vi = _steps(plan, plan.vi_step(), plan.vi_state(plan.approximation.start), key)
+    # After some steps: where the guide starts, outcomes may spread over many more values.
+    plan = plan.sized(vi.params, key)
+    decisions = np.zeros(plan.approximation.instances.shape)
+    fit = _steps(plan, plan.step(1.0), plan.state(vi.params, decisions), key)
+    return _Rehearsed(
+        expectation=str(plan.expectation),
+        bytes=max(vi.bytes, fit.bytes),
+        compiling=vi.compiling + fit.compiling,
+        step=vi.step + fit.step,
+    )
+
+
+class _Steps(NamedTuple):
+    params: Params
+    bytes: float
+    compiling: float
+    step: float
+
+
+def _steps(plan: Plan, step: Step, state: State, key: jax.Array) -> _Steps:
+    """The first steps of a fit: as many as fit into a short time."""
+    approximation = plan.approximation
+    took: list[float] = []
+    schedule = Batches(key, approximation.subsamples)
     state = jax.tree.map(lambda leaf: jnp.array(leaf, leaf.dtype), state)
-    given: dict[str, Any] = {"key": key, "numbers": np.arange(count), "batches": batches}
+
+    def given(done: int) -> dict[str, Any]:
+        numbers = np.arange(done, done + CHUNK)
+        return {"key": key, "numbers": numbers, "batches": schedule.take(done, CHUNK)}
+
     started = time.perf_counter()
     jitted: Any = compiled(step)
-    chunk = jitted.lower(plan.approximation, state, **given).compile()
+    chunk = jitted.lower(approximation, state, **given(0)).compile()
     compiling = time.perf_counter() - started
-    started = time.perf_counter()
-    _, info = chunk(plan.approximation, state, **given)
-    info.elbo.block_until_ready()
-    stepping = (time.perf_counter() - started) * settings.steps / count
+    while len(took) < FEWEST or (sum(took) < PATIENCE and len(took) < MOST):
+        started = time.perf_counter()
+        state, info = chunk(approximation, state, **given(CHUNK * len(took)))
+        info.elbo.block_until_ready()
+        took.append(time.perf_counter() - started)
     memory = chunk.memory_analysis()
     sizes = ("argument_size_in_bytes", "output_size_in_bytes", "temp_size_in_bytes")
-    return sum(getattr(memory, size, 0) for size in sizes), compiling + stepping
+    size = sum(getattr(memory, name, 0) for name in sizes)
+    return _Steps(state.variables["params"], size, compiling, float(np.median(took)) / CHUNK)

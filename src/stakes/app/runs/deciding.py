@@ -1,29 +1,29 @@
 """Decisions for the rows of a file, a part at a time: memory does not grow with the file."""
 
-import csv
-import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 
 from stakes import checks
-from stakes.app.runs.results import fresh_plates
-from stakes.app.spec import Job, RowReader
+from stakes.app.runs.indices import check_indices
+from stakes.app.runs.opening import Run
+from stakes.app.runs.outputs import check_output, output
+from stakes.app.runs.results import check_run, fresh_plates, restore
+from stakes.app.spec import RowReader
 from stakes.calibration import Calibration
 from stakes.errors import InputError
-from stakes.host import files
 
 CHUNK = 8192
 """The most rows decided at once: what JAX compiles for one part serves all parts."""
 
 
 def decide_file(
-    job: Job,
-    restore: Callable[[], Calibration],
+    run: Run,
     source: str | Path,
     target: str | Path,
     *,
@@ -33,29 +33,25 @@ def decide_file(
     """Write a decision for each row of `source`, and return the number of rows.
 
     Args:
-        restore: gives the result of the run; called once the first rows have been read and checked.
+        target: a .csv or .parquet file, a device or pipe, or `-` for standard output.
         known: whether the rows are those of the fit, in the same order; they are new otherwise.
         tell: called with the number of rows done after each part.
     """
-    checks.instance("`job`", job, Job, "what `read_job(path)` returns")
-    checks.function("`restore`", restore, ())
+    check_run(run)
     checks.function("`tell=`", tell, ("rows",))
     source, target = checks.path("`source`", source), checks.path("`target`", target)
     known = checks.flag("`known=`", known)
-    decider, done = _Decider(RowReader(job, source), restore, known), 0
-    with files.replacing(target) as raw:
-        out = io.TextIOWrapper(raw, "utf-8", newline="")
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow([decider.rows.label or "row", "decision"])
-        for labels, decisions in decider.decisions():
-            # As many digits as single precision has, as in decisions.csv.
-            writer.writerows(zip(labels, map(str, decisions), strict=True))
+    check_output(target, (source, *run.folder.inputs, *map(Path, run.job.code)))
+    decider, done = _Decider(run, RowReader(run.job, source), known), 0
+    parts = decider.decisions()
+    first = next(parts, None)  # before the target is opened: what is refused leaves no trace
+    if first is None:
+        raise InputError(f"{source} has no rows.")
+    with output(target, decider.rows.label or "row") as add:
+        for labels, decisions in chain([first], parts):
+            add(labels, decisions)
             done += len(labels)
             tell(done)
-        if not done:
-            raise InputError(f"{source} has no rows.")
-        out.flush()
-        out.detach()
     return done
 
 
@@ -64,13 +60,14 @@ def decide_file(
 class _Decider:
     """Decides about the rows of a file with the result of a run."""
 
+    run: Run
     rows: RowReader
-    restore: Callable[[], Calibration]
     known: bool
 
     @cached_property
     def result(self) -> Calibration:
-        return self.restore()
+        """Made once the first rows have been read and checked."""
+        return restore(self.run)
 
     def decisions(self) -> Iterator[tuple[list[Any], np.ndarray]]:
         """Labels and decisions, part by part."""
@@ -78,6 +75,9 @@ class _Decider:
         for part in self.rows.parts(self.rows.fitted if self.known else CHUNK):
             if self.known:
                 self._check_known(part.labels, part.start)
+            check_indices(
+                self.result.approximation, self.rows.job, part.arguments, first_row=part.start
+            )
             size = size or self._padded_size(len(part.labels))
             yield part.labels, self._decided(part.arguments, len(part.labels), size)
 

@@ -10,7 +10,7 @@ from stakes.app.runs.manifest import Manifest
 from stakes.app.runs.results import titled_fits
 from stakes.app.spec import Job
 from stakes.calibration import Assessment, Calibration
-from stakes.errors import InputError
+from stakes.errors import InputError, warn
 from stakes.host import files
 
 if TYPE_CHECKING:
@@ -71,14 +71,14 @@ def write_report(
     *,
     required: bool = False,
 ) -> None:
-    """Write the report, or nothing where what it needs is not installed, unless `required`."""
-    try:
-        from stakes import report
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.split(".")[0] == "stakes":
-            raise
+    """Write the report; where what it needs is not installed only warn, unless it is `required`."""
+    from stakes import report
+
+    reason = report.objection()
+    if reason is not None:
         if required:
-            raise InputError(f"A report needs {error.name}: pip install 'stakes[cli]'.") from None
+            raise InputError(reason)
+        warn(f"No report was written. {reason} Then write it: `stakes report {path.parent}`.")
         return
     folder = path.parent
     page = report.summarise(
@@ -93,10 +93,9 @@ def write_report(
 
 
 PROGRAM = """\
-from pathlib import Path
 from stakes.app import runs
 
-runs.rewrite_report(runs.reopen(Path({path!r})))
+runs.rewrite_report(runs.reopen({path!r}))
 """
 
 

@@ -21,7 +21,7 @@ DATA, STATE = "data.npz", "state.npz"
 DECISIONS, DRAWS, LOG, REPORT = "decisions.csv", "draws.nc", "log.txt", "report.html"
 NEEDED = (DATA, STATE)
 EXPORTS = (DECISIONS, DRAWS, LOG, REPORT)
-"""Made from the files needed; they may be missing, but not altered."""
+"""Made from the files needed, for others to read: what becomes of them does not matter."""
 
 
 @final
@@ -38,10 +38,7 @@ class RunFolder:
     def create(cls, path: Path, first: Manifest, data: Mapping[str, np.ndarray]) -> "RunFolder":
         """Make the folder with data and manifest in it; it appears whole or not at all."""
         if path.exists() and not (path.is_dir() and not any(path.iterdir())):
-            raise InputError(
-                f"{path} exists already. Choose another folder with `-o`, or resume the run in it: "
-                f"`stakes resume {path}`."
-            )
+            raise InputError(f"{path} {_occupied(path)} Choose another folder with `-o`.")
         with files.explained("make the run folder", path):
             path.parent.mkdir(parents=True, exist_ok=True)
             made = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
@@ -60,6 +57,11 @@ class RunFolder:
     def __truediv__(self, name: str) -> Path:
         return self.path / name
 
+    @property
+    def inputs(self) -> tuple[Path, ...]:
+        """The files that a run is read from."""
+        return tuple(self / name for name in (manifest.NAME, *NEEDED))
+
     def manifest(self) -> Manifest:
         return manifest.load(self.path)
 
@@ -71,31 +73,22 @@ class RunFolder:
         manifest.save(self.path, updated)
         return updated
 
-    def verified(self, *, but: tuple[str, ...] = ()) -> Manifest:
-        """The manifest, after checking all files against their checksums, except those in `but`."""
+    def verified(self) -> Manifest:
+        """The manifest, after checking against their checksums the files that a run is read from.
+
+        During a run its state keeps changing; that file carries a checksum of its own.
+        """
         found = self.manifest()
         unknown = set(found.files) - {*NEEDED, *EXPORTS}
         if unknown:
             raise StorageError(f"{self / manifest.NAME} lists files that no run has: {unknown}.")
-        for name, digest in found.files.items():
-            if name in but or (name in EXPORTS and not (self / name).exists()):
-                continue
-            # During a run its state and log keep changing; the state carries its own checksum.
-            if found.status != "done" and name in (STATE, *EXPORTS):
-                continue
-            if files.sha256(self / name) != digest:
+        for name in NEEDED if found.status == "done" else (DATA,):
+            if files.sha256(self / name) != found.files.get(name):
                 raise StorageError(
                     f"{self / name} is damaged or was changed: its content does not match the "
-                    f"checksum in {manifest.NAME}. {self._remedy(name)}"
+                    f"checksum in {manifest.NAME}. Restore it from a copy, or run again."
                 )
         return found
-
-    def _remedy(self, name: str) -> str:
-        if name == REPORT:
-            return f"Write it again with `stakes report {self.path}`, or delete it."
-        if name in EXPORTS:
-            return "Restore it from a copy, or delete it: nothing else depends on it."
-        return "Restore it from a copy, or run again."
 
     def data(self) -> dict[str, np.ndarray]:
         return sealed.load(self / DATA)
@@ -108,6 +101,15 @@ class RunFolder:
         with log:
             _lock(log, self.path)
             yield log
+
+
+def _occupied(path: Path) -> str:
+    """What is in the way of a new run."""
+    if not (path / manifest.NAME).exists():
+        return "exists already, and is no run."
+    if manifest.load(path).status == "done":
+        return "holds a finished run."
+    return f"holds a run that is not finished: `stakes resume {path}` resumes it."
 
 
 def _lock(file: IO[str], path: Path) -> None:

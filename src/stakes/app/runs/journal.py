@@ -1,5 +1,6 @@
 """The journal of a run on disk: where both fits stand, in one file that is replaced as a whole."""
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stakes.app.runs import sealed
-from stakes.errors import Interrupted, StorageError
+from stakes.errors import Interrupted, StorageError, some
 from stakes.optimise import RATES, Average, Course
 
 Courses = dict[str, dict[str, np.ndarray]]
@@ -96,7 +97,7 @@ def read_courses(path: Path) -> Courses:
 
 
 def _arrays(course: Course) -> dict[str, np.ndarray]:
-    """Leaves in order; the structure comes from a fresh course of the same plan."""
+    """Leaves by name; the structure comes from a fresh course of the same plan."""
     average = course.average
     numbers = {**course._asdict(), **average._asdict()}
     return {
@@ -110,7 +111,9 @@ def _arrays(course: Course) -> dict[str, np.ndarray]:
 
 
 def _leaves(prefix: str, tree: Any) -> dict[str, np.ndarray]:
-    return {f"{prefix}.{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(tree))}
+    """By their path in the tree, which has the names of the parameters in it."""
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {f"{prefix}{jax.tree_util.keystr(path)}": np.asarray(leaf) for path, leaf in leaves}
 
 
 def _course(arrays: Mapping[str, np.ndarray], start: Course, where: str) -> Course:
@@ -142,21 +145,32 @@ def _course(arrays: Mapping[str, np.ndarray], start: Course, where: str) -> Cour
 
 
 def _tree(prefix: str, arrays: Mapping[str, np.ndarray], like: Any, where: str) -> Any:
-    """The saved leaves in the structure of `like`, if they fit it."""
-    leaves, structure = jax.tree.flatten(like)
-    names = [f"{prefix}.{i}" for i in range(len(leaves))]
-    count = sum(name.startswith(f"{prefix}.") for name in arrays)
-    if count != len(names) or any(name not in arrays for name in names):
+    """The saved leaves in the structure of `like`, if they have the same names and shapes."""
+    now = _leaves(prefix, like)
+    saved = {name: a for name, a in arrays.items() if name.startswith((f"{prefix}.", f"{prefix}["))}
+    if _described(saved) != _described(now):
         raise StorageError(
-            f"{where} holds {count} arrays of {prefix}, where model and guide now have "
-            f"{len(names)}. It belongs to another model, guide or method."
+            f"{where} does not fit the model and guide as they are now. It alone has "
+            f"{_only_in(saved, now)}; they alone have {_only_in(now, saved)}. It belongs to "
+            f"another model, guide, method or precision: put that back as it was, or run again."
         )
-    for name, leaf in zip(names, leaves, strict=True):
-        saved = arrays[name]
-        if saved.shape != leaf.shape or saved.dtype != leaf.dtype:
-            raise StorageError(
-                f"{where}: {name} is {saved.dtype} of shape {saved.shape}, where model and guide "
-                f"now have {leaf.dtype} of shape {leaf.shape}. It belongs to another model, guide "
-                f"or precision."
-            )
-    return jax.tree.unflatten(structure, [jnp.array(arrays[name]) for name in names])
+    return jax.tree.unflatten(jax.tree.structure(like), [jnp.array(saved[name]) for name in now])
+
+
+def _described(arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
+    return {name: f"{array.dtype}{list(array.shape)}" for name, array in arrays.items()}
+
+
+def _only_in(some_arrays: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray]) -> str:
+    """What only one of the two has, or has in another shape or type."""
+    mine, theirs = _described(some_arrays), _described(others)
+    names = [name for name in mine if theirs.get(name) != mine[name]]
+    # The optimiser's state repeats the names of the parameters.
+    variables = [name for name in names if ".optimizer" not in name] or names
+    return some(_last_key(name) + " " + mine[name] for name in variables)
+
+
+def _last_key(name: str) -> str:
+    """`level_auto_loc` of `state.variables['params']['level_auto_loc']`."""
+    keys: list[str] = re.findall(r"\['(.*?)'\]", name)
+    return keys[-1] if keys else name

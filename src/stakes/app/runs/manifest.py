@@ -46,8 +46,10 @@ class Ending(_Part):
 
 
 class Manifest(_Part):
-    format: Literal[2] = 2
+    format: Literal[3] = 3
     status: Literal["running", "interrupted", "failed", "done"]
+    reason: str | None = None
+    """Why it was interrupted or failed."""
     title: str
     created: str
     command: str
@@ -62,6 +64,8 @@ class Manifest(_Part):
     timings: dict[str, float] = {}
     """What took time -> seconds."""
     ending: Ending | None = None
+    latents: dict[str, list[int]] = {}
+    """Latent -> its shape: what the fitted parameters are about."""
     files: dict[str, str] = {}
     """File -> SHA-256."""
 

@@ -5,12 +5,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import final
 
+import jax
+
 from stakes import checks
 from stakes.app.runs.folder import RunFolder
+from stakes.app.runs.indices import check_indices
 from stakes.app.runs.manifest import Manifest, Source
 from stakes.app.runs.packing import packed, unpacked
 from stakes.app.runs.versions import precision, versions
 from stakes.app.spec import Job, restored_job
+from stakes.bridge import approximate
 from stakes.errors import InputError, StorageError, warn
 from stakes.host import files
 
@@ -32,6 +36,7 @@ def begin(job: Job, path: str | Path, *, command: str) -> Run:
     checks.instance("`begin(job=...)`", job, Job, "what `read_job(path)` returns")
     path = checks.path("`begin(path=...)`", path)
     checks.text("`begin(command=...)`", command)
+    _check_indices(job)
     first = Manifest(
         status="running",
         title=job.title,
@@ -49,16 +54,18 @@ def begin(job: Job, path: str | Path, *, command: str) -> Run:
     return Run(folder, folder.manifest(), job)
 
 
-def reopen(
-    path: str | Path, *, but: tuple[str, ...] = (), allow_changed_model: bool = False
-) -> Run:
-    """Check every file of the run but those in `but`, and read back what it was made from."""
+def reopen(path: str | Path, *, allow_changed_model: bool = False) -> Run:
+    """Check the files that a run is read from, and read back what it was made of.
+
+    Args:
+        path: of the run folder.
+        allow_changed_model: proceed even if the model's file has changed since the run.
+    """
     path = checks.path("`reopen(path)`", path)
-    but = checks.names("`reopen(but=...)`", but)
     where = "`reopen(allow_changed_model=...)`"
     allow_changed_model = checks.flag(where, allow_changed_model)
     folder = RunFolder(path)
-    manifest = folder.verified(but=but)
+    manifest = folder.verified()
     _check_code(path, manifest)
     _check_versions(manifest)
     job = restored_job(
@@ -69,6 +76,15 @@ def reopen(
         where=f"The spec of {path}",
     )
     return Run(folder, manifest, job)
+
+
+def _check_indices(job: Job) -> None:
+    if job.spec.data is None:
+        return
+    data = job.problem.check_data(job.fit.arguments, needs_outcome=True)
+    traced = approximate(job.problem, data, jax.random.key(job.spec.seed))
+    for table in job.tables.both:
+        check_indices(traced, job, table.arguments)
 
 
 def now() -> str:

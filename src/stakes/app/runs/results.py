@@ -1,5 +1,6 @@
 """The result of a run, made from its job and its journal, with the labels of its table."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -25,13 +26,19 @@ def check_run(run: Run) -> None:
 def restore(run: Run) -> Calibration:
     """The result of a finished run: the same steps as in the run, except the fits themselves."""
     check_run(run)
-    if run.manifest.status != "done":
-        path = run.folder.path
+    path, manifest = run.folder.path, run.manifest
+    if manifest.status != "done":
+        why = f"{manifest.status}: {manifest.reason}" if manifest.reason else manifest.status
         raise InputError(
-            f"The run in {path} is not finished ({run.manifest.status}). Resume it: "
-            f"`stakes resume {path}`."
+            f"The run in {path} is not finished ({why}). Resume it: `stakes resume {path}`."
         )
-    return result_of(run.job, FileJournal(run.folder / STATE, float("inf")), progress=False)
+    result = result_of(run.job, FileJournal(run.folder / STATE, float("inf")), progress=False)
+    if latents_of(result) != manifest.latents:
+        raise InputError(
+            f"The run in {path} was fitted to the latents {_shapes(manifest.latents)}; the model "
+            f"now has {_shapes(latents_of(result))}. Put it back as it was, or run again."
+        )
+    return result
 
 
 def result_of(job: Job, journal: FileJournal, *, progress: bool) -> Calibration:
@@ -60,6 +67,15 @@ def held_out_cases(result: Calibration, job: Job) -> Assessment | None:
         known=job.known,
         coords=coords,
     )
+
+
+def latents_of(result: Calibration) -> dict[str, list[int]]:
+    """The shape of each latent. Some guides keep the parameters of all in one array, unnamed."""
+    return {name: list(latent.shape) for name, latent in result.approximation.latents.items()}
+
+
+def _shapes(latents: Mapping[str, list[int]]) -> str:
+    return ", ".join(f"{name!r} {shape}" for name, shape in latents.items())
 
 
 def titled_fits(result: Calibration) -> dict[str, Fit]:

@@ -4,7 +4,7 @@ import math
 import signal
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, final
@@ -15,39 +15,48 @@ from stakes.app.runs.folder import DECISIONS, DRAWS, REPORT, STATE
 from stakes.app.runs.journal import FileJournal
 from stakes.app.runs.manifest import Ending, Manifest
 from stakes.app.runs.opening import Run, now
-from stakes.app.runs.results import check_run, held_out_cases, restore, result_of, titled_fits
+from stakes.app.runs.results import (
+    check_run,
+    held_out_cases,
+    latents_of,
+    restore,
+    result_of,
+    titled_fits,
+)
 from stakes.calibration import Assessment, Calibration, Comparison
 from stakes.errors import Interrupted, NumericalError
-from stakes.host.interrupts import Interruption, deferred
+from stakes.host.interrupts import ENDING, Interruption, deferred
 from stakes.host.progress import waiting
 
 
 def carry_out(run: Run, *, report: bool, progress: bool) -> tuple[Manifest, Comparison]:
     """Fit from where the run stands, and write all that it leaves behind.
 
-    Ctrl-C and SIGTERM end it after the current chunk of steps, with a checkpoint saved; a second
-    one ends it at once.
+    Ctrl-C, SIGTERM and SIGHUP end it after the current chunk of steps, with a checkpoint saved; a
+    second one ends it at once. Whatever ends it, log and manifest say what it was.
     """
     check_run(run)
     checks.flag("`carry_out(report=...)`", report)
     checks.flag("`carry_out(progress=...)`", progress)
-    with run.folder.log() as log, deferred(signal.SIGINT, signal.SIGTERM) as heard:
+    with run.folder.log() as log, deferred(*ENDING) as heard:
         record = _Record(run, log)
-        begun = "resumed" if (run.folder / STATE).exists() else "begun"
-        record.note(f"{begun}: {run.manifest.title}")
         journal = FileJournal(
             run.folder / STATE,
             run.job.spec.fit.checkpoint_seconds,
             interruption=partial(_interruption, heard, run.folder.path),
         )
-        with record.of_failure(journal):
+        with record.of_ending(journal):
             result = result_of(run.job, journal, progress=progress)
-        journal.save()
-        with waiting("deciding, and writing decisions, draws and report", show=progress):
-            comparison = _export(run, result, held_out_cases(result, run.job), report=report)
-        record.note(f"VI: {result.vi!r}; calibrated: {result.calibrated!r}; {comparison.verdict}")
-        timings = {title: fit.seconds for title, fit in titled_fits(result).items()}
-        return record.end("done", timings, ending=_ending(result, comparison)), comparison
+            journal.save()
+            with waiting("deciding, and writing decisions, draws and report", show=progress):
+                comparison = _export(run, result, held_out_cases(result, run.job), report=report)
+            record.note(
+                f"VI: {result.vi!r}; calibrated: {result.calibrated!r}; {comparison.verdict}"
+            )
+            timings = {title: fit.seconds for title, fit in titled_fits(result).items()}
+            ending = _ending(result, comparison)
+            latents = latents_of(result)
+            return record.end("done", timings, ending=ending, latents=latents), comparison
 
 
 def rewrite_report(run: Run) -> Path:
@@ -76,19 +85,26 @@ class _Record:
         return self._run.folder.update(status=status, timings={**timings, "total": total}, **fields)
 
     @contextmanager
-    def of_failure(self, journal: FileJournal) -> Iterator[None]:
-        """If the fits do not finish, record why."""
+    def of_ending(self, journal: FileJournal) -> Iterator[None]:
+        """If the run does not finish, record why, whatever the reason."""
+        begun = "resumed" if (self._run.folder / STATE).exists() else "begun"
+        self.note(f"{begun}: {self._run.manifest.title}")
+        self._run.folder.update(status="running", reason=None)
         try:
             yield
-        except (Interrupted, KeyboardInterrupt) as error:
-            self.note(f"interrupted: {error}")
-            self.end("interrupted", {})
+        except BaseException as error:
+            if isinstance(error, NumericalError):
+                journal.save()
+            status = _status(error)
+            reason = str(error) or type(error).__name__
+            with suppress(OSError):  # such as a full disk, which may be the very reason
+                self.note(f"{status}: {reason}")
+                self.end(status, {}, reason=reason)
             raise
-        except NumericalError as error:
-            journal.save()
-            self.note(f"failed: {error}")
-            self.end("failed", {})
-            raise
+
+
+def _status(error: BaseException) -> str:
+    return "interrupted" if isinstance(error, Interrupted | KeyboardInterrupt) else "failed"
 
 
 def _interruption(heard: Interruption, path: Path) -> Interrupted | None:

@@ -1,5 +1,6 @@
 """A spec on its way to a job: its parts looked up and checked one by one, mistakes gathered."""
 
+import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -175,12 +176,22 @@ class Draft:
                 self.found.add(f"data.{part}.{name}", f"{name_of} has no such argument.{say}")
         for name in takes.required:
             if name not in given and name != self.outcome:
-                self.found.add("data.columns", f"{name_of} needs {name!r}: say which column it is.")
+                self.found.add("data", f"{name_of} needs {name!r}. {_ways_to_give(name, data)}")
         if self.outcome not in takes.names and not takes.open_ended:
             say = suggestion(str(self.outcome), takes.names)
             self.found.add(
                 "model.outcome", f"{name_of} has no argument {self.outcome!r} for outcomes.{say}"
             )
+
+
+def _ways_to_give(name: str, data: DataSection) -> str:
+    columns = {**{column: column for column in data.columns.values()}, **data.columns}
+    close = difflib.get_close_matches(name, columns, n=1)
+    counted = columns[close[0]] if close else "a column"
+    return (
+        f"Name its column in `columns`; if it is a number of categories, the column that has them, "
+        f'`counts = {{ {name} = "{counted}" }}`; or give its value in `constants`.'
+    )
 
 
 def _failed(*_: Any, **__: Any) -> Any:

@@ -24,6 +24,10 @@ class Tables:
     files: tuple[Path, ...] = ()
     """The files that they were read from."""
 
+    @property
+    def both(self) -> tuple[Table, ...]:
+        return (self.fit,) if self.held_out is None else (self.fit, self.held_out)
+
 
 def wanted(data: DataSection, outcome: str) -> dict[str, str]:
     """The model's arguments and their columns, that of the outcome last."""
@@ -75,6 +79,12 @@ def _tables(
             f"column {column!r} holds words. List it in `data.categories` to code them as 0, 1, 2, "
             f"...",
         )
+    if column in data.categories and all(_holds_numbers(part[column]) for part in parts):
+        found.add(
+            "data.categories",
+            f"column {column!r} has the outcomes, and they are numbers: as categories they would "
+            f"be renumbered as 0, 1, 2, ... Leave it out.",
+        )
     for argument, column in data.counts.items():
         if column not in vocabulary:
             found.add(
@@ -89,6 +99,15 @@ def _tables(
     if data.held_out is not None and data.held_out.fraction is not None:
         fit, held_out = _split(fit, data.held_out, len(parts[0][wanted(data, outcome)[outcome]]))
     return Tables(fit, held_out, paths)
+
+
+def _holds_numbers(values: np.ndarray) -> bool:
+    """Whether all are numbers, even if they were read as text."""
+    try:
+        np.asarray(values[values != ""], float)
+    except ValueError:
+        return False
+    return True
 
 
 def _table(

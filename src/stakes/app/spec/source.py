@@ -1,6 +1,7 @@
 """The user's own Python: run as it stands in its file, and identified by the file's checksum."""
 
 import hashlib
+import re
 import sys
 import traceback
 from collections.abc import Callable
@@ -14,6 +15,10 @@ from stakes.errors import InputError
 
 MARK = "__stakes_user_code__"
 """A global of every module run from here, which tells exceptions in the user's code from ours."""
+
+JAX_TRACE = re.compile(
+    r"\nThe error occurred while tracing the function.*?(?=\nSee http|\Z)", re.DOTALL
+)
 
 
 @final
@@ -69,5 +74,12 @@ def user_error(error: BaseException) -> str | None:
         trace = trace.tb_next
     if place is None:
         return None
-    what = "".join(traceback.format_exception_only(error)).strip()
-    return f"{place[0]}, line {place[1]}: {what}"
+    return f"{place[0]}, line {place[1]}: {_said(error)}"
+
+
+def _said(error: BaseException) -> str:
+    """What an exception says, without what JAX adds about its own inner workings."""
+    notes = getattr(error, "__notes__", [])
+    said = traceback.TracebackException(type(error), error, None)
+    said.__notes__ = [note for note in notes if "JAX_TRACEBACK_FILTERING" not in note]
+    return JAX_TRACE.sub("", "".join(said.format_exception_only())).strip()
