@@ -244,11 +244,14 @@ class Asked:
     ) -> Array:
         return expectation.expected(key, outcome, self.loss, decision)
 
-    def decision(self, predicted: Predicted, draws: Callable[[], Array]) -> Array:
-        try:
-            return self.exact_decision(predicted)
-        except NoClosedForm:
-            return self._answer("bayes_decision", "decision")(draws())
+    def averaged(self, risks: Array) -> Array:
+        return risks.mean(axis=0)
+
+    def decision(self, predicted: Predicted) -> Array:
+        return self.exact_decision(predicted)
+
+    def drawn_decision(self, draws: Callable[[], Array]) -> Array:
+        return self._answer("bayes_decision", "decision")(draws())
 
     def trial(self, outcome: Array, decision: Array) -> Trial:
         values = jnp.asarray(self.loss(outcome, decision))

@@ -14,7 +14,7 @@ from stakes._types import Array, Data, Key, Number, Program
 from stakes.arguments import Columns, arguments_of, checked_value, in_order
 from stakes.errors import InputError, name_of, some
 from stakes.losses import Asked
-from stakes.protocols import Criterion, Gain, Loss, Transform
+from stakes.protocols import Criterion, Gain, Loss, Transform, Trial
 from stakes.utilities import ExpUtility, Utility
 
 TRACING_ERRORS = (
@@ -137,27 +137,86 @@ class Problem:
             ) from error
 
     def check_cost(self, outcome: Array, decision: Array) -> None:
-        """Try the loss or utility on outcomes and decisions, and report what does not fit."""
+        """Try the loss or utility on outcomes and decisions, and refuse what does not fit."""
+        _refuse(self.cost_fault(outcome, decision))
+
+    def cost_fault(self, outcome: Array, decision: Array) -> str | None:
+        """What is wrong with the loss or utility at these outcomes and decisions, if anything."""
         outcome, decision = jnp.asarray(outcome), jnp.asarray(decision)
         trial = self.criterion.trial(outcome, decision)
-        expected = jnp.broadcast_shapes(outcome.shape, decision.shape)
-        if trial.values.shape != expected:
-            raise InputError(
-                f"{trial.name} must work elementwise and not sum or average: for outcomes and "
-                f"decisions of shape {expected} it returned shape {trial.values.shape}."
-            )
-        finite = "Keep it finite for every outcome that the model may predict."
-        for rule, broken, remedy in (
-            ("not finite", ~jnp.isfinite(trial.values), finite),
-            (trial.rule, trial.broken, trial.remedy),
+        return _undefined(trial, outcome, decision) or _forbidden(trial, outcome, decision)
+
+    def check_observed(self, outcome: Array) -> None:
+        """Try decisions on and far around the range of the observed outcomes.
+
+        Refused is also a loss or utility by which decisions beyond all outcomes are best, however
+        far we look.
+        """
+        trial = self.criterion.trial
+        for decision in (jnp.full_like(outcome, jnp.median(outcome)), outcome):
+            _refuse(_undefined(trial(outcome, decision), outcome, decision))
+        low, high = float(outcome.min()), float(outcome.max())
+        inside = [jnp.full_like(outcome, h) for h in np.linspace(low, high, 9)]
+        self._check_limits(outcome, low, high, min(self._mean(outcome, h) for h in inside))
+        for decision in (jnp.full_like(outcome, jnp.median(outcome)), outcome):
+            _refuse(_forbidden(trial(outcome, decision), outcome, decision))
+        for decision in inside:
+            found = trial(outcome, decision)
+            # Far from its outcome a utility may underflow to zero.
+            found = found._replace(broken=found.broken & (found.values < 0))
+            _refuse(_forbidden(found, outcome, decision))
+
+    def _check_limits(self, outcome: Array, low: float, high: float, least: float) -> None:
+        width = max(high - low, 1e-3 * max(abs(low), abs(high), 1.0))
+        for end, sign, where, limit in (
+            (low, -1, "falls", "lowest - decision"),
+            (high, 1, "rises", "decision - highest"),
         ):
-            if bool(broken.any()):
-                at = tuple(int(i) for i in np.argwhere(np.asarray(broken))[0])
-                y, h = jnp.broadcast_arrays(outcome, decision)
+            far = [end + sign * width * 4.0**power for power in (3, 4, 5)]
+            costs = [self._mean(outcome, jnp.full_like(outcome, h)) for h in far]
+            if least > costs[0] >= costs[1] >= costs[2]:
                 raise InputError(
-                    f"{trial.name} is {rule} ({float(trial.values[at])}) at outcome "
-                    f"{float(y[at]):.6g} and decision {float(h[at]):.6g}. {remedy}"
+                    f"By `{self.criterion.title}` decisions get better without end as the decision "
+                    f"{where}: the mean cost of the observed outcomes is {costs[2]:.4g} at "
+                    f"{far[2]:.4g}, but {least:.4g} or more between {low:.4g} and {high:.4g}, "
+                    f"where they lie. The decision needs limits: add what exceeding them costs, "
+                    f"such as `1000 * jnp.maximum({limit}, 0)`."
                 )
+
+    def _mean(self, outcome: Array, decision: Array) -> float:
+        return float(np.mean(np.asarray(self.criterion.cost(outcome, decision), np.float64)))
+
+
+def _refuse(fault: str | None) -> None:
+    if fault is not None:
+        raise InputError(fault)
+
+
+def _undefined(trial: Trial, outcome: Array, decision: Array) -> str | None:
+    """That there is not one finite value for each outcome and decision."""
+    expected = jnp.broadcast_shapes(outcome.shape, decision.shape)
+    if trial.values.shape != expected:
+        return (
+            f"{trial.name} must work elementwise and not sum or average: for outcomes and "
+            f"decisions of shape {expected} it returned shape {trial.values.shape}."
+        )
+    remedy = "Keep it finite for every outcome that the model may predict."
+    odd = ~jnp.isfinite(trial.values)
+    return _forbidden(
+        trial._replace(rule="not finite", broken=odd, remedy=remedy), outcome, decision
+    )
+
+
+def _forbidden(trial: Trial, outcome: Array, decision: Array) -> str | None:
+    """Where the rule of the trial is broken first."""
+    if not bool(trial.broken.any()):
+        return None
+    at = tuple(int(i) for i in np.argwhere(np.asarray(trial.broken))[0])
+    y, h = jnp.broadcast_arrays(outcome, decision)
+    return (
+        f"{trial.name} is {trial.rule} ({float(trial.values[at])}) at outcome {float(y[at]):.6g} "
+        f"and decision {float(h[at]):.6g}. {trial.remedy}"
+    )
 
 
 def _check(problem: Problem) -> None:

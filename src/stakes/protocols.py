@@ -293,6 +293,11 @@ class Expectation(Protocol):
         return 1
 
     @property
+    def drawn(self) -> bool:
+        """Whether it averages over random draws of y."""
+        return False
+
+    @property
     def cheap(self) -> bool:
         """Whether it costs no more than the loss itself: a small problem then takes more draws."""
         return False
@@ -342,15 +347,21 @@ class Criterion(Protocol):
         outcome: Distribution,
         decision: Float[Array, "*instance"],
     ) -> Float[Array, "*instance"]:
-        """The expected cost for one draw of θ."""
+        """What a good decision makes small for one draw of θ: E ℓ, or -log E u."""
         ...
 
-    def decision(
-        self,
-        predicted: Predicted,
-        draws: Callable[[], Float[Array, "draw *instance"]],
+    def averaged(self, risks: Float[Array, "theta *instance"]) -> Float[Array, "*instance"]:
+        """The risk under all draws of θ together, from that under each."""
+        ...
+
+    def decision(self, predicted: Predicted) -> Float[Array, "*instance"]:
+        """The decision with the least risk by a formula; may raise `NoClosedForm`."""
+        ...
+
+    def drawn_decision(
+        self, draws: Callable[[], Float[Array, "draw *instance"]]
     ) -> Float[Array, "*instance"]:
-        """The decision with the least risk: exact, or from draws; may raise `NoClosedForm`."""
+        """The decision with the least average cost over draws; may raise `NoClosedForm`."""
         ...
 
 

@@ -7,6 +7,7 @@ from typing import Self, final
 
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.special import logsumexp
 
 from stakes import checks
 from stakes._types import Array, Distribution, Key, Number
@@ -55,9 +56,15 @@ class _InsideLogarithm(ABC):
     def risk(
         self, expectation: Expectation, key: Key | None, outcome: Distribution, decision: Array
     ) -> Array:
-        return -jnp.exp(expectation.log_expected(key, outcome, self, decision))
+        return -expectation.log_expected(key, outcome, self, decision)
 
-    def decision(self, predicted: Predicted, draws: Callable[[], Array]) -> Array:
+    def averaged(self, risks: Array) -> Array:
+        return jnp.log(risks.shape[0]) - logsumexp(-risks, axis=0)
+
+    def decision(self, predicted: Predicted) -> Array:
+        raise NoClosedForm("A utility has no closed form for its best decision.")
+
+    def drawn_decision(self, draws: Callable[[], Array]) -> Array:
         raise NoClosedForm("A utility has no closed form for its best decision.")
 
 

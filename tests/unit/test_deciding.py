@@ -116,7 +116,7 @@ def test_few_draws_at_once_change_nothing(monkeypatch):
 
 def best_for(term, outcomes, like):
     of = jax.jit(
-        lambda outcomes: term_decision(term, KEY, outcomes, like), compiler_options=QUICKLY
+        lambda outcomes: term_decision(term, KEY, outcomes, like, held=1), compiler_options=QUICKLY
     )
     return of(outcomes)
 

@@ -17,6 +17,8 @@ from numpyro.infer import autoguide
 
 import stakes
 from stakes import InputError, bridge
+from stakes.calibration import prepare
+from stakes.calibration.plan import check_decisions
 
 KEY = jax.random.key(0)
 X = np.array([0.0, 1.0, 2.0, 3.0])
@@ -330,13 +332,63 @@ def test_a_loss_that_sums_is_refused_with_the_shape_it_returned() -> None:
 
 
 def test_a_negative_loss_is_refused_with_the_place_where_it_is() -> None:
-    def difference(outcome: Any, decision: Any) -> Any:
-        return outcome - decision
+    def lowered(outcome: Any, decision: Any) -> Any:
+        return jnp.square(outcome - decision) - 0.1
 
     with pytest.raises(
-        InputError, match=r"`loss=difference` is negative.*at outcome.*and decision.*zero or more"
+        InputError, match=r"`loss=lowered` is negative.*at outcome.*and decision.*zero or more"
     ):
+        calibrate(problem(loss=lowered))
+
+
+@pytest.mark.parametrize(("sign", "where"), [(1, "rises"), (-1, "falls")])
+def test_a_loss_without_a_best_decision_is_refused_before_any_fit(sign: int, where: str) -> None:
+    """Adding a constant, the remedy for a negative loss, would not help here."""
+
+    def difference(outcome: Any, decision: Any) -> Any:
+        return sign * (outcome - decision)
+
+    with pytest.raises(
+        InputError, match=rf"By `difference` .* as the decision {where}.*needs limits"
+    ) as caught:
         calibrate(problem(loss=difference))
+    assert "add a constant" not in str(caught.value)
+
+
+def test_a_utility_without_a_best_decision_is_refused_before_any_fit() -> None:
+    growing = stakes.Utility(lambda outcome, decision: jnp.exp(0.001 * (decision - outcome)))
+    with pytest.raises(InputError, match=r"as the decision rises.*needs limits"):
+        calibrate(problem(utility=growing))
+
+
+def test_decisions_without_end_are_refused_with_their_direction() -> None:
+    """By the model, not by what was observed: costs of falling short only."""
+    with pytest.raises(stakes.NumericalError, match=r"2 of 3 decisions .* falls.*needs limits"):
+        check_decisions(np.array([-np.inf, 1.0, -np.inf]))
+
+
+def test_a_loss_is_not_refused_for_outcomes_that_nobody_would_observe() -> None:
+    """The spread starts out heavy-tailed, so that outcomes drawn before a fit are anywhere."""
+
+    def volatile(y: Any = None) -> None:
+        log_scale = numpyro.sample("log_scale", dist.Normal(40.0, 1.0))
+        with numpyro.plate("day", 4):
+            numpyro.sample("y", dist.StudentT(3.0, 0.0, jnp.exp(log_scale)), obs=y)
+
+    def steep(outcome: Any, decision: Any) -> Any:
+        return jnp.exp(20 * (decision - outcome)) - 20 * (decision - outcome) - 1
+
+    seen = {"y": np.array([0.1, -0.3, 0.2, 0.0])}
+    plan = prepare(KEY, stakes.Problem(volatile, outcome="y", loss=steep), seen, stakes.Options())
+    assert plan.expectation == stakes.Quadrature()
+
+
+def test_a_fault_at_an_outcome_that_may_be_predicted_is_said() -> None:
+    def relative(outcome: Any, decision: Any) -> Any:
+        return jnp.abs(outcome - decision) / jnp.sqrt(outcome)  # not defined below zero
+
+    with pytest.warns(stakes.StakesWarning, match=r"may be predicted: `loss=relative` is not fini"):
+        prepare(KEY, problem(loss=relative), DATA, stakes.Options())
 
 
 def test_a_loss_that_is_not_finite_is_refused_with_the_place_where_it_is() -> None:

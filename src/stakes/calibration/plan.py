@@ -15,7 +15,7 @@ from stakes.arguments import Columns, columns_of
 from stakes.bridge import NumPyroApproximation, Predictors, approximate
 from stakes.calibration.options import Options
 from stakes.deciding import objective_of
-from stakes.errors import InputError, NumericalError, some
+from stakes.errors import InputError, NumericalError, some, warn
 from stakes.optimise import VI, Fit, FitSettings, Method, State, Step, Stop
 from stakes.port import Instances
 from stakes.predicting import FittedPosterior
@@ -172,16 +172,13 @@ def _checked_expectation(
     approximation: NumPyroApproximation,
     key: Key,
 ) -> Expectation:
-    """Try loss, expectation and method on outcomes drawn where the guide starts, before any fit."""
+    """Try loss, expectation and method before any fit, on observed outcomes and where it starts."""
     posterior = FittedPosterior(approximation, approximation.start)
     predictor = Predictors(problem, approximation).on()
     stacked, weight = predicting.outcomes(posterior, predictor, key, 1)
     outcome = jax.tree.map(lambda leaf: leaf[0], stacked)
-    draws = jnp.asarray(outcome.expand(weight.shape).sample(key), jnp.result_type(float))
-    seen = predicting.observed(posterior, predictor)
-    for outcomes in (draws, jnp.asarray(seen)):
-        problem.check_cost(outcomes, jnp.broadcast_to(jnp.median(outcomes), outcomes.shape))
-        problem.check_cost(outcomes, outcomes)
+    drawn = jnp.asarray(outcome.expand(weight.shape).sample(key), jnp.result_type(float))
+    _try_cost(problem, jnp.asarray(predicting.observed(posterior, predictor)), drawn)
     gain = problem.gain(transform, 1.0)
     reason = options.method.objection(gain)
     if reason is not None:
@@ -194,6 +191,17 @@ def _checked_expectation(
         expectations.check(expectation, outcome, asked, weight)
     asked.term(expectation)  # says what does not fit
     return expectation
+
+
+def _try_cost(problem: Problem, seen: Array, drawn: Array) -> None:
+    """Refuse a loss or utility that fails on observed outcomes; warn where others show a fault."""
+    middle, width = jnp.median(seen), seen.max() - seen.min()
+    problem.check_observed(seen)
+    # What is drawn before a fit may be anywhere.
+    likely = jnp.where(jnp.abs(drawn - middle) <= width, drawn, middle)
+    fault = problem.cost_fault(likely, jnp.broadcast_to(middle, likely.shape))
+    if fault is not None:
+        warn(f"At an outcome that was not observed, but may be predicted: {fault}")
 
 
 @final
@@ -234,6 +242,14 @@ class _AllAsked:
 
 
 def check_decisions(decisions: np.ndarray) -> None:
+    for end, where, too in ((-np.inf, "falls", "low"), (np.inf, "rises", "high")):
+        endless = decisions == end
+        if endless.any():
+            raise NumericalError(
+                f"{int(endless.sum())} of {decisions.size} decisions have no end: the more the "
+                f"decision {where}, the better, or at least never worse. Such a decision needs "
+                f"limits: say in the loss or utility what too {too} a decision costs."
+            )
     bad = ~np.isfinite(decisions)
     if bad.any():
         raise NumericalError(

@@ -6,18 +6,24 @@ otherwise it is found numerically.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 
 from stakes._types import Array, Distribution, Float, Key
-from stakes.deciding.search import by_golden_sections, by_parabolas, evenly, widened
+from stakes.deciding.promise import by_promise
+from stakes.deciding.search import by_parabolas, evenly
 from stakes.errors import NoClosedForm, check_shape
-from stakes.expectation import Mixture
+from stakes.expectation import Mixture, stats
 from stakes.protocols import Criterion, Expectation, UtilityTerm
 
 CANDIDATES = 33
+"""Quantiles of the outcome, and places spread evenly over its range, at which a search starts."""
+ROUNDS = 48
+FEW, MORE = 256, 8
+"""With fewer draws of θ than this a search takes up to so many times as many places."""
 PLACES = 7
 MOST_ELEMENTS = 2**24
 """Values held at once while averaging over draws of θ."""
@@ -30,52 +36,74 @@ def best_decision(
     outcomes: Distribution,
     like: Float[Array, "*instance"],
 ) -> Float[Array, "*instance"]:
-    """The decision with the least risk under the mixture: exact, from its draws, or by a search."""
-    try:
-        return known_decision(criterion, expectation, key, outcomes, like)
-    except NoClosedForm:
-        return numerical_decision(criterion, expectation, key, outcomes, like)
+    """The decision with the least risk under the mixture: by a formula, or by a search.
+
+    Infinite where the risk never rises again in that direction. Draws of the outcome decide only
+    where the expectation consists of draws, too.
+    """
+    with suppress(NoClosedForm):
+        return known_decision(criterion, expectation, outcomes, like)
+    if expectation.drawn:
+        with suppress(NoClosedForm):
+            decision = criterion.drawn_decision(partial(_draws, key, outcomes, like.shape, 32))
+            return jnp.broadcast_to(decision, like.shape).astype(like.dtype)
+    return numerical_decision(criterion, expectation, key, outcomes, like)
 
 
 def known_decision(
-    criterion: Criterion, expectation: Expectation, key: Key, outcomes: Distribution, like: Array
+    criterion: Criterion, expectation: Expectation, outcomes: Distribution, like: Array
 ) -> Array:
     """The best decision by a formula of the loss; raises `NoClosedForm` where it has none."""
-    draws = partial(_draws, key, outcomes, like.shape, 32)
-    decision = criterion.decision(expectation.mixture(outcomes), draws)
+    decision = criterion.decision(expectation.mixture(outcomes))
     return jnp.broadcast_to(decision, like.shape).astype(like.dtype)
 
 
 def numerical_decision(
     criterion: Criterion, expectation: Expectation, key: Key, outcomes: Distribution, like: Array
 ) -> Array:
-    """Find ends beyond which the risk does not fall, and refine the best of a grid between them."""
+    """The best decision by a search, on the range of the outcome and around it."""
 
     def risk(decision: Array) -> Array:
         one = lambda key, outcome: criterion.risk(expectation, key, outcome, decision)  # noqa: E731
-        found = _mean_over_draws(one, key, outcomes, expectation.held * like.size)
+        found = criterion.averaged(_each_draw(one, key, outcomes, expectation.held * like.size))
         check_shape(f"The expected cost by `{criterion.title}`", found.shape, like.shape)
         return found
 
-    draws = _draws(key, outcomes, like.shape, 4)
-    low, high = widened(risk, draws.min(axis=0), draws.max(axis=0))
-    quantiles = jnp.quantile(draws, jnp.linspace(0, 1, CANDIDATES), axis=0)
-    grid = jnp.concatenate([evenly(low, high, CANDIDATES), quantiles])
-    return by_golden_sections(risk, grid, low, high).astype(like.dtype)
+    times = max(1, min(MORE, FEW // _count(outcomes)))
+    draws = _draws(key, outcomes, like.shape, 4 * times)
+    low, high = draws.min(axis=0), draws.max(axis=0)
+    quantiles = jnp.quantile(draws, jnp.linspace(0, 1, times * CANDIDATES), axis=0)
+    reach = jnp.maximum(high - low, _spread(outcomes, high))
+    if not stats.is_discrete(outcomes):
+        grid = jnp.concatenate([evenly(low, high, times * CANDIDATES), quantiles])
+        return by_promise(risk, grid, reach, times * ROUNDS).astype(like.dtype)
+    grid = jnp.concatenate([evenly(low, high, times * CANDIDATES), jnp.round(quantiles)])
+    found = by_promise(risk, grid, jnp.maximum(reach, 1.0), times * ROUNDS)
+    # A cost may jump at a count.
+    whole = jnp.stack([jnp.floor(found), jnp.ceil(found), found])
+    best = jnp.argmin(jax.lax.map(risk, whole), axis=0)[None]
+    return jnp.take_along_axis(whole, best, axis=0)[0].astype(like.dtype)
 
 
 def term_decision(
-    term: UtilityTerm, key: Key, outcomes: Distribution, now: Array, draws: int = 16
+    term: UtilityTerm,
+    key: Key,
+    outcomes: Distribution,
+    now: Array,
+    *,
+    held: int,
+    draws: int = 16,
 ) -> Array:
     """A decision at which the utility term U(λ, h) is at least as large as now, for an M-step.
 
     A coarse search, since the term will have changed by the next M-step: the best of the current
-    decision and a few places over the range of the outcome, refined.
+    decision and a few places over the range of the outcome, refined. `held` is how many values
+    of y the term's expectation holds at once.
     """
 
     def shortfall(decision: Array) -> Array:
         one = lambda key, outcome: -term(key, outcome, decision)  # noqa: E731
-        return _mean_over_draws(one, key, outcomes, 64 * now.size)
+        return _each_draw(one, key, outcomes, held * now.size).mean(axis=0)
 
     seen = _draws(key, outcomes, now.shape, -(-draws // _count(outcomes)))
     low, high = seen.min(axis=0), seen.max(axis=0)
@@ -96,17 +124,16 @@ def _spread(outcomes: Distribution, like: Array) -> Array:
     return jnp.where(jnp.isfinite(sd), jnp.maximum(sd, least), least)
 
 
-def _mean_over_draws(
+def _each_draw(
     question: Callable[[Key, Distribution], Array], key: Key, outcomes: Distribution, each: int
-) -> Array:
+) -> Float[Array, "theta *instance"]:
     """As many draws of θ at once as memory allows; `each` is how many values one draw takes."""
     count = _count(outcomes)
     keys = jax.random.split(key, count)
     at_once = max(1, min(count, MOST_ELEMENTS // each))
     if at_once == count:
-        return jax.vmap(question)(keys, outcomes).mean(axis=0)
-    answers = jax.lax.map(lambda x: question(*x), (keys, outcomes), batch_size=at_once)
-    return answers.mean(axis=0)
+        return jax.vmap(question)(keys, outcomes)
+    return jax.lax.map(lambda x: question(*x), (keys, outcomes), batch_size=at_once)
 
 
 def _count(outcomes: Distribution) -> int:

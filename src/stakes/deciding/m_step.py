@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import final
 
 from stakes._types import Array, Distribution, Key
-from stakes.deciding.best import best_decision, term_decision
+from stakes.deciding.best import known_decision, term_decision
+from stakes.errors import NoClosedForm
 from stakes.losses import Asked
 from stakes.protocols import Gain, Objective
 
@@ -13,6 +14,9 @@ from stakes.protocols import Gain, Objective
 @dataclass(frozen=True)
 class BayesDecisions:
     """M-step: the Bayes decision of the loss, which maximises a linearized term.
+
+    By a formula where loss and outcome have one; otherwise by a search as coarse as that of
+    `NumericalDecisions`.
 
     Examples:
         >>> import stakes
@@ -28,8 +32,15 @@ class BayesDecisions:
 
     def decide(self, objective: Objective, key: Key, outcomes: Distribution, now: Array) -> Array:
         assert objective.gain.loss is not None
-        loss = Asked(objective.gain.loss)
-        return best_decision(loss, objective.expectation, key, outcomes, now)
+        loss, expectation = Asked(objective.gain.loss), objective.expectation
+
+        def term(key: Key, outcome: Distribution, decision: Array) -> Array:
+            return -loss.risk(expectation, key, outcome, decision)
+
+        try:
+            return known_decision(loss, expectation, outcomes, now)
+        except NoClosedForm:
+            return term_decision(term, key, outcomes, now, held=expectation.held)
 
 
 @final
@@ -48,4 +59,5 @@ class NumericalDecisions:
         return None
 
     def decide(self, objective: Objective, key: Key, outcomes: Distribution, now: Array) -> Array:
-        return term_decision(objective.worth, key, outcomes, now)
+        held = objective.expectation.held
+        return term_decision(objective.worth, key, outcomes, now, held=held)

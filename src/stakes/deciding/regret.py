@@ -33,7 +33,7 @@ def _regret(gain: Gain, expectation: Expectation, worth: UtilityTerm) -> Utility
             known = gain.exact_decision(expectation.mixture(alone))
             return jnp.broadcast_to(known, decision.shape)
         except NoClosedForm:
-            return term_decision(worth, key, alone, decision)
+            return term_decision(worth, key, alone, decision, held=expectation.held)
 
     def term(key: Key, outcome: Distribution, decision: Array) -> Array:
         try:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.scipy.special import logsumexp
 from numpyro.distributions import constraints
 
-from stakes._types import Array, Distribution, Float, Key, Number
+from stakes._types import Array, Bool, Distribution, Float, Key, Number
 from stakes.errors import NoClosedForm
 from stakes.expectation import stats
 from stakes.expectation.counts import log_mass
@@ -42,7 +42,7 @@ class Single:
 
     def cdf(self, value: Array) -> Array:
         if self.values is None:
-            return stats.cdf(self.distribution, value)
+            return _within_support(self.distribution, value, stats.cdf(self.distribution, value))
         points, log_weights = self.values.rule(None, self.distribution, value)
         return weighted_sum(log_weights, (points <= value).astype(log_weights.dtype))
 
@@ -75,7 +75,10 @@ class Single:
         return stats.log_kernel(self.distribution, decision, width)
 
     def bracket(self, level: float) -> tuple[Array, Array]:
-        """Two values between which the quantile lies: by the icdf, or by Cantelli's inequality."""
+        """Two values between which the quantile lies: by the icdf, or by Cantelli's inequality.
+
+        They are not finite where the variance is not.
+        """
         try:
             quantile = self.distribution.icdf(level)
             # NumPyro's inverses of discrete distributions are not exact.
@@ -148,7 +151,7 @@ class Mixture:
     def quantile(self, level: float) -> Array:
         """The least value at which the distribution function reaches the level."""
         lows, highs = jax.vmap(lambda component: Single(component).bracket(level))(self.components)
-        low, high = lows.min(axis=0), highs.max(axis=0)
+        low, high = self._bracketed(level, lows, highs)
         if not stats.is_discrete(self.components):
             return self._bisected(level, low, high, 0.0)
         # Down to neighbouring counts.
@@ -163,6 +166,31 @@ class Mixture:
         return jax.lax.cond(
             jnp.all(found), lambda: count, lambda: jnp.where(found, count, jnp.floor(halved()))
         )
+
+    def _bracketed(self, level: float, lows: Array, highs: Array) -> tuple[Array, Array]:
+        """From the brackets of the components to that of the mixture.
+
+        Where one of them is not finite: the others, widened until the distribution function shows
+        that the quantile lies between.
+        """
+        known = jnp.isfinite(lows) & jnp.isfinite(highs)
+        some = known.any(axis=0)
+        low = jnp.where(some, jnp.where(known, lows, jnp.inf).min(axis=0), -1.0)
+        high = jnp.where(some, jnp.where(known, highs, -jnp.inf).max(axis=0), 1.0)
+        doublings = jnp.finfo(low.dtype).maxexp
+
+        def unfinished(at: _Widening) -> Array:
+            return (at.doublings < doublings) & ~at.holds.all()
+
+        def widen(at: _Widening) -> _Widening:
+            below, above = self.cdf(at.low) < level, self.cdf(at.high) >= level
+            width = at.high - at.low
+            low = jnp.where(at.holds | below, at.low, at.low - width)
+            high = jnp.where(at.holds | above, at.high, at.high + width)
+            return _Widening(low, high, at.holds | (below & above), at.doublings + 1)
+
+        end = jax.lax.while_loop(unfinished, widen, _Widening(low, high, known.all(axis=0), 0))
+        return end.low, end.high
 
     def _bisected(self, level: float, low: Array, high: Array, width: float) -> Array:
         """The upper end of a bracket of at most this width, or narrowed to the last digit."""
@@ -212,6 +240,15 @@ class _Bracket(NamedTuple):
     halvings: int
 
 
+class _Widening(NamedTuple):
+    """A bracket on its way to holding the quantile."""
+
+    low: Float[Array, "*instance"]
+    high: Float[Array, "*instance"]
+    holds: Bool[Array, "*instance"]
+    doublings: int
+
+
 class _Walk(NamedTuple):
     """A count for each instance, and the probability of at most that many."""
 
@@ -223,6 +260,14 @@ def _from_zero(outcome: Distribution) -> bool:
     """Whether the values of a discrete outcome are surely 0, 1, 2, ..."""
     lowest = getattr(outcome.support, "lower_bound", None)
     return outcome.support is constraints.boolean or (isinstance(lowest, int) and lowest == 0)
+
+
+def _within_support(outcome: Distribution, value: Array, reached: Array) -> Array:
+    """Zero below the support and one above it, where NumPyro may give anything."""
+    lower = getattr(outcome.support, "lower_bound", None)
+    upper = getattr(outcome.support, "upper_bound", None)
+    reached = reached if lower is None else jnp.where(value < lower, 0.0, reached)
+    return reached if upper is None else jnp.where(value >= upper, 1.0, reached)
 
 
 def _log_mean_exp(values: Array) -> Array:

@@ -60,3 +60,7 @@ class MonteCarlo(ByPoints):
     @property
     def held(self) -> int:
         return self.draws
+
+    @property
+    def drawn(self) -> bool:
+        return True

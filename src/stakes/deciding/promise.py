@@ -1,0 +1,205 @@
+"""Elementwise minimisation, thorough: objectives with several dips, jumps and plateaus.
+
+The places known so far are kept in order, and each round tries the one more that promises the
+least value, for all instances at once.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stakes._types import Array, Bool, Float
+from stakes.deciding.search import At, Curve, chosen, evenly
+
+RUNGS = (1.0, 4.0, 16.0, 64.0)
+"""How far around the grid to look."""
+STRIDES = 30
+"""Further out, each four times as long as the one before."""
+NOISE = 16
+"""Units in the last place by which rounding may change a value."""
+WORTH = {np.dtype(np.float32): 5e-6, np.dtype(np.float64): 1e-9}
+"""The part of the least value by which a place has to promise less, to be tried."""
+
+
+class Walk(NamedTuple):
+    """The last two places on the way outwards."""
+
+    before: At
+    last: At
+    stride: Float[Array, "*instance"]
+    goes_on: Bool[Array, "*instance"]
+    """Whether the objective has not risen so far."""
+    strides: Array
+
+
+class Refinement(NamedTuple):
+    """All places known, in order, and the most promising one to try next."""
+
+    known: At
+    promise: At
+    rounds: Array
+
+
+def by_promise(
+    objective: Curve,
+    grid: Float[Array, "place *instance"],
+    reach: Float[Array, "*instance"],
+    rounds: int,
+) -> Array:
+    """The best place on, between and around a grid; infinite where the objective never rises again.
+
+    Around the grid, places at up to 64 times the `reach` are tried and, where the objective has
+    not risen by then, further ones. A third of the `rounds` go over the region of low values once
+    more. Then each round tries the place that promises the least value, by the slopes on both sides
+    of it, until none is worth it. Those slopes bound a convex objective from below, so that nothing
+    is missed there.
+    """
+    out = jnp.stack([rung * reach for rung in RUNGS])
+    places = jnp.concatenate([grid, grid.min(axis=0) - out, grid.max(axis=0) + out])
+    values = jax.lax.map(objective, places)
+    # Around the grid an objective need not be defined; on it, it has to be.
+    failed = jnp.isnan(values[: len(grid)]).any(axis=0)
+    tried = At(places, jnp.where(jnp.isnan(values), jnp.inf, values))
+    walk, sign = _walked(objective, tried, len(grid))
+    known = _in_order(tried, walk.before, walk.last, room=rounds)
+    known = _refined(objective, known, _scouts(tried, rounds // 3), rounds)
+    best, inner = _lowest(known), _lowest(_within(known, grid))
+    # Among equals, one on or between the places of the grid.
+    best = chosen(inner.value <= best.value + _noise(best.value), inner, best)
+    place = jnp.where(walk.goes_on, sign * jnp.inf, best.place)
+    return jnp.where(failed | (best.value == jnp.inf), jnp.nan, place)
+
+
+def _noise(*values: Array) -> Array:
+    largest = jnp.max(jnp.abs(jnp.stack(values)), axis=0)
+    return NOISE * np.finfo(largest.dtype).eps * largest
+
+
+def _walked(objective: Curve, tried: At, inner: int) -> tuple[Walk, Array]:
+    """On from the last rung, until the objective rises, where the best is beyond the grid."""
+    down, up = (At(*(x[part] for x in tried)) for part in _sides(inner))
+    downwards = down.value.min(axis=0) < up.value.min(axis=0)
+    sign = jnp.where(downwards, -1.0, 1.0).astype(tried.place.dtype)
+    side = chosen(downwards, down, up)
+    least, last = side.value.min(axis=0), At(side.place[-1], side.value[-1])
+    beyond = least < tried.value[:inner].min(axis=0) - _noise(least)
+
+    def on(at: Walk) -> Walk:
+        place = at.last.place + sign * at.stride
+        value = objective(place)
+        last = chosen(at.goes_on, At(place, value), at.last)
+        goes_on = at.goes_on & ~(value > at.last.value + _noise(at.last.value))
+        before = chosen(at.goes_on, at.last, at.before)
+        return Walk(before, last, 4 * at.stride, goes_on, at.strides + 1)
+
+    stride = 4 * jnp.abs(side.place[-1] - side.place[-2])
+    start = Walk(last, last, stride, beyond & ~(last.value > least + _noise(least)), jnp.array(0))
+    going = lambda at: at.goes_on.any() & (at.strides < STRIDES)  # noqa: E731
+    return jax.lax.while_loop(going, on, start), sign
+
+
+def _sides(inner: int) -> tuple[slice, slice]:
+    return slice(inner, inner + len(RUNGS)), slice(inner + len(RUNGS), None)
+
+
+def _in_order(tried: At, *more: At, room: int) -> At:
+    """Each place once, in order, and room for more: places at infinity."""
+    places, values = (
+        jnp.concatenate([many, *(one[None] for one in few)])
+        for many, *few in zip(tried, *more, strict=True)
+    )
+    places, values = _sorted(places, jnp.where(jnp.isnan(values), jnp.inf, values))
+    repeated = jnp.zeros_like(places, bool).at[1:].set(places[1:] == places[:-1])
+    places, values = _sorted(*(jnp.where(repeated, jnp.inf, each) for each in (places, values)))
+    empty = jnp.full((room, *places.shape[1:]), jnp.inf, places.dtype)
+    return At(jnp.concatenate([places, empty]), jnp.concatenate([values, empty]))
+
+
+def _sorted(places: Array, values: Array) -> At:
+    order = jnp.argsort(places, axis=0)
+    return At(*(jnp.take_along_axis(each, order, axis=0) for each in (places, values)))
+
+
+def _within(known: At, grid: Array) -> At:
+    inside = (known.place >= grid.min(axis=0)) & (known.place <= grid.max(axis=0))
+    return At(known.place, jnp.where(inside, known.value, jnp.inf))
+
+
+def _lowest(known: At) -> At:
+    index = jnp.argmin(known.value, axis=0)[None]
+    return At(*(jnp.take_along_axis(each, index, axis=0)[0] for each in known))
+
+
+def _scouts(tried: At, count: int) -> Float[Array, "place *instance"]:
+    """Places between those with the lowest eighth of all values, where dips may be narrow."""
+    lowest = tried.value <= jnp.sort(tried.value, axis=0)[len(tried.value) // 8]
+    low = jnp.where(lowest, tried.place, jnp.inf).min(axis=0)
+    high = jnp.where(lowest, tried.place, -jnp.inf).max(axis=0)
+    return evenly(low, high, count + 2)[1:-1]
+
+
+def _refined(objective: Curve, known: At, scouts: Array, rounds: int) -> At:
+    index = jnp.arange(len(known.place)).reshape(-1, *(1 for _ in known.place.shape[1:]))
+
+    def unfinished(at: Refinement) -> Array:
+        least = at.known.value.min(axis=0)
+        worth = WORTH[least.dtype] * jnp.abs(least)
+        promising = jnp.any(least - at.promise.value > worth)
+        return (at.rounds < len(scouts)) | ((at.rounds < rounds) & promising)
+
+    def try_one(at: Refinement) -> Refinement:
+        scout = scouts[jnp.minimum(at.rounds, len(scouts) - 1)]
+        place = jnp.where(at.rounds < len(scouts), scout, at.promise.place)
+        value = objective(place)
+        there = At(place, jnp.where(jnp.isnan(value), jnp.inf, value))
+        below = (at.known.place <= place).sum(axis=0)
+
+        def inserted(old: Array, new: Array) -> Array:
+            shifted = jnp.where(index == below, new, jnp.roll(old, 1, axis=0))
+            return jnp.where(index < below, old, shifted)
+
+        known = At(*(inserted(*pair) for pair in zip(at.known, there, strict=True)))
+        return Refinement(known, _promise(known), at.rounds + 1)
+
+    start = Refinement(known, _promise(known), jnp.array(0))
+    return jax.lax.while_loop(unfinished, try_one, start).known
+
+
+def _promise(known: At) -> At:
+    """The most promising place beside a local minimum, and how little it may cost there."""
+    place, value = known
+    ends = ((2, 2), *((0, 0) for _ in place.shape[1:]))
+    rise, width = jnp.diff(value, axis=0), jnp.diff(place, axis=0)
+    clear = jnp.sign(rise) * jnp.maximum(jnp.abs(rise) - _noise(value[1:], value[:-1]), 0.0)
+    slopes = jnp.pad(jnp.where(jnp.isfinite(clear / width), clear / width, 0.0), ends)
+    widths = jnp.pad(jnp.where(width < jnp.inf, width, 0.0), ends)
+    count = len(place)
+    # The slopes from two places below each place to two above it, and the gaps beside it.
+    far_below, below, above, far_above = (slopes[i : i + count] for i in range(4))
+    up = _hope(-below, above, far_above, widths[2 : 2 + count])
+    down = _hope(above, -below, -far_below, widths[1 : 1 + count])
+    inf = jnp.full_like(value[:1], jnp.inf)
+    beside = jnp.minimum(jnp.concatenate([inf, value[:-1]]), jnp.concatenate([value[1:], inf]))
+    lowest = (value <= beside) & (value < jnp.inf)
+    hoped = jnp.where(lowest, value - jnp.maximum(up.value, down.value), jnp.inf)
+    at = jnp.argmin(hoped, axis=0)[None]
+    pick = lambda each: jnp.take_along_axis(each, at, axis=0)[0]  # noqa: E731
+    upwards = pick(up.value) >= pick(down.value)
+    next_ = pick(place) + jnp.where(upwards, pick(up.place), -pick(down.place))
+    return At(next_, pick(hoped))
+
+
+def _hope(fall: Array, rise: Array, rise_beyond: Array, gap: Array) -> At:
+    """How far into the gap beside a local minimum to go, and how much lower it may be there.
+
+    The value may fall on as steeply as it fell towards the minimum, until it meets the line
+    through the two places beyond the gap. Where the value rises less steeply there than across the
+    gap it is not convex, and may jump anywhere: halfway is as good a guess as any.
+    """
+    fall = jnp.maximum(fall, 0.0)
+    meets = (rise_beyond - rise) / jnp.where(rise_beyond + fall > 0, rise_beyond + fall, 1.0)
+    part = jnp.where(rise_beyond < 0.9 * rise, 0.5, jnp.clip(meets, 0.0, 1.0))
+    into = gap * jnp.clip(part, 0.02, 0.98)
+    return At(into, fall * gap * part)
