@@ -94,8 +94,9 @@ def _poisson_least(rate: Array, above: float, below: float) -> Array:
 
 @_poisson_least.defjvp
 def _(above, below, primals, tangents):  # type: ignore[no-untyped-def]
-    value, by_rate = _poisson_least_and_slope(*primals, above, below)
-    return value, by_rate * tangents[0]
+    [rate], [d_rate] = primals, tangents
+    value, by_rate = _poisson_least_and_slope(rate, above, below)
+    return value, by_rate * d_rate
 
 
 def _poisson_least_and_slope(rate: Array, above: float, below: float) -> tuple[Array, Array]:
