@@ -43,6 +43,9 @@ class Labels:
         probs = np.exp(self.logits - logsumexp(self.logits, axis=0))
         return np.arange(len(probs)) @ probs
 
+    def sf(self, k: float) -> np.ndarray:
+        return np.zeros(self.logits.shape[1:])
+
     def std(self) -> np.ndarray:
         probs = np.exp(self.logits - logsumexp(self.logits, axis=0))
         return np.sqrt(np.square(np.arange(len(probs))) @ probs - np.square(self.mean()))
@@ -108,6 +111,38 @@ def grid(twin: Twin, decision: np.ndarray, width: float | np.ndarray = 1.0) -> G
     return Grid(points, np.where(np.isfinite(log_steps + log_weights), log_weights, -np.inf))
 
 
+def wide_grid(twin: Twin, decision: np.ndarray, middle: np.ndarray | None = None) -> Grid:
+    """As `grid`, for small shapes and heavy tails: panels in the logarithm of the distance.
+
+    Distances are measured from the decision, the middle and the ends of the support, down to
+    exp(-60) of the way (what is nearer to an end is one point, weighed by the distribution
+    function) and up to 1e150. A density that has a kink has it in the `middle`, or else the middle
+    is the median.
+    """
+    if hasattr(twin, "logpmf"):
+        return _every_value(twin, decision, mass=1e-18)
+    low, high = (np.broadcast_to(end, decision.shape) for end in twin.support())
+    spread = spread_of(twin)
+    inside = (decision > low) & (decision < high)
+    middle = np.broadcast_to(twin.median() if middle is None else middle, decision.shape)
+    middle = np.clip(middle, low + 1e-9 * spread, high - 1e-9 * spread)
+    kink = np.where(inside, decision, middle)
+    left, right = np.minimum(kink, middle), np.maximum(kink, middle)
+    parts = [
+        _half_line(twin, left, low, spread, -1),
+        _half_line(twin, right, high, spread, +1),
+        _from(twin, left, (right - left) / 2, +1),
+        _from(twin, right, (right - left) / 2, -1),
+    ]
+    return Grid(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+
+
+def spread_of(twin: Twin) -> np.ndarray:
+    """Standard deviations, or ranges between the quartiles where there are none."""
+    sd = np.asarray(twin.std(), float)
+    return sd if np.all(np.isfinite(sd)) else twin.ppf(0.75) - twin.ppf(0.25)
+
+
 def expected(grid: Grid, loss: LossTwin, decision: np.ndarray) -> np.ndarray:
     """E ℓ(y, h)."""
     counts = np.exp(grid.log_weights) > 0
@@ -128,9 +163,57 @@ def slope(question: Callable[[np.ndarray], np.ndarray], step: np.ndarray) -> np.
     )
 
 
-def _every_value(twin: Twin, decision: np.ndarray) -> Grid:
+NEAR = np.concatenate([np.arange(-60, -8, 2.0), np.arange(-8, 1e-9, 0.4)])
+"""Ends of panels: log distance to a point, where the last is all of the way."""
+FAR = np.concatenate(
+    [np.arange(-60, -8, 2.0), np.arange(-8, 8, 0.4), np.arange(8, 24, 2.0), np.arange(24, 345, 8.0)]
+)
+
+
+def _half_line(
+    twin: Twin, start: np.ndarray, end: np.ndarray, spread: np.ndarray, sign: int
+) -> Grid:
+    if not np.all(np.isfinite(end)):
+        return _panelled(twin, start, spread, sign, FAR)
+    half = sign * (end - start) / 2
+    nearest = np.maximum(half * np.exp(NEAR[0]), 1e-10 * np.abs(end))
+    rest = twin.cdf(end + nearest) if sign < 0 else twin.sf(end - nearest)
+    with np.errstate(divide="ignore"):
+        last = Grid((end - sign * nearest)[None], np.log(rest)[None])
+    outer = _panelled(twin, end, half, -sign, NEAR, nearest)
+    parts = (_from(twin, start, half, sign), outer, last)
+    return Grid(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+
+
+def _from(twin: Twin, start: np.ndarray, width: np.ndarray, sign: int) -> Grid:
+    return _panelled(twin, start, width, sign, NEAR)
+
+
+def _panelled(
+    twin: Twin,
+    start: np.ndarray,
+    width: np.ndarray,
+    sign: int,
+    log_panels: np.ndarray,
+    nearest: np.ndarray | float = 0.0,
+) -> Grid:
+    with np.errstate(all="ignore"):
+        log_ends = log_panels[:, None] + np.log(width)
+        log_ends = np.maximum(log_ends, np.log(nearest))
+        middle, half = (log_ends[1:] + log_ends[:-1]) / 2, np.diff(log_ends, axis=0) / 2
+        x = (middle[:, None] + half[:, None] * NODES[:, None]).reshape(-1, *start.shape)
+        points = start + sign * np.exp(x)
+        log_steps = x + np.log(half[:, None] * WEIGHTS[:, None]).reshape(x.shape)
+        log_weights = log_steps + twin.logpdf(points)
+    counts = np.isfinite(log_weights)
+    return Grid(np.where(counts, points, start), np.where(counts, log_weights, -np.inf))
+
+
+def _every_value(twin: Twin, decision: np.ndarray, mass: float | None = None) -> Grid:
     low, high = twin.support()
     far = np.max(twin.mean() + 40 * twin.std() + 200)
+    while mass is not None and np.max(twin.sf(far)) > mass:
+        far *= 1.5
     values = np.arange(np.min(low), min(np.max(high), far) + 1)
     points = np.broadcast_to(values[:, None], (len(values), *decision.shape))
     return Grid(points, twin.logpmf(points))

@@ -1,6 +1,5 @@
-"""The probabilities of counts, also for values outside the support."""
+"""The values of discrete outcomes, and their probabilities, also for values outside the support."""
 
-import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 
@@ -11,13 +10,24 @@ from stakes.expectation.sums import Rule
 
 def log_mass(outcome: Distribution, values: Array) -> Rule:
     """Log probabilities of counts: -inf outside the support, with a legal count as a stand-in."""
-    inside = outcome.support(values) & (values >= 0)
-    legal = jnp.where(inside, values, jnp.floor(jax.lax.stop_gradient(_middle(outcome))))
+    lowest = smallest_value(outcome)
+    inside = outcome.support(values) & (values >= lowest)
+    legal = jnp.where(inside, values, lowest)
     return Rule(legal, jnp.where(inside, outcome.log_prob(_as_outcome(outcome, legal)), -jnp.inf))
 
 
-def _middle(outcome: Distribution) -> Array:
-    return jnp.zeros(()) if stats.few_values(outcome) is not None else stats.mean(outcome)
+def smallest_value(outcome: Distribution) -> Array:
+    """The least value of a discrete outcome: zero, unless its support begins elsewhere."""
+    lowest = getattr(outcome.support, "lower_bound", 0)
+    return jnp.asarray(lowest, jnp.result_type(float))
+
+
+def largest_value(outcome: Distribution) -> Array | None:
+    """The largest value of a discrete outcome; None where there is no end to them."""
+    largest = stats.largest_value(outcome)
+    if largest is None:
+        largest = getattr(outcome.support, "upper_bound", None)
+    return None if largest is None else jnp.asarray(largest, jnp.result_type(float))
 
 
 def _as_outcome(outcome: Distribution, values: Array) -> Array:

@@ -3,20 +3,21 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import final
+from functools import lru_cache
+from typing import NamedTuple, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from stakes import checks
-from stakes._types import Array, Distribution, Key
+from stakes._types import Array, Distribution, Float, Key
 from stakes.errors import InputError
 from stakes.expectation import stats
-from stakes.expectation.counts import log_mass
+from stakes.expectation.counts import largest_value, log_mass, smallest_value
 from stakes.expectation.mixture import Mixture
-from stakes.expectation.points import ByPoints, column
-from stakes.expectation.sums import Rule, log_sum_exp
+from stakes.expectation.points import ByPoints, column, column_like
+from stakes.expectation.sums import COARSE, Rule, Terms, neglectable, normalised
 from stakes.protocols import Gain
 
 LARGEST_WINDOW = 8192
@@ -24,6 +25,9 @@ TYPICAL_WINDOW = 512
 BELOW, ABOVE = 8, 16
 """Standard deviations below and above the mean that a window holds: counts have a light lower
 tail, and an upper tail that may fall off as slowly as a geometric one."""
+NODES = 17
+"""Values summed in each long stretch beyond the window."""
+MOST_STRETCHES = 12
 
 
 @final
@@ -32,8 +36,12 @@ class Enumeration(ByPoints):
     """Sum over the values of a discrete outcome.
 
     Outcomes without an upper end, and binomials, are summed over a window of `points` values
-    that follows the mean; by default the window is sized from VI's fit. Where the window does not
-    hold nearly all of the mass the result is nan, so a wrong sum never passes silently.
+    that follows the mean. A heavy tail is added in `stretches` beyond it, each as long as all that
+    comes before; in a stretch a few values stand for all. By default both are sized from VI's fit.
+
+    The result is nan where it would be wrong: where the values do not hold all of the mass, where
+    the loss times the probability still matters at the last of them, or where half of the values
+    in a stretch give another answer.
 
     Examples:
         >>> import numpyro.distributions as dist, stakes
@@ -45,56 +53,68 @@ class Enumeration(ByPoints):
     """
 
     points: int | None = None
+    stretches: int = 0
 
     def __post_init__(self) -> None:
         if self.points is not None:
             points = checks.whole("`Enumeration(points=...)`", self.points)
             object.__setattr__(self, "points", points)
+        stretches = checks.whole("`Enumeration(stretches=...)`", self.stretches, least=0)
+        object.__setattr__(self, "stretches", stretches)
 
     def objection(self, outcome: Distribution, gain: Gain, decision: Array) -> str | None:
         if not stats.is_discrete(outcome):
             return "only discrete outcomes can be enumerated"
+        if not hasattr(outcome.support, "lower_bound") and stats.few_values(outcome) is None:
+            return "only discrete outcomes that have a least value can be enumerated"
         return None
 
     def rule(self, key: Key | None, outcome: Distribution, decision: Array) -> Rule:
         shape = np.broadcast_shapes(outcome.batch_shape, jnp.shape(decision))
-        values = self._values(outcome, decision, shape)
+        window = self._window(outcome)
+        lowest = jnp.broadcast_to(self._lowest(outcome, decision), shape)
+        values = lowest + column_like(lowest, window.offsets)
         legal, log_weights = log_mass(outcome, values)
         # The rounding error in the log probabilities of large counts is nearly the same for all.
-        held_mass = log_sum_exp(log_weights)
-        held = (jax.lax.stop_gradient(held_mass) > math.log(0.98)) & self._reaches(outcome, values)
-        return Rule(legal, jnp.where(held, log_weights - held_mass, jnp.nan))
+        whole = 2e-2 if values.dtype == jnp.float32 else 1e-5
+        return Rule(legal, normalised(log_weights + column_like(lowest, window.log_counts), whole))
 
-    def _reaches(self, outcome: Distribution, values: Array) -> Array:
-        """Whether the window spans four standard deviations either way, or all values there are."""
+    def trusted(self, outcome: Distribution, terms: Terms) -> Array | bool:
         if stats.few_values(outcome) is not None:
-            return jnp.ones((), bool)
-        middle, reach = stats.mean(outcome), 4 * jnp.sqrt(stats.variance(outcome))
-        low, high = jnp.maximum(middle - reach, 0.0), middle + reach
-        if (largest := stats.largest_value(outcome)) is not None:
-            high = jnp.minimum(high, largest)
-        spans = (values[0] <= jnp.ceil(low)) & (values[-1] >= jnp.floor(high))
-        return jax.lax.stop_gradient(spans)
+            return True
+        points, total = terms.points, jnp.sum(terms.shares, axis=0)
+        window = self._window(outcome)
+        change = jnp.abs(jnp.sum(column_like(total, window.change) * terms.shares, axis=0))
+        below = jnp.where(points[0] > smallest_value(outcome), _beyond(terms.shares[::-1], 1), 0.0)
+        above = _beyond(terms.shares / column_like(total, np.exp(window.log_counts)), window.gap)
+        if (largest := largest_value(outcome)) is not None:
+            above = jnp.where(terms.weightless[-1] | (points[-1] >= largest), 0.0, above)
+        return (change <= COARSE * total) & (below + above <= neglectable(total.dtype) * total)
 
-    def _values(self, outcome: Distribution, decision: Array, shape: tuple[int, ...]) -> Array:
-        dtype = jnp.result_type(float)
+    def _lowest(self, outcome: Distribution, decision: Array) -> Array:
+        """The first value of the window."""
+        first = smallest_value(outcome)
+        if self.points is None or stats.few_values(outcome) is not None:
+            return first
+        still = jax.lax.stop_gradient
+        middle, sd = still(stats.mean(outcome)), jnp.sqrt(still(stats.variance(outcome)))
+        lowest = jnp.minimum(middle - BELOW * sd, still(decision) - 5)
+        # Where the window cannot hold both the decision and the outcome, it holds the outcome.
+        lowest = jnp.maximum(lowest, middle + BELOW * sd - self.points)
+        if (largest := largest_value(outcome)) is not None:
+            lowest = jnp.minimum(lowest, largest + 1.0 - self.points)
+        return jnp.floor(jnp.maximum(lowest, first))
+
+    def _window(self, outcome: Distribution) -> "_Window":
         size = stats.few_values(outcome)
         if size is not None:
-            return jnp.broadcast_to(column(jnp.arange(size, dtype=dtype), shape), (size, *shape))
+            return _window(size, 0)
         if self.points is None:
             raise InputError(
                 f"`Enumeration()` of {type(outcome).__name__} outcomes needs to know how many "
                 f"values to sum over: say `Enumeration(points=...)`."
             )
-        middle = jax.lax.stop_gradient(stats.mean(outcome))
-        sd = jnp.sqrt(jax.lax.stop_gradient(stats.variance(outcome)))
-        lowest = jnp.minimum(middle - BELOW * sd, jax.lax.stop_gradient(decision) - 5)
-        # Where the window cannot hold both the decision and the outcome, it holds the outcome.
-        lowest = jnp.maximum(lowest, middle + BELOW * sd - self.points)
-        if (largest := stats.largest_value(outcome)) is not None:
-            lowest = jnp.minimum(lowest, largest + 1.0 - self.points)
-        lowest = jnp.floor(jnp.maximum(lowest, 0.0))
-        return jnp.broadcast_to(lowest, shape) + column(jnp.arange(self.points, dtype=dtype), shape)
+        return _window(self.points, self.stretches)
 
     def sized(self, outcomes: Iterable[Distribution]) -> "Enumeration":
         return self if self.points is not None else self.widened(outcomes)
@@ -111,21 +131,22 @@ class Enumeration(ByPoints):
 
     @property
     def held(self) -> int:
-        return self.points or TYPICAL_WINDOW
+        return self.summed if self.points else TYPICAL_WINDOW
 
     @property
     def summed(self) -> int:
-        return self.points or 1
+        return len(_window(self.points, self.stretches).offsets) if self.points else 1
 
     def _holding(self, outcomes: Distribution) -> "Enumeration":
         if stats.few_values(outcomes) is not None:
             return self
-        if (largest := stats.largest_value(outcomes)) is not None:
-            widest = float(jnp.max(largest)) + 1
+        first, last = smallest_value(outcomes), largest_value(outcomes)
+        middle = jax.vmap(stats.mean)(outcomes)
+        sd = jnp.sqrt(jax.vmap(stats.variance)(outcomes))
+        low = jnp.maximum(middle - BELOW * sd, first)
+        if last is not None:
+            widest = float(jnp.max(last - first)) + 1
         else:
-            middle = jax.vmap(stats.mean)(outcomes)
-            sd = jnp.sqrt(jax.vmap(stats.variance)(outcomes))
-            low = jnp.maximum(middle - BELOW * sd, 0.0)
             widest = float(jnp.max(middle + ABOVE * sd - low)) + 20
         if not widest <= LARGEST_WINDOW:
             raise InputError(
@@ -133,4 +154,77 @@ class Enumeration(ByPoints):
                 f"than the limit of {LARGEST_WINDOW}. Say how many to sum: "
                 f"`expectation=Enumeration(points=...)`, or rescale the outcome."
             )
-        return Enumeration(points=max(self.points or 0, 32 * math.ceil(widest / 32)))
+        points = max(self.points or 0, 32 * math.ceil(widest / 32))
+        if last is not None:
+            return Enumeration(points, self.stretches)
+        furthest = _reach(outcomes, jnp.floor(low), sd)
+        doublings = math.ceil(math.log2(max(furthest / points, 1.0)))
+        # One more than it takes, so that the tail may become heavier.
+        stretches = min(doublings + 1, MOST_STRETCHES) if doublings else 0
+        return Enumeration(points, max(self.stretches, stretches))
+
+
+def _reach(outcomes: Distribution, lowest: Array, sd: Array) -> float:
+    """How far above the lowest value the tail still matters to a loss of the second degree."""
+    offsets = 2.0 ** np.arange(25)
+
+    def log_share(outcome: Distribution, lowest: Array, sd: Array) -> Array:
+        """Of the values up to twice as far out, in the expected square."""
+        offset = column(jnp.asarray(offsets, sd.dtype), sd.shape)
+        return log_mass(outcome, lowest + offset).log_weights + jnp.log(offset * (offset / sd) ** 2)
+
+    shares = jax.vmap(log_share)(outcomes, *jnp.broadcast_arrays(lowest, sd))
+    matters = np.asarray(shares > math.log(1e-9))
+    return 2 * float(np.max(np.where(matters, column(offsets, sd.shape[1:])[None], 0.0)))
+
+
+class _Window(NamedTuple):
+    """Which values are summed, counted from the first, and for how many each stands."""
+
+    offsets: Float[np.ndarray, "point"]
+    log_counts: Float[np.ndarray, "point"]
+    change: Float[np.ndarray, "point"]
+    """The relative change of its count when every other value in a stretch is left out."""
+    gap: float
+    """Between the last two values."""
+
+
+@lru_cache(maxsize=64)
+def _window(points: int, stretches: int) -> _Window:
+    parts = [(np.arange(float(points)), np.ones(points), np.ones(points))]
+    parts += [_stretch(points * 2**k) for k in range(stretches)]
+    offsets, counts, coarse = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    gap = float(offsets[-1] - offsets[-2]) if len(offsets) > 1 else 1.0
+    return _Window(offsets, np.log(counts), coarse / counts - 1, gap)
+
+
+def _stretch(length: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Whole numbers from `length` up to twice that: where, and how many each stands for.
+
+    Clenshaw-Curtis for sums: exact where the summand is a polynomial of a degree below `NODES`.
+    The last array has the counts if only every other value is used.
+    """
+    if length < 512:
+        return length + np.arange(float(length)), np.ones(length), np.ones(length)
+    places = np.round((length - 1) * (1 - np.cos(np.linspace(0, np.pi, NODES))) / 2)
+    x, degree = 2 * places / (length - 1) - 1, np.arange(NODES)
+    # The sum of each Legendre polynomial over all values, by the formula of Euler and Maclaurin.
+    sums = np.where(degree % 2 == 0, 1 + degree * (degree + 1) / (6 * (length - 1)), 0.0)
+    sums[0] = length
+
+    def counts(x: np.ndarray) -> np.ndarray:
+        basis = np.polynomial.legendre.legvander(x, len(x) - 1)
+        return np.linalg.solve(basis.T, sums[: len(x)])
+
+    coarse = np.zeros(NODES)
+    coarse[::2] = counts(x[::2])
+    return length + places, counts(x), coarse
+
+
+def _beyond(shares: Array, gap: float) -> Array:
+    """What the values after the last would add, if the shares went on as they end."""
+    before, last = shares[-2], shares[-1]
+    ratio = jnp.where(last < before, last / jnp.where(last < before, before, 1.0), 1.0)
+    falling = 1 - ratio ** (1 / gap)
+    rest = last * ratio ** (1 / gap) / jnp.where(falling > 0, falling, 1.0)
+    return jnp.where(falling > 0, rest, jnp.where(last > 0, jnp.inf, 0.0))

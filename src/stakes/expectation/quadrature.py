@@ -1,21 +1,29 @@
 """Double-exponential quadrature over a continuous outcome."""
 
 from dataclasses import dataclass
-from functools import partial
-from typing import final
+from functools import partial, singledispatch
+from typing import NamedTuple, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 from numpyro.distributions import constraints
 
 from stakes import checks
-from stakes._types import Array, Distribution, Key
+from stakes._types import Array, Distribution, Float, Key
 from stakes.errors import InputError
 from stakes.expectation import stats
 from stakes.expectation.points import ByPoints, column_like
-from stakes.expectation.sums import Rule
+from stakes.expectation.sums import COARSE, Rule, Terms, neglectable, normalised
 from stakes.protocols import Gain
+
+REACH = 3.3
+"""How far t goes either way: towards an open end, points reach out to exp(21) times the spread."""
+FURTHEST = {"float32": 41.0, "float64": 345.0}
+"""The logarithm of how far they go at most, where the tail is heavy: squares do not overflow."""
+LATE = 10
+"""The power of t by which they then move out: it leaves the points near the middle where they are."""
 
 
 @final
@@ -23,10 +31,16 @@ from stakes.protocols import Gain
 class Quadrature(ByPoints):
     """Double-exponential quadrature over y for a continuous one-dimensional outcome.
 
-    The line is split at the decision, where a piecewise loss has its kink, and at the outcome's
-    median; points crowd double-exponentially at both, so that narrow outcomes, narrow utilities
-    and decisions far in the tail are all resolved. `points` is the number in each of the three
-    pieces: by default 81 in single and 201 in double precision.
+    The line is split at the decision, where a piecewise loss has its kink or jump, and in the
+    middle of the outcome; points crowd double-exponentially at both, so that narrow outcomes,
+    narrow utilities and decisions far in the tail are all resolved. Where the density grows without
+    bound towards an end of the support, points crowd there as much as it takes; where a tail is
+    heavy, they reach further out. `points` is the number in each of the three pieces: by default
+    81 in single and 201 in double precision.
+
+    The result is nan where it would be wrong: where the points do not hold all of the mass, where
+    those furthest out still matter (an infinite expectation, for one), or where every second point
+    gives another answer, off by more than a hundredth.
 
     Examples:
         >>> import numpyro.distributions as dist, stakes
@@ -58,38 +72,70 @@ class Quadrature(ByPoints):
 
     @property
     def held(self) -> int:
-        return 3 * self._size(jnp.result_type(float))
+        return 3 * self._size(jnp.result_type(float)) + 4
 
     def _size(self, dtype: np.dtype) -> int:
         """Points in each piece."""
         return self.points or (81 if dtype == jnp.float32 else 201)
 
     def rule(self, key: Key | None, outcome: Distribution, decision: Array) -> Rule:
+        """Points in ascending order."""
         shape = np.broadcast_shapes(outcome.batch_shape, jnp.shape(decision))
         still = jax.lax.stop_gradient
-        frozen = still(outcome)
-        median, spread = (jnp.broadcast_to(x, shape) for x in _middle_and_spread(frozen))
-        # Points move with ends that depend on parameters; everything else is fixed.
-        lower, upper = _ends(outcome)
-        median = jnp.clip(median, still(lower), still(upper))
-        kink = jnp.clip(still(decision), lower, upper)
-        left, right = jnp.minimum(kink, median), jnp.maximum(kink, median)
-        size = self._size(median.dtype)
+        dtype = jnp.result_type(float)
+        middle, spread = (
+            jnp.broadcast_to(x, shape).astype(dtype) for x in _middle_and_spread(still(outcome))
+        )
+        decision = jnp.broadcast_to(jnp.asarray(decision, dtype), shape)
+        ends = _ends(outcome)
+        kink = _kink(still(decision), middle, ends)
+        left, right = jnp.minimum(kink, middle), jnp.maximum(kink, middle)
+        size = self._size(dtype)
+        below = _outward(outcome, left, middle, spread, ends.lower, -1, size)
+        above = _outward(outcome, right, middle, spread, ends.upper, +1, size)
         pieces = [
-            _outward(left, spread, lower, -1.0, size),
+            _Piece(*(array[::-1] for array in below)),
             _between(left, right, size),
-            _outward(right, spread, upper, +1.0, size),
+            _at_jump(decision, middle, spread, ends),
+            above,
         ]
-        points = jnp.concatenate([piece.points for piece in pieces])
-        log_steps = jnp.concatenate([piece.log_weights for piece in pieces])
-        points = _into_open(points, lower, upper)
-        # Far out a density may be zero with an infinite slope: the median stands in there.
-        counts = still(jnp.isfinite(log_steps) & (frozen.log_prob(still(points)) > -1e5))
-        points = jnp.where(counts, points, median)
-        return Rule(points, jnp.where(counts, log_steps + outcome.log_prob(points), -jnp.inf))
+        points, log_steps, log_growth = (jnp.concatenate(arrays) for arrays in zip(*pieces))
+        # Far out a density may be zero with an infinite slope: the middle stands in there.
+        counts = still(outcome).log_prob(still(points)) + still(log_steps) > -1e5
+        points = jnp.where(counts, points, middle)
+        log_weights = log_steps + outcome.log_prob(points) + log_growth
+        whole = 1e-2 if dtype == jnp.float32 else 1e-5
+        return Rule(points, normalised(jnp.where(counts, log_weights, -jnp.inf), whole))
+
+    def trusted(self, outcome: Distribution, terms: Terms) -> Array:
+        size = self._size(terms.shares.dtype)
+        every_other = np.where(np.arange(size) % 2 == 0, 1.0, -1.0)
+        signs = np.concatenate([every_other, every_other, np.zeros(4), every_other])
+        total = jnp.sum(terms.shares, axis=0)
+        change = jnp.abs(jnp.sum(column_like(total, signs) * terms.shares, axis=0))
+        below, above = terms.part(size - 1, None, -1), terms.part(-size, None)
+        outside = below.beyond_last + above.beyond_last
+        fine = (change <= COARSE * total) & (outside <= neglectable(total.dtype) * total)
+        return fine & ~(below.diverge | above.diverge)
 
 
-def _between(low: Array, high: Array, points: int) -> Rule:
+class _Ends(NamedTuple):
+    """The ends of the support; None where it has none."""
+
+    lower: Array | None
+    upper: Array | None
+
+
+class _Piece(NamedTuple):
+    """Points, the logarithm of what each stands for of the line, and a correction of its density."""
+
+    points: Float[Array, "point *instance"]
+    log_steps: Float[Array, "point *instance"]
+    log_growth: Float[Array, "point *instance"]
+    """How much the density still grows from the last number before an end on to the point meant."""
+
+
+def _between(low: Array, high: Array, points: int) -> _Piece:
     """Tanh-sinh rule on [low, high]: offsets are measured from the nearer end."""
     t, step = np.linspace(-3.2, 3.2, points, retstep=True)
     x = np.pi * np.sinh(t)
@@ -98,36 +144,169 @@ def _between(low: Array, high: Array, points: int) -> Rule:
     width = high - low
     cast = partial(column_like, width)
     y = jnp.where(cast(t) < 0, low + width * cast(near_low), high - width * cast(near_high))
-    some = width > 0
-    log_width = jnp.where(some, jnp.log(jnp.where(some, width, 1.0)), -jnp.inf)
-    return Rule(y, log_width + cast(log_slope))
+    return _Piece(y, _log(width) + cast(log_slope), jnp.zeros_like(y))
 
 
-def _outward(start: Array, spread: Array, end: Array, sign: float, points: int) -> Rule:
-    """Tanh-sinh up to a finite end, exp-sinh towards an infinite one."""
-    t, step = np.linspace(-3.3, 3.3, points, retstep=True)
-    log_reach = np.pi / 2 * np.sinh(t)
-    log_slope = np.log(np.pi / 2 * np.cosh(t) * step)
+def _at_jump(decision: Array, middle: Array, spread: Array, ends: _Ends) -> _Piece:
+    """Next to either side of the decision: what it moves across when it moves, for slopes only.
+
+    A loss may jump there. The steps have next to no length, and its derivative is one; points twice
+    as far out take back what a loss that does not jump changes by.
+    """
+    at = jax.lax.stop_gradient(decision)
+    eps = np.finfo(at.dtype).eps
+    near = jnp.maximum(32 * eps * jnp.abs(at), eps**0.75 * spread)
+    length = 1e-10 * spread
+    cast = partial(column_like, at)
+    inside = _inside(at, ends, 2 * near)
+    points = jnp.where(inside, at + cast(np.array([-2.0, -1.0, 1.0, 2.0])) * near, middle)
+    moved = cast(np.array([-1.0, 2.0, -2.0, 1.0])) * ((decision - at) / length)
+    log_steps = jnp.where(inside, jnp.log(length), -jnp.inf) + moved
+    return _Piece(points, log_steps, jnp.zeros_like(points))
+
+
+def _outward(
+    outcome: Distribution,
+    start: Array,
+    middle: Array,
+    spread: Array,
+    end: Array | None,
+    sign: int,
+    points: int,
+) -> _Piece:
+    if end is not None:
+        return _to_end(outcome, start, middle, end, sign, points)
+    return _to_infinity(jax.lax.stop_gradient(outcome), start, spread, sign, points)
+
+
+def _to_infinity(
+    outcome: Distribution, start: Array, spread: Array, sign: int, points: int
+) -> _Piece:
+    """Exp-sinh, further out the heavier the tail."""
+    t, step = np.linspace(-REACH, REACH, points, retstep=True)
     cast = partial(column_like, start)
-    y = start + sign * spread * cast(np.exp(log_reach))
-    open_end = Rule(y, jnp.log(spread) + cast(log_reach + log_slope))
-    finite = jnp.isfinite(end)
-    safe_end = jnp.where(finite, end, start)
-    closed = _between(jnp.minimum(start, safe_end), jnp.maximum(start, safe_end), points)
-    return Rule(*(jnp.where(finite, *pair) for pair in zip(closed, open_end, strict=True)))
+    furthest = np.pi / 2 * np.sinh(REACH)
+    probes = furthest - np.array([2.0, 1.0])
+    inner, outer = outcome.log_prob(start + sign * spread * cast(np.exp(probes)))
+    power = inner - outer - 1  # p(y) falls as y to the minus 1 + power
+    # The expectation of what is left of y^power once a loss of degree two, one or zero took its part.
+    rate = power - jnp.clip(jnp.ceil(power) - 1, 0.0, 2.0)
+    wanted = -np.log(neglectable(start.dtype) / 10) / jnp.maximum(rate, 1e-3)
+    heavy = jnp.isfinite(power) & (outer > -1e4)
+    further = jnp.clip(wanted, furthest, FURTHEST[start.dtype.name]) - furthest
+    further = jnp.where(heavy, further, 0.0)
+    late = (1 + t / REACH) / 2
+    log_offset = jnp.log(spread) + cast(np.pi / 2 * np.sinh(t)) + further * cast(late**LATE)
+    growth = cast(np.pi / 2 * np.cosh(t)) + further * cast(LATE * late ** (LATE - 1) / (2 * REACH))
+    log_steps = log_offset + jnp.log(growth * step)
+    points_at = start + sign * jnp.exp(log_offset)
+    return _Piece(points_at, log_steps, jnp.zeros_like(points_at))
+
+
+def _to_end(
+    outcome: Distribution, start: Array, middle: Array, end: Array, sign: int, points: int
+) -> _Piece:
+    """Tanh-sinh in a power of the distance to the end, in which the density is bounded.
+
+    No number may be near enough to the end: the density goes on as a power of the distance there.
+    """
+    t, step = np.linspace(-3.2, 3.2, points, retstep=True)
+    x = np.pi * np.sinh(t)
+    cast = partial(column_like, start)
+    still = jax.lax.stop_gradient
+    nearest = _nearest(still(end))
+    slope = _steepness(outcome, middle, end, nearest, sign)
+    power = jnp.clip(1 + still(slope), 1e-3, 1.0)
+    width = sign * (end - start)
+    log_part = -cast(np.logaddexp(0, -x)) / power  # of the width
+    log_distance = _log(width) + log_part
+    distance = jnp.maximum(jnp.exp(log_distance), nearest)
+    from_start = -width * jnp.expm1(log_part)
+    y = jnp.where(log_part < -np.log(2), end - sign * distance, start + sign * from_start)
+    log_steps = log_distance - jnp.log(power)
+    log_steps += cast(-np.logaddexp(0, x) + np.log(np.pi * np.cosh(t) * step))
+    missing = jnp.minimum(still(log_distance) - jnp.log(nearest), 0.0)
+    missing = jnp.where(jnp.isfinite(missing), missing, 0.0)
+    piece = _Piece(y, log_steps, slope * missing)
+    return _Piece(*(array[::-1] for array in piece))
+
+
+def _steepness(
+    outcome: Distribution, middle: Array, end: Array, nearest: Array, sign: int
+) -> Array:
+    """d log p / d log distance at an end where the density grows without bound; zero elsewhere."""
+    still = jax.lax.stop_gradient
+    offsets = column_like(middle, np.array([1.0, 4.0])) * nearest
+    y = end - sign * offsets
+    distances = jnp.log(still(sign * (end - y)))
+    run = distances[1] - distances[0]
+
+    def rise(outcome: Distribution, y: Array) -> Array:
+        near, far = outcome.log_prob(y)
+        return (far - near) / run
+
+    found = rise(still(outcome), still(y))
+    singular = jnp.isfinite(found) & (found < 0)
+    # Elsewhere the density may have no finite slope in its parameters so near to the end.
+    return jnp.where(singular, rise(outcome, jnp.where(singular, y, middle)), 0.0)
+
+
+def _nearest(end: Array) -> Array:
+    """How near to the end a number still has a distance to it that is accurate."""
+    info = np.finfo(end.dtype)
+    return info.eps**0.75 * jnp.abs(end) + 1e3 * info.tiny
+
+
+def _log(width: Array) -> Array:
+    some = width > 0
+    return jnp.where(some, jnp.log(jnp.where(some, width, 1.0)), -jnp.inf)
+
+
+def _kink(decision: Array, middle: Array, ends: _Ends) -> Array:
+    """The decision; near the end of the support that it lies beyond, where there is most to gain."""
+    lower, upper = jax.lax.stop_gradient(ends)
+    if lower is not None:
+        decision = jnp.where(decision > lower, decision, lower + 0.03 * (middle - lower))
+    if upper is not None:
+        decision = jnp.where(decision < upper, decision, upper - 0.03 * (upper - middle))
+    return decision
+
+
+def _inside(value: Array, ends: _Ends, room: Array | float) -> Array:
+    inside = jnp.ones(value.shape, bool)
+    if ends.lower is not None:
+        inside &= value - room > jax.lax.stop_gradient(ends.lower)
+    if ends.upper is not None:
+        inside &= value + room < jax.lax.stop_gradient(ends.upper)
+    return inside
 
 
 def _middle_and_spread(outcome: Distribution) -> tuple[Array, Array]:
-    """Median and interquartile range, or rough substitutes where NumPyro lacks a dependency."""
+    """Where the mass lies, and over which range: the quartiles, or rough substitutes."""
     try:
-        return outcome.icdf(0.5), outcome.icdf(0.75) - outcome.icdf(0.25)
+        middle, spread = outcome.icdf(0.5), outcome.icdf(0.75) - outcome.icdf(0.25)
     except ImportError:  # an optional dependency of NumPyro
-        sd = jnp.sqrt(stats.variance(outcome))
-        return outcome.mean, jnp.where(jnp.isfinite(sd), sd, getattr(outcome, "scale", 1.0))
+        middle, spread = rough_place(outcome)
+    if outcome.support is constraints.real and hasattr(outcome, "loc"):
+        return outcome.loc, spread  # where the density may have a kink
+    return middle, spread
 
 
-def _ends(outcome: Distribution) -> tuple[Array, Array]:
-    """The ends of the support, infinite where it has none."""
+@singledispatch
+def rough_place(outcome: Distribution) -> tuple[Array, Array]:
+    """A place where there is mass, and its spread, where NumPyro lacks quantiles."""
+    sd = jnp.sqrt(stats.variance(outcome))
+    return outcome.mean, jnp.where(jnp.isfinite(sd), sd, getattr(outcome, "scale", 1.0))
+
+
+@rough_place.register
+def _(outcome: dist.InverseGamma) -> tuple[Array, Array]:
+    """It may have no moments."""
+    middle = outcome.rate / outcome.concentration
+    return middle, middle
+
+
+def _ends(outcome: Distribution) -> _Ends:
     support = outcome.support
     lower = getattr(support, "lower_bound", None)
     upper = getattr(support, "upper_bound", None)
@@ -137,17 +316,4 @@ def _ends(outcome: Distribution) -> tuple[Array, Array]:
             f"{type(outcome).__name__}; use `expectation=MonteCarlo(...)`."
         )
     dtype = jnp.result_type(float)
-    return (
-        jnp.asarray(-jnp.inf if lower is None else lower, dtype),
-        jnp.asarray(jnp.inf if upper is None else upper, dtype),
-    )
-
-
-def _into_open(points: Array, lower: Array, upper: Array) -> Array:
-    """Points moved off the ends of the support, where a density may be infinite or undefined."""
-    lower, upper = jax.lax.stop_gradient((lower, upper))
-    tiny = np.finfo(points.dtype).tiny
-    lowest = jnp.where(lower == 0, tiny, jnp.nextafter(lower, jnp.inf))
-    highest = jnp.nextafter(upper, -jnp.inf)
-    # The shift is not differentiated: a point at an end moves with it.
-    return points + jax.lax.stop_gradient(jnp.clip(points, lowest, highest) - points)
+    return _Ends(*(None if end is None else jnp.asarray(end, dtype) for end in (lower, upper)))
