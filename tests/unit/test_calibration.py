@@ -1,7 +1,12 @@
 """From a problem and data to decisions: labels, new cases, comparisons, draws and families."""
 
-from collections.abc import Callable
+import itertools
+import os
+import pkgutil
+import signal
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import arviz_base
@@ -13,14 +18,18 @@ import numpyro.distributions as dist
 import pandas as pd
 import pytest
 import xarray as xr
+from arviz_stats.base import array_stats
 from numpyro.distributions import constraints
 from numpyro.infer import autoguide
 from scipy import stats
 
 import stakes
+from stakes.bridge import sampling
+from stakes.calibration.pipeline import _warn_of_unconverged
 from stakes.deciding import numerical_decision
 from stakes.examples import eight_schools, matrix_factorization
 from stakes.losses import Asked
+from stakes.optimise import Course, Fit, Stop, run
 
 KEY = jax.random.key(0)
 SIGMA = np.array(eight_schools.SIGMA)
@@ -84,6 +93,76 @@ def test_the_calibrated_fit_starts_where_vi_ended(schools: stakes.Calibration) -
     vi, calibrated = schools.vi.elbo, schools.calibrated.elbo
     climbed = vi[-50:].mean() - vi[0]
     assert calibrated[0] > vi[-50:].mean() - 0.2 * climbed
+
+
+# Fits that end early -----------------------------------------------------------------------
+
+
+class Interrupting:
+    """A journal that presses Ctrl-C in the first chunk of a fit."""
+
+    def __init__(self, title: str) -> None:
+        self.title, self.watched, self.kept = title, [], False
+
+    def course(self, title: str, start: Course) -> Course:
+        return start
+
+    def watch(self, title: str, course: Course) -> None:
+        self.watched.append(title)
+        if title == self.title:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def decisions(self, shape: tuple[int, ...]) -> None:
+        return None
+
+    def keep_decisions(self, decisions: np.ndarray) -> None:
+        self.kept = True
+
+
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """A shell may have started the tests with Ctrl-C ignored."""
+    outside = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, outside)
+
+
+@pytest.mark.usefixtures("ctrl_c")
+def test_an_interrupt_during_vi_ends_all_work_and_keeps_what_was_fitted() -> None:
+    journal = Interrupting("VI")
+    problem = slope_problem(loss=stakes.Squared())
+    result = calibrate(problem, {"x": X, "y": Y}, steps=1000, draws=4, journal=journal)
+    assert journal.watched == ["VI"]
+    assert not journal.kept  # for VI to be resumed, and decide when it ends
+    assert result.vi.reason is result.calibrated.reason is Stop.INTERRUPTED
+    assert (result.vi.steps, result.calibrated.steps) == (100, 0)
+    assert repr(result.calibrated) == "Fit(interrupted after 0 steps)"
+    for name, value in result.vi.params.items():
+        np.testing.assert_array_equal(result.calibrated.params[name], value)
+    np.testing.assert_array_equal(result.decisions, result.vi_decisions)
+    assert "Not reliable" in result.compare().verdict
+
+
+def ended(reason: Stop, taken: int, **options: Any) -> None:
+    """As `calibrate` does when both fits have ended like this."""
+    fit = Fit({}, np.zeros(taken), np.zeros(taken), reason, 0, 0.0)
+    _warn_of_unconverged(SimpleNamespace(fits={"VI": fit}), stakes.Options(**options))
+
+
+def test_a_fit_that_does_not_converge_earns_a_warning_that_says_what_to_do() -> None:
+    with pytest.warns(
+        stakes.StakesWarning, match=r"VI reached the step limit after 30,000 steps.*`steps=`"
+    ):
+        ended(Stop.STEP_LIMIT, 30_000)
+    with pytest.warns(stakes.StakesWarning, match=r"VI stopped: no finite gradient.*300 steps"):
+        ended(Stop.NUMERICAL_FAILURE, 300, steps=1000)
+
+
+def test_a_trial_of_a_few_steps_a_schedule_and_an_interrupt_earn_no_warning() -> None:
+    ended(Stop.CONVERGED, 9000)
+    ended(Stop.INTERRUPTED, 200)
+    ended(Stop.STEP_LIMIT, 300, steps=300)
+    ended(Stop.STEP_LIMIT, 30_000, all_steps=True)
 
 
 # New cases ---------------------------------------------------------------------------------
@@ -248,6 +327,73 @@ def test_held_out_cases_are_compared_on_their_own_outcomes(schools: stakes.Calib
         np.array(held_out["effect"]), schools.decide(held_out, new="school").values
     )
     assert found.risk["LCVI"] == pytest.approx(float(losses.mean()), rel=1e-5)
+
+
+def test_a_comparison_with_nuts_says_how_well_its_chains_mix(squared: stakes.Calibration) -> None:
+    """A conjugate posterior, for which 1,000 draws of four chains are good enough."""
+    found = squared.compare(nuts=1000)
+    assert set(found.risk) == {"VI", "LCVI", "NUTS"}
+    diagnostics = squared.nuts(1000).diagnostics
+    assert diagnostics == found.nuts
+    assert (diagnostics.chains, diagnostics.draws, diagnostics.divergences) == (4, 250, 0)
+    [slope] = diagnostics.mixing
+    assert slope.r_hat < 1.02
+    assert slope.effective > 200
+    assert "NUTS: 4 chains of 250 draws; R-hat up to 1.0" in str(found)
+    drawn = np.asarray(squared.nuts(1000).samples["slope"])
+    precision = 1 + (X**2).sum()
+    assert drawn.mean() == pytest.approx((X * Y).sum() / precision, abs=0.1 * precision**-0.5 * 4)
+    assert drawn.std() == pytest.approx(precision**-0.5, rel=0.2)
+
+
+def chains() -> dict[str, np.ndarray]:
+    """Good ones, heavy-tailed ones, slow ones, one chain elsewhere, and one that is too wide."""
+    rng = np.random.default_rng(0)
+    slow = np.zeros((4, 250))
+    for step in range(1, 250):
+        slow[:, step] = 0.7 * slow[:, step - 1] + rng.normal(size=4)
+    fourth = np.array([0.0, 0.0, 0.0, 1.0])[:, None]
+    return {
+        "good": rng.normal(size=(4, 250)),
+        "heavy": rng.standard_cauchy((4, 250, 3)),
+        "slow": slow,
+        "elsewhere": rng.normal(size=(4, 250)) + 0.5 * fourth,
+        "wide": rng.normal(size=(4, 250)) * (1 + 0.6 * fourth),
+    }
+
+
+def test_diagnostics_of_chains_are_those_of_arviz() -> None:
+    drawn = chains()
+    for one in sampling.diagnosed(drawn, 0).mixing:
+        values = drawn[one.latent].reshape(4, 250, -1)
+        axes = {"chain_axis": 0, "draw_axis": 1}
+        r_hat = array_stats.rhat(values, method="rank", **axes).max()
+        effective = array_stats.ess(values, method="bulk", **axes).min()
+        assert one.r_hat == pytest.approx(r_hat, rel=1e-6)
+        assert one.effective == pytest.approx(effective, rel=0.1)  # it ends the sum elsewhere
+
+
+def test_diagnostics_name_the_latents_that_do_not_mix() -> None:
+    drawn = chains()
+    assert sampling.diagnosed({"good": drawn["good"]}, 0).problems == ()
+    apart, few, divergent = sampling.diagnosed(drawn, 3).problems
+    assert all(name in apart for name in ("elsewhere 1.0", "wide 1.0"))
+    assert not any(name in apart for name in ("good", "heavy"))
+    assert all(name in few for name in ("slow 1", "elsewhere"))
+    assert divergent == "3 divergent steps"
+    stuck = sampling.diagnosed({"stuck": np.ones((4, 250))}, 0)
+    assert "R-hat is above 1.01 (stuck nan)" in stuck.problems[0]
+
+
+def test_a_verdict_warns_of_draws_of_nuts_that_are_no_good(schools: stakes.Calibration) -> None:
+    """After what it says of the two fits, which is no matter of NUTS."""
+    found = schools.compare()
+    slow = sampling.diagnosed({"tau": chains()["slow"]}, 0)
+    verdict = replace(found, nuts=slow).verdict
+    assert verdict.startswith(f"{found.verdict} NUTS is no yardstick here: ")
+    assert "fewer than 400 effective draws (tau 1" in verdict
+    good = sampling.diagnosed({"tau": chains()["good"]}, 0)
+    assert replace(found, nuts=good).verdict == found.verdict
 
 
 def test_a_comparison_needs_outcomes(schools: stakes.Calibration) -> None:
@@ -512,6 +658,81 @@ def test_decisions_about_counts_are_counts(
     predicted = twin(5 * np.exp(slope * x))
     assert (predicted.cdf(decisions).mean(axis=0) > 0.8 - 0.005).all()
     assert (predicted.cdf(decisions - 1).mean(axis=0) < 0.8 + 0.005).all()
+
+
+# Random numbers ----------------------------------------------------------------------------
+
+
+def test_no_random_key_serves_two_purposes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor do the keys split from them, or folded: in JAX, `fold_in(key, i)` is `split(key)[i]`."""
+    used: dict[str, set[bytes]] = {}
+
+    def family(key: Any) -> set[bytes]:
+        folded = [jax.random.fold_in(key, i) for i in range(2)]
+        return {np.asarray(jax.random.key_data(one)).tobytes() for one in (key, *folded)}
+
+    def recorded(purpose: str, called: Callable[..., Any]) -> Callable[..., Any]:
+        def calls(*args: Any, **kwargs: Any) -> Any:
+            for arg in args:
+                if hasattr(arg, "dtype") and jax.dtypes.issubdtype(arg.dtype, jax.dtypes.prng_key):
+                    used.setdefault(purpose, set()).update(family(arg))
+            return called(*args, **kwargs)
+
+        return calls
+
+    for room, names in {
+        "stakes.predicting": [
+            "decide",
+            "latent_draws",
+            "outcomes",
+            "outcomes_by_batch",
+            "predict",
+            "predictive_costs",
+        ],
+        "stakes.calibration.plan": ["approximate"],
+    }.items():
+        for name in names:
+            whole = f"{room}.{name}"
+            monkeypatch.setattr(whole, recorded(name, pkgutil.resolve_name(whole)))
+
+    def fitted(title: str, *args: Any, **kwargs: Any) -> Any:
+        return recorded(title, run)(title, *args, **kwargs)
+
+    monkeypatch.setattr("stakes.calibration.pipeline.run", fitted)
+    undrawn = recorded("nuts", lambda *args, **kwargs: ({}, None))
+    monkeypatch.setattr("stakes.calibration.result.nuts", undrawn)
+    result = calibrate(slope_problem(loss=stakes.Squared()), {"x": X, "y": Y}, steps=20, draws=4)
+    assert result.decisions.size == len(X)
+    assert result.on_fit.interval.size == 2 * len(X)
+    assert result.predictive_scale(draws=5) > 0
+    assert result.posterior(draws=2).sizes["draw"] == 2
+    before = set().union(*used.values())
+    result.latent_draws(result.vi, 2, part=0)
+    used["parts"] = used["latent_draws"] - before
+    used["latent_draws"] &= before
+    result.nuts(8)
+    assert len(used) == 11
+    for (one, keys), (other, others) in itertools.combinations(used.items(), 2):
+        assert not keys & others, f"{one} and {other}"
+
+
+def test_latents_of_members_and_those_they_share_are_drawn_independently() -> None:
+    """Also where the guide draws the shared ones last; a correlation of 3,000 independent draws
+    beyond 0.1 is five standard deviations away."""
+
+    def model(y: Any = None) -> None:
+        with numpyro.plate("row", len(Y), subsample_size=3) as members:
+            local = numpyro.sample("local", dist.Normal(0, 1))
+        level = numpyro.sample("level", dist.Normal(0, 1))
+        with numpyro.plate("row", len(Y), subsample_size=3):
+            numpyro.sample(
+                "y", dist.Normal(local + level, 1), obs=None if y is None else y[members]
+            )
+
+    problem = stakes.Problem(model, outcome="y", loss=stakes.Squared())
+    drawn = calibrate(problem, {"y": Y}, steps=1, draws=1).posterior(draws=3000)
+    for row in range(len(Y)):
+        assert abs(np.corrcoef(drawn["local"][0, :, row], drawn["level"][0])[0, 1]) < 0.1
 
 
 # Minibatches -------------------------------------------------------------------------------

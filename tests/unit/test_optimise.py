@@ -4,30 +4,38 @@ import os
 import signal
 import threading
 from collections import Counter
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import optax
 import pytest
 from gaussian_port import LocalMeans, OneMean
 
 import stakes
 from stakes._types import Array, Key, Params
+from stakes.calibration import prepare
 from stakes.deciding import objective_of
 from stakes.expectation import ClosedForm
 from stakes.host.progress import part_of
 from stakes.optimise import (
     EM,
     MOST_SKIPPED,
+    RATES,
     VI,
+    Course,
     Fit,
     FitSettings,
     Joint,
     Stop,
     has_stopped_rising,
+    outset,
     run,
 )
+from stakes.optimise.course import next_stage, verdict
 from stakes.port import Approximation, Batches, Instances, Rows, Subsample
 
 KEY = jax.random.key(0)
@@ -175,6 +183,95 @@ def test_a_fit_that_has_stopped_rising_says_so() -> None:
     assert fit.reason is Stop.CONVERGED
     assert fit.converged
     assert fit.steps < 10_000
+
+
+def rounds(*levels: float, seed: int = 0) -> tuple[Course, FitSettings]:
+    """A course at the end of a round, of rounds whose last stages were at these levels."""
+    settings = FitSettings(steps=10_000, chunk=10, patience=6)
+    noise, elbo, course = np.random.default_rng(seed).normal, [], None
+    state = VI().init(OneMean(Y).init(KEY), settings)
+    for number, level in enumerate(levels):
+        for _ in RATES:
+            elbo.append(level + noise(size=60 * 2**number))
+            start = sum(map(len, elbo[:-1]))
+            course = (course or outset(state))._replace(stage_start=start, stage=len(elbo) - 1)
+        if number + 1 < len(levels):
+            course = course._replace(round_start=sum(map(len, elbo)), settled_start=start)
+    trace = np.concatenate(elbo)
+    return course._replace(elbo=trace, utility=0 * trace, finite=trace < np.inf), settings
+
+
+def test_a_fit_has_converged_when_another_round_gains_nothing() -> None:
+    """Noise alone has not stopped rising once in six times and gains two standard errors once in
+    44: of 200 fits some 160 are to have converged, and less than 140 once in a thousand times."""
+    ends = [verdict(*rounds(0.0, 0.0, seed=seed), False) for seed in range(200)]
+    assert np.mean([end is Stop.CONVERGED for end in ends]) > 0.7
+    # The standard error of the gain is that of 40 and of 80 steps, some 0.2: 2 is ten of them.
+    ends = [verdict(*rounds(0.0, 2.0, seed=seed), False) for seed in range(200)]
+    assert all(end is None for end in ends)
+    ends = [verdict(*rounds(0.0, 2.0, 2.0, seed=seed), False) for seed in range(200)]
+    assert np.mean([end is Stop.CONVERGED for end in ends]) > 0.7
+
+
+def test_one_round_is_not_enough_to_have_converged() -> None:
+    assert all(verdict(*rounds(0.0, seed=seed), False) is None for seed in range(20))
+
+
+def test_a_round_for_which_no_steps_are_left_is_not_begun() -> None:
+    """The fit ends at the smallest step size and with an average, rather than amid a round."""
+    course, settings = next(
+        (course, settings)
+        for course, settings in (rounds(0.0, 2.0, seed=seed) for seed in range(20))
+        if next_stage(course, settings) is not course
+    )
+    done = len(course.elbo)
+    assert next_stage(course, settings).rate == 1
+    tight = replace(settings, steps=done + 3 * 24 * 10 - 1)
+    assert next_stage(course, tight) is course
+
+
+def test_a_round_that_was_begun_ends_at_the_smallest_step_size() -> None:
+    """However long the bound keeps rising at a larger one."""
+    rising = 0.1 * np.arange(2000.0)
+    course, settings = rounds(0.0, 0.0)
+    course = course._replace(stage=3, stage_start=0, elbo=rising, utility=0 * rising)
+    assert next_stage(course, settings) is course
+    tight = replace(settings, steps=2000 + 2 * 12 * 10)
+    assert next_stage(course, tight).stage == 4
+
+
+@pytest.mark.slow
+def test_a_neural_network_that_only_rises_slowly_is_not_called_converged() -> None:
+    """Of this start the bound rises by 3.3 nats once the step size is large again."""
+
+    def network(x: Array, y: Array | None = None) -> None:
+        def weights(name: str, *shape: int) -> Array:
+            return numpyro.sample(name, dist.Normal(0, 1).expand(shape).to_event(len(shape)))
+
+        hidden = jnp.tanh(x @ weights("w", 1, 10) + weights("b", 10))
+        noise = numpyro.sample("noise", dist.HalfNormal(1.0))
+        with numpyro.plate("row", len(x)):
+            numpyro.sample("y", dist.Normal(hidden @ weights("v", 10), noise), obs=y)
+
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-3, 3, (100, 1)).astype(np.float32)
+    y = (np.sin(1.5 * x[:, 0]) + 0.2 * rng.normal(size=100)).astype(np.float32)
+    problem = stakes.Problem(network, outcome="y", loss=stakes.Squared())
+    plan = prepare(KEY, problem, {"x": x, "y": y}, stakes.Options(draws=16))
+    port, settings = plan.approximation, plan.settings
+
+    def ended(start: Params, settings: FitSettings) -> Fit:
+        state = VI().init(start, settings)
+        return run("VI", VI().step(settings), port, state, jax.random.key(1), settings)
+
+    for key in jax.random.split(jax.random.key(3), 4)[:2]:
+        first = ended(port.init(key), settings)
+        falling = optax.adam(optax.cosine_decay_schedule(0.03, 20_000))
+        longer = ended(
+            first.params, replace(settings, steps=20_000, optimizer=falling, all_steps=True)
+        )
+        gained = longer.last_tenth(longer.bound).mean() - first.last_tenth(first.bound).mean()
+        assert gained < 0.4 or not first.converged
 
 
 # Numerical failure -------------------------------------------------------------------------

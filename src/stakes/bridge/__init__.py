@@ -3,6 +3,14 @@
 from stakes.bridge.approximation import NumPyroApproximation, approximate
 from stakes.bridge.cases import Cases
 from stakes.bridge.predictor import Predictor, Predictors
-from stakes.bridge.sampling import nuts
+from stakes.bridge.sampling import Diagnostics, nuts
 
-__all__ = ["Cases", "NumPyroApproximation", "Predictor", "Predictors", "approximate", "nuts"]
+__all__ = [
+    "Cases",
+    "Diagnostics",
+    "NumPyroApproximation",
+    "Predictor",
+    "Predictors",
+    "approximate",
+    "nuts",
+]

@@ -48,6 +48,9 @@ from stakes.errors import InputError
 from stakes.port import Draw, Instances, Subsample
 from stakes.problem import Problem
 
+AFTER_SPLIT = 2
+"""Folding in 0 or 1 gives the two keys of a split, which is how NumPyro seeds a guide's sites."""
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -111,7 +114,7 @@ class NumPyroApproximation:
 
     def draw(self, params: Params, key: Key, batch: Batch) -> Draw:
         guide_sites = self._guide_sites(params, key, batch)
-        model_key = jax.random.fold_in(key, 1)
+        model_key = jax.random.fold_in(key, AFTER_SPLIT)
         with self._given(params), handlers.substitute(data=dict(batch)):
             model = handlers.replay(self.cases.model, guide_sites)
             model_sites = trace_of(model, self.data, model_key)
@@ -137,7 +140,9 @@ class NumPyroApproximation:
                 if not parts.intersection(site_plates(s))
             }
             with handlers.substitute(data=shared):
-                sites = self._guide_sites(params, jax.random.fold_in(key, part), batch)
+                sites = self._guide_sites(
+                    params, jax.random.fold_in(key, AFTER_SPLIT + part), batch
+                )
         drawn = {name: sites[name]["value"] for name in self.latents}
         transforms = self.structure.transforms
         learned = {name: transforms[name](params[name]) for name in self.cases.learned}

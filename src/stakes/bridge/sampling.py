@@ -1,14 +1,84 @@
-"""Draws from the posterior itself."""
+"""Draws of NUTS, and whether they can be taken for draws from the posterior."""
+
+from dataclasses import dataclass
+from typing import NamedTuple, final
+
+import numpy as np
 
 from stakes._types import Array, Key
 from stakes.bridge.approximation import NumPyroApproximation
 from stakes.errors import InputError, some
 
+CHAINS = 4
+FEWEST_DRAWS = 4
+"""Of each chain: R-hat compares the halves of chains."""
+LARGEST_R_HAT, FEWEST_EFFECTIVE = 1.01, 400
+"""Vehtari et al., Rank-normalization, folding, and localization: an improved R-hat (2021)."""
+
+
+class Mixing(NamedTuple):
+    """How well the chains mix in the worst element of a latent."""
+
+    latent: str
+    r_hat: float
+    """1 where all chains, and their halves, agree."""
+    effective: float
+    """How many independent draws the draws are worth."""
+
+
+@final
+@dataclass(frozen=True)
+class Diagnostics:
+    """How far the draws of several chains can be taken for draws from the posterior."""
+
+    chains: int
+    draws: int
+    """Of each chain."""
+    mixing: tuple[Mixing, ...]
+    divergences: int
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What is wrong with the draws, in words; empty where nothing is."""
+        apart = [f"{m.latent} {m.r_hat:.2f}" for m in self.mixing if not m.r_hat <= LARGEST_R_HAT]
+        few = [f"{m.latent} {m.effective:.0f}" for m in self.mixing if not _enough(m.effective)]
+        found = [
+            f"R-hat is above {LARGEST_R_HAT} ({_listed(apart)})" if apart else "",
+            f"fewer than {FEWEST_EFFECTIVE} effective draws ({_listed(few)})" if few else "",
+            f"{self.divergences} divergent steps" if self.divergences else "",
+        ]
+        return tuple(problem for problem in found if problem)
+
+    @property
+    def warning(self) -> str:
+        """What to think of the draws and what to do; empty where nothing is wrong."""
+        if not self.problems:
+            return ""
+        return (
+            f"NUTS is no yardstick here: {'; '.join(self.problems)}. Take more draws or, against "
+            f"divergences, write the model with standardised latents."
+        )
+
+    def __str__(self) -> str:
+        r_hat = max((m.r_hat for m in self.mixing), default=float("nan"))
+        effective = min((m.effective for m in self.mixing), default=float("nan"))
+        return (
+            f"NUTS: {self.chains} chains of {self.draws} draws; R-hat up to {r_hat:.3f}, at least "
+            f"{effective:.0f} effective draws, {self.divergences} divergent steps."
+        )
+
+
+class Sampled(NamedTuple):
+    """Draws of every latent along a leading axis, one chain after the other."""
+
+    samples: dict[str, Array]
+    diagnostics: Diagnostics
+
 
 def nuts(
     approximation: NumPyroApproximation, key: Key, *, warmup: int, draws: int, progress: bool
-) -> dict[str, Array]:
-    """Draws from the posterior itself, the ideal that an approximation is compared to."""
+) -> Sampled:
+    """This many draws in all, or a few more, of chains with `warmup` steps each before."""
     from numpyro.infer import MCMC, NUTS
 
     if approximation.cases.learned:
@@ -25,9 +95,52 @@ def nuts(
     sampler = MCMC(
         NUTS(approximation.cases.model, target_accept_prob=0.95),
         num_warmup=warmup,
-        num_samples=draws,
+        num_samples=max(FEWEST_DRAWS, -(-draws // CHAINS)),
+        num_chains=CHAINS,
+        chain_method="vectorized",
         progress_bar=progress,
     )
     sampler.run(key, **approximation.data)
-    samples = sampler.get_samples()
-    return {name: samples[name] for name in approximation.latents}
+    chains = sampler.get_samples(group_by_chain=True)
+    chains = {name: chains[name] for name in approximation.latents}
+    divergences = int(sampler.get_extra_fields()["diverging"].sum())
+    samples = {name: drawn.reshape(-1, *drawn.shape[2:]) for name, drawn in chains.items()}
+    return Sampled(samples, diagnosed(chains, divergences))
+
+
+def diagnosed(chains: dict[str, Array], divergences: int) -> Diagnostics:
+    """From draws of every latent: chain x draw x element."""
+    count, draws = next(iter(chains.values())).shape[:2]
+    mixing = tuple(_mixing(name, np.asarray(drawn)) for name, drawn in chains.items())
+    return Diagnostics(count, draws, mixing, divergences)
+
+
+def _mixing(latent: str, drawn: np.ndarray) -> Mixing:
+    """Over ranks, so that heavy tails do no harm; R-hat also of the distance from the median."""
+    from numpyro.diagnostics import effective_sample_size, gelman_rubin
+
+    half = drawn.shape[1] // 2
+    halves = np.concatenate([drawn[:, :half], drawn[:, -half:]])
+    ranks = _normal_ranks(halves)
+    folded = _normal_ranks(np.abs(halves - np.median(halves, axis=(0, 1))))
+    with np.errstate(invalid="ignore", divide="ignore"):  # of draws that are all the same
+        r_hat = np.maximum(gelman_rubin(ranks), gelman_rubin(folded))
+        effective = effective_sample_size(ranks)
+    return Mixing(latent, float(np.max(r_hat)), float(np.min(effective)))
+
+
+def _normal_ranks(values: np.ndarray) -> np.ndarray:
+    from scipy import special, stats  # slow to import
+
+    flat = values.reshape(values.shape[0] * values.shape[1], -1)
+    ranks = stats.rankdata(flat, axis=0)
+    normal: np.ndarray = special.ndtri((ranks - 0.375) / (len(flat) + 0.25))
+    return normal.reshape(values.shape)
+
+
+def _enough(effective: float) -> bool:
+    return effective >= FEWEST_EFFECTIVE
+
+
+def _listed(parts: list[str], limit: int = 8) -> str:
+    return ", ".join(parts[:limit]) + (", ..." if len(parts) > limit else "")

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from stakes import checks, predicting
-from stakes._types import Key
 from stakes.bridge import Predictor
 from stakes.calibration.comparison import Comparison
+from stakes.calibration.keys import Keys
 from stakes.calibration.plan import check_decisions
 from stakes.errors import InputError
 from stakes.port import Instances
 from stakes.predicting import FittedPosterior, Observations, Posterior, SampledPosterior
-from stakes.problem import Problem, checked_key
+from stakes.problem import Problem
 from stakes.protocols import Expectation
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Assessment:
     posteriors: Mapping[str, FittedPosterior]
     predictor: Predictor
     expectation: Expectation
-    key: Key
+    keys: Keys
     coords: Mapping[str, Any]
     setting: str
     """How it was calibrated, in words."""
@@ -52,6 +52,7 @@ class Assessment:
             problem=Problem,
             posteriors=Mapping,
             predictor=Predictor,
+            keys=Keys,
             coords=Mapping,
             setting=str,
             held_out=bool,
@@ -59,7 +60,6 @@ class Assessment:
         checks.names("`Assessment(unconverged=...)`", self.unconverged)
         known = "one such as `Quadrature()`"
         checks.choice("`Assessment(expectation=...)`", self.expectation, Expectation, known)
-        checked_key(self.key)
 
     def __repr__(self) -> str:
         where = "on other cases" if self.held_out else "on the data of the fit"
@@ -140,19 +140,20 @@ class Assessment:
             f"{self.setting}.",
             held_out=self.held_out,
             notes=self.unconverged,
+            nuts=None if nuts is None else nuts.diagnostics,
         )
 
     def decided(self, posterior: Posterior) -> "xr.DataArray":
         """The best decision for each instance under any posterior."""
         _check_posterior(posterior)
         # Outcomes of other cases may spread over more values than those of the fit.
-        outcomes = predicting.outcomes_by_batch(posterior, self.predictor, self.key)
+        outcomes = predicting.outcomes_by_batch(posterior, self.predictor, self.keys.spread)
         found = predicting.decide(
             self.problem.criterion,
             posterior,
             self.predictor,
             self.expectation.widened(outcomes),
-            self.key,
+            self.keys.decisions,
         )
         check_decisions(found)
         return self._labelled(found, "decision")
@@ -163,14 +164,15 @@ class Assessment:
 
         _check_posterior(posterior)
         draws = checks.whole("`predictive(draws=...)`", draws)
-        found = predicting.predict(posterior, self.predictor, self.key, draws)[None]
+        found = predicting.predict(posterior, self.predictor, self.keys.predictions, draws)[None]
         name = self.problem.outcome
         return xr.Dataset({name: self._labelled(found, name, ("chain", "draw"))})
 
     def _predicted(self, name: str) -> np.ndarray:
         size = int(np.prod(self.instances.shape))
         draws = int(np.clip(MOST_VALUES // max(size, 1), 50, 4000))
-        found = predicting.predict(self.posteriors[name], self.predictor, self.key, draws)
+        posterior, key = self.posteriors[name], self.keys.predictions
+        found = predicting.predict(posterior, self.predictor, key, draws)
         return found.reshape(draws, -1)
 
     def _labelled(

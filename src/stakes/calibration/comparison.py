@@ -7,6 +7,7 @@ from typing import final
 import numpy as np
 
 from stakes import checks
+from stakes.bridge import Diagnostics
 from stakes.host.text_tables import text_table
 
 
@@ -26,6 +27,8 @@ class Comparison:
     setting: str
     held_out: bool
     notes: tuple[str, ...] = ()
+    nuts: Diagnostics | None = None
+    """Of the draws of NUTS, where its decisions are compared, too."""
 
     def __post_init__(self) -> None:
         checks.fields(self, costs=Mapping, gain=bool, setting=str, held_out=bool)
@@ -68,9 +71,10 @@ class Comparison:
     @property
     def verdict(self) -> str:
         """Whether to use the calibrated fit, in words."""
+        change = self._change
         if self.notes:
-            return f"Not reliable, because a fit had not converged. {self._change}"
-        return self._change
+            change = f"Not reliable, because a fit had not converged. {change}"
+        return change if self.nuts is None else f"{change} {self.nuts.warning}".strip()
 
     @property
     def _change(self) -> str:
@@ -113,8 +117,9 @@ class Comparison:
                 low, high = self.intervals[name]
                 change = [_percent(self.reductions[name]), f"{_percent(low)} to {_percent(high)}"]
             rows.append([name, f"{sign * risk:.4f}", *change])
+        sampled = [] if self.nuts is None else [str(self.nuts)]
         table = text_table(rows, right={1, 2}, gap=3)
-        return "\n".join([*table, "", self.setting, *self.notes, self.verdict])
+        return "\n".join([*table, "", self.setting, *self.notes, *sampled, self.verdict])
 
     __repr__ = __str__
 

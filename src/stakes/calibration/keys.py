@@ -13,11 +13,21 @@ class Keys(NamedTuple):
     setup: Key
     vi: Key
     calibrated: Key
-    evaluation: Key
+    decisions: Key
+    """The same for every posterior, so that their decisions differ by no luck of the draw."""
+    spread: Key
+    """Of outcomes that show over which values an expectation has to reach."""
+    predictions: Key
+    scale: Key
+    """Of predicted outcomes whose losses give M."""
+    posterior: Key
+    parts: Key
+    """Of latents that are drawn part by part."""
+    nuts: Key
 
     @classmethod
     def of(cls, key: Key) -> "Keys":
-        return cls(*jax.random.split(key, 4))
+        return cls(*(jax.random.fold_in(key, purpose) for purpose in range(len(cls._fields))))
 
     @classmethod
     def of_each(cls, keys: Key) -> "Keys":

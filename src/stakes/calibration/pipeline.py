@@ -11,9 +11,9 @@ from stakes.calibration.keys import Keys
 from stakes.calibration.options import Options
 from stakes.calibration.plan import Coords, check_fit, prepare
 from stakes.calibration.result import Calibration
-from stakes.errors import InputError
+from stakes.errors import InputError, warn
 from stakes.host.progress import waiting
-from stakes.optimise import Fit, Joint, Method, State, Step, outset, run
+from stakes.optimise import Fit, Joint, Method, State, Step, Stop, not_begun, outset, run
 from stakes.problem import Problem, checked_key
 from stakes.protocols import Estimator, Expectation, Transform
 
@@ -48,10 +48,11 @@ def calibrate(
         method: `Joint()` or `EM()`.
         expectation: of the loss or utility over outcomes; the best is chosen by default.
         estimator: of the utility term where a utility stands inside a logarithm.
-        steps: at most this many, for each of the two fits.
+        steps: at most this many, for each of the two fits. Fewer than by default are taken for a
+            trial: only with as many or more a fit that does not converge earns a warning.
         draws: of θ at each step; 10 by default, 32 for small problems.
         optimizer: any optax optimiser; Adam by default. Its step size is reduced tenfold, twice,
-            as the bound levels off.
+            as the bound levels off, and again until that gains nothing more.
         all_steps: take every step at the optimiser's own step size, for an optimiser with a
             schedule of `steps` steps. The bound always levels off under a rate that falls to zero,
             so such a fit is never called converged: look at its trace.
@@ -87,9 +88,11 @@ def calibrate(
     if options is not None and said != Options():
         raise InputError("`calibrate(options=...)` replaces the other options: leave those out.")
     chosen = said if options is None else options
-    return calibrate_with(
+    result = calibrate_with(
         key, problem, data, chosen, coords=coords, progress=progress, journal=journal
     )
+    _warn_of_unconverged(result, chosen)
+    return result
 
 
 def calibrate_with(
@@ -122,13 +125,31 @@ def calibrate_with(
     check_fit("VI", vi)
     kept = journal.decisions(approximation.instances.shape) if journal is not None else None
     with waiting("deciding under plain VI", show=progress):
-        plan, decisions = plan.after_vi(vi, keys.evaluation, kept)
-    if journal is not None:
-        journal.keep_decisions(decisions)
+        plan, decisions = plan.after_vi(vi, keys, kept)
 
     # The calibrated fit, from VI's optimum unless told otherwise. Even from random λ, h starts at
     # VI's decision: far from it, U has a flat tail.
     state = plan.state(vi.params if plan.warm_start else approximation.start, decisions)
+    if vi.reason is Stop.INTERRUPTED:
+        return Calibration.of(plan, vi, not_begun(state), coords, keys)
+    if journal is not None:
+        journal.keep_decisions(decisions)
     calibrated = fitted("calibrated", plan.step(plan.scale), state, keys.calibrated)
     check_fit("calibrated", calibrated)
-    return Calibration.of(plan, vi, calibrated, coords, keys.evaluation)
+    return Calibration.of(plan, vi, calibrated, coords, keys)
+
+
+def _warn_of_unconverged(result: Calibration, options: Options) -> None:
+    trial = options.all_steps or options.steps < Options.steps
+    bad = {Stop.NUMERICAL_FAILURE} if trial else {Stop.NUMERICAL_FAILURE, Stop.STEP_LIMIT}
+    ended = [
+        f"{name} {fit.reason} after {fit.steps:,} steps"
+        for name, fit in result.fits.items()
+        if fit.reason in bad
+    ]
+    if ended:
+        warn(
+            f"{' and '.join(ended)}, before it converged: with more steps the decisions may be "
+            f"others. Give more `steps=` or another `optimizer=`, and look at the `bound` of "
+            f"`result.vi` and `result.calibrated`, one number for each step."
+        )

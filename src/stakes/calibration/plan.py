@@ -13,6 +13,7 @@ from stakes import expectation as expectations
 from stakes._types import Array, Data, Distribution, Key, Number, Params
 from stakes.arguments import Columns, columns_of
 from stakes.bridge import NumPyroApproximation, Predictors, approximate
+from stakes.calibration.keys import Keys
 from stakes.calibration.options import Options
 from stakes.deciding import objective_of
 from stakes.errors import InputError, NumericalError, some, warn
@@ -75,14 +76,15 @@ class Plan:
         return replace(self, expectation=self.expectation.sized(outcomes))
 
     def after_vi(
-        self, vi: Fit, key: Key, decisions: np.ndarray | None = None
+        self, vi: Fit, keys: Keys, decisions: np.ndarray | None = None
     ) -> tuple["Plan", np.ndarray]:
         """The plan with M_q from the losses of VI's own decisions; and these decisions."""
-        plan = self.sized(vi.params, key)
+        plan = self.sized(vi.params, keys.spread)
         posterior = FittedPosterior(self.approximation, vi.params)
         predictor, criterion = self.predictors.on(), self.problem.criterion
         if decisions is None:
-            decisions = predicting.decide(criterion, posterior, predictor, plan.expectation, key)
+            expectation, key = plan.expectation, keys.decisions
+            decisions = predicting.decide(criterion, posterior, predictor, expectation, key)
             check_decisions(decisions)
         seen = predicting.observations(posterior, predictor)
         assert seen is not None
@@ -175,9 +177,11 @@ def _checked_expectation(
     """Try loss, expectation and method before any fit, on observed outcomes and where it starts."""
     posterior = FittedPosterior(approximation, approximation.start)
     predictor = Predictors(problem, approximation).on()
-    stacked, weight = predicting.outcomes(posterior, predictor, key, 1)
+    # The first two keys folded in are those of a split, from which the guide has started.
+    theta_key, y_key = (jax.random.fold_in(key, number) for number in (2, 3))
+    stacked, weight = predicting.outcomes(posterior, predictor, theta_key, 1)
     outcome = jax.tree.map(lambda leaf: leaf[0], stacked)
-    drawn = jnp.asarray(outcome.expand(weight.shape).sample(key), jnp.result_type(float))
+    drawn = jnp.asarray(outcome.expand(weight.shape).sample(y_key), jnp.result_type(float))
     _try_cost(problem, jnp.asarray(predicting.observed(posterior, predictor)), drawn)
     gain = problem.gain(transform, 1.0)
     reason = options.method.objection(gain)

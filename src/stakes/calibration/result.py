@@ -14,16 +14,20 @@ from stakes.arguments import Columns
 from stakes.bridge import NumPyroApproximation, Predictors, nuts
 from stakes.calibration.assessment import Assessment, labelled
 from stakes.calibration.comparison import Comparison
+from stakes.calibration.keys import Keys
 from stakes.calibration.members import checked_labels, told
 from stakes.calibration.plan import Coords, Plan
 from stakes.errors import InputError
 from stakes.optimise import Fit, Method
 from stakes.predicting import FittedPosterior, SampledPosterior
-from stakes.problem import Problem, checked_key
+from stakes.problem import Problem
 from stakes.protocols import Expectation, Transform
 
 if TYPE_CHECKING:
     import xarray as xr
+
+WARMUP = 500
+"""Steps of each chain of NUTS before its draws."""
 
 
 @final
@@ -40,7 +44,8 @@ class Calibration:
     expectation: Expectation
     method: Method
     coords: dict[str, Any]
-    key: Key
+    keys: Keys
+    """Of its random numbers, one for each purpose."""
     predictors: Predictors
     """Keeps the model as traced on other cases, for each shape that they come in."""
     columns: Mapping[str, Columns]
@@ -55,9 +60,9 @@ class Calibration:
             calibrated=Fit,
             coords=dict,
             predictors=Predictors,
+            keys=Keys,
             columns=dict,
         )
-        checked_key(self.key)
         if self.transform is not None:
             checks.choice("`Calibration(transform=...)`", self.transform, Transform, "a transform")
         for name, contract in (("expectation", Expectation), ("method", Method)):
@@ -66,7 +71,7 @@ class Calibration:
 
     @classmethod
     def of(
-        cls, plan: Plan, vi: Fit, calibrated: Fit, coords: Coords | None, key: Key
+        cls, plan: Plan, vi: Fit, calibrated: Fit, coords: Coords | None, keys: Keys
     ) -> "Calibration":
         return cls(
             problem=plan.problem,
@@ -77,7 +82,7 @@ class Calibration:
             expectation=plan.expectation,
             method=plan.method,
             coords=dict(coords or {}),
-            key=key,
+            keys=keys,
             predictors=plan.predictors,
             columns=plan.columns,
         )
@@ -161,7 +166,8 @@ class Calibration:
 
         Args:
             held_out: data with observed outcomes; plates and their labels as in `decide`.
-            nuts: also compare with this many draws of NUTS, the posterior itself.
+            nuts: also compare with this many draws of NUTS; the verdict says where they are not
+                good enough to stand for the posterior.
         """
         draws = None if nuts is None else checks.whole("`compare(nuts=...)`", nuts)
         cases = self._cases(held_out, new, known, coords)
@@ -187,8 +193,9 @@ class Calibration:
 
         draws = checks.whole("`posterior(draws=...)`", draws)
         posterior, cases = self._posterior(fit), self.approximation.cases
-        found = predicting.latent_draws(posterior, self.key, draws)
-        found |= predicting.derived_draws(posterior, self.predictors.on(), self.key, draws)
+        key = self.keys.posterior
+        found = predicting.latent_draws(posterior, key, draws)
+        found |= predicting.derived_draws(posterior, self.predictors.on(), key, draws)
         axes = {**cases.latents, **cases.derived}
         return xr.Dataset(
             {
@@ -201,7 +208,7 @@ class Calibration:
         """Draws of every latent along a leading axis; each part has draws of its own."""
         draws = checks.whole("`latent_draws(draws=...)`", draws)
         part = checks.whole("`latent_draws(part=...)`", part, least=0)
-        key = jax.random.fold_in(self.key, part)
+        key = jax.random.fold_in(self.keys.parts, part)
         return predicting.latent_draws(self._posterior(fit), key, draws)
 
     def predictive(
@@ -237,19 +244,19 @@ class Calibration:
             self._posterior(self.vi),
             self.predictors.on(),
             self.vi_decisions.values,
-            self.key,
+            self.keys.scale,
             draws,
         )
         return float(np.quantile(costs, quantile))
 
     def nuts(self, draws: int) -> SampledPosterior:
-        """Draws from the posterior itself, by NUTS after as many warm-up steps; made once."""
+        """This many draws of NUTS from four chains, with their diagnostics; made once."""
         return self.nuts_runs.draws(checks.whole("`nuts(draws)`", draws))
 
     @cached_property
     def nuts_runs(self) -> "NutsRuns":
         """Keeps the draws of NUTS."""
-        return NutsRuns(self.approximation, self.key)
+        return NutsRuns(self.approximation, self.keys.nuts)
 
     def __repr__(self) -> str:
         fits = f"  VI          {self.vi!r}\n  calibrated  {self.calibrated!r}"
@@ -309,7 +316,7 @@ class Calibration:
             posteriors={name: self._posterior(fit) for name, fit in self.fits.items()},
             predictor=predictor,
             expectation=self.expectation,
-            key=self.key,
+            keys=self.keys,
             coords=labels,
             setting=self._how(),
             unconverged=tuple(
@@ -333,8 +340,6 @@ class NutsRuns:
 
     def draws(self, count: int) -> SampledPosterior:
         if count not in self._made:
-            samples = nuts(
-                self._approximation, self._key, warmup=count, draws=count, progress=False
-            )
-            self._made[count] = SampledPosterior(samples)
+            found = nuts(self._approximation, self._key, warmup=WARMUP, draws=count, progress=False)
+            self._made[count] = SampledPosterior(*found)
         return self._made[count]

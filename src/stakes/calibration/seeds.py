@@ -45,11 +45,10 @@ class PlainFits:
     def ready(self, plan: Plan) -> list[tuple[Plan, np.ndarray]]:
         """For each seed the plan with its M_q, and VI's decisions, found once for each loss."""
         kept = self.decided.about(plan) or itertools.repeat(None, len(self.fits))
-        keys = Keys.of_each(self.keys).evaluation
         own = plan.on(self.approximation)
         found = [
-            own.after_vi(vi, key, decisions)
-            for vi, key, decisions in zip(self.fits, keys, kept, strict=True)
+            own.after_vi(vi, Keys.of(key), decisions)
+            for vi, key, decisions in zip(self.fits, self.keys, kept, strict=True)
         ]
         self.decided.keep(plan, [decisions for _, decisions in found])
         return found
@@ -161,8 +160,8 @@ def _calibrated(
     for fit in fits:
         check_whole("calibrated", fit)
     return [
-        Calibration.of(plan, vi, fit, None, key)
-        for plan, vi, fit, key in zip(plans, plain, fits, each.evaluation, strict=True)
+        Calibration.of(plan, vi, fit, None, Keys.of(key))
+        for plan, vi, fit, key in zip(plans, plain, fits, keys, strict=True)
     ]
 
 

@@ -1,14 +1,14 @@
 """Fits: the loop, its steps, and the methods that define them."""
 
 from stakes.optimise.ascent import ascend, bound, start
-from stakes.optimise.course import MOST_SKIPPED, RATES, Course, outset
+from stakes.optimise.course import MOST_SKIPPED, RATES, Course, not_begun, outset
 from stakes.optimise.em import EM
 from stakes.optimise.fit import Fit, Stop
 from stakes.optimise.joint import Joint
 from stakes.optimise.loop import Watch, compiled, run, run_together
 from stakes.optimise.natural import natural_gradient
 from stakes.optimise.settings import FitSettings
-from stakes.optimise.stages import Average, finite_mean, has_stopped_rising
+from stakes.optimise.stages import Average, finite_mean, has_stopped_rising, is_no_better
 from stakes.optimise.step import Info, Method, State, Step
 from stakes.optimise.vi import VI
 
@@ -33,7 +33,9 @@ __all__ = [
     "compiled",
     "finite_mean",
     "has_stopped_rising",
+    "is_no_better",
     "natural_gradient",
+    "not_begun",
     "outset",
     "run",
     "run_together",

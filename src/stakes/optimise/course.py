@@ -12,11 +12,11 @@ import numpy as np
 
 from stakes.optimise.fit import Fit, Stop
 from stakes.optimise.settings import FitSettings
-from stakes.optimise.stages import Average, has_stopped_rising
+from stakes.optimise.stages import Average, has_stopped_rising, is_no_better
 from stakes.optimise.step import Info, State
 
 RATES = (1.0, 0.1, 0.01)
-"""Step sizes of the stages, as factors of the optimiser's own."""
+"""Step sizes of the stages of a round, as factors of the optimiser's own."""
 MOST_SKIPPED = 50
 """Steps in a row without a finite gradient before a fit gives up."""
 
@@ -30,11 +30,27 @@ class Course(NamedTuple):
     utility: np.ndarray
     finite: np.ndarray
     stage: int
-    """Which of the step sizes is in use."""
+    """How many stages are over; each round has one for each of the step sizes."""
     stage_start: int
     """The step at which its stage began."""
     average: Average
+    round_start: int = 0
+    """The step at which its round began."""
+    settled_start: int = 0
+    """The step at which the last stage of the round before began."""
     seconds: float = 0.0
+
+    @property
+    def round(self) -> int:
+        return self.stage // len(RATES)
+
+    @property
+    def rate(self) -> float:
+        return RATES[self.stage % len(RATES)]
+
+    @property
+    def is_last_of_round(self) -> bool:
+        return self.rate == RATES[-1]
 
 
 def outset(state: State, runs: tuple[int, ...] = ()) -> Course:
@@ -52,7 +68,7 @@ def extended(course: Course, state: State, info: Info) -> Course:
         elbo=np.concatenate([course.elbo, np.asarray(info.elbo, np.float64)]),
         utility=np.concatenate([course.utility, np.asarray(info.utility, np.float64)]),
         finite=np.concatenate([course.finite, np.asarray(info.finite)]),
-        average=course.average.add(state.variables) if course.stage > 0 else course.average,
+        average=course.average.add(state.variables) if course.rate < 1 else course.average,
     )
 
 
@@ -60,7 +76,7 @@ def verdict(course: Course, settings: FitSettings, interrupted: bool) -> Stop | 
     """Why to stop here; None to continue."""
     if np.max(course.state.skipped) >= MOST_SKIPPED:
         return Stop.NUMERICAL_FAILURE
-    if course.stage + 1 == len(RATES) and _stopped_rising(course, settings):
+    if _stopped_rising(course, settings) and _gained_nothing(course, settings):
         return Stop.CONVERGED
     if len(course.elbo) >= settings.steps:
         return Stop.STEP_LIMIT
@@ -68,29 +84,67 @@ def verdict(course: Course, settings: FitSettings, interrupted: bool) -> Stop | 
 
 
 def next_stage(course: Course, settings: FitSettings) -> Course:
-    """Once a stage is over, continue from its average with a smaller step size."""
-    if settings.all_steps or not _stopped_rising(course, settings):
+    """Once a stage is over, continue from its average with the next step size.
+
+    After the last stage of a round another round begins, twice as long, if there are steps left
+    for it; if not, the stage goes on to the end.
+    """
+    if settings.all_steps or not _is_over(course, settings):
         return course
-    state, stage = course.state, course.stage + 1
-    return course._replace(
+    state, done = course.state, len(course.elbo)
+    after = course._replace(stage=course.stage + 1, stage_start=done, average=Average())
+    if course.is_last_of_round:
+        after = after._replace(round_start=done, settled_start=course.stage_start)
+        if settings.steps - done < _least_steps_to_come(after, settings):
+            return course
+    return after._replace(
         state=state._replace(
             variables=course.average.over(state.variables),
-            rate=jnp.full_like(state.rate, RATES[stage]),
-        ),
-        stage=stage,
-        stage_start=len(course.elbo),
-        average=Average(),
+            rate=jnp.full_like(state.rate, after.rate),
+        )
     )
+
+
+def _is_over(course: Course, settings: FitSettings) -> bool:
+    if _stopped_rising(course, settings):
+        return True
+    # A round that has been begun is brought to its end, at the smallest step size.
+    left = settings.steps - len(course.elbo)
+    to_come = _least_steps_to_come(course._replace(stage=course.stage + 1), settings)
+    return course.round > 0 and not course.is_last_of_round and left <= to_come
+
+
+def _least_steps_to_come(course: Course, settings: FitSettings) -> int:
+    """The fewest steps of the stages of this round, from the current one on."""
+    stages = len(RATES) - course.stage % len(RATES)
+    return stages * _least_chunks(course, settings) * settings.chunk
+
+
+def _least_chunks(course: Course, settings: FitSettings) -> int:
+    return int(settings.least_chunks * 2**course.round)
 
 
 def _stopped_rising(course: Course, settings: FitSettings) -> bool:
     """Whether the bound has stopped rising in the current stage."""
-    bound = (course.elbo + course.utility)[course.stage_start :]
+    chunks = _chunks(course, settings, course.stage_start, len(course.elbo))
+    return has_stopped_rising(chunks, _least_chunks(course, settings))
+
+
+def _gained_nothing(course: Course, settings: FitSettings) -> bool:
+    """Whether this round ends no better than the one before, which was half as long."""
+    if course.round == 0 or not course.is_last_of_round:
+        return False
+    before = _chunks(course, settings, course.settled_start, course.round_start)
+    return is_no_better(before, _chunks(course, settings, course.stage_start, len(course.elbo)))
+
+
+def _chunks(course: Course, settings: FitSettings, start: int, end: int) -> np.ndarray:
+    """The bound at these steps, a row for each chunk; the mean over runs where there are some."""
+    bound: np.ndarray = (course.elbo + course.utility)[start:end]
     if bound.ndim > 1:
         bound = bound.mean(axis=1)
     count = len(bound) // settings.chunk
-    chunks = bound[: count * settings.chunk].reshape(count, settings.chunk)
-    return has_stopped_rising(chunks, settings.least_chunks)
+    return bound[: count * settings.chunk].reshape(count, settings.chunk)
 
 
 def one_of(course: Course, i: int, count: int) -> Course:
@@ -114,3 +168,8 @@ def fit_of(course: Course, reason: Stop, step_seconds: float) -> Fit:
         seconds=course.seconds,
         step_seconds=step_seconds,
     )
+
+
+def not_begun(state: State) -> Fit:
+    """The fit that an interrupt left no time for, where it would have begun."""
+    return fit_of(outset(state), Stop.INTERRUPTED, float("nan"))

@@ -72,9 +72,9 @@ class Fit:
         return self.reason is Stop.CONVERGED
 
     def __repr__(self) -> str:
-        end = finite_mean(self.last_tenth(self.bound))
+        end = f", bound {finite_mean(self.last_tenth(self.bound)):.4g}" if self.steps else ""
         skipped = f", {self.skipped} steps skipped" if self.skipped else ""
-        return f"Fit({self.reason} after {self.steps} steps, bound {end:.4g}{skipped})"
+        return f"Fit({self.reason} after {self.steps} steps{end}{skipped})"
 
     def last_tenth(self, trace: np.ndarray) -> np.ndarray:
         """The last tenth of a trace of this fit: where it ended, with its noise."""

@@ -24,10 +24,11 @@ class FitSettings:
         draws: of θ at each step.
         optimizer: any optax optimiser; Adam by default. Its step size is reduced tenfold,
             twice, each time that the bound has stopped rising; after the first time, each
-            stage ends with the average over its later part.
+            stage ends with the average over its later part. This round of three stages is
+            repeated, each time twice as long, until it ends no better than the one before.
         chunk: steps compiled into one call; progress is shown and stopping decided between
             calls.
-        patience: the fewest chunks in a stage; less where `steps` is small.
+        patience: the fewest chunks in a stage of the first round; less where `steps` is small.
         all_steps: take every step at the optimiser's own step size, for an optimiser with a
             schedule.
     """
@@ -36,7 +37,7 @@ class FitSettings:
     draws: int = 10
     optimizer: optax.GradientTransformation | None = None
     chunk: int = 100
-    patience: int = 30
+    patience: int = 10
     all_steps: bool = False
     progress: bool = True
 
@@ -50,8 +51,8 @@ class FitSettings:
 
     @property
     def least_chunks(self) -> int:
-        """Patience; less where `steps` is small, to leave room for all stages."""
-        return min(self.patience, max(6, self.steps // (6 * self.chunk)))
+        """Patience; less where `steps` is small, to leave room for two rounds, of 3 and 6 times."""
+        return min(self.patience, max(6, self.steps // (18 * self.chunk)))
 
     def transformation(self) -> optax.GradientTransformation:
         return optax.adam(0.03) if self.optimizer is None else self.optimizer

@@ -1,4 +1,4 @@
-"""A stage of a fit: whether the bound still rises, and the average over the later part."""
+"""Stages of a fit: whether the bound still rises, and the average over the later part."""
 
 from functools import partial
 from typing import NamedTuple
@@ -14,20 +14,46 @@ def has_stopped_rising(chunks: np.ndarray, patience: int) -> bool:
     """Whether the last third of a stage is no better than the third before, within noise.
 
     `chunks` has a row for each chunk, with the bound at each step or only their mean. The thirds
-    grow with the stage, so that a slow rise is not mistaken for noise. Noise is measured from chunk
-    to chunk, or from step to step if that is more: with minibatches that sweep all rows, chunks
-    hardly differ. Steps without a finite bound are left out.
+    grow with the stage, so that a slow rise is not mistaken for noise. The bar is one standard
+    error, which noise alone stays below five times in six.
     """
-    chunks = chunks.reshape(len(chunks), chunks[:1].size or 1)
-    chunks = chunks[np.isfinite(chunks).any(axis=1)]
+    chunks = _with_finite_steps(chunks)
     third = len(chunks) // 3
     if len(chunks) < patience or third < 2:
         return False
-    thirds = chunks[-2 * third : -third], chunks[-third:]
-    before, after = (np.nanmean(_finite(part), axis=1) for part in thirds)
-    between = sum(part.var(ddof=1) / third for part in (before, after))
-    within = sum(np.nanvar(_finite(part), ddof=1) / np.isfinite(part).sum() for part in thirds)
-    return bool(after.mean() - before.mean() <= np.sqrt(max(between, within)))
+    rise, error = _difference(chunks[-2 * third : -third], chunks[-third:])
+    return rise <= error
+
+
+def is_no_better(before: np.ndarray, after: np.ndarray) -> bool:
+    """Whether the later two thirds of a stage are no better than those of one before it.
+
+    The bar is two standard errors: noise alone exceeds it once in 44 times, and a true gain of
+    four standard errors stays below it once in twenty. Both stages must have ended, so that they
+    have at least six chunks each.
+    """
+    before, after = _with_finite_steps(before), _with_finite_steps(after)
+    gain, error = _difference(before[len(before) // 3 :], after[len(after) // 3 :])
+    return gain <= 2 * error
+
+
+def _difference(before: np.ndarray, after: np.ndarray) -> tuple[float, float]:
+    """By how much the mean of the bound has risen, and the standard error of that.
+
+    Noise is measured from chunk to chunk, or from step to step if that is more: with minibatches
+    that sweep all rows, chunks hardly differ.
+    """
+    parts = [_finite(part) for part in (before, after)]
+    means = [np.nanmean(part, axis=1) for part in parts]
+    between = sum(mean.var(ddof=1) / len(mean) for mean in means)
+    within = sum(np.nanvar(part, ddof=1) / np.isfinite(part).sum() for part in parts)
+    return float(means[1].mean() - means[0].mean()), float(np.sqrt(max(between, within)))
+
+
+def _with_finite_steps(chunks: np.ndarray) -> np.ndarray:
+    """Chunks of which some step has a finite bound, as rows of steps."""
+    rows: np.ndarray = chunks.reshape(len(chunks), chunks[:1].size or 1)
+    return rows[np.isfinite(rows).any(axis=1)]
 
 
 def _finite(values: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stakes._types import Array, Batch, Key, Params
-from stakes.bridge import NumPyroApproximation
+from stakes.bridge import Diagnostics, NumPyroApproximation
 from stakes.port import params_in
 
 
@@ -58,12 +58,14 @@ def _filled(members: Array | None, size: int) -> Array:
 
 
 @final
-@partial(jax.tree_util.register_dataclass, data_fields=["samples"], meta_fields=[])
+@partial(jax.tree_util.register_dataclass, data_fields=["samples"], meta_fields=["diagnostics"])
 @dataclass(frozen=True)
 class SampledPosterior:
     """A posterior given as draws, such as those of NUTS."""
 
     samples: dict[str, Array]
+    diagnostics: Diagnostics | None = None
+    """Of the chains that the draws come from; None where nothing is known of them."""
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{name} {values.shape}" for name, values in self.samples.items())

@@ -12,12 +12,13 @@ import numpy as np
 
 from stakes.app.runs import sealed
 from stakes.errors import Interrupted, StorageError, some
-from stakes.optimise import RATES, Average, Course
+from stakes.optimise import Average, Course
 
 Courses = dict[str, dict[str, np.ndarray]]
 """Title of a fit -> the arrays of its course."""
 
-NUMBERS = ("stage", "stage_start", "older_count", "newer_count", "age", "restart")
+STAGE = ("stage", "stage_start", "round_start", "settled_start")
+NUMBERS = (*STAGE, "older_count", "newer_count", "age", "restart")
 DECIDED = "decisions"
 """VI's decisions, kept beside the courses of the fits."""
 TRACES = {"elbo": np.float64, "utility": np.float64, "finite": np.bool_}
@@ -126,19 +127,21 @@ def _course(arrays: Mapping[str, np.ndarray], start: Course, where: str) -> Cour
     ):
         raise StorageError(f"{where} has numbers or traces of a wrong type or shape.")
     numbers = {name: int(arrays[name]) for name in NUMBERS}
-    if not 0 <= numbers["stage"] < len(RATES):
-        raise StorageError(f"{where} is at stage {numbers['stage']}, of {len(RATES)}.")
+    if numbers["stage"] < 0:
+        raise StorageError(f"{where} is at stage {numbers['stage']}.")
     variables = start.state.variables
     average = Average(
         older=_tree("older", arrays, variables, where) if numbers["older_count"] else None,
         newer=_tree("newer", arrays, variables, where) if numbers["newer_count"] else None,
-        **{name: numbers[name] for name in NUMBERS[2:]},
+        **{name: numbers[name] for name in NUMBERS if name not in STAGE},
     )
     return Course(
         state=_tree("state", arrays, start.state, where),
         **{name: arrays[name] for name in TRACES},
         stage=numbers["stage"],
         stage_start=numbers["stage_start"],
+        round_start=numbers["round_start"],
+        settled_start=numbers["settled_start"],
         average=average,
         seconds=float(arrays["seconds"]),
     )
