@@ -23,6 +23,7 @@ import pytest
 import stakes
 from stakes import calibration, datasets, expectation, optimise, report
 from stakes.app import runs, spec
+from stakes.calibration.keys import Keys
 from stakes.examples import matrix_factorization, newsvendor, radon, retail
 
 KEY = jax.random.key(0)
@@ -169,7 +170,7 @@ def fields_of_fit() -> dict[str, Any]:
 
 @cache
 def result() -> stakes.Calibration:
-    return stakes.Calibration.of(plan(), fit(), fit(), None, KEY)
+    return stakes.Calibration.of(plan(), fit(), fit(), None, Keys.of(KEY))
 
 
 @cache
@@ -259,7 +260,11 @@ CALLS: dict[str, Call] = {
         for estimator in (stakes.Nested(), stakes.Jensen(), stakes.Taylor())
     },
     "MonteCarlo": Call(stakes.MonteCarlo, lambda: {"draws": 3}, {"draws": "count"}),
-    "Enumeration": Call(stakes.Enumeration, lambda: {"points": 64}, {"points": "count or None"}),
+    "Enumeration": Call(
+        stakes.Enumeration,
+        lambda: {"points": 64, "stretches": 0},
+        {"points": "count or None", "stretches": "index"},
+    ),
     "Quadrature": Call(stakes.Quadrature, lambda: {"points": 64}, {"points": "count or None"}),
     "EM": Call(
         stakes.EM,

@@ -99,7 +99,7 @@ class Quadrature(ByPoints):
             _at_jump(decision, middle, spread, ends),
             above,
         ]
-        points, log_steps, log_growth = (jnp.concatenate(arrays) for arrays in zip(*pieces))
+        points, log_steps, log_growth = (jnp.concatenate(arrays) for arrays in zip(*pieces, strict=True))
         # Far out a density may be zero with an infinite slope: the middle stands in there.
         counts = still(outcome).log_prob(still(points)) + still(log_steps) > -1e5
         points = jnp.where(counts, points, middle)
