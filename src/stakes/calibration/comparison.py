@@ -33,6 +33,8 @@ class Comparison:
     def __post_init__(self) -> None:
         checks.fields(self, costs=Mapping, gain=bool, setting=str, held_out=bool)
         object.__setattr__(self, "notes", checks.names("`Comparison(notes=...)`", self.notes))
+        if self.nuts is not None:
+            checks.fields(self, nuts=Diagnostics)
         where = "`Comparison(costs=...)`"
         costs = {name: checks.array(where, each) for name, each in self.costs.items()}
         if "VI" not in costs or {each.shape for each in costs.values()} != {(len(costs["VI"]),)}:
