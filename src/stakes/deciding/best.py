@@ -19,9 +19,9 @@ from stakes.errors import NoClosedForm, check_shape
 from stakes.expectation import Mixture, stats
 from stakes.protocols import Criterion, Expectation, UtilityTerm
 
-CANDIDATES = 33
-"""Quantiles of the outcome, and places spread evenly over its range, at which a search starts."""
-ROUNDS = 48
+EVENLY, QUANTILES = 17, 49
+"""Where a search starts: places spread over the range of the outcome, and its quantiles."""
+ROUNDS = 40
 FEW, MORE = 256, 8
 """With fewer draws of θ than this a search takes up to so many times as many places."""
 PLACES = 7
@@ -72,12 +72,13 @@ def numerical_decision(
     times = max(1, min(MORE, FEW // _count(outcomes)))
     draws = _draws(key, outcomes, like.shape, 4 * times)
     low, high = draws.min(axis=0), draws.max(axis=0)
-    quantiles = jnp.quantile(draws, jnp.linspace(0, 1, times * CANDIDATES), axis=0)
+    quantiles = jnp.quantile(draws, jnp.linspace(0, 1, times * QUANTILES), axis=0)
     reach = jnp.maximum(high - low, _spread(outcomes, high))
+    places = evenly(low, high, times * EVENLY)
     if not stats.is_discrete(outcomes):
-        grid = jnp.concatenate([evenly(low, high, times * CANDIDATES), quantiles])
+        grid = jnp.concatenate([places, quantiles])
         return by_promise(risk, grid, reach, times * ROUNDS).astype(like.dtype)
-    grid = jnp.concatenate([evenly(low, high, times * CANDIDATES), jnp.round(quantiles)])
+    grid = jnp.concatenate([places, jnp.round(quantiles)])
     found = by_promise(risk, grid, jnp.maximum(reach, 1.0), times * ROUNDS)
     # A cost may jump at a count.
     whole = jnp.stack([jnp.floor(found), jnp.ceil(found), found])
