@@ -13,13 +13,20 @@ from stakes import (
     Enumeration,
     ExpUtility,
     LinEx,
+    MonteCarlo,
     Quadrature,
     Squared,
     Tilted,
     Utility,
 )
 from stakes._types import Array
-from stakes.deciding import by_parabolas, numerical_decision, term_decision
+from stakes.deciding import (
+    best_decision,
+    by_parabolas,
+    by_promise,
+    numerical_decision,
+    term_decision,
+)
 from stakes.expectation import Mixture
 from stakes.losses import Asked
 from stakes.utilities import ScaledLoss
@@ -103,6 +110,59 @@ def test_a_best_decision_beyond_the_bulk_of_the_outcomes_is_found(c):
     found = decide(Asked(mine), Quadrature(), KEY, outcomes, LIKE)
     exact = np.array([0.0, 5.0, -100.0]) - c * SPREAD**2 / 2  # four standard deviations away
     np.testing.assert_allclose(found, exact, atol=0.1 * SPREAD)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "twin", "c"),
+    [
+        (jax.vmap(dist.Gamma)(jnp.full((64, 1), 5.0), jnp.full((64, 1), 1.5)), "gamma", -1.2),
+        (jax.vmap(dist.Laplace)(jnp.zeros((64, 1)), jnp.full((64, 1), 0.9)), "laplace", 1.0),
+    ],
+)
+def test_a_linex_decision_is_not_left_to_draws_where_quadrature_is_at_hand(outcomes, twin, c):
+    """The best decision is -log(E exp(-cy))/c, which a few draws of a heavy tail get wrong."""
+    decided = jax.jit(
+        lambda: best_decision(Asked(LinEx(c)), Quadrature(), KEY, outcomes, jnp.zeros(1)),
+        compiler_options=QUICKLY,
+    )
+    mgf = {"gamma": (1 + c / 1.5) ** -5.0, "laplace": 1 / (1 - 0.81 * c**2)}[twin]
+    np.testing.assert_allclose(decided(), -np.log(mgf) / c, atol=0.01)
+
+
+def test_a_monte_carlo_expectation_leaves_the_decision_to_draws():
+    outcomes = normals()
+    found = best_decision(Asked(LinEx(0.5)), MonteCarlo(), KEY, outcomes, LIKE)
+    np.testing.assert_allclose(found, LinEx(0.5).exact_decision(Mixture(outcomes)), atol=0.3)
+
+
+def test_an_exponential_utility_of_a_cost_far_from_zero_does_not_underflow():
+    """Whatever the decision, the cost is hundreds of times the scale."""
+
+    def cost(outcome, decision):
+        return 500 + 0.1 * jnp.square(decision - 3 * outcome)
+
+    outcomes = normals(centre=(20.0, 5.0, -100.0), between=0.0)
+    found = decide(ExpUtility(cost, 2.0), Quadrature(), KEY, outcomes, LIKE)
+    np.testing.assert_allclose(found, [60.0, 15.0, -300.0], atol=0.2)
+
+
+def test_a_cost_that_never_rises_again_has_no_silent_decision():
+    """It falls as the decision rises, or falls, or is nothing once the decision is high enough."""
+
+    def cost(outcome, decision):
+        above = decision - outcome
+        costs = [1e6 - above, 1e6 + above, jnp.maximum(-above, 0.0)]
+        return jnp.stack([each[..., i] for i, each in enumerate(costs)], axis=-1)
+
+    found = decide(Asked(cost), Quadrature(), KEY, normals(), LIKE)
+    np.testing.assert_array_equal(found, [np.inf, -np.inf, np.inf])
+
+
+def test_a_decision_about_counts_may_be_a_count_at_which_the_cost_jumps():
+    outcomes = jax.vmap(dist.Poisson)(jnp.full((64, 1), 4.0))
+    short = lambda outcome, decision: 9.0 * (outcome > decision) + jnp.abs(decision)  # noqa: E731
+    found = decide(Asked(short), Enumeration(points=64), KEY, outcomes, jnp.zeros(1))
+    assert found == np.argmin(9 * stats.poisson(4.0).sf(np.arange(20)) + np.arange(20))
 
 
 def test_few_draws_at_once_change_nothing(monkeypatch):
@@ -203,6 +263,36 @@ def test_quantiles_of_a_discrete_uniform_are_exact_though_numpyros_inverse_is_no
     assert [float(die.quantile(level)[0]) for level in (0.1, 0.5, 0.9)] == [2.0, 5.0, 9.0]
 
 
+@pytest.mark.parametrize(
+    ("components", "twins"),
+    [
+        (
+            jax.vmap(dist.StudentT)(
+                jnp.array([[0.5], [1.5], [30.0]]),
+                jnp.array([[0.0], [10.0], [-1e3]]),
+                jnp.array([[1.0], [2.0], [50.0]]),
+            ),
+            [stats.t(0.5, 0, 1), stats.t(1.5, 10, 2), stats.t(30, -1e3, 50)],
+        ),
+        (
+            jax.vmap(dist.InverseGamma)(jnp.array([[0.5], [1.5]]), jnp.array([[1.0], [100.0]])),
+            [stats.invgamma(0.5, scale=1), stats.invgamma(1.5, scale=100)],
+        ),
+        (
+            jax.vmap(dist.Pareto)(jnp.array([[1.0], [10.0]]), jnp.array([[0.5], [3.0]])),
+            [stats.pareto(0.5, scale=1), stats.pareto(3, scale=10)],
+        ),
+    ],
+    ids=["StudentT", "InverseGamma", "Pareto"],
+)
+def test_quantiles_need_no_variance(components, twins):
+    level = 0.9
+    found = np.asarray(Mixture(components).quantile(level), np.float64)
+    np.testing.assert_allclose(
+        np.mean([twin.cdf(found) for twin in twins], axis=0), level, atol=3e-4
+    )
+
+
 def test_counts_too_large_to_tell_from_their_neighbours_come_to_an_end():
     huge = Mixture(dist.Poisson(jnp.array([[3e7]]))).quantile(0.95)
     np.testing.assert_allclose(huge, 3e7, rtol=1e-3)
@@ -220,3 +310,32 @@ def test_parabolas_find_the_bottom_and_are_never_worse_than_the_grid() -> None:
     assert found[:2] == pytest.approx(np.array([0.3, 5.0]), abs=0.02)
     assert found[3:] == pytest.approx(np.array([0.0, -6.0, 6.5]), abs=0.01)
     assert np.isnan(by_parabolas(lambda h: h * jnp.nan, grid, 5)).all()
+
+
+def test_promises_lead_to_the_lowest_of_all_dips_wherever_it_is() -> None:
+    curves = {
+        "bowl": (lambda h: (h - 0.3) ** 2 + 1, 0.3),
+        "kink": (lambda h: jnp.abs(h - 5) + 0.01 * h**2, 5.0),
+        "jump": (lambda h: jnp.where(h > 0.777, 3 + h, 2 - h), 0.777),
+        "dips": (lambda h: 2 + jnp.sin(9 * h) + 0.05 * (h - 0.4) ** 2, 0.5234),
+        "plateau": (lambda h: jnp.clip(jnp.abs(h - 0.4) - 0.3, 0, 1) + 0.1, 0.4),
+        "far above": (lambda h: (h - 1e4) ** 2 + 1e3, 1e4),
+        "far below": (lambda h: jnp.abs(h + 1e5) + 1e3, -1e5),
+        "flat, then a dip": (lambda h: jnp.minimum(jnp.abs(h - 30), 20.0) + 1, 30.0),
+        "rises without end": (lambda h: -h, np.inf),
+        "falls without end": (lambda h: 1 / (1 + jnp.exp(-h)) + 1, -np.inf),
+        "not defined below": (lambda h: jnp.log(h + 7) ** 2 + 1, -6.0),
+        "not defined": (lambda h: jnp.sqrt(h), np.nan),
+        "nothing matters": (lambda h: 0 * h + 1, 0.0),
+    }
+
+    def objective(h: Array) -> Array:
+        return jnp.stack([curve(h[i]) for i, (curve, _) in enumerate(curves.values())])
+
+    shape = (66, len(curves))
+    grid = jnp.broadcast_to(jnp.linspace(-6.0, 6.0, 66)[:, None], shape)
+    found = jax.jit(lambda: by_promise(objective, grid, jnp.full(shape[1:], 12.0), 40))()
+    near = dict.fromkeys(curves, 0.02) | {"plateau": 0.31, "nothing matters": 6.0}
+    near |= {"far above": 1.0, "far below": 1.0}
+    for name, place, (_, best) in zip(curves, found, curves.values(), strict=True):
+        assert float(place) == pytest.approx(best, abs=near[name], nan_ok=True), name

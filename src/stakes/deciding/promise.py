@@ -19,7 +19,7 @@ STRIDES = 30
 """Further out, each four times as long as the one before."""
 NOISE = 16
 """Units in the last place by which rounding may change a value."""
-WORTH = {np.dtype(np.float32): 5e-6, np.dtype(np.float64): 1e-9}
+WORTH = {np.dtype(np.float32): 2e-6, np.dtype(np.float64): 1e-9}
 """The part of the least value by which a place has to promise less, to be tried."""
 
 
@@ -200,6 +200,6 @@ def _hope(fall: Array, rise: Array, rise_beyond: Array, gap: Array) -> At:
     """
     fall = jnp.maximum(fall, 0.0)
     meets = (rise_beyond - rise) / jnp.where(rise_beyond + fall > 0, rise_beyond + fall, 1.0)
-    part = jnp.where(rise_beyond < 0.9 * rise, 0.5, jnp.clip(meets, 0.0, 1.0))
+    part = jnp.where(rise_beyond < 0.999 * rise, 0.5, jnp.clip(meets, 0.0, 1.0))
     into = gap * jnp.clip(part, 0.02, 0.98)
     return At(into, fall * gap * part)
