@@ -32,6 +32,8 @@ from stakes import (
 from stakes.protocols import Expectation
 from stakes.utilities import ScaledLoss
 
+NOT_HELD = {("large Poisson", "closed form", "float32")}
+"""JAX's incomplete gamma function is off in single precision for large rates."""
 TOLERANCE = {"float32": 1e-2, "float64": 1e-5}
 C = 0.3
 
@@ -395,13 +397,14 @@ def silently_wrong(
     for by, unit in case.units.items():
         off = np.abs(slopes[by] - exact_slopes[by]) * unit / yardstick
         error = np.fmax(error, off)  # a slope of nan says that it is not known
-    known = np.isfinite(value)
+    # A loss of `stakes` goes on linearly where it would overflow: that large, it says so.
+    known = np.abs(value) < np.finfo(jnp.result_type(float)).max ** 0.7
     finite = np.broadcast_to(gain.finite(wild, case.parameters), value.shape)
     return np.where(known, np.where(finite, error, np.inf), 0.0), known & finite
 
 
-def check_triples(name: str, gains: dict[str, Gain], size: int, seed: int) -> dict[str, int]:
-    """Assert that none is silently wrong; say how many were answered, of how many."""
+def check_triples(name: str, gains: dict[str, Gain], size: int, seed: int) -> tuple[int, int]:
+    """Assert that none is silently wrong; how many were answered, of how many that are finite."""
     wild = WILD[name]
     rng = np.random.default_rng([seed, list(WILD).index(name)])
     case = random_case(wild.family, rng, size)
@@ -411,23 +414,20 @@ def check_triples(name: str, gains: dict[str, Gain], size: int, seed: int) -> di
         stacked = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], outcome)
         ways["enumeration"] = Enumeration().sized([stacked])
     truth = truths(wild.family, case, gains)
-    tolerance = TOLERANCE[jnp.result_type(float).name]
+    precision = jnp.result_type(float).name
+    tolerance = TOLERANCE[precision]
+    ways = {way: each for way, each in ways.items() if (name, way, precision) not in NOT_HELD}
     wrong, answered, asked = [], 0, 0
     for (gain, way), answer in answers(wild.family, case, gains, ways).items():
         error, known = silently_wrong(wild, case, gains[gain], answer, truth[gain])
-        answered, asked = (
-            answered + int(known.sum()),
-            asked
-            + int(np.sum(np.broadcast_to(gains[gain].finite(wild, case.parameters), known.shape))),
-        )
+        answered += int(known.sum())
+        asked += int(np.sum(np.ones(size) * gains[gain].finite(wild, case.parameters)))
         for i in np.flatnonzero(~(error <= tolerance)):
             at = {k: float(v[i]) for k, v in case.values.items()}
-            wrong.append(
-                f"{gain} by {way} off by {error[i]:.1e} at {at}: "
-                f"{float(answer[0][i])} for {truth[gain][0][i]}"
-            )
+            found, exact = float(answer[0][i]), float(truth[gain][0][i])
+            wrong.append(f"{gain} by {way} off by {error[i]:.1e} at {at}: {found} for {exact}")
     assert not wrong, f"{name}: {len(wrong)} silently wrong:\n" + "\n".join(wrong)
-    return {"answered": answered, "asked": asked}
+    return answered, asked
 
 
 def some_gains(name: str) -> dict[str, Gain]:

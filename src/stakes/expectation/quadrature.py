@@ -23,7 +23,7 @@ REACH = 3.3
 FURTHEST = {"float32": 41.0, "float64": 345.0}
 """The logarithm of how far they go at most, where the tail is heavy: squares do not overflow."""
 LATE = 10
-"""The power of t by which they then move out: it leaves the points near the middle where they are."""
+"""The power of t by which they then move out: those near the middle stay where they are."""
 
 
 @final
@@ -99,7 +99,9 @@ class Quadrature(ByPoints):
             _at_jump(decision, middle, spread, ends),
             above,
         ]
-        points, log_steps, log_growth = (jnp.concatenate(arrays) for arrays in zip(*pieces, strict=True))
+        points, log_steps, log_growth = (
+            jnp.concatenate(arrays) for arrays in zip(*pieces, strict=True)
+        )
         # Far out a density may be zero with an infinite slope: the middle stands in there.
         counts = still(outcome).log_prob(still(points)) + still(log_steps) > -1e5
         points = jnp.where(counts, points, middle)
@@ -127,12 +129,12 @@ class _Ends(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """Points, the logarithm of what each stands for of the line, and a correction of its density."""
+    """Points, the logarithm of how much of the line each stands for, and a correction."""
 
     points: Float[Array, "point *instance"]
     log_steps: Float[Array, "point *instance"]
     log_growth: Float[Array, "point *instance"]
-    """How much the density still grows from the last number before an end on to the point meant."""
+    """How much the density still grows from there to the point meant, too near to an end."""
 
 
 def _between(low: Array, high: Array, points: int) -> _Piece:
@@ -189,7 +191,7 @@ def _to_infinity(
     probes = furthest - np.array([2.0, 1.0])
     inner, outer = outcome.log_prob(start + sign * spread * cast(np.exp(probes)))
     power = inner - outer - 1  # p(y) falls as y to the minus 1 + power
-    # The expectation of what is left of y^power once a loss of degree two, one or zero took its part.
+    # A loss of degree two, or else one, or else zero, leaves this of the power.
     rate = power - jnp.clip(jnp.ceil(power) - 1, 0.0, 2.0)
     wanted = -np.log(neglectable(start.dtype) / 10) / jnp.maximum(rate, 1e-3)
     heavy = jnp.isfinite(power) & (outer > -1e4)
@@ -263,7 +265,7 @@ def _log(width: Array) -> Array:
 
 
 def _kink(decision: Array, middle: Array, ends: _Ends) -> Array:
-    """The decision; near the end of the support that it lies beyond, where there is most to gain."""
+    """The decision; if it lies beyond an end of the support, a place near to that end."""
     lower, upper = jax.lax.stop_gradient(ends)
     if lower is not None:
         decision = jnp.where(decision > lower, decision, lower + 0.03 * (middle - lower))

@@ -1,12 +1,13 @@
-"""Outcomes between two ends: uniform and beta."""
+"""Outcomes between two ends: uniform, beta and truncated."""
 
 import jax.numpy as jnp
 import numpyro.distributions as dist
+from numpyro.distributions import Distribution
 
 from stakes._types import Array
 from stakes.expectation.families.common import floats, within
 from stakes.expectation.incomplete import beta_above, beta_weight
-from stakes.expectation.stats import cdf, cumulant, excess
+from stakes.expectation.stats import cdf, cumulant, excess, unknown, variance
 
 
 @excess.register
@@ -49,3 +50,11 @@ def _(outcome: dist.Beta, value: Array) -> Array:
     a, b, value = floats(outcome.concentration1, outcome.concentration0, value)
     above = lambda h: beta_above(*jnp.broadcast_arrays(a, b, h, 1 - h))  # noqa: E731
     return 1 - within(0.0, 1.0, value, 1.0, above)
+
+
+@variance.register(dist.LeftTruncatedDistribution)
+@variance.register(dist.RightTruncatedDistribution)
+@variance.register(dist.TwoSidedTruncatedDistribution)
+def _(outcome: Distribution) -> Array:
+    """NumPyro's cancels in single precision where little of the base is left."""
+    raise unknown("variance", outcome)
