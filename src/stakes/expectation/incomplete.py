@@ -112,6 +112,14 @@ def _reach(slope: Array, bend: Array, drop: float) -> Array:
     return jnp.where(least < 0, (root - least) / (2 * (slope + bend)), 4 * drop / (root + least))
 
 
+def exponential_integral(x: Array) -> Array:
+    """∫ exp(-s)/s ds from x ≥ 1: what is left of the upper tail where the shape is zero."""
+    drop, points, weights = _rule(x.dtype)
+    reach = jnp.log1p(drop / x)
+    mass = jnp.exp(-x * jnp.expm1(_column(points, x) * reach)) * _column(weights, x)
+    return flushed_exp(-x) * reach * jnp.sum(mass, axis=0)
+
+
 # Beta --------------------------------------------------------------------------------------
 
 

@@ -5,12 +5,12 @@ import math
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
-from jax.scipy.special import exp1, gammaln
+from jax.scipy.special import gammaln
 from numpyro.distributions import Distribution
 
 from stakes._types import Array
 from stakes.expectation.families.common import finite_until, floats
-from stakes.expectation.incomplete import beta_above
+from stakes.expectation.incomplete import beta_above, exponential_integral
 from stakes.expectation.special import log_less_tangent, stirling_error
 from stakes.expectation.stats import cdf, cumulant, excess
 from stakes.expectation.sums import flushed_exp
@@ -158,9 +158,13 @@ def _(outcome: dist.Gumbel, decision: Array) -> Array:
 
 @jax.custom_jvp
 def _gumbel_excess(z: Array) -> Array:
-    """E1(w) + γ + log w at w = exp(-z): w - w²/4 + w³/18 - ... where w is small."""
+    """E1(w) + γ + log w at w = exp(-z); where w is small, w - w²/4 + w³/18 - ..."""
     w = jnp.exp(jnp.minimum(-z, 5.0))
-    return jnp.where(z > 9.0, w * (1 - w / 4), exp1(w) + EULER - z)
+    small, large = jnp.minimum(w, 1.0), jnp.maximum(w, 1.0)
+    series = jnp.zeros_like(w)
+    for k in reversed(range(1, 18)):
+        series = ((-1) ** (k + 1) / (k * math.factorial(k)) + series) * small
+    return jnp.where(w < 1, series, exponential_integral(large) + EULER - z)
 
 
 @_gumbel_excess.defjvp
