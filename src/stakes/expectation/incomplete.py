@@ -149,7 +149,7 @@ def beta_weight(a: Array, b: Array, x: Array, rest: Array) -> Array:
 def beta_tail(a: Array, b: Array, x: Array, rest: Array) -> BetaTail:
     weight, upper = beta_weight(a, b, x, rest), x * b >= rest * a
     mirrored = [(a, b), (b, a), (x, rest), (rest, x)]
-    above, by_a, by_b = _beta_upper(*(jnp.where(upper, *pair) for pair in mirrored), weight)
+    above, by_a, by_b = _beta_upper(weight, *(jnp.where(upper, *pair) for pair in mirrored))
     return BetaTail(
         jnp.where(upper, above, 1 - above),
         jnp.where(upper, by_a, -by_b),
@@ -159,7 +159,7 @@ def beta_tail(a: Array, b: Array, x: Array, rest: Array) -> BetaTail:
 
 
 def _beta_upper(
-    a: Array, b: Array, x: Array, rest: Array, weight: Array
+    weight: Array, a: Array, b: Array, x: Array, rest: Array
 ) -> tuple[Array, Array, Array]:
     """The upper tail from beyond the mean: x^a (1-x)^b/(b B(a, b)) more than that of b + 1.
 

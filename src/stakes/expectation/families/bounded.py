@@ -5,7 +5,7 @@ import numpyro.distributions as dist
 from numpyro.distributions import Distribution
 
 from stakes._types import Array
-from stakes.expectation.families.common import floats, within
+from stakes.expectation.families.common import floats, fraction
 from stakes.expectation.incomplete import beta_above, beta_weight
 from stakes.expectation.stats import cdf, cumulant, excess, unknown, variance
 
@@ -42,14 +42,14 @@ def _(outcome: dist.Beta, decision: Array) -> Array:
         places = jnp.broadcast_arrays(a, b, h, 1 - h)
         return (centre - h) * beta_above(*places) + beta_weight(*places) / (a + b)
 
-    return within(0.0, 1.0, decision, centre - decision, inside)
+    return fraction(decision, centre - decision, inside)
 
 
 @cdf.register
 def _(outcome: dist.Beta, value: Array) -> Array:
     a, b, value = floats(outcome.concentration1, outcome.concentration0, value)
     above = lambda h: beta_above(*jnp.broadcast_arrays(a, b, h, 1 - h))  # noqa: E731
-    return 1 - within(0.0, 1.0, value, 1.0, above)
+    return 1 - fraction(value, 1.0, above)
 
 
 @variance.register(dist.LeftTruncatedDistribution)

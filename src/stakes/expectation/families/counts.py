@@ -15,7 +15,7 @@ from numpyro.distributions import Distribution
 from numpyro.distributions.discrete import ZeroInflatedProbs
 
 from stakes._types import Array
-from stakes.expectation.families.common import finite_until, floats
+from stakes.expectation.families.common import finite_below_one, floats
 from stakes.expectation.incomplete import beta_above, beta_weight, gamma_above, gamma_tail
 from stakes.expectation.special import exp_less_tangent, log_less_tangent
 from stakes.expectation.stats import (
@@ -29,6 +29,9 @@ from stakes.expectation.stats import (
     variance,
 )
 from stakes.expectation.sums import flushed_exp
+
+_LEAST = 1e-25
+"""A rate or chance that is as good as zero, but has a logarithm."""
 
 # Poisson -----------------------------------------------------------------------------------
 
@@ -75,7 +78,7 @@ def _poisson_tails_and_slopes(
     E (y-h)+ = λ p(k) + (λ-h) P(y > k) and E (h-y)+ = λ p(k) + (h-λ) P(y ≤ k); the slope in λ is
     E g(y+1) - g(y), as for any function g of a Poisson count.
     """
-    negative, whole = decision < 0, _whole(decision)
+    negative, whole, rate = decision < 0, _whole(decision), jnp.maximum(rate, _LEAST)
     tail = gamma_tail(*jnp.broadcast_arrays(whole + 1, rate))
     here = jnp.where(negative, 0.0, tail.weight)  # λ p(k)
     less = jnp.where(negative, 0.0, tail.above)
@@ -125,23 +128,33 @@ def _whole(value: Array) -> Array:
     return jnp.maximum(jnp.floor(value), 0.0)
 
 
+def _not_zero(chance: Array) -> Array:
+    """The derivative stays that of the chance."""
+    return chance + jax.lax.stop_gradient(jnp.maximum(chance, _LEAST) - chance)
+
+
 # Negative binomial, geometric --------------------------------------------------------------
 
 
 @excess.register
 def _(outcome: dist.GammaPoisson, decision: Array) -> Array:
     shape, rate, decision = floats(outcome.concentration, outcome.rate, decision)
-    centre, x = shape / rate, rate / (1 + rate)
-    places = jnp.broadcast_arrays(shape, _whole(decision) + 1, x, 1 / (1 + rate))
-    inside = (centre - decision) * beta_above(*places) + beta_weight(*places) / x
+    centre, places = shape / rate, _negative_binomial_places(shape, rate, decision)
+    inside = (centre - decision) * beta_above(*places) + beta_weight(*places) / places[2]
     return jnp.where(decision < 0, centre - decision, inside)
 
 
 @cdf.register
 def _(outcome: dist.GammaPoisson, value: Array) -> Array:
     shape, rate, value = floats(outcome.concentration, outcome.rate, value)
-    places = (shape, _whole(value) + 1, rate / (1 + rate), 1 / (1 + rate))
-    return jnp.where(value < 0, 0.0, 1 - beta_above(*jnp.broadcast_arrays(*places)))
+    places = _negative_binomial_places(shape, rate, value)
+    return jnp.where(value < 0, 0.0, 1 - beta_above(*places))
+
+
+def _negative_binomial_places(shape: Array, rate: Array, value: Array) -> list[Array]:
+    """P(y > k) is P(g > p) for g ~ Beta(r, k+1)."""
+    places = (shape, _whole(value) + 1, 1 / (1 + 1 / rate), _not_zero(1 / (1 + rate)))
+    return jnp.broadcast_arrays(*places)
 
 
 @cumulant.register
@@ -182,7 +195,7 @@ def _geometric_cumulant(centre: Array, t: float) -> Array:
     """-log(1 - m(exp t - 1)) - mt: a sum of two that are not negative."""
     grown = lambda v: -log_less_tangent(1 - v, -v)  # noqa: E731
     centre, by = floats(centre, t)
-    return finite_until(1.0, centre * jnp.expm1(by), grown) + centre * exp_less_tangent(by)
+    return finite_below_one(centre * jnp.expm1(by), grown) + centre * exp_less_tangent(by)
 
 
 # Binomial ----------------------------------------------------------------------------------
@@ -226,9 +239,8 @@ def _binomial_places(outcome: Distribution, value: Array) -> list[Array]:
     """P(y ≤ k) is P(g > p) for g ~ Beta(k+1, n-k)."""
     total, *chances, value = floats(outcome.total_count, *_chances(outcome), value)
     whole = jnp.clip(jnp.floor(value), 0.0, jnp.maximum(total - 1, 0.0))
-    # A chance of zero has no logarithm.
-    sure = [jnp.maximum(chance, jnp.finfo(chance.dtype).tiny) for chance in chances]
-    return jnp.broadcast_arrays(whole + 1, jnp.maximum(total, 1.0) - whole, *sure)
+    places = (whole + 1, jnp.maximum(total, 1.0) - whole, *map(_not_zero, chances))
+    return jnp.broadcast_arrays(*places)
 
 
 @singledispatch

@@ -12,7 +12,7 @@ from jax.scipy.special import gammaln
 from numpyro.distributions import Distribution
 
 from stakes._types import Array
-from stakes.expectation.families.common import finite_until, floats, positive
+from stakes.expectation.families.common import finite_below_one, floats, positive
 from stakes.expectation.incomplete import gamma_above, gamma_weight
 from stakes.expectation.mills import density, mills
 from stakes.expectation.special import log_less_tangent
@@ -64,7 +64,7 @@ def _(outcome: dist.Exponential, t: float) -> Array:
 
 def _exponential_cumulant(v: Array) -> Array:
     """-log(1-v) - v."""
-    return finite_until(1.0, jnp.asarray(v), lambda v: -log_less_tangent(1 - v, -v))
+    return finite_below_one(jnp.asarray(v), lambda v: -log_less_tangent(1 - v, -v))
 
 
 # Inverse gamma, Pareto ---------------------------------------------------------------------

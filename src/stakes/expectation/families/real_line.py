@@ -4,12 +4,13 @@ import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 from jax.scipy.special import gammaln
 from numpyro.distributions import Distribution
 
 from stakes._types import Array
-from stakes.expectation.families.common import finite_until, floats
+from stakes.expectation.families.common import finite_below_one, floats
 from stakes.expectation.incomplete import beta_above, exponential_integral
 from stakes.expectation.special import log_less_tangent, stirling_error
 from stakes.expectation.stats import cdf, cumulant, excess
@@ -52,7 +53,7 @@ def _(primals, tangents):  # type: ignore[no-untyped-def]
 
 @cumulant.register
 def _(outcome: dist.Laplace, t: float) -> Array:
-    return finite_until(1.0, jnp.square(t * outcome.scale), lambda v: -jnp.log1p(-v))
+    return finite_below_one(jnp.square(t * outcome.scale), lambda v: -jnp.log1p(-v))
 
 
 # Logistic ----------------------------------------------------------------------------------
@@ -67,7 +68,7 @@ def _(outcome: dist.Logistic, decision: Array) -> Array:
 @cumulant.register
 def _(outcome: dist.Logistic, t: float) -> Array:
     """log (πv/sin πv) at v = ts."""
-    return finite_until(1.0, jnp.abs(t * outcome.scale), _log_over_sine)
+    return finite_below_one(jnp.abs(t * outcome.scale), _log_over_sine)
 
 
 def _log_over_sine(v: Array) -> Array:
@@ -131,7 +132,7 @@ def _(primals, tangents):  # type: ignore[no-untyped-def]
 
 def _student_beyond(df: Array, distance: Array) -> Array:
     """P(y > z) for z ≥ 0."""
-    squared = jnp.maximum(jnp.square(distance), jnp.finfo(df.dtype).tiny ** 0.5)
+    squared = jnp.maximum(jnp.square(distance), np.finfo(df.dtype).tiny ** 0.5)
     rest, x = df / (df + squared), squared / (df + squared)
     return beta_above(jnp.full_like(df, 0.5), df / 2, x, rest) / 2
 
@@ -177,7 +178,7 @@ def _(primals, tangents):  # type: ignore[no-untyped-def]
 @cumulant.register
 def _(outcome: dist.Gumbel, t: float) -> Array:
     """log Γ(1-v) - γv at v = ts."""
-    return finite_until(1.0, t * outcome.scale, _log_gamma_about_one)
+    return finite_below_one(t * outcome.scale, _log_gamma_about_one)
 
 
 def _log_gamma_about_one(v: Array) -> Array:
