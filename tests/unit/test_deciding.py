@@ -324,6 +324,7 @@ def test_promises_lead_to_the_lowest_of_all_dips_wherever_it_is() -> None:
         "flat, then a dip": (lambda h: jnp.minimum(jnp.abs(h - 30), 20.0) + 1, 30.0),
         "rises without end": (lambda h: -h, np.inf),
         "falls without end": (lambda h: 1 / (1 + jnp.exp(-h)) + 1, -np.inf),
+        "falls until not defined": (lambda h: jnp.where(h < 99, -h, jnp.nan), np.inf),
         "not defined below": (lambda h: jnp.log(h + 7) ** 2 + 1, -6.0),
         "not defined": (lambda h: jnp.sqrt(h), np.nan),
         "nothing matters": (lambda h: 0 * h + 1, 0.0),

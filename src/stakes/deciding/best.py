@@ -16,7 +16,7 @@ from stakes._types import Array, Distribution, Float, Key
 from stakes.deciding.promise import by_promise
 from stakes.deciding.search import by_parabolas, evenly
 from stakes.errors import NoClosedForm, check_shape
-from stakes.expectation import Mixture, stats
+from stakes.expectation import Mixture
 from stakes.protocols import Criterion, Expectation, UtilityTerm
 
 EVENLY, QUANTILES = 17, 49
@@ -75,7 +75,7 @@ def numerical_decision(
     quantiles = jnp.quantile(draws, jnp.linspace(0, 1, times * QUANTILES), axis=0)
     reach = jnp.maximum(high - low, _spread(outcomes, high))
     places = evenly(low, high, times * EVENLY)
-    if not stats.is_discrete(outcomes):
+    if not outcomes.support.is_discrete:
         grid = jnp.concatenate([places, quantiles])
         return by_promise(risk, grid, reach, times * ROUNDS).astype(like.dtype)
     grid = jnp.concatenate([places, jnp.round(quantiles)])

@@ -62,7 +62,7 @@ def by_promise(
     # Around the grid an objective need not be defined; on it, it has to be.
     failed = jnp.isnan(values[: len(grid)]).any(axis=0)
     tried = At(places, jnp.where(jnp.isnan(values), jnp.inf, values))
-    walk, sign = _walked(objective, tried, len(grid))
+    walk, sign = _walked(objective, tried, values, len(grid))
     known = _in_order(tried, walk.before, walk.last, room=rounds)
     known = _refined(objective, known, _scouts(tried, rounds // 3), rounds)
     best, inner = _lowest(known), _lowest(_within(known, grid))
@@ -77,13 +77,17 @@ def _noise(*values: Array) -> Array:
     return NOISE * np.finfo(largest.dtype).eps * largest
 
 
-def _walked(objective: Curve, tried: At, inner: int) -> tuple[Walk, Array]:
-    """On from the last rung, until the objective rises, where the best is beyond the grid."""
+def _walked(objective: Curve, tried: At, raw: Array, inner: int) -> tuple[Walk, Array]:
+    """On from the last rung, until the objective rises, where the best is beyond the grid.
+
+    One that is not defined, as the `raw` values show, has not been seen to rise.
+    """
     down, up = (At(*(x[part] for x in tried)) for part in _sides(inner))
     downwards = down.value.min(axis=0) < up.value.min(axis=0)
     sign = jnp.where(downwards, -1.0, 1.0).astype(tried.place.dtype)
     side = chosen(downwards, down, up)
-    least, last = side.value.min(axis=0), At(side.place[-1], side.value[-1])
+    least = side.value.min(axis=0)
+    last = At(side.place[-1], jnp.where(downwards, raw[inner + len(RUNGS) - 1], raw[-1]))
     beyond = least < tried.value[:inner].min(axis=0) - _noise(least)
 
     def on(at: Walk) -> Walk:
@@ -185,7 +189,10 @@ def _promise(known: At) -> At:
     lowest = (value <= beside) & (value < jnp.inf)
     hoped = jnp.where(lowest, value - jnp.maximum(up.value, down.value), jnp.inf)
     at = jnp.argmin(hoped, axis=0)[None]
-    pick = lambda each: jnp.take_along_axis(each, at, axis=0)[0]  # noqa: E731
+
+    def pick(each: Array) -> Array:
+        return jnp.take_along_axis(each, at, axis=0)[0]
+
     upwards = pick(up.value) >= pick(down.value)
     next_ = pick(place) + jnp.where(upwards, pick(up.place), -pick(down.place))
     return At(next_, pick(hoped))

@@ -41,7 +41,7 @@ def chosen(which: Array, yes: At, no: At) -> At:
 def by_parabolas(objective: Curve, grid: Float[Array, "place *instance"], rounds: int) -> Array:
     """The best of the grid, moved to the lowest point of the parabola through its neighbours.
 
-    This takes fewer evaluations than golden sections and has none of their guarantees, but is never
+    This takes few evaluations and may stop at the wrong one of several dips, but is never
     worse than the grid.
     """
     grid = jnp.sort(grid, axis=0)

@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol, final
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import logsumexp
 from numpyro.distributions import constraints
 
@@ -177,7 +178,7 @@ class Mixture:
         some = known.any(axis=0)
         low = jnp.where(some, jnp.where(known, lows, jnp.inf).min(axis=0), -1.0)
         high = jnp.where(some, jnp.where(known, highs, -jnp.inf).max(axis=0), 1.0)
-        doublings = jnp.finfo(low.dtype).maxexp
+        doublings = np.finfo(low.dtype).maxexp
 
         def unfinished(at: _Widening) -> Array:
             return (at.doublings < doublings) & ~at.holds.all()
