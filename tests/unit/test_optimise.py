@@ -31,6 +31,7 @@ from stakes.optimise import (
     FitSettings,
     Joint,
     Stop,
+    are_drifting,
     has_stopped_rising,
     outset,
     run,
@@ -213,6 +214,29 @@ def test_a_fit_has_converged_when_another_round_gains_nothing() -> None:
     assert np.mean([end is Stop.CONVERGED for end in ends]) > 0.7
 
 
+def test_variables_at_rest_are_mostly_seen_to_be_and_drifting_ones_always() -> None:
+    """The bar is two standard deviations, and more where it takes account of dependence."""
+    for chunks, count in ((10, 2), (10, 90), (30, 20)):
+        noise = np.random.default_rng(chunks).normal(size=(200, chunks, count))
+        assert np.mean([are_drifting(still) for still in noise]) < 0.05
+        if count > 2:  # two variables in six chunks have too little to tell
+            moving = noise + np.linspace(0, 9, chunks)[:, None]
+            assert np.mean([are_drifting(drift) for drift in moving]) > 0.95
+    assert not are_drifting(np.ones((30, 5)))
+
+
+def test_a_stage_of_full_step_size_goes_on_while_variables_drift() -> None:
+    """But not for ever, for there are directions in which nothing rests."""
+    course, settings = rounds(0.0)
+    course = course._replace(stage=0, stage_start=0, elbo=np.zeros(300), utility=np.zeros(300))
+    still = np.random.default_rng(0).normal(size=(30, 50))
+    drifting = still + np.arange(30.0)[:, None]
+    assert next_stage(course._replace(watched=still), settings).stage == 1
+    assert next_stage(course._replace(watched=drifting), settings).stage == 0
+    few = replace(settings, steps=1500)
+    assert next_stage(course._replace(watched=drifting), few).stage == 1
+
+
 def test_one_round_is_not_enough_to_have_converged() -> None:
     assert all(verdict(*rounds(0.0, seed=seed), False) is None for seed in range(20))
 
@@ -241,37 +265,37 @@ def test_a_round_that_was_begun_ends_at_the_smallest_step_size() -> None:
 
 
 @pytest.mark.slow
-def test_a_neural_network_that_only_rises_slowly_is_not_called_converged() -> None:
-    """Of this start the bound rises by 3.3 nats once the step size is large again."""
+def test_a_neural_network_is_not_called_converged_on_a_plateau() -> None:
+    """Its bound is level from step 1,500 to 5,500 at full step size, for every key tried, and then
+    rises by almost four nats. Another 20,000 steps, of a rate that falls from full to zero, are to
+    gain nothing much; figures have a standard error of some 0.05."""
 
     def network(x: Array, y: Array | None = None) -> None:
         def weights(name: str, *shape: int) -> Array:
             return numpyro.sample(name, dist.Normal(0, 1).expand(shape).to_event(len(shape)))
 
-        hidden = jnp.tanh(x @ weights("w", 1, 10) + weights("b", 10))
-        noise = numpyro.sample("noise", dist.HalfNormal(1.0))
+        hidden = jnp.tanh(x @ weights("w", 1, 15) + weights("b", 15))
+        mean = hidden @ weights("v", 15)
+        noise = numpyro.sample("s", dist.HalfNormal(1.0))
         with numpyro.plate("row", len(x)):
-            numpyro.sample("y", dist.Normal(hidden @ weights("v", 10), noise), obs=y)
+            numpyro.sample("y", dist.Normal(mean, noise), obs=y)
 
     rng = np.random.default_rng(0)
-    x = rng.uniform(-3, 3, (100, 1)).astype(np.float32)
-    y = (np.sin(1.5 * x[:, 0]) + 0.2 * rng.normal(size=100)).astype(np.float32)
-    problem = stakes.Problem(network, outcome="y", loss=stakes.Squared())
-    plan = prepare(KEY, problem, {"x": x, "y": y}, stakes.Options(draws=16))
+    x = rng.uniform(-3, 3, (150, 1)).astype(np.float32)
+    y = (np.sin(1.5 * x[:, 0]) + 0.2 * rng.normal(size=150)).astype(np.float32)
+    problem = stakes.Problem(network, outcome="y", loss=stakes.Tilted(0.2))
+    plan = prepare(KEY, problem, {"x": x, "y": y}, stakes.Options())
     port, settings = plan.approximation, plan.settings
 
     def ended(start: Params, settings: FitSettings) -> Fit:
         state = VI().init(start, settings)
-        return run("VI", VI().step(settings), port, state, jax.random.key(1), settings)
+        return run("VI", VI().step(settings), port, state, jax.random.key(5), settings)
 
-    for key in jax.random.split(jax.random.key(3), 4)[:2]:
-        first = ended(port.init(key), settings)
-        falling = optax.adam(optax.cosine_decay_schedule(0.03, 20_000))
-        longer = ended(
-            first.params, replace(settings, steps=20_000, optimizer=falling, all_steps=True)
-        )
-        gained = longer.last_tenth(longer.bound).mean() - first.last_tenth(first.bound).mean()
-        assert gained < 0.4 or not first.converged
+    first = ended(port.start, settings)
+    falling = optax.adam(optax.cosine_decay_schedule(0.03, 20_000))
+    longer = ended(first.params, replace(settings, steps=20_000, optimizer=falling, all_steps=True))
+    gained = longer.last_tenth(longer.bound).mean() - first.last_tenth(first.bound).mean()
+    assert gained < 0.4 or not first.converged
 
 
 # Numerical failure -------------------------------------------------------------------------

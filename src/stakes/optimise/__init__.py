@@ -8,7 +8,13 @@ from stakes.optimise.joint import Joint
 from stakes.optimise.loop import Watch, compiled, run, run_together
 from stakes.optimise.natural import natural_gradient
 from stakes.optimise.settings import FitSettings
-from stakes.optimise.stages import Average, finite_mean, has_stopped_rising, is_no_better
+from stakes.optimise.stages import (
+    Average,
+    are_drifting,
+    finite_mean,
+    has_stopped_rising,
+    is_no_better,
+)
 from stakes.optimise.step import Info, Method, State, Step
 from stakes.optimise.vi import VI
 
@@ -28,6 +34,7 @@ __all__ = [
     "Step",
     "Stop",
     "Watch",
+    "are_drifting",
     "ascend",
     "bound",
     "compiled",

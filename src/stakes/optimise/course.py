@@ -12,7 +12,13 @@ import numpy as np
 
 from stakes.optimise.fit import Fit, Stop
 from stakes.optimise.settings import FitSettings
-from stakes.optimise.stages import Average, has_stopped_rising, is_no_better
+from stakes.optimise.stages import (
+    Average,
+    are_drifting,
+    has_stopped_rising,
+    is_no_better,
+    some_of,
+)
 from stakes.optimise.step import Info, State
 
 RATES = (1.0, 0.1, 0.01)
@@ -34,6 +40,8 @@ class Course(NamedTuple):
     stage_start: int
     """The step at which its stage began."""
     average: Average
+    watched: np.ndarray
+    """Some of the variables after each chunk of a stage of full step size: chunk x variable."""
     round_start: int = 0
     """The step at which its round began."""
     settled_start: int = 0
@@ -59,16 +67,21 @@ def outset(state: State, runs: tuple[int, ...] = ()) -> Course:
     # weak types strong, for which the chunk would otherwise be compiled again.
     state = jax.tree.map(lambda leaf: jnp.array(leaf, leaf.dtype), state)
     none = np.zeros((0, *runs))
-    return Course(state, none, none, none.astype(bool), 0, 0, Average())
+    nothing = np.zeros((0, len(some_of(state.variables))))
+    return Course(state, none, none, none.astype(bool), 0, 0, Average(), nothing)
 
 
 def extended(course: Course, state: State, info: Info) -> Course:
+    if course.rate < 1:
+        course = course._replace(average=course.average.add(state.variables))
+    else:
+        here = some_of(state.variables)
+        course = course._replace(watched=np.concatenate([course.watched, here[None]]))
     return course._replace(
         state=state,
         elbo=np.concatenate([course.elbo, np.asarray(info.elbo, np.float64)]),
         utility=np.concatenate([course.utility, np.asarray(info.utility, np.float64)]),
         finite=np.concatenate([course.finite, np.asarray(info.finite)]),
-        average=course.average.add(state.variables) if course.rate < 1 else course.average,
     )
 
 
@@ -93,6 +106,7 @@ def next_stage(course: Course, settings: FitSettings) -> Course:
         return course
     state, done = course.state, len(course.elbo)
     after = course._replace(stage=course.stage + 1, stage_start=done, average=Average())
+    after = after._replace(watched=course.watched[:0])
     if course.is_last_of_round:
         after = after._replace(round_start=done, settled_start=course.stage_start)
         if settings.steps - done < _least_steps_to_come(after, settings):
@@ -106,12 +120,18 @@ def next_stage(course: Course, settings: FitSettings) -> Course:
 
 
 def _is_over(course: Course, settings: FitSettings) -> bool:
-    if _stopped_rising(course, settings):
+    if _stopped_rising(course, settings) and not _is_moving(course, settings):
         return True
     # A round that has been begun is brought to its end, at the smallest step size.
     left = settings.steps - len(course.elbo)
     to_come = _least_steps_to_come(course._replace(stage=course.stage + 1), settings)
     return course.round > 0 and not course.is_last_of_round and left <= to_come
+
+
+def _is_moving(course: Course, settings: FitSettings) -> bool:
+    """Whether variables drift, at full step size; directions that are all the same never rest."""
+    taken = len(course.elbo) - course.stage_start
+    return course.rate == 1 and taken < settings.steps // 5 and are_drifting(course.watched)
 
 
 def _least_steps_to_come(course: Course, settings: FitSettings) -> int:

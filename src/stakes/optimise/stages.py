@@ -37,6 +37,36 @@ def is_no_better(before: np.ndarray, after: np.ndarray) -> bool:
     return gain <= 2 * error
 
 
+def are_drifting(watched: np.ndarray) -> bool:
+    """Whether variables still move on in a stage: chunk x variable.
+
+    On its way along a ridge or away from a saddle a fit has a level bound for thousands of steps,
+    and its variables move all the same. For each of them, u = t² / (t² + df) compares its last
+    third of the stage to the third before; without drift it has mean 1 / (1 + df), and the mean of
+    (1 + df) u over n variables has a standard deviation of at most √(2/n). The bar is 1.5 and two
+    of these, so that variables at rest are taken to drift less than once in 44 times.
+    """
+    third = len(watched) // 3
+    if third < 2:
+        return False
+    before, after = watched[-2 * third : -third], watched[-third:]
+    noise = (before.var(axis=0, ddof=1) + after.var(axis=0, ddof=1)) / third
+    moved = np.isfinite(noise) & (noise > 0)
+    if not moved.any():
+        return False
+    squared = (after - before).mean(axis=0)[moved] ** 2 / noise[moved]
+    freedom = 2 * third - 2
+    drift = (1 + freedom) * np.mean(squared / (squared + freedom))
+    return bool(drift > 1.5 + 2 * np.sqrt(2 / moved.sum()))
+
+
+def some_of(variables: PyTree, most: int = 1000) -> np.ndarray:
+    """A copy of at most some thousand of the variables, evenly spread."""
+    leaves = [np.asarray(leaf).reshape(-1) for leaf in jax.tree.leaves(variables)]
+    every = -(-sum(map(len, leaves)) // most) or 1
+    return np.concatenate([leaf[::every] for leaf in leaves], dtype=np.float64)
+
+
 def _difference(before: np.ndarray, after: np.ndarray) -> tuple[float, float]:
     """By how much the mean of the bound has risen, and the standard error of that.
 
@@ -52,8 +82,9 @@ def _difference(before: np.ndarray, after: np.ndarray) -> tuple[float, float]:
 
 def _with_finite_steps(chunks: np.ndarray) -> np.ndarray:
     """Chunks of which some step has a finite bound, as rows of steps."""
-    rows: np.ndarray = chunks.reshape(len(chunks), chunks[:1].size or 1)
-    return rows[np.isfinite(rows).any(axis=1)]
+    rows = chunks.reshape(len(chunks), chunks[:1].size or 1)
+    finite: np.ndarray = rows[np.isfinite(rows).any(axis=1)]
+    return finite
 
 
 def _finite(values: np.ndarray) -> np.ndarray:

@@ -19,6 +19,7 @@ Courses = dict[str, dict[str, np.ndarray]]
 
 STAGE = ("stage", "stage_start", "round_start", "settled_start")
 NUMBERS = (*STAGE, "older_count", "newer_count", "age", "restart")
+OTHERS = ("seconds", "watched")
 DECIDED = "decisions"
 """VI's decisions, kept beside the courses of the fits."""
 TRACES = {"elbo": np.float64, "utility": np.float64, "finite": np.bool_}
@@ -105,6 +106,7 @@ def _arrays(course: Course) -> dict[str, np.ndarray]:
         **{name: np.asarray(numbers[name], np.int64) for name in NUMBERS},
         "seconds": np.asarray(course.seconds),
         **{name: getattr(course, name) for name in TRACES},
+        "watched": course.watched,
         **_leaves("state", course.state),
         **_leaves("older", average.older),
         **_leaves("newer", average.newer),
@@ -118,7 +120,7 @@ def _leaves(prefix: str, tree: Any) -> dict[str, np.ndarray]:
 
 
 def _course(arrays: Mapping[str, np.ndarray], start: Course, where: str) -> Course:
-    missing = [name for name in (*NUMBERS, *TRACES, "seconds") if name not in arrays]
+    missing = [name for name in (*NUMBERS, *TRACES, *OTHERS) if name not in arrays]
     if missing:
         raise StorageError(f"{where} lacks {', '.join(missing)}; it is not a checkpoint of a run.")
     if any(arrays[name].shape != () for name in (*NUMBERS, "seconds")) or any(
@@ -126,6 +128,12 @@ def _course(arrays: Mapping[str, np.ndarray], start: Course, where: str) -> Cour
         for name, dtype in TRACES.items()
     ):
         raise StorageError(f"{where} has numbers or traces of a wrong type or shape.")
+    watched = arrays["watched"]
+    if watched.dtype != np.float64 or watched.shape[1:] != start.watched.shape[1:]:
+        raise StorageError(
+            f"{where} watches other variables: shape {watched.shape}, where model and guide have "
+            f"{start.watched.shape[1]}. It belongs to another model, guide or method."
+        )
     numbers = {name: int(arrays[name]) for name in NUMBERS}
     if numbers["stage"] < 0:
         raise StorageError(f"{where} is at stage {numbers['stage']}.")
@@ -143,6 +151,7 @@ def _course(arrays: Mapping[str, np.ndarray], start: Course, where: str) -> Cour
         round_start=numbers["round_start"],
         settled_start=numbers["settled_start"],
         average=average,
+        watched=watched,
         seconds=float(arrays["seconds"]),
     )
 
