@@ -175,7 +175,9 @@ def _reach(outcomes: Distribution, lowest: Array, sd: Array) -> float:
 
     shares = jax.vmap(log_share)(outcomes, *jnp.broadcast_arrays(lowest, sd))
     matters = np.asarray(shares > math.log(1e-9))
-    return 2 * float(np.max(np.where(matters, column(offsets, sd.shape[1:])[None], 0.0)))
+    return 2 * float(
+        np.max(np.where(matters, offsets.reshape(-1, *(1 for _ in sd.shape[1:])), 0.0))
+    )
 
 
 class _Window(NamedTuple):

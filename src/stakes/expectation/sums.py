@@ -59,8 +59,13 @@ class Terms(NamedTuple):
         It is taken to go on as it does at the last two points where it is still a number.
         """
         ends = ~self.overflown[1:-1] & self.overflown[2:]
-        last = lambda array: jnp.sum(jnp.where(ends, array[1:-1], 0.0), axis=0)  # noqa: E731
-        before = lambda array: jnp.sum(jnp.where(ends, array[:-2], 0.0), axis=0)  # noqa: E731
+
+        def last(array: Array) -> Array:
+            return jnp.sum(jnp.where(ends, array[1:-1], 0.0), axis=0)
+
+        def before(array: Array) -> Array:
+            return jnp.sum(jnp.where(ends, array[:-2], 0.0), axis=0)
+
         size, rise = last(self.log_sizes), last(self.log_sizes) - before(self.log_sizes)
         run = jnp.abs(last(self.points) - before(self.points))
         exponential = (rise > 0.12 * size) & (run > 0)  # and not a power
