@@ -1,7 +1,7 @@
 """First runs of ordinary models: with all defaults they converge, and decide as well as NUTS does.
 
-Data are simulated from each model. Decisions are judged by what they cost for new rows; those of the
-posterior that NUTS draws from are the yardstick.
+Data are simulated from each model. Decisions are judged by what they cost for new rows; those of
+the posterior that NUTS draws from are the yardstick.
 """
 
 from collections.abc import Callable
