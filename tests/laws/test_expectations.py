@@ -430,6 +430,55 @@ def test_an_infinite_expectation_is_never_a_finite_number(outcome, loss):
     assert not np.any(np.isfinite(risk))
 
 
+OWN_CDF = sorted(CLOSED_FORMS.keys() - {"Normal", "Laplace", "Logistic", "Gumbel", "Uniform"})
+
+
+@pytest.mark.parametrize("name", OWN_CDF)
+def test_distribution_functions_agree_with_scipy_also_outside_the_support(name):
+    family = WITH_FORMULAS[name]
+    parameters = dict(random_case(family, seed=12, unit=1.0).values)
+    value = np.concatenate([parameters.pop("decision")[:-4], [-1e3, -1.0, 0.0, 1e6]])
+    value = np.floor(value) if name in {*DISCRETE, "Geometric"} else value
+    found = quickly(
+        lambda parameters, value: stats.cdf(family.make(**parameters), value),
+        {k: jnp.asarray(v, float) for k, v in parameters.items()},
+        jnp.asarray(value, float),
+    )
+    np.testing.assert_allclose(found, family.twin(**parameters).cdf(value), atol=1e-5)
+
+
+def cumulant_of_counts(log_mass, t):
+    """log E exp(t (y - E y)), by plain sums over 0, 1, ..."""
+    values = np.arange(len(log_mass))
+    return special.logsumexp(log_mass + t * (values - np.exp(log_mass) @ values))
+
+
+@pytest.mark.parametrize("t", [-20.0, -1.0, -0.01, 0.01, 1.0, 20.0])
+def test_cumulants_of_counts_hold_for_small_and_large_exponents(t):
+    chances = represented(np.array([0.02, 0.4, 0.75, 0.999]))
+    binomial = np.array([scipy_stats.binom.logpmf(np.arange(11), 10, p) for p in chances])
+    more_zeros = np.array(
+        [
+            np.logaddexp(np.log1p(-g) + binomial[1], np.where(np.arange(11), -np.inf, np.log(g)))
+            for g in chances
+        ]
+    )
+
+    def ask(chance):
+        outcomes = (
+            dist.Binomial(10, probs=chance),
+            dist.ZeroInflatedDistribution(dist.Binomial(10, probs=chances[1]), gate=chance),
+        )
+        return jnp.stack([stats.cumulant(outcome, t) for outcome in outcomes])
+
+    found, slopes = quickly(
+        lambda p: (ask(p), jax.grad(lambda p: ask(p).sum())(p)), jnp.asarray(chances, float)
+    )
+    exact = [[cumulant_of_counts(each, t) for each in row] for row in (binomial, more_zeros)]
+    np.testing.assert_allclose(found, exact, rtol=1e-4)
+    assert np.all(np.isfinite(slopes))
+
+
 @pytest.mark.usefixtures("double_precision")
 def test_extra_zeros_mix_into_every_statistic():
     gate, rate, values = 0.3, 4.0, np.arange(80)

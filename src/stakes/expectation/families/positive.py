@@ -163,6 +163,12 @@ def _(outcome: dist.LogNormal, decision: Array) -> Array:
     )
 
 
+@cdf.register
+def _(outcome: dist.LogNormal, value: Array) -> Array:
+    loc, scale, value = floats(outcome.loc, outcome.scale, value)
+    return positive(value, 0.0, lambda h: _normal_cdf((jnp.log(h) - loc) / scale))
+
+
 @variance.register
 def _(outcome: dist.LogNormal) -> Array:
     squared = jnp.square(outcome.scale)
