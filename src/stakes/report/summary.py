@@ -116,7 +116,7 @@ def _convergence(result: Calibration) -> Convergence:
 
 def _trace(method: str, fit: Fit) -> Trace:
     """The bound as means over stretches of steps, which show the course and not the noise."""
-    width = -(-fit.steps // POINTS)
+    width = -(-fit.steps // POINTS) or 1
     starts = np.arange(0, fit.steps, width)
     return Trace(
         method=method,
@@ -153,7 +153,7 @@ def _scale_of_losses(result: Calibration) -> ScaleOfLosses | None:
 def _price(result: Calibration, judged: Assessment) -> Price:
     ends = [fit.last_tenth(fit.elbo) for fit in result.fits.values()]
     ends = [end[np.isfinite(end)] for end in ends]
-    errors = [float(end.var() / max(len(end), 1)) for end in ends]
+    errors = [float(end.var() / len(end)) if len(end) else float("nan") for end in ends]
     seen = judged.observations
     assert seen is not None  # or the comparison would have failed
     shares = zip(_covered(judged.vi_predicted, seen), _covered(judged.predicted, seen), strict=True)
