@@ -13,6 +13,14 @@ class InputError(StakesError, ValueError):
     """A problem, its data or a setting is not valid; raised before anything is compiled."""
 
 
+class OutOfRangeError(InputError):
+    """A whole number in the data points beyond the array that the model indexes with it."""
+
+    def __init__(self, message: str, *, argument: str, value: int, row: int, size: int) -> None:
+        super().__init__(message)
+        self.argument, self.value, self.row, self.size = argument, value, row, size
+
+
 class NumericalError(StakesError, ArithmeticError):
     """A quantity that has to be positive or finite is not."""
 

@@ -20,7 +20,7 @@ from stakes._types import Array, Batch
 from stakes.bridge.cases import Cases
 from stakes.bridge.forms import Plain
 from stakes.bridge.sites import trace_of
-from stakes.errors import InputError, some
+from stakes.errors import InputError, OutOfRangeError, some
 from stakes.port import sweep
 
 
@@ -57,7 +57,7 @@ def check_indices(cases: Cases, arrays: dict[str, Array]) -> None:
         if alone is not None:
             # With the size itself as its value, an argument that is used as it is points there.
             direct = trial(**others, **{name: alone.size}) == Beyond(alone.size, alone.size)
-            raise InputError(_message(name, values, alone, cases, direct=direct))
+            raise _refusal(name, values, alone, cases, direct=direct)
     together = [name for name in whole if trial(**{name: 0}) != found]
     raise InputError(
         f"{' and '.join(f'`data[{name!r}]`' for name in together or whole)} together lead to the "
@@ -79,22 +79,30 @@ def _filled(
     return cases, {**arrays, **filled}
 
 
-def _message(name: str, values: np.ndarray, found: Beyond, cases: Cases, *, direct: bool) -> str:
+def _refusal(
+    name: str, values: np.ndarray, found: Beyond, cases: Cases, *, direct: bool
+) -> InputError:
     inner = {p: size for p, size in cases.plates.items() if p not in cases.instances.dims}
     plates = [plate for plate, size in inner.items() if size == found.size]
     allowed = f"0 to {found.size - 1}"
     if plates:
         allowed += f" (the plate {some(plates)} has {found.size} members)"
-    where = f"it leads to the index {found.at}, where {allowed} is allowed."
-    if direct:
-        bad = (values >= found.size) | (values < -found.size)
-        rows = np.unique(np.argwhere(bad)[:, 0]) if bad.ndim else np.array([0])
-        first = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
-        came = ", ".join(map(str, np.unique(values[bad])[:5]))
-        where = f"its values may be {allowed}, but there is {came} in {len(rows)} rows: {first}."
-    return (
-        f"`data[{name!r}]` points beyond an array that the model indexes with it: {where} "
-        f"JAX would take the last member instead. Number members from 0, as in the fit."
+    points = f"`data[{name!r}]` points beyond an array that the model indexes with it"
+    advice = "JAX would take the last member instead. Number members from 0, as in the fit."
+    if not direct:
+        where = f"it leads to the index {found.at}, where {allowed} is allowed."
+        return InputError(f"{points}: {where} {advice}")
+    bad = (values >= found.size) | (values < -found.size)
+    rows = np.unique(np.argwhere(bad)[:, 0]) if bad.ndim else np.array([0])
+    first = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
+    came = ", ".join(map(str, np.unique(values[bad])[:5]))
+    where = f"its values may be {allowed}, but there is {came} in {len(rows)} rows: {first}."
+    return OutOfRangeError(
+        f"{points}: {where} {advice}",
+        argument=name,
+        value=int(values[bad].flat[0]),
+        row=int(rows[0]),
+        size=found.size,
     )
 
 

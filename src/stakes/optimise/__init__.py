@@ -1,7 +1,7 @@
 """Fits: the loop, its steps, and the methods that define them."""
 
 from stakes.optimise.ascent import ascend, bound, start
-from stakes.optimise.course import MOST_SKIPPED, RATES, Course, not_begun, outset
+from stakes.optimise.course import MOST_SKIPPED, Course, least_steps, not_begun, outset
 from stakes.optimise.em import EM
 from stakes.optimise.fit import Fit, Stop
 from stakes.optimise.joint import Joint
@@ -21,7 +21,6 @@ from stakes.optimise.vi import VI
 __all__ = [
     "EM",
     "MOST_SKIPPED",
-    "RATES",
     "VI",
     "Average",
     "Course",
@@ -41,6 +40,7 @@ __all__ = [
     "finite_mean",
     "has_stopped_rising",
     "is_no_better",
+    "least_steps",
     "natural_gradient",
     "not_begun",
     "outset",

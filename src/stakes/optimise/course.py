@@ -134,6 +134,11 @@ def _is_moving(course: Course, settings: FitSettings) -> bool:
     return course.rate == 1 and taken < settings.steps // 5 and are_drifting(course.watched)
 
 
+def least_steps(settings: FitSettings) -> int:
+    """The fewest steps after which a fit is called converged: those of two rounds."""
+    return (1 + 2) * len(RATES) * settings.least_chunks * settings.chunk
+
+
 def _least_steps_to_come(course: Course, settings: FitSettings) -> int:
     """The fewest steps of the stages of this round, from the current one on."""
     stages = len(RATES) - course.stage % len(RATES)

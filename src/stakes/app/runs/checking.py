@@ -13,7 +13,7 @@ from stakes._types import Params
 from stakes.app.runs.indices import check_indices
 from stakes.app.spec import Job
 from stakes.calibration import Plan, prepare
-from stakes.optimise import RATES, State, Step, compiled
+from stakes.optimise import State, Step, compiled, least_steps
 from stakes.port import Batches
 
 CHUNK = 20
@@ -60,11 +60,10 @@ class Checked:
 def checked(job: Job) -> Checked:
     checks.instance("`job`", job, Job, "what `read_job(path)` returns")
     key = jax.random.key(job.spec.seed)
+    check_indices(job)
     plan = prepare(key, job.problem, job.fit.arguments, job.options)
-    for table in job.tables.both:
-        check_indices(plan.approximation, job, table.arguments)
     approximation, settings = plan.approximation, plan.settings
-    least = min(settings.steps, len(RATES) * settings.least_chunks * settings.chunk)
+    least = min(settings.steps, least_steps(settings))
     rehearsed = _rehearsed(plan, key)
     return Checked(
         problem=repr(job.problem),

@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 
 from stakes import checks
-from stakes.app.runs.indices import check_indices
+from stakes.app.runs.indices import columns_named
 from stakes.app.runs.opening import Run
 from stakes.app.runs.outputs import check_output, output
 from stakes.app.runs.results import check_run, fresh_plates, restore
@@ -75,11 +75,10 @@ class _Decider:
         for part in self.rows.parts(self.rows.fitted if self.known else CHUNK):
             if self.known:
                 self._check_known(part.labels, part.start)
-            check_indices(
-                self.result.approximation, self.rows.job, part.arguments, first_row=part.start
-            )
             size = size or self._padded_size(len(part.labels))
-            yield part.labels, self._decided(part.arguments, len(part.labels), size)
+            with columns_named(self.rows.job, first_row=part.start):
+                decided = self._decided(part.arguments, len(part.labels), size)
+            yield part.labels, decided
 
     def _padded_size(self, rows: int) -> int:
         """A short file is not padded to the size of a whole part."""

@@ -5,8 +5,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import final
 
-import jax
-
 from stakes import checks
 from stakes.app.runs.folder import RunFolder
 from stakes.app.runs.indices import check_indices
@@ -14,7 +12,6 @@ from stakes.app.runs.manifest import Manifest, Source
 from stakes.app.runs.packing import packed, unpacked
 from stakes.app.runs.versions import precision, versions
 from stakes.app.spec import Job, restored_job
-from stakes.bridge import approximate
 from stakes.errors import InputError, StorageError, warn
 from stakes.host import files
 
@@ -36,7 +33,7 @@ def begin(job: Job, path: str | Path, *, command: str) -> Run:
     checks.instance("`begin(job=...)`", job, Job, "what `read_job(path)` returns")
     path = checks.path("`begin(path=...)`", path)
     checks.text("`begin(command=...)`", command)
-    _check_indices(job)
+    check_indices(job)
     first = Manifest(
         status="running",
         title=job.title,
@@ -76,15 +73,6 @@ def reopen(path: str | Path, *, allow_changed_model: bool = False) -> Run:
         where=f"The spec of {path}",
     )
     return Run(folder, manifest, job)
-
-
-def _check_indices(job: Job) -> None:
-    if job.spec.data is None:
-        return
-    data = job.problem.check_data(job.fit.arguments, needs_outcome=True)
-    traced = approximate(job.problem, data, jax.random.key(job.spec.seed))
-    for table in job.tables.both:
-        check_indices(traced, job, table.arguments)
 
 
 def now() -> str:
