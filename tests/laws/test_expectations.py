@@ -484,7 +484,7 @@ def test_extra_zeros_mix_into_every_statistic():
     gate, rate, values = 0.3, 4.0, np.arange(80)
     mass = (1 - gate) * scipy_stats.poisson.pmf(values, rate) + gate * (values == 0)
     outcome, decision = dist.ZeroInflatedPoisson(gate, rate), jnp.array([-0.5, 0.5, 3.5, 30.0])
-    losses = (Squared(), Tilted(0.2), LinEx(1e-3), LinEx(-0.7))
+    losses = (Squared(), Tilted(0.2), LinEx(1e-3), LinEx(-0.7), LinEx(-2.0), LinEx(9.0))
     found = quickly(
         lambda h: [ClosedForm().expected(None, outcome, loss, h) for loss in losses], decision
     )

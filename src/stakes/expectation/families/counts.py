@@ -228,11 +228,15 @@ def _(outcome: Distribution, value: Array) -> Array:
 @cumulant.register(dist.BinomialProbs)
 @cumulant.register(dist.BinomialLogits)
 def _(outcome: Distribution, t: float) -> Array:
-    """n (log(1 + p (exp t - 1)) - p t), counting what is rarer: successes or failures."""
+    """n (log(1 + p (exp t - 1)) - p t)."""
     total, probs, rest = floats(outcome.total_count, *_chances(outcome))
-    rare, by = jnp.minimum(probs, rest), jnp.where(probs > rest, -t, t)
-    change = rare * jnp.expm1(by)
-    return total * (log_less_tangent(1 + change, change) + rare * exp_less_tangent(by))
+    if abs(t) < 1:
+        # Counting what is rarer, successes or failures, keeps the two parts apart.
+        rare, by = jnp.minimum(probs, rest), jnp.where(probs > rest, -t, t)
+        change = rare * jnp.expm1(by)
+        return total * (log_less_tangent(1 + change, change) + rare * exp_less_tangent(by))
+    log_probs, log_rest = jnp.log(_not_zero(probs)), jnp.log(_not_zero(rest))
+    return total * (jnp.logaddexp(log_rest, log_probs + t) - probs * t)
 
 
 def _binomial_places(outcome: Distribution, value: Array) -> list[Array]:
@@ -286,10 +290,11 @@ def _(outcome: ZeroInflatedProbs, t: float) -> Array:
     base, gate = _base(outcome), outcome.gate
     spread, centre = cumulant(base, t), mean(base)
     zero, other = -t * (1 - gate) * centre, t * gate * centre + spread
-    more = gate * exp_less_tangent(zero) + (1 - gate) * (exp_less_tangent(other) + spread)
-    small = more < 1
-    far = jnp.logaddexp(jnp.log(gate) + zero, jnp.log1p(-gate) + other)
-    return jnp.where(small, jnp.log1p(jnp.where(small, more, 0.0)), far)
+    small = jnp.maximum(zero, other) < 1
+    by_zero, by_other = (exp_less_tangent(jnp.where(small, x, 0.0)) for x in (zero, other))
+    near = jnp.log1p(gate * by_zero + (1 - gate) * (by_other + jnp.where(small, spread, 0.0)))
+    far = jnp.logaddexp(jnp.log(_not_zero(gate)) + zero, jnp.log(_not_zero(1 - gate)) + other)
+    return jnp.where(small, near, far)
 
 
 def _base(outcome: ZeroInflatedProbs) -> Distribution:
