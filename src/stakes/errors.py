@@ -47,10 +47,10 @@ class NoClosedForm(  # noqa: N818 (nobody's mistake)
 
     Examples:
         >>> import numpyro.distributions as dist, stakes
-        >>> stakes.ClosedForm().expected(None, dist.Gumbel(0.0, 1.0), stakes.Tilted(0.2), 0.0)
+        >>> stakes.ClosedForm().expected(None, dist.VonMises(0.0, 1.0), stakes.Tilted(0.2), 0.0)
         Traceback (most recent call last):
         ...
-        stakes.errors.NoClosedForm: No closed form is known for the expected excess of Gumbel.
+        stakes.errors.NoClosedForm: No closed form is known for the expected excess of VonMises.
     """
 
 

@@ -189,7 +189,7 @@ def test_latents_are_told_apart_where_the_guide_has_no_names_for_them(finished: 
 def test_a_run_is_reopened_by_its_path_only() -> None:
     from stakes.app import runs
 
-    with pytest.raises(InputError, match="must be the path of a run folder; got int"):
+    with pytest.raises(InputError, match="must be the path of a file or folder; got 3"):
         runs.reopen(3)  # type: ignore[arg-type]
 
 
