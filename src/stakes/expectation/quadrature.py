@@ -22,6 +22,8 @@ REACH = 3.3
 """How far t goes either way: towards an open end, points reach out to exp(21) times the spread."""
 FURTHEST = {"float32": 41.0, "float64": 345.0}
 """The logarithm of how far they go at most, where the tail is heavy: squares do not overflow."""
+FAR = 1e4
+"""Beyond so many times the spread from the middle, the line is not split at the decision."""
 LATE = 10
 """The power of t by which they then move out: those near the middle stay where they are."""
 
@@ -88,7 +90,7 @@ class Quadrature(ByPoints):
         )
         decision = jnp.broadcast_to(jnp.asarray(decision, dtype), shape)
         ends = _ends(outcome)
-        kink = _kink(still(decision), middle, ends)
+        kink = _kink(still(decision), middle, spread, ends)
         left, right = jnp.minimum(kink, middle), jnp.maximum(kink, middle)
         size = self._size(dtype)
         below = _outward(outcome, left, middle, spread, ends.lower, -1, size)
@@ -264,14 +266,15 @@ def _log(width: Array) -> Array:
     return jnp.where(some, jnp.log(jnp.where(some, width, 1.0)), -jnp.inf)
 
 
-def _kink(decision: Array, middle: Array, ends: _Ends) -> Array:
+def _kink(decision: Array, middle: Array, spread: Array, ends: _Ends) -> Array:
     """The decision; if it lies beyond an end of the support, a place near to that end."""
     lower, upper = jax.lax.stop_gradient(ends)
     if lower is not None:
         decision = jnp.where(decision > lower, decision, lower + 0.03 * (middle - lower))
     if upper is not None:
         decision = jnp.where(decision < upper, decision, upper - 0.03 * (upper - middle))
-    return decision
+    # Between places further apart than this, too few points would be left for the middle.
+    return jnp.clip(decision, middle - FAR * spread, middle + FAR * spread)
 
 
 def _inside(value: Array, ends: _Ends, room: Array | float) -> Array:
