@@ -128,11 +128,23 @@ def labels(where: str, value: Any) -> dict[str, Sequence[Any]]:
         raise refused(where, "a mapping from names to labels, such as `{'row': [...]}`", value)
     found: dict[str, Sequence[Any]] = {}
     for name, each in value.items():
-        listed = None if isinstance(each, str | bytes | Mapping) else _listed(each)
+        listed = None if isinstance(each, str | bytes | Mapping) else _labels(each)
         if not isinstance(name, str) or listed is None:
-            raise refused(f"{where}: the labels of {name!r}", "a sequence, one for each", each)
-        found[name] = each
+            rule = "a sequence of names or numbers, one for each member"
+            raise refused(f"{where}: the labels of {name!r}", rule, each)
+        found[name] = listed
     return found
+
+
+def _labels(value: Any) -> list[Any] | None:
+    """As values that can be told apart, which those of JAX and xarray cannot before NumPy's can."""
+    for listed in (_listed(value), _listed(np.asarray(value))):
+        try:
+            if listed is not None and all(hash(x) is not None and x == x for x in listed):
+                return listed
+        except (TypeError, ValueError):
+            continue
+    return None
 
 
 def function(where: str, value: T, takes: Sequence[str], rule: str = "") -> T:

@@ -32,11 +32,14 @@ class Cases:
     but in another order."""
     parts_of_fit: frozenset[str] = frozenset()
     """Plates that come in minibatches in the fit."""
+    told: frozenset[str] = frozenset()
+    """Plates whose members are told by labels: some may be new, or in another order."""
 
     @property
     def known_plates(self) -> frozenset[str]:
         """Plates whose members are those of the fit: their latents are known from it."""
-        return frozenset(dim for latent in self.latents.values() for dim in latent.dims)
+        from_fit = (*self.latents.values(), *self.matched.values())
+        return frozenset(dim for latent in from_fit for dim in latent.dims) - self.told
 
     @property
     def known_instances(self) -> tuple[str, ...]:

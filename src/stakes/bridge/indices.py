@@ -23,6 +23,8 @@ from stakes.bridge.sites import trace_of
 from stakes.errors import InputError, OutOfRangeError, some
 from stakes.port import sweep
 
+HUGE = 2**30
+
 
 class Beyond(NamedTuple):
     """An index beyond its array."""
@@ -41,12 +43,18 @@ def check_indices(cases: Cases, arrays: dict[str, Array]) -> None:
         and isinstance(value, jax.Array | Plain)
         and value.dtype.kind in "iu"
     }
-    found = _beyond(cases, arrays) if whole else None
-    if found is None:
-        return
 
     def trial(**values: int) -> Beyond | None:
         return _beyond(*_filled(cases, arrays, values))
+
+    found = _beyond(cases, arrays) if whole else None
+    if found is None:
+        # JAX counts negative ones from the end. With a huge value in its place, an index shows.
+        for name in [n for n, values in whole.items() if values.min() < 0]:
+            huge = trial(**{name: HUGE})
+            if huge is not None and huge.at == HUGE:
+                raise _refusal(name, whole[name], huge, cases, direct=True)
+        return
 
     zeros = dict.fromkeys(whole, 0)
     if trial(**zeros) == found:  # it does not come from these data
@@ -88,11 +96,11 @@ def _refusal(
     if plates:
         allowed += f" (the plate {some(plates)} has {found.size} members)"
     points = f"`data[{name!r}]` points beyond an array that the model indexes with it"
-    advice = "JAX would take the last member instead. Number members from 0, as in the fit."
+    advice = "JAX would take another member instead. Number members from 0, as in the fit."
     if not direct:
         where = f"it leads to the index {found.at}, where {allowed} is allowed."
         return InputError(f"{points}: {where} {advice}")
-    bad = (values >= found.size) | (values < -found.size)
+    bad = (values >= found.size) | (values < 0)
     rows = np.unique(np.argwhere(bad)[:, 0]) if bad.ndim else np.array([0])
     first = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
     came = ", ".join(map(str, np.unique(values[bad])[:5]))

@@ -204,6 +204,7 @@ def _cases(
         derived=derived_of(sites, subsamples),
         matched=matched,
         parts_of_fit=frozenset(part.plate for part in fitted.subsamples),
+        told=frozenset(rows),
     )
     check_same_batches(fitted.subsamples, cases)
     for name, latent in from_fit.items():

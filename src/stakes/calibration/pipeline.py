@@ -107,6 +107,8 @@ def calibrate_with(
 ) -> Calibration:
     """`calibrate`, with its options as one value."""
     keys = Keys.of(checked_key(key))
+    if coords is not None:
+        coords = checks.labels("`coords=`", coords)
     progress = checks.flag("`progress=`", progress)
     if journal is not None:
         checks.choice("`journal=`", journal, Journal, "None")

@@ -88,7 +88,8 @@ class Plan:
             check_decisions(decisions)
         seen = predicting.observations(posterior, predictor)
         assert seen is not None
-        self.problem.check_cost(jnp.asarray(seen.outcomes), jnp.asarray(decisions))
+        likely = np.where(seen.counted, seen.outcomes, decisions)
+        self.problem.check_cost(jnp.asarray(likely), jnp.asarray(decisions))
         transform = self.transform
         if transform is not None:
             transform = transform.fitted(seen.costs(criterion, decisions))
@@ -129,8 +130,6 @@ def prepare(
     problem.check_compiles()
     checks.instance("`options=`", options, Options, "an `Options(...)`")
     checks.flag("`progress=`", progress)
-    if coords is not None:
-        checks.labels("`coords=`", coords)
     if approximation is not None:
         rule = "the `approximation` of another plan"
         checks.instance("`approximation=`", approximation, NumPyroApproximation, rule)
@@ -182,7 +181,12 @@ def _checked_expectation(
     stacked, weight = predicting.outcomes(posterior, predictor, theta_key, 1)
     outcome = jax.tree.map(lambda leaf: leaf[0], stacked)
     drawn = jnp.asarray(outcome.expand(weight.shape).sample(y_key), jnp.result_type(float))
-    _try_cost(problem, jnp.asarray(predicting.observed(posterior, predictor)), drawn)
+    seen = predicting.observations(posterior, predictor)
+    assert seen is not None
+    # Masked outcomes may have been filled with anything.
+    counted = seen.outcomes[seen.counted]
+    typical = np.median(counted) if counted.size else 0.0
+    _try_cost(problem, jnp.asarray(np.where(seen.counted, seen.outcomes, typical)), drawn)
     gain = problem.gain(transform, 1.0)
     reason = options.method.objection(gain)
     if reason is not None:

@@ -305,7 +305,7 @@ class Calibration:
     ) -> Assessment:
         new, known = checks.names("`new=`", new), checks.names("`known=`", known)
         if coords is not None:
-            checks.labels("`coords=`", coords)
+            coords = checks.labels("`coords=`", coords)
         predictor, labels = self.predictors.on(), self.coords
         if data is not None:
             said = told(self.approximation.cases, self.coords, coords, new, known)

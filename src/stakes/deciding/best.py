@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from stakes._types import Array, Distribution, Float, Key
 from stakes.deciding.promise import by_promise
-from stakes.deciding.search import by_parabolas, evenly
+from stakes.deciding.search import Curve, by_parabolas, evenly
 from stakes.errors import NoClosedForm, check_shape
 from stakes.expectation import Mixture
 from stakes.protocols import Criterion, Expectation, UtilityTerm
@@ -80,10 +80,7 @@ def numerical_decision(
         return by_promise(risk, grid, reach, times * ROUNDS).astype(like.dtype)
     grid = jnp.concatenate([places, jnp.round(quantiles)])
     found = by_promise(risk, grid, jnp.maximum(reach, 1.0), times * ROUNDS)
-    # A cost may jump at a count.
-    whole = jnp.stack([jnp.floor(found), jnp.ceil(found), found])
-    best = jnp.argmin(jax.lax.map(risk, whole), axis=0)[None]
-    return jnp.take_along_axis(whole, best, axis=0)[0].astype(like.dtype)
+    return _with_neighbours(risk, found).astype(like.dtype)
 
 
 def term_decision(
@@ -112,7 +109,17 @@ def term_decision(
     spacing = jnp.maximum((high - low) / (PLACES - 1), _spread(outcomes, now) / 2)
     grid = jnp.concatenate([now[None].astype(low.dtype), evenly(low, high, PLACES)])
     ends = jnp.stack([grid.min(axis=0) - spacing, grid.max(axis=0) + spacing])
-    return by_parabolas(shortfall, jnp.concatenate([grid, ends]), 5).astype(now.dtype)
+    found = by_parabolas(shortfall, jnp.concatenate([grid, ends]), 5)
+    if stats.is_discrete(outcomes):
+        found = _with_neighbours(shortfall, found)
+    return found.astype(now.dtype)
+
+
+def _with_neighbours(objective: Curve, found: Array) -> Array:
+    """The best of a decision and the counts on both sides of it, where a cost jumps or bends."""
+    places = jnp.stack([found, jnp.floor(found), jnp.ceil(found)])
+    best = jnp.argmin(jax.lax.map(objective, places), axis=0)[None]
+    return jnp.take_along_axis(places, best, axis=0)[0]
 
 
 def _spread(outcomes: Distribution, like: Array) -> Array:

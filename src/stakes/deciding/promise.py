@@ -93,6 +93,7 @@ def _walked(objective: Curve, tried: At, raw: Array, inner: int) -> tuple[Walk, 
     def on(at: Walk) -> Walk:
         place = at.last.place + sign * at.stride
         value = objective(place)
+        value = jnp.where(jnp.isnan(value), jnp.inf, value)
         last = chosen(at.goes_on, At(place, value), at.last)
         goes_on = at.goes_on & ~(value > at.last.value + _noise(at.last.value))
         before = chosen(at.goes_on, at.last, at.before)

@@ -5,13 +5,15 @@ posterior stay the same, and a posterior gains nothing by making outcomes look p
 envelope theorem its slope in θ is that of log ũ(θ, h') with h' held fixed.
 """
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 
 from stakes._types import Array, Distribution, Key
 from stakes.deciding.best import term_decision
 from stakes.errors import NoClosedForm
-from stakes.protocols import Estimator, Expectation, Gain, Objective, UtilityTerm
+from stakes.protocols import Estimator, Expectation, Gain, Objective, Predicted, UtilityTerm
 
 
 def objective_of(
@@ -19,21 +21,33 @@ def objective_of(
 ) -> Objective:
     """What a calibrated fit maximises, with this expectation and estimator."""
     worth = gain.term(expectation, estimator)
-    term = _regret(gain, expectation, worth) if gain.regret else worth
-    return Objective(gain, expectation, worth, term)
+    if not gain.regret:
+        return Objective(gain, expectation, worth, worth)
+    # An estimator that was chosen may have its largest value elsewhere than log E u itself.
+    known = gain.exact_decision if estimator is None else _no_formula
+    return Objective(gain, expectation, worth, _regret(gain, expectation, worth, known))
 
 
-def _regret(gain: Gain, expectation: Expectation, worth: UtilityTerm) -> UtilityTerm:
-    """log ũ(θ, h) - max over h' of log ũ(θ, h'), never positive."""
+def _no_formula(predicted: Predicted) -> Array:
+    raise NoClosedForm("Where an estimate is largest has no closed form.")
+
+
+def _regret(
+    gain: Gain,
+    expectation: Expectation,
+    worth: UtilityTerm,
+    known: Callable[[Predicted], Array],
+) -> UtilityTerm:
+    """log ũ(θ, h) - max over h' of log ũ(θ, h')."""
 
     def best(key: Key, outcome: Distribution, decision: Array) -> Array:
-        """The best decision for this θ: by a formula, or no worse than the one at hand."""
+        """The best decision for this θ: by a formula, or by a search that starts at this one."""
         alone = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], outcome)
         try:
-            known = gain.exact_decision(expectation.mixture(alone))
-            return jnp.broadcast_to(known, decision.shape)
+            return jnp.broadcast_to(known(expectation.mixture(alone)), decision.shape)
         except NoClosedForm:
-            return term_decision(worth, key, alone, decision, held=expectation.held)
+            same = lambda _, outcome, decision: worth(key, outcome, decision)  # noqa: E731
+            return term_decision(same, key, alone, decision, held=expectation.held)
 
     def term(key: Key, outcome: Distribution, decision: Array) -> Array:
         try:

@@ -77,6 +77,8 @@ def by_parabolas(objective: Curve, grid: Float[Array, "place *instance"], rounds
 def _best_of(objective: Curve, grid: Array) -> tuple[At, Array, Array]:
     """The best place of a grid, its index, and the values at all places."""
     values = jax.lax.map(objective, grid)
+    # Around the outcomes an objective need not be defined.
+    values = jnp.where(jnp.isnan(values), jnp.inf, values)
     place = jnp.argmin(values, axis=0)[None]
     return At(jnp.take_along_axis(grid, place, axis=0)[0], values.min(axis=0)), place, values
 
@@ -84,4 +86,4 @@ def _best_of(objective: Curve, grid: Array) -> tuple[At, Array, Array]:
 def _no_worse(found: At, best: At) -> Array:
     """Where a cost is flat or has many peaks, the best of the grid may beat what was found."""
     place = jnp.where(found.value <= best.value, found.place, best.place)
-    return jnp.where(jnp.isnan(found.value + best.value), jnp.nan, place)
+    return jnp.where(best.value == jnp.inf, jnp.nan, place)

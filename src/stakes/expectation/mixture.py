@@ -15,6 +15,7 @@ from stakes._types import Array, Bool, Distribution, Float, Key, Number
 from stakes.errors import NoClosedForm
 from stakes.expectation import stats
 from stakes.expectation.counts import log_mass
+from stakes.expectation.quantiles import quick_quantile
 from stakes.expectation.sums import Rule, weighted_sum
 
 WALK = 256
@@ -54,7 +55,7 @@ class Single:
         try:
             return stats.least_tails(self.distribution, above, below)
         except NoClosedForm:
-            best = jax.lax.stop_gradient(self.quantile(above / (above + below)))
+            best = jax.lax.stop_gradient(quick_quantile(self.distribution, above / (above + below)))
             return self.tails(best, above, below)
 
     def best_in_log_tails(self, above: Number, below: Number) -> Array:

@@ -109,7 +109,7 @@ def _poisson_least_and_slope(rate: Array, above: float, below: float) -> tuple[A
     of its neighbours by the ratio of their probabilities.
     """
     level = above / (above + below)
-    z = NormalDist().inv_cdf(level)
+    z, rate = NormalDist().inv_cdf(level), jnp.maximum(rate, _LEAST)
     lowest = _whole(rate + z * jnp.sqrt(rate) + (z * z - 1) / 6 - 2)
     count, tail = lowest, gamma_tail(lowest + 1, rate)
     here, reached = tail.weight, tail.above  # λ p(k) and P(y ≤ k)
