@@ -105,6 +105,11 @@ class Enumeration(ByPoints):
             lowest = jnp.minimum(lowest, largest + 1.0 - self.points)
         return jnp.floor(jnp.maximum(lowest, first))
 
+    def typical(self, outcome: Distribution) -> Array:
+        if stats.few_values(outcome) is not None:
+            return smallest_value(outcome)
+        return jnp.floor(jax.lax.stop_gradient(stats.mean(outcome)))
+
     def _window(self, outcome: Distribution) -> "_Window":
         size = stats.few_values(outcome)
         if size is not None:

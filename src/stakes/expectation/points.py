@@ -13,7 +13,7 @@ import numpy as np
 
 from stakes._types import Array, Bool, Distribution, Float, Key
 from stakes.expectation.mixture import Mixture
-from stakes.expectation.sums import Rule, Terms, flushed_exp, log_sum_exp
+from stakes.expectation.sums import Rule, Terms, flushed_exp, largest_of, log_sum_exp, too_large
 from stakes.protocols import Expectation, Loss, PositiveUtility, Predicted
 
 LOST = 1e-6
@@ -31,6 +31,10 @@ class ByPoints(Expectation, Protocol):
     ) -> Rule:
         """Points and log weights for this outcome; the loss may have a kink at the decision."""
 
+    def typical(self, outcome: Distribution) -> Float[Array, "*instance"] | None:
+        """A value where the outcome has mass, to replace points whose weight underflows."""
+        return None
+
     def trusted(self, outcome: Distribution, terms: Terms) -> Bool[Array, "*instance"] | bool:
         """Whether the sum of these terms is as good as the expectation; where not, it is nan."""
         return True
@@ -39,26 +43,34 @@ class ByPoints(Expectation, Protocol):
         self, key: Key | None, outcome: Distribution, loss: Loss, decision: Array
     ) -> Array:
         points, log_weights = self.rule(key, outcome, decision)
+        typical = self.typical(outcome)
         weights = flushed_exp(log_weights)
-        terms = _terms(*still((points, log_weights, weights, loss(points, decision))))
+        weightless = weights == 0
         # A loss may overflow, and 0·inf is nan in slopes too: it never sees points of weight zero.
-        losses = loss(_held_to(points, weights), decision)
-        lost = jnp.sum(jnp.where(terms.overflown, terms.shares, 0.0), axis=0)
-        fine = self.trusted(outcome, terms) & ~(lost > LOST * jnp.sum(terms.shares, axis=0))
+        held = points if typical is None else jnp.where(weightless, typical, points)
+        losses = jnp.where(weightless, 0.0, loss(held, decision))
+        shares = still(weights * jnp.abs(losses))
+        lost = jnp.sum(jnp.where(too_large(jnp.abs(losses)), shares, 0.0), axis=0)
+
+        def size(points: Array) -> Array:
+            return jnp.abs(still(loss(points, decision))).astype(weights.dtype)
+
+        terms = Terms(still(points), still(log_weights), shares, weightless, size)
+        fine = self.trusted(outcome, terms) & ~(lost > LOST * jnp.sum(shares, axis=0))
         return _known(jnp.sum(weights * losses, axis=0), fine)
 
     def log_expected(
         self, key: Key | None, outcome: Distribution, utility: PositiveUtility, decision: Array
     ) -> Array:
         points, log_weights = self.rule(key, outcome, decision)
-        log_sizes = still(utility.log(points, decision))
-        shares = flushed_exp(_below_largest(still(log_weights) + log_sizes))
+        log_shares = still(log_weights + utility.log(points, decision))
+        shares = flushed_exp(log_shares - largest_of(log_shares))
         # What adds nothing may have overflowed, and has no finite slope then.
-        log_terms = log_weights + utility.log(_held_to(points, shares), decision)
-        total = log_sum_exp(jnp.where(shares == 0, -jnp.inf, log_terms))
+        heaviest = largest_of(jnp.where(shares == 1, still(points), -jnp.inf))
+        log_utility = utility.log(jnp.where(shares == 0, heaviest, points), decision)
+        total = log_sum_exp(jnp.where(shares == 0, -jnp.inf, log_weights + log_utility))
         weightless = still(log_weights) == -jnp.inf
-        fits = jnp.zeros_like(weightless)
-        terms = Terms(still(points), still(log_weights), log_sizes, shares, weightless, fits)
+        terms = Terms(still(points), still(log_weights), shares, weightless)
         return _known(total, self.trusted(outcome, terms))
 
     @property
@@ -68,26 +80,6 @@ class ByPoints(Expectation, Protocol):
 
     def mixture(self, outcomes: Distribution) -> Predicted:
         return Mixture(outcomes)
-
-
-def _terms(points: Array, log_weights: Array, weights: Array, losses: Array) -> Terms:
-    sizes = jnp.where(jnp.isnan(losses), jnp.inf, jnp.abs(losses)).astype(weights.dtype)
-    weightless = weights == 0
-    shares = jnp.where(weightless, 0.0, weights * sizes)
-    overflown = sizes > 0.9 * np.finfo(weights.dtype).max ** 0.75
-    return Terms(points, log_weights, jnp.log(sizes), shares, weightless, overflown)
-
-
-def _held_to(points: Array, weights: Array) -> Array:
-    """The points, with one of the largest weight in place of those that have none."""
-    largest = jnp.max(weights, axis=0)
-    heaviest = jnp.max(jnp.where(weights == largest, points, -jnp.inf), axis=0)
-    return jnp.where(weights == 0, jax.lax.stop_gradient(heaviest), points)
-
-
-def _below_largest(terms: Array) -> Array:
-    largest = jnp.max(terms, axis=0)
-    return terms - jnp.where(jnp.isfinite(largest), largest, 0.0)
 
 
 def _known(total: Array, fine: Array | bool) -> Array:

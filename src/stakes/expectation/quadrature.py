@@ -96,7 +96,7 @@ class Quadrature(ByPoints):
         below = _outward(outcome, left, middle, spread, ends.lower, -1, size)
         above = _outward(outcome, right, middle, spread, ends.upper, +1, size)
         pieces = [
-            _Piece(*(array[::-1] for array in below)),
+            below,
             _between(left, right, size),
             _at_jump(decision, middle, spread, ends),
             above,
@@ -111,16 +111,19 @@ class Quadrature(ByPoints):
         whole = 1e-2 if dtype == jnp.float32 else 1e-5
         return Rule(points, normalised(jnp.where(counts, log_weights, -jnp.inf), whole))
 
+    def typical(self, outcome: Distribution) -> Array:
+        return _middle_and_spread(jax.lax.stop_gradient(outcome))[0]
+
     def trusted(self, outcome: Distribution, terms: Terms) -> Array:
         size = self._size(terms.shares.dtype)
         every_other = np.where(np.arange(size) % 2 == 0, 1.0, -1.0)
         signs = np.concatenate([every_other, every_other, np.zeros(4), every_other])
         total = jnp.sum(terms.shares, axis=0)
         change = jnp.abs(jnp.sum(column_like(total, signs) * terms.shares, axis=0))
-        below, above = terms.part(size - 1, None, -1), terms.part(-size, None)
-        outside = below.beyond_last + above.beyond_last
+        below, above = terms.part(None, size), terms.part(-size, None)
+        outside = below.beyond(-1) + above.beyond(+1)
         fine = (change <= COARSE * total) & (outside <= neglectable(total.dtype) * total)
-        return fine & ~(below.diverge | above.diverge)
+        return fine & ~(below.diverge(-1) | above.diverge(+1))
 
 
 class _Ends(NamedTuple):
@@ -186,25 +189,30 @@ def _outward(
 def _to_infinity(
     outcome: Distribution, start: Array, spread: Array, sign: int, points: int
 ) -> _Piece:
-    """Exp-sinh, further out the heavier the tail."""
+    """Exp-sinh; further out where the tail is heavy."""
     t, step = np.linspace(-REACH, REACH, points, retstep=True)
+    t = t[::sign]
     cast = partial(column_like, start)
-    furthest = np.pi / 2 * np.sinh(REACH)
-    probes = furthest - np.array([2.0, 1.0])
-    inner, outer = outcome.log_prob(start + sign * spread * cast(np.exp(probes)))
+    log_near, near_slope = np.pi / 2 * np.sinh(t), np.pi / 2 * np.cosh(t)
+    late, further = (1 + t / REACH) / 2, FURTHEST[start.dtype.name] - log_near.max()
+    log_far = log_near + further * late**LATE
+    far_slope = near_slope + further * LATE * late ** (LATE - 1) / (2 * REACH)
+    probes = np.exp(log_near.max() - np.array([2.0, 1.0]))
+    inner, outer = outcome.log_prob(start + sign * spread * cast(probes))
     power = inner - outer - 1  # p(y) falls as y to the minus 1 + power
     # A loss of degree two, or else one, or else zero, leaves this of the power.
-    rate = power - jnp.clip(jnp.ceil(power) - 1, 0.0, 2.0)
-    wanted = -np.log(neglectable(start.dtype) / 10) / jnp.maximum(rate, 1e-3)
-    heavy = jnp.isfinite(power) & (outer > -1e4)
-    further = jnp.clip(wanted, furthest, FURTHEST[start.dtype.name]) - furthest
-    further = jnp.where(heavy, further, 0.0)
-    late = (1 + t / REACH) / 2
-    log_offset = jnp.log(spread) + cast(np.pi / 2 * np.sinh(t)) + further * cast(late**LATE)
-    growth = cast(np.pi / 2 * np.cosh(t)) + further * cast(LATE * late ** (LATE - 1) / (2 * REACH))
-    log_steps = log_offset + jnp.log(growth * step)
-    points_at = start + sign * jnp.exp(log_offset)
-    return _Piece(points_at, log_steps, jnp.zeros_like(points_at))
+    rest = power - jnp.clip(jnp.ceil(power) - 1, 0.0, 2.0)
+    heavy = (outer > -1e4) & (rest * log_near.max() < -np.log(neglectable(start.dtype) / 10))
+    # One or zero, as an exponential: anything else XLA would compute anew for each point.
+    far = jnp.exp(jnp.where(heavy, 0.0, -jnp.inf))
+    step_near, step_far = (
+        log + np.log(slope * step) for log, slope in ((log_near, near_slope), (log_far, far_slope))
+    )
+    y = start + sign * spread * (
+        cast(np.exp(log_near)) + far * cast(np.exp(log_far) - np.exp(log_near))
+    )
+    log_steps = cast(step_near) + far * cast(step_far - step_near)
+    return _Piece(y, jnp.log(spread) + log_steps, jnp.zeros_like(y))
 
 
 def _to_end(
@@ -215,6 +223,7 @@ def _to_end(
     No number may be near enough to the end: the density goes on as a power of the distance there.
     """
     t, step = np.linspace(-3.2, 3.2, points, retstep=True)
+    t = t[::-sign]  # the end is at minus infinity
     x = np.pi * np.sinh(t)
     cast = partial(column_like, start)
     still = jax.lax.stop_gradient
@@ -231,8 +240,7 @@ def _to_end(
     log_steps += cast(-np.logaddexp(0, x) + np.log(np.pi * np.cosh(t) * step))
     missing = jnp.minimum(still(log_distance) - jnp.log(nearest), 0.0)
     missing = jnp.where(jnp.isfinite(missing), missing, 0.0)
-    piece = _Piece(y, log_steps, slope * missing)
-    return _Piece(*(array[::-1] for array in piece))
+    return _Piece(y, log_steps, slope * missing)
 
 
 def _steepness(

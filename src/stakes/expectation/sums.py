@@ -4,6 +4,7 @@ Sums are in log space and without denormal numbers.
 """
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -29,54 +30,57 @@ class Terms(NamedTuple):
 
     points: Float[Array, "point *instance"]
     log_weights: Float[Array, "point *instance"]
-    log_sizes: Float[Array, "point *instance"]
-    """Of losses or utilities."""
     shares: Float[Array, "point *instance"]
     """Weight times size, up to a factor that is the same for all; zero where it underflows."""
     weightless: Bool[Array, "point *instance"]
     """Where the weight underflows, or is zero."""
-    overflown: Bool[Array, "point *instance"]
-    """Where the loss is too large for a number, or was cut off to prevent that."""
+    size: Callable[[Array], Array] | None = None
+    """Of the loss, at points such as these."""
 
-    @property
-    def beyond_last(self) -> Float[Array, "*instance"]:
-        """An estimate of what the points after the last one would add.
+    def beyond(self, sign: int) -> Float[Array, "*instance"]:
+        """An estimate of what points beyond the last one, or the first, would add.
 
         It takes the shares to go on as they end, or faster, and is infinite where they do not fall.
         Weights that end before, from one point to the next, are those of a density that overflowed.
         """
-        before, last = self.shares[-2], self.shares[-1]
+        before, last = (self.shares[k] for k in ((-2, -1) if sign > 0 else (1, 0)))
         falls = last < before
         rest = last * (last / jnp.where(falls, before - last, 1.0))
         rest = jnp.where(falls, rest, jnp.where(last > 0, jnp.inf, 0.0))
-        cut_off = jnp.where(self.weightless[1:], self.shares[:-1], 0.0)
+        inner, outer = slice(1, -1), slice(2, None) if sign > 0 else slice(None, -2)
+        cut_off = jnp.where(self.weightless[outer], self.shares[inner], 0.0)
         return rest + jnp.max(cut_off, axis=0)
 
-    @property
-    def diverge(self) -> Bool[Array, "*instance"]:
+    def diverge(self, sign: int) -> Bool[Array, "*instance"] | bool:
         """Whether a loss that grows exponentially outgrows the weights, beyond where it overflows.
 
-        It is taken to go on as it does at the last two points where it is still a number.
+        It is taken to go on as it does where it is still a number, out to the last point. Some of
+        the points are enough to see it.
         """
-        ends = ~self.overflown[1:-1] & self.overflown[2:]
+        if self.size is None:
+            return False
+        some = max(len(self.points) // 27, 1)
+        points = self.points[:: -sign * some][::-sign]
+        start, end = (0, -1) if sign > 0 else (-1, 0)
+        sizes = self.size(points)
+        log_sizes, log_away = jnp.log(sizes), jnp.log(jnp.abs(points - self.points[start]))
+        inner, at, outer = (slice(k, k - 2 or None) for k in (0, 1, 2)[::sign])
+        rise = log_sizes[at] - log_sizes[inner]
+        exponential = rise > 6 * (log_away[at] - log_away[inner])  # and not a power
+        rate = rise / jnp.abs(points[at] - points[inner])
+        at_end = log_sizes[at] + rate * jnp.abs(points[end] - points[at])
+        ends = ~too_large(sizes[at]) & too_large(sizes[outer])
+        outgrows = ends & exponential & (self.log_weights[end] + at_end > 0)
+        return jnp.max(outgrows.astype(rate.dtype), axis=0) > 0  # XLA is slow at `any`
 
-        def last(array: Array) -> Array:
-            return jnp.sum(jnp.where(ends, array[1:-1], 0.0), axis=0)
+    def part(self, start: int | None, stop: int | None) -> "Terms":
+        cut = slice(start, stop)
+        return Terms(*(array[cut] for array in self[:4]), self.size)
 
-        def before(array: Array) -> Array:
-            return jnp.sum(jnp.where(ends, array[:-2], 0.0), axis=0)
 
-        size, rise = last(self.log_sizes), last(self.log_sizes) - before(self.log_sizes)
-        run = jnp.abs(last(self.points) - before(self.points))
-        exponential = (rise > 0.12 * size) & (run > 0)  # and not a power
-        rate = rise / jnp.where(exponential, run, 1.0)
-        beyond = size + rate * jnp.abs(self.points - last(self.points))
-        inner = jnp.max(jnp.where(self.overflown, -jnp.inf, self.log_weights + self.log_sizes), 0)
-        outgrows = self.overflown & (self.log_weights + beyond > inner)
-        return exponential & jnp.any(outgrows, axis=0)
-
-    def part(self, start: int | None, stop: int | None, step: int = 1) -> "Terms":
-        return Terms(*(array[start:stop:step] for array in self))
+def too_large(sizes: Array) -> Array:
+    """Whether a loss has overflowed, or was cut off to prevent that."""
+    return ~(sizes < 0.9 * np.finfo(sizes.dtype).max ** 0.75)
 
 
 def neglectable(dtype: np.dtype) -> float:
@@ -97,16 +101,24 @@ def weighted_sum(
 
 def log_sum_exp(terms: Float[Array, "point *instance"]) -> Float[Array, "*instance"]:
     """log Σ_k exp(term_k)."""
-    largest = jax.lax.stop_gradient(jnp.max(terms, axis=0))
-    finite = jnp.where(jnp.isfinite(largest), largest, 0.0)
-    return jnp.log(jnp.sum(flushed_exp(terms - finite), axis=0)) + finite
+    largest = largest_of(jax.lax.stop_gradient(terms))
+    return jnp.log(jnp.sum(flushed_exp(terms - largest), axis=0)) + largest
+
+
+def largest_of(values: Float[Array, "point *instance"]) -> Float[Array, "*instance"]:
+    """The largest over all points, or zero where that is not finite.
+
+    Used alone in what is computed for each point, XLA would look for it anew for each of them.
+    """
+    largest = jnp.max(values, axis=0)
+    return jnp.where(jnp.isfinite(largest), largest, 0.0)
 
 
 def normalised(
     log_weights: Float[Array, "point *instance"], tolerance: float
 ) -> Float[Array, "point *instance"]:
     """Weights that add up to one; nan where they were further from it than rounding explains."""
-    log_mass = log_sum_exp(log_weights)
+    log_mass = jnp.log(jnp.sum(flushed_exp(log_weights), axis=0))
     whole = jnp.abs(jax.lax.stop_gradient(log_mass)) <= tolerance
     return (log_weights - log_mass) * jnp.where(whole, 1.0, jnp.nan)
 
