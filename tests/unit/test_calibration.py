@@ -145,7 +145,7 @@ def test_an_interrupt_during_vi_ends_all_work_and_keeps_what_was_fitted() -> Non
 
 def ended(reason: Stop, taken: int, **options: Any) -> None:
     """As `calibrate` does when both fits have ended like this."""
-    fit = Fit({}, np.zeros(taken), np.zeros(taken), reason, 0, 0.0)
+    fit = Fit({"params": {}}, np.zeros(taken), np.zeros(taken), reason, 0, 0.0)
     _warn_of_unconverged(SimpleNamespace(fits={"VI": fit}), stakes.Options(**options))
 
 
@@ -236,7 +236,7 @@ def test_a_plate_that_grew_or_shrank_without_labels_earns_a_warning(
         ({"new": "skool"}, r"`new=` names 'skool'; the model's plates are 'school'"),
         ({"known": ["school"]}, r"'school', which has 2 members here and had 8 in the fit.*coords"),
         ({"known": "school", "new": "school"}, r"'school' is in `new=` and in `known=`"),
-        ({"new": 3}, r"`new=` takes the names of plates; got 3"),
+        ({"new": 3}, r"`new=` must be a name or a sequence of names.*got 3"),
         (
             {"known": "school", "coords": {"school": ["A", "Z"]}},
             r"`known=` names 'school', but the fit has no 'Z'",
@@ -455,13 +455,16 @@ def test_labels_of_the_fit_are_kept_for_the_rows_of_the_fit(squared: stakes.Cali
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
-        (lambda result: result.posterior(100), r"`fit=` takes a fit.*got 100.*`draws=`"),
-        (lambda result: result.posterior("vi"), r"`fit=` takes a fit.*result.vi.*got 'vi'"),
-        (lambda result: result.predictive(fit="VI"), r"`fit=` takes a fit"),
-        (lambda result: result.decide({"sigma": SIGMA}, fit="VI"), r"`fit=` takes a fit"),
-        (lambda result: result.posterior(draws=0), r"`draws=` must be a whole number above zero"),
-        (lambda result: result.predictive(draws=1.5), r"`draws=` must be a whole number.*1.5"),
-        (lambda result: result.predictive_scale(draws=0), r"`draws=` must be a whole number"),
+        (lambda result: result.posterior(100), r"`fit=` must be a fit of this model.*got 100"),
+        (lambda result: result.posterior("vi"), r"`fit=` must be a fit.*result.vi.*got 'vi'"),
+        (lambda result: result.predictive(fit="VI"), r"`fit=` must be a fit"),
+        (lambda result: result.decide({"sigma": SIGMA}, fit="VI"), r"`fit=` must be a fit"),
+        (
+            lambda result: result.posterior(draws=0),
+            r"draws=...\)` must be a whole number above zero",
+        ),
+        (lambda result: result.predictive(draws=1.5), r"draws=...\)` must be a whole number.*1.5"),
+        (lambda result: result.predictive_scale(draws=0), r"draws=...\)` must be a whole number"),
         (lambda result: result.compare(known="school"), r"without data they have no meaning"),
     ],
 )
@@ -475,7 +478,7 @@ def test_what_is_asked_of_a_result_is_checked(
 def test_a_fit_of_other_data_is_refused(
     schools: stakes.Calibration, squared: stakes.Calibration
 ) -> None:
-    with pytest.raises(stakes.InputError, match=r"`fit=` is a fit of another model"):
+    with pytest.raises(stakes.InputError, match=r"`fit=` must be a fit of this model"):
         schools.posterior(squared.vi)
 
 
@@ -550,8 +553,7 @@ def test_a_loss_of_the_users_own_gives_what_the_same_loss_built_in_gives(
 def test_the_best_decision_may_lie_beyond_all_outcomes(loss: Any, best: float) -> None:
     """Nothing says that a decision is a guess of the outcome, N(10, 1) here."""
     outcomes = jax.vmap(lambda mean: dist.Normal(mean, 1.0))(jnp.full((50, 1), 10.0))
-    rule = stakes.Quadrature(points=31)
-    found = numerical_decision(Asked(loss), rule, KEY, outcomes, jnp.ones(1))
+    found = numerical_decision(Asked(loss), stakes.Quadrature(), KEY, outcomes, jnp.ones(1))
     np.testing.assert_allclose(found, best, atol=0.1)
 
 

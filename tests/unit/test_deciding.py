@@ -103,6 +103,7 @@ def test_a_utility_with_two_peaks_leads_to_the_better_one():
     np.testing.assert_allclose(found, best + np.array([0.0, 5.0, -100.0]), atol=0.02)
 
 
+@pytest.mark.usefixtures("double_precision")
 @pytest.mark.parametrize("c", [-4.0, 4.0])
 def test_a_best_decision_beyond_the_bulk_of_the_outcomes_is_found(c):
     outcomes = normals(between=0.0, within=SPREAD)

@@ -59,8 +59,7 @@ def by_promise(
     out = jnp.stack([rung * reach for rung in RUNGS])
     places = jnp.concatenate([grid, grid.min(axis=0) - out, grid.max(axis=0) + out])
     values = jax.lax.map(objective, places)
-    # Around the grid an objective need not be defined; on it, it has to be.
-    failed = jnp.isnan(values[: len(grid)]).any(axis=0)
+    # An objective need not be defined everywhere, but it has to be around the best place.
     tried = At(places, jnp.where(jnp.isnan(values), jnp.inf, values))
     walk, sign = _walked(objective, tried, values, len(grid))
     known = _in_order(tried, walk.before, walk.last, room=rounds)
@@ -69,7 +68,23 @@ def by_promise(
     # Among equals, one on or between the places of the grid.
     best = chosen(inner.value <= best.value + _noise(best.value), inner, best)
     place = jnp.where(walk.goes_on, sign * jnp.inf, best.place)
-    return jnp.where(failed | (best.value == jnp.inf), jnp.nan, place)
+    lost = (best.value == jnp.inf) | _is_beside_infinity(known, best.place)
+    return jnp.where(lost, jnp.nan, place)
+
+
+def _is_beside_infinity(known: At, place: Array) -> Array:
+    """Whether the value at the next known place on either side is infinite, or was not defined."""
+    places, finite = jnp.where(known.place < jnp.inf, known.place, jnp.nan), known.value < jnp.inf
+
+    def nearest(side: Array, farthest: Array) -> tuple[Array, Array]:
+        every, some = (jnp.where(each, places, farthest) for each in (side, side & finite))
+        return every, some
+
+    below, below_finite = nearest(places < place, jnp.asarray(-jnp.inf))
+    above, above_finite = nearest(places > place, jnp.asarray(jnp.inf))
+    return (below.max(axis=0) != below_finite.max(axis=0)) | (
+        above.min(axis=0) != above_finite.min(axis=0)
+    )
 
 
 def _noise(*values: Array) -> Array:

@@ -17,7 +17,7 @@ from stakes.expectation import stats
 from stakes.expectation.counts import largest_value, log_mass, smallest_value
 from stakes.expectation.mixture import Mixture
 from stakes.expectation.points import ByPoints, column, column_like
-from stakes.expectation.sums import COARSE, Rule, Terms, neglectable, normalised
+from stakes.expectation.sums import Rule, Terms, neglectable, normalised
 from stakes.protocols import Gain
 
 LARGEST_WINDOW = 8192
@@ -89,7 +89,9 @@ class Enumeration(ByPoints):
         above = _beyond(terms.shares / column_like(total, np.exp(window.log_counts)), window.gap)
         if (largest := largest_value(outcome)) is not None:
             above = jnp.where(terms.weightless[-1] | (points[-1] >= largest), 0.0, above)
-        return (change <= COARSE * total) & (below + above <= neglectable(total.dtype) * total)
+        return (change <= terms.coarse * total) & (
+            below + above <= neglectable(total.dtype) * total
+        )
 
     def _lowest(self, outcome: Distribution, decision: Array) -> Array:
         """The first value of the window."""

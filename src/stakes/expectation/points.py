@@ -13,11 +13,22 @@ import numpy as np
 
 from stakes._types import Array, Bool, Distribution, Float, Key
 from stakes.expectation.mixture import Mixture
-from stakes.expectation.sums import Rule, Terms, flushed_exp, largest_of, log_sum_exp, too_large
+from stakes.expectation.sums import (
+    COARSE,
+    Rule,
+    Terms,
+    flushed_exp,
+    largest_of,
+    log_sum_exp,
+    too_large,
+)
 from stakes.protocols import Expectation, Loss, PositiveUtility, Predicted
 
-LOST = 1e-6
-"""How much of an expected loss may lie where the loss overflows."""
+LOST = {np.dtype(np.float32): 1e-3, np.dtype(np.float64): 1e-6}
+"""How much of an expected loss may lie where the loss overflows, or is cut off to prevent that."""
+
+LARGE = 30.0
+"""A logarithm that is known well enough even where its peak is hit by a single point."""
 
 still = jax.lax.stop_gradient
 
@@ -56,7 +67,9 @@ class ByPoints(Expectation, Protocol):
             return jnp.abs(still(loss(points, decision))).astype(weights.dtype)
 
         terms = Terms(still(points), still(log_weights), shares, weightless, size)
-        fine = self.trusted(outcome, terms) & ~(lost > LOST * jnp.sum(shares, axis=0))
+        fine = self.trusted(outcome, terms) & ~(
+            lost > LOST[weights.dtype] * jnp.sum(shares, axis=0)
+        )
         return _known(jnp.sum(weights * losses, axis=0), fine)
 
     def log_expected(
@@ -70,7 +83,9 @@ class ByPoints(Expectation, Protocol):
         log_utility = utility.log(jnp.where(shares == 0, heaviest, points), decision)
         total = log_sum_exp(jnp.where(shares == 0, -jnp.inf, log_weights + log_utility))
         weightless = still(log_weights) == -jnp.inf
-        terms = Terms(still(points), still(log_weights), shares, weightless)
+        # A utility is smooth, and of a logarithm that is large a small part matters little.
+        coarse = jnp.where(jnp.abs(still(total)) > LARGE, 2.0, 3 * COARSE)
+        terms = Terms(still(points), still(log_weights), shares, weightless, coarse=coarse)
         return _known(total, self.trusted(outcome, terms))
 
     @property

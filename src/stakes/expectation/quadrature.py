@@ -15,7 +15,7 @@ from stakes._types import Array, Distribution, Float, Key
 from stakes.errors import InputError
 from stakes.expectation import stats
 from stakes.expectation.points import ByPoints, column_like
-from stakes.expectation.sums import COARSE, Rule, Terms, neglectable, normalised
+from stakes.expectation.sums import Rule, Terms, neglectable, normalised
 from stakes.protocols import Gain
 
 REACH = 3.3
@@ -122,7 +122,7 @@ class Quadrature(ByPoints):
         change = jnp.abs(jnp.sum(column_like(total, signs) * terms.shares, axis=0))
         below, above = terms.part(None, size), terms.part(-size, None)
         outside = below.beyond(-1) + above.beyond(+1)
-        fine = (change <= COARSE * total) & (outside <= neglectable(total.dtype) * total)
+        fine = (change <= terms.coarse * total) & (outside <= neglectable(total.dtype) * total)
         return fine & ~(below.diverge(-1) | above.diverge(+1))
 
 

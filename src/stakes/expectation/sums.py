@@ -36,6 +36,8 @@ class Terms(NamedTuple):
     """Where the weight underflows, or is zero."""
     size: Callable[[Array], Array] | None = None
     """Of the loss, at points such as these."""
+    coarse: Float[Array, "*instance"] | float = COARSE
+    """How much of the sum may change when every other point is left out."""
 
     def beyond(self, sign: int) -> Float[Array, "*instance"]:
         """An estimate of what points beyond the last one, or the first, would add.
@@ -75,7 +77,7 @@ class Terms(NamedTuple):
 
     def part(self, start: int | None, stop: int | None) -> "Terms":
         cut = slice(start, stop)
-        return Terms(*(array[cut] for array in self[:4]), self.size)
+        return Terms(*(array[cut] for array in self[:4]), self.size, self.coarse)
 
 
 def too_large(sizes: Array) -> Array:
