@@ -461,7 +461,7 @@ def test_labels_of_the_fit_are_kept_for_the_rows_of_the_fit(squared: stakes.Cali
         (lambda result: result.decide({"sigma": SIGMA}, fit="VI"), r"`fit=` must be a fit"),
         (
             lambda result: result.posterior(draws=0),
-            r"draws=...\)` must be a whole number above zero",
+            r"draws=...\)` must be a whole number",
         ),
         (lambda result: result.predictive(draws=1.5), r"draws=...\)` must be a whole number.*1.5"),
         (lambda result: result.predictive_scale(draws=0), r"draws=...\)` must be a whole number"),

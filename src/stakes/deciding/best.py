@@ -110,7 +110,7 @@ def term_decision(
     grid = jnp.concatenate([now[None].astype(low.dtype), evenly(low, high, PLACES)])
     ends = jnp.stack([grid.min(axis=0) - spacing, grid.max(axis=0) + spacing])
     found = by_parabolas(shortfall, jnp.concatenate([grid, ends]), 5)
-    if stats.is_discrete(outcomes):
+    if outcomes.support.is_discrete:
         found = _with_neighbours(shortfall, found)
     return found.astype(now.dtype)
 
