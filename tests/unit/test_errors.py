@@ -435,9 +435,7 @@ def test_losses_that_are_all_zero_leave_no_scale() -> None:
 
 @pytest.mark.parametrize("loss", [lambda outcome: outcome, lambda a, b, c: a])
 def test_a_loss_takes_outcome_and_decision(loss: Any) -> None:
-    with pytest.raises(
-        InputError, match=r"`Problem\(loss=...\)` must be a function of \(outcome"
-    ):
+    with pytest.raises(InputError, match=r"`Problem\(loss=...\)` must be a function of \(outcome"):
         problem(loss=loss)
 
 
@@ -461,9 +459,7 @@ def test_a_loss_or_utility_that_cannot_be_compiled_is_pointed_to_jax_numpy(cost:
 
 
 def test_a_model_is_no_problem() -> None:
-    with pytest.raises(
-        InputError, match=r"`problem` must be a `Problem.*the function regression"
-    ):
+    with pytest.raises(InputError, match=r"`problem` must be a `Problem.*the function regression"):
         calibrate(regression)  # type: ignore[arg-type]
 
 

@@ -116,8 +116,9 @@ def term_decision(
 
 
 def _with_neighbours(objective: Curve, found: Array) -> Array:
-    """The best of a decision and the counts on both sides of it, where a cost jumps or bends."""
-    places = jnp.stack([found, jnp.floor(found), jnp.ceil(found)])
+    """The best of a decision and the counts around it, where a cost jumps or bends."""
+    low, high = jnp.floor(found), jnp.ceil(found)
+    places = jnp.stack([found, low, high, low - 1, high + 1])
     best = jnp.argmin(jax.lax.map(objective, places), axis=0)[None]
     return jnp.take_along_axis(places, best, axis=0)[0]
 

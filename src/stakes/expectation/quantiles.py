@@ -11,6 +11,7 @@ from statistics import NormalDist
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 from jax.scipy.special import digamma, polygamma
 
@@ -110,7 +111,7 @@ def _coordinates(outcome: Distribution, spread: Array):  # type: ignore[no-untyp
     upper = getattr(outcome.support, "upper_bound", None)
     if lower is None:
         return (lambda y: y / spread), (lambda x: (spread * x, spread))
-    tiny = jnp.finfo(jnp.result_type(float)).tiny
+    tiny = float(np.finfo(np.float32).tiny)
     if upper is None:
         below = lambda y: jnp.log(jnp.maximum(y - lower, tiny))  # noqa: E731
         return below, lambda x: (lower + jnp.exp(x), jnp.exp(x))

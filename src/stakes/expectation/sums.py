@@ -77,7 +77,12 @@ class Terms(NamedTuple):
 
     def part(self, start: int | None, stop: int | None) -> "Terms":
         cut = slice(start, stop)
-        return Terms(*(array[cut] for array in self[:4]), self.size, self.coarse)
+        return self._replace(
+            points=self.points[cut],
+            log_weights=self.log_weights[cut],
+            shares=self.shares[cut],
+            weightless=self.weightless[cut],
+        )
 
 
 def too_large(sizes: Array) -> Array:
