@@ -104,7 +104,10 @@ def kernel(width: float) -> Risk:
 
 CASES = {
     "jump": Case(
-        Asked(jump), Quadrature(), lambda m, s, h: 5 * ndtr((m - h) / s) + tails(1, 0.3)(m, s, h)
+        Asked(jump),
+        Quadrature(),
+        lambda m, s, h: 5 * ndtr((m - h) / s) + tails(1, 0.3)(m, s, h),
+        quick=False,
     ),
     "capped": Case(
         Asked(Capped()),
