@@ -25,6 +25,7 @@ from scipy import stats
 
 import stakes
 from stakes.bridge import sampling
+from stakes.calibration import members
 from stakes.calibration.pipeline import _warn_of_unconverged
 from stakes.deciding import numerical_decision
 from stakes.examples import eight_schools, matrix_factorization
@@ -216,6 +217,12 @@ def test_members_of_the_fit_are_told_by_their_labels_and_others_are_new(
     alone = schools.decide({"sigma": [12.0]}, coords={"school": ["I"]})
     assert float(found.sel(school="I")) == pytest.approx(float(alone[0]), abs=0.5)
     assert not np.allclose(schools.decide({"sigma": SIGMA}, new="school"), schools.decisions)
+
+
+def test_labels_of_another_type_are_noticed() -> None:
+    fitted: Any = SimpleNamespace(known_plates={"row"}, plates={"row": 2})
+    assert members.told(fitted, {"row": [1, 2]}, {"row": ["1", "2"]}, (), ()).alike == ("row",)
+    assert members.told(fitted, {"row": [1, 2]}, {"row": ["a", "b"]}, (), ()).alike == ()
 
 
 def test_a_plate_that_grew_or_shrank_without_labels_earns_a_warning(

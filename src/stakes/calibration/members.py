@@ -23,8 +23,8 @@ class Told(NamedTuple):
     """Plate -> for each of its members the number that it has in the fit, -1 for a new one."""
     same: tuple[str, ...]
     """Plates that are labelled just as in the fit."""
-    strangers: tuple[str, ...]
-    """Plates of which no label is the fit's."""
+    alike: tuple[str, ...]
+    """Plates of which no label is the fit's, though some look like it."""
 
 
 def told(
@@ -50,7 +50,13 @@ def told(
             rows[dim] = _numbers(dim, before, here, all_known=dim in kept)
     all_new = tuple(d for d, at in rows.items() if (at < 0).all() and d in fitted.plates)
     some_known = {dim: at for dim, at in rows.items() if dim not in all_new}
-    return Told((*fresh, *all_new), kept, some_known, tuple(same), all_new)
+    alike = tuple(d for d in all_new if _are_alike(labels[d], (coords or {})[d]))
+    return Told((*fresh, *all_new), kept, some_known, tuple(same), alike)
+
+
+def _are_alike(before: Iterable[Any], here: Iterable[Any]) -> bool:
+    """Whether labels differ in their type alone: 1 and '1'."""
+    return not {str(label) for label in before}.isdisjoint(str(label) for label in here)
 
 
 def checked_labels(
@@ -105,11 +111,11 @@ def _check(said: Told, coords: Coords | None, fitted: Cases, here: Cases) -> Non
 
 def _warn(said: Told, fitted: Cases, here: Cases, *, changed: bool) -> None:
     """Of plates with latents of their own: for others it makes no difference."""
-    for plate in said.strangers:
+    for plate in said.alike:
         warn(
-            f"No label of {plate!r} is one of the fit's, so all its members are taken to be new. "
-            f"If that is meant, say `new=({plate!r},)`; labels of another type, such as '1' for 1, "
-            f"are other labels."
+            f"No label of {plate!r} is one of the fit's, so all its members are taken to be new; "
+            f"but some differ from the fit's in their type alone, such as '1' for 1. Give them as "
+            f"in the fit or, if they are new, say `new=({plate!r},)`."
         )
     settled = {*said.new, *said.known, *said.same, *said.rows}
     unsaid = [p for p in here.plates if p in fitted.known_plates and p not in settled]
