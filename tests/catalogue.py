@@ -1,12 +1,13 @@
 """Named instances of everything the laws hold for; a new one here is enrolled in every law."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import oracles
+import pytest
 from numpyro.distributions import Distribution
 from scipy import stats
 
@@ -289,3 +290,11 @@ CLOSED_FORMS = {
 }
 """What has a formula, also where it is infinite; every other outcome has one for the squared
 loss, by mean and variance."""
+
+
+QUICK = ("Normal", "Gamma", "Poisson", "Categorical")
+
+
+def quickly_chosen(names: Iterable[str]) -> list[object]:
+    """All of them, of which the suite runs a few; the others are slow tests."""
+    return [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in names]

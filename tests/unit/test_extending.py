@@ -103,7 +103,8 @@ class Reciprocal:
         return self if self.scale is not None else self.at(float(losses.mean()))
 
     def __call__(self, loss: Loss, scale) -> stakes.Utility:
-        return stakes.Utility(lambda outcome, decision: scale / (scale + loss(outcome, decision)))
+        fn = lambda outcome, decision: scale / (scale + loss(outcome, decision))  # noqa: E731
+        return stakes.Utility(fn, regret=False)
 
 
 # An estimator of log E u -----------------------------------------------------------------------

@@ -68,12 +68,15 @@ def by_promise(
     # Among equals, one on or between the places of the grid.
     best = chosen(inner.value <= best.value + _noise(best.value), inner, best)
     place = jnp.where(walk.goes_on, sign * jnp.inf, best.place)
-    lost = (best.value == jnp.inf) | _is_beside_infinity(known, best.place)
+    lost = best.value == jnp.inf
+    for beside, step in zip(_beside_infinity(known, best.place), (-reach, reach), strict=True):
+        rises = objective(best.place + 1e-3 * step) >= best.value - _noise(best.value)
+        lost = lost | (beside & ~rises)
     return jnp.where(lost, jnp.nan, place)
 
 
-def _is_beside_infinity(known: At, place: Array) -> Array:
-    """Whether the value at the next known place on either side is infinite, or was not defined."""
+def _beside_infinity(known: At, place: Array) -> tuple[Array, Array]:
+    """Whether the value at the next known place below, and above, is infinite or not defined."""
     places, finite = jnp.where(known.place < jnp.inf, known.place, jnp.nan), known.value < jnp.inf
 
     def nearest(side: Array, farthest: Array) -> tuple[Array, Array]:
@@ -82,8 +85,9 @@ def _is_beside_infinity(known: At, place: Array) -> Array:
 
     below, below_finite = nearest(places < place, jnp.asarray(-jnp.inf))
     above, above_finite = nearest(places > place, jnp.asarray(jnp.inf))
-    return (below.max(axis=0) != below_finite.max(axis=0)) | (
-        above.min(axis=0) != above_finite.min(axis=0)
+    return (
+        below.max(axis=0) != below_finite.max(axis=0),
+        above.min(axis=0) != above_finite.min(axis=0),
     )
 
 

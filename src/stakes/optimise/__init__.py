@@ -1,7 +1,7 @@
 """Fits: the loop, its steps, and the methods that define them."""
 
 from stakes.optimise.ascent import ascend, bound, start
-from stakes.optimise.course import MOST_SKIPPED, Course, least_steps, not_begun, outset
+from stakes.optimise.course import MOST_SKIPPED, RATES, Course, least_steps, not_begun, outset
 from stakes.optimise.em import EM
 from stakes.optimise.fit import Fit, Stop
 from stakes.optimise.joint import Joint
@@ -21,6 +21,7 @@ from stakes.optimise.vi import VI
 __all__ = [
     "EM",
     "MOST_SKIPPED",
+    "RATES",
     "VI",
     "Average",
     "Course",
