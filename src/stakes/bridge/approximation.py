@@ -2,14 +2,14 @@
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import jax
 from numpyro import handlers
 from numpyro.infer import autoguide
 
-from stakes._types import Array, Batch, Key, Params, Program
+from stakes._types import Array, Batch, Bool, Key, Params, Program
 from stakes.bridge.cases import Cases
 from stakes.bridge.checks import (
     as_guide,
@@ -25,6 +25,7 @@ from stakes.bridge.indices import check_indices
 from stakes.bridge.sites import (
     GivenParams,
     Sites,
+    counting,
     derived_of,
     instances_of,
     is_latent,
@@ -45,7 +46,7 @@ from stakes.bridge.sites import (
     transform_of,
 )
 from stakes.errors import InputError
-from stakes.port import Draw, Instances, Subsample
+from stakes.port import Draw, Instances, Rows, Subsample
 from stakes.problem import Problem
 
 AFTER_SPLIT = 2
@@ -68,7 +69,9 @@ class Structure:
 
 @final
 @functools.partial(
-    jax.tree_util.register_dataclass, data_fields=["arrays"], meta_fields=["structure"]
+    jax.tree_util.register_dataclass,
+    data_fields=["arrays", "counted"],
+    meta_fields=["structure"],
 )
 @dataclass(frozen=True)
 class NumPyroApproximation:
@@ -76,6 +79,12 @@ class NumPyroApproximation:
 
     arrays: dict[str, Array]
     structure: Structure
+    counted: Bool[Array, "*instance"] | None = None
+    """Which outcomes the fit may see; None for all. The others are there to be predicted."""
+
+    def counting(self, counted: Bool[Array, "*instance"]) -> "NumPyroApproximation":
+        """The same, fitted to these outcomes only."""
+        return replace(self, counted=counted)
 
     @property
     def cases(self) -> Cases:
@@ -118,6 +127,10 @@ class NumPyroApproximation:
         with self._given(params), handlers.substitute(data=dict(batch)):
             model = handlers.replay(self.cases.model, guide_sites)
             model_sites = trace_of(model, self.data, model_key)
+        if self.counted is not None:
+            here = Rows.of(self.instances, batch).gather(self.counted)
+            outcome_site = counting(model_sites[self.cases.outcome], here)
+            model_sites = {**model_sites, self.cases.outcome: outcome_site}
         log_p = ordered_sum(log_prob_of(site) for site in samples_of(model_sites))
         log_q = ordered_sum(log_q_of(site) for site in samples_of(guide_sites))
         outcome, weight = prediction_of(model_sites[self.cases.outcome])

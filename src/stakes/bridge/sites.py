@@ -11,7 +11,7 @@ import numpyro.distributions as dist
 from numpyro import handlers
 from numpyro.distributions import biject_to, constraints
 
-from stakes._types import Array, Distribution, Key, Params, Program
+from stakes._types import Array, Bool, Distribution, Key, Params, Program
 from stakes.port import Instances, Subsample
 
 Site = dict[str, Any]
@@ -162,14 +162,24 @@ def log_q_of(site: Site) -> Array:
     return log_prob_of(site)
 
 
+def counting(site: Site, counted: Bool[Array, "*instance"]) -> Site:
+    """The outcome site with only these of its instances observed; the others carry no weight."""
+    outcome, mask = unwrapped(site["fn"])
+    only = outcome.expand(site["fn"].shape()).mask(mask & counted)
+    return {**site, "fn": only, "scale": _scale_of(site), "intermediates": []}
+
+
 def prediction_of(site: Site) -> tuple[Distribution, Array]:
     """p(y_i|θ) for the instances in a batch, and how much each counts."""
     outcome, mask = unwrapped(site["fn"])
+    weight = jnp.broadcast_to(mask * _scale_of(site), site["fn"].shape())
+    return outcome, weight.astype(jnp.result_type(float))
+
+
+def _scale_of(site: Site) -> Array:
+    """The scale of a site, with an axis for each of its event's."""
     scale = jnp.asarray(1.0 if site["scale"] is None else site["scale"])
-    scale = scale.reshape(scale.shape + (1,) * (site["fn"].event_dim if scale.ndim else 0))
-    shape = site["fn"].shape()
-    weight = jnp.broadcast_to(mask * scale, shape).astype(jnp.result_type(float))
-    return outcome, weight
+    return scale.reshape(scale.shape + (1,) * (site["fn"].event_dim if scale.ndim else 0))
 
 
 def split_data(data: Mapping[str, Any]) -> tuple[dict[str, Array], dict[str, Any]]:
