@@ -3,7 +3,8 @@
 from stakes.bridge.approximation import NumPyroApproximation, approximate
 from stakes.bridge.cases import Cases
 from stakes.bridge.predictor import Predictor, Predictors
-from stakes.bridge.sampling import Diagnostics, nuts
+from stakes.bridge.sampling import Diagnostics, check_sampling, nuts
+from stakes.bridge.unseen import unseen_members
 
 __all__ = [
     "Cases",
@@ -12,5 +13,7 @@ __all__ = [
     "Predictor",
     "Predictors",
     "approximate",
+    "check_sampling",
     "nuts",
+    "unseen_members",
 ]

@@ -3,10 +3,14 @@
 from stakes.calibration.assessment import (
     Assessment,
     are_whole_numbers,
+    decided,
+    labelled,
     predictive_quantiles,
 )
 from stakes.calibration.comparison import Comparison
 from stakes.calibration.journal import Journal
+from stakes.calibration.keys import Keys
+from stakes.calibration.members import predictor_for
 from stakes.calibration.options import Options
 from stakes.calibration.pipeline import calibrate, calibrate_with
 from stakes.calibration.plan import Coords, Plan, check_whole, prepare
@@ -25,6 +29,7 @@ __all__ = [
     "Comparison",
     "Coords",
     "Journal",
+    "Keys",
     "Options",
     "PlainFits",
     "Plan",
@@ -35,7 +40,10 @@ __all__ = [
     "calibrate_with",
     "check_whole",
     "continued",
+    "decided",
     "fit_vi",
+    "labelled",
     "predictive_quantiles",
+    "predictor_for",
     "prepare",
 ]

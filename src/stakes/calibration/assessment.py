@@ -146,16 +146,7 @@ class Assessment:
     def decided(self, posterior: Posterior) -> "xr.DataArray":
         """The best decision for each instance under any posterior."""
         _check_posterior(posterior)
-        # Outcomes of other cases may spread over more values than those of the fit.
-        outcomes = predicting.outcomes_by_batch(posterior, self.predictor, self.keys.spread)
-        found = predicting.decide(
-            self.problem.criterion,
-            posterior,
-            self.predictor,
-            self.expectation.widened(outcomes),
-            self.keys.decisions,
-        )
-        check_decisions(found)
+        found = decided(self.problem, posterior, self.predictor, self.expectation, self.keys)
         return self._labelled(found, "decision")
 
     def predictive(self, posterior: Posterior, draws: int) -> "xr.Dataset":
@@ -179,6 +170,22 @@ class Assessment:
         self, values: np.ndarray, name: str, leading: tuple[str, ...] = ()
     ) -> "xr.DataArray":
         return labelled(values, self.instances, self.coords, name, leading)
+
+
+def decided(
+    problem: Problem,
+    posterior: Posterior,
+    predictor: Predictor,
+    expectation: Expectation,
+    keys: Keys,
+) -> np.ndarray:
+    """The best decision for each instance under a posterior."""
+    # Outcomes of other cases may spread over more values than those of the fit.
+    outcomes = predicting.outcomes_by_batch(posterior, predictor, keys.spread)
+    wide = expectation.widened(outcomes)
+    found = predicting.decide(problem.criterion, posterior, predictor, wide, keys.decisions)
+    check_decisions(found)
+    return found
 
 
 def _check_posterior(posterior: object) -> None:

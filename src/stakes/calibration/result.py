@@ -15,7 +15,7 @@ from stakes.bridge import NumPyroApproximation, Predictors, nuts
 from stakes.calibration.assessment import Assessment, labelled
 from stakes.calibration.comparison import Comparison
 from stakes.calibration.keys import Keys
-from stakes.calibration.members import checked_labels, told
+from stakes.calibration.members import predictor_for
 from stakes.calibration.plan import Coords, Plan
 from stakes.errors import InputError
 from stakes.optimise import Fit, Method
@@ -303,14 +303,11 @@ class Calibration:
         known: str | Sequence[str],
         coords: Coords | None,
     ) -> Assessment:
-        new, known = checks.names("`new=`", new), checks.names("`known=`", known)
-        if coords is not None:
-            coords = checks.labels("`coords=`", coords)
         predictor, labels = self.predictors.on(), self.coords
         if data is not None:
-            said = told(self.approximation.cases, self.coords, coords, new, known)
-            predictor = self.predictors.on(data, new=said.new, rows=said.rows)
-            labels = checked_labels(said, coords, self.coords, self.approximation, predictor)
+            predictor, labels = predictor_for(
+                self.predictors, self.approximation, self.coords, data, new, known, coords
+            )
         return Assessment(
             problem=self.problem,
             posteriors={name: self._posterior(fit) for name, fit in self.fits.items()},
