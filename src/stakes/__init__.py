@@ -1,6 +1,13 @@
 """Bayesian decisions: variational posteriors calibrated for what a decision costs."""
 
-from stakes.calibration import Calibration, Comparison, Options, calibrate
+from stakes.calibration import (
+    Calibration,
+    Comparison,
+    Independent,
+    Options,
+    Ordered,
+    calibrate,
+)
 from stakes.deciding import BayesDecisions, NumericalDecisions
 from stakes.errors import InputError, NoClosedForm, NumericalError, StakesError, StakesWarning
 from stakes.expectation import ClosedForm, Enumeration, MonteCarlo, Quadrature
@@ -21,6 +28,7 @@ __all__ = [
     "ExpUtility",
     "Exponential",
     "Fit",
+    "Independent",
     "InputError",
     "Jensen",
     "Joint",
@@ -32,6 +40,7 @@ __all__ = [
     "NumericalDecisions",
     "NumericalError",
     "Options",
+    "Ordered",
     "Problem",
     "Quadrature",
     "Squared",

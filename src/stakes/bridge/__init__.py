@@ -2,6 +2,7 @@
 
 from stakes.bridge.approximation import NumPyroApproximation, approximate
 from stakes.bridge.cases import Cases
+from stakes.bridge.groups import groups_of
 from stakes.bridge.predictor import Predictor, Predictors
 from stakes.bridge.sampling import Diagnostics, nuts
 
@@ -12,5 +13,6 @@ __all__ = [
     "Predictor",
     "Predictors",
     "approximate",
+    "groups_of",
     "nuts",
 ]

@@ -6,6 +6,16 @@ from stakes.calibration.assessment import (
     predictive_quantiles,
 )
 from stakes.calibration.comparison import Comparison
+from stakes.calibration.dependence import By, dependence_of
+from stakes.calibration.intervals import (
+    Clustered,
+    Crossed,
+    Dependence,
+    Independent,
+    Interval,
+    Ordered,
+    interval,
+)
 from stakes.calibration.journal import Journal
 from stakes.calibration.options import Options
 from stakes.calibration.pipeline import calibrate, calibrate_with
@@ -21,11 +31,18 @@ from stakes.calibration.seeds import (
 
 __all__ = [
     "Assessment",
+    "By",
     "Calibration",
+    "Clustered",
     "Comparison",
     "Coords",
+    "Crossed",
+    "Dependence",
+    "Independent",
+    "Interval",
     "Journal",
     "Options",
+    "Ordered",
     "PlainFits",
     "Plan",
     "are_whole_numbers",
@@ -35,7 +52,9 @@ __all__ = [
     "calibrate_with",
     "check_whole",
     "continued",
+    "dependence_of",
     "fit_vi",
+    "interval",
     "predictive_quantiles",
     "prepare",
 ]
