@@ -2,6 +2,7 @@
 
 from stakes.bridge.approximation import NumPyroApproximation, approximate
 from stakes.bridge.cases import Cases
+from stakes.bridge.groups import groups_of
 from stakes.bridge.predictor import Predictor, Predictors
 from stakes.bridge.sampling import Diagnostics, check_sampling, nuts
 from stakes.bridge.unseen import unseen_members
@@ -14,6 +15,7 @@ __all__ = [
     "Predictors",
     "approximate",
     "check_sampling",
+    "groups_of",
     "nuts",
     "unseen_members",
 ]

@@ -193,6 +193,14 @@ def _scale_of(site: Site) -> Array:
     return scale.reshape(scale.shape + (1,) * (site["fn"].event_dim if scale.ndim else 0))
 
 
+def possible(fn: Distribution) -> Array:
+    """A value that a distribution may take, whatever its parameters."""
+    value: Array = fn.support.feasible_like(
+        jnp.zeros(fn.shape(), int if fn.support.is_discrete else float)
+    )
+    return value
+
+
 def split_data(data: Mapping[str, Any]) -> tuple[dict[str, Array], dict[str, Any]]:
     """Arrays, which a compiled step takes as arguments; and what shapes may depend on."""
     arrays = {name: value for name, value in data.items() if isinstance(value, jax.Array)}

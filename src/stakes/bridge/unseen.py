@@ -1,6 +1,5 @@
 """Members of plates that no outcome says anything about, because a fit may not see their rows."""
 
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -24,7 +23,9 @@ def unseen_members(approximation: NumPyroApproximation, key: Key) -> dict[str, n
     if approximation.counted is None:
         return {}
     everyone = jnp.ones(approximation.instances.shape, bool)
-    here, all_told = (_seen(each, key) for each in (approximation, approximation.counting(everyone)))
+    here, all_told = (
+        _seen(each, key) for each in (approximation, approximation.counting(everyone))
+    )
     found = {plate: all_told[plate] & ~here[plate] for plate in here}
     return {plate: lost for plate, lost in found.items() if lost.any()}
 
@@ -44,9 +45,7 @@ def _seen(approximation: NumPyroApproximation, key: Key) -> dict[str, np.ndarray
             return seen
 
 
-def _mark(
-    seen: dict[str, np.ndarray], latent: Instances, felt: np.ndarray, batch: Batch
-) -> None:
+def _mark(seen: dict[str, np.ndarray], latent: Instances, felt: np.ndarray, batch: Batch) -> None:
     """Note whose elements of a latent were felt."""
     for axis, dim in enumerate(latent.dims):
         if dim in seen:

@@ -8,6 +8,16 @@ from stakes.calibration.assessment import (
     predictive_quantiles,
 )
 from stakes.calibration.comparison import Comparison
+from stakes.calibration.dependence import By, dependence_of
+from stakes.calibration.intervals import (
+    Clustered,
+    Crossed,
+    Dependence,
+    Independent,
+    Interval,
+    Ordered,
+    interval,
+)
 from stakes.calibration.journal import Journal
 from stakes.calibration.keys import Keys
 from stakes.calibration.members import predictor_for
@@ -25,12 +35,19 @@ from stakes.calibration.seeds import (
 
 __all__ = [
     "Assessment",
+    "By",
     "Calibration",
+    "Clustered",
     "Comparison",
     "Coords",
+    "Crossed",
+    "Dependence",
+    "Independent",
+    "Interval",
     "Journal",
     "Keys",
     "Options",
+    "Ordered",
     "PlainFits",
     "Plan",
     "are_whole_numbers",
@@ -41,7 +58,9 @@ __all__ = [
     "check_whole",
     "continued",
     "decided",
+    "dependence_of",
     "fit_vi",
+    "interval",
     "labelled",
     "predictive_quantiles",
     "predictor_for",

@@ -4,7 +4,8 @@ from stakes.ways.choice import Choice
 from stakes.ways.choosing import choose
 from stakes.ways.corrected import Corrected
 from stakes.ways.folds import Forward
-from stakes.ways.heads import Level, Monotone, Regressor, Shift
+from stakes.ways.heads import Level, Regressor, Shift
+from stakes.ways.monotone import Monotone
 from stakes.ways.network import Network
 from stakes.ways.posteriors import NUTS, Calibrated, Plain
 from stakes.ways.simple import Given, Same

@@ -52,7 +52,9 @@ class Bench:
         progress: bool,
     ) -> None:
         self.keys, self.options, self.progress = Keys.of(key), options, progress
-        self.coords: Mapping[str, Any] = {} if coords is None else checks.labels("`coords=`", coords)
+        self.coords: Mapping[str, Any] = (
+            {} if coords is None else checks.labels("`coords=`", coords)
+        )
         self._strengths = strengths
         self._plans: dict[Any, Plan] = {}
         self._setups: dict[Any, Setup] = {}

@@ -127,7 +127,10 @@ class Choice:
             row = self._row(entry)
             change = ["", ""]
             if entry is not self.yardstick:
-                change = [_percent(row["better_by"]), f"{_percent(row['low'])} to {_percent(row['high'])}"]
+                change = [
+                    _percent(row["better_by"]),
+                    f"{_percent(row['low'])} to {_percent(row['high'])}",
+                ]
             cover = [_share(row["coverage_50"]), _share(row["coverage_90"])]
             mark = "> " if entry.name == self.chosen else "  "
             risk = f"{sign * entry.risk:.4g}"
@@ -150,7 +153,14 @@ class Choice:
         return entry is not best and self._interval(best, entry).high < 0
 
     def _interval(self, base: Entry, other: Entry) -> Interval:
-        return interval(base.costs, other.costs, self.bench.dependence)
+        """Wider than for outcomes alone: the fits that are judged share most of their data.
+
+        By the factor of Nadeau and Bengio (2003), √(1 + outcomes judged by / outcomes fitted to).
+        """
+        found = interval(base.costs, other.costs, self.bench.dependence)
+        middle, factor = _relative(base.risk - other.risk, base.risk), self.bench.splits.widening
+        low, high = (middle + factor * (end - middle) for end in (found.low, found.high))
+        return found._replace(low=low, high=high)
 
     def _row(self, entry: Entry) -> dict[str, Any]:
         row = {"risk": entry.risk, **self._against(entry, self.yardstick, "better_by", "")}
@@ -181,7 +191,9 @@ class Choice:
         quantity = "risk" if self.bench.problem.loss is not None else "gain"
         lower = (change > 0) == (quantity == "risk")
         span = f"95 % interval {_percent(found.low)} to {_percent(found.high)}, {found.method}"
-        return f"its {quantity} is {_percent(abs(change))} {'lower' if lower else 'higher'} ({span})"
+        return (
+            f"its {quantity} is {_percent(abs(change))} {'lower' if lower else 'higher'} ({span})"
+        )
 
 
 def _relative(change: float, base: float) -> float:

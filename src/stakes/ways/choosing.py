@@ -8,7 +8,7 @@ import optax
 
 from stakes import checks
 from stakes._types import Data, Key
-from stakes.calibration import Coords, Options, interval
+from stakes.calibration import Coords, Options
 from stakes.errors import InputError
 from stakes.host.progress import waiting
 from stakes.problem import Problem, checked_key

@@ -54,6 +54,12 @@ class Splits(NamedTuple):
         return found
 
     @property
+    def widening(self) -> float:
+        """How much wider intervals are, because the fits of the folds share data."""
+        fitted = self.fitted.sum(axis=tuple(range(1, self.fitted.ndim))).mean()
+        return float(np.sqrt(1 + self.ever_judged.sum() / fitted))
+
+    @property
     def masks(self) -> np.ndarray:
         """What the fits see: one for each fold, and then one with everything."""
         return np.concatenate([self.fitted, np.ones_like(self.fitted[:1])])
