@@ -1,0 +1,1 @@
+"""Ways to a decision, and the choice among them."""
