@@ -125,7 +125,7 @@ def _best_line(costs: "Costs", decisions: np.ndarray, weight: np.ndarray) -> Lin
     def risk(point: Any) -> float:
         shift, slope = point
         moved = centre + unit * shift + slope * (decisions - centre)
-        return float(share @ costs.each(moved)) if slope >= 0 else np.inf
+        return float((share * costs.each(moved)).sum()) if slope >= 0 else np.inf
 
     grid = [(a, b) for b in (1.0, 0.75, 0.5, 0.25, 0.0, 1.5) for a in (0, -0.2, 0.2, -1, 1)]
     start = np.array(min(grid, key=risk))
