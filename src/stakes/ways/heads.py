@@ -153,14 +153,17 @@ class Level:
         if costs.rows < FEWEST:
             return Unchanged()
 
-        def risk(level: float) -> float:
-            return costs.mean(quantiles_at(shown.quantiles, level))
-
-        level, far = 0.5, 0.49
-        for _ in range(3):
-            tried = np.clip(level + far * np.linspace(-1, 1, 51), LEVELS[0], LEVELS[-1])
-            level, far = min((level, *tried.tolist()), key=risk), far / 20
-        return unless_worse(AtLevel(float(level)), shown, costs)
+        fold, levels = folds(key, costs.rows), np.linspace(LEVELS[0], LEVELS[-1], 99)
+        found = (costs.each(quantiles_at(shown.quantiles, level)) for level in levels)
+        table = np.stack([np.bincount(fold, each, FOLDS) for each in found])
+        others = [np.delete(table, k, axis=1).sum(axis=1).argmin() for k in range(FOLDS)]
+        decided = [quantiles_at(shown.quantiles, levels[place]) for place in others]
+        if not pays(costs, shown.decisions, np.choose(fold, decided)):
+            return Unchanged()
+        near = levels[table.sum(axis=1).argmin()] + np.linspace(-0.01, 0.01, 21)
+        tried = [AtLevel(float(np.clip(level, LEVELS[0], LEVELS[-1]))) for level in near]
+        best = min(tried, key=lambda each: costs.mean(each.decide(shown)))
+        return unless_worse(best, shown, costs)
 
 
 @final
@@ -347,14 +350,22 @@ def folds(key: Key, rows: int, count: int = FOLDS) -> np.ndarray:
     return rng.permutation(rows) % count
 
 
-def best_share(costs: Costs, decisions: np.ndarray, held_out: np.ndarray) -> tuple[float, float]:
-    """How much of a correction to make: what is best by corrections that had not seen their row.
+def pays(costs: Costs, decisions: np.ndarray, held_out: np.ndarray) -> bool:
+    """Whether corrections that had not seen their row save more than the noise of the saving."""
+    saved = costs.each(decisions) - costs.each(held_out)
+    return bool(saved.mean() > saved.std() / np.sqrt(costs.rows))
 
-    And its mean cost.
+
+def best_share(costs: Costs, decisions: np.ndarray, held_out: np.ndarray) -> tuple[float, float]:
+    """How much of a correction to make, and the mean cost of that.
+
+    It is what is best by corrections that had not seen their row, or nothing unless that pays.
     """
-    tried = [(costs.mean(decisions + t * (held_out - decisions)), float(t)) for t in SHARES]
-    cost, share = min(tried)
-    return share, cost
+    changed = [(t, decisions + t * (held_out - decisions)) for t in SHARES[1:]]
+    share, best = min(changed, key=lambda pair: costs.mean(pair[1]))
+    if not pays(costs, decisions, best):
+        share, best = 0.0, decisions
+    return float(share), costs.mean(best)
 
 
 def unless_worse(found: FittedHead, shown: Shown, costs: Costs) -> FittedHead:

@@ -72,22 +72,15 @@ class Network:
             return Unchanged()
         fold_key, start_key, step_key = jax.random.split(key, 3)
         units = Units.of(shown, np.asarray(costs.outcomes))
-        rows = _Rows(
-            *(jnp.asarray(x, costs.outcomes.dtype) for x in units.seen(shown)),
-            jnp.asarray(shown.decisions, costs.outcomes.dtype),
-            costs.outcomes,
-        )
         fold = folds(fold_key, costs.rows)
-        # Equally many for each member; the few rows that are left over are trained on by all.
-        each = costs.rows // FOLDS
-        left_out = np.stack([np.flatnonzero(fold == k)[:each] for k in range(FOLDS)])
-        steps = max(LEAST_STEPS, self.epochs * costs.rows // BATCH) // LOOKS
+        rows = _rows(units, shown, np.asarray(costs.outcomes))
+        steps = max(LEAST_STEPS, self.epochs * len(rows.outcome) // BATCH) // LOOKS
         start = _start(start_key, rows.features.shape[1], self.width)
-        members = _train(criterion, steps, step_key, start, rows, jnp.asarray(left_out))
+        members = _train(criterion, steps, step_key, start, rows, _left_out(fold), costs.rows)
         found = Correction(units, jax.tree.map(np.asarray, members))
         held_out = shown.decisions.copy()
-        for k, own in enumerate(left_out):
-            held_out[own] = found.of_member(k, _some(shown, own))
+        for k in range(FOLDS):
+            held_out[fold == k] = found.of_member(k, _some(shown, fold == k))
         share, _ = best_share(costs, shown.decisions, held_out)
         return unless_worse(Correction(units, found.members, share), shown, costs)
 
@@ -99,6 +92,28 @@ class _Rows(NamedTuple):
     spread: Float[Array, "row"]
     decision: Float[Array, "row"]
     outcome: Float[Array, "row"]
+
+
+def _room(rows: int) -> int:
+    """Rows rounded up a little, so that one compiled program serves folds of similar size."""
+    step = 2 ** max(rows.bit_length() - 4, 0)
+    return -(-rows // step) * step
+
+
+def _rows(units: "Units", shown: Shown, outcomes: np.ndarray) -> _Rows:
+    """All rows, and copies of the first that fill the room."""
+    every = np.append(np.arange(len(outcomes)), np.zeros(_room(len(outcomes)) - len(outcomes), int))
+    values = (*units.seen(shown), shown.decisions, outcomes)
+    return _Rows(*(jnp.asarray(each[every], jnp.result_type(float)) for each in values))
+
+
+def _left_out(fold: np.ndarray) -> Array:
+    """For each member the rows that it is not trained on, filled up with -1."""
+    found = np.full((FOLDS, -(-_room(len(fold)) // FOLDS)), -1)
+    for k in range(FOLDS):
+        own = np.flatnonzero(fold == k)
+        found[k, : len(own)] = own
+    return jnp.asarray(found)
 
 
 @final
@@ -213,11 +228,14 @@ def _train(
     start: Layers,
     rows: _Rows,
     left_out: Float[Array, "member row"],
+    count: int | Array,
 ) -> Layers:
     """Each member where its left-out rows cost least, among `LOOKS` looks of `steps` steps."""
-    count = len(rows.outcome)
-    weight = jnp.ones((FOLDS, count)).at[jnp.arange(FOLDS)[:, None], left_out].set(0.0)
-    size = jnp.abs(_slope(criterion, rows, jnp.zeros(count))).mean()
+    room = len(rows.outcome)
+    # What is -1 falls outside, and is dropped.
+    places = jnp.where(left_out < 0, room, left_out)
+    weight = jnp.ones((FOLDS, room)).at[jnp.arange(FOLDS)[:, None], places].set(0.0, mode="drop")
+    size = jnp.abs(_slope(criterion, rows, jnp.zeros(room))).mean()
     size = jnp.where(size > 0, size, 1.0)
     rate = optax.cosine_decay_schedule(RATE, LOOKS * steps)
     optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(rate, weight_decay=DECAY))
@@ -231,12 +249,12 @@ def _train(
         batch = jax.tree.map(lambda leaf: leaf[own], rows)
         correction = _forward(jnp.tanh, layers, batch.features)
         decision = batch.decision + batch.spread * correction
-        cost = criterion.cost(batch.outcome, decision).mean()
+        cost = criterion.cost(batch.outcome, decision).mean(where=own >= 0)
         return jnp.where(jnp.isfinite(cost), cost, jnp.inf)
 
     def step(carry: Any, key: Key) -> tuple[Any, None]:
         layers, state = carry
-        members = jax.random.randint(key, (min(BATCH, count),), 0, count)
+        members = jax.random.randint(key, (min(BATCH, room),), 0, count)
         batch = jax.tree.map(lambda leaf: leaf[members], rows)
         slopes = jax.vmap(jax.grad(objective), (0, 0, None))(layers, weight[:, members], batch)
         updates, state = jax.vmap(optimizer.update)(slopes, state, layers)
