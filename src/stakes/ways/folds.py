@@ -50,8 +50,7 @@ class Splits(NamedTuple):
 
     @property
     def ever_judged(self) -> np.ndarray:
-        found: np.ndarray = self.judged.any(axis=0)
-        return found
+        return np.asarray(self.judged.any(axis=0))
 
     @property
     def widening(self) -> float:

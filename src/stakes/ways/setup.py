@@ -126,7 +126,8 @@ class Setup:
             inner = step(value)
 
             def one(whole: Any, state: State, key: Key, batch: Batch, /) -> tuple[State, Info]:
-                return inner(whole.counting(mask), state, key, batch)
+                after: tuple[State, Info] = inner(whole.counting(mask), state, key, batch)
+                return after
 
             return one
 

@@ -114,7 +114,7 @@ class Given:
         if found.shape != shape or not np.isfinite(found).all():
             rule = f"finite numbers of shape {shape}, one for each outcome"
             raise checks.refused(where, rule, found)
-        return found
+        return np.asarray(found)
 
     def forecast(self, at: int, ground: Ground) -> Forecast | None:
         return None

@@ -31,7 +31,7 @@ class Fitted(Protocol):
 
 
 class Way(Protocol):
-    """A way to a decision: fitted to a problem and data, it decides for any data. A frozen value."""
+    """Fitted to a problem and data, it decides for any data. A frozen value."""
 
     @property
     def name(self) -> str:
