@@ -150,7 +150,7 @@ class Choice:
         return labelled(found, ground.instances, ground.coords, "decision")
 
     def _is_worse(self, entry: Entry, best: Entry) -> bool:
-        return entry is not best and self._interval(best, entry).high < 0
+        return entry is not best and self._interval(entry, best).low > 0
 
     def _interval(self, base: Entry, other: Entry) -> Interval:
         """Wider than for outcomes alone: the fits that are judged share most of their data.

@@ -1,0 +1,276 @@
+"""Ways to a decision, their folds, and the choice among them."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from scipy import stats
+
+import stakes
+from stakes.port import Instances
+from stakes.ways.folds import split
+from stakes.ways.heads import FittedHead, Shown, Unchanged
+
+KEY = jax.random.key(0)
+GROUPS, EACH, SPREAD = 6, 8, 2.0
+ROWS = GROUPS * EACH
+Q = 0.2
+
+
+def grouped(group: Any, n: int, y: Any = None) -> None:
+    """Means of groups with a known prior and known noise: every posterior is known exactly."""
+    with numpyro.plate("group", n):
+        mean = numpyro.sample("mean", dist.Normal(0, SPREAD))
+    with numpyro.plate("row", len(group)):
+        numpyro.sample("y", dist.Normal(mean[group], 1), obs=y)
+
+
+def simulated(shift: float = 0.0) -> dict[str, Any]:
+    rng = np.random.default_rng(3)
+    group = np.tile(np.arange(GROUPS), EACH)
+    means = SPREAD * rng.normal(size=GROUPS)
+    return {"group": group, "n": GROUPS, "y": means[group] + shift + rng.normal(size=ROWS)}
+
+
+def exact(data: dict[str, Any], seen: np.ndarray) -> np.ndarray:
+    """The decision for each row by the posterior given the outcomes seen."""
+    counts = np.bincount(data["group"][seen], minlength=GROUPS)
+    totals = np.bincount(data["group"][seen], data["y"][seen], minlength=GROUPS)
+    precision = counts + 1 / SPREAD**2
+    mean, deviation = totals / precision, np.sqrt(1 / precision + 1)
+    return np.asarray(stats.norm.ppf(Q, mean, deviation)[data["group"]])
+
+
+PROBLEM = stakes.Problem(grouped, outcome="y", loss=stakes.Tilted(Q))
+
+
+@dataclass(frozen=True)
+class Watching:
+    """A head that changes nothing and keeps what it was shown."""
+
+    rows: list[np.ndarray]
+    covariates: tuple[str, ...] = ("group",)
+
+    title: ClassVar[str] = "watching"
+    __hash__ = object.__hash__
+
+    def fit(self, key: Any, shown: Shown, outcomes: np.ndarray, criterion: Any) -> FittedHead:
+        assert shown.covariates is not None
+        assert len(shown.decisions) == len(shown.covariates) == len(outcomes)
+        self.rows.append(outcomes)
+        return Unchanged()
+
+
+WATCHING = Watching([])
+FOLDS = np.tile([0, 1, 2, 3], ROWS // 4)
+
+
+@pytest.fixture(scope="module")
+def choice() -> stakes.Choice:
+    ways = [
+        stakes.Plain(),
+        stakes.Calibrated(strength=2),
+        stakes.Corrected(stakes.Plain(), WATCHING),
+        stakes.Same(),
+        stakes.Given(np.zeros(ROWS)),
+    ]
+    return stakes.choose(KEY, PROBLEM, simulated(), ways, FOLDS, steps=3_000, progress=False)
+
+
+@pytest.fixture(scope="module")
+def by_group() -> stakes.Choice:
+    ways = [stakes.Plain(), stakes.Corrected(stakes.Plain()), stakes.Same()]
+    return stakes.choose(
+        KEY, PROBLEM, simulated(shift=4.0), ways, 3, "group", steps=3_000, progress=False
+    )
+
+
+def test_each_fold_decides_by_the_posterior_of_what_it_saw(choice: stakes.Choice) -> None:
+    data, plain = simulated(), choice.entries[0]
+    decided = np.zeros(ROWS)
+    for fold in range(4):
+        decided[fold == FOLDS] = exact(data, fold != FOLDS)[fold == FOLDS]
+    costs = np.asarray(stakes.Tilted(Q)(data["y"], decided))
+    # Both are decisions for the same rows: they may differ by the noise of the fit.
+    np.testing.assert_allclose(plain.costs, costs, atol=0.03)
+
+
+def test_the_decisions_are_those_of_a_fit_to_everything(choice: stakes.Choice) -> None:
+    want = exact(simulated(), np.ones(ROWS, bool))
+    np.testing.assert_allclose(choice.decisions.values, want, atol=0.05)
+
+
+def test_members_whose_rows_are_all_left_out_are_new(by_group: stakes.Choice) -> None:
+    """Then nothing is known of a group but its prior."""
+    want = stats.norm.ppf(Q, 0, np.sqrt(SPREAD**2 + 1))
+    costs = np.asarray(stakes.Tilted(Q)(simulated(shift=4.0)["y"], want))
+    np.testing.assert_allclose(by_group.entries[0].costs, costs, atol=0.08)
+
+
+def test_groups_stay_together_and_intervals_allow_for_them(by_group: stakes.Choice) -> None:
+    splits, group = by_group.bench.splits, simulated()["group"]
+    for judged in splits.judged:
+        assert not np.intersect1d(group[judged], group[~judged]).size
+    assert "6 groups kept together" in splits.title
+
+
+def test_a_correction_is_chosen_where_the_model_is_reliably_wrong(by_group: stakes.Choice) -> None:
+    """Groups far above where their prior puts them, of which folds leave out two at a time."""
+    risks = by_group.table["risk"]
+    assert risks["plain VI, corrected by shift"] < 0.8 * risks["plain VI"]
+
+
+def test_a_head_never_sees_the_outcomes_its_decisions_are_judged_by(choice: stakes.Choice) -> None:
+    data = simulated()["y"].astype(np.float32)
+    *folds, everything = WATCHING.rows
+    assert len(folds) == 4
+    for fold, seen in enumerate(folds):
+        assert set(seen.tolist()) == set(data[fold != FOLDS].tolist())
+    assert len(everything) == ROWS
+
+
+def test_the_table_has_a_row_for_each_way_judged_alike(choice: stakes.Choice) -> None:
+    table = choice.table
+    assert list(table.index) == [entry.name for entry in choice.entries]
+    assert {"risk", "better_by", "low", "high", "seconds"} <= set(table.columns)
+    plain, same = choice.entries[0], choice.entries[3]
+    assert table.loc["the same for all", "risk"] == pytest.approx(same.costs.mean())
+    expected = 1 - same.costs.mean() / plain.costs.mean()
+    assert table.loc["the same for all", "better_by"] == pytest.approx(expected)
+    assert table.loc["plain VI", "better_than_today"] > 0
+    today = 1 - plain.costs.mean() / choice.entries[4].costs.mean()
+    assert table.loc["plain VI", "better_than_today"] == pytest.approx(today)
+    # Outcomes come from the model: 48 of them, each in its range with the chance that it promises.
+    assert 0.25 < table.loc["plain VI", "coverage_50"] < 0.75
+    assert 0.75 < table.loc["plain VI", "coverage_90"] <= 1
+
+
+def test_the_simplest_way_is_chosen_where_none_is_reliably_better(choice: stakes.Choice) -> None:
+    assert choice.chosen == "plain VI"
+    assert choice.verdict.startswith("Decide by plain VI: no other way is reliably better")
+    assert "the same for all" in choice.verdict
+    assert "what is done today" in choice.verdict
+    printed = str(choice)
+    assert "> plain VI" in printed
+    assert choice.verdict in printed
+
+
+def test_other_data_are_decided_by_the_way_chosen_or_named(choice: stakes.Choice) -> None:
+    other = {"group": np.array([2, 0]), "n": GROUPS}
+    known = {"new": "row", "known": "group"}
+    decided = choice.decide(other, **known)
+    want = exact(simulated(), np.ones(ROWS, bool))
+    np.testing.assert_allclose(decided.values, want[[2, 0]], atol=0.05)
+    same = choice.decide(other, way="the same for all", **known).values
+    assert same[0] == same[1]
+    for entry in choice.entries[:3]:
+        assert choice.decide(other, way=entry.name, **known).shape == (2,)
+    with pytest.raises(stakes.InputError, match="data of the fit alone"):
+        choice.decide(other, way="what is done today", **known)
+    with pytest.raises(stakes.InputError, match="`way=` must be one of"):
+        choice.decide(other, way="NUTS", **known)
+
+
+def test_the_same_for_all_is_the_best_single_decision(choice: stakes.Choice) -> None:
+    outcomes = simulated()["y"]
+    costs = [stakes.Tilted(Q)(outcomes, place).mean() for place in np.linspace(-6, 6, 2401)]
+    [same, *_] = choice.decide({"group": [0], "n": GROUPS}, way="the same for all").values
+    assert stakes.Tilted(Q)(outcomes, same).mean() <= min(costs) + 1e-6
+
+
+def test_a_yardstick_is_chosen_where_every_model_is_reliably_worse() -> None:
+    ways = [stakes.Plain(), stakes.Given("y")]  # today's decisions cannot be beaten
+
+    data = simulated()
+    choice = stakes.choose(KEY, PROBLEM, data, ways, FOLDS, steps=500, progress=False)
+    assert choice.chosen == "what is done today"
+    np.testing.assert_array_equal(choice.decisions.values, data["y"].astype(np.float32))
+
+
+def folds_of(folds: Any, counted: np.ndarray, groups: np.ndarray | None = None) -> Any:
+    return split(folds, groups, counted, Instances(counted.shape, ("row",)), KEY)
+
+
+@pytest.mark.parametrize("count", [2, 3, 7])
+def test_random_folds_judge_every_outcome_once_and_never_see_it(count: int) -> None:
+    counted = np.random.default_rng(0).uniform(size=50) < 0.8
+    splits = folds_of(count, counted)
+    assert (splits.judged.sum(axis=0) == counted).all()
+    assert not (splits.judged & splits.fitted).any()
+    assert (splits.fitted | splits.judged == counted).all()
+    sizes = splits.judged.sum(axis=1)
+    assert sizes.max() - sizes.min() <= 1
+    assert splits.masks.shape == (count + 1, 50)
+
+
+def test_forward_folds_see_the_past_alone() -> None:
+    counted = np.ones(40, bool)
+    counted[5] = False
+    splits = folds_of(stakes.Forward(blocks=4, start=0.5), counted)
+    for fitted, judged in zip(splits.fitted, splits.judged, strict=True):
+        assert np.flatnonzero(fitted).max() < np.flatnonzero(judged).min()
+    assert splits.ever_judged.sum() == 19
+    np.testing.assert_array_equal(splits.fitted[1], splits.fitted[0] | splits.judged[0])
+
+
+def test_intervals_are_wider_because_fits_share_data() -> None:
+    assert folds_of(5, np.ones(50, bool)).widening == pytest.approx(1.5)
+
+
+def refusals() -> list[tuple[dict[str, Any], str]]:
+    rows = np.arange(ROWS)
+    return [
+        ({"folds": 49}, "leave a fold without rows"),
+        ({"folds": 1}, "`folds=` must be a whole number of at least 2"),
+        ({"folds": np.zeros(3, int)}, "whole numbers of shape"),
+        ({"folds": np.where(rows < 9, 2, 0)}, "fold 1 has no outcome that counts"),
+        ({"folds": rows % 2, "by": rows // 5}, "splits the groups"),
+        ({"folds": stakes.Forward(), "by": "group"}, "splits the groups"),
+        ({"folds": stakes.Forward(blocks=40)}, "leave a fold without rows"),
+        ({"by": np.zeros(7)}, "`by=`"),
+        ({"by": "shop"}, "names no plate"),
+        ({"by": "group", "folds": 7}, "there are 6 groups"),
+        ({"ways": []}, "`ways=` must be a list of ways"),
+        ({"ways": [stakes.Same()]}, "nothing but what is there to compare with"),
+        ({"ways": [stakes.Plain(), stakes.Plain()]}, "more than once"),
+        ({"ways": [stakes.Plain(), stakes.Tilted(0.5)]}, "`ways=`: each must be"),
+        ({"ways": [stakes.Plain(), stakes.Given(np.zeros(5))]}, "one for each outcome"),
+        ({"ways": [stakes.Plain(), stakes.Given("orders")]}, "names no data argument"),
+        ({"ways": [stakes.Corrected(stakes.Same())]}, "a way that predicts outcomes"),
+        ({"ways": [stakes.Corrected(stakes.Plain(), Watching([], ("n",)))]}, "covariate 'n'"),
+    ]
+
+
+@pytest.mark.parametrize(("call", "message"), refusals(), ids=lambda each: str(each)[:40])
+def test_what_does_not_fit_is_refused_before_any_fit(
+    call: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stakes.ways.setup.run_together", pytest.fail)
+    with pytest.raises(stakes.InputError, match=message):
+        stakes.choose(KEY, PROBLEM, simulated(), progress=False, **call)
+
+
+def test_a_utility_has_no_strength(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stakes.ways.setup.run_together", pytest.fail)
+    utility = stakes.Utility(lambda outcome, decision: jnp.exp(-jnp.square(outcome - decision)))
+    problem = stakes.Problem(grouped, outcome="y", utility=utility)
+    with pytest.raises(stakes.InputError, match="no scale M"):
+        stakes.choose(KEY, problem, simulated(), [stakes.Calibrated(strength=2)], progress=False)
+
+
+@pytest.mark.slow
+def test_nuts_decides_by_the_exact_posterior_of_each_fold() -> None:
+    data = simulated()
+    ways = [stakes.NUTS(draws=4000)]
+    choice = stakes.choose(KEY, PROBLEM, data, ways, FOLDS, progress=False)
+    decided = np.zeros(ROWS)
+    for fold in range(4):
+        decided[fold == FOLDS] = exact(data, fold != FOLDS)[fold == FOLDS]
+    costs = np.asarray(stakes.Tilted(Q)(data["y"], decided))
+    np.testing.assert_allclose(choice.entries[0].costs, costs, atol=0.05)
+    assert choice.table.loc["NUTS", "r_hat"] < 1.02
