@@ -310,6 +310,20 @@ def test_a_regressor_gets_decision_quantiles_and_covariates_and_stays_as_it_was(
     assert head.title == "LeastSquares"
 
 
+def test_covariates_must_be_those_of_the_fit() -> None:
+    shown, outcomes = biased(40)
+    shown = shown._replace(covariates=np.zeros((40, 2)))
+    started = network._start(KEY, len(LEVELS) + 5, 8)
+    for fitted in (
+        Regressor(LeastSquares()).fit(KEY, shown, outcomes, TILTED),
+        network.Correction(network.Units.of(shown, outcomes), started),
+    ):
+        with pytest.raises(stakes.InputError, match=r"`shown.covariates`.* 2 fewer"):
+            fitted.decide(shown._replace(covariates=None))
+        with pytest.raises(stakes.InputError, match=r"`shown.covariates`.* 1 more"):
+            fitted.decide(shown._replace(covariates=np.zeros((40, 3))))
+
+
 def test_a_regressor_is_cloned_as_scikit_learn_does_it() -> None:
     class Cloning(LeastSquares):
         def __sklearn_clone__(self) -> "Cloning":

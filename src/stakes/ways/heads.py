@@ -220,7 +220,7 @@ class Regressor:
                 f"`Regressor(estimator={self.title})` could not be fitted to {costs.rows} rows of "
                 f"{_columns(shown).shape[1]} columns: {type(error).__name__}: {error}"
             ) from error
-        return unless_worse(Regressed(own, self.title), shown, costs)
+        return unless_worse(Regressed(own, self.title, _columns(shown).shape[1]), shown, costs)
 
 
 @final
@@ -228,9 +228,11 @@ class Regressor:
 class Regressed:
     estimator: Any
     title: str
+    columns: int
 
     def decide(self, shown: Shown) -> np.ndarray:
         columns = _columns(checked(shown))
+        check_columns(columns, self.columns)
         if not len(columns):
             return np.zeros(0)
         found = np.asarray(self.estimator.predict(columns))
@@ -251,6 +253,16 @@ class Regressed:
 def _columns(shown: Shown) -> np.ndarray:
     parts = [shown.decisions[:, None], shown.quantiles]
     return np.hstack(parts if shown.covariates is None else [*parts, shown.covariates])
+
+
+def check_columns(columns: np.ndarray, fitted: int) -> None:
+    """Refuse other covariates than the head was fitted with."""
+    more = columns.shape[1] - fitted
+    if more:
+        raise InputError(
+            f"`shown.covariates` must have the columns that the head was fitted with; it has "
+            f"{abs(more)} {'more' if more > 0 else 'fewer'}."
+        )
 
 
 def _cloned(estimator: Any) -> Any:
@@ -302,7 +314,7 @@ def opened(
 def checked(shown: Shown) -> Shown:
     """As arrays of finite numbers, one row for each instance."""
     checks.instance("`shown`", shown, Shown, "a `Shown(decisions, quantiles)`")
-    rows = len(np.atleast_1d(shown.decisions))
+    rows = (*_shape(shown.decisions), 1)[0]
     decisions = _numbers("`shown.decisions`", shown.decisions, (rows,))
     quantiles = _numbers("`shown.quantiles`", shown.quantiles, (rows, len(LEVELS)))
     rounding = 1e-5 * np.abs(quantiles).max(axis=1, initial=0.0)
@@ -314,16 +326,18 @@ def checked(shown: Shown) -> Shown:
         )
     covariates = shown.covariates
     if covariates is not None:
-        wide = np.shape(covariates)[1:] or (1,)
-        covariates = _numbers("`shown.covariates`", covariates, (rows, *wide[:1]))
+        width = (*_shape(covariates), 1, 1)[1]
+        covariates = _numbers("`shown.covariates`", covariates, (rows, width))
     return Shown(decisions, quantiles, covariates)
 
 
 def _numbers(where: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
-    if np.shape(value) != shape:
-        rule = "one row for each instance, and so" if len(shape) > 1 else "one for each instance:"
-        raise InputError(f"{where} must have {rule} shape {shape}; got shape {np.shape(value)}.")
-    if not np.size(value):
+    if _shape(value) != shape:
+        rule = "one row for each instance" if len(shape) > 1 else "one value for each instance"
+        raise InputError(
+            f"{where} must have {rule}, and so shape {shape}; got shape {_shape(value)}."
+        )
+    if 0 in shape:
         return np.zeros(shape)
     found = checks.array(where, value).astype(np.float64)
     if bad := _bad(found):
@@ -332,6 +346,13 @@ def _numbers(where: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
             f"that are missing."
         )
     return found
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    try:
+        return np.shape(value)
+    except ValueError:  # rows of different lengths
+        return ()
 
 
 def _bad(found: np.ndarray) -> int:

@@ -21,6 +21,7 @@ from stakes.ways.heads import (
     Shown,
     Unchanged,
     best_share,
+    check_columns,
     checked,
     folds,
     opened,
@@ -140,7 +141,9 @@ class Units:
     def seen(self, shown: Shown) -> tuple[np.ndarray, np.ndarray]:
         """Features, and the spread in whose units a correction is."""
         spreads = np.maximum(_spreads(shown), self.least_spread)
-        features = (_features(shown, spreads) - self.middle) / self.scale
+        raw = _features(shown, spreads)
+        check_columns(raw, len(self.middle))
+        features = (raw - self.middle) / self.scale
         return np.clip(features, -FAR, FAR), spreads
 
 
