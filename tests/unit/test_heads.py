@@ -313,7 +313,7 @@ def test_a_regressor_gets_decision_quantiles_and_covariates_and_stays_as_it_was(
 def test_covariates_must_be_those_of_the_fit() -> None:
     shown, outcomes = biased(40)
     shown = shown._replace(covariates=np.zeros((40, 2)))
-    started = network._start(KEY, len(LEVELS) + 5, 8)
+    started = jax.tree.map(np.asarray, network._start(KEY, len(LEVELS) + 5, 8))
     for fitted in (
         Regressor(LeastSquares()).fit(KEY, shown, outcomes, TILTED),
         network.Correction(network.Units.of(shown, outcomes), started),

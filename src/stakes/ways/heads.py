@@ -8,6 +8,7 @@ rows shown is less, for any loss or utility, also one that jumps.
 
 import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, Protocol, final
 
 import jax
@@ -285,12 +286,17 @@ class Costs:
 
     def each(self, decisions: np.ndarray) -> np.ndarray:
         """Of each row; where a cost is undefined or infinite, more than any other."""
-        found = self.criterion.cost(self.outcomes, jnp.asarray(decisions, self.outcomes.dtype))
+        found = _cost(self.criterion, self.outcomes, np.asarray(decisions, self.outcomes.dtype))
         each = np.asarray(found, np.float64)
         return np.where(np.isfinite(each), each, 1e300)
 
     def mean(self, decisions: np.ndarray) -> float:
         return float(self.each(decisions).mean())
+
+
+@partial(jax.jit, static_argnums=0)
+def _cost(criterion: Criterion, outcomes: Array, decisions: Array) -> Array:
+    return criterion.cost(outcomes, decisions)
 
 
 def opened(
@@ -307,7 +313,7 @@ def opened(
         raise InputError(f"`shown.covariates` is None, but this head asks for {covariates}.")
     outcomes = _numbers("`outcomes`", outcomes, (len(shown.decisions),))
     known = "the `criterion` of a problem"
-    checks.choice("`criterion`", criterion, Criterion, known, hashable=False)
+    checks.choice("`criterion`", criterion, Criterion, known)
     return shown, Costs(criterion, jnp.asarray(outcomes, jnp.result_type(float)))
 
 

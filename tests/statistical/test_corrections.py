@@ -1,7 +1,6 @@
 """Heads on a base that needs none: what they cost there, on average over many data sets."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
@@ -11,12 +10,13 @@ import stakes
 from stakes.losses import Asked
 from stakes.ways.heads import LEVELS, Head, Level, Shift, Shown
 from stakes.ways.monotone import Monotone
+from stakes.ways.network import Network
 
 FAILURE_RATE = 1e-4
 """Of all tests here together, were their seeds drawn anew."""
 HEADS = (Shift(), Level(), Monotone())
 Z = stats.norm.isf(FAILURE_RATE / len(HEADS))
-SETS, ROWS, ALLOWED = 40, 100, 0.03
+SETS, ROWS, ALLOWED = 20, 100, 0.03
 CRITERION = Asked(stakes.Tilted(0.8))
 
 
@@ -45,8 +45,5 @@ def test_a_base_that_cannot_be_bettered_is_hardly_made_worse(head: Head) -> None
 
 @pytest.mark.slow
 def test_a_network_hardly_spoils_a_base_that_cannot_be_bettered() -> None:
-    from stakes.ways.network import Network
-
     found = np.array([regret(Network(), seed) for seed in range(10)])
     assert found.mean() < ALLOWED
-    assert jnp.isfinite(found).all()
