@@ -25,9 +25,7 @@ from stakes import calibration, datasets, expectation, optimise, report
 from stakes.app import runs, spec
 from stakes.calibration.keys import Keys
 from stakes.examples import matrix_factorization, newsvendor, radon, retail
-from stakes.ways.heads import LEVELS, Level, Regressor, Shift, Shown, Unchanged
-from stakes.ways.monotone import Monotone
-from stakes.ways.network import Network
+from stakes.ways.heads import LEVELS, Level, Monotone, Network, Regressor, Shift, Shown, Unchanged
 
 KEY = jax.random.key(0)
 DATA = {"x": np.arange(4.0), "y": np.ones(4)}
