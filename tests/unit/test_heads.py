@@ -21,14 +21,15 @@ from stakes.ways.heads import (
     Head,
     Level,
     Line,
+    Monotone,
+    Network,
     Regressor,
     Shift,
     Shown,
     Unchanged,
     quantiles_at,
 )
-from stakes.ways.monotone import Blocks, Monotone
-from stakes.ways.network import Network
+from stakes.ways.monotone import Blocks
 
 KEY = jax.random.key(3)
 TILTED = Asked(stakes.Tilted(0.8))
@@ -145,6 +146,27 @@ def test_the_same_key_gives_the_same_decisions(head: Head) -> None:
     np.testing.assert_array_equal(first, second)
 
 
+def test_a_key_of_the_old_kind_serves_as_well() -> None:
+    shown, outcomes = biased(40)
+    old, new = (
+        head.fit(key, shown, outcomes, TILTED).decide(shown)
+        for head, key in ((Shift(), jax.random.PRNGKey(3)), (Shift(), KEY))
+    )
+    np.testing.assert_array_equal(old, new)
+
+
+@pytest.mark.parametrize("head", SIMPLE.values(), ids=SIMPLE)
+def test_a_correction_may_lead_away_from_where_the_cost_is_undefined(head: Head) -> None:
+    def positive(outcome: Any, decision: Any) -> Any:
+        return jnp.square(jnp.log(decision) - jnp.log(outcome))
+
+    mean = np.linspace(-0.5, 5, 60)
+    outcomes = mean + 2 + 0.1 * np.sin(np.arange(60))
+    shown = predicted(mean, np.ones(60), mean)
+    decided = head.fit(KEY, shown, outcomes, Asked(positive)).decide(shown)
+    assert cost(Asked(positive), outcomes, decided) < 0.1
+
+
 @pytest.mark.parametrize("head", HEADS.values(), ids=HEADS)
 def test_the_unit_of_the_outcome_does_not_matter(head: Head) -> None:
     shown, outcomes = biased(40)
@@ -256,6 +278,16 @@ def test_monotone_keeps_the_order_of_decisions(criterion: Any) -> None:
     assert not isinstance(fitted, Unchanged)
 
 
+def test_blocks_are_never_small_whatever_the_ties() -> None:
+    rng = np.random.default_rng(0)
+    for decisions in (np.r_[np.zeros(300), rng.normal(size=60)], rng.poisson(0.3, 400) * 1.0):
+        for count in (1, 2, 8, 32):
+            blocks = Blocks.of(decisions, count)
+            assert np.bincount(blocks.of_row).min() >= 20
+            assert len(blocks.centres) == blocks.of_row.max() + 1 <= count
+            assert (np.diff(blocks.centres) > 0).all()
+
+
 def test_monotone_bends_where_a_line_cannot() -> None:
     rng = np.random.default_rng(0)
     base = rng.uniform(-3, 3, size=2000)
@@ -308,6 +340,20 @@ def test_a_regressor_gets_decision_quantiles_and_covariates_and_stays_as_it_was(
     assert fitted.estimator.columns == 1 + len(LEVELS) + 2  # type: ignore[attr-defined]
     assert own.columns is None
     assert head.title == "LeastSquares"
+
+
+def test_covariates_must_be_those_of_the_fit() -> None:
+    shown, outcomes = biased(40)
+    shown = shown._replace(covariates=np.zeros((40, 2)))
+    started = jax.tree.map(np.asarray, network._start(KEY, len(LEVELS) + 5, 8))
+    for fitted in (
+        Regressor(LeastSquares()).fit(KEY, shown, outcomes, TILTED),
+        network.Correction(network.Units.of(shown, outcomes), started),
+    ):
+        with pytest.raises(stakes.InputError, match=r"`shown.covariates`.* 2 fewer"):
+            fitted.decide(shown._replace(covariates=None))
+        with pytest.raises(stakes.InputError, match=r"`shown.covariates`.* 1 more"):
+            fitted.decide(shown._replace(covariates=np.zeros((40, 3))))
 
 
 def test_a_regressor_is_cloned_as_scikit_learn_does_it() -> None:

@@ -25,6 +25,7 @@ from stakes import calibration, datasets, expectation, optimise, report
 from stakes.app import runs, spec
 from stakes.calibration.keys import Keys
 from stakes.examples import matrix_factorization, newsvendor, radon, retail
+from stakes.ways.heads import LEVELS, Level, Monotone, Network, Regressor, Shift, Shown, Unchanged
 
 KEY = jax.random.key(0)
 DATA = {"x": np.arange(4.0), "y": np.ones(4)}
@@ -194,6 +195,17 @@ def fields(value: Any) -> dict[str, Any]:
     return {name: getattr(value, name) for name in value.__dataclass_fields__}
 
 
+class Mean:
+    """A regressor."""
+
+    def fit(self, X: Any, y: Any) -> None:  # noqa: N803
+        self.mean = np.mean(y)
+
+    def predict(self, X: Any) -> Any:  # noqa: N803
+        return np.full(len(X), self.mean)
+
+
+HEAD_DATA = {"shown": Shown(np.ones(5), np.ones((5, len(LEVELS)))), "outcomes": np.ones(5)}
 OPTIONS = {
     "transform": "own or None",
     "method": "own",
@@ -613,6 +625,28 @@ CALLS: dict[str, Call] = {
             "tell": "function of one",
         },
         works=False,
+    ),
+    "Network": Call(
+        Network,
+        lambda: {"width": 8, "epochs": 3, "covariates": ("day",)},
+        {"width": "count", "epochs": "count", "covariates": "names"},
+    ),
+    "Regressor": Call(
+        Regressor,
+        lambda: {"estimator": Mean(), "covariates": "day"},
+        {"estimator": "own", "covariates": "names"},
+    ),
+    **{
+        f"{head.title}.fit": Call(
+            head.fit,
+            lambda: {**HEAD_DATA, "key": KEY, "criterion": UTILITY},
+            {"key": "key", "shown": "own", "outcomes": "own", "criterion": "utility"},
+            works=False,
+        )
+        for head in (Shift(), Level(), Monotone(), Network(), Regressor(Mean()))
+    },
+    "Unchanged.decide": Call(
+        Unchanged().decide, lambda: {"shown": HEAD_DATA["shown"]}, {"shown": "own"}
     ),
     "RunFolder": Call(runs.RunFolder, lambda: {"path": "run"}, {"path": "path"}),
 }

@@ -7,7 +7,7 @@ import numpy as np
 
 from stakes._types import Key
 from stakes.protocols import Criterion
-from stakes.ways.heads import (
+from stakes.ways.correction import (
     FEWEST,
     FOLDS,
     Costs,
@@ -47,7 +47,7 @@ class Monotone:
         offsets = _offsets(costs, shown.decisions)
         grids = [Blocks.of(shown.decisions, n) for n in BLOCKS if n * FEWEST <= costs.rows]
         tables = _tables(costs, shown.decisions, offsets, grids, fold)
-        tried = []
+        tried: list[tuple[float, int, float]] = []
         for blocks, table in zip(grids, tables, strict=True):
             maps = [blocks.best(np.delete(table, k, axis=0).sum(0), offsets) for k in range(FOLDS)]
             held_out = np.choose(fold, [each.decide(shown) for each in maps])
@@ -68,13 +68,13 @@ class Risen:
 
     def decide(self, shown: Shown) -> np.ndarray:
         decisions = checked(shown).decisions
-        return decisions + np.interp(decisions, self.at, self.by)
+        return np.asarray(decisions + np.interp(decisions, self.at, self.by))
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """Rows by their decision, about equally many in each block, ties together."""
+    """Rows by their decision, about equally many in each block, and ties together."""
 
     of_row: np.ndarray
     centres: np.ndarray
@@ -82,8 +82,12 @@ class Blocks:
     @classmethod
     def of(cls, decisions: np.ndarray, count: int) -> "Blocks":
         levels = np.linspace(0, 1, count + 1)[1:-1]
-        edges = np.unique(np.quantile(decisions, levels, method="inverted_cdf"))
-        edges = edges[edges > decisions.min()]
+        rising, start = np.sort(decisions), 0
+        edges: list[float] = []
+        for edge in np.quantile(decisions, levels, method="inverted_cdf"):
+            below = int(np.searchsorted(rising, edge))
+            if below - start >= FEWEST and len(rising) - below >= FEWEST:
+                edges, start = [*edges, float(edge)], below
         of_row = np.searchsorted(edges, decisions, side="right")
         centres = np.bincount(of_row, decisions) / np.bincount(of_row)
         return cls(of_row, centres)
@@ -99,7 +103,7 @@ class Blocks:
             # The largest offset of the block before with which this one still lies above it.
             last = np.searchsorted(offsets, offsets + gap, side="right") - 1
             total = costs + least[last]
-            best = _running_argmin(total)
+            best = _running_best(total, np.abs(offsets))
             steps.append((best, last))
             least = total[best]
         chosen, most = [], len(offsets) - 1
@@ -109,17 +113,18 @@ class Blocks:
         return Risen(self.centres, np.array(chosen[::-1]))
 
 
-def _running_argmin(values: np.ndarray) -> np.ndarray:
-    """Where the least of all values up to each place is."""
-    is_least = values <= np.minimum.accumulate(values)
-    return np.maximum.accumulate(np.where(is_least, np.arange(len(values)), 0))
+def _running_best(values: np.ndarray, far: np.ndarray) -> np.ndarray:
+    """Where the least of all values up to each place is; of several, the one that is least far."""
+    order, rank = np.lexsort((far, values)), np.empty(len(values), int)
+    rank[order] = np.arange(len(values))
+    return np.asarray(order[np.minimum.accumulate(rank)])
 
 
 def _offsets(costs: Costs, decisions: np.ndarray) -> np.ndarray:
     """From where the farthest outcome below its decision is to the farthest above."""
     away = np.asarray(costs.outcomes, np.float64) - decisions
     reach = float(np.abs(away).max()) or 1.0
-    return reach * np.sinh(6 * np.linspace(-1, 1, OFFSETS)) / np.sinh(6)
+    return np.asarray(reach * np.sinh(6 * np.linspace(-1, 1, OFFSETS)) / np.sinh(6))
 
 
 def _tables(

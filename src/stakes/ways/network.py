@@ -13,7 +13,7 @@ import optax
 from stakes import checks
 from stakes._types import Array, Float, Key
 from stakes.protocols import Criterion
-from stakes.ways.heads import (
+from stakes.ways.correction import (
     FEWEST,
     FOLDS,
     LEVELS,
@@ -21,6 +21,7 @@ from stakes.ways.heads import (
     Shown,
     Unchanged,
     best_share,
+    check_columns,
     checked,
     folds,
     opened,
@@ -96,7 +97,7 @@ class _Rows(NamedTuple):
 
 def _room(rows: int) -> int:
     """Rows rounded up a little, so that one compiled program serves folds of similar size."""
-    step = 2 ** max(rows.bit_length() - 4, 0)
+    step = 1 << max(rows.bit_length() - 4, 0)
     return -(-rows // step) * step
 
 
@@ -134,20 +135,22 @@ class Units:
         least = 0.1 * float(np.median(some)) if some.size else float(np.std(outcomes)) or 1.0
         raw = _features(shown, np.maximum(spreads, least))
         middle, scale = raw.mean(axis=0), raw.std(axis=0)
-        rounding = 1e-4 * np.abs(raw).max(axis=0)
+        rounding = 1e-6 * np.abs(raw).max(axis=0)
         return cls(least, middle, np.where(scale > rounding, scale, np.inf))
 
     def seen(self, shown: Shown) -> tuple[np.ndarray, np.ndarray]:
         """Features, and the spread in whose units a correction is."""
         spreads = np.maximum(_spreads(shown), self.least_spread)
-        features = (_features(shown, spreads) - self.middle) / self.scale
+        raw = _features(shown, spreads)
+        check_columns(raw, len(self.middle))
+        features = (raw - self.middle) / self.scale
         return np.clip(features, -FAR, FAR), spreads
 
 
 def _spreads(shown: Shown) -> np.ndarray:
     """About a standard deviation of each prediction."""
     low, high = (shown.quantiles[:, LEVELS.index(level)] for level in (0.15, 0.85))
-    return (high - low) / 2
+    return np.asarray((high - low) / 2)
 
 
 def _features(shown: Shown, spreads: np.ndarray) -> np.ndarray:
@@ -171,7 +174,8 @@ class Correction:
     def decide(self, shown: Shown) -> np.ndarray:
         shown = checked(shown)
         each = [self.of_member(k, shown) for k in range(FOLDS)]
-        return shown.decisions + self.share * (np.mean(each, axis=0) - shown.decisions)
+        mean = np.mean(each, axis=0)
+        return np.asarray(shown.decisions + self.share * (mean - shown.decisions))
 
     def of_member(self, member: int, shown: Shown) -> np.ndarray:
         """The decisions of one network, in bounded memory."""
@@ -185,7 +189,8 @@ class Correction:
 
 
 def _some(shown: Shown, rows: Any) -> Shown:
-    return Shown(*(None if values is None else values[rows] for values in shown))
+    covariates = None if shown.covariates is None else shown.covariates[rows]
+    return Shown(shown.decisions[rows], shown.quantiles[rows], covariates)
 
 
 def _forward(tanh: Callable[[Any], Any], layers: Layers, features: Any) -> Any:
@@ -243,7 +248,7 @@ def _train(
     def objective(layers: Layers, weight: Array, batch: _Rows) -> Array:
         correction = _forward(jnp.tanh, layers, batch.features)
         slope = _slope(criterion, batch, correction) / size
-        return (weight * slope * correction).sum() / jnp.maximum(weight.sum(), 1.0)
+        return jnp.sum(weight * slope * correction) / jnp.maximum(weight.sum(), 1.0)
 
     def held_out(layers: Layers, own: Array) -> Array:
         batch = jax.tree.map(lambda leaf: leaf[own], rows)
