@@ -365,6 +365,7 @@ CALLS: dict[str, Call] = {
             "keys": "own",
             "predictors": "own",
             "columns": "mapping",
+            "by": TRACED,
         },
     ),
     "Comparison": Call(
@@ -408,7 +409,7 @@ CALLS: dict[str, Call] = {
         {"by": "own or None", "predictor": "own", "counted": "own or None"},
     ),
     "decide": of_result("decide", {"data": "own", **CASES, "fit": "own or None"}),
-    "assess": of_result("assess", {"data": "own", **CASES}),
+    "assess": of_result("assess", {"data": "own", **CASES, "by": "own or None"}),
     "compare": of_result(
         "compare",
         {"held_out": "own or None", **CASES, "nuts": "count or None", "by": "own or None"},

@@ -14,7 +14,7 @@ from stakes.arguments import Columns
 from stakes.bridge import NumPyroApproximation, Predictors, nuts
 from stakes.calibration.assessment import Assessment, labelled
 from stakes.calibration.comparison import Comparison
-from stakes.calibration.dependence import By
+from stakes.calibration.dependence import By, dependence_of
 from stakes.calibration.keys import Keys
 from stakes.calibration.members import checked_labels, told
 from stakes.calibration.plan import Coords, Plan
@@ -51,6 +51,8 @@ class Calibration:
     """Keeps the model as traced on other cases, for each shape that they come in."""
     columns: Mapping[str, Columns]
     """Names of the columns of arguments that are tables; those of other data go by name."""
+    by: By = None
+    """Which instances of the fit belong together, as in `compare`; told from the plates if None."""
 
     def __post_init__(self) -> None:
         checks.fields(
@@ -111,7 +113,7 @@ class Calibration:
     @cached_property
     def on_fit(self) -> Assessment:
         """The calibration assessed on the data of its fit."""
-        return self._assessment(None, (), (), self.coords)
+        return self._assessment(None, (), (), self.coords, self.by)
 
     def assess(
         self,
@@ -120,13 +122,14 @@ class Calibration:
         new: str | Sequence[str] = (),
         known: str | Sequence[str] = (),
         coords: Coords | None = None,
+        by: By = None,
     ) -> Assessment:
         """The calibration assessed on other cases: decisions, predictions and comparison.
 
-        Plates as in `decide`.
+        Plates as in `decide`, and `by` as in `compare`.
         """
         checked = self.problem.check_data(data, needs_outcome=False, columns=self.columns)
-        return self._assessment(checked, new, known, coords)
+        return self._assessment(checked, new, known, coords, by)
 
     def decide(
         self,
@@ -312,6 +315,7 @@ class Calibration:
         new: str | Sequence[str],
         known: str | Sequence[str],
         coords: Coords | None,
+        by: By,
     ) -> Assessment:
         new, known = checks.names("`new=`", new), checks.names("`known=`", known)
         if coords is not None:
@@ -321,6 +325,8 @@ class Calibration:
             said = told(self.approximation.cases, self.coords, coords, new, known)
             predictor = self.predictors.on(data, new=said.new, rows=said.rows)
             labels = checked_labels(said, coords, self.coords, self.approximation, predictor)
+        if by is not None:
+            dependence_of(by, predictor)  # says what does not fit
         return Assessment(
             problem=self.problem,
             posteriors={name: self._posterior(fit) for name, fit in self.fits.items()},
@@ -333,6 +339,7 @@ class Calibration:
                 f"{name}: {fit.reason}." for name, fit in self.fits.items() if not fit.converged
             ),
             held_out=data is not None,
+            by=by,
         )
 
 
