@@ -58,10 +58,8 @@ def by_bootstrap(costs: Costs, rng: np.random.Generator) -> tuple[float, float]:
         spread = (change - reduction[:, None] * size).std(axis=1, ddof=1) / np.abs(mean)
         scores = (reduction - costs.reduction) / spread
     scores = np.where(np.isnan(scores), 0.0, scores)
-    low, high = (
-        float(np.quantile(scores, level, method=method))
-        for level, method in (((1 - LEVEL) / 2, "lower"), ((1 + LEVEL) / 2, "higher"))
-    )
+    low = float(np.quantile(scores, (1 - LEVEL) / 2, method="lower"))
+    high = float(np.quantile(scores, (1 + LEVEL) / 2, method="higher"))
     own = float(costs.residuals.std(ddof=1))
     return costs.reduction - high * own, costs.reduction - low * own
 
