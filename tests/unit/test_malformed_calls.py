@@ -366,6 +366,7 @@ CALLS: dict[str, Call] = {
             "predictors": "own",
             "columns": "mapping",
             "by": TRACED,
+            "plan": TRACED,
         },
     ),
     "Comparison": Call(
@@ -414,6 +415,7 @@ CALLS: dict[str, Call] = {
         "compare",
         {"held_out": "own or None", **CASES, "nuts": "count or None", "by": "own or None"},
     ),
+    "leave_one_out": of_result("leave_one_out", {"draws": "count", "by": "own or None"}),
     "observed": of_result("observed", {"data": "own or None", **CASES}),
     "posterior": of_result("posterior", {"fit": "own or None", "draws": "count"}),
     "latent_draws": of_result(

@@ -24,6 +24,8 @@ class Keys(NamedTuple):
     parts: Key
     """Of latents that are drawn part by part."""
     nuts: Key
+    left_out: Key
+    """Of draws that are reweighted."""
 
     @classmethod
     def of(cls, key: Key) -> "Keys":

@@ -25,12 +25,12 @@ class Costs:
 
     @property
     def change(self) -> np.ndarray:
-        return self.base - self.other
+        return np.asarray(self.base - self.other)
 
     @property
     def size(self) -> np.ndarray:
         """The costs of the base, turned so that their mean is positive: those of gains are not."""
-        return self.base * np.sign(self.base.mean())
+        return np.asarray(self.base * np.sign(self.base.mean()))
 
     @property
     def reduction(self) -> float:
@@ -40,7 +40,7 @@ class Costs:
     @property
     def residuals(self) -> np.ndarray:
         """What each contributes to the error of the reduction; they add up to zero."""
-        return (self.change - self.reduction * self.size) / self.size.mean()
+        return np.asarray((self.change - self.reduction * self.size) / self.size.mean())
 
     def summed(self, groups: np.ndarray) -> "Costs":
         """Of each group together."""

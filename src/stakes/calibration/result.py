@@ -16,6 +16,7 @@ from stakes.calibration.assessment import Assessment, labelled
 from stakes.calibration.comparison import Comparison
 from stakes.calibration.dependence import By, dependence_of
 from stakes.calibration.keys import Keys
+from stakes.calibration.leave_one_out import leave_one_out
 from stakes.calibration.members import checked_labels, told
 from stakes.calibration.plan import Coords, Plan
 from stakes.errors import InputError
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 WARMUP = 500
 """Steps of each chain of NUTS before its draws."""
+LEAST_DRAWS = 100
+"""Of which the tail of the weights can be told."""
 
 
 @final
@@ -53,6 +56,8 @@ class Calibration:
     """Names of the columns of arguments that are tables; those of other data go by name."""
     by: By = None
     """Which instances of the fit belong together, as in `compare`; told from the plates if None."""
+    plan: Plan | None = None
+    """How it was fitted, to fit it again in the same way."""
 
     def __post_init__(self) -> None:
         checks.fields(
@@ -88,6 +93,7 @@ class Calibration:
             keys=keys,
             predictors=plan.predictors,
             columns=plan.columns,
+            plan=plan,
         )
 
     @property
@@ -185,6 +191,23 @@ class Calibration:
         if draws is None and by is None:
             return cases.comparison
         return cases.compared(None if draws is None else self.nuts(draws), by=by)
+
+    def leave_one_out(self, *, draws: int = 4000, by: By = None) -> Comparison:
+        """Risk of VI's and the calibrated decisions, each made without the outcome it is judged by.
+
+        For small data, of which none can be held out. Draws of each fit are reweighted as if the
+        outcome had not been seen (Pareto-smoothed importance sampling, by arviz-stats); where that
+        is not reliable, k̂ above 0.7, the fit is made again without it.
+
+        Args:
+            draws: of each fit.
+            by: as in `compare`.
+        """
+        if self.plan is None:
+            raise InputError("`leave_one_out()` needs the result of `calibrate(...)`.")
+        draws = checks.whole("`leave_one_out(draws=...)`", draws, least=LEAST_DRAWS)
+        chosen = self.by if by is None else by
+        return leave_one_out(self.on_fit, self.plan, self.fits, draws=draws, by=chosen)
 
     def observed(
         self,
