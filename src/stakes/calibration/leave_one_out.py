@@ -125,7 +125,7 @@ def _decide_again(
 
 
 def _remark(bad: Mapping[str, np.ndarray]) -> str:
-    rows = {name: some(map(str, each)) for name, each in bad.items() if len(each)}
+    rows = {name: some(each.tolist()) for name, each in bad.items() if len(each)}
     if not rows:
         return f"no weights with a k\u0302 above {BAD}"
     listed = "; ".join(f"under {name}: {each}" for name, each in rows.items())
