@@ -125,10 +125,11 @@ def _decide_again(
 
 
 def _remark(bad: Mapping[str, np.ndarray]) -> str:
-    rows = {name: some(each.tolist()) for name, each in bad.items() if len(each)}
-    if not rows:
+    if not any(map(len, bad.values())):
         return f"no weights with a k\u0302 above {BAD}"
-    listed = "; ".join(f"under {name}: {each}" for name, each in rows.items())
+    listed = "; ".join(
+        f"{len(rows)} under {name}: {some(rows.tolist())}" for name, rows in bad.items()
+    )
     return f"fitted again without each row with a k\u0302 above {BAD} ({listed})"
 
 
