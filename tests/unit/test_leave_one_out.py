@@ -10,6 +10,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from arviz_stats.base import array_stats
+from numpyro import handlers
 from numpyro.infer import autoguide
 
 import stakes
@@ -170,9 +171,18 @@ def test_leave_one_out_equals_fits_without_each_school() -> None:
         check_alike(name, found, np.asarray(stakes.Tilted(0.2)(effect, np.array(each))))
 
 
+def homes(
+    county: Any, floor: Any, uranium: Any, within: float = 0.75, log_radon: Any = None
+) -> None:
+    """Radon, given how much counties differ: a normal posterior."""
+    model = handlers.condition(radon.model, {"between": jnp.array(0.3)})
+    model(county, floor, uranium, within, log_radon)
+
+
 @pytest.mark.slow
-def test_leave_one_out_equals_fits_without_each_home() -> None:
-    """Of 40 homes in eight counties, most of them by weights.
+@pytest.mark.parametrize("model", [radon.model, homes])
+def test_leave_one_out_equals_fits_without_each_home(model: Any) -> None:
+    """Of 40 homes in eight counties: mostly by fits without a home, and mostly by weights.
 
     With fits that have converged: fits without a row go on from there, and would come further.
     """
@@ -182,7 +192,7 @@ def test_leave_one_out_equals_fits_without_each_home() -> None:
     data = {name: every[name][rows] for name in ("floor", "log_radon")}
     data |= {"county": county, "uranium": every["uranium"][counties], "within": every["within"]}
     problem = stakes.Problem(
-        radon.model,
+        model,
         outcome="log_radon",
         loss=stakes.LinEx(-1.0),
         guide=autoguide.AutoMultivariateNormal,
