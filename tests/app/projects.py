@@ -62,6 +62,7 @@ SPEC: dict[str, Any] = {
         "label": "name",
         "columns": {"x": "x", "group": "kind"},
         "counts": {"groups": "kind"},
+        "by": "name",
         "held_out": {"fraction": 0.25, "seed": 1},
     },
     "loss": {"name": "squared"},

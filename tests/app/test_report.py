@@ -244,14 +244,14 @@ def test_many_instances_are_sampled_for_the_slider() -> None:
 
 
 def test_a_utility_is_shown_as_a_gain() -> None:
-    costs = {"VI": -np.array([1.0, 2.0, 3.0]), "LCVI": -np.array([1.5, 3.0, 4.6])}
+    costs = {"VI": -np.array([1.0, 2.0, 3.0] * 4), "LCVI": -np.array([1.5, 3.0, 4.6] * 4)}
     found = verdict(stakes.Comparison(costs, gain=True, setting="", held_out=False))
     assert (found.quantity, found.tone) == ("gain", "better")
     assert [risk.value for risk in found.risks] == pytest.approx([2.0, 9.1 / 3])
 
 
 def test_an_unconverged_fit_makes_the_verdict_unclear() -> None:
-    costs = {"VI": np.array([1.0, 2.0, 3.0]), "LCVI": np.array([0.5, 1.0, 1.4])}
+    costs = {"VI": np.array([1.0, 2.0, 3.0] * 4), "LCVI": np.array([0.5, 1.0, 1.4] * 4)}
     notes = ("VI: reached the step limit.",)
     found = verdict(stakes.Comparison(costs, gain=False, setting="", held_out=False, notes=notes))
     assert found.tone == "unclear"

@@ -59,6 +59,20 @@ def test_decisions_keep_the_labels_of_fit_and_held_out_rows(finished: Path, proj
         assert np.corrcoef(decided[fit], heights)[0, 1] > 0.8
 
 
+def test_rows_belong_together_as_the_spec_says(finished: Path) -> None:
+    """Of the fit and of the rows held out, in this process and in a later one."""
+    from stakes.app import runs
+    from stakes.app.runs.results import held_out_cases
+
+    ending = json.loads((finished / "manifest.json").read_text())["ending"]
+    assert ", clustered by name" in ending["verdict"]
+    run = runs.reopen(finished)
+    assert run.job.fit.groups["name"].tolist() == run.job.fit.labels.tolist()
+    result = runs.restore(run)
+    assert result.by.tolist() == run.job.fit.labels.tolist()
+    assert held_out_cases(result, run.job).by.tolist() == run.job.held_out.labels.tolist()
+
+
 def test_draws_open_with_xarray_and_carry_the_categories(finished: Path) -> None:
     with xr.open_dataset(finished / "draws.nc", engine="scipy") as draws:
         assert draws["level"].dims == ("fit", "chain", "draw", "group")

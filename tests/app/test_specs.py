@@ -159,6 +159,13 @@ BAD: dict[str, tuple[Edit, str, str]] = {
         "data.categories.0",
         "Did you mean 'kind'?",
     ),
+    "groups in a column not there": (put("data.by", "nam"), "data.by.0", "Did you mean 'name'?"),
+    "groups in three columns": (
+        put("data.by", ["name", "kind", "x"]),
+        "data.by",
+        "a column, or two, whose equal values",
+    ),
+    "groups, and rows in order": (put("data.ordered", True), "data.ordered", "not both"),
     "a held-out fraction of one": (
         put("data.held_out.fraction", 1.0),
         "data.held_out.fraction",

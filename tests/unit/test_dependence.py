@@ -9,6 +9,7 @@ import numpyro
 import numpyro.distributions as dist
 import pandas as pd
 import pytest
+from numpyro import handlers
 
 import stakes
 from stakes.bridge import Predictor, Predictors, approximate, groups_of
@@ -51,8 +52,13 @@ def matrix(shape: tuple[int, int], y: Any = None) -> None:
         numpyro.sample("y", dist.Normal(level, 1), obs=y)
 
 
-def on(model: Any, data: dict[str, Any]) -> Predictor:
-    problem = stakes.Problem(model, outcome="y", loss=stakes.Squared())
+def on(model: Any, data: dict[str, Any], outcome: str = "y") -> Predictor:
+    """With the prior for a guide, which is quick to set up."""
+
+    def prior(**given: Any) -> None:
+        handlers.block(model, hide=[outcome])(**given)
+
+    problem = stakes.Problem(model, outcome=outcome, loss=stakes.Squared(), guide=prior)
     given = problem.check_data(data, needs_outcome=True)
     return Predictors(problem, approximate(problem, given, jax.random.key(0))).on()
 
@@ -76,9 +82,8 @@ def test_the_model_shows_whose_latents_an_outcome_depends_on(shop: Predictor) ->
 
 
 def test_the_members_of_minibatches_are_told_as_well() -> None:
-    problem, data = newsvendor.problem(), newsvendor.fit_data()
-    given = problem.check_data(data, needs_outcome=True)
-    predictor = Predictors(problem, approximate(problem, given, jax.random.key(0))).on()
+    data = newsvendor.fit_data()
+    predictor = on(newsvendor.model, data, outcome="sold")
     np.testing.assert_array_equal(groups_of(predictor)["day_of_week"], data["weekday"])
     assert dependence_of(None, predictor) == Independent()  # seven days are all there are
 

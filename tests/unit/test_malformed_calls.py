@@ -377,6 +377,8 @@ CALLS: dict[str, Call] = {
             "keys": "own",
             "predictors": "own",
             "columns": "mapping",
+            "by": TRACED,
+            "plan": TRACED,
         },
     ),
     "Comparison": Call(
@@ -420,11 +422,12 @@ CALLS: dict[str, Call] = {
         {"by": "own or None", "predictor": "own", "counted": "own or None"},
     ),
     "decide": of_result("decide", {"data": "own", **CASES, "fit": "own or None"}),
-    "assess": of_result("assess", {"data": "own", **CASES}),
+    "assess": of_result("assess", {"data": "own", **CASES, "by": "own or None"}),
     "compare": of_result(
         "compare",
         {"held_out": "own or None", **CASES, "nuts": "count or None", "by": "own or None"},
     ),
+    "leave_one_out": of_result("leave_one_out", {"draws": "count", "by": "own or None"}),
     "observed": of_result("observed", {"data": "own or None", **CASES}),
     "posterior": of_result("posterior", {"fit": "own or None", "draws": "count"}),
     "latent_draws": of_result(

@@ -1,6 +1,6 @@
 """NumPyro behind the port: no other package uses handlers, sites, plates and constraints."""
 
-from stakes.bridge.approximation import NumPyroApproximation, approximate
+from stakes.bridge.approximation import NumPyroApproximation, Weighed, approximate
 from stakes.bridge.cases import Cases
 from stakes.bridge.groups import groups_of
 from stakes.bridge.predictor import Predictor, Predictors
@@ -13,6 +13,7 @@ __all__ = [
     "NumPyroApproximation",
     "Predictor",
     "Predictors",
+    "Weighed",
     "approximate",
     "check_sampling",
     "groups_of",

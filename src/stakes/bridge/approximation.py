@@ -3,13 +3,13 @@
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import jax
 from numpyro import handlers
 from numpyro.infer import autoguide
 
-from stakes._types import Array, Batch, Bool, Key, Params, Program
+from stakes._types import Array, Batch, Bool, Distribution, Float, Key, Params, Program
 from stakes.bridge.cases import Cases
 from stakes.bridge.checks import (
     as_guide,
@@ -29,6 +29,7 @@ from stakes.bridge.sites import (
     derived_of,
     instances_of,
     is_latent,
+    log_likelihood_of,
     log_prob_of,
     log_q_of,
     ordered_sum,
@@ -51,6 +52,18 @@ from stakes.problem import Problem
 
 AFTER_SPLIT = 2
 """Folding in 0 or 1 gives the two keys of a split, which is how NumPyro seeds a guide's sites."""
+
+
+class Weighed(NamedTuple):
+    """One draw θ ~ q, and what its weight in the exact posterior is made of."""
+
+    log_ratio: Array
+    """log p(D, θ) - log q(θ)."""
+    log_likelihood: Float[Array, "*instance"]
+    """What each instance adds to log p(D, θ)."""
+    outcome: Distribution
+    """p(y_i|θ) for each instance i."""
+    weight: Float[Array, "*instance"]
 
 
 @final
@@ -122,6 +135,25 @@ class NumPyroApproximation:
         return start_of(parameters_of(self.cases.model, guide, self.data, key))
 
     def draw(self, params: Params, key: Key, batch: Batch) -> Draw:
+        guide_sites, model_sites = self._both_sites(params, key, batch)
+        log_p = ordered_sum(log_prob_of(site) for site in samples_of(model_sites))
+        log_q = ordered_sum(log_q_of(site) for site in samples_of(guide_sites))
+        outcome, weight = prediction_of(model_sites[self.cases.outcome])
+        return Draw(log_p - log_q, outcome, weight)
+
+    def weigh(self, params: Params, key: Key) -> "Weighed":
+        """One draw, and what its weight in the exact posterior is made of.
+
+        Unlike in `draw`, log q is that of the draw itself. Not for minibatches.
+        """
+        guide_sites, model_sites = self._both_sites(params, key, {})
+        log_p = ordered_sum(log_prob_of(site) for site in samples_of(model_sites))
+        log_q = ordered_sum(log_prob_of(site) for site in samples_of(guide_sites))
+        site = model_sites[self.cases.outcome]
+        return Weighed(log_p - log_q, log_likelihood_of(site), *prediction_of(site))
+
+    def _both_sites(self, params: Params, key: Key, batch: Batch) -> tuple[Sites, Sites]:
+        """Of the guide, and of the model at what the guide has drawn."""
         guide_sites = self._guide_sites(params, key, batch)
         model_key = jax.random.fold_in(key, AFTER_SPLIT)
         with (
@@ -131,10 +163,7 @@ class NumPyroApproximation:
         ):
             model = handlers.replay(self.cases.model, guide_sites)
             model_sites = trace_of(model, self.data, model_key)
-        log_p = ordered_sum(log_prob_of(site) for site in samples_of(model_sites))
-        log_q = ordered_sum(log_q_of(site) for site in samples_of(guide_sites))
-        outcome, weight = prediction_of(model_sites[self.cases.outcome])
-        return Draw(log_p - log_q, outcome, weight)
+        return guide_sites, model_sites
 
     def draw_latents(
         self, params: Params, key: Key, batch: Batch, part: Array | int = 0

@@ -187,6 +187,13 @@ def prediction_of(site: Site) -> tuple[Distribution, Array]:
     return outcome, weight.astype(jnp.result_type(float))
 
 
+def log_likelihood_of(site: Site) -> Array:
+    """What each instance of the outcome site adds to log p."""
+    outcome, mask = unwrapped(site["fn"])
+    each = jnp.where(mask, outcome.log_prob(site["value"]), 0.0) * _scale_of(site)
+    return jnp.broadcast_to(each, site["fn"].shape())
+
+
 def _scale_of(site: Site) -> Array:
     """The scale of a site, with an axis for each of its event's."""
     scale = jnp.asarray(1.0 if site["scale"] is None else site["scale"])

@@ -149,7 +149,7 @@ def _spread(name: str, values: Any, instances: Instances) -> np.ndarray:
     """A value for each instance, along one axis."""
     values = np.asarray(values)
     if values.shape == instances.shape:
-        return values.ravel()
+        return np.asarray(values.ravel())
     axes = [axis for axis, size in enumerate(instances.shape) if size == len(values)]
     if len(axes) > 1:
         raise InputError(
@@ -161,7 +161,7 @@ def _spread(name: str, values: Any, instances: Instances) -> np.ndarray:
 
 def _axis(instances: Instances, axis: int) -> np.ndarray:
     """For each instance its number along one axis."""
-    return np.indices(instances.shape)[axis].ravel()
+    return np.asarray(np.indices(instances.shape)[axis].ravel())
 
 
 def _by_plates(predictor: Predictor) -> list[Groups]:

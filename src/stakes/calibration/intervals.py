@@ -248,7 +248,7 @@ def _of_independent(costs: Costs, words: str, rng: np.random.Generator) -> Inter
     return Interval(
         min(low for low, _ in ends),
         max(high for _, high in ends),
-        f"{words}; few or heavy-tailed, so the wider of bootstrap and changes of sign",
+        f"{words}; few or heavy-tailed, so by resampling",
     )
 
 

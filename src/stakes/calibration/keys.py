@@ -26,6 +26,8 @@ class Keys(NamedTuple):
     nuts: Key
     folds: Key
     heads: Key
+    left_out: Key
+    """Of draws that are reweighted."""
 
     @classmethod
     def of(cls, key: Key) -> "Keys":

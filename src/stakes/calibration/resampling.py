@@ -25,12 +25,12 @@ class Costs:
 
     @property
     def change(self) -> np.ndarray:
-        return self.base - self.other
+        return np.asarray(self.base - self.other)
 
     @property
     def size(self) -> np.ndarray:
         """The costs of the base, turned so that their mean is positive: those of gains are not."""
-        return self.base * np.sign(self.base.mean())
+        return np.asarray(self.base * np.sign(self.base.mean()))
 
     @property
     def reduction(self) -> float:
@@ -40,7 +40,7 @@ class Costs:
     @property
     def residuals(self) -> np.ndarray:
         """What each contributes to the error of the reduction; they add up to zero."""
-        return (self.change - self.reduction * self.size) / self.size.mean()
+        return np.asarray((self.change - self.reduction * self.size) / self.size.mean())
 
     def summed(self, groups: np.ndarray) -> "Costs":
         """Of each group together."""
@@ -58,10 +58,8 @@ def by_bootstrap(costs: Costs, rng: np.random.Generator) -> tuple[float, float]:
         spread = (change - reduction[:, None] * size).std(axis=1, ddof=1) / np.abs(mean)
         scores = (reduction - costs.reduction) / spread
     scores = np.where(np.isnan(scores), 0.0, scores)
-    low, high = (
-        float(np.quantile(scores, level, method=method))
-        for level, method in (((1 - LEVEL) / 2, "lower"), ((1 + LEVEL) / 2, "higher"))
-    )
+    low = float(np.quantile(scores, (1 - LEVEL) / 2, method="lower"))
+    high = float(np.quantile(scores, (1 + LEVEL) / 2, method="higher"))
     own = float(costs.residuals.std(ddof=1))
     return costs.reduction - high * own, costs.reduction - low * own
 

@@ -14,8 +14,9 @@ from stakes.arguments import Columns
 from stakes.bridge import NumPyroApproximation, Predictors, nuts
 from stakes.calibration.assessment import Assessment, labelled
 from stakes.calibration.comparison import Comparison
-from stakes.calibration.dependence import By
+from stakes.calibration.dependence import By, dependence_of
 from stakes.calibration.keys import Keys
+from stakes.calibration.leave_one_out import leave_one_out
 from stakes.calibration.members import predictor_for
 from stakes.calibration.plan import Coords, Plan
 from stakes.errors import InputError
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 WARMUP = 500
 """Steps of each chain of NUTS before its draws."""
+LEAST_DRAWS = 100
+"""Of which the tail of the weights can be told."""
 
 
 @final
@@ -51,6 +54,10 @@ class Calibration:
     """Keeps the model as traced on other cases, for each shape that they come in."""
     columns: Mapping[str, Columns]
     """Names of the columns of arguments that are tables; those of other data go by name."""
+    by: By = None
+    """Which instances of the fit belong together, as in `compare`; told from the plates if None."""
+    plan: Plan | None = None
+    """How it was fitted, to fit it again in the same way."""
 
     def __post_init__(self) -> None:
         checks.fields(
@@ -86,6 +93,7 @@ class Calibration:
             keys=keys,
             predictors=plan.predictors,
             columns=plan.columns,
+            plan=plan,
         )
 
     @property
@@ -111,7 +119,7 @@ class Calibration:
     @cached_property
     def on_fit(self) -> Assessment:
         """The calibration assessed on the data of its fit."""
-        return self._assessment(None, (), (), self.coords)
+        return self._assessment(None, (), (), self.coords, self.by)
 
     def assess(
         self,
@@ -120,13 +128,14 @@ class Calibration:
         new: str | Sequence[str] = (),
         known: str | Sequence[str] = (),
         coords: Coords | None = None,
+        by: By = None,
     ) -> Assessment:
         """The calibration assessed on other cases: decisions, predictions and comparison.
 
-        Plates as in `decide`.
+        Plates as in `decide`, and `by` as in `compare`.
         """
         checked = self.problem.check_data(data, needs_outcome=False, columns=self.columns)
-        return self._assessment(checked, new, known, coords)
+        return self._assessment(checked, new, known, coords, by)
 
     def decide(
         self,
@@ -182,6 +191,23 @@ class Calibration:
         if draws is None and by is None:
             return cases.comparison
         return cases.compared(None if draws is None else self.nuts(draws), by=by)
+
+    def leave_one_out(self, *, draws: int = 4000, by: By = None) -> Comparison:
+        """Risk of VI's and the calibrated decisions, each made without the outcome it is judged by.
+
+        For small data, of which none can be held out. Draws of each fit are reweighted as if the
+        outcome had not been seen (Pareto-smoothed importance sampling, by arviz-stats); where that
+        is not reliable, k̂ above 0.7, the fit is made again without it.
+
+        Args:
+            draws: of each fit.
+            by: as in `compare`.
+        """
+        if self.plan is None:
+            raise InputError("`leave_one_out()` needs the result of `calibrate(...)`.")
+        draws = checks.whole("`leave_one_out(draws=...)`", draws, least=LEAST_DRAWS)
+        chosen = self.by if by is None else by
+        return leave_one_out(self.on_fit, self.plan, self.fits, draws=draws, by=chosen)
 
     def observed(
         self,
@@ -312,12 +338,15 @@ class Calibration:
         new: str | Sequence[str],
         known: str | Sequence[str],
         coords: Coords | None,
+        by: By,
     ) -> Assessment:
         predictor, labels = self.predictors.on(), self.coords
         if data is not None:
             predictor, labels = predictor_for(
                 self.predictors, self.approximation, self.coords, data, new, known, coords
             )
+        if by is not None:
+            dependence_of(by, predictor)  # says what does not fit
         return Assessment(
             problem=self.problem,
             posteriors={name: self._posterior(fit) for name, fit in self.fits.items()},
@@ -330,6 +359,7 @@ class Calibration:
                 f"{name}: {fit.reason}." for name, fit in self.fits.items() if not fit.converged
             ),
             held_out=data is not None,
+            by=by,
         )
 
 

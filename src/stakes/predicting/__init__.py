@@ -14,6 +14,7 @@ from stakes.predicting.predictions import (
     predictive_costs,
     weights,
 )
+from stakes.predicting.reweighting import decide_weighted, weighed
 
 __all__ = [
     "FittedPosterior",
@@ -21,6 +22,7 @@ __all__ = [
     "Posterior",
     "SampledPosterior",
     "decide",
+    "decide_weighted",
     "derived_draws",
     "latent_draws",
     "observations",
@@ -29,5 +31,6 @@ __all__ = [
     "outcomes_by_batch",
     "predict",
     "predictive_costs",
+    "weighed",
     "weights",
 ]

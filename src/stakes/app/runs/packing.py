@@ -8,7 +8,7 @@ import numpy as np
 from stakes.app.spec import Table, Tables
 from stakes.errors import StorageError
 
-FIT, HELD_OUT = "fit", "held_out"
+FIT, HELD_OUT, GROUPS = "fit", "held_out", "groups"
 
 
 def packed(tables: Tables) -> dict[str, np.ndarray]:
@@ -23,6 +23,7 @@ def packed(tables: Tables) -> dict[str, np.ndarray]:
 def _packed(part: str, table: Table) -> dict[str, np.ndarray]:
     given = {name: value for name, value in table.arguments.items() if value is not None}
     arrays = {f"{part}/{name}": np.asarray(value) for name, value in given.items()}
+    arrays |= {f"{GROUPS}_{part}/{name}": values for name, values in table.groups.items()}
     return arrays if table.labels is None else {**arrays, f"labels/{part}": table.labels}
 
 
@@ -31,13 +32,14 @@ def unpacked(arrays: Mapping[str, np.ndarray]) -> Tables:
     for name, array in arrays.items():
         part, _, rest = name.partition("/")
         parts.setdefault(part, {})[rest] = array
+    groups = {part: parts.pop(f"{GROUPS}_{part}", {}) for part in (FIT, HELD_OUT)}
     if FIT not in parts or set(parts) - {FIT, HELD_OUT, "labels", "vocabulary"}:
         raise StorageError("data.npz does not hold the data of a run.")
     vocabulary = {n: [str(w) for w in words] for n, words in parts.get("vocabulary", {}).items()}
     labels = parts.get("labels", {})
 
     def table(part: str) -> Table:
-        return Table(_arguments(parts[part]), labels.get(part), vocabulary)
+        return Table(_arguments(parts[part]), labels.get(part), vocabulary, groups[part])
 
     return Tables(table(FIT), table(HELD_OUT) if HELD_OUT in parts else None)
 

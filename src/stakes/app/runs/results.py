@@ -5,13 +5,14 @@ from dataclasses import replace
 from typing import Any
 
 import jax
+import pandas as pd
 
 from stakes import checks
 from stakes.app.runs.folder import STATE
 from stakes.app.runs.journal import FileJournal
 from stakes.app.runs.opening import Run
-from stakes.app.spec import Job
-from stakes.calibration import Assessment, Calibration, calibrate_with
+from stakes.app.spec import Job, Table
+from stakes.calibration import Assessment, By, Calibration, Ordered, calibrate_with
 from stakes.errors import InputError
 from stakes.optimise import Fit
 
@@ -50,7 +51,7 @@ def result_of(job: Job, journal: FileJournal, *, progress: bool) -> Calibration:
         progress=progress,
         journal=journal,
     )
-    return replace(result, coords=_labels(result, job))
+    return replace(result, coords=_labels(result, job), by=_by(job, job.fit))
 
 
 def held_out_cases(result: Calibration, job: Job) -> Assessment | None:
@@ -66,7 +67,16 @@ def held_out_cases(result: Calibration, job: Job) -> Assessment | None:
         new=fresh_plates(result, job),
         known=job.known,
         coords=coords,
+        by=_by(job, table),
     )
+
+
+def _by(job: Job, table: Table) -> By:
+    """Which rows belong together, as the spec says; None where it does not."""
+    if job.spec.data is not None and job.spec.data.ordered:
+        return Ordered()
+    groups = tuple(pd.Series(values, name=name) for name, values in table.groups.items())
+    return groups[0] if len(groups) == 1 else groups or None
 
 
 def latents_of(result: Calibration) -> dict[str, list[int]]:

@@ -60,6 +60,7 @@ def _fields(data: DataSection, outcome: str) -> dict[str, str]:
     fields["data.outcome"] = fields.pop(f"data.columns.{outcome}")
     fields |= {f"data.counts.{name}": column for name, column in data.counts.items()}
     fields |= {f"data.categories.{i}": column for i, column in enumerate(data.categories)}
+    fields |= {f"data.by.{i}": column for i, column in enumerate(data.by)}
     return fields | ({"data.label": data.label} if data.label else {})
 
 
@@ -126,7 +127,24 @@ def _table(
             arguments[argument] = encoded(column, columns[column], vocabulary)
     arguments |= {name: len(vocabulary.get(col, ())) for name, col in data.counts.items()}
     labels = columns[data.label].astype(str) if data.label else None
-    return Table({**arguments, **data.constants}, labels, vocabulary)
+    groups = {column: columns[column].astype(str) for column in data.by}
+    _check_together(data, groups, columns[wanted(data, outcome)[outcome]].shape, found)
+    return Table({**arguments, **data.constants}, labels, vocabulary, groups)
+
+
+def _check_together(
+    data: DataSection, groups: Columns, shape: tuple[int, ...], found: Collector
+) -> None:
+    """Arrays of an .npz file may have any shape."""
+    for column, values in groups.items():
+        if values.shape != shape and not (values.ndim == 1 and len(values) in shape):
+            found.add(
+                "data.by",
+                f"{column!r} has shape {values.shape}, where the outcomes have shape {shape}. Give "
+                f"a value for each outcome, or along one axis of them.",
+            )
+    if data.ordered and len(shape) != 1:
+        found.add("data.ordered", f"outcomes of shape {shape} are not in one row; leave it out.")
 
 
 def _split(whole: Table, how: HeldOutSection, rows: int) -> tuple[Table, Table]:

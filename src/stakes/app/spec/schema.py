@@ -18,6 +18,12 @@ def _as_table(value: Any) -> Any:
     return value
 
 
+def _as_list(value: Any) -> Any:
+    """One name stands for a list of it."""
+    return [value] if isinstance(value, str) else value
+
+
+Names = Annotated[list[str], BeforeValidator(_as_list)]
 Columns = Annotated[dict[str, str], BeforeValidator(_as_table)]
 
 
@@ -75,6 +81,12 @@ class DataSection(Section):
     constants: dict[str, Any] = Field(
         {}, description="a table from the model's arguments to numbers or strings"
     )
+    by: Names = Field(
+        [],
+        max_length=2,
+        description="a column, or two, whose equal values say what belongs together",
+    )
+    ordered: bool = Field(False, description="true or false")
     held_out: HeldOutSection | None = Field(None, description="a table with `fraction` or `file`")
 
     @model_validator(mode="after")
@@ -90,6 +102,8 @@ class DataSection(Section):
                 if name in seen:
                     found.append((f"{part}.{name}", f"is given in `{seen[name]}` already"))
                 seen[name] = part
+        if self.by and self.ordered:
+            found.append(("ordered", "rows belong together `by` columns or in order, not both"))
         if found:
             raise FieldErrors(*found)
         return self

@@ -27,16 +27,23 @@ class Table:
     arguments: dict[str, Any]
     labels: np.ndarray | None
     vocabulary: dict[str, list[str]] = field(default_factory=dict)
+    groups: dict[str, np.ndarray] = field(default_factory=dict)
+    """Column -> values that are equal where rows belong together."""
 
     def rows(self, chosen: np.ndarray, like: int) -> "Table":
         """Some of the rows; arguments that are not as long as the table stay whole."""
-        return Table(
-            {
+
+        def some(values: dict[str, Any]) -> dict[str, Any]:
+            return {
                 name: value[chosen] if np.ndim(value) and len(value) == like else value
-                for name, value in self.arguments.items()
-            },
+                for name, value in values.items()
+            }
+
+        return Table(
+            some(self.arguments),
             None if self.labels is None else self.labels[chosen],
             self.vocabulary,
+            some(self.groups),
         )
 
 

@@ -1,0 +1,102 @@
+"""Decisions under draws of a fit that count differently for each instance."""
+
+import copy
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stakes._types import Array, Distribution, Float, Key
+from stakes.bridge import Weighed
+from stakes.deciding import best_decision
+from stakes.errors import InputError
+from stakes.predicting.posteriors import FittedPosterior
+from stakes.protocols import Criterion, Expectation
+
+CLOSE = 1e-3
+
+
+@partial(jax.jit, static_argnames="draws")
+def weighed(posterior: FittedPosterior, key: Key, draws: int) -> Weighed:
+    """Draws of the posterior along a leading axis, with all that weights are made of."""
+    keys = jax.random.split(key, draws)
+    return jax.vmap(lambda k: posterior.approximation.weigh(posterior.params, k))(keys)
+
+
+def decide_weighted(
+    criterion: Criterion,
+    expectation: Expectation,
+    key: Key,
+    draws: Weighed,
+    log_weights: Float[np.ndarray, "draw *instance"],
+) -> np.ndarray:
+    """The best decision for each instance under its own weights of the draws."""
+    place_key, decision_key = jax.random.split(key)
+    start = float(jax.random.uniform(place_key))
+    chosen = jnp.asarray(_resampled(np.asarray(log_weights, float), start))
+    outcomes = _taken(draws.outcome, chosen)
+    _check(draws.outcome, outcomes, chosen)
+    return np.asarray(_decide(decision_key, outcomes, draws.weight[0], criterion, expectation))
+
+
+@partial(jax.jit, static_argnames=("criterion", "expectation"))
+def _decide(
+    key: Key, outcomes: Distribution, like: Array, criterion: Criterion, expectation: Expectation
+) -> Array:
+    return best_decision(criterion, expectation, key, outcomes, like)
+
+
+def _resampled(log_weights: np.ndarray, start: float) -> np.ndarray:
+    """As many draws for each instance, each as often as its weight says: at even places."""
+    count = len(log_weights)
+    weights = np.exp(log_weights - log_weights.max(axis=0))
+    ends = weights.reshape(count, -1).cumsum(axis=0)
+    places = (np.arange(count) + start) / count
+    chosen = [np.searchsorted(each, places * each[-1]) for each in ends.T]
+    return np.minimum(np.stack(chosen, axis=1), count - 1).reshape(log_weights.shape)
+
+
+def _taken(outcomes: Distribution, chosen: Array) -> Distribution:
+    """p(y_i|θ) with draws of θ of its own for each instance i."""
+    shape = chosen.shape[1:]
+
+    def of(leaf: Array) -> Array:
+        own = leaf.shape[1:]
+        # Axes beyond those of the instances are a parameter's own, such as those of classes.
+        event = own[len(shape) :] if len(own) > len(shape) else ()
+        batch = own[: len(own) - len(event)]
+        lined_up = leaf.reshape(len(leaf), *(1,) * (len(shape) - len(batch)), *own)
+        whole = jnp.broadcast_to(lined_up, (len(leaf), *shape, *event))
+        at = chosen.reshape(*chosen.shape, *(1,) * len(event))
+        return jnp.take_along_axis(whole, at, axis=0)
+
+    return _of_shape(jax.tree.map(of, outcomes), shape)
+
+
+def _of_shape(outcome: Distribution, shape: tuple[int, ...]) -> Distribution:
+    """A distribution says the shape that its arrays have now."""
+    known = copy.copy(outcome)
+    if not outcome.event_shape:
+        known._batch_shape = shape
+        if hasattr(outcome, "base_dist"):
+            known.base_dist = _of_shape(outcome.base_dist, shape)
+    return known
+
+
+def _check(outcomes: Distribution, taken: Distribution, chosen: Array) -> None:
+    """Refuse distributions whose arrays are not laid out along the instances."""
+    value = outcomes.support.feasible_like(jnp.zeros(chosen.shape[1:]))
+    try:
+        before = jax.vmap(lambda each: each.log_prob(value))(outcomes)
+        found = jax.vmap(lambda each: each.log_prob(value))(taken)
+        before = before.reshape(len(before), *(1,) * (chosen.ndim - before.ndim), *before.shape[1:])
+        expected = jnp.take_along_axis(jnp.broadcast_to(before, chosen.shape), chosen, axis=0)
+        same = bool(jnp.allclose(expected, found, rtol=CLOSE, atol=CLOSE, equal_nan=True))
+    except (TypeError, ValueError, NotImplementedError):
+        same = False
+    if not same:
+        raise InputError(
+            f"The outcome's distribution, {type(outcomes).__name__}, cannot be taken apart by "
+            f"instance, which leaving one out needs. Use `compare(...)` with held-out data."
+        )
