@@ -833,6 +833,47 @@ def test_an_index_computed_from_an_argument_is_laid_to_its_charge() -> None:
         approximate(model, {**data, "hour": np.array([13, 24])}, level_guide)
 
 
+def looked_up(look_up: Callable[[Any, Any], Any]) -> Callable[..., None]:
+    def model(at: Any, y: Any = None) -> None:
+        table = numpyro.sample("level", dist.Normal(0, 1)) * jnp.arange(3.0)
+        with numpyro.plate("row", len(at)):
+            numpyro.sample("y", dist.Normal(look_up(table, at), 1), obs=y)
+
+    return model
+
+
+@pytest.mark.parametrize(
+    "look_up",
+    [
+        lambda table, at: jnp.take(table, at, mode="clip"),
+        lambda table, at: table.at[at].get(mode="clip"),
+        lambda table, at: table.at[at].get(mode="fill", fill_value=0.5),
+        lambda table, at: jnp.take(table, at, fill_value=0.5),
+        lambda table, at: jnp.take(table, at, mode="wrap"),
+        lambda table, at: jax.vmap(lambda one: jnp.take(table, one, mode="clip"))(at),
+        lambda table, at: jax.lax.map(lambda one: jnp.take(table, one, mode="clip"), at),
+    ],
+)
+def test_an_index_beyond_its_array_is_allowed_where_the_model_says_what_it_means(
+    look_up: Any,
+) -> None:
+    approximate(looked_up(look_up), {"at": np.array([0, 9]), "y": np.zeros(2)}, level_guide)
+
+
+@pytest.mark.parametrize(
+    "look_up",
+    [
+        lambda table, at: jnp.take(table, at),  # nan
+        lambda table, at: jax.vmap(lambda one: table[one])(at),  # the last one, as table[at]
+        lambda table, at: jax.lax.map(lambda one: table[one], at),
+        lambda table, at: jnp.take(table, at, mode="clip") + table[at],
+    ],
+)
+def test_an_index_beyond_its_array_is_refused_where_the_model_does_not(look_up: Any) -> None:
+    with pytest.raises(stakes.InputError, match=r"'at'.*may be 0 to 2.*there is 9 in 1 rows: 1"):
+        approximate(looked_up(look_up), {"at": np.array([0, 9]), "y": np.zeros(2)}, level_guide)
+
+
 def test_two_arguments_with_the_same_index_out_of_range_do_not_hide_each_other() -> None:
     def model(home: Any, away: Any, y: Any = None) -> None:
         level = numpyro.sample("level", dist.Normal(0, 1))

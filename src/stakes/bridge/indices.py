@@ -17,6 +17,7 @@ from jax.experimental import checkify
 from numpyro import handlers
 
 from stakes._types import Array, Batch
+from stakes.bridge.asked import without_asked
 from stakes.bridge.cases import Cases
 from stakes.bridge.forms import Plain
 from stakes.bridge.sites import trace_of
@@ -141,7 +142,9 @@ def _checked(cases: Cases, arrays: dict[str, Array], batches: Batch) -> checkify
         else:
             run(None, {})
 
-    error, _ = checkify.checkify(over_all, errors=checkify.index_checks)(batches)
+    leaves, tree = jax.tree.flatten(batches)
+    program = without_asked(lambda *flat: over_all(tree.unflatten(flat)), *leaves)
+    error, _ = checkify.checkify(program, errors=checkify.index_checks)(*leaves)
     return error
 
 
