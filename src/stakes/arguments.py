@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stakes._types import Array, Data, Program
-from stakes.errors import InputError, some
+from stakes.errors import InputError, listed, some
 
 Columns: TypeAlias = tuple[Any, ...]
 """Names of a table's columns, in order."""
@@ -93,12 +93,15 @@ def _checked_array(name: str, value: Any) -> Array:
         )
     bad = ~np.isfinite(np.asarray(held))
     if bad.any():
-        rows = np.unique(np.argwhere(bad)[:, 0]) if array.ndim else np.array([0])
-        first = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
         raise InputError(
             f"`data[{name!r}]` has {int(bad.sum())} values that are NaN or infinite"
             f"{'' if not np.isfinite(array).all() else f' in {held.dtype}'}, in rows "
-            f"{first}. Drop or fill them; to leave entries out of the fit, fill them and mask the "
-            f"outcome site."
+            f"{listed(rows_where(bad), 5)}. Drop or fill them; to leave entries out of the fit, "
+            f"fill them and mask the outcome site."
         )
     return held
+
+
+def rows_where(bad: np.ndarray) -> np.ndarray:
+    """The rows of an array in which something is bad; a single number is row 0."""
+    return np.unique(np.argwhere(np.atleast_1d(bad))[:, 0])

@@ -71,6 +71,13 @@ def flag(where: str, value: Any) -> bool:
     return bool(value)
 
 
+def flags(value: object, *names: str) -> None:
+    """Each of these fields of a frozen dataclass is True or False, and is kept as Python's own."""
+    for name in names:
+        where = f"`{type(value).__name__}({name}=...)`"
+        object.__setattr__(value, name, flag(where, getattr(value, name)))
+
+
 def text(where: str, value: Any) -> str:
     if not isinstance(value, str):
         raise refused(where, "text", value)
@@ -177,8 +184,14 @@ def choice(where: str, value: Any, contract: Any, known: str, *, hashable: bool 
             f"`{contract.__name__}` (derive from it to inherit its defaults); got "
             f"{shown(value)}{shortcoming}."
         )
+    if hashable:
+        hashed(where, value)
+
+
+def hashed(where: str, value: object) -> None:
+    """Hashable, so that JAX can reuse what was compiled for it."""
     try:
-        hash(value) if hashable else None
+        hash(value)
     except TypeError:
         raise InputError(
             f"{where} must be hashable, so that JAX can reuse what was compiled for it; make the "

@@ -60,10 +60,13 @@ class StakesWarning(UserWarning):
 
 def some(names: Iterable[object], limit: int = 8) -> str:
     """'a', 'b', 'c': a readable list of names for a message."""
-    listed = [repr(name) for name in names]
-    if not listed:
-        return "none"
-    return ", ".join(listed[:limit]) + (", ..." if len(listed) > limit else "")
+    return listed(map(repr, names), limit) or "none"
+
+
+def listed(parts: Iterable[object], limit: int = 8) -> str:
+    """The first of these, as they are."""
+    every = [str(part) for part in parts]
+    return ", ".join(every[:limit]) + (", ..." if len(every) > limit else "")
 
 
 def name_of(thing: object) -> str:

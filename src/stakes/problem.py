@@ -238,16 +238,11 @@ def _check(problem: Problem) -> None:
     if problem.loss is not None:
         rule = "a function of (outcome, decision) or a loss such as `Tilted(0.2)`"
         checks.function("`Problem(loss=...)`", problem.loss, ("outcome", "decision"), rule)
-    try:
-        hash(problem.loss), hash(problem.utility)
-    except TypeError:
-        raise InputError(
-            "`Problem(...)`: a loss or utility must be hashable, so that what was compiled for it "
-            "can be reused; make its dataclass `frozen=True`."
-        ) from None
+        checks.hashed("`Problem(loss=...)`", problem.loss)
     if problem.utility is not None:
         kinds = (Utility, ExpUtility)
         checks.instance("`Problem(utility=...)`", problem.utility, kinds, "a `Utility(fn)`")
+        checks.hashed("`Problem(utility=...)`", problem.utility)
     check_guide("`Problem(guide=...)`", problem.guide)
 
 

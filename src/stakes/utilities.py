@@ -97,7 +97,7 @@ class Utility(_InsideLogarithm):
         hint = "The bound takes the logarithm of the utility: add a constant to it."
         infimum = checks.number("`Utility(infimum=...)`", self.infimum, least=0, hint=hint)
         object.__setattr__(self, "infimum", infimum)
-        checks.flag("`Utility(regret=...)`", self.regret)
+        checks.flags(self, "regret")
         if infimum > 0:
             warn(
                 f"`Utility(infimum={infimum})`: an infimum above zero weakens the "
@@ -221,7 +221,7 @@ def _check_scaled(gain: ExpUtility | ScaledLoss) -> None:
     """The scale may be traced, and arrays may have one for each instance."""
     name, scale = type(gain).__name__, gain.scale
     checks.function(f"`{name}(loss=...)`", gain.loss, ("outcome", "decision"))
-    checks.flag(f"`{name}(regret=...)`", gain.regret)
+    checks.flags(gain, "regret")
     if not checks.is_traced(scale) and not _is_array_of_scales(scale):
         plain = checks.number(f"`{name}(scale=...)`, which is M,", scale, above=0)
         object.__setattr__(gain, "scale", plain)
@@ -247,7 +247,7 @@ class _ByQuantile:
         where = f"`{name}(quantile=...)`"
         quantile = checks.number(where, self.quantile, above=0, most=1, hint=hint)
         object.__setattr__(self, "quantile", quantile)
-        checks.flag(f"`{name}(regret=...)`", self.regret)
+        checks.flags(self, "regret")
         if self.scale is not None:
             scale = checks.number(f"`{name}(scale=...)`, which is M,", self.scale, above=0)
             object.__setattr__(self, "scale", scale)

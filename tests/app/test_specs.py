@@ -467,9 +467,9 @@ def test_numbers_can_be_categories_and_costs_give_the_level(project: Path, tmp_p
 
 def test_what_a_spec_says_of_the_fit_wins_over_its_example(tmp_path: Path) -> None:
     own = {"model": {"example": "newsvendor"}}
-    examples = [own, {**own, "fit": {"steps": 700}}, {"model": {"example": "eight-schools"}}]
+    examples = [own, {**own, "fit": {"draws": 7}}, {"model": {"example": "eight-schools"}}]
     found = [job_of(raw, tmp_path, where="here").options for raw in examples]
-    assert [options.steps for options in found] == [2_000, 700, 30_000]
+    assert [options.draws for options in found] == [10, 7, None]
     assert [options.transform and options.transform.scale for options in found] == [None, None, 7]
 
 

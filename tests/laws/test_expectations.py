@@ -108,7 +108,7 @@ def linex_gains(unit: np.ndarray, signs: Iterable[int]) -> dict[str, Gain]:
     """LinEx takes one c, so that many units at once are a matter of a user's own loss."""
 
     def of(c: float) -> Gain:
-        theirs = lambda outcome, decision: oracles.linex(c)(outcome / unit, decision / unit)  # noqa: E731
+        theirs = lambda outcome, decision: oracles.LinEx(c)(outcome / unit, decision / unit)  # noqa: E731
         if np.all(unit == unit[0]):
             return Gain(LinEx(c / unit[0]), theirs)
         one = jnp.asarray(unit, float)

@@ -23,8 +23,8 @@ TWINS = {
     "absolute": oracles.absolute,
     "tilted low": oracles.tilted(0.2),
     "tilted high": oracles.tilted(0.9),
-    "linex over": oracles.linex(0.2),
-    "linex under": oracles.linex(-0.2),
+    "linex over": oracles.LinEx(0.2),
+    "linex under": oracles.LinEx(-0.2),
 }
 every_loss = pytest.mark.parametrize("name", LOSSES)
 numbers = st.floats(-1e6, 1e6, width=32)

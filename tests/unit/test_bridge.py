@@ -621,6 +621,68 @@ def test_members_of_minibatches_are_known_by_their_number(batch: int) -> None:
     np.testing.assert_allclose(draws, [500, -50, 300][: len(numbers)], atol=2)
 
 
+def shops_by_day(x: Any, batch: int | None = None, y: Any = None) -> None:
+    """Days in minibatches, and shops."""
+    rows, columns = x.shape
+    shops = numpyro.plate("shop", columns, dim=-1)
+    with shops:
+        place = numpyro.sample("place", dist.Normal(-50, 0.01))
+    with numpyro.plate("day", rows, subsample_size=batch, dim=-2) as members:
+        season = numpyro.sample("season", dist.Normal(-7000, 0.01))
+        seen = None if y is None else y[members]
+        with shops:
+            numpyro.sample("y", dist.Normal(season + place + x[members], 0.1), obs=seen)
+
+
+def shops_by_day_by_hand(x: Any, batch: int | None = None, y: Any = None) -> None:
+    rows, columns = x.shape
+    with numpyro.plate("shop", columns, dim=-1):
+        numpyro.sample("place", dist.Normal(numpyro.param("place_loc", jnp.zeros(columns)), 0.01))
+    with numpyro.plate("day", rows, subsample_size=batch, dim=-2):
+        loc = numpyro.param("season_loc", jnp.zeros((rows, 1)), event_dim=0)
+        numpyro.sample("season", dist.Normal(loc, 0.01))
+
+
+@pytest.mark.parametrize(
+    ("days", "rows"),
+    [
+        (None, {"shop": [2, -1, 0, 1]}),
+        ([4, -1, 2], {"shop": [2, -1, 0, 1], "day": [4, -1, 2]}),
+        ([4, -1, 2], {"day": [4, -1, 2]}),
+    ],
+    ids=["shops", "shops and days", "days"],
+)
+def test_of_two_plates_each_gets_the_parameters_of_its_own_members(
+    days: list[int] | None, rows: dict[str, list[int]]
+) -> None:
+    """One comes in minibatches, and either may be told by labels."""
+    data = {"x": np.zeros((5, 3)), "batch": 2, "y": np.zeros((5, 3))}
+    approximation = approximate(shops_by_day, data, shops_by_day_by_hand)
+    season, place = 1000 * jnp.arange(1.0, 6.0), jnp.array([100.0, 200.0, 300.0])
+    params = {"place_loc": place, "season_loc": season[:, None]}
+    fitted, asked = FittedPosterior(approximation, params), problem(shops_by_day)
+
+    def of(values: Any, numbers: list[int], new: float) -> np.ndarray:
+        return np.array([values[n] if n >= 0 else new for n in numbers])
+
+    seasons = of(season, days or list(range(5)), -7000)
+    places = of(place, rows.get("shop", [0, 1, 2]), -50)
+    # What is added says which row of the data a decision is about.
+    x = np.arange(len(seasons))[:, None] + 0.1 * np.arange(len(places))
+    numbers = {plate: np.array(each) for plate, each in rows.items()}
+    predictor = Predictors(asked, approximation).on({"x": jnp.asarray(x), "batch": 2}, rows=numbers)
+    found = predicting.decide(asked.criterion, fitted, predictor, ClosedForm(), KEY, draws=100)
+    np.testing.assert_allclose(found, seasons[:, None] + places + x, atol=0.02)
+
+
+def test_minibatches_of_another_size_are_refused_in_words() -> None:
+    approximation = approximate(local, LOCAL_DATA, local_by_hand)
+    with pytest.raises(
+        stakes.InputError, match="'row' came in minibatches of 2 in the fit, and comes whole here"
+    ):
+        Predictors(problem(local), approximation).on({"x": jnp.zeros(6), "batch": None})
+
+
 def test_labelled_columns_without_a_plate_are_put_into_the_order_of_the_fit() -> None:
     def model(x: Any, y: Any = None) -> None:
         slope = numpyro.sample("slope", dist.Normal(0, 1).expand([3]).to_event(1))
@@ -831,6 +893,47 @@ def test_an_index_computed_from_an_argument_is_laid_to_its_charge() -> None:
     approximate(model, data, level_guide)
     with pytest.raises(stakes.InputError, match=r"'hour'.*index 12, where 0 to 11 is allowed"):
         approximate(model, {**data, "hour": np.array([13, 24])}, level_guide)
+
+
+def looked_up(look_up: Callable[[Any, Any], Any]) -> Callable[..., None]:
+    def model(at: Any, y: Any = None) -> None:
+        table = numpyro.sample("level", dist.Normal(0, 1)) * jnp.arange(3.0)
+        with numpyro.plate("row", len(at)):
+            numpyro.sample("y", dist.Normal(look_up(table, at), 1), obs=y)
+
+    return model
+
+
+@pytest.mark.parametrize(
+    "look_up",
+    [
+        lambda table, at: jnp.take(table, at, mode="clip"),
+        lambda table, at: table.at[at].get(mode="clip"),
+        lambda table, at: table.at[at].get(mode="fill", fill_value=0.5),
+        lambda table, at: jnp.take(table, at, fill_value=0.5),
+        lambda table, at: jnp.take(table, at, mode="wrap"),
+        lambda table, at: jax.vmap(lambda one: jnp.take(table, one, mode="clip"))(at),
+        lambda table, at: jax.lax.map(lambda one: jnp.take(table, one, mode="clip"), at),
+    ],
+)
+def test_an_index_beyond_its_array_is_allowed_where_the_model_says_what_it_means(
+    look_up: Any,
+) -> None:
+    approximate(looked_up(look_up), {"at": np.array([0, 9]), "y": np.zeros(2)}, level_guide)
+
+
+@pytest.mark.parametrize(
+    "look_up",
+    [
+        lambda table, at: jnp.take(table, at),  # nan
+        lambda table, at: jax.vmap(lambda one: table[one])(at),  # the last one, as table[at]
+        lambda table, at: jax.lax.map(lambda one: table[one], at),
+        lambda table, at: jnp.take(table, at, mode="clip") + table[at],
+    ],
+)
+def test_an_index_beyond_its_array_is_refused_where_the_model_does_not(look_up: Any) -> None:
+    with pytest.raises(stakes.InputError, match=r"'at'.*may be 0 to 2.*there is 9 in 1 rows: 1"):
+        approximate(looked_up(look_up), {"at": np.array([0, 9]), "y": np.zeros(2)}, level_guide)
 
 
 def test_two_arguments_with_the_same_index_out_of_range_do_not_hide_each_other() -> None:

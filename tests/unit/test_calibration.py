@@ -25,6 +25,7 @@ from numpyro.infer import autoguide
 from scipy import stats
 
 import stakes
+from stakes import predicting
 from stakes.bridge import sampling
 from stakes.calibration import Clustered, members
 from stakes.calibration.pipeline import _warn_of_unconverged
@@ -143,6 +144,23 @@ def test_an_interrupt_during_vi_ends_all_work_and_keeps_what_was_fitted() -> Non
         np.testing.assert_array_equal(result.calibrated.params[name], value)
     np.testing.assert_array_equal(result.decisions, result.vi_decisions)
     assert "Not reliable" in result.compare().verdict
+
+
+@pytest.mark.usefixtures("ctrl_c")
+def test_an_interrupt_between_the_fits_keeps_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    decide = predicting.decide
+
+    def pressed(*arguments: Any) -> np.ndarray:
+        os.kill(os.getpid(), signal.SIGINT)
+        return decide(*arguments)
+
+    monkeypatch.setattr(predicting, "decide", pressed)
+    problem = slope_problem(loss=stakes.Squared())
+    result = calibrate(problem, {"x": X, "y": Y}, steps=100, draws=4)
+    monkeypatch.undo()
+    assert (result.vi.reason, result.vi.steps) == (Stop.STEP_LIMIT, 100)
+    assert (result.calibrated.reason, result.calibrated.steps) == (Stop.INTERRUPTED, 0)
+    np.testing.assert_array_equal(result.decisions, result.vi_decisions)
 
 
 def ended(reason: Stop, taken: int, **options: Any) -> None:
@@ -379,6 +397,19 @@ def test_diagnostics_of_chains_are_those_of_arviz() -> None:
         effective = array_stats.ess(values, method="bulk", **axes).min()
         assert one.r_hat == pytest.approx(r_hat, rel=1e-6)
         assert one.effective == pytest.approx(effective, rel=0.1)  # it ends the sum elsewhere
+
+
+def test_programs_compiled_for_draws_of_nuts_serve_other_draws() -> None:
+    """Diagnostics go with the draws, but are nothing to a compiled program."""
+    draws = {name: each.reshape(1000, -1) for name, each in chains().items()}
+    posteriors = [
+        predicting.SampledPosterior(draws, sampling.diagnosed(chains(), divergences))
+        for divergences in (0, 3)
+    ]
+    one, other = map(jax.tree.structure, posteriors)
+    assert posteriors[0].diagnostics != posteriors[1].diagnostics
+    assert hash(one) == hash(other)
+    assert one == other
 
 
 def test_diagnostics_name_the_latents_that_do_not_mix() -> None:

@@ -21,6 +21,7 @@ from stakes import (
 )
 from stakes._types import Array
 from stakes.deciding import (
+    best,
     best_decision,
     by_parabolas,
     by_promise,
@@ -164,6 +165,37 @@ def test_a_decision_about_counts_may_be_a_count_at_which_the_cost_jumps():
     short = lambda outcome, decision: 9.0 * (outcome > decision) + jnp.abs(decision)  # noqa: E731
     found = decide(Asked(short), Enumeration(points=64), KEY, outcomes, jnp.zeros(1))
     assert found == np.argmin(9 * stats.poisson(4.0).sf(np.arange(20)) + np.arange(20))
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        lambda: numerical_decision(Asked(pinball), MonteCarlo(), KEY, normals(), LIKE),
+        lambda: term_decision(
+            ScaledLoss(Squared(), 1.0).term(MonteCarlo()), KEY, normals(), LIKE, held=1
+        ),
+    ],
+    ids=["a decision", "an M-step"],
+)
+def test_where_a_search_looks_and_what_it_finds_there_have_random_keys_of_their_own(
+    monkeypatch, search
+):
+    """Otherwise an expectation over draws would be least at these very draws."""
+    keys: dict[str, list[Array]] = {}
+
+    def noted(name, at):
+        real = getattr(best, name)
+
+        def called(*arguments):
+            keys.setdefault(name, []).append(arguments[at])
+            return real(*arguments)
+
+        return called
+
+    for name, at in (("_draws", 0), ("_each_draw", 1)):
+        monkeypatch.setattr(best, name, noted(name, at))
+    jax.eval_shape(search)
+    assert not any(a is b for a in keys["_draws"] for b in keys["_each_draw"])
 
 
 def test_few_draws_at_once_change_nothing(monkeypatch):
@@ -340,5 +372,5 @@ def test_promises_lead_to_the_lowest_of_all_dips_wherever_it_is() -> None:
     found = jax.jit(lambda: by_promise(objective, grid, jnp.full(shape[1:], 12.0), 40))()
     near = dict.fromkeys(curves, 0.02) | {"plateau": 0.31, "nothing matters": 6.0}
     near |= {"far above": 1.0, "far below": 1.0}
-    for name, place, (_, best) in zip(curves, found, curves.values(), strict=True):
-        assert float(place) == pytest.approx(best, abs=near[name], nan_ok=True), name
+    for name, place, (_, lowest) in zip(curves, found, curves.values(), strict=True):
+        assert float(place) == pytest.approx(lowest, abs=near[name], nan_ok=True), name

@@ -393,6 +393,38 @@ def test_a_choice_that_cannot_be_hashed_is_refused_before_any_fit() -> None:
         stakes.Options(expectation=Mutable())
 
 
+def test_a_transform_whose_gain_lacks_an_answer_is_told_which() -> None:
+    @dataclass(frozen=True)
+    class Bare:
+        scale: float = 1.0
+
+        def at(self, scale): ...
+        def fitted(self, losses): ...
+        def __call__(self, loss, scale):
+            return Halved(loss)
+
+    @dataclass(frozen=True)
+    class Halved:
+        loss: Loss
+
+        def term(self, expectation, estimator=None): ...
+
+    problem = stakes.Problem(normal_mean, outcome="y", loss=stakes.Squared())
+    options = stakes.Options(transform=Bare())
+    match = r"What `transform=.*Bare.* returns must be .*protocol `Gain`.*lacks.*'regret'"
+    with pytest.raises(stakes.InputError, match=match):
+        prepare(KEY, problem, {"y": Y}, options)
+
+
+def test_a_loss_that_cannot_be_hashed_is_refused() -> None:
+    @dataclass
+    class Mutable:
+        def __call__(self, outcome, decision): ...
+
+    with pytest.raises(stakes.InputError, match=r"`Problem\(loss=...\)` must be hashable"):
+        stakes.Problem(normal_mean, outcome="y", loss=Mutable())
+
+
 @pytest.mark.parametrize("m_step", ["bayes", stakes.BayesDecisions])
 def test_an_m_step_that_cannot_decide_is_refused(m_step: object) -> None:
     with pytest.raises(stakes.InputError, match=r"`EM\(m_step=...\)` must be `BayesDecisions\(\)`"):

@@ -692,6 +692,20 @@ def test_whole_numbers_of_numpy_and_jax_become_plain_ones(convert: Callable[[int
     assert options == stakes.Options(steps=10, draws=10)
 
 
+FLAGGED = ("Utility", "ExpUtility", "Linearized", "Exponential", "Options", "FitSettings")
+
+
+@pytest.mark.parametrize("name", [*FLAGGED, "Comparison", "Assessment"])
+def test_truth_values_of_numpy_become_plain_ones(name: str) -> None:
+    """They are part of what compiled programs are kept by, and of what is written as JSON."""
+    call = CALLS[name]
+    flags = [argument for argument, kind in call.kinds.items() if kind == "flag"]
+    made = call.function(**{**call.arguments(), **dict.fromkeys(flags, np.bool_(False))})
+    assert flags
+    assert [getattr(made, flag) for flag in flags] == [False] * len(flags)
+    assert {type(getattr(made, flag)) for flag in flags} == {bool}
+
+
 @pytest.mark.parametrize("convert", [np.float32, np.float64, np.array, jnp.array])
 def test_numbers_of_numpy_and_jax_become_plain_ones(convert: Callable[[float], Any]) -> None:
     half = convert(0.5)

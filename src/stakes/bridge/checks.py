@@ -171,7 +171,10 @@ def check_same_batches(fitted: tuple[Subsample, ...], cases: Cases) -> None:
         )
         if differ or too_many:
             raise InputError(
-                f"The plate {plate!r} came in minibatches of {before.get(plate)} in the fit and "
-                f"of {now.get(plate)} here (None: whole). Give the model the same "
-                f"`subsample_size`."
+                f"The plate {plate!r} came {_in_batches(before.get(plate))} in the fit, and comes "
+                f"{_in_batches(now.get(plate))} here. Give the model the same `subsample_size`."
             )
+
+
+def _in_batches(size: int | None) -> str:
+    return "whole" if size is None else f"in minibatches of {size}"

@@ -47,7 +47,7 @@ def looked_at(program: Program, data: Mapping[str, Any], key: Key) -> frozenset[
 
 def _trials(data: Mapping[str, Any]) -> Iterator[list[str]]:
     """Arguments to give as they are: arrays of whole numbers, with as few tuples as will do."""
-    arrays = [name for name, value in data.items() if _is_whole(value)]
+    arrays = [name for name, value in data.items() if holds_whole_numbers(value)]
     tuples = [name for name, value in data.items() if isinstance(value, tuple)]
     for count in range(min(len(tuples), MOST_TUPLES) + 1):
         for chosen in itertools.combinations(tuples, count):
@@ -70,7 +70,8 @@ def _plain(value: Any) -> Any:
     return np.asarray(value).view(Plain) if isinstance(value, jax.Array) else value
 
 
-def _is_whole(value: Any) -> bool:
+def holds_whole_numbers(value: Any) -> bool:
+    """Whether these are an array's whole numbers, or truth values."""
     return isinstance(value, jax.Array | Plain) and value.dtype.kind in "biu"
 
 

@@ -17,10 +17,12 @@ from jax.experimental import checkify
 from numpyro import handlers
 
 from stakes._types import Array, Batch
+from stakes.arguments import rows_where
+from stakes.bridge.asked import without_asked
 from stakes.bridge.cases import Cases
-from stakes.bridge.forms import Plain
+from stakes.bridge.forms import holds_whole_numbers
 from stakes.bridge.sites import possible, trace_of
-from stakes.errors import InputError, OutOfRangeError, some
+from stakes.errors import InputError, OutOfRangeError, listed, some
 from stakes.port import sweep
 
 HUGE = 2**30
@@ -39,9 +41,7 @@ def check_indices(cases: Cases, arrays: dict[str, Array]) -> None:
     whole = {
         name: np.asarray(value)
         for name, value in every.items()
-        if name != cases.outcome
-        and isinstance(value, jax.Array | Plain)
-        and value.dtype.kind in "iu"
+        if name != cases.outcome and holds_whole_numbers(value) and value.dtype != bool
     }
 
     def trial(**values: int) -> Beyond | None:
@@ -101,12 +101,10 @@ def _refusal(
         where = f"it leads to the index {found.at}, where {allowed} is allowed."
         return InputError(f"{points}: {where} {advice}")
     bad = (values >= found.size) | (values < 0)
-    rows = np.unique(np.argwhere(bad)[:, 0]) if bad.ndim else np.array([0])
-    first = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
-    came = ", ".join(map(str, np.unique(values[bad])[:5]))
-    where = f"its values may be {allowed}, but there is {came} in {len(rows)} rows: {first}."
+    rows, came = rows_where(bad), listed(np.unique(values[bad]), 5)
+    where = f"its values may be {allowed}, but there is {came} in {len(rows)} rows"
     return OutOfRangeError(
-        f"{points}: {where} {advice}",
+        f"{points}: {where}: {listed(rows, 5)}. {advice}",
         argument=name,
         value=int(values[bad].flat[0]),
         row=int(rows[0]),
@@ -141,7 +139,9 @@ def _checked(cases: Cases, arrays: dict[str, Array], batches: Batch) -> checkify
         else:
             run(None, {})
 
-    error, _ = checkify.checkify(over_all, errors=checkify.index_checks)(batches)
+    leaves, tree = jax.tree.flatten(batches)
+    program = without_asked(lambda *flat: over_all(tree.unflatten(flat)), *leaves)
+    error, _ = checkify.checkify(program, errors=checkify.index_checks)(*leaves)
     return error
 
 

@@ -10,7 +10,7 @@ from stakes._types import Array, Key
 from stakes.bridge.approximation import NumPyroApproximation
 from stakes.bridge.cases import Cases
 from stakes.bridge.sites import Counting
-from stakes.errors import InputError, some
+from stakes.errors import InputError, listed, some
 
 CHAINS = 4
 FEWEST_DRAWS = 4
@@ -46,8 +46,8 @@ class Diagnostics:
         apart = [f"{m.latent} {m.r_hat:.2f}" for m in self.mixing if not m.r_hat <= LARGEST_R_HAT]
         few = [f"{m.latent} {m.effective:.0f}" for m in self.mixing if not _enough(m.effective)]
         found = [
-            f"R-hat is above {LARGEST_R_HAT} ({_listed(apart)})" if apart else "",
-            f"fewer than {FEWEST_EFFECTIVE} effective draws ({_listed(few)})" if few else "",
+            f"R-hat is above {LARGEST_R_HAT} ({listed(apart)})" if apart else "",
+            f"fewer than {FEWEST_EFFECTIVE} effective draws ({listed(few)})" if few else "",
             f"{self.divergences} divergent steps" if self.divergences else "",
         ]
         return tuple(problem for problem in found if problem)
@@ -159,7 +159,3 @@ def _normal_ranks(values: np.ndarray) -> np.ndarray:
 
 def _enough(effective: float) -> bool:
     return effective >= FEWEST_EFFECTIVE
-
-
-def _listed(parts: list[str], limit: int = 8) -> str:
-    return ", ".join(parts[:limit]) + (", ..." if len(parts) > limit else "")

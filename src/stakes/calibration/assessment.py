@@ -58,8 +58,8 @@ class Assessment:
             keys=Keys,
             coords=Mapping,
             setting=str,
-            held_out=bool,
         )
+        checks.flags(self, "held_out")
         checks.names("`Assessment(unconverged=...)`", self.unconverged)
         known = "one such as `Quadrature()`"
         checks.choice("`Assessment(expectation=...)`", self.expectation, Expectation, known)

@@ -36,7 +36,8 @@ class Comparison:
     """Which instances belong together, for the interval."""
 
     def __post_init__(self) -> None:
-        checks.fields(self, costs=Mapping, gain=bool, setting=str, held_out=bool)
+        checks.fields(self, costs=Mapping, setting=str)
+        checks.flags(self, "gain", "held_out")
         object.__setattr__(self, "notes", checks.names("`Comparison(notes=...)`", self.notes))
         if self.nuts is not None:
             checks.fields(self, nuts=Diagnostics)

@@ -12,6 +12,7 @@ from stakes.calibration.options import Options
 from stakes.calibration.plan import Coords, check_fit, prepare
 from stakes.calibration.result import Calibration
 from stakes.errors import InputError, warn
+from stakes.host.interrupts import deferred_ctrl_c
 from stakes.host.progress import waiting
 from stakes.optimise import Fit, Joint, Method, State, Step, Stop, not_begun, outset, run
 from stakes.problem import Problem, checked_key
@@ -126,13 +127,13 @@ def calibrate_with(
     vi = fitted("VI", plan.vi_step(), plan.vi_state(approximation.start), keys.vi)
     check_fit("VI", vi)
     kept = journal.decisions(approximation.instances.shape) if journal is not None else None
-    with waiting("deciding under plain VI", show=progress):
+    with waiting("deciding under plain VI", show=progress), deferred_ctrl_c() as interruption:
         plan, decisions = plan.after_vi(vi, keys, kept)
 
     # The calibrated fit, from VI's optimum unless told otherwise. Even from random λ, h starts at
     # VI's decision: far from it, U has a flat tail.
     state = plan.state(vi.params if plan.warm_start else approximation.start, decisions)
-    if vi.reason is Stop.INTERRUPTED:
+    if vi.reason is Stop.INTERRUPTED or interruption.asked():
         return Calibration.of(plan, vi, not_begun(state), coords, keys)
     if journal is not None:
         journal.keep_decisions(decisions)

@@ -129,7 +129,7 @@ def prepare(
     checks.instance("`problem`", problem, Problem, rule)
     problem.check_compiles()
     checks.instance("`options=`", options, Options, "an `Options(...)`")
-    checks.flag("`progress=`", progress)
+    progress = checks.flag("`progress=`", progress)
     if approximation is not None:
         rule = "the `approximation` of another plan"
         checks.instance("`approximation=`", approximation, NumPyroApproximation, rule)
@@ -188,6 +188,8 @@ def _checked_expectation(
     typical = np.median(counted) if counted.size else 0.0
     _try_cost(problem, jnp.asarray(np.where(seen.counted, seen.outcomes, typical)), drawn)
     gain = problem.gain(transform, 1.0)
+    where = f"What `transform={transform}` returns"
+    checks.choice(where, gain, Gain, "a utility or a scaled loss", hashable=False)
     reason = options.method.objection(gain)
     if reason is not None:
         raise InputError(f"`method={options.method}` does not fit: {reason}.")

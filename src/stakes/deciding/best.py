@@ -62,15 +62,17 @@ def numerical_decision(
     criterion: Criterion, expectation: Expectation, key: Key, outcomes: Distribution, like: Array
 ) -> Array:
     """The best decision by a search, on the range of the outcome and around it."""
+    risk_key, range_key = jax.random.split(key)
+    held = expectation.held * like.size
 
     def risk(decision: Array) -> Array:
         one = lambda key, outcome: criterion.risk(expectation, key, outcome, decision)  # noqa: E731
-        found = criterion.averaged(_each_draw(one, key, outcomes, expectation.held * like.size))
+        found = criterion.averaged(_each_draw(one, risk_key, outcomes, held))
         check_shape(f"The expected cost by `{criterion.title}`", found.shape, like.shape)
         return found
 
     times = max(1, min(MORE, FEW // _count(outcomes)))
-    draws = _draws(key, outcomes, like.shape, 4 * times)
+    draws = _draws(range_key, outcomes, like.shape, 4 * times)
     low, high = draws.min(axis=0), draws.max(axis=0)
     quantiles = jnp.quantile(draws, jnp.linspace(0, 1, times * QUANTILES), axis=0)
     reach = jnp.maximum(high - low, _spread(outcomes, high))
@@ -98,12 +100,13 @@ def term_decision(
     decision and a few places over the range of the outcome, refined. `held` is how many values
     of y the term's expectation holds at once.
     """
+    term_key, range_key = jax.random.split(key)
 
     def shortfall(decision: Array) -> Array:
         one = lambda key, outcome: -term(key, outcome, decision)  # noqa: E731
-        return _each_draw(one, key, outcomes, held * now.size).mean(axis=0)
+        return _each_draw(one, term_key, outcomes, held * now.size).mean(axis=0)
 
-    seen = _draws(key, outcomes, now.shape, -(-draws // _count(outcomes)))
+    seen = _draws(range_key, outcomes, now.shape, -(-draws // _count(outcomes)))
     low, high = seen.min(axis=0), seen.max(axis=0)
     # Rare outcomes may be missing from the draws and still matter.
     spacing = jnp.maximum((high - low) / (PLACES - 1), _spread(outcomes, now) / 2)

@@ -58,7 +58,13 @@ def _filled(members: Array | None, size: int) -> Array:
 
 
 @final
-@partial(jax.tree_util.register_dataclass, data_fields=["samples"], meta_fields=["diagnostics"])
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["samples"],
+    meta_fields=[],
+    # To compiled programs they mean nothing, but would have each of them compiled again.
+    drop_fields=["diagnostics"],
+)
 @dataclass(frozen=True)
 class SampledPosterior:
     """A posterior given as draws, such as those of NUTS."""

@@ -36,8 +36,8 @@ def carry_out(run: Run, *, report: bool, progress: bool) -> tuple[Manifest, Comp
     second one ends it at once. Whatever ends it, log and manifest say what it was.
     """
     check_run(run)
-    checks.flag("`carry_out(report=...)`", report)
-    checks.flag("`carry_out(progress=...)`", progress)
+    report = checks.flag("`carry_out(report=...)`", report)
+    progress = checks.flag("`carry_out(progress=...)`", progress)
     with run.folder.log() as log, deferred(*ENDING) as heard:
         record = _Record(run, log)
         journal = FileJournal(
