@@ -9,7 +9,7 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Primitive, jaxpr_as_fun
 from jax.interpreters import mlir
 
-ASKED = Primitive("asked_gather")
+ASKED: Any = Primitive("asked_gather")
 """The same as a gather, but for `checkify`, which does not know it."""
 ASKED.def_effectful_abstract_eval(lax.gather_p.abstract_eval)
 mlir.register_lowering(ASKED, mlir.lower_fun(lax.gather_p.bind, multiple_results=False))
@@ -26,11 +26,12 @@ def without_asked(function: Callable[..., Any], *arguments: Any) -> Callable[...
 
 def _hidden(value: Any) -> Any:
     """A program, or a parameter of one of its equations that may hold programs."""
-    if isinstance(value, ClosedJaxpr):
+    kind = type(value)
+    if issubclass(kind, ClosedJaxpr):
         return value.replace(jaxpr=_hidden(value.jaxpr))
-    if isinstance(value, Jaxpr):
+    if issubclass(kind, Jaxpr):
         return value.replace(eqns=[_equation(equation) for equation in value.eqns])
-    return tuple(map(_hidden, value)) if type(value) is tuple else value
+    return tuple(map(_hidden, value)) if kind is tuple else value
 
 
 def _equation(equation: JaxprEqn) -> JaxprEqn:
@@ -45,8 +46,9 @@ def _is_asked_for(gather: JaxprEqn) -> bool:
     if mode == lax.GatherScatterMode.CLIP:
         # Under `vmap`, x[i] of one i clips as well: it is a slice there, which keeps its axis.
         return bool(gather.params["dimension_numbers"].collapsed_slice_dims)
+    table: Any = gather.invars[0].aval
     filled = mode == lax.GatherScatterMode.FILL_OR_DROP
-    return filled and fill is not None and not _is_default(fill, gather.invars[0].aval.dtype)
+    return filled and fill is not None and not _is_default(fill, table.dtype)
 
 
 def _is_default(fill: float, dtype: np.dtype) -> bool:

@@ -140,7 +140,7 @@ def _checked(cases: Cases, arrays: dict[str, Array], batches: Batch) -> checkify
             run(None, {})
 
     leaves, tree = jax.tree.flatten(batches)
-    program = without_asked(lambda *flat: over_all(tree.unflatten(flat)), *leaves)
+    program = without_asked(lambda *flat: over_all(jax.tree.unflatten(tree, flat)), *leaves)
     error, _ = checkify.checkify(program, errors=checkify.index_checks)(*leaves)
     return error
 
