@@ -78,6 +78,7 @@ def choice() -> stakes.Choice:
         stakes.Corrected(stakes.Plain(), WATCHING),
         stakes.Same(),
         stakes.Given(np.zeros(ROWS)),
+        stakes.Reweighted(stakes.Plain()),
     ]
     return stakes.choose(KEY, PROBLEM, simulated(), ways, FOLDS, steps=3_000, progress=False)
 
@@ -86,7 +87,7 @@ def choice() -> stakes.Choice:
 def by_group() -> stakes.Choice:
     ways = [stakes.Plain(), stakes.Corrected(stakes.Plain()), stakes.Same()]
     return stakes.choose(
-        KEY, PROBLEM, simulated(shift=4.0), ways, 3, "group", steps=3_000, progress=False
+        KEY, PROBLEM, simulated(shift=12.0), ways, 3, "group", steps=3_000, progress=False
     )
 
 
@@ -100,6 +101,21 @@ def test_each_fold_decides_by_the_posterior_of_what_it_saw(choice: stakes.Choice
     np.testing.assert_allclose(plain.costs, costs, atol=0.03)
 
 
+def test_draws_of_a_good_fit_can_be_reweighted(choice: stakes.Choice) -> None:
+    plain, again = choice.entries[0], choice.entries[5]
+    np.testing.assert_allclose(again.costs, plain.costs, atol=0.06)
+    assert choice.table.loc[again.name, "k_hat"] < 0.7
+
+
+def test_weights_with_a_heavy_tail_are_refused() -> None:
+    """VI that has hardly begun is no proposal for anything."""
+    ways = [stakes.Plain(), stakes.Reweighted(stakes.Plain())]
+    choice = stakes.choose(KEY, PROBLEM, simulated(), ways, FOLDS, steps=1, progress=False)
+    assert choice.table.loc["plain VI, reweighted", "k_hat"] > 0.7
+    assert "cannot be relied on" in choice.table.loc["plain VI, reweighted", "refused"]
+    assert choice.chosen == "plain VI"
+
+
 def test_the_decisions_are_those_of_a_fit_to_everything(choice: stakes.Choice) -> None:
     want = exact(simulated(), np.ones(ROWS, bool))
     np.testing.assert_allclose(choice.decisions.values, want, atol=0.05)
@@ -108,7 +124,7 @@ def test_the_decisions_are_those_of_a_fit_to_everything(choice: stakes.Choice) -
 def test_members_whose_rows_are_all_left_out_are_new(by_group: stakes.Choice) -> None:
     """Then nothing is known of a group but its prior."""
     want = stats.norm.ppf(Q, 0, np.sqrt(SPREAD**2 + 1))
-    costs = np.asarray(stakes.Tilted(Q)(simulated(shift=4.0)["y"], want))
+    costs = np.asarray(stakes.Tilted(Q)(simulated(shift=12.0)["y"], want))
     np.testing.assert_allclose(by_group.entries[0].costs, costs, atol=0.08)
 
 

@@ -20,6 +20,7 @@ from stakes.calibration.intervals import (
 )
 from stakes.calibration.journal import Journal
 from stakes.calibration.keys import Keys
+from stakes.calibration.leave_one_out import smoothed
 from stakes.calibration.members import predictor_for
 from stakes.calibration.options import Options
 from stakes.calibration.pipeline import calibrate, calibrate_with
@@ -65,4 +66,5 @@ __all__ = [
     "predictive_quantiles",
     "predictor_for",
     "prepare",
+    "smoothed",
 ]

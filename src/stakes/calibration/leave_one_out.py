@@ -155,7 +155,7 @@ def smoothed(log_weights: np.ndarray) -> Weights:
     """Pareto-smoothed weights, by arviz-stats; draws along a leading axis."""
     if missing("arviz_stats"):
         raise InputError(
-            f"`leave_one_out()` needs arviz-stats, which is not installed: "
+            f"Pareto-smoothed weights need arviz-stats, which is not installed: "
             f"{how_to_install('weights')}."
         )
     from arviz_stats.base import array_stats

@@ -8,6 +8,7 @@ from stakes.ways.heads import Level, Regressor, Shift
 from stakes.ways.monotone import Monotone
 from stakes.ways.network import Network
 from stakes.ways.posteriors import NUTS, Calibrated, Plain
+from stakes.ways.reweighted import Reweighted
 from stakes.ways.simple import Given, Same
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Network",
     "Plain",
     "Regressor",
+    "Reweighted",
     "Same",
     "Shift",
     "choose",

@@ -56,8 +56,9 @@ class Choice:
     @cached_property
     def chosen(self) -> str:
         """The name of the way that decides: the first that is not reliably worse than the best."""
-        best = min(self.entries, key=lambda entry: entry.risk)
-        good = [entry for entry in self.entries if not self._is_worse(entry, best)]
+        able = [entry for entry in self.entries if "refused" not in entry.fitted.notes]
+        best = min(able, key=lambda entry: entry.risk)
+        good = [entry for entry in able if not self._is_worse(entry, best)]
         decided = next((entry for entry in good if not entry.way.is_yardstick), best)
         return decided.name
 
@@ -170,7 +171,8 @@ class Choice:
         inside = (np.nan, np.nan) if entry.inside is None else entry.inside.mean(axis=0)
         row |= {"seconds": entry.fitted.seconds}
         row |= {"coverage_50": float(inside[0]), "coverage_90": float(inside[1])}
-        return row | {"k_hat": np.nan, "r_hat": np.nan, "note": None} | entry.fitted.notes
+        extra = {"k_hat": np.nan, "r_hat": np.nan, "refused": None, "note": None}
+        return row | extra | entry.fitted.notes
 
     def _against(self, entry: Entry, base: Entry, name: str, prefix: str) -> dict[str, float]:
         found = self._interval(base, entry)

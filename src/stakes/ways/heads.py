@@ -47,6 +47,8 @@ __all__ = [
     "Shown",
     "Unchanged",
 ]
+STEEPEST = 3.0
+"""How far decisions may be spread: if all are nearly the same, how they differ is noise."""
 
 
 @final
@@ -97,7 +99,7 @@ def _best_line(costs: Costs, decisions: np.ndarray, weight: np.ndarray) -> Line:
     def risk(point: Any) -> float:
         shift, slope = point
         moved = centre + unit * shift + slope * (decisions - centre)
-        return float((share * costs.each(moved)).sum()) if slope >= 0 else np.inf
+        return float((share * costs.each(moved)).sum()) if 0 <= slope <= STEEPEST else np.inf
 
     grid = [(a, b) for b in (1.0, 0.75, 0.5, 0.25, 0.0, 1.5) for a in (0, -0.2, 0.2, -1, 1)]
     start = np.array(min(grid, key=risk))
