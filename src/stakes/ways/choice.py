@@ -53,6 +53,12 @@ class Choice:
     bench: Bench
     entries: tuple[Entry, ...]
 
+    def __post_init__(self) -> None:
+        entries = self.entries
+        if not isinstance(entries, tuple) or not all(isinstance(e, Entry) for e in entries):
+            raise checks.refused("`Choice(entries=...)`", "a tuple of entries", entries)
+        checks.fields(self, bench=Bench)
+
     @cached_property
     def chosen(self) -> str:
         """The name of the way that decides: the first that is not reliably worse than the best."""
