@@ -54,7 +54,7 @@ class Choice:
     entries: tuple[Entry, ...]
 
     def __post_init__(self) -> None:
-        entries = self.entries
+        entries: Any = self.entries
         if not isinstance(entries, tuple) or not all(isinstance(e, Entry) for e in entries):
             raise checks.refused("`Choice(entries=...)`", "a tuple of entries", entries)
         checks.fields(self, bench=Bench)
