@@ -1,7 +1,7 @@
 """Ways to a decision, and the choice among them."""
 
 from stakes.ways.choice import Choice
-from stakes.ways.choosing import choose, default_ways, opened_bench
+from stakes.ways.choosing import STRENGTHS, choose, default_ways, opened_bench
 from stakes.ways.corrected import Corrected
 from stakes.ways.folds import Forward
 from stakes.ways.ground import Forecast, Ground
@@ -15,6 +15,7 @@ from stakes.ways.way import Fitted
 
 __all__ = [
     "NUTS",
+    "STRENGTHS",
     "Calibrated",
     "Choice",
     "Corrected",

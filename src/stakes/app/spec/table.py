@@ -27,6 +27,8 @@ class Table:
     arguments: dict[str, Any]
     labels: np.ndarray | None
     vocabulary: dict[str, list[str]] = field(default_factory=dict)
+    beside: dict[str, np.ndarray] = field(default_factory=dict)
+    """What rows have beside the model's arguments: `by`, their group, and `today`, a decision."""
 
     def rows(self, chosen: np.ndarray, like: int) -> "Table":
         """Some of the rows; arguments that are not as long as the table stay whole."""
@@ -37,6 +39,7 @@ class Table:
             },
             None if self.labels is None else self.labels[chosen],
             self.vocabulary,
+            {name: values[chosen] for name, values in self.beside.items()},
         )
 
 
