@@ -35,6 +35,30 @@ COSTS = "costs of "
 TODAY = "what is done today"
 
 
+WORDS = {
+    "plain VI": "the best decision for what the model predicts",
+    "calibrated": "the same, with a model that was fitted with the cost in mind",
+    "NUTS": "the best decision for what the model predicts, fitted by sampling",
+    "the same for all": "one decision for all, the best single one for the outcomes known",
+    TODAY: "the decisions of today, from the table",
+}
+HEADS = {
+    "shift": "all decisions moved and spread by two numbers",
+    "level": "another quantile of the prediction",
+    "monotone": "decisions moved by an amount that depends on the decision",
+    "network": "decisions moved by a small neural network",
+}
+
+
+def in_words(name: str) -> str:
+    """What the way of this name is, in plain words."""
+    base, _, head = name.partition(", corrected by ")
+    if head:
+        return f"{WORDS[base]}; then {HEADS[head]}, by what happened to rows that were left out"
+    kind, _, strength = name.partition(", strength ")
+    return WORDS[kind] + (f", {strength} times as much" if strength else "")
+
+
 def check_choice(job: Job) -> None:
     """Refuse, before anything is fitted or written, what some way cannot handle."""
     if job.choosing is None:
@@ -149,6 +173,8 @@ class Ways:
                 f"`--way {name!r}`: what is done today is known for the rows of the run alone."
             )
         found = self._fitted(name).decide(0, ground)
+        # As many digits as the fits have, whatever a correction computes with.
+        found = found.astype(jax.dtypes.canonicalize_dtype(float))
         return labelled(found, ground.instances, ground.coords, "decision")
 
     def forecast(self, cases: Assessment) -> Forecast:

@@ -10,10 +10,10 @@ from typing import Any, final
 import numpy as np
 
 from stakes import checks
+from stakes.app.runs.choosing import Ways
 from stakes.app.runs.indices import columns_named
 from stakes.app.runs.opening import Run
 from stakes.app.runs.outputs import check_output, output
-from stakes.app.runs.choosing import Ways
 from stakes.app.runs.results import check_run, fresh_plates, restore, ways_of
 from stakes.app.spec import RowReader
 from stakes.calibration import Calibration

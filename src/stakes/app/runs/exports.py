@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stakes.app.runs.choosing import TODAY, Ways
+from stakes.app.runs.choosing import TODAY, Ways, in_words
 from stakes.app.runs.manifest import Manifest
 from stakes.app.runs.results import titled_fits
 from stakes.app.spec import Job
@@ -16,6 +16,8 @@ from stakes.host import files
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from stakes import report
 
 MOST_VALUES = 2**25
 """Draws of latents held at once."""
@@ -97,8 +99,47 @@ def write_report(
         provenance=_provenance(manifest),
         command=f"stakes report {folder}",
         program=PROGRAM.format(path=str(folder)),
+        chosen=_chosen(ways, result.on_fit),
+        unit=ways.job.unit,
     )
     report.write(page, path)
+
+
+def _chosen(ways: Ways, cases: Assessment) -> "report.Chosen | None":
+    """The decisions of the chosen way, and what they are worth, as the report takes them."""
+    from stakes import report
+
+    found = ways.chosen
+    if found is None:
+        return None
+    lines = tuple(
+        report.WayLine(
+            name=row.name,
+            words=in_words(row.name),
+            risk=row.risk,
+            better_by=None if row.name == found.base else row.better_by,
+            interval=(row.low, row.high),
+            coverage_50=row.coverage_50,
+            coverage_90=row.coverage_90,
+            seconds=row.seconds,
+        )
+        for row in found.ways
+    )
+    savings = tuple(
+        report.Saving(each.than, found.row(each.than).risk, each.each, each.low, each.high)
+        for each in found.saved
+    )
+    worth = report.Worth(
+        way=found.way,
+        quantity="gain" if found.gain else "cost",
+        verdict=found.verdict,
+        folds=found.folds,
+        outcomes=found.outcomes,
+        ways=lines,
+        savings=savings,
+    )
+    central = ways.forecast(cases).central
+    return report.Chosen(ways.decide(cases).values, central[:, [0, -1]], worth)
 
 
 PROGRAM = """\
