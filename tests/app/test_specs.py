@@ -19,7 +19,8 @@ from projects import in_process, invoke, toml
 from stakes.app.spec import SpecError, job_of, read_job
 from stakes.errors import InputError, OutOfRangeError
 
-SPEC = {**PROJECT, "loss": {"name": "tilted", "q": 0.3}}
+SPEC = {k: v for k, v in PROJECT.items() if k != "choose"}
+SPEC |= {"loss": {"name": "tilted", "q": 0.3}}
 Edit = Callable[[dict[str, Any]], None]
 
 
@@ -58,6 +59,36 @@ def both(*edits: Edit) -> Edit:
 ONE, COUNT = "strictly between 0 and 1", "a whole number above zero"
 BAD: dict[str, tuple[Edit, str, str]] = {
     # name: (what is wrong, the field that has to be named, what has to be said of it)
+    "no such way": (put("choose.ways", ["plane"]), "choose.ways.0", "Did you mean 'plain'?"),
+    "no ways": (put("choose.ways", []), "choose.ways", "must be a list of ways"),
+    "ways as text": (put("choose.ways", "plain"), "choose.ways", "must be a list of ways"),
+    "a way twice": (put("choose.ways", ["plain", "plain"]), "choose.ways", "more than once"),
+    "yardsticks alone": (put("choose.ways", ["same"]), "choose.ways", "add 'plain'"),
+    "a regressor": (put("choose.ways", ["regressor"]), "choose.ways.0", "Available: 'plain'"),
+    "a strength of zero": (put("choose.strengths", [0.0]), "choose.strengths.0", "greater than 0"),
+    "strengths of nothing": (
+        put("choose", {"ways": ["plain"], "strengths": [1.0]}),
+        "choose.strengths",
+        "belongs to the way 'calibrated'",
+    ),
+    "one fold": (put("choose.folds", 1), "choose.folds.random", "two or more; got 1"),
+    "folds as text": (put("choose.folds", "five"), "choose.folds", "a whole number of two or more"),
+    "no blocks": (put("choose.folds", {"forward": 0}), "choose.folds.forward", COUNT),
+    "folds of two kinds": (
+        put("choose.folds", {"forward": 2, "random": 2}),
+        "choose.folds",
+        "either `random` or `forward`",
+    ),
+    "a start of nothing": (
+        put("choose.folds", {"random": 2, "start": 0.5}),
+        "choose.folds.start",
+        "belongs to `forward`",
+    ),
+    "groups that are not there": (put("choose.by", "kinds"), "choose.by", "Did you mean 'kind'?"),
+    "decisions as words": (put("choose.today", "note"), "choose.today", "must hold numbers"),
+    "decisions that are not there": (put("choose.today", "was"), "choose.today", "no column 'was'"),
+    "skip as text": (put("choose.skip", "yes"), "choose.skip", "true or false"),
+    "choose as a list": (put("choose", ["plain"]), "choose", "must be a table"),
     "an unknown section": (put("modle", {}), "modle", "Did you mean 'model'?"),
     "an unknown field": (put("fit.step", 5), "fit.step", "Did you mean 'steps'?"),
     "no model": (drop("model"), "model", "is required"),

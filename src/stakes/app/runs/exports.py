@@ -99,13 +99,13 @@ def write_report(
         provenance=_provenance(manifest),
         command=f"stakes report {folder}",
         program=PROGRAM.format(path=str(folder)),
-        chosen=_chosen(ways, result.on_fit),
+        chosen=chosen_decisions(ways, result.on_fit),
         unit=ways.job.unit,
     )
     report.write(page, path)
 
 
-def _chosen(ways: Ways, cases: Assessment) -> "report.Chosen | None":
+def chosen_decisions(ways: Ways, cases: Assessment) -> "report.Chosen | None":
     """The decisions of the chosen way, and what they are worth, as the report takes them."""
     from stakes import report
 
