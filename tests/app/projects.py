@@ -64,7 +64,7 @@ SPEC: dict[str, Any] = {
         "counts": {"groups": "kind"},
         "held_out": {"fraction": 0.25, "seed": 1},
     },
-    "loss": {"name": "squared"},
+    "loss": {"name": "tilted", "under": 3, "over": 1},
     "fit": {"steps": 300, "checkpoint_seconds": 0},
     "choose": {
         "ways": ["plain", "calibrated", "shift", "level", "monotone", "same"],

@@ -151,10 +151,11 @@ def test_the_choice_is_recorded_in_the_unit_of_the_costs(finished: Path) -> None
     assert {each.than for each in found.saved} >= {"the same for all", "what is done today"}
     costs = sealed.load(finished / "choice.npz")
     guessed = pd.read_csv(finished / "decisions.csv").query("part == 'fit'")
-    loss = (guessed["decision_today"] - guessed["observed"]) ** 2
-    assert found.row("what is done today").risk == pytest.approx(loss.mean(), rel=1e-4)
+    short = guessed["observed"] - guessed["decision_today"]
+    cost = np.where(short > 0, 3 * short, -short).mean()
+    assert found.row("what is done today").risk == pytest.approx(cost, rel=1e-4)
     for row in found.ways:
-        assert row.risk == pytest.approx(costs[f"costs of {row.name}"].mean(), rel=1e-5)
+        assert row.risk == pytest.approx(4 * costs[f"costs of {row.name}"].mean(), rel=1e-5)
 
 
 def test_every_way_of_the_table_decides_in_another_process(
@@ -209,6 +210,26 @@ def test_a_run_of_the_two_fits_alone_is_read_and_followed(
         result = invoke("decide", copied, new_rows, "-o", outs[-1], *way)
         assert result.exit_code == 0, result.stderr
     assert outs[0].read_bytes() == outs[1].read_bytes() != outs[2].read_bytes()
+
+
+def test_a_choice_that_is_cut_short_begins_anew(copied: Path, monkeypatch) -> None:
+    from stakes.app import runs
+
+    def killed(*_: object, **__: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)
+
+    before = RunFolder(copied).manifest().choice
+    RunFolder(copied).update(status="running", choice=None)
+    with monkeypatch.context() as patched:
+        patched.setattr("stakes.app.runs.working.chosen_for", killed)
+        with pytest.raises(Interrupted, match=r"Ended by SIGTERM.*stakes resume"):
+            runs.carry_out(runs.reopen(copied), report=False, progress=False)
+    assert RunFolder(copied).manifest().status == "interrupted"
+    arrays = sealed.load(copied / "choice.npz")
+    monkeypatch.setattr("stakes.app.runs.working.chosen_for", lambda *_, **__: (before, arrays))
+    manifest, _ = runs.carry_out(runs.reopen(copied), report=False, progress=False)
+    assert (manifest.status, manifest.choice) == ("done", before)
 
 
 def test_heads_come_back_from_plain_numbers() -> None:

@@ -487,6 +487,7 @@ def test_numbers_can_be_categories_and_costs_give_the_level(project: Path, tmp_p
     assert job.fit.arguments["groups"] == 2
     assert job.fit.labels.tolist() == ["a", "b", "NA"]
     assert job.problem.loss.q == 0.8
+    assert job.unit == 5
 
 
 def test_what_a_spec_says_of_the_fit_wins_over_its_example(tmp_path: Path) -> None:
@@ -495,6 +496,29 @@ def test_what_a_spec_says_of_the_fit_wins_over_its_example(tmp_path: Path) -> No
     found = [job_of(raw, tmp_path, where="here").options for raw in examples]
     assert [options.steps for options in found] == [2_000, 700, 30_000]
     assert [options.transform and options.transform.scale for options in found] == [None, None, 7]
+
+
+def test_ways_and_folds_of_a_spec_are_values(project: Path, tmp_path: Path) -> None:
+    import stakes
+
+    own = {"model": {"example": "newsvendor"}}
+    shop = job_of(own, tmp_path, where="here")
+    assert (shop.choosing.folds, shop.unit) == (stakes.Forward(), 4.0)
+    assert [way.name for way in shop.choosing.ways] == [
+        *("plain VI", "calibrated, strength 0.25", "calibrated", "calibrated, strength 4"),
+        *("calibrated, strength 16", "plain VI, corrected by shift", "the same for all"),
+    ]
+    said = {"folds": {"forward": 3, "start": 0.6}, "ways": ["nuts", "network"], "by": "day"}
+    other = job_of({**own, "choose": said}, tmp_path, where="here").choosing
+    assert (other.folds, other.by) == (stakes.Forward(3, 0.6), "day")
+    assert [way.name for way in other.ways] == ["NUTS", "plain VI, corrected by network"]
+    assert job_of({**own, "choose": {"skip": True}}, tmp_path, where="here").choosing is None
+    assert read_job(project / "spec.toml", choose=False).choosing is None
+    by = toml({**SPEC, "choose": {"by": "kind"}})
+    (project / "by.toml").write_text(by)
+    groups = read_job(project / "by.toml")
+    assert sorted(set(groups.choosing.by.tolist())) == [0, 1, 2]
+    assert len(groups.choosing.by) == groups.rows_in(groups.fit)
 
 
 def test_init_writes_a_spec_that_checks(tmp_path: Path) -> None:
@@ -507,6 +531,8 @@ def test_init_writes_a_spec_that_checks(tmp_path: Path) -> None:
     assert found["rows"] + found["held_out"] == 140
     assert 0 < found["least_seconds"] < found["seconds"]
     assert (found["least_steps"], found["steps"]) == (5_400, 10_000)
+    assert (found["folds"], len(found["ways"])) == (5, 7)
+    assert 0 < found["least_choice_seconds"] < found["choice_seconds"]
     again = invoke("init", tmp_path / "new")
     assert again.exit_code == 2
     assert "already" in again.stderr

@@ -104,7 +104,7 @@ def _known(result: Calibration) -> dict[Any, Any]:
 
 
 def _record(choice: Choice, unit: float) -> Chosen:
-    gain, rows = choice.bench.problem.loss is None, choice.table.to_dict("index")
+    gain, table = choice.bench.problem.loss is None, choice.table
     others = [e.name for e in choice.entries if e.way.is_yardstick or e is choice.yardstick]
     return Chosen(
         way=choice.chosen,
@@ -115,7 +115,7 @@ def _record(choice: Choice, unit: float) -> Chosen:
         gain=gain,
         unit=unit,
         ways=[
-            _row(entry.name, rows[entry.name], unit * (-1 if gain else 1))
+            _row(entry.name, dict(table.loc[entry.name]), unit * (-1 if gain else 1))
             for entry in choice.entries
         ],
         saved=[_saved(choice, name, unit) for name in others if name != choice.chosen],
@@ -127,8 +127,8 @@ def _row(name: str, row: Mapping[str, Any], unit: float) -> WayRow:
     note = row.get("note")
     return WayRow(
         name=name,
-        risk=unit * row["risk"],
-        seconds=row["seconds"],
+        risk=float(unit * row["risk"]),
+        seconds=float(row["seconds"]),
         note=note if isinstance(note, str) else "",
         **{each: finite(row.get(each, math.nan)) for each in numbers},
     )

@@ -44,6 +44,8 @@ def decide_file(
     checks.function("`tell=`", tell, ("rows",))
     source, target = checks.path("`source`", source), checks.path("`target`", target)
     known = checks.flag("`known=`", known)
+    if way is not None:
+        checks.text("`way=`", way)
     check_output(target, (source, *run.folder.inputs, *map(Path, run.job.code)))
     decider, done = _Decider(run, RowReader(run.job, source), known, way), 0
     parts = decider.decisions()

@@ -144,7 +144,7 @@ class Draft:
             return
         if model.example is not None and "data" in given:
             add("data", "leave it out: the example has its own.")
-        if model.example is not None and self.spec.choose and self.spec.choose.today is not None:
+        if model.example is not None and getattr(self.spec.choose, "today", None) is not None:
             add("choose.today", "leave it out: an example has no table.")
         if model.python is not None and "data" not in given:
             add("data", "is required: a table with `file` and `columns`.")
