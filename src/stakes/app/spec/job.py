@@ -60,9 +60,8 @@ class Job:
 def read_job(path: str | Path, *, choose: bool = True) -> Job:
     """Read a spec file, its code and its data; without `choose`, for the two fits alone."""
     path = checks.path("`read_job(path)`", path)
-    raw = _toml(path)
-    if not checks.flag("`read_job(choose=...)`", choose):
-        raw = without_choice(raw)
+    choose = checks.flag("`read_job(choose=...)`", choose)
+    raw = _toml(path) if choose else without_choice(_toml(path))
     return job_of(raw, path.resolve().parent, where=str(path))
 
 
