@@ -65,8 +65,14 @@ SPEC: dict[str, Any] = {
         "by": "name",
         "held_out": {"fraction": 0.25, "seed": 1},
     },
-    "loss": {"name": "squared"},
+    "loss": {"name": "tilted", "under": 3, "over": 1},
     "fit": {"steps": 300, "checkpoint_seconds": 0},
+    "choose": {
+        "ways": ["plain", "calibrated", "shift", "level", "monotone", "same"],
+        "strengths": [1, 4],
+        "folds": 2,
+        "today": "guess",
+    },
 }
 
 
@@ -87,11 +93,11 @@ def write_project(folder: Path, spec: Mapping[str, Any] = SPEC) -> Path:
     (folder / "model.py").write_text(MODEL)
     with (folder / "table.csv").open("w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(["name", "x", "kind", "height", "note"])
+        writer.writerow(["name", "x", "kind", "height", "note", "guess"])
         for i in range(40):
             x, kind = round(rng.gauss(0, 1), 3), rng.choice(["ash", "elm", "oak"])
             height = round(x + {"ash": -1, "elm": 0, "oak": 1}[kind] + rng.gauss(0, 0.5), 3)
-            writer.writerow([f"tree {i}", x, kind, height, "-"])
+            writer.writerow([f"tree {i}", x, kind, height, "-", round(x, 1)])
     path = folder / "spec.toml"
     path.write_text(toml(spec))
     return path

@@ -22,10 +22,13 @@ from stakes.report.content import (
     Price,
     Report,
     Risk,
+    Saving,
     ScaleOfLosses,
     Trace,
     Verdict,
+    WayLine,
     WhatIf,
+    Worth,
 )
 from stakes.report.predictions import LEVELS
 
@@ -52,11 +55,14 @@ def sample_report(
     whole_numbers: bool = False,
     text: Callable[[str], str] = str,
     columns: Mapping[str, tuple[Any, ...]] | None = None,
+    worth: bool = False,
 ) -> Report:
     """A report with that many rows; `text` is applied to every text in it that users may set."""
     table = _decisions(rows, text, columns)
     if whole_numbers:
         table = replace(table, calibrated=np.round(table.calibrated))
+    if worth:
+        table = replace(table, chosen=table.calibrated + 1, sum=float(table.calibrated.sum()))
     return Report(
         title=text("Orders for Monday"),
         loss=text("Tilted(q=0.2)"),
@@ -87,6 +93,24 @@ def sample_report(
             command=text("stakes report runs/monday"),
             program=text("import stakes\nprint(1 < 2)"),
         ),
+        worth=_worth(text) if worth else None,
+        unit=4.0 if worth else 1.0,
+    )
+
+
+def _worth(text: Callable[[str], str]) -> Worth:
+    plain, same = text("plain VI"), text("the same for all")
+    return Worth(
+        way=plain,
+        quantity="cost",
+        verdict=text("Decide by plain VI."),
+        folds=text("5 folds of 40 outcomes"),
+        outcomes=40,
+        ways=(
+            WayLine(plain, text("the best"), 12.3, None, (None, None), 0.5, 0.9, 8.0),
+            WayLine(same, text("one"), 20.0, -0.63, (-0.8, -0.4), None, None, 0.0),
+        ),
+        savings=(Saving(same, 20.0, 7.7, 5.0, 10.0),),
     )
 
 

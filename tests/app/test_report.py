@@ -16,7 +16,7 @@ from stakes import predicting
 from stakes.calibration import predictive_quantiles
 from stakes.examples import eight_schools
 from stakes.predicting import Observations, SampledPosterior
-from stakes.report import Report, render, summarise, write
+from stakes.report import Report, Saving, render, summarise, write
 from stakes.report.density import centres, levels, smoothed
 from stakes.report.movement import movement
 from stakes.report.predictions import LEVELS, decision_table, what_if
@@ -244,7 +244,8 @@ def test_many_instances_are_sampled_for_the_slider() -> None:
 
 
 def test_a_utility_is_shown_as_a_gain() -> None:
-    costs = {"VI": -np.array([1.0, 2.0, 3.0] * 4), "LCVI": -np.array([1.5, 3.0, 4.6] * 4)}
+    rows = {"VI": [1.0, 2.0, 3.0], "LCVI": [1.5, 3.0, 4.6]}
+    costs = {name: -np.tile(gains, 20) for name, gains in rows.items()}  # enough for a claim
     found = verdict(stakes.Comparison(costs, gain=True, setting="", held_out=False))
     assert (found.quantity, found.tone) == ("gain", "better")
     assert [risk.value for risk in found.risks] == pytest.approx([2.0, 9.1 / 3])
@@ -315,6 +316,47 @@ def test_page_has_the_seven_sections_with_headings_and_landmarks(page: str) -> N
     assert outline.tags[0] == ("html", {"lang": "en"})
 
 
+def test_page_opens_with_the_decisions_and_their_worth_where_ways_were_compared() -> None:
+    page = render(sample_report(8, worth=True))
+    outline = Outline(page)
+    assert [section["id"] for section in outline.all("section")][:3] == [
+        "worth",
+        "decisions",
+        "verdict",
+    ]
+    assert all(table_has_caption(part) for part in page.split("<table")[1:])
+    text = "".join(outline.texts)
+    assert "A decision costs 12.3 on average." in text
+    assert "That is 7.70 better than deciding the same for all (95 % interval 5.00 to 10.0)" in text
+    assert "A unit short costs 4 · q" in text
+    data = json.loads(embedded(page, "report-data"))["decisions"]
+    np.testing.assert_allclose(data["chosen"], np.array(data["calibrated"]) + 1, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("each", "low", "high", "said"),
+    [
+        (2.0, 1.0, 3.0, "That is 2.00 better than what is done today (95 % interval 1.00 to 3.00)"),
+        (-2.0, -3.0, -1.0, "That is 2.00 worse than what is done today"),
+        (0.5, -1.0, 2.0, "Against what is done today it is 0.500 better, which may be chance"),
+        (-0.5, -2.0, 1.0, "it is 0.500 worse, which may be chance (95 % interval −2.00 to 1.00)"),
+        (0.5, None, None, "it is 0.500 better, which may be chance."),
+    ],
+)
+def test_words_on_what_a_decision_saves_follow_the_numbers(
+    each: float, low: float | None, high: float | None, said: str
+) -> None:
+    assert said in Saving("what is done today", 9.0, each, low, high).sentence
+
+
+@pytest.mark.parametrize(
+    ("calibrated", "said"),
+    [(-100.5, "so it fits the data worse"), (-99.5, "here it does not"), (-100.01, "can be told")],
+)
+def test_words_on_the_price_follow_the_numbers(calibrated: float, said: str) -> None:
+    assert said in replace(sample_report(3).price, elbo_calibrated=calibrated).sentence
+
+
 def table_has_caption(table: str) -> bool:
     return "<caption>" in table.split("</table>")[0]
 
@@ -351,7 +393,7 @@ def test_hostile_labels_add_no_element_and_no_attribute(
     label: str, harmless: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("stakes.report.charts.charts", lambda report: [])  # slow to make
-    hostile = render(sample_report(3, text=lambda text: label + text))
+    hostile = render(sample_report(3, text=lambda text: label + text, worth=True))
     assert shape(hostile) == shape(harmless)
 
 
@@ -359,7 +401,7 @@ def test_hostile_labels_add_no_element_and_no_attribute(
 def harmless() -> str:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("stakes.report.charts.charts", lambda report: [])
-        return render(sample_report(3, text=lambda text: "x" + text))
+        return render(sample_report(3, text=lambda text: "x" + text, worth=True))
 
 
 def shape(page: str) -> list[tuple[str, list[str]]]:

@@ -23,7 +23,8 @@ from stakes.app.runs import RunFolder, sealed
 from stakes.errors import InputError, Interrupted, NumericalError, StorageError
 from stakes.host.interrupts import Signalled
 
-FILES = {"manifest.json", "data.npz", "state.npz", "decisions.csv", "draws.nc", "log.txt"}
+READ = {"manifest.json", "data.npz", "state.npz", "choice.npz"}
+FILES = READ | {"decisions.csv", "draws.nc", "log.txt"}
 
 
 # What a run leaves behind -------------------------------------------------------------------
@@ -42,7 +43,7 @@ def test_the_manifest_says_what_the_run_was_made_of(finished: Path) -> None:
     assert {"jax", "numpyro", "python", "stakes"} <= set(manifest["versions"])
     assert [Path(each["path"]).name for each in manifest["code"]] == ["model.py"]
     assert [Path(each["path"]).name for each in manifest["data"]] == ["table.csv"]
-    assert set(manifest["timings"]) == {"VI", "calibrated", "total"}
+    assert set(manifest["timings"]) == {"VI", "calibrated", "choice", "total"}
     assert set(manifest["files"]) >= FILES - {"manifest.json"}
     assert set(manifest["ending"]["risk"]) == {"VI", "LCVI"}
 
@@ -55,7 +56,7 @@ def test_decisions_keep_the_labels_of_fit_and_held_out_rows(finished: Path, proj
     heights = table.set_index("name")["height"][decided["name"]].to_numpy()
     np.testing.assert_allclose(decided["observed"], heights, atol=1e-5)
     assert (decided["predicted_low"] < decided["predicted_high"]).all()
-    for fit in ("decision_vi", "decision_calibrated"):
+    for fit in ("decision", "decision_vi", "decision_calibrated"):
         assert np.corrcoef(decided[fit], heights)[0, 1] > 0.8
 
 
@@ -89,14 +90,19 @@ def test_draws_of_one_fit_are_a_posterior_for_arviz(finished: Path) -> None:
 
 def test_report_and_decisions_show_the_same_intervals_and_decisions(finished: Path) -> None:
     from stakes.app import runs
+    from stakes.app.runs.exports import chosen_decisions
     from stakes.report.predictions import decision_table
 
-    cases = runs.restore(runs.reopen(finished)).on_fit
-    shown, table = decision_table(cases, None), pd.read_csv(finished / "decisions.csv")
+    run = runs.reopen(finished)
+    result = runs.restore(run)
+    chosen = chosen_decisions(runs.ways_of(run, result), result.on_fit)
+    shown = decision_table(result.on_fit, None, chosen)
+    table = pd.read_csv(finished / "decisions.csv")
     columns = {
         "low": "predicted_low",
         "high": "predicted_high",
         "calibrated": "decision_calibrated",
+        "chosen": "decision",
     }
     for name, column in columns.items():
         written = table.query("part == 'fit'")[column]
@@ -136,7 +142,135 @@ def test_known_rows_get_the_decisions_of_the_run(finished: Path, project: Path, 
     result = invoke("decide", finished, tmp_path / "fit.csv", "-o", tmp_path / "o.csv", "--known")
     assert result.exit_code == 0, result.stderr
     again = pd.read_csv(tmp_path / "o.csv")
-    np.testing.assert_array_equal(again["decision"], decided["decision_calibrated"])
+    np.testing.assert_array_equal(again["decision"], decided["decision"])
+
+
+# The choice among ways ----------------------------------------------------------------------
+
+
+def test_the_choice_is_recorded_in_the_unit_of_the_costs(finished: Path) -> None:
+    found = RunFolder(finished).manifest().choice
+    assert found is not None
+    assert [row.name for row in found.ways] == [
+        "plain VI",
+        "calibrated",
+        "calibrated, strength 4",
+        "plain VI, corrected by shift",
+        "plain VI, corrected by level",
+        "plain VI, corrected by monotone",
+        "the same for all",
+        "what is done today",
+    ]
+    assert found.way in found.verdict
+    assert {each.than for each in found.saved} >= {"the same for all", "what is done today"}
+    costs = sealed.load(finished / "choice.npz")
+    guessed = pd.read_csv(finished / "decisions.csv").query("part == 'fit'")
+    short = guessed["observed"] - guessed["decision_today"]
+    cost = np.where(short > 0, 3 * short, -short).mean()
+    assert found.row("what is done today").risk == pytest.approx(cost, rel=1e-4)
+    for row in found.ways:
+        assert row.risk == pytest.approx(4 * costs[f"costs of {row.name}"].mean(), rel=1e-5)
+
+
+def test_every_way_of_the_table_decides_in_another_process(
+    finished: Path, new_rows: Path, tmp_path: Path
+) -> None:
+    """As in the run itself, from what was kept."""
+    from stakes.app import runs
+
+    run = runs.reopen(finished)
+    result = runs.restore(run)
+    ways, decided = runs.ways_of(run, result), pd.read_csv(finished / "decisions.csv")
+    own = decided.query("part == 'fit'")
+    for name, column in {
+        None: "decision",
+        "plain VI": "decision_vi",
+        "calibrated": "decision_calibrated",
+        "what is done today": "decision_today",
+    }.items():
+        found = ways.decide(result.on_fit, name).values
+        np.testing.assert_allclose(found, own[column], rtol=1e-6)
+    spread = {}
+    for name in ways.names[:-1]:
+        out = tmp_path / "out.csv"
+        result_of = invoke("decide", finished, new_rows, "-o", out, "--way", name)
+        assert result_of.exit_code == 0, result_of.stderr
+        spread[name] = pd.read_csv(out)["decision"].std()
+    assert spread.pop("the same for all") == 0
+    assert min(spread.values()) > 0.1
+    for name, said in {
+        "what is done today": "known for the rows of the run alone",
+        "plain": "'plain VI', 'calibrated'",
+    }.items():
+        refused = invoke("decide", finished, new_rows, "-o", tmp_path / "x.csv", "--way", name)
+        assert refused.exit_code == 2
+        assert said in refused.stderr
+    assert not (tmp_path / "x.csv").exists()
+
+
+def test_a_run_of_the_two_fits_alone_is_read_and_followed(
+    copied: Path, new_rows: Path, tmp_path: Path
+) -> None:
+    """As older versions left them."""
+    from stakes.app.runs import manifest
+
+    original = RunFolder(copied).manifest()
+    sums = {name: digest for name, digest in original.files.items() if name != "choice.npz"}
+    manifest.save(copied, original.model_copy(update={"format": 3, "choice": None, "files": sums}))
+    (copied / "choice.npz").unlink()
+    outs = []
+    for way in ([], ["--way", "calibrated"], ["--way", "plain VI"]):
+        outs.append(tmp_path / f"{len(outs)}.csv")
+        result = invoke("decide", copied, new_rows, "-o", outs[-1], *way)
+        assert result.exit_code == 0, result.stderr
+    assert outs[0].read_bytes() == outs[1].read_bytes() != outs[2].read_bytes()
+
+
+def test_a_choice_that_is_cut_short_begins_anew(copied: Path, monkeypatch) -> None:
+    from stakes.app import runs
+
+    def killed(*_: object, **__: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)
+
+    before = RunFolder(copied).manifest().choice
+    RunFolder(copied).update(status="running", choice=None)
+    with monkeypatch.context() as patched:
+        patched.setattr("stakes.app.runs.working.chosen_for", killed)
+        with pytest.raises(Interrupted, match=r"Ended by SIGTERM.*stakes resume"):
+            runs.carry_out(runs.reopen(copied), report=False, progress=False)
+    assert RunFolder(copied).manifest().status == "interrupted"
+    arrays = sealed.load(copied / "choice.npz")
+    monkeypatch.setattr("stakes.app.runs.working.chosen_for", lambda *_, **__: (before, arrays))
+    manifest, _ = runs.carry_out(runs.reopen(copied), report=False, progress=False)
+    assert (manifest.status, manifest.choice) == ("done", before)
+
+
+def test_heads_come_back_from_plain_numbers() -> None:
+    from stakes.ways.heads import LEVELS, AtLevel, Line, Shown, Unchanged
+    from stakes.ways.keeping import _head, _head_numbers
+    from stakes.ways.monotone import Risen
+    from stakes.ways.network import FOLDS, Correction, Units
+
+    rng = np.random.default_rng(0)
+    decisions = rng.normal(size=7)
+    shown = Shown(decisions, np.sort(rng.normal(size=(7, len(LEVELS))), axis=1))
+    features = len(LEVELS) + 3
+    layers = [
+        (rng.normal(size=(FOLDS, *size)), rng.normal(size=(FOLDS, size[1])))
+        for size in ((features, 4), (4, 4), (4, 1))
+    ]
+    units = Units(0.1, rng.normal(size=features), np.abs(rng.normal(size=features)))
+    for head in (
+        Unchanged(),
+        Line(1.0, 0.5, 0.9),
+        AtLevel(0.3),
+        Risen(np.array([-1.0, 1.0]), np.array([0.1, 0.2])),
+        Correction(units, layers, 0.5),
+    ):
+        numbers = _head_numbers(head)
+        assert not any(array.dtype.hasobject for array in numbers.values())
+        np.testing.assert_array_equal(_head(numbers).decide(shown), head.decide(shown))
 
 
 def test_rows_in_parts_are_decided_as_in_one(finished, project, tmp_path, monkeypatch) -> None:
@@ -302,7 +436,7 @@ def test_a_run_without_what_a_report_needs_says_so_and_goes_on(tmp_path, monkeyp
     from stakes.errors import StakesWarning
 
     monkeypatch.setitem(sys.modules, "bokeh", None)
-    given: Any = (tmp_path / "report.html", None, None, None)
+    given: Any = (tmp_path / "report.html", None, None, None, None)
     with pytest.warns(StakesWarning, match="No report was written. The report needs bokeh: pip"):
         write_report(*given)
     with pytest.raises(InputError, match="needs bokeh"):
@@ -377,7 +511,7 @@ def ended(process: "subprocess.Popen[bytes]", seconds: float) -> int | None:
 
 # Damage -------------------------------------------------------------------------------------
 
-MUTABLE = ("manifest.json", "data.npz", "state.npz")
+MUTABLE = ("manifest.json", "data.npz", "state.npz", "choice.npz")
 
 
 def mutated(content: bytes, rng: random.Random) -> bytes:
@@ -444,7 +578,7 @@ def test_sealed_manifests_with_wrong_types_are_refused(copied: Path) -> None:
     whole = json.loads(path.read_text())
     wrong = [1, "text", None, [], {}, -1.5, True, ["a"], {"a": 1}]
     for field in whole:
-        if field in ("sha256", "spec", "ending", "reason"):
+        if field in ("sha256", "spec", "ending", "reason", "choice"):
             continue
         for value in wrong:
             if type(value) is type(whole[field]) and field != "format":

@@ -19,7 +19,8 @@ from projects import in_process, invoke, toml
 from stakes.app.spec import SpecError, job_of, read_job
 from stakes.errors import InputError, OutOfRangeError
 
-SPEC = {**PROJECT, "loss": {"name": "tilted", "q": 0.3}}
+SPEC = {k: v for k, v in PROJECT.items() if k != "choose"}
+SPEC |= {"loss": {"name": "tilted", "q": 0.3}}
 Edit = Callable[[dict[str, Any]], None]
 
 
@@ -58,6 +59,36 @@ def both(*edits: Edit) -> Edit:
 ONE, COUNT = "strictly between 0 and 1", "a whole number above zero"
 BAD: dict[str, tuple[Edit, str, str]] = {
     # name: (what is wrong, the field that has to be named, what has to be said of it)
+    "no such way": (put("choose.ways", ["plane"]), "choose.ways.0", "Did you mean 'plain'?"),
+    "no ways": (put("choose.ways", []), "choose.ways", "must be a list of ways"),
+    "ways as text": (put("choose.ways", "plain"), "choose.ways", "must be a list of ways"),
+    "a way twice": (put("choose.ways", ["plain", "plain"]), "choose.ways", "more than once"),
+    "yardsticks alone": (put("choose.ways", ["same"]), "choose.ways", "add 'plain'"),
+    "a regressor": (put("choose.ways", ["regressor"]), "choose.ways.0", "Available: 'plain'"),
+    "a strength of zero": (put("choose.strengths", [0.0]), "choose.strengths.0", "greater than 0"),
+    "strengths of nothing": (
+        put("choose", {"ways": ["plain"], "strengths": [1.0]}),
+        "choose.strengths",
+        "belongs to the way 'calibrated'",
+    ),
+    "one fold": (put("choose.folds", 1), "choose.folds.random", "two or more; got 1"),
+    "folds as text": (put("choose.folds", "five"), "choose.folds", "a whole number of two or more"),
+    "no blocks": (put("choose.folds", {"forward": 0}), "choose.folds.forward", COUNT),
+    "folds of two kinds": (
+        put("choose.folds", {"forward": 2, "random": 2}),
+        "choose.folds",
+        "either `random` or `forward`",
+    ),
+    "a start of nothing": (
+        put("choose.folds", {"random": 2, "start": 0.5}),
+        "choose.folds.start",
+        "belongs to `forward`",
+    ),
+    "groups that are not there": (put("choose.by", "kinds"), "choose.by", "Did you mean 'kind'?"),
+    "decisions as words": (put("choose.today", "note"), "choose.today", "must hold numbers"),
+    "decisions that are not there": (put("choose.today", "was"), "choose.today", "no column 'was'"),
+    "skip as text": (put("choose.skip", "yes"), "choose.skip", "true or false"),
+    "choose as a list": (put("choose", ["plain"]), "choose", "must be a table"),
     "an unknown section": (put("modle", {}), "modle", "Did you mean 'model'?"),
     "an unknown field": (put("fit.step", 5), "fit.step", "Did you mean 'steps'?"),
     "no model": (drop("model"), "model", "is required"),
@@ -463,6 +494,7 @@ def test_numbers_can_be_categories_and_costs_give_the_level(project: Path, tmp_p
     assert job.fit.arguments["groups"] == 2
     assert job.fit.labels.tolist() == ["a", "b", "NA"]
     assert job.problem.loss.q == 0.8
+    assert job.unit == 5
 
 
 def test_what_a_spec_says_of_the_fit_wins_over_its_example(tmp_path: Path) -> None:
@@ -471,6 +503,29 @@ def test_what_a_spec_says_of_the_fit_wins_over_its_example(tmp_path: Path) -> No
     found = [job_of(raw, tmp_path, where="here").options for raw in examples]
     assert [options.draws for options in found] == [10, 7, None]
     assert [options.transform and options.transform.scale for options in found] == [None, None, 7]
+
+
+def test_ways_and_folds_of_a_spec_are_values(project: Path, tmp_path: Path) -> None:
+    import stakes
+
+    own = {"model": {"example": "newsvendor"}}
+    shop = job_of(own, tmp_path, where="here")
+    assert (shop.choosing.folds, shop.unit) == (stakes.Forward(), 4.0)
+    assert [way.name for way in shop.choosing.ways] == [
+        *("plain VI", "calibrated, strength 0.25", "calibrated", "calibrated, strength 4"),
+        *("calibrated, strength 16", "plain VI, corrected by shift", "the same for all"),
+    ]
+    said = {"folds": {"forward": 3, "start": 0.6}, "ways": ["nuts", "network"], "by": "day"}
+    other = job_of({**own, "choose": said}, tmp_path, where="here").choosing
+    assert (other.folds, other.by) == (stakes.Forward(3, 0.6), "day")
+    assert [way.name for way in other.ways] == ["NUTS", "plain VI, corrected by network"]
+    assert job_of({**own, "choose": {"skip": True}}, tmp_path, where="here").choosing is None
+    assert read_job(project / "spec.toml", choose=False).choosing is None
+    by = toml({**SPEC, "choose": {"by": "kind"}})
+    (project / "by.toml").write_text(by)
+    groups = read_job(project / "by.toml")
+    assert sorted(set(groups.choosing.by.tolist())) == [0, 1, 2]
+    assert len(groups.choosing.by) == groups.rows_in(groups.fit)
 
 
 def test_init_writes_a_spec_that_checks(tmp_path: Path) -> None:
@@ -483,6 +538,8 @@ def test_init_writes_a_spec_that_checks(tmp_path: Path) -> None:
     assert found["rows"] + found["held_out"] == 140
     assert 0 < found["least_seconds"] < found["seconds"]
     assert (found["least_steps"], found["steps"]) == (5_400, 10_000)
+    assert (found["folds"], len(found["ways"])) == (5, 7)
+    assert 0 < found["least_choice_seconds"] < found["choice_seconds"]
     again = invoke("init", tmp_path / "new")
     assert again.exit_code == 2
     assert "already" in again.stderr

@@ -19,6 +19,7 @@ from stakes._types import Array, Key
 from stakes.calibration import Calibration, calibrate
 from stakes.losses import Tilted
 from stakes.problem import Problem
+from stakes.ways import Forward
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 DISH = "shrimp"
 UNDERAGE, OVERAGE = 3.0, 1.0
 """What a portion short and a portion left over cost."""
+UNIT = UNDERAGE + OVERAGE
+"""What a loss of one costs: the tilted loss divides by this."""
+FOLDS = Forward()
+"""Days are judged by what was known before them."""
 WEEKDAYS = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
 HELD_OUT = 160
 """Days at the end that the fit does not see."""

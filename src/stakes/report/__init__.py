@@ -3,8 +3,18 @@
 `summarise` turns a result into a `Report`, a tree of plain values; `render` turns that into HTML.
 """
 
-from stakes.report.content import Report
+from stakes.report.content import Chosen, Report, Saving, WayLine, Worth
 from stakes.report.rendering import objection, render, write
 from stakes.report.summary import summarise
 
-__all__ = ["Report", "objection", "render", "summarise", "write"]
+__all__ = [
+    "Chosen",
+    "Report",
+    "Saving",
+    "WayLine",
+    "Worth",
+    "objection",
+    "render",
+    "summarise",
+    "write",
+]

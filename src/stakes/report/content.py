@@ -41,6 +41,103 @@ class Verdict:
 
 
 @final
+@dataclass(frozen=True)
+class WayLine:
+    """A way to a decision, and what its decisions cost on outcomes that it had not seen."""
+
+    name: str
+    words: str
+    """What it is, in plain words."""
+    risk: float
+    better_by: float | None
+    """Than plain VI, as a share."""
+    interval: tuple[float | None, float | None]
+    coverage_50: float | None
+    coverage_90: float | None
+    seconds: float
+
+
+@final
+@dataclass(frozen=True)
+class Saving:
+    """What a decision by the chosen way saves against another way."""
+
+    than: str
+    risk: float
+    """Of that other way."""
+    each: float
+    low: float | None
+    high: float | None
+
+    @property
+    def sentence(self) -> str:
+        """In words that follow the numbers."""
+        than = TODAY.get(self.than, f"deciding by {self.than}")
+        span = _span(self.low, self.high)
+        if self.low is not None and self.low > 0:
+            return f"That is {shown(self.each)} better than {than}{span}."
+        if self.high is not None and self.high < 0:
+            return f"That is {shown(-self.each)} worse than {than}{span}."
+        way = "better" if self.each >= 0 else "worse"
+        size = shown(abs(self.each))
+        return f"Against {than} it is {size} {way}, which may be chance{span}."
+
+
+TODAY = {
+    "the same for all": "deciding the same for all",
+    "what is done today": "what is done today",
+}
+
+
+def _span(low: float | None, high: float | None) -> str:
+    if low is None or high is None:
+        return ""
+    return f" (95 % interval {shown(low)} to {shown(high)})"
+
+
+def shown(value: float) -> str:
+    """Three significant digits, with thousands apart."""
+    size = math.floor(math.log10(abs(value))) if 0 < abs(value) < math.inf else 0
+    return f"{value:,.{max(2 - size, 0)}f}".replace("-", "−")
+
+
+@final
+@dataclass(frozen=True)
+class Worth:
+    """Which way decides, and what its decisions are worth, in the user's unit."""
+
+    way: str
+    quantity: str
+    """`cost`, or `gain` for a utility."""
+    verdict: str
+    folds: str
+    outcomes: int
+    ways: tuple[WayLine, ...]
+    savings: tuple[Saving, ...]
+
+    @property
+    def line(self) -> WayLine:
+        """That of the way that decides."""
+        return next(line for line in self.ways if line.name == self.way)
+
+    @property
+    def sentence(self) -> str:
+        verb = "gains" if self.quantity == "gain" else "costs"
+        return f"A decision {verb} {shown(self.line.risk)} on average."
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """The decisions of the way that was chosen, for the data of the fit, and their worth."""
+
+    decisions: np.ndarray
+    interval: np.ndarray
+    """Of what it predicts: instance x (5 %, 95 %)."""
+    worth: Worth
+
+
+@final
 @dataclass(frozen=True, eq=False)
 class Decisions:
     """One row for each instance; nan where no outcome was observed."""
@@ -50,7 +147,7 @@ class Decisions:
     """Column name -> what identifies each row."""
     low: np.ndarray
     high: np.ndarray
-    """Ends of the 90 % predictive interval under the calibrated posterior."""
+    """Ends of the 90 % predictive interval, of the way chosen or the calibrated posterior."""
     vi: np.ndarray
     calibrated: np.ndarray
     observed: np.ndarray
@@ -59,6 +156,10 @@ class Decisions:
     """How many instances there are: more than there are rows, if the table was cut short."""
     draws: int
     """Draws of the predictive distribution, from which the intervals come."""
+    chosen: np.ndarray | None = None
+    """By the way that was chosen; None where there was no choice."""
+    sum: float | None = None
+    """Of all decisions to take, where they can be added up: counts."""
 
     def __len__(self) -> int:
         return len(self.calibrated)
@@ -201,6 +302,17 @@ class Price:
         return self.elbo_vi - self.elbo_calibrated
 
     @property
+    def sentence(self) -> str:
+        """In words that follow the numbers."""
+        if self.given_up > 2 * self.error:
+            how = "fits the data worse than plain VI does"
+        elif self.given_up < -2 * self.error:
+            how = "may fit the data worse than plain VI does, but here it does not"
+        else:
+            how = "may fit the data worse than plain VI does; here no difference can be told"
+        return f"A calibrated posterior errs where errors are cheap, so it {how}."
+
+    @property
     def decimals(self) -> int:
         """As many as are meaningful, given the error."""
         if not 0 < self.error < math.inf:
@@ -233,3 +345,7 @@ class Report:
     convergence: Convergence
     price: Price
     origin: Origin
+    worth: Worth | None = None
+    """None where there was no choice among ways."""
+    unit: float = 1.0
+    """What a loss of one costs."""

@@ -11,7 +11,7 @@ from stakes.calibration import Assessment, are_whole_numbers, predictive_quantil
 from stakes.errors import InputError
 from stakes.losses import Asked
 from stakes.protocols import Loss
-from stakes.report.content import Decisions, WhatIf
+from stakes.report.content import Chosen, Decisions, WhatIf
 
 MOST_ROWS = 100_000
 """In the decision table."""
@@ -24,15 +24,18 @@ Labels = Mapping[str, Sequence[Any]]
 """Column name -> a value for each instance."""
 
 
-def decision_table(cases: Assessment, labels: Labels | None) -> Decisions:
+def decision_table(
+    cases: Assessment, labels: Labels | None, chosen: Chosen | None = None
+) -> Decisions:
     """One row for each instance, or for the first ones where there are too many."""
     total = cases.decisions.size
     rows = slice(0, min(total, MOST_ROWS))
     columns = _plate_labels(cases) if labels is None else _checked_labels(labels, total)
     calibrated = cases.decisions.values.ravel()[rows]
     observed = cases.observed
-    ends = cases.interval[rows]
-    whole_numbers = are_whole_numbers(cases.predicted) and are_whole_numbers(calibrated)
+    ends = (cases.interval if chosen is None else chosen.interval)[rows]
+    to_take = cases.decisions.values.ravel() if chosen is None else chosen.decisions.ravel()
+    whole_numbers = all(map(are_whole_numbers, (cases.predicted, calibrated, to_take)))
     return Decisions(
         outcome=cases.problem.outcome,
         labels={name: values[rows] for name, values in columns.items()},
@@ -46,10 +49,17 @@ def decision_table(cases: Assessment, labels: Labels | None) -> Decisions:
         decimals=_decimals(ends, whole_numbers),
         total=total,
         draws=len(cases.predicted),
+        chosen=None if chosen is None else to_take[rows],
+        sum=float(to_take.sum()) if _are_counts(cases.predicted) else None,
     )
 
 
-def what_if(loss: Loss | None, draws: np.ndarray) -> WhatIf | None:
+def _are_counts(outcomes: np.ndarray) -> bool:
+    """Things that can be added up; not just yes and no."""
+    return bool(outcomes.min() >= 0 and outcomes.max() > 1 and are_whole_numbers(outcomes))
+
+
+def what_if(loss: Loss | None, draws: np.ndarray, unit: float = 1.0) -> WhatIf | None:
     """From predictive draws of all instances; None where the loss has no parameter to vary."""
     dial = None if loss is None else Asked(loss).dial
     if dial is None:
@@ -59,7 +69,7 @@ def what_if(loss: Loss | None, draws: np.ndarray) -> WhatIf | None:
     if rows > MOST_VARIED:
         chosen = np.sort(np.random.default_rng(0).choice(rows, MOST_VARIED, replace=False))
     return WhatIf(
-        **dial._asdict(),
+        **dial._replace(factor=unit * dial.factor)._asdict(),
         levels=LEVELS,
         rows=chosen,
         quantiles=predictive_quantiles(draws[:, chosen], LEVELS),

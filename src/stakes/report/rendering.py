@@ -57,6 +57,7 @@ def render(report: Report) -> str:
         drawn={chart["target_id"] for chart in drawn},
         bins=_bins(report),
         first_rows=_first_rows(report.decisions),
+        columns=_columns(report.decisions),
         policy=_policy(scripts),
         style=_inline(_file("report.css")),
         scripts=[_inline(script) for script in scripts],
@@ -141,11 +142,13 @@ def _table(table: Decisions) -> dict[str, Any]:
             for name, values in table.labels.items()
         ],
         "decimals": table.decimals,
-        **{
-            name: _rounded(getattr(table, name), digits)
-            for name in ("low", "high", "vi", "calibrated", "observed")
-        },
+        **{name: _rounded(getattr(table, name), digits) for name in _columns(table)},
     }
+
+
+def _columns(table: Decisions) -> tuple[str, ...]:
+    own = ("vi", "calibrated", "low", "high", "observed")
+    return own if table.chosen is None else ("chosen", *own)
 
 
 def _what_if(what_if: WhatIf, decimals: int) -> dict[str, Any]:
@@ -180,10 +183,7 @@ def _first_rows(table: Decisions) -> list[dict[str, Any]]:
     return [
         {
             "labels": [values[i] for values in table.labels.values()],
-            **{
-                name: float(getattr(table, name)[i])
-                for name in ("low", "high", "vi", "calibrated", "observed")
-            },
+            **{name: float(getattr(table, name)[i]) for name in _columns(table)},
         }
         for i in range(min(FIRST_ROWS, len(table)))
     ]

@@ -9,6 +9,7 @@ from stakes.calibration import Assessment, Calibration, Comparison, predictive_q
 from stakes.optimise import Fit, finite_mean
 from stakes.predicting import Observations
 from stakes.report.content import (
+    Chosen,
     Convergence,
     Coverage,
     Origin,
@@ -38,6 +39,8 @@ def summarise(
     provenance: Mapping[str, str] | None = None,
     command: str | None = None,
     program: str | None = None,
+    chosen: Chosen | None = None,
+    unit: float = 1.0,
 ) -> Report:
     """Everything that the report says about a calibration.
 
@@ -51,6 +54,8 @@ def summarise(
         provenance: what the result was made from, such as versions, seed and hashes.
         command: the command that makes this report again.
         program: the Python program that makes this report again.
+        chosen: the decisions of the way that was chosen, and what they are worth.
+        unit: what a loss of one costs; 4 where a unit short costs 3 and a unit too many 1.
     """
     where = "`summarise({}=...)`".format
     checks.instance(where("result"), result, Calibration, "what `calibrate(...)` returns")
@@ -68,26 +73,31 @@ def summarise(
     for name, written in (("command", command), ("program", program)):
         if written is not None:
             checks.text(where(name), written)
+    if chosen is not None:
+        checks.instance(where("chosen"), chosen, Chosen, "a `Chosen(...)` of the report")
+    unit = checks.number(where("unit"), unit, above=0)
     judged = result.on_fit if held_out is None else held_out
     sampled = None if nuts is None else result.nuts(nuts)
     comparison = judged.comparison if sampled is None else judged.compared(sampled)
     return Report(
         title=title,
         loss=result.problem.criterion.title,
-        verdict=verdict(comparison),
-        decisions=decision_table(result.on_fit, labels),
-        what_if=what_if(result.problem.loss, result.on_fit.predicted),
+        verdict=verdict(comparison, unit),
+        decisions=decision_table(result.on_fit, labels, chosen),
+        what_if=what_if(result.problem.loss, result.on_fit.predicted, unit),
         movement=movement(result, sampled),
         convergence=_convergence(result),
         price=_price(result, judged),
         origin=Origin(dict(provenance or {}), command, program),
+        worth=None if chosen is None else chosen.worth,
+        unit=unit,
     )
 
 
-def verdict(comparison: Comparison) -> Verdict:
+def verdict(comparison: Comparison, unit: float = 1.0) -> Verdict:
     low, high = comparison.interval
     tone = "better" if low > 0 else "worse" if high < 0 else "unclear"
-    sign = -1.0 if comparison.gain else 1.0
+    sign = -unit if comparison.gain else unit
     risks = [
         Risk(
             method,

@@ -1,23 +1,30 @@
 """Ways to a decision, and the choice among them."""
 
 from stakes.ways.choice import Choice
-from stakes.ways.choosing import choose
+from stakes.ways.choosing import STRENGTHS, choose, default_ways, opened_bench
 from stakes.ways.corrected import Corrected
 from stakes.ways.folds import Forward
+from stakes.ways.ground import Forecast, Ground
 from stakes.ways.heads import Level, Regressor, Shift
+from stakes.ways.keeping import kept, restored
 from stakes.ways.monotone import Monotone
 from stakes.ways.network import Network
 from stakes.ways.posteriors import NUTS, Calibrated, Plain
 from stakes.ways.reweighted import Reweighted
 from stakes.ways.simple import Given, Same
+from stakes.ways.way import Fitted
 
 __all__ = [
     "NUTS",
+    "STRENGTHS",
     "Calibrated",
     "Choice",
     "Corrected",
+    "Fitted",
+    "Forecast",
     "Forward",
     "Given",
+    "Ground",
     "Level",
     "Monotone",
     "Network",
@@ -27,4 +34,8 @@ __all__ = [
     "Same",
     "Shift",
     "choose",
+    "default_ways",
+    "kept",
+    "opened_bench",
+    "restored",
 ]

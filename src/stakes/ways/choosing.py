@@ -82,20 +82,47 @@ def choose(
         raise InputError("`choose(options=...)` replaces the other options: leave those out.")
     checks.instance("`problem`", problem, Problem, "a `Problem(model, outcome=..., loss=...)`")
     asked = default_ways(problem) if ways is None else _checked(ways)
+    bench = opened_bench(
+        key,
+        problem,
+        data,
+        asked,
+        folds,
+        by,
+        options=said if options is None else options,
+        coords=coords,
+        progress=checks.flag("`progress=`", progress),
+    )
+    return Choice(bench, tuple(_entry(bench, way) for way in asked))
+
+
+def opened_bench(
+    key: Key,
+    problem: Problem,
+    data: Data,
+    ways: Sequence[Any],
+    folds: Folds,
+    by: Any,
+    *,
+    options: Options,
+    coords: Coords | None,
+    progress: bool,
+) -> Bench:
+    """What the ways are fitted with; refuses, before any fit, what one of them cannot handle."""
     bench = Bench(
         checked_key(key),
         problem,
         data,
-        said if options is None else options,
-        strengths=_strengths(asked),
+        options,
+        strengths=_strengths(ways),
         folds=folds,
         by=by,
         coords=coords,
-        progress=checks.flag("`progress=`", progress),
+        progress=progress,
     )
-    for way in asked:
+    for way in ways:
         way.check(bench)
-    return Choice(bench, tuple(_entry(bench, way) for way in asked))
+    return bench
 
 
 def default_ways(problem: Problem) -> list[Any]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from stakes import predicting
 from stakes.bridge import Predictor
-from stakes.calibration import Keys, decided, predictive_quantiles
+from stakes.calibration import Assessment, Keys, decided, predictive_quantiles
 from stakes.errors import InputError, some
 from stakes.port import Instances
 from stakes.predicting import Posterior
@@ -44,6 +44,20 @@ class Ground:
     coords: Mapping[str, Any]
     of_fit: bool
     """Whether these are the cases of the fit."""
+
+    @classmethod
+    def of(cls, cases: Assessment) -> "Ground":
+        """The cases that a calibration was assessed on."""
+        predictor = cases.predictor
+        return cls(
+            problem=cases.problem,
+            predictor=predictor,
+            expectation=cases.expectation,
+            keys=cases.keys,
+            data={**predictor.cases.constants, **predictor.arrays},
+            coords=cases.coords,
+            of_fit=not cases.held_out,
+        )
 
     @property
     def instances(self) -> Instances:

@@ -13,6 +13,10 @@ Out = Annotated[
 NoReport = Annotated[
     bool, typer.Option("--no-report", help="Leave report.html to a later `stakes report`.")
 ]
+NoChoose = Annotated[
+    bool,
+    typer.Option("--no-choose", help="Fit plain and calibrated VI alone; decide by the latter."),
+]
 AllowChangedModel = Annotated[
     bool,
     typer.Option(

@@ -52,18 +52,28 @@ def _text(spec: Path, found: "Checked") -> str:
         "expectation": found.expectation,
         "memory": f"about {found.megabytes:,.0f} MB in addition to Python and JAX",
         "time": _time(found),
+        "ways": ", ".join(found.ways) or "the two fits alone",
     }
+    if found.ways:
+        about["to choose"] = (
+            f"about {_span(found.least_choice_seconds, found.choice_seconds)} in addition, for "
+            f"{found.folds} folds; corrections and NUTS take extra time"
+        )
     lines = "\n".join(f"{name + ':':<13}{value}" for name, value in about.items())
     return f"{spec} is valid.\n\n{table}\n\n{lines}"
 
 
 def _time(found: "Checked") -> str:
-    least, most = _duration(found.least_seconds), _duration(found.seconds)
-    span = least if least == most else f"{least} to {most}"
+    span = _span(found.least_seconds, found.seconds)
     steps = f"{found.steps:,} steps"
     if found.least_steps < found.steps:
         steps = f"{found.least_steps:,} to {steps}, until it converges"
     return f"about {span}, each fit taking {steps}; deciding and the report take extra time"
+
+
+def _span(least: float, most: float) -> str:
+    low, high = _duration(least), _duration(most)
+    return low if low == high else f"{low} to {high}"
 
 
 def _duration(seconds: float) -> str:

@@ -25,10 +25,18 @@ def decide(
     known: Annotated[
         bool, typer.Option("--known", help="The rows are those of the fit, in the same order.")
     ] = False,
+    way: Annotated[
+        str | None,
+        typer.Option(
+            "--way",
+            metavar="NAME",
+            help="Decide by another way of the run's table than the chosen.",
+        ),
+    ] = None,
     allow_changed_model: AllowChangedModel = False,
     json: Json = False,
 ) -> None:
-    """Decide about the rows of a table, with the calibrated fit of a run.
+    """Decide about the rows of a table, by the way that a run has chosen.
 
     The table has the columns of the spec except the outcome; labels are kept. It is read in parts,
     so it may be of any length.
@@ -45,7 +53,7 @@ def decide(
     started = time.monotonic()
     opened = runs.reopen(run, allow_changed_model=allow_changed_model)
     with rows_done() as tell:
-        rows = runs.decide_file(opened, table, out, known=known, tell=tell)
+        rows = runs.decide_file(opened, table, out, known=known, way=way, tell=tell)
     seconds = time.monotonic() - started
     if json:
         print_json({"run": str(run), "out": str(out), "rows": rows, "seconds": round(seconds, 3)})

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from stakes.app.cli.arguments import Json, Out
+from stakes.app.cli.arguments import Json, NoChoose, Out
 from stakes.app.cli.command import command
 from stakes.app.cli.run import free_folder, start
 
@@ -29,17 +29,19 @@ def demo(
         int | None,
         typer.Option(help="The most steps in each fit; fewer for a quick look.", min=1),
     ] = None,
+    no_choose: NoChoose = False,
     json: Json = False,
 ) -> None:
     """Solve a built-in example, and write decisions and report into a run folder.
 
     Example: stakes demo newsvendor
     """
-    from stakes.app.spec import job_of
+    from stakes.app.spec import job_of, without_choice
 
     raw: dict[str, Any] = {"title": _title(name), "seed": seed, "model": {"example": name}}
     if steps is not None:
         raw["fit"] = {"steps": steps}
+    raw = without_choice(raw) if no_choose else raw
     job = job_of(raw, Path.cwd(), where=f"`stakes demo {name}`")
     start(job, out or free_folder(name), report=True, json=json)
 

@@ -8,7 +8,7 @@ import typer
 from stakes.app.cli.command import Exit, print_json, say
 
 if TYPE_CHECKING:
-    from stakes.app.runs import Manifest, Run
+    from stakes.app.runs import Chosen, Manifest, Run
 
 
 def finish(run: "Run", *, report: bool, json: bool) -> None:
@@ -20,9 +20,29 @@ def finish(run: "Run", *, report: bool, json: bool) -> None:
     if json:
         print_json(summary(run, manifest))
     else:
-        typer.echo(str(comparison))
+        typer.echo(str(comparison) if manifest.choice is None else text_of(manifest.choice))
         typer.echo(f"\n{_written(run)}")
     conclude(manifest)
+
+
+def text_of(chosen: "Chosen") -> str:
+    """The ways side by side, and which one decides."""
+    from stakes.host.text_tables import text_table
+
+    rows = [["", "gain" if chosen.gain else "cost", "better by", "95 % interval", "50 %", "90 %"]]
+    for row in chosen.ways:
+        span = "" if row.low is None else f"{_percent(row.low)} to {_percent(row.high)}"
+        is_base = row.better_by is None or row.name == chosen.base
+        mark = "> " if row.name == chosen.way else "  "
+        change = ["", ""] if is_base else [_percent(row.better_by), span]
+        cover = [_percent(row.coverage_50, 0), _percent(row.coverage_90, 0)]
+        rows.append([mark + row.name, f"{row.risk:.4g}", *change, *cover])
+    table = text_table(rows, right={1, 2, 4, 5}, gap=3)
+    return "\n".join([*table, "", f"{chosen.folds}.", chosen.verdict])
+
+
+def _percent(share: float | None, digits: int = 1) -> str:
+    return "" if share is None else f"{100 * share:.{digits}f} %"
 
 
 def conclude(manifest: "Manifest") -> None:
@@ -52,6 +72,7 @@ def summary(run: "Run", manifest: "Manifest") -> dict[str, object]:
         "status": manifest.status,
         "title": manifest.title,
         "seed": manifest.seed,
+        "choice": manifest.choice.model_dump() if manifest.choice else None,
         "ending": manifest.ending.model_dump() if manifest.ending else None,
         "timings": manifest.timings,
         "files": sorted(manifest.files),

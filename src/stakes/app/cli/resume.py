@@ -4,7 +4,7 @@ import typer
 
 from stakes.app.cli.arguments import Json, NoReport, RunPath
 from stakes.app.cli.command import command, print_json, say
-from stakes.app.cli.ending import conclude, finish, summary
+from stakes.app.cli.ending import conclude, finish, summary, text_of
 
 
 @command
@@ -25,6 +25,8 @@ def resume(run: RunPath, no_report: NoReport = False, json: Json = False) -> Non
     assert opened.manifest.ending is not None
     if json:
         print_json(summary(opened, opened.manifest))
+    elif opened.manifest.choice is not None:
+        typer.echo(text_of(opened.manifest.choice))
     else:
         typer.echo(opened.manifest.ending.verdict)
     conclude(opened.manifest)

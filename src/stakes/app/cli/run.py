@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stakes.app.cli.arguments import Json, NoReport, Out
+from stakes.app.cli.arguments import Json, NoChoose, NoReport, Out
 from stakes.app.cli.command import command
 from stakes.app.cli.ending import finish
 
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 def run(
     spec: Annotated[Path, typer.Argument(metavar="SPEC.toml", help="What to fit and decide.")],
     out: Out = None,
+    no_choose: NoChoose = False,
     no_report: NoReport = False,
     json: Json = False,
 ) -> None:
-    """Fit what a spec describes, and write the results into a run folder.
+    """Fit what a spec describes, choose how to decide, and write decisions into a run folder.
 
     Checkpoints are saved on the way; after Ctrl-C the run can be resumed: `stakes resume RUN`.
 
@@ -30,7 +31,8 @@ def run(
     """
     from stakes.app.spec import read_job
 
-    start(read_job(spec), out or free_folder(spec.stem), report=not no_report, json=json)
+    job = read_job(spec, choose=not no_choose)
+    start(job, out or free_folder(spec.stem), report=not no_report, json=json)
 
 
 def start(job: "Job", folder: Path, *, report: bool, json: bool) -> None:

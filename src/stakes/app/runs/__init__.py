@@ -5,11 +5,12 @@ checksum, and every file is replaced as a whole.
 """
 
 from stakes.app.runs.checking import Checked, checked
+from stakes.app.runs.choosing import Ways
 from stakes.app.runs.deciding import decide_file
 from stakes.app.runs.folder import DECISIONS, DRAWS, REPORT, RunFolder
-from stakes.app.runs.manifest import Ending, Manifest
+from stakes.app.runs.manifest import Chosen, Ending, Manifest
 from stakes.app.runs.opening import Run, begin, reopen
-from stakes.app.runs.results import restore
+from stakes.app.runs.results import restore, ways_of
 from stakes.app.runs.working import carry_out, rewrite_report
 
 __all__ = [
@@ -17,10 +18,12 @@ __all__ = [
     "DRAWS",
     "REPORT",
     "Checked",
+    "Chosen",
     "Ending",
     "Manifest",
     "Run",
     "RunFolder",
+    "Ways",
     "begin",
     "carry_out",
     "checked",
@@ -28,4 +31,5 @@ __all__ = [
     "reopen",
     "restore",
     "rewrite_report",
+    "ways_of",
 ]

@@ -10,15 +10,19 @@ import numpy as np
 
 from stakes import checks
 from stakes._types import Params
+from stakes.app.runs.choosing import check_choice
 from stakes.app.runs.indices import check_indices
 from stakes.app.spec import Job
 from stakes.calibration import Plan, prepare
 from stakes.optimise import State, Step, compiled, least_steps
 from stakes.port import Batches
+from stakes.ways import Calibrated, Forward
 
 CHUNK = 20
 FEWEST, MOST, PATIENCE = 3, 50, 5.0
 """Of the chunks that are timed, and the seconds after which no more are."""
+TOGETHER = 1 / 3
+"""Of the time that fits would take one by one, what a compiled batch of them takes at best."""
 
 
 @final
@@ -52,6 +56,12 @@ class Checked:
     """If both fits take the fewest steps; deciding and the report are not included."""
     seconds: float
     """The same if both take all their steps."""
+    ways: tuple[str, ...]
+    """Ways to a decision to choose among; none where the choice is left out."""
+    folds: int
+    least_choice_seconds: float
+    """The same for the fits of the choice; NUTS and corrections take extra time."""
+    choice_seconds: float
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -61,6 +71,7 @@ def checked(job: Job) -> Checked:
     checks.instance("`job`", job, Job, "what `read_job(path)` returns")
     key = jax.random.key(job.spec.seed)
     check_indices(job)
+    check_choice(job)
     plan = prepare(key, job.problem, job.fit.arguments, job.options)
     approximation, settings = plan.approximation, plan.settings
     least = min(settings.steps, least_steps(settings))
@@ -82,7 +93,16 @@ def checked(job: Job) -> Checked:
         megabytes=rehearsed.bytes / 1e6,
         least_seconds=rehearsed.seconds(least),
         seconds=rehearsed.seconds(settings.steps),
+        ways=() if job.choosing is None else tuple(way.name for way in job.choosing.ways),
+        folds=_folds(job),
+        least_choice_seconds=rehearsed.choosing(job, least) * TOGETHER,
+        choice_seconds=rehearsed.choosing(job, settings.steps),
     )
+
+
+def _folds(job: Job) -> int:
+    folds = 0 if job.choosing is None else job.choosing.folds
+    return folds.blocks if isinstance(folds, Forward) else int(folds)
 
 
 def _sites(plan: Plan) -> tuple[Item, ...]:
@@ -112,11 +132,21 @@ class _Rehearsed:
     expectation: str
     bytes: float
     compiling: float
-    step: float
-    """Of VI and of the calibrated fit together, as all of this."""
+    """Of VI and of the calibrated fit together."""
+    vi_step: float
+    calibrated_step: float
 
     def seconds(self, steps: int) -> float:
-        return self.compiling + steps * self.step
+        """Of both fits."""
+        return self.compiling + steps * (self.vi_step + self.calibrated_step)
+
+    def choosing(self, job: Job, steps: int) -> float:
+        """Of a fit for each fold, one for everything, and all strengths, one after the other."""
+        if job.choosing is None:
+            return 0.0
+        strengths = sum(isinstance(way, Calibrated) for way in job.choosing.ways)
+        each = self.vi_step + strengths * self.calibrated_step
+        return self.compiling + (_folds(job) + 1) * steps * each
 
 
 def _rehearsed(plan: Plan, key: jax.Array) -> _Rehearsed:
@@ -130,7 +160,8 @@ def _rehearsed(plan: Plan, key: jax.Array) -> _Rehearsed:
         expectation=str(plan.expectation),
         bytes=max(vi.bytes, fit.bytes),
         compiling=vi.compiling + fit.compiling,
-        step=vi.step + fit.step,
+        vi_step=vi.step,
+        calibrated_step=fit.step,
     )
 
 

@@ -10,10 +10,11 @@ from typing import Any, final
 import numpy as np
 
 from stakes import checks
+from stakes.app.runs.choosing import Ways
 from stakes.app.runs.indices import columns_named
 from stakes.app.runs.opening import Run
 from stakes.app.runs.outputs import check_output, output
-from stakes.app.runs.results import check_run, fresh_plates, restore
+from stakes.app.runs.results import check_run, fresh_plates, restore, ways_of
 from stakes.app.spec import RowReader
 from stakes.calibration import Calibration
 from stakes.errors import InputError
@@ -28,6 +29,7 @@ def decide_file(
     target: str | Path,
     *,
     known: bool = False,
+    way: str | None = None,
     tell: Callable[[int], None] = lambda rows: None,
 ) -> int:
     """Write a decision for each row of `source`, and return the number of rows.
@@ -35,14 +37,17 @@ def decide_file(
     Args:
         target: a .csv or .parquet file, a device or pipe, or `-` for standard output.
         known: whether the rows are those of the fit, in the same order; they are new otherwise.
+        way: the name of another way than the one that was chosen, as in the run's table.
         tell: called with the number of rows done after each part.
     """
     check_run(run)
     checks.function("`tell=`", tell, ("rows",))
     source, target = checks.path("`source`", source), checks.path("`target`", target)
     known = checks.flag("`known=`", known)
+    if way is not None:
+        checks.text("`way=`", way)
     check_output(target, (source, *run.folder.inputs, *map(Path, run.job.code)))
-    decider, done = _Decider(run, RowReader(run.job, source), known), 0
+    decider, done = _Decider(run, RowReader(run.job, source), known, way), 0
     parts = decider.decisions()
     first = next(parts, None)  # before the target is opened: what is refused leaves no trace
     if first is None:
@@ -63,11 +68,16 @@ class _Decider:
     run: Run
     rows: RowReader
     known: bool
+    way: str | None
 
     @cached_property
     def result(self) -> Calibration:
         """Made once the first rows have been read and checked."""
         return restore(self.run)
+
+    @cached_property
+    def ways(self) -> Ways:
+        return ways_of(self.run, self.result)
 
     def decisions(self) -> Iterator[tuple[list[Any], np.ndarray]]:
         """Labels and decisions, part by part."""
@@ -96,7 +106,8 @@ class _Decider:
         others = {n: v for n, v in job.fit.arguments.items() if n != job.problem.outcome}
         plates = fresh_plates(self.result, job)
         new, known = ((), plates) if self.known else (plates, ())
-        found = self.result.decide({**others, **padded}, new=new, known=known).values
+        cases = self.result.assess({**others, **padded}, new=new, known=known)
+        found = self.ways.decide(cases, self.way).values
         if found.shape != (size,):
             raise InputError(
                 f"For {size} rows the model predicts outcomes of shape {found.shape}; "

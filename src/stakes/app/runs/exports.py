@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stakes.app.runs.choosing import TODAY, Ways, in_words
 from stakes.app.runs.manifest import Manifest
 from stakes.app.runs.results import titled_fits
 from stakes.app.spec import Job
@@ -16,33 +17,42 @@ from stakes.host import files
 if TYPE_CHECKING:
     import pandas as pd
 
+    from stakes import report
+
 MOST_VALUES = 2**25
 """Draws of latents held at once."""
 
 
-def write_decisions(path: Path, parts: Mapping[str, Assessment], job: Job) -> None:
+def write_decisions(path: Path, parts: Mapping[str, Assessment], ways: Ways, job: Job) -> None:
     """A row for each instance, part by part."""
     import pandas as pd
 
     label = job.spec.data.label if job.spec.data else None
-    tables = [_decisions(part, cases, label) for part, cases in parts.items()]
+    today = {"fit": job.fit, "held out": job.held_out}
+    tables = []
+    for part, cases in parts.items():
+        table, own = _decisions(part, cases, ways, label), today[part]
+        if TODAY in ways.names and own is not None and "today" in own.beside:
+            table["decision_today"] = own.beside["today"].ravel()
+        tables.append(table)
     files.write(path, pd.concat(tables).to_csv(index=False).encode())
 
 
-def _decisions(part: str, cases: Assessment, label: str | None) -> "pd.DataFrame":
+def _decisions(part: str, cases: Assessment, ways: Ways, label: str | None) -> "pd.DataFrame":
     import pandas as pd
 
-    decided, observed = cases.decisions, cases.observed
+    decided, observed = ways.decide(cases), cases.observed
     rows = decided.to_series().index.to_frame(index=False)
     if label and decided.ndim == 1:
         rows.columns = pd.Index([label])
-    low, high = cases.interval.T
+    central = ways.forecast(cases).central
     return rows.assign(
         part=part,
+        decision=decided.values.ravel(),
         decision_vi=cases.vi_decisions.values.ravel(),
-        decision_calibrated=decided.values.ravel(),
-        predicted_low=low,
-        predicted_high=high,
+        decision_calibrated=cases.decisions.values.ravel(),
+        predicted_low=central[:, 0],
+        predicted_high=central[:, -1],
         observed=np.nan if observed is None else observed.values.ravel(),
     )
 
@@ -66,6 +76,7 @@ def write_draws(path: Path, result: Calibration) -> None:
 def write_report(
     path: Path,
     result: Calibration,
+    ways: Ways,
     held_out: Assessment | None,
     manifest: Manifest,
     *,
@@ -88,8 +99,47 @@ def write_report(
         provenance=_provenance(manifest),
         command=f"stakes report {folder}",
         program=PROGRAM.format(path=str(folder)),
+        chosen=chosen_decisions(ways, result.on_fit),
+        unit=ways.job.unit,
     )
     report.write(page, path)
+
+
+def chosen_decisions(ways: Ways, cases: Assessment) -> "report.Chosen | None":
+    """The decisions of the chosen way, and what they are worth, as the report takes them."""
+    from stakes import report
+
+    found = ways.chosen
+    if found is None:
+        return None
+    lines = tuple(
+        report.WayLine(
+            name=row.name,
+            words=in_words(row.name),
+            risk=row.risk,
+            better_by=None if row.name == found.base else row.better_by,
+            interval=(row.low, row.high),
+            coverage_50=row.coverage_50,
+            coverage_90=row.coverage_90,
+            seconds=row.seconds,
+        )
+        for row in found.ways
+    )
+    savings = tuple(
+        report.Saving(each.than, found.row(each.than).risk, each.each, each.low, each.high)
+        for each in found.saved
+    )
+    worth = report.Worth(
+        way=found.way,
+        quantity="gain" if found.gain else "cost",
+        verdict=found.verdict,
+        folds=found.folds,
+        outcomes=found.outcomes,
+        ways=lines,
+        savings=savings,
+    )
+    central = ways.forecast(cases).central
+    return report.Chosen(ways.decide(cases).values, central[:, [0, -1]], worth)
 
 
 PROGRAM = """\

@@ -17,9 +17,9 @@ from stakes.app.runs.manifest import Manifest
 from stakes.errors import InputError, StorageError
 from stakes.host import files
 
-DATA, STATE = "data.npz", "state.npz"
+DATA, STATE, CHOICE = "data.npz", "state.npz", "choice.npz"
 DECISIONS, DRAWS, LOG, REPORT = "decisions.csv", "draws.nc", "log.txt", "report.html"
-NEEDED = (DATA, STATE)
+NEEDED = (DATA, STATE, CHOICE)
 EXPORTS = (DECISIONS, DRAWS, LOG, REPORT)
 """Made from the files needed, for others to read: what becomes of them does not matter."""
 
@@ -82,7 +82,8 @@ class RunFolder:
         unknown = set(found.files) - {*NEEDED, *EXPORTS}
         if unknown:
             raise StorageError(f"{self / manifest.NAME} lists files that no run has: {unknown}.")
-        for name in NEEDED if found.status == "done" else (DATA,):
+        needed = (DATA, STATE) if found.status == "done" else (DATA,)
+        for name in needed if found.choice is None else (*needed, CHOICE):
             if files.sha256(self / name) != found.files.get(name):
                 raise StorageError(
                     f"{self / name} is damaged or was changed: its content does not match the "

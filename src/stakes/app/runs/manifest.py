@@ -45,8 +45,54 @@ class Ending(_Part):
     converged: bool
 
 
+class WayRow(_Part):
+    """A way to a decision, and what its decisions cost on outcomes that it had not seen."""
+
+    name: str
+    risk: float
+    """Mean cost of a decision, in the user's unit; mean utility where there is one."""
+    better_by: float | None
+    """By which share that is better than plain VI's, with a 95 % interval."""
+    low: float | None
+    high: float | None
+    coverage_50: float | None
+    coverage_90: float | None
+    seconds: float
+    note: str = ""
+
+
+class Saved(_Part):
+    """What a decision by the chosen way saves against another, in the user's unit."""
+
+    than: str
+    each: float
+    low: float | None
+    high: float | None
+
+
+class Chosen(_Part):
+    """The choice among ways to a decision."""
+
+    way: str
+    base: str
+    """The way that others are compared with."""
+    verdict: str
+    folds: str
+    """By what the ways were judged, in words."""
+    outcomes: int
+    gain: bool
+    unit: float
+    """What a loss of one costs."""
+    ways: list[WayRow]
+    saved: list[Saved]
+
+    def row(self, name: str) -> WayRow:
+        return next(row for row in self.ways if row.name == name)
+
+
 class Manifest(_Part):
-    format: Literal[3] = 3
+    format: Literal[3, 4] = 4
+    """Runs of format 3 have the two fits alone."""
     status: Literal["running", "interrupted", "failed", "done"]
     reason: str | None = None
     """Why it was interrupted or failed."""
@@ -64,6 +110,8 @@ class Manifest(_Part):
     timings: dict[str, float] = {}
     """What took time -> seconds."""
     ending: Ending | None = None
+    choice: Chosen | None = None
+    """None where the run has the two fits alone, or has not chosen yet."""
     latents: dict[str, list[int]] = {}
     """Latent -> its shape: what the fitted parameters are about."""
     files: dict[str, str] = {}

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import final
 
 from stakes import checks
+from stakes.app.runs.choosing import check_choice
 from stakes.app.runs.folder import RunFolder
 from stakes.app.runs.indices import check_indices
 from stakes.app.runs.manifest import Manifest, Source
@@ -34,6 +35,7 @@ def begin(job: Job, path: str | Path, *, command: str) -> Run:
     path = checks.path("`begin(path=...)`", path)
     checks.text("`begin(command=...)`", command)
     check_indices(job)
+    check_choice(job)
     first = Manifest(
         status="running",
         title=job.title,

@@ -24,6 +24,7 @@ def _packed(part: str, table: Table) -> dict[str, np.ndarray]:
     given = {name: value for name, value in table.arguments.items() if value is not None}
     arrays = {f"{part}/{name}": np.asarray(value) for name, value in given.items()}
     arrays |= {f"{GROUPS}_{part}/{name}": values for name, values in table.groups.items()}
+    arrays |= {f"beside/{part}/{name}": values for name, values in table.beside.items()}
     return arrays if table.labels is None else {**arrays, f"labels/{part}": table.labels}
 
 
@@ -33,13 +34,14 @@ def unpacked(arrays: Mapping[str, np.ndarray]) -> Tables:
         part, _, rest = name.partition("/")
         parts.setdefault(part, {})[rest] = array
     groups = {part: parts.pop(f"{GROUPS}_{part}", {}) for part in (FIT, HELD_OUT)}
-    if FIT not in parts or set(parts) - {FIT, HELD_OUT, "labels", "vocabulary"}:
+    if FIT not in parts or set(parts) - {FIT, HELD_OUT, "labels", "vocabulary", "beside"}:
         raise StorageError("data.npz does not hold the data of a run.")
     vocabulary = {n: [str(w) for w in words] for n, words in parts.get("vocabulary", {}).items()}
-    labels = parts.get("labels", {})
+    labels, beside = parts.get("labels", {}), parts.get("beside", {})
 
     def table(part: str) -> Table:
-        return Table(_arguments(parts[part]), labels.get(part), vocabulary, groups[part])
+        own = {n.removeprefix(f"{part}/"): a for n, a in beside.items() if n.startswith(f"{part}/")}
+        return Table(_arguments(parts[part]), labels.get(part), vocabulary, groups[part], own)
 
     return Tables(table(FIT), table(HELD_OUT) if HELD_OUT in parts else None)
 

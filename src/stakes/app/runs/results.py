@@ -8,7 +8,9 @@ import jax
 import pandas as pd
 
 from stakes import checks
-from stakes.app.runs.folder import STATE
+from stakes.app.runs import sealed
+from stakes.app.runs.choosing import Ways
+from stakes.app.runs.folder import CHOICE, STATE
 from stakes.app.runs.journal import FileJournal
 from stakes.app.runs.opening import Run
 from stakes.app.spec import Job, Table
@@ -40,6 +42,13 @@ def restore(run: Run) -> Calibration:
             f"now has {_shapes(latents_of(result))}. Put it back as it was, or run again."
         )
     return result
+
+
+def ways_of(run: Run, result: Calibration) -> Ways:
+    """The ways to a decision of a run that has chosen among them, or has the two fits alone."""
+    chosen = run.folder.manifest().choice
+    arrays = {} if chosen is None else sealed.load(run.folder / CHOICE)
+    return Ways(run.job, result, arrays, chosen)
 
 
 def result_of(job: Job, journal: FileJournal, *, progress: bool) -> Calibration:

@@ -1,6 +1,5 @@
 """A run from its first step to its last file."""
 
-import math
 import signal
 import time
 from collections.abc import Iterator, Mapping
@@ -10,8 +9,9 @@ from pathlib import Path
 from typing import IO, final
 
 from stakes import checks
-from stakes.app.runs import exports
-from stakes.app.runs.folder import DECISIONS, DRAWS, REPORT, STATE
+from stakes.app.runs import exports, sealed
+from stakes.app.runs.choosing import Ways, chosen_for, finite
+from stakes.app.runs.folder import CHOICE, DECISIONS, DRAWS, REPORT, STATE
 from stakes.app.runs.journal import FileJournal
 from stakes.app.runs.manifest import Ending, Manifest
 from stakes.app.runs.opening import Run, now
@@ -22,10 +22,11 @@ from stakes.app.runs.results import (
     restore,
     result_of,
     titled_fits,
+    ways_of,
 )
 from stakes.calibration import Assessment, Calibration, Comparison
 from stakes.errors import Interrupted, NumericalError
-from stakes.host.interrupts import ENDING, Interruption, deferred
+from stakes.host.interrupts import ENDING, Interruption, Signalled, deferred, raised
 from stakes.host.progress import waiting
 
 
@@ -48,23 +49,46 @@ def carry_out(run: Run, *, report: bool, progress: bool) -> tuple[Manifest, Comp
         with record.of_ending(journal):
             result = result_of(run.job, journal, progress=progress)
             journal.save()
+            _choose(run, result, record, progress=progress)
+            ways = ways_of(run, result)
             with waiting("deciding, and writing decisions, draws and report", show=progress):
-                comparison = _export(run, result, held_out_cases(result, run.job), report=report)
+                held_out = held_out_cases(result, run.job)
+                comparison = _export(run, result, ways, held_out, report=report)
             record.note(
                 f"VI: {result.vi!r}; calibrated: {result.calibrated!r}; {comparison.verdict}"
             )
             timings = {title: fit.seconds for title, fit in titled_fits(result).items()}
+            timings |= {"choice": record.choosing} if ways.chosen is not None else {}
             ending = _ending(result, comparison)
             latents = latents_of(result)
             return record.end("done", timings, ending=ending, latents=latents), comparison
+
+
+def _choose(run: Run, result: Calibration, record: "_Record", *, progress: bool) -> None:
+    """Choose among the ways, unless that has been done before.
+
+    What a signal cuts short begins anew when the run is resumed; the two fits are kept.
+    """
+    if run.job.choosing is None or run.folder.manifest().choice is not None:
+        return
+    started = time.monotonic()
+    try:
+        with raised(*ENDING):
+            chosen, arrays = chosen_for(run.job, result, progress=progress)
+    except Signalled as error:
+        raise _interrupted(error.signum, run.folder.path) from None
+    sealed.save(run.folder / CHOICE, arrays)
+    run.folder.update(choice=chosen)
+    record.choosing = time.monotonic() - started
+    record.note(chosen.verdict)
 
 
 def rewrite_report(run: Run) -> Path:
     """Write the report of a finished run again."""
     result = restore(run)
     path = run.folder / REPORT
-    held_out = held_out_cases(result, run.job)
-    exports.write_report(path, result, held_out, run.manifest, required=True)
+    held_out, ways = held_out_cases(result, run.job), ways_of(run, result)
+    exports.write_report(path, result, ways, held_out, run.manifest, required=True)
     run.folder.update()
     return path
 
@@ -75,6 +99,7 @@ class _Record:
 
     def __init__(self, run: Run, log: IO[str]) -> None:
         self._run, self._log, self._started = run, log, time.monotonic()
+        self.choosing = run.manifest.timings.get("choice", 0.0)
 
     def note(self, text: str) -> None:
         print(now(), text, file=self._log, flush=True)
@@ -108,27 +133,29 @@ def _status(error: BaseException) -> str:
 
 
 def _interruption(heard: Interruption, path: Path) -> Interrupted | None:
-    if heard.signum is None:
-        return None
+    return None if heard.signum is None else _interrupted(heard.signum, path)
+
+
+def _interrupted(signum: int, path: Path) -> Interrupted:
     return Interrupted(
-        f"Ended by {signal.Signals(heard.signum).name}; what had been done is saved. Resume it: "
+        f"Ended by {signal.Signals(signum).name}; what had been done is saved. Resume it: "
         f"`stakes resume {path}`.",
-        heard.signum,
+        signum,
     )
 
 
 def _export(
-    run: Run, result: Calibration, held_out: Assessment | None, *, report: bool
+    run: Run, result: Calibration, ways: Ways, held_out: Assessment | None, *, report: bool
 ) -> Comparison:
     """Decisions, draws and report, and the comparison that they rest on."""
     folder, parts = run.folder, {"fit": result.on_fit}
     if held_out is not None:
         parts["held out"] = held_out
     comparison = (result.on_fit if held_out is None else held_out).comparison
-    exports.write_decisions(folder / DECISIONS, parts, run.job)
+    exports.write_decisions(folder / DECISIONS, parts, ways, run.job)
     exports.write_draws(folder / DRAWS, result)
     if report:
-        exports.write_report(folder / REPORT, result, held_out, run.manifest)
+        exports.write_report(folder / REPORT, result, ways, held_out, run.manifest)
     return comparison
 
 
@@ -137,8 +164,8 @@ def _ending(result: Calibration, comparison: Comparison) -> Ending:
     fits = titled_fits(result)
     return Ending(
         risk=comparison.risk,
-        reduction=_finite(comparison.reduction),
-        interval=(_finite(low), _finite(high)),
+        reduction=finite(comparison.reduction),
+        interval=(finite(low), finite(high)),
         held_out=comparison.held_out,
         gain=comparison.gain,
         instances=comparison.instances,
@@ -148,7 +175,3 @@ def _ending(result: Calibration, comparison: Comparison) -> Ending:
         stopped={title: str(fit.reason) for title, fit in fits.items()},
         converged=all(fit.converged for fit in fits.values()),
     )
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None

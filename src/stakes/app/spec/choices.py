@@ -4,7 +4,9 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from stakes.app.spec.schema import (
+    ChooseSection,
     ExpectationSection,
+    FoldsSection,
     GuideSection,
     LossSection,
     MethodSection,
@@ -17,9 +19,24 @@ from stakes.deciding import BayesDecisions, NumericalDecisions
 from stakes.expectation import ClosedForm, Enumeration, MonteCarlo, Quadrature
 from stakes.losses import Absolute, LinEx, Squared, Tilted
 from stakes.optimise import EM, Joint, Method
+from stakes.problem import Problem
 from stakes.protocols import DecisionRule, Estimator, Expectation, Loss, Transform
 from stakes.utilities import Exponential, Linearized, Utility
 from stakes.utility_estimators import Jensen, Nested, Taylor
+from stakes.ways import (
+    NUTS,
+    STRENGTHS,
+    Calibrated,
+    Corrected,
+    Forward,
+    Level,
+    Monotone,
+    Network,
+    Plain,
+    Same,
+    Shift,
+    default_ways,
+)
 
 LOSSES: dict[str, Callable[[LossSection], Loss]] = {
     "squared": lambda section: Squared(),
@@ -40,6 +57,17 @@ TRANSFORMS: dict[str, type[Linearized | Exponential]] = {
 M_STEPS: dict[str, DecisionRule] = {"bayes": BayesDecisions(), "numerical": NumericalDecisions()}
 ESTIMATORS: dict[str, Estimator] = {"nested": Nested(), "jensen": Jensen(), "taylor": Taylor()}
 
+WAYS: dict[str, Any] = {
+    "plain": Plain(),
+    "shift": Corrected(Plain(), Shift()),
+    "level": Corrected(Plain(), Level()),
+    "monotone": Corrected(Plain(), Monotone()),
+    "network": Corrected(Plain(), Network()),
+    "nuts": NUTS(),
+    "same": Same(),
+}
+"""Calibrated ones have a strength each."""
+
 Get: TypeAlias = Callable[[str, str], Callable[..., Any]]
 """(field of the spec, `file.py:name`) -> what the name stands for."""
 
@@ -58,6 +86,30 @@ def _level(section: LossSection) -> float:
     assert section.under is not None
     assert section.over is not None
     return section.under / (section.under + section.over)
+
+
+def unit(section: LossSection | None) -> float:
+    """What a loss of one costs: a tilted loss has costs that add up to one."""
+    if section is None or section.under is None or section.over is None:
+        return 1.0
+    return section.under + section.over
+
+
+def ways(section: ChooseSection, problem: Problem) -> list[Any]:
+    strengths = section.strengths or (STRENGTHS if problem.loss is not None else (1.0,))
+    calibrated = [Calibrated(strength=float(strength)) for strength in strengths]
+    if section.ways is None:
+        others = [way for way in default_ways(problem) if not isinstance(way, Calibrated)]
+        return [others[0], *calibrated, *others[1:]]
+    listed = [calibrated if name == "calibrated" else [WAYS[name]] for name in section.ways]
+    return [way for each in listed for way in each]
+
+
+def folds(section: FoldsSection) -> int | Forward:
+    if section.forward is None:
+        assert section.random is not None
+        return section.random
+    return Forward(section.forward, 0.5 if section.start is None else section.start)
 
 
 def utility(section: UtilitySection, get: Get) -> Utility:

@@ -21,6 +21,18 @@ from stakes.errors import InputError
 from stakes.problem import Problem
 from stakes.protocols import Loss
 from stakes.utilities import ExpUtility, Utility
+from stakes.ways import Given
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Choosing:
+    """Among which ways to choose, and by which rows."""
+
+    ways: tuple[Any, ...]
+    folds: Any
+    by: Any
+
 
 AnyUtility: TypeAlias = Utility | ExpUtility
 Guide: TypeAlias = Callable[..., Any]
@@ -85,7 +97,7 @@ class Draft:
         if data is None or self.outcome is None:
             return None
         self._check_arguments(data)
-        return read_tables(data, self.outcome, self.folder, self.found)
+        return read_tables(data, self.spec.choose, self.outcome, self.folder, self.found)
 
     def options(self) -> Options:
         """Those in the spec; for an example, its own where the spec has none."""
@@ -96,6 +108,29 @@ class Draft:
         said |= {"transform"} if "utility" in said else set()
         own = {name: value for name, value in self.example.fitted_with.items() if name not in said}
         return replace(given, **own)
+
+    def unit(self) -> float:
+        """What a loss of one costs, in the unit of the spec or of its example."""
+        if self.example is not None and not {"loss", "utility"} & {*self.raw}:
+            return self.example.unit
+        return choices.unit(self.spec.loss)
+
+    def choosing(self, problem: Problem, fit: Table) -> Choosing | None:
+        section, example = self.spec.choose, self.example
+        if section.skip:
+            return None
+        ways = choices.ways(section, problem)
+        if "today" in fit.beside:
+            ways.append(Given(fit.beside["today"]))
+        folds = choices.folds(section.folds)
+        if example is not None and example.folds is not None and "folds" not in self._said_of_it():
+            folds = example.folds
+        by = fit.beside.get("by", section.by)
+        return Choosing(tuple(ways), folds, by)
+
+    def _said_of_it(self) -> Mapping[str, Any]:
+        said: Mapping[str, Any] = self.raw.get("choose", {})
+        return said
 
     def _check_together(self) -> None:
         """Check that the sections go together."""
@@ -109,6 +144,8 @@ class Draft:
             return
         if model.example is not None and "data" in given:
             add("data", "leave it out: the example has its own.")
+        if model.example is not None and getattr(self.spec.choose, "today", None) is not None:
+            add("choose.today", "leave it out: an example has no table.")
         if model.python is not None and "data" not in given:
             add("data", "is required: a table with `file` and `columns`.")
         if model.python is not None and not {"loss", "utility"} & given:

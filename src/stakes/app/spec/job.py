@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, final
 
 from stakes import checks
-from stakes.app.spec.draft import Draft
+from stakes.app.spec.draft import Choosing, Draft
 from stakes.app.spec.messages import Collector
 from stakes.app.spec.reading import Tables
 from stakes.app.spec.schema import Spec
@@ -36,6 +36,10 @@ class Job:
     """Plates whose members are the same in the held-out data."""
     code: Mapping[str, str]
     """Python file -> its checksum."""
+    unit: float
+    """What a loss of one costs."""
+    choosing: Choosing | None
+    """None for the two fits alone."""
 
     @property
     def title(self) -> str:
@@ -53,10 +57,18 @@ class Job:
         return len(table.arguments[self.problem.outcome])
 
 
-def read_job(path: str | Path) -> Job:
-    """Read a spec file, its code and its data."""
+def read_job(path: str | Path, *, choose: bool = True) -> Job:
+    """Read a spec file, its code and its data; without `choose`, for the two fits alone."""
     path = checks.path("`read_job(path)`", path)
-    return job_of(_toml(path), path.resolve().parent, where=str(path))
+    choose = checks.flag("`read_job(choose=...)`", choose)
+    raw = _toml(path) if choose else without_choice(_toml(path))
+    return job_of(raw, path.resolve().parent, where=str(path))
+
+
+def without_choice(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """A spec for the two fits alone."""
+    said = raw.get("choose", {})
+    return {**raw, "choose": {**said, "skip": True} if isinstance(said, Mapping) else said}
 
 
 def job_of(raw: Mapping[str, Any], folder: Path, *, where: str) -> Job:
@@ -98,6 +110,8 @@ def _job(draft: Draft, problem: Problem | None, tables: Tables | None) -> Job:
         coords=draft.example.coords if draft.example else {},
         known=draft.example.known if draft.example else (),
         code=draft.code,
+        unit=draft.unit(),
+        choosing=draft.choosing(problem, tables.fit),
     )
 
 

@@ -7,7 +7,7 @@ from typing import final
 import numpy as np
 
 from stakes.app.spec.messages import Collector, suggestion
-from stakes.app.spec.schema import DataSection, HeldOutSection
+from stakes.app.spec.schema import ChooseSection, DataSection, HeldOutSection
 from stakes.app.spec.table import Table, categories_of, check_columns, chunks, encoded
 from stakes.errors import InputError
 
@@ -35,10 +35,13 @@ def wanted(data: DataSection, outcome: str) -> dict[str, str]:
     return {**others, outcome: data.outcome or data.columns.get(outcome, outcome)}
 
 
-def read_tables(data: DataSection, outcome: str, folder: Path, found: Collector) -> Tables | None:
+def read_tables(
+    data: DataSection, choose: ChooseSection | None, outcome: str, folder: Path, found: Collector
+) -> Tables | None:
     """Both tables; None with mistakes noted."""
     before = len(found.mistakes)
-    fields = _fields(data, outcome)
+    beside = _beside(choose)
+    fields = _fields(data, outcome) | {f"choose.{name}": col for name, col in beside.items()}
     paths = [(folder / data.file).resolve()]
     check_columns("data.file", paths[0], fields, found)
     if data.held_out is not None and data.held_out.file is not None:
@@ -50,8 +53,16 @@ def read_tables(data: DataSection, outcome: str, folder: Path, found: Collector)
         columns = list(dict.fromkeys(fields.values()))
         text = [*data.categories, *([data.label] if data.label else [])]
         parts = [next(chunks(path, columns, text, None)) for path in paths]
-        return _tables(data, outcome, parts, tuple(paths), found)
+        return _tables(data, beside, outcome, parts, tuple(paths), found)
     return None
+
+
+def _beside(choose: ChooseSection | None) -> dict[str, str]:
+    """The columns that only the choice among ways needs."""
+    if choose is None or choose.skip:
+        return {}
+    named = {"by": choose.by, "today": choose.today}
+    return {name: column for name, column in named.items() if column is not None}
 
 
 def _fields(data: DataSection, outcome: str) -> dict[str, str]:
@@ -65,7 +76,12 @@ def _fields(data: DataSection, outcome: str) -> dict[str, str]:
 
 
 def _tables(
-    data: DataSection, outcome: str, parts: list[Columns], paths: tuple[Path, ...], found: Collector
+    data: DataSection,
+    beside: dict[str, str],
+    outcome: str,
+    parts: list[Columns],
+    paths: tuple[Path, ...],
+    found: Collector,
 ) -> Tables | None:
     columns = dict.fromkeys([*wanted(data, outcome).values(), *data.counts.values()])
     vocabulary: dict[str, list[str]] = {}
@@ -94,12 +110,26 @@ def _tables(
                 f"`data.categories` to code its values.",
             )
     tables = [_table(data, outcome, part, vocabulary, found) for part in parts]
+    for table, part in zip(tables, parts, strict=True):
+        table.beside.update(_read_beside(beside, part, found))
     if found.mistakes:
         return None
     fit, held_out = tables[0], tables[1] if len(tables) > 1 else None
     if data.held_out is not None and data.held_out.fraction is not None:
         fit, held_out = _split(fit, data.held_out, len(parts[0][wanted(data, outcome)[outcome]]))
     return Tables(fit, held_out, paths)
+
+
+def _read_beside(beside: dict[str, str], columns: Columns, found: Collector) -> Columns:
+    """Groups as whole numbers, decisions as numbers."""
+    read: Columns = {}
+    for name, column in beside.items():
+        with found.at(f"choose.{name}"):
+            values, words = columns[column], {}
+            if name == "by":
+                words = {column: categories_of([values], forced=True) or []}
+            read[name] = encoded(column, values, words)
+    return read
 
 
 def _holds_numbers(values: np.ndarray) -> bool:

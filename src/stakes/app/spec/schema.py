@@ -232,6 +232,60 @@ class FitSection(Section):
     )
 
 
+WAYS = Literal["plain", "calibrated", "shift", "level", "monotone", "network", "nuts", "same"]
+
+
+def _as_folds(value: Any) -> Any:
+    """A number stands for that many random folds."""
+    return {"random": value} if isinstance(value, int) else value
+
+
+class FoldsSection(Section):
+    random: int | None = Field(None, ge=2, description="a whole number of two or more")
+    forward: int | None = Field(None, gt=0, description=COUNT)
+    start: float | None = Field(None, gt=0, lt=1, description="a number strictly between 0 and 1")
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> "FoldsSection":
+        _check_either(self, "random", "forward")
+        if self.start is not None and self.forward is None:
+            raise FieldErrors(("start", "belongs to `forward`; leave it out"))
+        return self
+
+
+class ChooseSection(Section):
+    skip: bool = Field(False, description="true or false")
+    ways: list[WAYS] | None = Field(None, min_length=1, description="a list of ways")
+    strengths: list[Annotated[float, Field(gt=0, allow_inf_nan=False)]] | None = Field(
+        None, min_length=1, description="a list of numbers above zero"
+    )
+    folds: Annotated[FoldsSection, BeforeValidator(_as_folds)] = Field(
+        FoldsSection.model_construct(random=5),
+        description="a whole number of two or more, or a table with `forward`",
+    )
+    by: str | None = Field(None, description="the name of a column with groups of rows")
+    today: str | None = Field(None, description="the name of a column with the decisions of today")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "ChooseSection":
+        found = [
+            (name, f"has {_twice(given)!r} more than once")
+            for name in ("ways", "strengths")
+            if _twice(given := getattr(self, name) or []) is not None
+        ]
+        if self.ways is not None and set(self.ways) <= {"same"}:
+            found.append(("ways", "has nothing but what is there to compare with; add 'plain'"))
+        if self.ways is not None and self.strengths and "calibrated" not in self.ways:
+            found.append(("strengths", "belongs to the way 'calibrated'; leave it out"))
+        if found:
+            raise FieldErrors(*found)
+        return self
+
+
+def _twice(listed: list[Any]) -> Any:
+    return next((each for each in listed if listed.count(each) > 1), None)
+
+
 class Spec(Section):
     title: str | None = Field(None, description="a string")
     seed: int = Field(0, ge=0, lt=2**32, description="a whole number from 0 to 4294967295")
@@ -244,3 +298,4 @@ class Spec(Section):
     method: MethodSection = Field(MethodSection.model_construct(), description="a table")
     expectation: ExpectationSection | None = Field(None, description="a table with `name`")
     fit: FitSection = Field(FitSection.model_construct(), description="a table")
+    choose: ChooseSection = Field(ChooseSection.model_construct(), description="a table")

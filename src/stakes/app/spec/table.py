@@ -29,6 +29,8 @@ class Table:
     vocabulary: dict[str, list[str]] = field(default_factory=dict)
     groups: dict[str, np.ndarray] = field(default_factory=dict)
     """Column -> values that are equal where rows belong together."""
+    beside: dict[str, np.ndarray] = field(default_factory=dict)
+    """What rows have beside the model's arguments: `by`, their group, and `today`, a decision."""
 
     def rows(self, chosen: np.ndarray, like: int) -> "Table":
         """Some of the rows; arguments that are not as long as the table stay whole."""
@@ -44,6 +46,7 @@ class Table:
             None if self.labels is None else self.labels[chosen],
             self.vocabulary,
             some(self.groups),
+            {name: values[chosen] for name, values in self.beside.items()},
         )
 
 

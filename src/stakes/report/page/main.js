@@ -8,6 +8,7 @@ function decisionColumns(table) {
   const column = (name) => numberColumn((row) => table[name][row], table.decimals);
   return [
     ...table.labels.map((label) => textColumn(label.values)),
+    ...(table.chosen ? [column("chosen")] : []),
     column("vi"),
     column("calibrated"),
     column("low"),

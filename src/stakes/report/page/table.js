@@ -141,7 +141,8 @@ function sketchColumn(data) {
     return element;
   };
   const draw = (row, rows) => {
-    const parts = (i) => [data.low[i], data.high[i], data.vi[i], data.calibrated[i], data.observed[i]];
+    const chosen = (i) => (data.chosen ? data.chosen[i] : null);
+    const parts = (i) => [data.low[i], data.high[i], data.vi[i], data.calibrated[i], data.observed[i], chosen(i)];
     const values = rows.flatMap(parts).filter((value) => value !== null);
     const low = Math.min(...values);
     const span = Math.max(...values) - low || 1;
@@ -157,6 +158,10 @@ function sketchColumn(data) {
     if (data.calibrated[row] !== null) {
       const x = at(data.calibrated[row]);
       svg.append(shape("path", { d: `M${x - 4.5} ${middle + 4}h9l-4.5-8z`, class: "calibrated" }));
+    }
+    if (chosen(row) !== null) {
+      const x = at(chosen(row));
+      svg.append(shape("path", { d: `M${x} ${middle - 6}l5 6l-5 6l-5 -6z`, class: "chosen" }));
     }
     return svg;
   };

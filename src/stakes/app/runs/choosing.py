@@ -1,0 +1,190 @@
+"""The choice among ways in a run: made, kept as plain arrays, and followed later."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+import jax
+import numpy as np
+
+from stakes import checks
+from stakes.app.runs.manifest import Chosen, Saved, WayRow
+from stakes.app.spec import Job
+from stakes.calibration import Assessment, Calibration, labelled
+from stakes.errors import InputError
+from stakes.ways import (
+    Calibrated,
+    Choice,
+    Fitted,
+    Forecast,
+    Ground,
+    Plain,
+    choose,
+    kept,
+    opened_bench,
+    restored,
+)
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+TWO = (Plain(), Calibrated())
+"""The ways whose fits to everything a run has anyway."""
+COSTS = "costs of "
+TODAY = "what is done today"
+
+
+WORDS = {
+    "plain VI": "the best decision for what the model predicts",
+    "calibrated": "the same, with a model that was fitted with the cost in mind",
+    "NUTS": "the best decision for what the model predicts, fitted by sampling",
+    "the same for all": "one decision for all, the best single one for the outcomes known",
+    TODAY: "the decisions of today, from the table",
+}
+HEADS = {
+    "shift": "all decisions moved and spread by two numbers",
+    "level": "another quantile of the prediction",
+    "monotone": "decisions moved by an amount that depends on the decision",
+    "network": "decisions moved by a small neural network",
+}
+
+
+def in_words(name: str) -> str:
+    """What the way of this name is, in plain words."""
+    base, _, head = name.partition(", corrected by ")
+    if head:
+        return f"{WORDS[base]}; then {HEADS[head]}, by what happened to rows that were left out"
+    kind, _, strength = name.partition(", strength ")
+    return WORDS[kind] + (f", {strength} times as much" if strength else "")
+
+
+def check_choice(job: Job) -> None:
+    """Refuse, before anything is fitted or written, what some way cannot handle."""
+    if job.choosing is None:
+        return
+    asked = job.choosing
+    opened_bench(
+        jax.random.key(job.spec.seed),
+        job.problem,
+        job.fit.arguments,
+        asked.ways,
+        asked.folds,
+        asked.by,
+        options=job.options,
+        coords=None,
+        progress=False,
+    )
+
+
+def chosen_for(
+    job: Job, result: Calibration, *, progress: bool
+) -> tuple[Chosen, dict[str, np.ndarray]]:
+    """Cross-fit the ways: what came out, and what is needed to decide by each of them."""
+    assert job.choosing is not None
+    choice = choose(
+        jax.random.key(job.spec.seed),
+        job.problem,
+        job.fit.arguments,
+        job.choosing.ways,
+        job.choosing.folds,
+        job.choosing.by,
+        options=job.options,
+        coords=result.coords,
+        progress=progress,
+    )
+    arrays = kept(choice, _known(result))
+    costs = {f"{COSTS}{entry.name}": entry.costs for entry in choice.entries}
+    return _record(choice, job.unit), {**arrays, **costs}
+
+
+def _known(result: Calibration) -> dict[Any, Any]:
+    """The two fits of the run itself, which the choice need not keep."""
+    return dict(zip(TWO, result.on_fit.posteriors.values(), strict=True))
+
+
+def _record(choice: Choice, unit: float) -> Chosen:
+    gain, table = choice.bench.problem.loss is None, choice.table
+    others = [e.name for e in choice.entries if e.way.is_yardstick or e is choice.yardstick]
+    return Chosen(
+        way=choice.chosen,
+        base=choice.yardstick.name,
+        verdict=choice.verdict,
+        folds=choice.bench.splits.title,
+        outcomes=len(choice.entries[0].costs),
+        gain=gain,
+        unit=unit,
+        ways=[
+            _row(entry.name, dict(table.loc[entry.name]), unit * (-1 if gain else 1))
+            for entry in choice.entries
+        ],
+        saved=[_saved(choice, name, unit) for name in others if name != choice.chosen],
+    )
+
+
+def _row(name: str, row: Mapping[str, Any], unit: float) -> WayRow:
+    numbers = ("better_by", "low", "high", "coverage_50", "coverage_90")
+    note = row.get("note")
+    return WayRow(
+        name=name,
+        risk=float(unit * row["risk"]),
+        seconds=float(row["seconds"]),
+        note=note if isinstance(note, str) else "",
+        **{each: finite(row.get(each, math.nan)) for each in numbers},
+    )
+
+
+def _saved(choice: Choice, than: str, unit: float) -> Saved:
+    each, low, high = (unit * value for value in choice.saving(than))
+    return Saved(than=than, each=each, low=finite(low), high=finite(high))
+
+
+def finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Ways:
+    """The ways of a finished run, fitted to everything, and the one to decide by."""
+
+    job: Job
+    result: Calibration
+    arrays: Mapping[str, np.ndarray]
+    chosen: Chosen | None
+    """None where the run has the two fits alone: it then decides by the calibrated one."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        if self.chosen is None:
+            return tuple(way.name for way in TWO)
+        return tuple(row.name for row in self.chosen.ways)
+
+    def name(self, way: str | None = None) -> str:
+        """That of the way to decide by, unless another is asked for."""
+        if way is not None:
+            return checks.one_of("`--way`", way, self.names)
+        return TWO[1].name if self.chosen is None else self.chosen.way
+
+    def decide(self, cases: Assessment, way: str | None = None) -> "xr.DataArray":
+        name, ground = self.name(way), Ground.of(cases)
+        if name == TODAY and cases.held_out:
+            raise InputError(
+                f"`--way {name!r}`: what is done today is known for the rows of the run alone."
+            )
+        found = self._fitted(name).decide(0, ground)
+        # As many digits as the fits have, whatever a correction computes with.
+        found = found.astype(jax.dtypes.canonicalize_dtype(float))
+        return labelled(found, ground.instances, ground.coords, "decision")
+
+    def forecast(self, cases: Assessment) -> Forecast:
+        """What the way to decide by predicts; plain VI, where it predicts nothing."""
+        ground = Ground.of(cases)
+        found = self._fitted(self.name()).forecast(0, ground)
+        return ground.forecast(_known(self.result)[TWO[0]]) if found is None else found
+
+    def _fitted(self, name: str) -> Fitted:
+        """Made again each time: it remembers all cases that it has decided about."""
+        asked = self.job.choosing
+        ways = TWO if self.chosen is None or asked is None else asked.ways
+        return restored(ways, name, dict(self.arrays), _known(self.result))
