@@ -36,7 +36,6 @@ class Model:
     """Plates whose members are new ones in `new_data`."""
     arranged: Callable[[np.ndarray], np.ndarray] = np.atleast_2d
     """From decisions for `new_data` to one row per table, in the order of `new_y`."""
-    steps: int | None = None
     choosing: Mapping[str, Any] = field(default_factory=dict)
     """Further arguments of `choose`, such as folds in order of time."""
 
@@ -57,8 +56,6 @@ class Contest:
     """For each new row, what it belongs to: rows of one cluster may depend on each other."""
     in_order: bool = False
     """Whether rows, and clusters, are in order of time."""
-    slow_to_fit: bool = False
-    """Whether there are too many rows for tools that need minutes for tens of thousands."""
 
     @property
     def outcomes(self) -> np.ndarray:

@@ -5,6 +5,7 @@ An interrupted run goes on where it was: what a tool has decided is not computed
 
 import json
 import re
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -22,7 +23,7 @@ class Decided:
     """By one tool in one contest."""
 
     decisions: np.ndarray
-    """(cost, table, row); nan where the tool does not apply to the cost."""
+    """(cost, table, row), or (table, row) under one cost; nan where the tool does not apply."""
     seconds: np.ndarray
     """For each cost, tuning and fits included."""
     notes: dict[str, Any]
@@ -33,6 +34,7 @@ class Decided:
         file.parent.mkdir(parents=True, exist_ok=True)
         np.savez_compressed(
             file,
+            tool=np.array(tool),
             decisions=self.decisions,
             seconds=self.seconds,
             notes=np.array(json.dumps(self.notes, default=float)),
@@ -41,15 +43,23 @@ class Decided:
     @classmethod
     def kept(cls, contest: str, tool: str) -> "Decided | None":
         file = _file(contest, tool)
-        if not file.is_file():
-            return None
+        return cls._read(file)[1] if file.is_file() else None
+
+    @classmethod
+    def kept_in(cls, folder: str) -> dict[str, "Decided"]:
+        """By tool, in the order in which they were kept."""
+        files = sorted((DECISIONS / folder).glob("*.npz"), key=lambda file: file.stat().st_mtime_ns)
+        return dict(cls._read(file) for file in files)
+
+    @classmethod
+    def _read(cls, file: Path) -> tuple[str, "Decided"]:
         with np.load(file) as found:
-            return cls(found["decisions"], found["seconds"], json.loads(str(found["notes"])))
+            notes = json.loads(str(found["notes"]))
+            return str(found["tool"]), cls(found["decisions"], found["seconds"], notes)
 
 
 def forget(contest: str) -> None:
-    for file in (DECISIONS / contest).glob("*.npz"):
-        file.unlink()
+    shutil.rmtree(DECISIONS / contest, ignore_errors=True)
 
 
 def results() -> dict[str, Any]:
@@ -62,5 +72,10 @@ def keep_result(contest: str, result: dict[str, Any]) -> None:
     RESULTS.write_text(json.dumps({**results(), contest: result}, indent=1) + "\n")
 
 
+def file_of(name: str) -> str:
+    """A name of a file for it."""
+    return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-")
+
+
 def _file(contest: str, tool: str) -> Path:
-    return DECISIONS / contest / f"{re.sub(r'[^a-z0-9]+', '-', tool.lower()).strip('-')}.npz"
+    return DECISIONS / contest / f"{file_of(tool)}.npz"

@@ -1,7 +1,6 @@
-"""The ways of `stakes`, on the model that a contest brings."""
+"""The ways of `stakes` on the model that a contest brings, and the one that `choose` takes."""
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -10,44 +9,77 @@ import numpy as np
 import stakes
 from benchmarks.against.contest import Contest
 from benchmarks.against.costs import Cost
-from benchmarks.against.keeping import Decided
+from benchmarks.against.keeping import Decided, file_of
 
-Found = tuple[np.ndarray, float, Any]
-"""Decisions (table, row), seconds and a note."""
-
-
-def calibrated(contest: Contest, cost: Cost) -> Found:
-    """By the calibrated fit, all options left at their defaults."""
-    return _calibrated(contest, cost, "calibrated")
+CHOSEN = "stakes, as chosen"
 
 
-def plain(contest: Contest, cost: Cost) -> Found:
-    return _calibrated(contest, cost, "vi")
+def default_ways() -> list[Any]:
+    """Those of `choose`, and further corrections of plain VI."""
+    strengths = (0.25, 1.0, 4.0, 16.0)
+    return [
+        stakes.Plain(),
+        *(stakes.Calibrated(strength=strength) for strength in strengths),
+        *corrections(),
+        stakes.Same(),
+    ]
 
 
-def _calibrated(contest: Contest, cost: Cost, fit: str) -> Found:
+def quick_ways() -> list[Any]:
+    """Without calibrated fits, which take minutes where outcomes are many counts."""
+    return [stakes.Plain(), *corrections(), stakes.Same()]
+
+
+def corrections() -> list[Any]:
+    return [
+        stakes.Corrected(stakes.Plain(), head)
+        for head in (stakes.Shift(), stakes.Level(), stakes.Monotone())
+    ]
+
+
+def decided(contest: Contest) -> dict[str, Decided]:
+    """By tool: each way by itself, and the way that was chosen for each cost."""
+    found = [_kept_or_chosen(contest, cost) for cost in contest.costs]
+    names = [name for name in found[0] if all(name in ways for ways in found)]
+    return {
+        name: Decided(
+            np.stack([ways[name].decisions for ways in found]),
+            np.array([float(ways[name].seconds) for ways in found]),
+            {cost.name: ways[name].notes for cost, ways in zip(contest.costs, found, strict=True)},
+        )
+        for name in names
+    }
+
+
+def _kept_or_chosen(contest: Contest, cost: Cost) -> dict[str, Decided]:
+    folder = f"{contest.name}/{file_of(cost.name)}"
+    names = Decided.kept_in(folder)
+    if not names:
+        for name, made in choose(contest, cost).items():
+            made.keep(folder, name)
+        names = Decided.kept_in(folder)
+    return names
+
+
+def choose(contest: Contest, cost: Cost) -> dict[str, Decided]:
+    """Decisions (table, row) by every way, and by the chosen one, which took the time of all."""
     model = contest.model
     problem = stakes.Problem(model.function, outcome=model.outcome, loss=cost.loss())
-    options: dict[str, Any] = {} if model.steps is None else {"steps": model.steps}
+    settings = {"ways": default_ways(), **model.choosing}
     started = time.process_time()
-    result = stakes.calibrate(
-        jax.random.key(0), problem, dict(model.data), progress=False, **options
-    )
+    choice = stakes.choose(jax.random.key(0), problem, dict(model.data), progress=False, **settings)
     new = {name: values for name, values in model.new_data.items() if name != model.outcome}
-    decided = result.decide(new, known=model.known, new=model.new, fit=getattr(result, fit))
-    return model.arranged(decided.values), time.process_time() - started, None
 
+    def by(way: str | None) -> np.ndarray:
+        found = choice.decide(new, known=model.known, new=model.new, way=way)
+        return model.arranged(found.values)
 
-def _every_cost(way: Callable[[Contest, Cost], Found]) -> Callable[[Contest], Decided]:
-    def decide(contest: Contest) -> Decided:
-        found = [way(contest, cost) for cost in contest.costs]
-        return Decided(
-            np.stack([decisions for decisions, _, _ in found]),
-            np.array([seconds for _, seconds, _ in found]),
-            {cost.name: note for cost, (_, _, note) in zip(contest.costs, found, strict=True)},
-        )
-
-    return decide
-
-
-WAYS: dict[str, Callable[[Contest], Decided]] = {}
+    chosen = by(None)
+    seconds = time.process_time() - started
+    table = choice.table
+    note = {"way": choice.chosen, "verdict": choice.verdict}
+    made = {CHOSEN: Decided(chosen, np.array(seconds), note)}
+    for way in table.index:
+        row = {"risk in folds": float(table.loc[way, "risk"])}
+        made[f"stakes, {way}"] = Decided(by(way), np.array(float(table.loc[way, "seconds"])), row)
+    return made

@@ -22,9 +22,9 @@ def run(contest: Contest, *, say: Callable[[str], None] = print) -> dict[str, An
     for rival in RIVALS:
         decided[rival.name] = _kept_or(contest, rival.name, lambda r=rival: by_rival(r, contest))
         say(_line(contest, rival.name, decided[rival.name]))
-    for name, way in ours.WAYS.items():
-        decided[name] = _kept_or(contest, name, lambda w=way: w(contest))
-        say(_line(contest, name, decided[name]))
+    for name, found in ours.decided(contest).items():
+        decided[name] = found
+        say(_line(contest, name, found))
     return result(contest, decided)
 
 

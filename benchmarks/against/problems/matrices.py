@@ -91,4 +91,4 @@ def _contest(
         arranged=lambda decided: decided[~seen][None],
     )
     users = np.nonzero(~seen)[0]
-    return Contest(name, title, "loss per entry", COSTS, (table,), model, users, slow_to_fit=True)
+    return Contest(name, title, "loss per entry", COSTS, (table,), model, users)

@@ -73,6 +73,8 @@ def _contest(name: str, title: str, held_out: np.ndarray, known: tuple[str, ...]
         arguments(new, mine if known else np.unique(county[new])),
         known=known,
         new=("home",) if known else ("home", "county"),
+        # Where other counties are decided about, the folds leave out whole counties.
+        choosing={} if known else {"by": "county"},
     )
     tables = (Table("homes", x[fitted], y[fitted], x[new], y[new]),)
     return Contest(name, title, "loss per home", COSTS, tables, model, county[new])
