@@ -248,10 +248,13 @@ def _check(problem: Problem) -> None:
     if problem.utility is not None:
         kinds = (Utility, ExpUtility)
         checks.instance("`Problem(utility=...)`", problem.utility, kinds, "a `Utility(fn)`")
-    guide = problem.guide
+    check_guide("`Problem(guide=...)`", problem.guide)
+
+
+def check_guide(where: str, guide: Any) -> None:
+    """An autoguide class, a guide function, or None."""
     if guide is not None and not (isinstance(guide, type) and issubclass(guide, AutoGuide)):
-        rule = "a NumPyro autoguide class or a guide function"
-        checks.program("`Problem(guide=...)`", guide, rule)
+        checks.program(where, guide, "a NumPyro autoguide class or a guide function")
 
 
 def checked_key(key: Any) -> Key:

@@ -3,6 +3,7 @@
 import itertools
 import os
 import pkgutil
+import re
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -25,7 +26,7 @@ from scipy import stats
 
 import stakes
 from stakes.bridge import sampling
-from stakes.calibration import members
+from stakes.calibration import Clustered, members
 from stakes.calibration.pipeline import _warn_of_unconverged
 from stakes.deciding import numerical_decision
 from stakes.examples import eight_schools, matrix_factorization
@@ -401,6 +402,25 @@ def test_a_verdict_warns_of_draws_of_nuts_that_are_no_good(schools: stakes.Calib
     assert "fewer than 400 effective draws (tau 1" in verdict
     good = sampling.diagnosed({"tau": chains()["good"]}, 0)
     assert replace(found, nuts=good).verdict == found.verdict
+
+
+def test_a_comparison_says_which_instances_it_takes_together(schools: stakes.Calibration) -> None:
+    """Eight schools as they are, in order of time, and in pairs, of which there are too few."""
+    plain = schools.compare()
+    assert "95 % interval, independent instances" in str(plain)
+    assert re.search(r"95 % interval .* %, independent instances; few or heavy", plain.verdict)
+    pairs = schools.compare(by=np.arange(8) // 2)
+    assert pairs.risk == plain.risk
+    assert pairs.interval == (-np.inf, np.inf)
+    few = "no 95 % interval: clustered by the groups given, of which 4 are too few for a claim"
+    assert few in pairs.verdict
+    assert "95 % interval, clustered by the groups given" in str(pairs)
+    assert schools.compare(by="sigma").dependence.words == "clustered by sigma"
+    with pytest.raises(stakes.InputError, match="`by='shop'` names no plate"):
+        schools.compare(by="shop")
+    other = Clustered(np.arange(3))
+    with pytest.raises(stakes.InputError, match="is about 3 instances; there are 8"):
+        replace(plain, dependence=other)
 
 
 def test_a_comparison_needs_outcomes(schools: stakes.Calibration) -> None:

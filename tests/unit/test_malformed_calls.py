@@ -86,6 +86,7 @@ LEGAL: dict[str, set[str]] = {
     "numbers": {"list", "tuple", "array", "JAX array"},
     "positive numbers": {"list", "tuple", "array", "JAX array"},
     "labels": set(),
+    "sequence": {"list", "tuple", "array", "JAX array"},
     "mapping": {"dict"},
     # Whatever can be called with an outcome and a decision may be a loss.
     "loss": {"loss", "utility", "distribution"},
@@ -382,11 +383,36 @@ CALLS: dict[str, Call] = {
             "held_out": "flag",
             "notes": "names",
             "nuts": "own or None",
+            "dependence": "own",
         },
+    ),
+    "Clustered": Call(
+        calibration.Clustered,
+        lambda: {"groups": ["a", "b", "a"], "name": "shop"},
+        {"groups": "sequence", "name": "text"},
+    ),
+    "Crossed": Call(
+        calibration.Crossed,
+        lambda: {"groups": ([0, 0, 1], ["a", "b", "a"]), "names": ("user", "item")},
+        {"groups": "own", "names": "own"},
+    ),
+    "interval": Call(
+        calibration.interval,
+        lambda: {"base": np.ones(5), "other": np.zeros(5), "dependence": stakes.Independent()},
+        {"base": "own", "other": "own", "dependence": "own"},
+        named={"base": "base|other"},
+    ),
+    "dependence_of": Call(
+        calibration.dependence_of,
+        lambda: {"by": None, "predictor": plan().predictors.on(), "counted": None},
+        {"by": "own or None", "predictor": "own", "counted": "own or None"},
     ),
     "decide": of_result("decide", {"data": "own", **CASES, "fit": "own or None"}),
     "assess": of_result("assess", {"data": "own", **CASES}),
-    "compare": of_result("compare", {"held_out": "own or None", **CASES, "nuts": "count or None"}),
+    "compare": of_result(
+        "compare",
+        {"held_out": "own or None", **CASES, "nuts": "count or None", "by": "own or None"},
+    ),
     "observed": of_result("observed", {"data": "own or None", **CASES}),
     "posterior": of_result("posterior", {"fit": "own or None", "draws": "count"}),
     "latent_draws": of_result(
@@ -408,7 +434,10 @@ CALLS: dict[str, Call] = {
         works=False,
     ),
     "Assessment.compared": Call(
-        lambda nuts: result().on_fit.compared(nuts), dict, {"nuts": "own or None"}, works=False
+        lambda nuts=None, by=None: result().on_fit.compared(nuts, by=by),
+        dict,
+        {"nuts": "own or None", "by": "own or None"},
+        works=False,
     ),
     "Assessment.predictive": Call(
         lambda posterior, draws: result().on_fit.predictive(posterior, draws),
@@ -429,6 +458,7 @@ CALLS: dict[str, Call] = {
             "setting": "text",
             "unconverged": "names",
             "held_out": "flag",
+            "by": TRACED,
         },
     ),
     "fit_vi": Call(

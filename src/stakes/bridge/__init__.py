@@ -2,8 +2,10 @@
 
 from stakes.bridge.approximation import NumPyroApproximation, approximate
 from stakes.bridge.cases import Cases
+from stakes.bridge.groups import groups_of
 from stakes.bridge.predictor import Predictor, Predictors
-from stakes.bridge.sampling import Diagnostics, nuts
+from stakes.bridge.sampling import Diagnostics, check_sampling, nuts
+from stakes.bridge.unseen import unseen_members
 
 __all__ = [
     "Cases",
@@ -12,5 +14,8 @@ __all__ = [
     "Predictor",
     "Predictors",
     "approximate",
+    "check_sampling",
+    "groups_of",
     "nuts",
+    "unseen_members",
 ]

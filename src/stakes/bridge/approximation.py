@@ -23,9 +23,9 @@ from stakes.bridge.checks import (
 from stakes.bridge.forms import in_form, looked_at
 from stakes.bridge.indices import check_indices
 from stakes.bridge.sites import (
+    Counting,
     GivenParams,
     Sites,
-    counting,
     derived_of,
     instances_of,
     is_latent,
@@ -124,13 +124,13 @@ class NumPyroApproximation:
     def draw(self, params: Params, key: Key, batch: Batch) -> Draw:
         guide_sites = self._guide_sites(params, key, batch)
         model_key = jax.random.fold_in(key, AFTER_SPLIT)
-        with self._given(params), handlers.substitute(data=dict(batch)):
+        with (
+            Counting(self.cases.outcome, self.counted_in(batch)),
+            self._given(params),
+            handlers.substitute(data=dict(batch)),
+        ):
             model = handlers.replay(self.cases.model, guide_sites)
             model_sites = trace_of(model, self.data, model_key)
-        if self.counted is not None:
-            here = Rows.of(self.instances, batch).gather(self.counted)
-            outcome_site = counting(model_sites[self.cases.outcome], here)
-            model_sites = {**model_sites, self.cases.outcome: outcome_site}
         log_p = ordered_sum(log_prob_of(site) for site in samples_of(model_sites))
         log_q = ordered_sum(log_q_of(site) for site in samples_of(guide_sites))
         outcome, weight = prediction_of(model_sites[self.cases.outcome])
@@ -160,6 +160,12 @@ class NumPyroApproximation:
         transforms = self.structure.transforms
         learned = {name: transforms[name](params[name]) for name in self.cases.learned}
         return {**drawn, **learned}
+
+    def counted_in(self, batch: Batch) -> Array | None:
+        """Which outcomes of the batch the fit may see; None for all."""
+        if self.counted is None:
+            return None
+        return Rows.of(self.instances, batch).gather(self.counted)
 
     def _guide_sites(self, params: Params, key: Key, batch: Batch) -> Sites:
         with self._given(params), handlers.substitute(data=dict(batch)):

@@ -19,7 +19,7 @@ from numpyro import handlers
 from stakes._types import Array, Batch
 from stakes.bridge.cases import Cases
 from stakes.bridge.forms import Plain
-from stakes.bridge.sites import trace_of
+from stakes.bridge.sites import possible, trace_of
 from stakes.errors import InputError, OutOfRangeError, some
 from stakes.port import sweep
 
@@ -150,6 +150,4 @@ class Placeholders(numpyro.primitives.Messenger):  # type: ignore[misc]
 
     def process_message(self, msg: Any) -> None:
         if msg["type"] == "sample" and msg["value"] is None:
-            support = msg["fn"].support
-            shape = jnp.zeros(msg["fn"].shape(), int if support.is_discrete else float)
-            msg["value"] = support.feasible_like(shape)
+            msg["value"] = possible(msg["fn"])

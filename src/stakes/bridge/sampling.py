@@ -1,12 +1,15 @@
 """Draws of NUTS, and whether they can be taken for draws from the posterior."""
 
+import functools
 from dataclasses import dataclass
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
 from stakes._types import Array, Key
 from stakes.bridge.approximation import NumPyroApproximation
+from stakes.bridge.cases import Cases
+from stakes.bridge.sites import Counting
 from stakes.errors import InputError, some
 
 CHAINS = 4
@@ -79,8 +82,19 @@ def nuts(
     approximation: NumPyroApproximation, key: Key, *, warmup: int, draws: int, progress: bool
 ) -> Sampled:
     """This many draws in all, or a few more, of chains with `warmup` steps each before."""
-    from numpyro.infer import MCMC, NUTS
+    check_sampling(approximation)
+    sampler = _sampler(approximation.cases, warmup, max(FEWEST_DRAWS, -(-draws // CHAINS)))
+    sampler.progress_bar = progress
+    sampler.run(key, approximation.arrays, approximation.counted)
+    chains = sampler.get_samples(group_by_chain=True)
+    chains = {name: chains[name] for name in approximation.latents}
+    divergences = int(sampler.get_extra_fields()["diverging"].sum())
+    samples = {name: drawn.reshape(-1, *drawn.shape[2:]) for name, drawn in chains.items()}
+    return Sampled(samples, diagnosed(chains, divergences))
 
+
+def check_sampling(approximation: NumPyroApproximation) -> None:
+    """Refuse a model that NUTS cannot sample."""
     if approximation.cases.learned:
         raise InputError(
             f"NUTS does not learn the model's own parameters "
@@ -92,20 +106,25 @@ def nuts(
             f"NUTS needs the whole data at each step, but the model subsamples {some(plates)}. "
             f"Compare without it, or make the minibatch as large as the plate."
         )
-    sampler = MCMC(
-        NUTS(approximation.cases.model, target_accept_prob=0.95),
+
+
+@functools.lru_cache(maxsize=8)
+def _sampler(cases: Cases, warmup: int, draws: int) -> Any:
+    """Kept, so that folds share what was compiled."""
+    from numpyro.infer import MCMC, NUTS
+
+    def model(arrays: dict[str, Array], counted: Array | None) -> None:
+        with Counting(cases.outcome, counted):
+            cases.model(**cases.constants, **arrays)
+
+    return MCMC(
+        NUTS(model, target_accept_prob=0.95),
         num_warmup=warmup,
-        num_samples=max(FEWEST_DRAWS, -(-draws // CHAINS)),
+        num_samples=draws,
         num_chains=CHAINS,
         chain_method="vectorized",
-        progress_bar=progress,
+        jit_model_args=True,
     )
-    sampler.run(key, **approximation.data)
-    chains = sampler.get_samples(group_by_chain=True)
-    chains = {name: chains[name] for name in approximation.latents}
-    divergences = int(sampler.get_extra_fields()["diverging"].sum())
-    samples = {name: drawn.reshape(-1, *drawn.shape[2:]) for name, drawn in chains.items()}
-    return Sampled(samples, diagnosed(chains, divergences))
 
 
 def diagnosed(chains: dict[str, Array], divergences: int) -> Diagnostics:

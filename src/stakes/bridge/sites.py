@@ -84,6 +84,24 @@ class GivenRows(numpyro.primitives.Messenger):  # type: ignore[misc]
             msg["value"] = jnp.where(known, values, msg["value"])
 
 
+class Counting(numpyro.primitives.Messenger):  # type: ignore[misc]
+    """Let only some instances of the outcome count; the others carry no weight.
+
+    It has to be the outermost handler, so that it meets the outcome with all its plates.
+    """
+
+    def __init__(self, outcome: str, counted: Bool[Array, "*instance"] | None) -> None:
+        self.outcome, self.counted = outcome, counted
+        super().__init__()
+
+    def process_message(self, msg: Any) -> None:
+        if self.counted is not None and msg["type"] == "sample" and msg["name"] == self.outcome:
+            outcome, mask = unwrapped(msg["fn"])
+            scale = msg["scale"] if msg["scale"] is None else _scale_of(msg)
+            msg["fn"] = outcome.expand(msg["fn"].shape()).mask(mask & self.counted)
+            msg["scale"] = scale
+
+
 def trace_of(program: Program, data: Mapping[str, Any], key: Key) -> Sites:
     return dict(handlers.trace(handlers.seed(program, key)).get_trace(**data))
 
@@ -162,13 +180,6 @@ def log_q_of(site: Site) -> Array:
     return log_prob_of(site)
 
 
-def counting(site: Site, counted: Bool[Array, "*instance"]) -> Site:
-    """The outcome site with only these of its instances observed; the others carry no weight."""
-    outcome, mask = unwrapped(site["fn"])
-    only = outcome.expand(site["fn"].shape()).mask(mask & counted)
-    return {**site, "fn": only, "scale": _scale_of(site), "intermediates": []}
-
-
 def prediction_of(site: Site) -> tuple[Distribution, Array]:
     """p(y_i|θ) for the instances in a batch, and how much each counts."""
     outcome, mask = unwrapped(site["fn"])
@@ -180,6 +191,14 @@ def _scale_of(site: Site) -> Array:
     """The scale of a site, with an axis for each of its event's."""
     scale = jnp.asarray(1.0 if site["scale"] is None else site["scale"])
     return scale.reshape(scale.shape + (1,) * (site["fn"].event_dim if scale.ndim else 0))
+
+
+def possible(fn: Distribution) -> Array:
+    """A value that a distribution may take, whatever its parameters."""
+    value: Array = fn.support.feasible_like(
+        jnp.zeros(fn.shape(), int if fn.support.is_discrete else float)
+    )
+    return value
 
 
 def split_data(data: Mapping[str, Any]) -> tuple[dict[str, Array], dict[str, Any]]:

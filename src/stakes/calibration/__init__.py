@@ -3,10 +3,24 @@
 from stakes.calibration.assessment import (
     Assessment,
     are_whole_numbers,
+    decided,
+    labelled,
     predictive_quantiles,
 )
 from stakes.calibration.comparison import Comparison
+from stakes.calibration.dependence import By, dependence_of
+from stakes.calibration.intervals import (
+    Clustered,
+    Crossed,
+    Dependence,
+    Independent,
+    Interval,
+    Ordered,
+    interval,
+)
 from stakes.calibration.journal import Journal
+from stakes.calibration.keys import Keys
+from stakes.calibration.members import predictor_for
 from stakes.calibration.options import Options
 from stakes.calibration.pipeline import calibrate, calibrate_with
 from stakes.calibration.plan import Coords, Plan, check_whole, prepare
@@ -21,11 +35,19 @@ from stakes.calibration.seeds import (
 
 __all__ = [
     "Assessment",
+    "By",
     "Calibration",
+    "Clustered",
     "Comparison",
     "Coords",
+    "Crossed",
+    "Dependence",
+    "Independent",
+    "Interval",
     "Journal",
+    "Keys",
     "Options",
+    "Ordered",
     "PlainFits",
     "Plan",
     "are_whole_numbers",
@@ -35,7 +57,12 @@ __all__ = [
     "calibrate_with",
     "check_whole",
     "continued",
+    "decided",
+    "dependence_of",
     "fit_vi",
+    "interval",
+    "labelled",
     "predictive_quantiles",
+    "predictor_for",
     "prepare",
 ]

@@ -10,6 +10,7 @@ import numpy as np
 from stakes import checks, predicting
 from stakes.bridge import Predictor
 from stakes.calibration.comparison import Comparison
+from stakes.calibration.dependence import By, dependence_of
 from stakes.calibration.keys import Keys
 from stakes.calibration.plan import check_decisions
 from stakes.errors import InputError
@@ -45,6 +46,8 @@ class Assessment:
     unconverged: tuple[str, ...]
     """Fits that did not converge, and why they ended."""
     held_out: bool
+    by: By = None
+    """Which instances belong together, as in `Calibration.compare`."""
 
     def __post_init__(self) -> None:
         checks.fields(
@@ -115,10 +118,11 @@ class Assessment:
     def comparison(self) -> Comparison:
         return self.compared()
 
-    def compared(self, nuts: SampledPosterior | None = None) -> Comparison:
+    def compared(self, nuts: SampledPosterior | None = None, *, by: By = None) -> Comparison:
         """Risk of VI's and the calibrated decisions, and of those of NUTS where given."""
         if nuts is not None:
             checks.instance("`nuts=`", nuts, SampledPosterior, "what `result.nuts(draws)` returns")
+        dependence = dependence_of(self.by if by is None else by, self.predictor)
         seen = self.observations
         if seen is None:
             raise InputError(
@@ -141,21 +145,13 @@ class Assessment:
             held_out=self.held_out,
             notes=self.unconverged,
             nuts=None if nuts is None else nuts.diagnostics,
+            dependence=dependence.among(seen.counted),
         )
 
     def decided(self, posterior: Posterior) -> "xr.DataArray":
         """The best decision for each instance under any posterior."""
         _check_posterior(posterior)
-        # Outcomes of other cases may spread over more values than those of the fit.
-        outcomes = predicting.outcomes_by_batch(posterior, self.predictor, self.keys.spread)
-        found = predicting.decide(
-            self.problem.criterion,
-            posterior,
-            self.predictor,
-            self.expectation.widened(outcomes),
-            self.keys.decisions,
-        )
-        check_decisions(found)
+        found = decided(self.problem, posterior, self.predictor, self.expectation, self.keys)
         return self._labelled(found, "decision")
 
     def predictive(self, posterior: Posterior, draws: int) -> "xr.Dataset":
@@ -179,6 +175,22 @@ class Assessment:
         self, values: np.ndarray, name: str, leading: tuple[str, ...] = ()
     ) -> "xr.DataArray":
         return labelled(values, self.instances, self.coords, name, leading)
+
+
+def decided(
+    problem: Problem,
+    posterior: Posterior,
+    predictor: Predictor,
+    expectation: Expectation,
+    keys: Keys,
+) -> np.ndarray:
+    """The best decision for each instance under a posterior."""
+    # Outcomes of other cases may spread over more values than those of the fit.
+    outcomes = predicting.outcomes_by_batch(posterior, predictor, keys.spread)
+    wide = expectation.widened(outcomes)
+    found = predicting.decide(problem.criterion, posterior, predictor, wide, keys.decisions)
+    check_decisions(found)
+    return found
 
 
 def _check_posterior(posterior: object) -> None:

@@ -1,13 +1,16 @@
 """Did calibration help? Risks side by side, with an interval and a verdict in words."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import final
 
 import numpy as np
 
 from stakes import checks
 from stakes.bridge import Diagnostics
+from stakes.calibration.intervals import Dependence, Independent, Interval, interval
+from stakes.errors import InputError
 from stakes.host.text_tables import text_table
 
 
@@ -29,18 +32,28 @@ class Comparison:
     notes: tuple[str, ...] = ()
     nuts: Diagnostics | None = None
     """Of the draws of NUTS, where its decisions are compared, too."""
+    dependence: Dependence = field(default_factory=Independent)
+    """Which instances belong together, for the interval."""
 
     def __post_init__(self) -> None:
         checks.fields(self, costs=Mapping, gain=bool, setting=str, held_out=bool)
         object.__setattr__(self, "notes", checks.names("`Comparison(notes=...)`", self.notes))
         if self.nuts is not None:
             checks.fields(self, nuts=Diagnostics)
+        known = "one such as `Independent()`"
+        where = "`Comparison(dependence=...)`"
+        checks.choice(where, self.dependence, Dependence, known, hashable=False)
         where = "`Comparison(costs=...)`"
         costs = {name: checks.array(where, each) for name, each in self.costs.items()}
         if "VI" not in costs or {each.shape for each in costs.values()} != {(len(costs["VI"]),)}:
             rule = "one number for each instance under each method, of which one is 'VI'"
             raise checks.refused(where, rule, self.costs)
         object.__setattr__(self, "costs", costs)
+        if self.dependence.size not in (None, self.instances):
+            raise InputError(
+                f"`Comparison(dependence=...)` is about {self.dependence.size} instances; there "
+                f"are {self.instances}."
+            )
 
     @property
     def risk(self) -> dict[str, float]:
@@ -53,7 +66,7 @@ class Comparison:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % interval of the reduction, paired over instances."""
+        """95 % interval of the reduction, paired over instances; infinite where none is known."""
         return self.intervals["LCVI"]
 
     @property
@@ -64,7 +77,13 @@ class Comparison:
 
     @property
     def intervals(self) -> dict[str, tuple[float, float]]:
-        return {name: self._interval(name) for name in self.costs if name != "VI"}
+        return {name: (found.low, found.high) for name, found in self._intervals.items()}
+
+    @cached_property
+    def _intervals(self) -> dict[str, Interval]:
+        base = self.costs["VI"]
+        others = {name: costs for name, costs in self.costs.items() if name != "VI"}
+        return {name: interval(base, costs, self.dependence) for name, costs in others.items()}
 
     @property
     def instances(self) -> int:
@@ -80,9 +99,11 @@ class Comparison:
 
     @property
     def _change(self) -> str:
-        low, high = self.interval
+        low, high, method = self._intervals["LCVI"]
         where = "on held-out data" if self.held_out else "on the data of the fit"
-        span = f"95 % interval {_percent(low)} to {_percent(high)}"
+        span = f"95 % interval {_percent(low)} to {_percent(high)}, {method}"
+        if np.isinf([low, high]).all():
+            span = f"no 95 % interval: {method}"
         quantity, up, down = (
             ("gain", "lowers", "raises") if self.gain else ("risk", "raises", "lowers")
         )
@@ -96,23 +117,9 @@ class Comparison:
             f"Keep the plain fit unless more data says otherwise."
         )
 
-    def _interval(self, name: str) -> tuple[float, float]:
-        """By the delta method for a ratio of paired means."""
-        base, other = self.costs["VI"], self.costs[name]
-        count = len(base)
-        if count < 2 or base.mean() == 0:
-            return (-np.inf, np.inf)
-        reduction = self.reductions[name]
-        residual = (base - other) - reduction * np.sign(base.mean()) * base
-        error = residual.std(ddof=1) / np.sqrt(count) / abs(base.mean())
-        from scipy import stats  # slow to import
-
-        half = float(stats.t.ppf(0.975, count - 1) * error)
-        return (reduction - half, reduction + half)
-
     def __str__(self) -> str:
         sign, quantity = (-1.0, "gain") if self.gain else (1.0, "risk")
-        rows = [["", quantity, "better by", "95 % interval"]]
+        rows = [["", quantity, "better by", f"95 % interval, {self.dependence.words}"]]
         for name, risk in self.risk.items():
             change = ["", ""]
             if name != "VI":

@@ -24,6 +24,8 @@ class Keys(NamedTuple):
     parts: Key
     """Of latents that are drawn part by part."""
     nuts: Key
+    folds: Key
+    heads: Key
 
     @classmethod
     def of(cls, key: Key) -> "Keys":

@@ -1,12 +1,13 @@
 """Who the members of other data are: told by their labels, by the user, or by their number."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from stakes.bridge import Cases, NumPyroApproximation, Predictor
+from stakes import checks
+from stakes.bridge import Cases, NumPyroApproximation, Predictor, Predictors
 from stakes.calibration.plan import Coords, check_coords
 from stakes.errors import InputError, some, warn
 from stakes.port import Instances
@@ -25,6 +26,24 @@ class Told(NamedTuple):
     """Plates that are labelled just as in the fit."""
     alike: tuple[str, ...]
     """Plates of which no label is the fit's, though some look like it."""
+
+
+def predictor_for(
+    predictors: Predictors,
+    approximation: NumPyroApproximation,
+    labels: Mapping[str, Any],
+    data: dict[str, Any],
+    new: str | Sequence[str],
+    known: str | Sequence[str],
+    coords: Coords | None,
+) -> tuple[Predictor, dict[str, Any]]:
+    """The model on other cases, and the labels of their members; `labels` are those of the fit."""
+    fresh, kept = checks.names("`new=`", new), checks.names("`known=`", known)
+    if coords is not None:
+        coords = checks.labels("`coords=`", coords)
+    said = told(approximation.cases, labels, coords, fresh, kept)
+    predictor = predictors.on(data, new=said.new, rows=said.rows)
+    return predictor, checked_labels(said, coords, labels, approximation, predictor)
 
 
 def told(

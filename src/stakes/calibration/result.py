@@ -14,8 +14,9 @@ from stakes.arguments import Columns
 from stakes.bridge import NumPyroApproximation, Predictors, nuts
 from stakes.calibration.assessment import Assessment, labelled
 from stakes.calibration.comparison import Comparison
+from stakes.calibration.dependence import By
 from stakes.calibration.keys import Keys
-from stakes.calibration.members import checked_labels, told
+from stakes.calibration.members import predictor_for
 from stakes.calibration.plan import Coords, Plan
 from stakes.errors import InputError
 from stakes.optimise import Fit, Method
@@ -161,6 +162,7 @@ class Calibration:
         known: str | Sequence[str] = (),
         coords: Coords | None = None,
         nuts: int | None = None,
+        by: By = None,
     ) -> Comparison:
         """Risk of VI's and the calibrated decisions, on the data of the fit or on held-out data.
 
@@ -168,10 +170,18 @@ class Calibration:
             held_out: data with observed outcomes; plates and their labels as in `decide`.
             nuts: also compare with this many draws of NUTS; the verdict says where they are not
                 good enough to stand for the posterior.
+            by: which instances belong together, so that the interval is as wide as it has to be.
+                The name of a plate, or of an argument with a group for each outcome; an array of
+                such groups; a pair of these, such as `("user", "item")`; `stakes.Ordered()` for
+                rows in order of time; `stakes.Independent()` for none. Where left out, it is told
+                from the plates: those that cross in the outcome, and those whose members' latents
+                outcomes share, as in `effect[store]`, where they have ten members or more.
         """
         draws = None if nuts is None else checks.whole("`compare(nuts=...)`", nuts)
         cases = self._cases(held_out, new, known, coords)
-        return cases.comparison if draws is None else cases.compared(self.nuts(draws))
+        if draws is None and by is None:
+            return cases.comparison
+        return cases.compared(None if draws is None else self.nuts(draws), by=by)
 
     def observed(
         self,
@@ -303,14 +313,11 @@ class Calibration:
         known: str | Sequence[str],
         coords: Coords | None,
     ) -> Assessment:
-        new, known = checks.names("`new=`", new), checks.names("`known=`", known)
-        if coords is not None:
-            coords = checks.labels("`coords=`", coords)
         predictor, labels = self.predictors.on(), self.coords
         if data is not None:
-            said = told(self.approximation.cases, self.coords, coords, new, known)
-            predictor = self.predictors.on(data, new=said.new, rows=said.rows)
-            labels = checked_labels(said, coords, self.coords, self.approximation, predictor)
+            predictor, labels = predictor_for(
+                self.predictors, self.approximation, self.coords, data, new, known, coords
+            )
         return Assessment(
             problem=self.problem,
             posteriors={name: self._posterior(fit) for name, fit in self.fits.items()},

@@ -1,0 +1,105 @@
+"""Members of plates that no outcome says anything about, because a fit may not see their rows."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpyro import handlers
+
+from stakes._types import Array, Batch, Key
+from stakes.bridge.approximation import NumPyroApproximation
+from stakes.bridge.sites import Counting, trace_of
+from stakes.port import Instances, Rows, params_in, sweep
+
+DRAWS = 4
+"""Of the latents: a slope that vanishes at one of them may be an accident."""
+
+
+def unseen_members(approximation: NumPyroApproximation, key: Key) -> dict[str, np.ndarray]:
+    """Plate -> for each member, whether the outcomes that count leave it out; without such, empty.
+
+    A member is left out where the density of the outcomes that count, and of the latents of members
+    that are not left out, does not depend on its latents; but that of all outcomes does.
+    """
+    if approximation.counted is None:
+        return {}
+    everyone = jnp.ones(approximation.instances.shape, bool)
+    here, all_told = (
+        _seen(each, key) for each in (approximation, approximation.counting(everyone))
+    )
+    found = {plate: all_told[plate] & ~here[plate] for plate in here}
+    return {plate: lost for plate, lost in found.items() if lost.any()}
+
+
+def _seen(approximation: NumPyroApproximation, key: Key) -> dict[str, np.ndarray]:
+    """Members that the outcomes say something about, directly or through those of other plates."""
+    cases = approximation.cases
+    plates = {dim for latent in cases.latents.values() for dim in latent.dims} & set(cases.plates)
+    seen = {plate: np.zeros(cases.plates[plate], bool) for plate in sorted(plates)}
+    while True:
+        before = {plate: members.copy() for plate, members in seen.items()}
+        for batch in sweep(cases.subsamples):
+            told = _told(approximation, {p: jnp.asarray(before[p]) for p in before}, key, batch)
+            for name, slopes in told.items():
+                _mark(seen, cases.latents[name], np.asarray(slopes), batch)
+        if all(np.array_equal(seen[plate], before[plate]) for plate in seen):
+            return seen
+
+
+def _mark(seen: dict[str, np.ndarray], latent: Instances, felt: np.ndarray, batch: Batch) -> None:
+    """Note whose elements of a latent were felt."""
+    for axis, dim in enumerate(latent.dims):
+        if dim in seen:
+            others = tuple(other for other in range(felt.ndim) if other != axis)
+            members = batch.get(dim, np.arange(felt.shape[axis]))
+            np.logical_or.at(seen[dim], members, felt.any(axis=others))
+
+
+@jax.jit
+def _told(
+    approximation: NumPyroApproximation, seen: dict[str, Array], key: Key, batch: Batch
+) -> dict[str, Array]:
+    """For each latent, at which elements the density of what is known has a slope."""
+    params = params_in(approximation, approximation.start, batch)
+
+    def slopes(key: Key) -> dict[str, Array]:
+        drawn = approximation.draw_latents(params, key, batch)
+        latents = {name: drawn.pop(name) for name in approximation.latents}
+        found = jax.grad(_log_density)(latents, drawn, approximation, seen, key, batch)
+        return {name: slope != 0 for name, slope in found.items()}
+
+    each = jax.vmap(slopes)(jax.random.split(key, DRAWS))
+    return {name: felt.any(axis=0) for name, felt in each.items()}
+
+
+def _log_density(
+    latents: dict[str, Array],
+    learned: dict[str, Array],
+    approximation: NumPyroApproximation,
+    seen: dict[str, Array],
+    key: Key,
+    batch: Batch,
+) -> Array:
+    """Of the outcomes that count and of the latents of members seen so far."""
+    cases = approximation.cases
+    given = {**latents, **learned, **batch}
+    with Counting(cases.outcome, approximation.counted_in(batch)), handlers.substitute(data=given):
+        sites = trace_of(cases.model, approximation.data, key)
+    total = jnp.zeros(())
+    for name, site in sites.items():
+        if site["type"] == "sample":
+            density = site["fn"].log_prob(site["value"])
+            if name in latents:
+                known = _known(cases.latents[name], seen, batch, density.ndim)
+                density = jnp.where(known, density, 0.0)
+            total += density.sum()
+    return total
+
+
+def _known(latent: Instances, seen: dict[str, Array], batch: Batch, axes: int) -> Array:
+    """Which elements of a latent belong to members seen so far, in the shape of its density."""
+    known = jnp.array(True)
+    for axis, dim in enumerate(latent.dims[:axes]):
+        if dim in seen:
+            members = Rows({dim: 0}, batch).gather(seen[dim])
+            known = known & members.reshape((-1,) + (1,) * (axes - 1 - axis))
+    return known

@@ -1,0 +1,162 @@
+"""What all ways are fitted with: the problem prepared once, its folds, and fits that they share."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, final
+
+import jax
+import numpy as np
+
+from stakes import checks, predicting
+from stakes._types import Data, Key
+from stakes.bridge import unseen_members
+from stakes.calibration import (
+    Clustered,
+    Coords,
+    Keys,
+    Options,
+    Ordered,
+    Plan,
+    dependence_of,
+    predictor_for,
+    prepare,
+)
+from stakes.errors import InputError
+from stakes.host.progress import waiting
+from stakes.optimise import Fit
+from stakes.predicting import FittedPosterior, Observations
+from stakes.problem import Problem
+from stakes.ways.folds import Forward, split
+from stakes.ways.ground import Ground
+from stakes.ways.setup import Setup, Strength
+
+if TYPE_CHECKING:
+    from stakes.ways.way import Fitted, Way
+
+
+@final
+class Bench:
+    """A problem with its data and folds, and what has been fitted to them so far."""
+
+    def __init__(
+        self,
+        key: Key,
+        problem: Problem,
+        data: Data,
+        options: Options,
+        *,
+        strengths: Mapping[Any, Sequence[Strength]],
+        folds: Any,
+        by: Any,
+        coords: Coords | None,
+        progress: bool,
+    ) -> None:
+        self.keys, self.options, self.progress = Keys.of(key), options, progress
+        self.coords: Mapping[str, Any] = (
+            {} if coords is None else checks.labels("`coords=`", coords)
+        )
+        self._strengths = strengths
+        self._plans: dict[Any, Plan] = {}
+        self._setups: dict[Any, Setup] = {}
+        self._calibrated: dict[Any, dict[Strength, list[Fit]]] = {}
+        self._fitted: dict[Way, Fitted] = {}
+        self.problem, self._given = problem, data
+        self.plan = self.plan_of(None)
+        self.data = problem.check_data(data, needs_outcome=True)
+        self.seen = self._observations()
+        instances = self.plan.approximation.instances
+        self.home = self._ground(self.plan.predictors.on(), of_fit=True)
+        together = dependence_of(by, self.home.predictor)
+        groups = None
+        if by is not None and isinstance(together, Clustered):
+            groups = together.groups.reshape(instances.shape)
+        self.splits = split(folds, groups, self.seen.counted, instances, self.keys.folds)
+        if by is None and isinstance(folds, Forward):
+            together = Ordered()
+        self.dependence = together.among(self.splits.ever_judged)
+        self.grounds = [self._without(mask) for mask in self.splits.fitted]
+
+    @property
+    def everything(self) -> int:
+        """The number of the fits to everything, after those of the folds."""
+        return len(self.splits.fitted)
+
+    def plan_of(self, guide: Any) -> Plan:
+        """The problem prepared with another guide; with its own for None."""
+        if guide not in self._plans:
+            problem = self.problem if guide is None else replace(self.problem, guide=guide)
+            with waiting("tracing the model", show=self.progress):
+                self._plans[guide] = prepare(
+                    self.keys.setup,
+                    problem,
+                    self._given,
+                    self.options,
+                    coords=self.coords,
+                    progress=self.progress,
+                )
+        return self._plans[guide]
+
+    def setup(self, guide: Any) -> Setup:
+        """The fits with this guide."""
+        if guide not in self._setups:
+            plan, masks = self.plan_of(guide), self.splits.masks
+            self._setups[guide] = Setup(plan, masks, self.keys, self.seen, self.home)
+        return self._setups[guide]
+
+    def calibrated(self, guide: Any, strength: Strength) -> list[Fit]:
+        """Calibrated fits; those of all strengths that ways ask for are found together."""
+        if guide not in self._calibrated:
+            asked = list(dict.fromkeys(self._strengths[guide]))
+            self._calibrated[guide] = self.setup(guide).calibrated(asked)
+        return self._calibrated[guide][strength]
+
+    def fitted(self, way: "Way") -> "Fitted":
+        if way not in self._fitted:
+            self._fitted[way] = way.fit(self)
+        return self._fitted[way]
+
+    def on(
+        self, data: Data, new: Any = (), known: Any = (), coords: Coords | None = None
+    ) -> Ground:
+        """Other cases."""
+        checked = self.problem.check_data(data, needs_outcome=False, columns=self.plan.columns)
+        predictor, labels = predictor_for(
+            self.plan.predictors,
+            self.plan.approximation,
+            self.coords,
+            checked,
+            new,
+            known,
+            coords,
+        )
+        return self._ground(predictor, data=checked, coords=labels, of_fit=False)
+
+    def _without(self, mask: np.ndarray) -> Ground:
+        """The cases of the fit; members of which it saw no outcome are new."""
+        approximation = self.plan.approximation.counting(jax.numpy.asarray(mask))
+        unseen = unseen_members(approximation, self.keys.spread)
+        if not unseen:
+            return self.home
+        rows = {plate: np.where(lost, -1, np.arange(len(lost))) for plate, lost in unseen.items()}
+        return self._ground(self.plan.predictors.on(self.data, rows=rows), of_fit=True)
+
+    def _ground(
+        self, predictor: Any, *, of_fit: bool, data: Any = None, coords: Any = None
+    ) -> Ground:
+        return Ground(
+            problem=self.problem,
+            predictor=predictor,
+            expectation=self.plan.expectation,
+            keys=self.keys,
+            data=self.data if data is None else data,
+            coords=self.coords if coords is None else coords,
+            of_fit=of_fit,
+        )
+
+    def _observations(self) -> Observations:
+        approximation = self.plan.approximation
+        posterior = FittedPosterior(approximation, approximation.start)
+        seen = predicting.observations(posterior, self.plan.predictors.on())
+        if seen is None or not seen.counted.any():
+            raise InputError("`choose(...)` needs observed outcomes; the mask leaves none.")
+        return seen

@@ -1,0 +1,208 @@
+"""The ways side by side, the one chosen, and its decisions."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+
+from stakes import checks
+from stakes._types import Data
+from stakes.calibration import Coords, Interval, interval, labelled
+from stakes.host.text_tables import text_table
+from stakes.ways.bench import Bench
+from stakes.ways.ground import Ground
+from stakes.ways.way import Fitted
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """A way, fitted, and what its decisions cost on outcomes that it had not seen."""
+
+    way: Any
+    fitted: Fitted
+    costs: np.ndarray
+    inside: np.ndarray | None
+    """Whether each outcome lay in the central 50 and 90 % of what was predicted."""
+
+    @property
+    def name(self) -> str:
+        name: str = self.way.name
+        return name
+
+    @property
+    def risk(self) -> float:
+        return float(self.costs.mean())
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Choice:
+    """Several ways to a decision, compared on outcomes they had not seen, and the one chosen.
+
+    Made by `choose`. Risk is the mean cost of a decision: smaller is better. For a problem given by
+    a utility the cost is minus the utility.
+    """
+
+    bench: Bench
+    entries: tuple[Entry, ...]
+
+    @cached_property
+    def chosen(self) -> str:
+        """The name of the way that decides: the first that is not reliably worse than the best."""
+        best = min(self.entries, key=lambda entry: entry.risk)
+        good = [entry for entry in self.entries if not self._is_worse(entry, best)]
+        decided = next((entry for entry in good if not entry.way.is_yardstick), best)
+        return decided.name
+
+    @property
+    def decisions(self) -> "xr.DataArray":
+        """The chosen way's decision for each instance of the data, fitted to all of them."""
+        return self._decided(self._entry(None), self.bench.home)
+
+    def decide(
+        self,
+        data: Data,
+        *,
+        new: str | Sequence[str] = (),
+        known: str | Sequence[str] = (),
+        coords: Coords | None = None,
+        way: str | None = None,
+    ) -> "xr.DataArray":
+        """Decisions for other cases, by the way that was chosen.
+
+        Args:
+            data: the model's arguments by name; the outcome may be left out.
+            new: plates of which all members are new, as in `Calibration.decide`.
+            known: plates whose members are those of the fit.
+            coords: labels of the plates' members, by plate.
+            way: the name of another way, as in the table.
+        """
+        return self._decided(self._entry(way), self.bench.on(data, new, known, coords))
+
+    @cached_property
+    def table(self) -> "pd.DataFrame":
+        """One row for each way, all judged by the same outcomes.
+
+        `better_by` is by how much the risk is below that of plain VI (of the first way, where plain
+        VI is not among them), as a share, with a 95 % interval from `low` to `high`; likewise
+        against what is done today. `coverage_50` and `coverage_90` are the shares of outcomes in
+        the central 50 and 90 % of what was predicted.
+        """
+        import pandas as pd
+
+        rows = {entry.name: self._row(entry) for entry in self.entries}
+        found = pd.DataFrame.from_dict(rows, orient="index")
+        found.index.name = "way"
+        return found.dropna(axis="columns", how="all")
+
+    @property
+    def verdict(self) -> str:
+        """Which way decides, why, and what that is worth, in words."""
+        chosen, plain = self._entry(None), self.yardstick
+        parts = [f"Decide by {chosen.name}: {self._why(chosen, plain)}."]
+        others = [e for e in self.entries if e.way.is_yardstick and e is not chosen]
+        parts += [f"Against {other.name}, {self._change(chosen, other)}." for other in others]
+        notes = self.table.loc[chosen.name].get("note")
+        if isinstance(notes, str) and notes:
+            parts.append(f"Not to be relied on: {notes}.")
+        return " ".join(parts)
+
+    @property
+    def yardstick(self) -> Entry:
+        """What others are compared with: plain VI, or the first way where it is not there."""
+        named = {entry.name: entry for entry in self.entries}
+        return named.get("plain VI", self.entries[0])
+
+    def __repr__(self) -> str:
+        sign, quantity = (1.0, "risk") if self.bench.problem.loss is not None else (-1.0, "gain")
+        rows = [["", quantity, "better by", "95 % interval", "50 %", "90 %", "seconds"]]
+        for entry in self.entries:
+            row = self._row(entry)
+            change = ["", ""]
+            if entry is not self.yardstick:
+                change = [
+                    _percent(row["better_by"]),
+                    f"{_percent(row['low'])} to {_percent(row['high'])}",
+                ]
+            cover = [_share(row["coverage_50"]), _share(row["coverage_90"])]
+            mark = "> " if entry.name == self.chosen else "  "
+            risk = f"{sign * entry.risk:.4g}"
+            rows.append([mark + entry.name, risk, *change, *cover, f"{row['seconds']:.1f}"])
+        table = text_table(rows, right={1, 2, 4, 5, 6}, gap=3)
+        how = f"{self.bench.splits.title}; {self.bench.problem.criterion.title}."
+        return "\n".join([*table, "", how, self.verdict])
+
+    __str__ = __repr__
+
+    def _entry(self, name: str | None) -> Entry:
+        named = {entry.name: entry for entry in self.entries}
+        return named[checks.one_of("`way=`", self.chosen if name is None else name, list(named))]
+
+    def _decided(self, entry: Entry, ground: Ground) -> "xr.DataArray":
+        found = entry.fitted.decide(self.bench.everything, ground)
+        return labelled(found, ground.instances, ground.coords, "decision")
+
+    def _is_worse(self, entry: Entry, best: Entry) -> bool:
+        return entry is not best and self._interval(best, entry).high < 0
+
+    def _interval(self, base: Entry, other: Entry) -> Interval:
+        """Wider than for outcomes alone: the fits that are judged share most of their data.
+
+        By the factor of Nadeau and Bengio (2003), √(1 + outcomes judged by / outcomes fitted to).
+        """
+        found = interval(base.costs, other.costs, self.bench.dependence)
+        middle, factor = _relative(base.risk - other.risk, base.risk), self.bench.splits.widening
+        low, high = (middle + factor * (end - middle) for end in (found.low, found.high))
+        return found._replace(low=low, high=high)
+
+    def _row(self, entry: Entry) -> dict[str, Any]:
+        row = {"risk": entry.risk, **self._against(entry, self.yardstick, "better_by", "")}
+        today = next((e for e in self.entries if e.name == "what is done today"), None)
+        if today is not None:
+            row |= self._against(entry, today, "better_than_today", "today_")
+        inside = (np.nan, np.nan) if entry.inside is None else entry.inside.mean(axis=0)
+        row |= {"seconds": entry.fitted.seconds}
+        row |= {"coverage_50": float(inside[0]), "coverage_90": float(inside[1])}
+        return row | {"k_hat": np.nan, "r_hat": np.nan, "note": None} | entry.fitted.notes
+
+    def _against(self, entry: Entry, base: Entry, name: str, prefix: str) -> dict[str, float]:
+        found = self._interval(base, entry)
+        change = _relative(base.risk - entry.risk, base.risk)
+        return {name: change, f"{prefix}low": found.low, f"{prefix}high": found.high}
+
+    def _why(self, chosen: Entry, plain: Entry) -> str:
+        where = f"in {self.bench.splits.title}"
+        if chosen is plain:
+            return f"no other way is reliably better {where}"
+        if chosen.way.is_yardstick:
+            return f"every other way is reliably worse {where}"
+        return f"{self._change(chosen, plain)} than {plain.name} {where}"
+
+    def _change(self, entry: Entry, base: Entry) -> str:
+        found = self._interval(base, entry)
+        change = _relative(base.risk - entry.risk, base.risk)
+        quantity = "risk" if self.bench.problem.loss is not None else "gain"
+        lower = (change > 0) == (quantity == "risk")
+        span = f"95 % interval {_percent(found.low)} to {_percent(found.high)}, {found.method}"
+        return (
+            f"its {quantity} is {_percent(abs(change))} {'lower' if lower else 'higher'} ({span})"
+        )
+
+
+def _relative(change: float, base: float) -> float:
+    return change / abs(base) if base else (0.0 if change == 0 else -np.inf)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _share(share: float) -> str:
+    return "" if np.isnan(share) else f"{100 * share:.0f}"

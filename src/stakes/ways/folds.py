@@ -1,0 +1,149 @@
+"""Folds: which outcomes the fits of each fold may see, and which they are judged by."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias, final
+
+import jax
+import numpy as np
+
+from stakes import checks
+from stakes._types import Key
+from stakes.errors import InputError, some
+from stakes.port import Instances
+
+
+@final
+@dataclass(frozen=True)
+class Forward:
+    """Folds forward in time: fit to what came before, and be judged by what came next.
+
+    The rows are in order of time. The first fold is fitted to the share `start` of them, each
+    further one also to what the one before was judged by.
+
+    Examples:
+        >>> import stakes
+        >>> stakes.Forward(blocks=4, start=0.6)
+        Forward(blocks=4, start=0.6)
+    """
+
+    blocks: int = 5
+    start: float = 0.5
+
+    def __post_init__(self) -> None:
+        blocks = checks.whole("`Forward(blocks=...)`", self.blocks)
+        start = checks.number("`Forward(start=...)`", self.start, above=0, below=1)
+        object.__setattr__(self, "blocks", blocks)
+        object.__setattr__(self, "start", start)
+
+
+Folds: TypeAlias = "int | Forward | np.ndarray"
+"""How many random ones, forward in time, or a fold's number for each outcome (-1: never judged)."""
+
+
+class Splits(NamedTuple):
+    """For each fold, the outcomes that its fits may see and those that they are judged by."""
+
+    fitted: np.ndarray
+    """fold x instance."""
+    judged: np.ndarray
+    title: str
+
+    @property
+    def ever_judged(self) -> np.ndarray:
+        return np.asarray(self.judged.any(axis=0))
+
+    @property
+    def widening(self) -> float:
+        """How much wider intervals are, because the fits of the folds share data."""
+        fitted = self.fitted.sum(axis=tuple(range(1, self.fitted.ndim))).mean()
+        return float(np.sqrt(1 + self.ever_judged.sum() / fitted))
+
+    @property
+    def masks(self) -> np.ndarray:
+        """What the fits see: one for each fold, and then one with everything."""
+        return np.concatenate([self.fitted, np.ones_like(self.fitted[:1])])
+
+
+def split(
+    folds: Any, groups: np.ndarray | None, counted: np.ndarray, instances: Instances, key: Key
+) -> Splits:
+    """Divide the outcomes that count into folds.
+
+    Outcomes of one group stay together.
+    """
+    units = np.arange(counted.size).reshape(counted.shape) if groups is None else groups
+    if isinstance(folds, Forward):
+        return _forward(folds, units, counted, instances)
+    if np.ndim(folds):
+        return _given(folds, units, counted)
+    count = checks.whole("`folds=`", folds, least=2)
+    members = np.unique(units[counted])
+    what = "outcomes that count" if groups is None else "groups"
+    if len(members) < count:
+        raise InputError(
+            f"`folds={count}` would leave a fold without rows: there are {len(members)} {what}. "
+            f"Give fewer folds."
+        )
+    seed = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
+    order = seed.permutation(len(members)) % count
+    number = order[np.searchsorted(members, units).clip(max=len(members) - 1)]
+    title = f"{count} folds of {counted.sum()} outcomes"
+    if groups is not None:
+        title += f", {len(members)} groups kept together"
+    return _by_number(np.where(counted, number, -1), count, counted, title)
+
+
+def _by_number(number: np.ndarray, count: int, counted: np.ndarray, title: str) -> Splits:
+    judged = np.stack([number == k for k in range(count)])
+    return Splits(counted & ~judged, judged, title)
+
+
+def _given(folds: Any, units: np.ndarray, counted: np.ndarray) -> Splits:
+    number = checks.array("`folds=`", folds)
+    if number.shape != counted.shape or number.dtype.kind not in "iu":
+        rule = f"whole numbers of shape {counted.shape}, one for each outcome"
+        raise checks.refused("`folds=`", rule, folds)
+    count = int(number.max()) + 1
+    number = np.where(counted, number, -1)
+    empty = [k for k in range(count) if not (number == k).any()]
+    if count < 1 or empty:
+        raise InputError(
+            f"`folds=`: fold {some(empty or [0])} has no outcome that counts. Number folds from 0 "
+            f"without gaps; -1 is for outcomes that are never judged by."
+        )
+    for k in range(count):
+        both = np.intersect1d(units[number == k], units[counted & (number != k)])
+        if len(both):
+            raise InputError(f"`folds=` splits the groups {some(both.tolist())} of `by=`.")
+    return _by_number(number, count, counted, f"{count} given folds of {counted.sum()} outcomes")
+
+
+def _forward(
+    folds: Forward, units: np.ndarray, counted: np.ndarray, instances: Instances
+) -> Splits:
+    if len(instances.shape) != 1:
+        raise InputError(
+            f"`folds={folds}` goes forward along one axis of outcomes, but there are "
+            f"{len(instances.shape)}: {some(instances.dims)}. Give the fold of each outcome as an "
+            f"array of whole numbers."
+        )
+    rows = np.flatnonzero(counted)
+    first = int(np.ceil(folds.start * len(rows)))
+    blocks = np.array_split(rows[first:], folds.blocks)
+    if first < 1 or any(not len(block) for block in blocks):
+        raise InputError(
+            f"`folds={folds}` would leave a fold without rows: there are {len(rows)} outcomes that "
+            f"count. Give fewer blocks."
+        )
+    fitted, judged = np.zeros((2, folds.blocks, *counted.shape), bool)
+    for k, block in enumerate(blocks):
+        judged[k, block] = True
+        fitted[k, rows[rows < block[0]]] = True
+        torn = np.intersect1d(units[fitted[k]], units[judged[k]])
+        if len(torn):
+            raise InputError(
+                f"`folds={folds}` splits the groups {some(torn.tolist())} of `by=`: going forward, "
+                f"what is judged cannot stay together with what came before. Leave `by` out."
+            )
+    title = f"{folds.blocks} blocks forward in time, {judged.sum()} of {len(rows)} outcomes"
+    return Splits(fitted, judged, title)

@@ -1,0 +1,77 @@
+"""Cases to decide about, and what a posterior predicts and decides for them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, final
+
+import numpy as np
+
+from stakes import predicting
+from stakes.bridge import Predictor
+from stakes.calibration import Keys, decided, predictive_quantiles
+from stakes.errors import InputError, some
+from stakes.port import Instances
+from stakes.predicting import Posterior
+from stakes.problem import Problem
+from stakes.protocols import Expectation
+from stakes.ways.heads import LEVELS
+
+MOST_VALUES = 20_000_000
+"""Predicted outcomes held at once."""
+CENTRAL = (0.05, 0.25, 0.75, 0.95)
+"""Ends of the central 90 and 50 % of what is predicted."""
+
+
+class Forecast(NamedTuple):
+    """What is predicted for each instance."""
+
+    quantiles: np.ndarray
+    """Instance x level, at the levels that heads see."""
+    central: np.ndarray
+    """Instance x (low of 90 %, low of 50 %, high of 50 %, high of 90 %)."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Ground:
+    """Some cases: those of the fit, some of whose members may be taken for new, or others."""
+
+    problem: Problem
+    predictor: Predictor
+    expectation: Expectation
+    keys: Keys
+    data: Mapping[str, Any]
+    coords: Mapping[str, Any]
+    of_fit: bool
+    """Whether these are the cases of the fit."""
+
+    @property
+    def instances(self) -> Instances:
+        return self.predictor.cases.instances
+
+    def decide(self, posterior: Posterior) -> np.ndarray:
+        """The best decision for each instance."""
+        return decided(self.problem, posterior, self.predictor, self.expectation, self.keys)
+
+    def forecast(self, posterior: Posterior) -> Forecast:
+        size = int(np.prod(self.instances.shape))
+        draws = int(np.clip(MOST_VALUES // max(size, 1), 200, 2000))
+        drawn = predicting.predict(posterior, self.predictor, self.keys.predictions, draws)
+        found = predictive_quantiles(drawn.reshape(draws, -1), np.array([*LEVELS, *CENTRAL]))
+        return Forecast(found[:, : len(LEVELS)], found[:, len(LEVELS) :])
+
+    def covariates(self, names: Sequence[str]) -> np.ndarray | None:
+        """Data arguments with one row for each instance: instance x column."""
+        shape = self.instances.shape
+        columns = []
+        for name in names:
+            values = np.asarray(self.data[name]) if name in self.data else None
+            if values is None or values.shape[: len(shape)] != shape:
+                came = "is not there" if values is None else f"has the shape {values.shape}"
+                raise InputError(
+                    f"A head asks for the covariate {name!r}, which {came}; it must be a data "
+                    f"argument with a row for each outcome, in the shape {shape}. There are "
+                    f"{some(self.data)}."
+                )
+            columns.append(values.reshape(int(np.prod(shape)), -1))
+        return np.concatenate(columns, axis=1).astype(float) if columns else None

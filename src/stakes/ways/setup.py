@@ -1,0 +1,143 @@
+"""The fits of one guide to each fold and to everything, as one compiled batch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stakes import predicting
+from stakes._types import Array, Batch, Key, PyTree
+from stakes.calibration import Keys, Plan, check_whole
+from stakes.optimise import Fit, Info, State, Step, run_together
+from stakes.predicting import FittedPosterior, Observations
+from stakes.protocols import Transform
+from stakes.ways.ground import Ground
+
+
+class Strength(NamedTuple):
+    """How strongly to calibrate: M is divided by the factor."""
+
+    transform: Transform | None
+    """None for the default one."""
+    factor: float
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Setup:
+    """A plan and what its fits may see: a mask of outcomes for each fold, then one of all."""
+
+    plan: Plan
+    masks: np.ndarray
+    """fit x instance."""
+    keys: Keys
+    seen: Observations
+    """All outcomes."""
+    home: Ground
+    """The cases of the fit."""
+
+    @cached_property
+    def plain(self) -> list[Fit]:
+        """Plain VI: one fit for each mask."""
+        start = self.plan.vi_state(self.plan.approximation.start)
+        count = len(self.masks)
+        states = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), start)
+        return self._together(
+            f"VI, {count - 1} folds and all",
+            lambda _: self.plan.vi_step(),
+            jnp.zeros(count),
+            self.masks,
+            states,
+            self.keys.vi,
+        )
+
+    @cached_property
+    def decided(self) -> list[np.ndarray]:
+        """Decisions of the plain fits for the cases of the fit."""
+        return [self.home.decide(self.posterior(fit)) for fit in self.plain]
+
+    def posterior(self, fit: Fit) -> FittedPosterior:
+        return FittedPosterior(self.plan.approximation, fit.params)
+
+    def calibrated(self, strengths: Sequence[Strength]) -> dict[Strength, list[Fit]]:
+        """One fit for each strength and mask, those of one kind of transform as one batch."""
+        found: dict[Strength, list[Fit]] = {}
+        for transform in dict.fromkeys(each.transform for each in strengths):
+            same = [each for each in strengths if each.transform == transform]
+            found |= self._calibrated(transform or self.plan.transform, same)
+        return found
+
+    def _calibrated(
+        self, transform: Transform | None, strengths: Sequence[Strength]
+    ) -> dict[Strength, list[Fit]]:
+        plan = replace(self.plan, transform=transform)
+        plan, _ = plan.after_vi(self.plain[-1], self.keys, self.decided[-1])
+        plan = replace(plan, expectation=self._wide_enough(plan))
+        count, factors = len(self.masks), [each.factor for each in strengths]
+        scales = None
+        if transform is not None:
+            own = np.array([self._scale(transform, at) for at in range(count)])
+            scales = jnp.asarray(np.concatenate([own / factor for factor in factors]), float)
+        starts = _stacked([fit.params for fit in self.plain])
+        decisions = jnp.asarray(np.stack(self.decided))
+        states = jax.vmap(plan.state)(starts, decisions)
+        several = jax.tree.map(lambda leaf: jnp.concatenate([leaf] * len(factors)), states)
+        fits = self._together(
+            f"calibrated, {count - 1} folds and all, {len(factors)} strengths",
+            plan.step,
+            scales,
+            np.concatenate([self.masks] * len(factors)),
+            several,
+            self.keys.calibrated,
+        )
+        return {
+            strength: fits[at * count : (at + 1) * count] for at, strength in enumerate(strengths)
+        }
+
+    def _scale(self, transform: Transform, at: int) -> float:
+        """M, from the losses of plain VI's decisions for the outcomes that the fit saw."""
+        seen = self.seen._replace(counted=self.seen.counted & self.masks[at])
+        scale = transform.fitted(seen.costs(self.plan.problem.criterion, self.decided[at])).scale
+        assert scale is not None
+        return scale
+
+    def _wide_enough(self, plan: Plan) -> Any:
+        """The plan's expectation, with room for what every plain fit predicts."""
+        found = plan.expectation
+        for fit in self.plain[:-1]:
+            outcomes = predicting.outcomes_by_batch(
+                self.posterior(fit), self.home.predictor, self.keys.spread
+            )
+            found = found.widened(outcomes)
+        return found
+
+    def _together(
+        self, title: str, step: Any, each: Any, masks: np.ndarray, states: State, key: Key
+    ) -> list[Fit]:
+        """With the same random numbers for every fit, so that they differ by no luck."""
+        given = (each, jnp.asarray(masks))
+
+        def masked(own: tuple[Any, Array]) -> Step:
+            value, mask = own
+            inner = step(value)
+
+            def one(whole: Any, state: State, key: Key, batch: Batch, /) -> tuple[State, Info]:
+                after: tuple[State, Info] = inner(whole.counting(mask), state, key, batch)
+                return after
+
+            return one
+
+        keys = jnp.broadcast_to(key[None], (len(masks),))
+        approximation, settings = self.plan.approximation, self.plan.settings
+        fits = run_together(title, masked, given, approximation, states, keys, settings)
+        for fit in fits:
+            check_whole(title, fit)
+        return fits
+
+
+def _stacked(trees: Sequence[PyTree]) -> PyTree:
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)

@@ -1,0 +1,137 @@
+"""Ways without a model: one decision for all, and what is done today."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+import jax.numpy as jnp
+import numpy as np
+
+from stakes import checks
+from stakes.errors import InputError
+from stakes.protocols import Criterion
+from stakes.ways.bench import Bench
+from stakes.ways.ground import Forecast, Ground
+
+PLACES, FINER, ROUNDS = 200, 20, 4
+"""Decisions tried at first, between the neighbours of the best, and how often these."""
+NOTHING: dict[str, float | str] = {}
+
+
+@final
+@dataclass(frozen=True)
+class Same:
+    """The same decision for all: the best single one for the outcomes of the fit.
+
+    Examples:
+        >>> import stakes
+        >>> stakes.Same().name
+        'the same for all'
+    """
+
+    is_yardstick: ClassVar[bool] = True
+    bases: ClassVar[tuple[Any, ...]] = ()
+    name: ClassVar[str] = "the same for all"
+
+    def check(self, bench: Bench) -> None:
+        """It can handle all."""
+
+    def fit(self, bench: Bench) -> "Constants":
+        criterion, seen = bench.problem.criterion, bench.seen
+        return Constants(
+            [
+                best_single(criterion, seen.outcomes[seen.counted & mask])
+                for mask in bench.splits.masks
+            ]
+        )
+
+
+@final
+@dataclass(frozen=True)
+class Constants:
+    """A decision for each fold, and one for everything."""
+
+    values: Sequence[float]
+    seconds: ClassVar[float] = 0.0
+    notes: ClassVar[dict[str, float | str]] = NOTHING
+
+    def decide(self, at: int, ground: Ground) -> np.ndarray:
+        return np.full(ground.instances.shape, self.values[at])
+
+    def forecast(self, at: int, ground: Ground) -> Forecast | None:
+        return None
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Given:
+    """What is done today: a decision for each outcome, or the data argument that has them.
+
+    Examples:
+        >>> import stakes
+        >>> stakes.Given([12.0, 9.0, 15.0]).name
+        'what is done today'
+    """
+
+    decisions: Any
+
+    is_yardstick: ClassVar[bool] = True
+    bases: ClassVar[tuple[Any, ...]] = ()
+    name: ClassVar[str] = "what is done today"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.decisions, str):
+            given = checks.array("`Given(decisions)`", self.decisions).astype(float)
+            object.__setattr__(self, "decisions", given)
+
+    def check(self, bench: Bench) -> None:
+        self.decide(0, bench.home)
+
+    def fit(self, bench: Bench) -> "Given":
+        return self
+
+    @property
+    def seconds(self) -> float:
+        return 0.0
+
+    @property
+    def notes(self) -> dict[str, float | str]:
+        return NOTHING
+
+    def decide(self, at: int, ground: Ground) -> np.ndarray:
+        found, where = self.decisions, "`Given(decisions)`"
+        if isinstance(found, str):
+            where = f"`Given({found!r})`: that data argument"
+            if found not in ground.data:
+                raise InputError(f"`Given({found!r})` names no data argument.")
+            found = checks.array(where, ground.data[found]).astype(float)
+        elif not ground.of_fit:
+            raise InputError(
+                "`Given(decisions)` knows what is done today for the data of the fit alone. Give "
+                "the name of a data argument that has the decisions to follow them for other data."
+            )
+        shape = ground.instances.shape
+        if found.shape != shape or not np.isfinite(found).all():
+            rule = f"finite numbers of shape {shape}, one for each outcome"
+            raise checks.refused(where, rule, found)
+        return np.asarray(found)
+
+    def forecast(self, at: int, ground: Ground) -> Forecast | None:
+        return None
+
+
+def best_single(criterion: Criterion, outcomes: np.ndarray) -> float:
+    """The decision that costs least on average, on an ever finer grid around the best so far."""
+    places = np.unique(np.quantile(outcomes, np.linspace(0, 1, PLACES), method="inverted_cdf"))
+    for _ in range(ROUNDS):
+        costs = np.array([_mean_cost(criterion, outcomes, place) for place in places])
+        best = int(np.nanargmin(costs))
+        low, high = places[max(best - 1, 0)], places[min(best + 1, len(places) - 1)]
+        places = np.unique([places[best], *np.linspace(low, high, FINER)])
+    costs = np.array([_mean_cost(criterion, outcomes, place) for place in places])
+    return float(places[int(np.nanargmin(costs))])
+
+
+def _mean_cost(criterion: Criterion, outcomes: np.ndarray, place: float) -> float:
+    costs = criterion.cost(jnp.asarray(outcomes), jnp.full(outcomes.shape, place))
+    return float(np.mean(np.asarray(costs, np.float64)))
