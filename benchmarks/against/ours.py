@@ -1,7 +1,6 @@
 """The ways of `stakes` on the model that a contest brings, and the one that `choose` takes."""
 
 import time
-from typing import Any
 
 import jax
 import numpy as np
@@ -10,31 +9,9 @@ import stakes
 from benchmarks.against.contest import Contest
 from benchmarks.against.costs import Cost
 from benchmarks.against.keeping import Decided, file_of
+from benchmarks.against.ways import default_ways
 
 CHOSEN = "stakes, as chosen"
-
-
-def default_ways() -> list[Any]:
-    """Those of `choose`, and further corrections of plain VI."""
-    strengths = (0.25, 1.0, 4.0, 16.0)
-    return [
-        stakes.Plain(),
-        *(stakes.Calibrated(strength=strength) for strength in strengths),
-        *corrections(),
-        stakes.Same(),
-    ]
-
-
-def quick_ways() -> list[Any]:
-    """Without calibrated fits, which take minutes where outcomes are many counts."""
-    return [stakes.Plain(), *corrections(), stakes.Same()]
-
-
-def corrections() -> list[Any]:
-    return [
-        stakes.Corrected(stakes.Plain(), head)
-        for head in (stakes.Shift(), stakes.Level(), stakes.Monotone())
-    ]
 
 
 def decided(contest: Contest) -> dict[str, Decided]:
@@ -65,7 +42,7 @@ def choose(contest: Contest, cost: Cost) -> dict[str, Decided]:
     """Decisions (table, row) by every way, and by the chosen one, which took the time of all."""
     model = contest.model
     problem = stakes.Problem(model.function, outcome=model.outcome, loss=cost.loss())
-    settings = {"ways": default_ways(), **model.choosing}
+    settings = {**model.choosing, "ways": model.choosing.get("ways", default_ways)()}
     started = time.process_time()
     choice = stakes.choose(jax.random.key(0), problem, dict(model.data), progress=False, **settings)
     new = {name: values for name, values in model.new_data.items() if name != model.outcome}

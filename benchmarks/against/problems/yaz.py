@@ -17,6 +17,8 @@ import pandas as pd
 
 from benchmarks.against.contest import Contest, Model, Table
 from benchmarks.against.costs import Newsvendor
+from benchmarks.against.tuning import FOLDS
+from benchmarks.against.ways import quick_ways
 from stakes import datasets
 
 DROPPED, FITTED = 27, 553
@@ -40,14 +42,7 @@ KNOWN = ("dish", "weekday", "month")
 def calendar() -> Contest:
     days = datasets.newsvendor()
     features = calendar_features(days)
-    model = Model(
-        demand,
-        "sold",
-        *_arguments(days),
-        known=KNOWN,
-        new=("day",),
-        arranged=np.transpose,
-    )
+    model = _model(*_arguments(days), known=KNOWN)
     return _contest("yaz-calendar", "Yaz, calendar alone", days, lambda dish: features, model)
 
 
@@ -62,14 +57,7 @@ def lagged() -> Contest:
     def covariates(dish: str) -> np.ndarray:
         return np.column_stack([weather, np.log1p(lag_features(days, dish))])
 
-    model = Model(
-        demand,
-        "sold",
-        *_arguments(days, covariates),
-        known=(*KNOWN, "feature"),
-        new=("day",),
-        arranged=np.transpose,
-    )
+    model = _model(*_arguments(days, covariates), known=(*KNOWN, "feature"))
     return _contest("yaz-lagged", "Yaz, with weather and days before", days, features, model)
 
 
@@ -107,7 +95,14 @@ def lag_features(days: pd.DataFrame, dish: str) -> np.ndarray:
     return lags.ffill().fillna(0.0).to_numpy()
 
 
-def demand(weekday: Any, month: Any, year: Any, covariates: Any = None, sold: Any = None) -> None:
+def demand(
+    weekday: Any,
+    month: Any,
+    year: Any,
+    covariates: Any = None,
+    batch: int | None = None,
+    sold: Any = None,
+) -> None:
     """Negative binomial, log-linear; what weekday and month do is partly common to all dishes."""
     spread = dist.HalfNormal(0.3)
     dish = numpyro.plate("dish", len(datasets.DISHES), dim=-1)
@@ -130,12 +125,39 @@ def demand(weekday: Any, month: Any, year: Any, covariates: Any = None, sold: An
                 slope = numpyro.sample("slope", dist.Normal(0, 0.3))
     weekday_effect = weekday_all + weekday_spread * weekday_own
     month_effect = month_all + month_spread * month_own
-    log_rate = level + weekday_effect[weekday] + month_effect[month] + trend * year[:, None]
-    if covariates is not None:
-        log_rate = log_rate + jnp.einsum("tdf,fd->td", covariates, slope)
-    with numpyro.plate("day", len(weekday), dim=-2), dish:
+    days = len(weekday)
+    day = numpyro.plate("day", days, subsample_size=min(batch or days, days), dim=-2)
+    with day as members, dish:
+        log_rate = level + weekday_effect[weekday[members]] + month_effect[month[members]]
+        log_rate = log_rate + trend * year[members][:, None]
+        if covariates is not None:
+            log_rate = log_rate + jnp.einsum("tdf,fd->td", covariates[members], slope)
         outcome = dist.NegativeBinomial2(jnp.exp(log_rate), concentration)
-        numpyro.sample("sold", outcome, obs=sold)
+        numpyro.sample("sold", outcome, obs=None if sold is None else sold[members])
+
+
+def _model(data: dict[str, Any], new_data: dict[str, Any], known: tuple[str, ...]) -> Model:
+    """Fitted to minibatches of days; the folds are blocks of days, as those of the other tools."""
+    days = len(data["weekday"])
+    blocks = np.arange(days) * FOLDS // days
+    choosing = {
+        "folds": np.broadcast_to(blocks[:, None], data["sold"].shape),
+        "by": "day",
+        "ways": quick_ways,
+        "steps": 3_000,
+        "draws": 4,
+    }
+    fitted = {**data, "batch": 64}
+    return Model(
+        demand,
+        "sold",
+        fitted,
+        new_data,
+        known=known,
+        new=("day",),
+        arranged=np.transpose,
+        choosing=choosing,
+    )
 
 
 def _arguments(
