@@ -12,6 +12,8 @@ from benchmarks.against.keeping import Decided, file_of
 from benchmarks.against.ways import default_ways
 
 CHOSEN = "stakes, as chosen"
+STEPS = 5_000
+"""Of each fit at most: fewer than by default, for the many contests."""
 
 
 def decided(contest: Contest) -> dict[str, Decided]:
@@ -42,7 +44,11 @@ def choose(contest: Contest, cost: Cost) -> dict[str, Decided]:
     """Decisions (table, row) by every way, and by the chosen one, which took the time of all."""
     model = contest.model
     problem = stakes.Problem(model.function, outcome=model.outcome, loss=cost.loss())
-    settings = {**model.choosing, "ways": model.choosing.get("ways", default_ways)()}
+    settings = {
+        "steps": STEPS,
+        **model.choosing,
+        "ways": model.choosing.get("ways", default_ways)(),
+    }
     started = time.process_time()
     choice = stakes.choose(jax.random.key(0), problem, dict(model.data), progress=False, **settings)
     new = {name: values for name, values in model.new_data.items() if name != model.outcome}

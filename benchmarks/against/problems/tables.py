@@ -100,7 +100,7 @@ def _contest(
         "y",
         {"x": known, "y": y[fitted]},
         {"x": cases, "y": y[new]},
-        known=("feature",),
+        known=() if model is spending else ("feature",),
         new=("row",),
     )
     return Contest(name, title, unit, costs, (table,), ours, np.arange(held_out))
