@@ -1,5 +1,96 @@
-"""placeholder"""
+"""The page in the docs, made from the results: text from `page.md`, tables and words from here."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from benchmarks.against import figure, keeping
+from benchmarks.against.problems import yaz
+
+TEXT = Path(__file__).with_name("page.md")
+PAGE = keeping.ROOT / "docs/against.md"
+FIGURE = keeping.ROOT / "docs/against/differences.svg"
+PLACE = re.compile(r"<!-- (\w+) -->")
 
 
-def write():
-    pass
+def write() -> None:
+    found = keeping.results()
+    if found:
+        figure.draw(found, FIGURE)
+        PAGE.write_text(made(TEXT.read_text(), found))
+
+
+def made(text: str, results: dict[str, Any]) -> str:
+    parts = {
+        "winners": winners(results),
+        "published": published(results),
+        "tables": "\n\n".join(_section(result) for result in results.values()),
+        "versions": _versions(results),
+    }
+    return PLACE.sub(lambda place: parts[place[1]], text)
+
+
+def winners(results: dict[str, Any]) -> str:
+    """For each contest and cost, who was best and how far behind our best tool was."""
+    rows = [["problem", "cost", "best", "risk", "best of `stakes`", "more than the best, 95 %"]]
+    for result in results.values():
+        for cost, tools in result["by cost"].items():
+            best = min(tools, key=lambda tool: tools[tool]["risk"])
+            own = {tool: row for tool, row in tools.items() if tool.startswith("stakes")}
+            mine = "stakes, as chosen" if "stakes, as chosen" in own else None
+            told = [f"{mine}", _gap(own[mine])] if mine else ["not run", ""]
+            risk = f"{tools[best]['risk']:.4g}"
+            rows.append([result["title"], cost, best, risk, *told])
+    rows[0][4] = "`stakes`"
+    return _markdown(rows)
+
+
+def published(results: dict[str, Any]) -> str:
+    """Mean costs of the Yaz data with calendar features, beside those of the published study."""
+    if "yaz-calendar" not in results:
+        return ""
+    measured = {
+        tool: (row["risk"], "measured here")
+        for tool, row in results["yaz-calendar"]["all costs"].items()
+    }
+    study = {name: (risk, "published") for name, risk in yaz.PUBLISHED.items()}
+    ranked = sorted([*measured.items(), *study.items()], key=lambda row: row[1][0])
+    return _markdown(
+        [
+            ["tool", "mean cost", ""],
+            *([name, f"{risk:.2f}", where] for name, (risk, where) in ranked),
+        ]
+    )
+
+
+def _section(result: dict[str, Any]) -> str:
+    size = f"{result['fitted']:,} rows to fit and {result['judged']:,} to judge"
+    if result["tables"] > 1:
+        size += f", for each of {result['tables']} outcomes"
+    parts = [f"### {result['title']}", f"{size}; {result['unit']}."]
+    for cost, tools in result["by cost"].items():
+        rows = [[cost, "risk", "more than the best, 95 %", "processor seconds"]]
+        for tool, row in sorted(tools.items(), key=lambda item: item[1]["risk"]):
+            note = row["note"]
+            way = f" ({note['way']})" if isinstance(note, dict) and "way" in note else ""
+            rows.append([tool + way, f"{row['risk']:.4g}", _gap(row), f"{row['seconds']:.1f}"])
+        parts.append(_markdown(rows))
+    return "\n\n".join(parts)
+
+
+def _gap(row: dict[str, Any]) -> str:
+    if row["more"] == row["low"] == row["high"] == 0:
+        return "best"
+    base = row["risk"] - row["more"]
+    more, low, high = (100 * row[end] / base for end in ("more", "low", "high"))
+    return f"{more:.1f} % ({low:.1f} to {high:.1f})"
+
+
+def _versions(results: dict[str, Any]) -> str:
+    found = {name: v for result in results.values() for name, v in result["versions"].items()}
+    return ", ".join(f"{name} {version}" for name, version in sorted(found.items()))
+
+
+def _markdown(rows: list[list[str]]) -> str:
+    head, *body = [f"| {' | '.join(row)} |" for row in rows]
+    return "\n".join([head, f"|{' --- |' * len(rows[0])}", *body])
