@@ -16,28 +16,31 @@ STEPS = 5_000
 """Of each fit at most: fewer than by default, for the many contests."""
 
 
-def decided(contest: Contest) -> dict[str, Decided]:
-    """By tool: each way by itself, and the way that was chosen for each cost."""
-    found = [_kept_or_chosen(contest, cost) for cost in contest.costs]
-    names = [name for name in found[0] if all(name in ways for ways in found)]
-    return {
-        name: Decided(
-            np.stack([ways[name].decisions for ways in found]),
-            np.array([float(ways[name].seconds) for ways in found]),
-            {cost.name: ways[name].notes for cost, ways in zip(contest.costs, found, strict=True)},
+def decided(contest: Contest, *, compute: bool = True) -> dict[str, Decided]:
+    """By tool: each way by itself, and the way that was chosen; nan for costs not done yet."""
+    found = [_kept_or_chosen(contest, cost, compute=compute) for cost in contest.costs]
+    names = dict.fromkeys(name for ways in found for name in ways)
+    missing = Decided(np.full(contest.outcomes.shape, np.nan), np.array(np.nan), {})
+    made = {}
+    for name in names:
+        each = [ways.get(name, missing) for ways in found]
+        made[name] = Decided(
+            np.stack([one.decisions for one in each]),
+            np.array([float(one.seconds) for one in each]),
+            {cost.name: one.notes for cost, one in zip(contest.costs, each, strict=True)},
         )
-        for name in names
-    }
+    return made
 
 
-def _kept_or_chosen(contest: Contest, cost: Cost) -> dict[str, Decided]:
+def _kept_or_chosen(contest: Contest, cost: Cost, *, compute: bool = True) -> dict[str, Decided]:
     folder = f"{contest.name}/{file_of(cost.name)}"
-    names = Decided.kept_in(folder)
-    if not names:
-        for name, made in choose(contest, cost).items():
-            made.keep(folder, name)
-        names = Decided.kept_in(folder)
-    return names
+    # Written last, so that a cost is either done or not.
+    if compute and CHOSEN not in Decided.kept_in(folder):
+        made = choose(contest, cost)
+        for name in [*(name for name in made if name != CHOSEN), CHOSEN]:
+            made[name].keep(folder, name)
+    found = Decided.kept_in(folder)
+    return found if CHOSEN in found else {}
 
 
 def choose(contest: Contest, cost: Cost) -> dict[str, Decided]:

@@ -16,16 +16,28 @@ from benchmarks.against.tuning import tuned
 PACKAGES = ("stakes", "numpyro", "jax", "lightgbm", "quantile-forest", "scikit-learn")
 
 
-def run(contest: Contest, *, say: Callable[[str], None] = print) -> dict[str, Any]:
-    """The result of a contest; decisions that are kept are not computed again."""
+def run(
+    contest: Contest, *, compute: bool = True, say: Callable[[str], None] = print
+) -> dict[str, Any]:
+    """The result of a contest; decisions that are kept are not computed again.
+
+    Without `compute` it is that of what is kept, which may be less than all.
+    """
     decided: dict[str, Decided] = {}
     for rival in RIVALS:
-        decided[rival.name] = _kept_or(contest, rival.name, lambda r=rival: by_rival(r, contest))
-        say(_line(contest, rival.name, decided[rival.name]))
-    for name, found in ours.decided(contest).items():
+        made = Decided.kept(contest.name, rival.name)
+        if made is None and compute:
+            made = by_rival(rival, contest)
+            made.keep(contest.name, rival.name)
+        if made is not None:
+            decided[rival.name] = made
+            say(_line(contest, rival.name, made))
+    for name, found in ours.decided(contest, compute=compute).items():
         decided[name] = found
         say(_line(contest, name, found))
-    return result(contest, decided)
+    own = decided.get(ours.CHOSEN)
+    whole = len(decided) > len(RIVALS) and own is not None and not np.isnan(own.decisions).any()
+    return {**result(contest, decided), "complete": whole}
 
 
 def by_rival(rival: Rival, contest: Contest) -> Decided:
@@ -97,14 +109,6 @@ def _table(contest: Contest, paid: dict[str, np.ndarray]) -> dict[str, dict[str,
 def _versions() -> dict[str, str]:
     installed = {found.name: found.version for found in metadata.distributions()}
     return {name: installed[name] for name in PACKAGES if name in installed}
-
-
-def _kept_or(contest: Contest, tool: str, compute: Callable[[], Decided]) -> Decided:
-    kept = Decided.kept(contest.name, tool)
-    if kept is None:
-        kept = compute()
-        kept.keep(contest.name, tool)
-    return kept
 
 
 def _line(contest: Contest, tool: str, decided: Decided) -> str:

@@ -15,6 +15,7 @@ import numpyro
 import numpyro.distributions as dist
 import pandas as pd
 
+import stakes
 from benchmarks.against.contest import Contest, Model, Table
 from benchmarks.against.costs import Newsvendor
 from benchmarks.against.tuning import FOLDS
@@ -144,8 +145,7 @@ def _model(data: dict[str, Any], new_data: dict[str, Any], known: tuple[str, ...
         "folds": np.broadcast_to(blocks[:, None], data["sold"].shape),
         "by": "day",
         "ways": quick_ways,
-        "steps": 3_000,
-        "draws": 4,
+        "options": stakes.Options(steps=3_000, draws=4),
     }
     fitted = {**data, "batch": 64}
     return Model(
