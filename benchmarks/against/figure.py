@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+from benchmarks.against import ours
+
 SHOWN = 60.0
 """Per cent; what lies beyond is drawn at the edge."""
 
@@ -20,17 +22,21 @@ def draw(results: dict[str, Any], file: Path) -> None:
         for cost, tools in result["by cost"].items()
     ]
     names = list(dict.fromkeys(tool for _, tools in rows for tool in tools))
-    names = [name for name in names if not name.startswith("stakes") or name.endswith("chosen")]
+    names = [
+        name
+        for name in names
+        if not name.startswith("stakes") or name.endswith(("chosen", "costs"))
+    ]
     figure, axes = pyplot.subplots(figsize=(8, 1 + 0.26 * len(rows)), layout="constrained")
-    markers = "osv^D<>P"
+    markers = "osv^D<>P*"
     for tool, marker in zip(names, markers, strict=False):
         points = [
-            (min(100 * own["more"] / (own["risk"] - own["more"]), SHOWN), place)
+            (min(100 * row["more"] / (row["risk"] - row["more"]), SHOWN), place)
             for place, (_, tools) in enumerate(rows)
-            if (own := tools.get(tool)) is not None
+            if (row := tools.get(tool)) is not None
         ]
-        ours = tool.startswith("stakes")
-        axes.plot(*zip(*points, strict=True), marker, label=tool, ms=9 if ours else 5, alpha=0.75)
+        own = tool.startswith("stakes")
+        axes.plot(*zip(*points, strict=True), marker, label=tool, ms=9 if own else 5, alpha=0.75)
     axes.set_yticks(range(len(rows)), [name for name, _ in rows], fontsize=7)
     axes.invert_yaxis()
     axes.set_xlabel("more than the best tool, % (at the edge: 60 % or more)")

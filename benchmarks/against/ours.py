@@ -10,8 +10,12 @@ from benchmarks.against.contest import Contest
 from benchmarks.against.costs import Cost
 from benchmarks.against.keeping import Decided, file_of
 from benchmarks.against.ways import default_ways
+from stakes.calibration import Keys, fit_vi, predictor_for, prepare
+from stakes.calibration import decided as decided_under
+from stakes.predicting import FittedPosterior
 
 CHOSEN = "stakes, as chosen"
+ONE_FIT = "stakes, plain VI, one fit for all costs"
 STEPS = 5_000
 """Of each fit at most: fewer than by default, for the many contests."""
 
@@ -41,6 +45,31 @@ def _kept_or_chosen(contest: Contest, cost: Cost, *, compute: bool = True) -> di
             made[name].keep(folder, name)
     found = Decided.kept_in(folder)
     return found if CHOSEN in found else {}
+
+
+def by_one_fit(contest: Contest) -> Decided:
+    """By plain VI, whose posterior does not depend on the cost; nothing is chosen by folds."""
+    model, costs, key = contest.model, contest.costs, jax.random.key(0)
+    options = model.choosing.get("options", stakes.Options(steps=STEPS))
+    keys = Keys.of(key)
+    problems = [
+        stakes.Problem(model.function, outcome=model.outcome, loss=cost.loss()) for cost in costs
+    ]
+    started = time.process_time()
+    plan = prepare(keys.setup, problems[0], dict(model.data), options)
+    (fit,) = fit_vi(key[None], plan).fits
+    posterior = FittedPosterior(plan.approximation, fit.params)
+    new = {name: values for name, values in model.new_data.items() if name != model.outcome}
+    checked = problems[0].check_data(new, needs_outcome=False)
+    predictor, _ = predictor_for(
+        plan.predictors, plan.approximation, {}, checked, model.new, model.known, None
+    )
+    found = [
+        model.arranged(decided_under(problem, posterior, predictor, plan.expectation, keys))
+        for problem in problems
+    ]
+    seconds = (time.process_time() - started) / len(costs)
+    return Decided(np.stack(found), np.full(len(costs), seconds), {})
 
 
 def choose(contest: Contest, cost: Cost) -> dict[str, Decided]:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib import metadata
 from typing import Any
 
@@ -24,19 +25,22 @@ def run(
     Without `compute` it is that of what is kept, which may be less than all.
     """
     decided: dict[str, Decided] = {}
-    for rival in RIVALS:
-        made = Decided.kept(contest.name, rival.name)
+    tools = {rival.name: partial(by_rival, rival) for rival in RIVALS}
+    if contest.model.one_fit:
+        tools[ours.ONE_FIT] = ours.by_one_fit
+    for name, decide in tools.items():
+        made = Decided.kept(contest.name, name)
         if made is None and compute:
-            made = by_rival(rival, contest)
-            made.keep(contest.name, rival.name)
+            made = decide(contest)
+            made.keep(contest.name, name)
         if made is not None:
-            decided[rival.name] = made
-            say(_line(contest, rival.name, made))
+            decided[name] = made
+            say(_line(contest, name, made))
     for name, found in ours.decided(contest, compute=compute).items():
         decided[name] = found
         say(_line(contest, name, found))
     own = decided.get(ours.CHOSEN)
-    whole = len(decided) > len(RIVALS) and own is not None and not np.isnan(own.decisions).any()
+    whole = tools.keys() <= decided.keys() and own is not None and not np.isnan(own.decisions).any()
     return {**result(contest, decided), "complete": whole}
 
 

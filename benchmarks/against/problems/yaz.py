@@ -156,6 +156,7 @@ def _model(data: dict[str, Any], new_data: dict[str, Any], known: tuple[str, ...
         known=known,
         new=("day",),
         arranged=np.transpose,
+        one_fit=True,
         choosing=choosing,
     )
 
