@@ -1,6 +1,7 @@
 """The page in the docs, made from the results: text from `page.md`, tables and words from here."""
 
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ def write() -> None:
 
 def made(text: str, results: dict[str, Any]) -> str:
     parts = {
+        "words": words(results),
         "winners": winners(results),
         "published": published(results),
         "tables": "\n\n".join(_section(result) for result in results.values()),
@@ -31,13 +33,45 @@ def made(text: str, results: dict[str, Any]) -> str:
     return PLACE.sub(lambda place: parts[place[1]], text)
 
 
+def words(results: dict[str, Any]) -> str:
+    """Who wins where, in a sentence or two for each problem."""
+    return "\n".join(
+        f"- **{each['title']}**: {_told(each['by cost'])}" for each in results.values()
+    )
+
+
+def _told(by_cost: dict[str, Any]) -> str:
+    best = Counter(min(tools, key=lambda t: tools[t]["risk"]) for tools in by_cost.values())
+    ranked = ", ".join(f"{tool} ({count} of {len(by_cost)})" for tool, count in best.most_common())
+    told = [f"least risk by {ranked}."]
+    own = {cost: tools[tool] for cost, tools in by_cost.items() if (tool := _own(tools))}
+    if not own:
+        return f"{told[0]} `stakes` has not been run on it yet."
+    behind = [cost for cost, row in own.items() if row["low"] > 0]
+    even = [cost for cost in own if cost not in behind]
+    if behind:
+        told.append(f"`stakes` is reliably behind the best at {', '.join(behind)}.")
+    if even:
+        told.append(f"It cannot be told from the best, or is it, at {', '.join(even)}.")
+    if len(own) < len(by_cost):
+        told.append("The other costs have not been run yet.")
+    if not behind:
+        told[1] = told[1].replace("It ", "`stakes` ", 1)
+    return " ".join(told)
+
+
+def _own(tools: dict[str, Any]) -> str | None:
+    """Our tool that is compared: the chosen way, or plain VI where nothing has been chosen."""
+    return next((tool for tool in OURS if tool in tools), None)
+
+
 def winners(results: dict[str, Any]) -> str:
     """For each contest and cost, who was best and how far behind the chosen way was."""
     rows = [["problem", "cost", "best", "risk", "`stakes`, as chosen: more than the best (95 %)"]]
     for result in results.values():
         for cost, tools in result["by cost"].items():
             best = min(tools, key=lambda tool: tools[tool]["risk"])
-            own = next((tool for tool in OURS if tool in tools), None)
+            own = _own(tools)
             mine = "not run yet" if own is None else f"{_gap(tools[own])}{OURS[own]}"
             rows.append([result["title"], cost, best, f"{tools[best]['risk']:.4g}", mine])
     return _markdown(rows)
