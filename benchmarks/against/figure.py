@@ -22,8 +22,7 @@ def draw(results: dict[str, Any], file: Path) -> None:
         for cost, tools in result["by cost"].items()
     ]
     names = list(dict.fromkeys(tool for _, tools in rows for tool in tools))
-    shown = (ours.CHOSEN, ours.ONE_FIT)
-    names = [name for name in names if not name.startswith("stakes") or name in shown]
+    names = list(filter(ours.competes, names))
     figure, axes = pyplot.subplots(figsize=(8, 1 + 0.26 * len(rows)), layout="constrained")
     markers = "osv^D<>P*"
     for tool, marker in zip(names, markers, strict=False):

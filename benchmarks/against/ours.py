@@ -20,6 +20,11 @@ STEPS = 5_000
 """Of each fit at most: fewer than by default, for the many contests."""
 
 
+def competes(tool: str) -> bool:
+    """Whether it could be had without knowing the outcomes: no single way, picked in hindsight."""
+    return not tool.startswith("stakes") or tool in (CHOSEN, ONE_FIT)
+
+
 def decided(contest: Contest, *, compute: bool = True) -> dict[str, Decided]:
     """By tool: each way by itself, and the way that was chosen; nan for costs not done yet."""
     found = [_kept_or_chosen(contest, cost, compute=compute) for cost in contest.costs]

@@ -41,7 +41,7 @@ def words(results: dict[str, Any]) -> str:
 
 
 def _told(by_cost: dict[str, Any]) -> str:
-    best = Counter(min(tools, key=lambda t: tools[t]["risk"]) for tools in by_cost.values())
+    best = Counter(_best(tools) for tools in by_cost.values())
     ranked = ", ".join(f"{tool} ({count} of {len(by_cost)})" for tool, count in best.most_common())
     told = [f"least risk by {ranked}."]
     own = {cost: tools[tool] for cost, tools in by_cost.items() if (tool := _own(tools))}
@@ -60,6 +60,10 @@ def _told(by_cost: dict[str, Any]) -> str:
     return " ".join(told)
 
 
+def _best(tools: dict[str, Any]) -> str:
+    return min(filter(ours.competes, tools), key=lambda tool: tools[tool]["risk"])
+
+
 def _own(tools: dict[str, Any]) -> str | None:
     """Our tool that is compared: the chosen way, or plain VI where nothing has been chosen."""
     return next((tool for tool in OURS if tool in tools), None)
@@ -70,7 +74,7 @@ def winners(results: dict[str, Any]) -> str:
     rows = [["problem", "cost", "best", "risk", "`stakes`, as chosen: more than the best (95 %)"]]
     for result in results.values():
         for cost, tools in result["by cost"].items():
-            best = min(tools, key=lambda tool: tools[tool]["risk"])
+            best = _best(tools)
             own = _own(tools)
             mine = "not run yet" if own is None else f"{_gap(tools[own])}{OURS[own]}"
             rows.append([result["title"], cost, best, f"{tools[best]['risk']:.4g}", mine])

@@ -97,7 +97,7 @@ def result(contest: Contest, decided: dict[str, Decided]) -> dict[str, Any]:
 def _table(contest: Contest, paid: dict[str, np.ndarray]) -> dict[str, dict[str, Any]]:
     """By tool: the mean of (table, row) and its difference from the best tool's."""
     applied = {tool: found for tool, found in paid.items() if not np.isnan(found).any()}
-    best = min(applied, key=lambda tool: float(applied[tool].mean()))
+    best = min(filter(ours.competes, applied), key=lambda tool: float(applied[tool].mean()))
     rows = {}
     for tool, found in applied.items():
         gap = scoring.difference(found, applied[best], contest.cluster, in_order=contest.in_order)
