@@ -3,7 +3,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow lint format bench reproduce docs clean
+.PHONY: help demo test slow lint format bench against reproduce docs clean
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ format: .venv/.installed ## format the code and fix what can be fixed
 bench: .venv/.installed ## run the benchmarks
 	$(BIN)/python benchmarks/run.py
 
+against: .venv/.installed-against ## compare with other tools, for the page in the docs
+	$(BIN)/python -m benchmarks.against
+
 reproduce: .venv/.installed ## run the paper's experiments again, for the page in the docs
 	@test -n "$$STAKES_DATA" || { echo "The page is about Last.fm: set STAKES_DATA to its folder."; exit 2; }
 	$(BIN)/stakes reproduce all --as-published --out docs/reproduced
@@ -47,6 +50,10 @@ clean: ## remove what the tools left, but for .venv
 	@echo "Installing into .venv: a minute or two."
 	$(PYTHON) -m venv .venv
 	$(PIP) install -c constraints.txt -e '.[cli,dev]'
+	@touch $@
+
+.venv/.installed-against: .venv/.installed
+	$(PIP) install -c constraints.txt -e '.[against]'
 	@touch $@
 
 .venv/.installed-docs: .venv/.installed

@@ -1,0 +1,132 @@
+"""The page in the docs, made from the results: text from `page.md`, tables and words from here."""
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from benchmarks.against import figure, keeping, ours
+from benchmarks.against.problems import yaz
+
+TEXT = Path(__file__).with_name("page.md")
+PAGE = keeping.ROOT / "docs/against.md"
+FIGURE = keeping.ROOT / "docs/against/differences.svg"
+OURS = {ours.CHOSEN: "", ours.ONE_FIT: "; plain VI, nothing chosen"}
+PLACE = re.compile(r"<!-- (\w+) -->")
+
+
+def write() -> None:
+    found = keeping.results()
+    if found:
+        figure.draw(found, FIGURE)
+        PAGE.write_text(made(TEXT.read_text(), found))
+
+
+def made(text: str, results: dict[str, Any]) -> str:
+    parts = {
+        "words": words(results),
+        "winners": winners(results),
+        "published": published(results),
+        "tables": "\n\n".join(_section(result) for result in results.values()),
+        "versions": _versions(results),
+    }
+    return PLACE.sub(lambda place: parts[place[1]], text)
+
+
+def words(results: dict[str, Any]) -> str:
+    """Who wins where, in a sentence or two for each problem."""
+    return "\n".join(
+        f"- **{each['title']}**: {_told(each['by cost'])}" for each in results.values()
+    )
+
+
+def _told(by_cost: dict[str, Any]) -> str:
+    best = Counter(_best(tools) for tools in by_cost.values())
+    ranked = ", ".join(f"{tool} ({count} of {len(by_cost)})" for tool, count in best.most_common())
+    told = [f"least risk by {ranked}."]
+    own = {cost: tools[tool] for cost, tools in by_cost.items() if (tool := _own(tools))}
+    if not own:
+        return f"{told[0]} `stakes` has not been run on it yet."
+    behind = [cost for cost, row in own.items() if row["low"] > 0]
+    even = [cost for cost in own if cost not in behind]
+    if behind:
+        told.append(f"`stakes` is reliably behind the best at {', '.join(behind)}.")
+    if even:
+        told.append(f"It cannot be told from the best, or is it, at {', '.join(even)}.")
+    if len(own) < len(by_cost):
+        told.append("The other costs have not been run yet.")
+    if not behind:
+        told[1] = told[1].replace("It ", "`stakes` ", 1)
+    return " ".join(told)
+
+
+def _best(tools: dict[str, Any]) -> str:
+    return min(filter(ours.competes, tools), key=lambda tool: tools[tool]["risk"])
+
+
+def _own(tools: dict[str, Any]) -> str | None:
+    """Our tool that is compared: the chosen way, or plain VI where nothing has been chosen."""
+    return next((tool for tool in OURS if tool in tools), None)
+
+
+def winners(results: dict[str, Any]) -> str:
+    """For each contest and cost, who was best and how far behind the chosen way was."""
+    rows = [["problem", "cost", "best", "risk", "`stakes`, as chosen: more than the best (95 %)"]]
+    for result in results.values():
+        for cost, tools in result["by cost"].items():
+            best = _best(tools)
+            own = _own(tools)
+            mine = "not run yet" if own is None else f"{_gap(tools[own])}{OURS[own]}"
+            rows.append([result["title"], cost, best, f"{tools[best]['risk']:.4g}", mine])
+    return _markdown(rows)
+
+
+def published(results: dict[str, Any]) -> str:
+    """Mean costs of the Yaz data with calendar features, beside those of the published study."""
+    if "yaz-calendar" not in results:
+        return ""
+    measured = {
+        tool: (row["risk"], "measured here")
+        for tool, row in results["yaz-calendar"]["all costs"].items()
+    }
+    study = {name: (risk, "published") for name, risk in yaz.PUBLISHED.items()}
+    ranked = sorted([*measured.items(), *study.items()], key=lambda row: row[1][0])
+    return _markdown(
+        [
+            ["tool", "mean cost", ""],
+            *([name, f"{risk:.2f}", where] for name, (risk, where) in ranked),
+        ]
+    )
+
+
+def _section(result: dict[str, Any]) -> str:
+    size = f"{result['fitted']:,} rows to fit and {result['judged']:,} to judge"
+    if result["tables"] > 1:
+        size += f", for each of {result['tables']} outcomes"
+    parts = [f"### {result['title']}", f"{size}; {result['unit']}."]
+    for cost, tools in result["by cost"].items():
+        rows = [[cost, "risk", "more than the best, 95 %", "processor seconds"]]
+        for tool, row in sorted(tools.items(), key=lambda item: item[1]["risk"]):
+            note = row["note"]
+            way = f" ({note['way']})" if isinstance(note, dict) and "way" in note else ""
+            rows.append([tool + way, f"{row['risk']:.4g}", _gap(row), f"{row['seconds']:.1f}"])
+        parts.append(_markdown(rows))
+    return "\n\n".join(parts)
+
+
+def _gap(row: dict[str, Any]) -> str:
+    if row["more"] == row["low"] == row["high"] == 0:
+        return "best"
+    base = row["risk"] - row["more"]
+    more, low, high = (100 * row[end] / base for end in ("more", "low", "high"))
+    return f"{more:.1f} % ({low:.1f} to {high:.1f})"
+
+
+def _versions(results: dict[str, Any]) -> str:
+    found = {name: v for result in results.values() for name, v in result["versions"].items()}
+    return ", ".join(f"{name} {version}" for name, version in sorted(found.items()))
+
+
+def _markdown(rows: list[list[str]]) -> str:
+    head, *body = [f"| {' | '.join(row)} |" for row in rows]
+    return "\n".join([head, f"|{' --- |' * len(rows[0])}", *body])
