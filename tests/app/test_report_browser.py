@@ -187,6 +187,14 @@ def test_search_and_sort_and_pages_work_from_the_keyboard(visit: Open) -> None:
     assert "No row matches" in seen.text("#decision-table [role=status]")
 
 
+def test_the_decision_to_take_is_a_column_of_its_own(visit: Open) -> None:
+    seen = visit(sample_report(40, worth=True))
+    heading = seen.page.locator("#decision-table th[data-column]").nth(2)
+    assert heading.inner_text() == "Decision"
+    assert seen.cells("#decision-table", 2)[0] == "10.16"
+    assert seen.page.locator("#decision-table .sketch .chosen").count() == 15
+
+
 def test_unknown_outcomes_sort_last_both_ways(visit: Open) -> None:
     seen = visit(sample_report(14))
     button = seen.page.locator("#decision-table th[data-column]").nth(6).locator("button")

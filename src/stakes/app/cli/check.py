@@ -52,7 +52,7 @@ def _text(spec: Path, found: "Checked") -> str:
         "expectation": found.expectation,
         "memory": f"about {found.megabytes:,.0f} MB in addition to Python and JAX",
         "time": _time(found),
-        "ways": ", ".join(found.ways) or "the two fits alone",
+        "ways": "; ".join(found.ways) or "the two fits alone",
     }
     if found.ways:
         about["to choose"] = (
