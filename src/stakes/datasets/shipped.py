@@ -37,7 +37,7 @@ def newsvendor() -> "pd.DataFrame":
     five days with `is_closed` nothing could be sold.
 
     Source: the Yaz data published with the ddop package (Philippi, Buttler and Stein, Journal of
-    Open Source Software, 2021), BSD-3 / MIT; features and demand joined into one table.
+    Open Source Software, 2021), BSD-3-Clause; features and demand joined into one table.
 
     Examples:
         >>> from stakes import datasets
