@@ -3,7 +3,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow lint format bench against reproduce docs clean
+.PHONY: help demo test coverage slow lint format bench against reproduce docs clean
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -11,7 +11,10 @@ help: ## print the targets
 demo: .venv/.installed ## run the eight-schools problem from end to end
 	$(BIN)/python -m stakes.examples.eight_schools
 
-test: .venv/.installed ## run the tests, with coverage
+test: .venv/.installed ## run the tests
+	$(BIN)/python -m pytest -n 2
+
+coverage: .venv/.installed ## run the tests and say which lines they reach
 	$(BIN)/python -m pytest -n 2 --cov
 
 slow: .venv/.installed ## run the slow tests: published experiments and long runs

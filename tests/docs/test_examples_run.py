@@ -79,5 +79,5 @@ def test_every_public_function_and_class_has_an_example():
     shown = {name for name in stakes.__all__ if ">>>" in (getattr(stakes, name).__doc__ or "")}
     results_and_errors = {
         name for name in stakes.__all__ if name.endswith(("Error", "Warning"))
-    } | {"Calibration", "Comparison", "Fit", "Stop"}
+    } | {"Calibration", "Choice", "Comparison", "Fit", "Stop"}
     assert set(stakes.__all__) - results_and_errors - shown == set()

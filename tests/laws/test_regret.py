@@ -122,6 +122,7 @@ def test_jensens_bound_has_its_regret_where_it_is_largest_itself():
     assert abs(slope) < 1e-2
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("double_precision")
 def test_regret_of_counts_has_the_slope_of_a_dense_search():
     """The best decision is a count, where the utility bends."""

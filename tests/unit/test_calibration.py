@@ -603,7 +603,9 @@ def test_a_loss_of_the_users_own_gives_what_the_same_loss_built_in_gives(
 @pytest.mark.parametrize(
     ("loss", "best"),
     [
-        (lambda outcome, decision: (decision - 3 * outcome) ** 2, 30.0),
+        pytest.param(
+            lambda outcome, decision: (decision - 3 * outcome) ** 2, 30.0, marks=pytest.mark.slow
+        ),
         (lambda outcome, decision: (decision - outcome + 50) ** 2, -40.0),
     ],
     ids=["three times the outcome", "fifty below the outcome"],
@@ -702,7 +704,11 @@ COUNTS = {
 }
 
 
-@pytest.mark.parametrize(("outcome", "twin"), COUNTS.values(), ids=COUNTS)
+@pytest.mark.parametrize(
+    ("outcome", "twin"),
+    [COUNTS["Poisson"], pytest.param(*COUNTS["NegativeBinomial"], marks=pytest.mark.slow)],
+    ids=COUNTS,
+)
 def test_decisions_about_counts_are_counts(
     outcome: Callable[[Any], dist.Distribution], twin: Callable[[Any], Any]
 ) -> None:
@@ -776,6 +782,7 @@ def test_no_random_key_serves_two_purposes(monkeypatch: pytest.MonkeyPatch) -> N
         assert not keys & others, f"{one} and {other}"
 
 
+@pytest.mark.slow
 def test_latents_of_members_and_those_they_share_are_drawn_independently() -> None:
     """Also where the guide draws the shared ones last; a correlation of 3,000 independent draws
     beyond 0.1 is five standard deviations away."""
@@ -848,7 +855,16 @@ def line(x: Any, y: Any = None) -> None:
         numpyro.sample("y", dist.Normal(level + x, noise), obs=y)
 
 
-@pytest.mark.parametrize("guide", AUTOGUIDES)
+IN_SUITE = {autoguide.AutoMultivariateNormal, autoguide.AutoIAFNormal}
+
+
+@pytest.mark.parametrize(
+    "guide",
+    [
+        pytest.param(guide, marks=() if guide in IN_SUITE else pytest.mark.slow)
+        for guide in AUTOGUIDES
+    ],
+)
 def test_every_autoguide_runs_from_end_to_end(guide: type[autoguide.AutoGuide]) -> None:
     problem = stakes.Problem(line, outcome="y", loss=stakes.Tilted(0.2), guide=guide)
     result = calibrate(problem, {"x": X, "y": Y}, steps=20)

@@ -105,7 +105,7 @@ def test_a_utility_with_two_peaks_leads_to_the_better_one():
 
 
 @pytest.mark.usefixtures("double_precision")
-@pytest.mark.parametrize("c", [-4.0, 4.0])
+@pytest.mark.parametrize("c", [-4.0, pytest.param(4.0, marks=pytest.mark.slow)])
 def test_a_best_decision_beyond_the_bulk_of_the_outcomes_is_found(c):
     outcomes = normals(between=0.0, within=SPREAD)
     mine = lambda outcome, decision: LinEx(c)(outcome, decision)  # noqa: E731
@@ -198,6 +198,7 @@ def test_where_a_search_looks_and_what_it_finds_there_have_random_keys_of_their_
     assert not any(a is b for a in keys["_draws"] for b in keys["_each_draw"])
 
 
+@pytest.mark.slow
 def test_few_draws_at_once_change_nothing(monkeypatch):
     # Not compiled as a whole, lest the second call find the first one's code.
     together, in_parts = [], []

@@ -24,10 +24,10 @@ class Keys(NamedTuple):
     parts: Key
     """Of latents that are drawn part by part."""
     nuts: Key
-    folds: Key
-    heads: Key
     left_out: Key
     """Of draws that are reweighted."""
+    folds: Key
+    heads: Key
 
     @classmethod
     def of(cls, key: Key) -> "Keys":

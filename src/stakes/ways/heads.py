@@ -57,6 +57,11 @@ class Shift:
     """Move all decisions, and spread or shrink them around their mean: two numbers.
 
     Both are taken back towards the base, as far as rows that they were not fitted to ask for it.
+
+    Examples:
+        >>> import stakes
+        >>> stakes.Corrected(stakes.Plain(), stakes.Shift()).name
+        'plain VI, corrected by shift'
     """
 
     title: ClassVar[str] = "shift"
@@ -112,7 +117,13 @@ def _best_line(costs: Costs, decisions: np.ndarray, weight: np.ndarray) -> Line:
 @final
 @dataclass(frozen=True)
 class Level:
-    """Another quantile of the base's prediction, of one level for all instances."""
+    """Another quantile of the base's prediction, of one level for all instances.
+
+    Examples:
+        >>> import stakes
+        >>> stakes.Corrected(stakes.Plain(), stakes.Level()).name
+        'plain VI, corrected by level'
+    """
 
     title: ClassVar[str] = "level"
     covariates: ClassVar[tuple[str, ...]] = ()

@@ -34,6 +34,11 @@ class Monotone:
     Rows are put into blocks by the base's decision. Each gets the offset at which its outcomes
     cost least, among those that keep the blocks in order, for any cost; between blocks, offsets
     are interpolated. How many blocks there are is decided by rows that were left out.
+
+    Examples:
+        >>> import stakes
+        >>> stakes.Corrected(stakes.Plain(), stakes.Monotone()).name
+        'plain VI, corrected by monotone'
     """
 
     title: ClassVar[str] = "monotone"

@@ -50,6 +50,11 @@ class Network:
 
     It starts as the base. Five networks, each trained without a fifth of the rows and taken from
     where these cost least, are averaged. `covariates` names data arguments that it also sees.
+
+    Examples:
+        >>> import stakes
+        >>> stakes.Corrected(stakes.Plain(), stakes.Network(width=16)).name
+        'plain VI, corrected by network'
     """
 
     width: int = 32

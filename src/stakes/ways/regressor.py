@@ -30,6 +30,17 @@ class Regressor:
     Its columns are the base's decision, its quantiles at `LEVELS` and the covariates; what it
     predicts is the decision. That its loss is that of the problem is up to you: a regressor of
     quantiles for a tilted loss, say.
+
+    Examples:
+        >>> import numpy as np, stakes
+        >>> class Median:
+        ...     def fit(self, X, y):
+        ...         self.median = np.median(y)
+        ...
+        ...     def predict(self, X):
+        ...         return np.full(len(X), self.median)
+        >>> stakes.Regressor(Median()).covariates
+        ()
     """
 
     estimator: Any
