@@ -24,7 +24,7 @@ GAINS: dict[str, Gain] = {
 }
 ROWS = 2
 KEY = jax.random.key(1)
-IN_SUITE = ("Normal", "Poisson")
+IN_SUITE = ("Normal",)
 
 
 def objectives(family: str) -> tuple[dist.Distribution, dict[str, Objective]]:

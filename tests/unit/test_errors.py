@@ -420,6 +420,7 @@ def test_a_utility_that_is_not_positive_is_refused() -> None:
         calibrate(problem(utility=stakes.Utility(hit)))
 
 
+@pytest.mark.slow
 def test_losses_that_are_all_zero_leave_no_scale() -> None:
     """The one mistake here that only VI's decisions can show."""
 

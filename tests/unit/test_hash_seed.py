@@ -46,7 +46,8 @@ def decided_under(seed: int, cache: Path) -> str:
     return finished.stdout
 
 
-@pytest.mark.parametrize("seeds", [FEW, pytest.param(MANY, marks=pytest.mark.slow)], ids=len)
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", [FEW, MANY], ids=len)
 def test_results_are_the_same_to_the_bit_whatever_the_hash_seed(
     tmp_path: Path, seeds: tuple[int, ...]
 ) -> None:
