@@ -13,8 +13,11 @@ from scipy import stats
 
 import stakes
 from stakes.port import Instances
+from stakes.predicting import FittedPosterior
 from stakes.ways.folds import split
 from stakes.ways.heads import FittedHead, Shown, Unchanged
+from stakes.ways.posteriors import ByPosterior
+from stakes.ways.reweighted import reweighted
 
 KEY = jax.random.key(0)
 GROUPS, EACH, SPREAD = 6, 8, 2.0
@@ -105,6 +108,22 @@ def test_draws_of_a_good_fit_can_be_reweighted(choice: stakes.Choice) -> None:
     plain, again = choice.entries[0], choice.entries[5]
     np.testing.assert_allclose(again.costs, plain.costs, atol=0.06)
     assert choice.table.loc[again.name, "k_hat"] < 0.7
+
+
+def test_weights_belong_to_their_draws(choice: stakes.Choice) -> None:
+    """Draws of a fit that is off and too wide, once weighted, are those of the exact posterior."""
+    fitted = choice.entries[0].fitted
+    assert isinstance(fitted, ByPosterior)
+    posterior = fitted.posteriors[-1]
+    assert isinstance(posterior, FittedPosterior)
+    off = {name: value + 0.2 for name, value in posterior.params.items()}
+    data, seen = simulated(), np.ones(ROWS, bool)
+    found, _ = reweighted(FittedPosterior(posterior.approximation, off), seen, KEY, 20_000)
+    precision = EACH + 1 / SPREAD**2
+    totals = np.bincount(data["group"], data["y"], minlength=GROUPS)
+    drawn = np.asarray(found.samples["mean"])
+    np.testing.assert_allclose(drawn.mean(axis=0), totals / precision, atol=0.06)
+    np.testing.assert_allclose(drawn.std(axis=0), precision**-0.5, rtol=0.1)
 
 
 def test_weights_with_a_heavy_tail_are_refused() -> None:
@@ -206,6 +225,7 @@ def test_a_yardstick_is_chosen_where_every_model_is_reliably_worse() -> None:
     choice = stakes.choose(KEY, PROBLEM, data, ways, FOLDS, steps=500, progress=False)
     assert choice.chosen == "what is done today"
     np.testing.assert_array_equal(choice.decisions.values, data["y"].astype(np.float32))
+    assert "nan" not in choice.verdict
 
 
 def folds_of(folds: Any, counted: np.ndarray, groups: np.ndarray | None = None) -> Any:

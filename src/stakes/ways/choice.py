@@ -181,6 +181,8 @@ class Choice:
         """
         found = interval(base.costs, other.costs, self.bench.dependence)
         middle, factor = _relative(base.risk - other.risk, base.risk), self.bench.splits.widening
+        if not np.isfinite(middle):  # against decisions that cost nothing
+            return found
         low, high = (middle + factor * (end - middle) for end in (found.low, found.high))
         return found._replace(low=low, high=high)
 

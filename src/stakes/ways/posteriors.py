@@ -23,7 +23,11 @@ from stakes.ways.setup import Strength
 @final
 @dataclass(frozen=True, eq=False)
 class ByPosterior:
-    """A posterior for each fold, and one for everything."""
+    """A posterior for each fold, and one for everything.
+
+    What it finds for the cases of the fit is kept, for heads and table; for others there may be no
+    end of them.
+    """
 
     posteriors: Sequence[Posterior]
     seconds: float
@@ -32,11 +36,15 @@ class ByPosterior:
     _forecasts: dict[Any, Forecast] = field(default_factory=dict)
 
     def decide(self, at: int, ground: Ground) -> np.ndarray:
+        if not ground.of_fit:
+            return ground.decide(self.posteriors[at])
         if (at, ground) not in self._decided:
             self._decided[at, ground] = ground.decide(self.posteriors[at])
         return self._decided[at, ground]
 
     def forecast(self, at: int, ground: Ground) -> Forecast:
+        if not ground.of_fit:
+            return ground.forecast(self.posteriors[at])
         if (at, ground) not in self._forecasts:
             self._forecasts[at, ground] = ground.forecast(self.posteriors[at])
         return self._forecasts[at, ground]
