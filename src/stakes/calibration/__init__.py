@@ -7,7 +7,7 @@ from stakes.calibration.assessment import (
     labelled,
     predictive_quantiles,
 )
-from stakes.calibration.comparison import Comparison
+from stakes.calibration.comparison import Comparison, relative
 from stakes.calibration.dependence import By, dependence_of
 from stakes.calibration.intervals import (
     Clustered,
@@ -24,7 +24,7 @@ from stakes.calibration.leave_one_out import smoothed
 from stakes.calibration.members import predictor_for
 from stakes.calibration.options import Options
 from stakes.calibration.pipeline import calibrate, calibrate_with
-from stakes.calibration.plan import Coords, Plan, check_whole, prepare
+from stakes.calibration.plan import Coords, Plan, check_whole, prepare, seeing
 from stakes.calibration.result import Calibration
 from stakes.calibration.seeds import (
     PlainFits,
@@ -32,6 +32,7 @@ from stakes.calibration.seeds import (
     calibrate_seeds,
     continued,
     fit_vi,
+    stacked,
 )
 
 __all__ = [
@@ -66,5 +67,8 @@ __all__ = [
     "predictive_quantiles",
     "predictor_for",
     "prepare",
+    "relative",
+    "seeing",
     "smoothed",
+    "stacked",
 ]

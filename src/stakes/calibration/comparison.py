@@ -74,7 +74,7 @@ class Comparison:
     def reductions(self) -> dict[str, float]:
         base = self.risk["VI"]
         others = {name: value for name, value in self.risk.items() if name != "VI"}
-        return {name: _relative(base - value, abs(base)) for name, value in others.items()}
+        return {name: relative(base - value, abs(base)) for name, value in others.items()}
 
     @property
     def intervals(self) -> dict[str, tuple[float, float]]:
@@ -134,7 +134,7 @@ class Comparison:
     __repr__ = __str__
 
 
-def _relative(change: float, base: float) -> float:
+def relative(change: float, base: float) -> float:
     """Decisions that cost nothing cannot be improved, and any cost is infinitely worse."""
     return change / base if base else (0.0 if change == 0 else -np.inf)
 

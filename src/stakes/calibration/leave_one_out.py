@@ -6,22 +6,22 @@ the fit is made again without that instance.
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from stakes import predicting
-from stakes._types import Array, Batch, Key
+from stakes._types import Key
 from stakes.bridge import Predictor, Weighed, groups_of
 from stakes.calibration.assessment import Assessment
 from stakes.calibration.comparison import Comparison
 from stakes.calibration.dependence import By, dependence_of
-from stakes.calibration.plan import Plan, check_decisions, check_whole
+from stakes.calibration.plan import Plan, check_decisions, check_whole, seeing
 from stakes.errors import InputError, some
 from stakes.host.packages import how_to_install, missing
-from stakes.optimise import Fit, Info, State, Step, run_together
+from stakes.optimise import Fit, State, Step, run_together
 from stakes.predicting import FittedPosterior
 
 BAD = 0.7
@@ -206,7 +206,7 @@ def _without(rows: np.ndarray, plan: Plan, step: Step, start: State, key: Key) -
         kept[np.arange(len(these)), these] = False
         fits = run_together(
             f"leaving out each of {len(these)}",
-            lambda kept: _seeing(kept, step),
+            lambda kept: seeing(kept, step),
             jnp.asarray(kept.reshape(-1, *shape)),
             plan.approximation,
             _repeated(start, len(these)),
@@ -222,15 +222,6 @@ def _without(rows: np.ndarray, plan: Plan, step: Step, start: State, key: Key) -
 def _repeated(state: State, count: int) -> State:
     repeated: State = jax.tree.map(lambda leaf: jnp.stack([leaf] * count), state)
     return repeated
-
-
-def _seeing(kept: Array, step: Step) -> Step:
-    """A step that sees these outcomes only."""
-
-    def some(approximation: Any, state: State, key: Key, batch: Batch) -> tuple[State, Info]:
-        return step(approximation.counting(kept), state, key, batch)
-
-    return some
 
 
 class Alone(NamedTuple):

@@ -10,14 +10,14 @@ import numpy as np
 
 from stakes import checks, predicting
 from stakes import expectation as expectations
-from stakes._types import Array, Data, Distribution, Key, Number, Params
+from stakes._types import Array, Batch, Data, Distribution, Key, Number, Params
 from stakes.arguments import Columns, columns_of
 from stakes.bridge import NumPyroApproximation, Predictors, approximate
 from stakes.calibration.keys import Keys
 from stakes.calibration.options import Options
 from stakes.deciding import objective_of
 from stakes.errors import InputError, NumericalError, some, warn
-from stakes.optimise import VI, Fit, FitSettings, Method, State, Step, Stop
+from stakes.optimise import VI, Fit, FitSettings, Info, Method, State, Step, Stop
 from stakes.port import Instances
 from stakes.predicting import FittedPosterior
 from stakes.problem import Problem, checked_key
@@ -249,6 +249,15 @@ class _AllAsked:
             return term(key, outcome, decision)
 
         return both
+
+
+def seeing(counted: Array, step: Step) -> Step:
+    """A step that sees these outcomes only."""
+
+    def some(whole: Any, state: State, key: Key, batch: Batch, /) -> tuple[State, Info]:
+        return step(whole.counting(counted), state, key, batch)
+
+    return some
 
 
 def check_decisions(decisions: np.ndarray) -> None:

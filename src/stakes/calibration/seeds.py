@@ -97,7 +97,7 @@ def _plain_fits(
         lambda _: plan.vi_step(),
         jnp.zeros(len(keys)),
         plan.approximation,
-        jax.vmap(plan.vi_state)(_stacked(starts)),
+        jax.vmap(plan.vi_state)(stacked(starts)),
         fit_keys,
         plan.settings,
         watch=watch,
@@ -152,7 +152,7 @@ def _calibrated(
         plans[0].step,
         None if scales[0] is None else jnp.array(scales, jnp.result_type(float)),
         plans[0].approximation,
-        jax.vmap(plans[0].state)(_stacked(starts), decisions),
+        jax.vmap(plans[0].state)(stacked(starts), decisions),
         each.calibrated,
         plans[0].settings,
         watch=watch,
@@ -183,5 +183,5 @@ def _checked_keys(keys: Key) -> Key:
         raise checks.refused("`keys`", rule, keys) from None
 
 
-def _stacked(trees: Sequence[PyTree]) -> PyTree:
+def stacked(trees: Sequence[PyTree]) -> PyTree:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)

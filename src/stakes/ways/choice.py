@@ -9,7 +9,7 @@ import numpy as np
 
 from stakes import checks
 from stakes._types import Data
-from stakes.calibration import Coords, Interval, interval, labelled
+from stakes.calibration import Coords, Interval, interval, labelled, relative
 from stakes.host.text_tables import text_table
 from stakes.ways.bench import Bench
 from stakes.ways.ground import Ground
@@ -180,7 +180,10 @@ class Choice:
         By the factor of Nadeau and Bengio (2003), √(1 + outcomes judged by / outcomes fitted to).
         """
         found = interval(base.costs, other.costs, self.bench.dependence)
-        middle, factor = _relative(base.risk - other.risk, base.risk), self.bench.splits.widening
+        middle, factor = (
+            relative(base.risk - other.risk, abs(base.risk)),
+            self.bench.splits.widening,
+        )
         if not np.isfinite(middle):  # against decisions that cost nothing
             return found
         low, high = (middle + factor * (end - middle) for end in (found.low, found.high))
@@ -199,7 +202,7 @@ class Choice:
 
     def _against(self, entry: Entry, base: Entry, name: str, prefix: str) -> dict[str, float]:
         found = self._interval(base, entry)
-        change = _relative(base.risk - entry.risk, base.risk)
+        change = relative(base.risk - entry.risk, abs(base.risk))
         return {name: change, f"{prefix}low": found.low, f"{prefix}high": found.high}
 
     def _why(self, chosen: Entry, plain: Entry) -> str:
@@ -212,17 +215,13 @@ class Choice:
 
     def _change(self, entry: Entry, base: Entry) -> str:
         found = self._interval(base, entry)
-        change = _relative(base.risk - entry.risk, base.risk)
+        change = relative(base.risk - entry.risk, abs(base.risk))
         quantity = "risk" if self.bench.problem.loss is not None else "gain"
         lower = (change > 0) == (quantity == "risk")
         span = f"95 % interval {_percent(found.low)} to {_percent(found.high)}, {found.method}"
         return (
             f"its {quantity} is {_percent(abs(change))} {'lower' if lower else 'higher'} ({span})"
         )
-
-
-def _relative(change: float, base: float) -> float:
-    return change / abs(base) if base else (0.0 if change == 0 else -np.inf)
 
 
 def _percent(share: float) -> str:

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from stakes import predicting
-from stakes._types import Array, Batch, Key, PyTree
-from stakes.calibration import Keys, Plan, check_whole
-from stakes.optimise import Fit, Info, State, Step, run_together
+from stakes._types import Array, Key
+from stakes.calibration import Keys, Plan, check_whole, seeing, stacked
+from stakes.optimise import Fit, State, Step, run_together
 from stakes.predicting import FittedPosterior, Observations
 from stakes.protocols import Transform
 from stakes.ways.ground import Ground
@@ -82,7 +82,7 @@ class Setup:
         if transform is not None:
             own = np.array([self._scale(transform, at) for at in range(count)])
             scales = jnp.asarray(np.concatenate([own / factor for factor in factors]), float)
-        starts = _stacked([fit.params for fit in self.plain])
+        starts = stacked([fit.params for fit in self.plain])
         decisions = jnp.asarray(np.stack(self.decided))
         states = jax.vmap(plan.state)(starts, decisions)
         several = jax.tree.map(lambda leaf: jnp.concatenate([leaf] * len(factors)), states)
@@ -123,13 +123,7 @@ class Setup:
 
         def masked(own: tuple[Any, Array]) -> Step:
             value, mask = own
-            inner = step(value)
-
-            def one(whole: Any, state: State, key: Key, batch: Batch, /) -> tuple[State, Info]:
-                after: tuple[State, Info] = inner(whole.counting(mask), state, key, batch)
-                return after
-
-            return one
+            return seeing(mask, step(value))
 
         keys = jnp.broadcast_to(key[None], (len(masks),))
         approximation, settings = self.plan.approximation, self.plan.settings
@@ -137,7 +131,3 @@ class Setup:
         for fit in fits:
             check_whole(title, fit)
         return fits
-
-
-def _stacked(trees: Sequence[PyTree]) -> PyTree:
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
