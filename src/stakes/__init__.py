@@ -11,9 +11,20 @@ from stakes.calibration import (
 from stakes.deciding import BayesDecisions, NumericalDecisions
 from stakes.errors import InputError, NoClosedForm, NumericalError, StakesError, StakesWarning
 from stakes.expectation import ClosedForm, Enumeration, MonteCarlo, Quadrature
-from stakes.losses import Absolute, LinEx, Squared, Tilted
+from stakes.losses import (
+    Absolute,
+    CostTable,
+    Expectile,
+    Huber,
+    LinEx,
+    Newsvendor,
+    Squared,
+    Tilted,
+    ZeroOne,
+)
 from stakes.optimise import EM, Fit, Joint, Stop, natural_gradient
 from stakes.problem import Problem
+from stakes.spaces import Integers, Interval, OneOf, Real
 from stakes.utilities import Exponential, ExpUtility, Linearized, Utility
 from stakes.utility_estimators import Jensen, Nested, Taylor
 from stakes.ways import (
@@ -45,14 +56,19 @@ __all__ = [
     "ClosedForm",
     "Comparison",
     "Corrected",
+    "CostTable",
     "Enumeration",
     "ExpUtility",
+    "Expectile",
     "Exponential",
     "Fit",
     "Forward",
     "Given",
+    "Huber",
     "Independent",
     "InputError",
+    "Integers",
+    "Interval",
     "Jensen",
     "Joint",
     "Level",
@@ -62,14 +78,17 @@ __all__ = [
     "MonteCarlo",
     "Nested",
     "Network",
+    "Newsvendor",
     "NoClosedForm",
     "NumericalDecisions",
     "NumericalError",
+    "OneOf",
     "Options",
     "Ordered",
     "Plain",
     "Problem",
     "Quadrature",
+    "Real",
     "Regressor",
     "Reweighted",
     "Same",
@@ -81,6 +100,7 @@ __all__ = [
     "Taylor",
     "Tilted",
     "Utility",
+    "ZeroOne",
     "calibrate",
     "choose",
     "natural_gradient",

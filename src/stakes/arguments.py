@@ -35,6 +35,17 @@ def arguments_of(model: Program) -> Arguments:
     )
 
 
+def without(program: Program, names: tuple[str, ...]) -> Program:
+    """The program, called with data that has these names, which it does not take."""
+    if not names:
+        return program
+
+    def called(**data: Any) -> Any:
+        return program(**{name: value for name, value in data.items() if name not in names})
+
+    return called
+
+
 def columns_of(data: Data) -> dict[str, Columns]:
     """The names of columns, for each argument that is a table with names."""
     return {

@@ -154,13 +154,18 @@ def _labels(value: Any) -> list[Any] | None:
     return None
 
 
-def function(where: str, value: T, takes: Sequence[str], rule: str = "") -> T:
-    """A function, not a class, that can be called with as many arguments as `takes` names."""
+def function(
+    where: str, value: T, takes: Sequence[str], rule: str = "", *, others: bool = False
+) -> T:
+    """A function, not a class, that can be called with as many arguments as `takes` names.
+
+    With `others`, it may need further ones that are given by name alone.
+    """
     call = f"({', '.join(takes)})"
     rule = rule or f"a function of {call}"
     if isinstance(value, type) or not callable(value):
         raise refused(where, rule, value)
-    if not _can_take(value, len(takes)):
+    if not _can_take(value, len(takes), others=others):
         raise InputError(f"{where} must be {rule}; {shown(value)} cannot be called with {call}.")
     return value
 
@@ -253,10 +258,12 @@ def _listed(value: Any) -> list[Any] | None:
         return None
 
 
-def _can_take(value: Callable[..., Any], count: int) -> bool:
+def _can_take(value: Callable[..., Any], count: int, *, others: bool = False) -> bool:
     parameters = _parameters(value)
     if parameters is None:
         return True
+    if others:
+        parameters = [p for p in parameters if p.kind is not inspect.Parameter.KEYWORD_ONLY]
     try:
         inspect.Signature(parameters).bind(*range(count))
     except TypeError:

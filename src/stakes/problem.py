@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
 from typing import Any, final
 
 import jax
@@ -9,21 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro.infer.autoguide import AutoGuide
 
-from stakes import checks
-from stakes._types import Array, Data, Key, Number, Program
-from stakes.arguments import Columns, arguments_of, checked_value, in_order
+from stakes import checks, varying
+from stakes._types import Data, Key, Number, Program
+from stakes.aim import Aim
+from stakes.arguments import Columns, arguments_of, checked_value, in_order, without
 from stakes.errors import InputError, name_of, some
 from stakes.losses import Asked
-from stakes.protocols import Criterion, Gain, Loss, Transform, Trial
+from stakes.protocols import Criterion, Gain, Loss, Space, Transform
+from stakes.spaces import Real
 from stakes.utilities import ExpUtility, Utility
-
-TRACING_ERRORS = (
-    jax.errors.ConcretizationTypeError,
-    jax.errors.NonConcreteBooleanIndexError,
-    jax.errors.TracerArrayConversionError,
-    jax.errors.TracerIntegerConversionError,
-)
-"""What JAX raises where a program asks for a value that is not known while it is compiled."""
 
 
 @final
@@ -35,8 +30,11 @@ class Problem:
         model: a NumPyro model.
         outcome: the sample site to decide about; the model argument of the same name carries
             its observations, and is `None` where they are to be predicted.
-        loss: `loss(outcome, decision)`, elementwise.
+        loss: `loss(outcome, decision)`, elementwise. Further arguments that are given by name
+            alone, as in `loss(outcome, decision, *, price)`, come from the data.
         utility: a `Utility`, instead of a loss.
+        decision: where decisions may lie: `Real()` by default, `Interval(low, high)`,
+            `Integers(low, high)` or `OneOf(labels)`. A `CostTable` says so itself.
         guide: a NumPyro autoguide class or a guide function; mean-field normal by default.
 
     Examples:
@@ -55,13 +53,38 @@ class Problem:
     loss: Loss | None = None
     utility: Utility | ExpUtility | None = None
     guide: Program | None = None
+    decision: Space | None = None
 
     def __post_init__(self) -> None:
         _check(self)
 
     def __repr__(self) -> str:
         cost = f"{'loss' if self.utility is None else 'utility'}={self.criterion.title}"
-        return f"Problem({name_of(self.model)}, outcome={self.outcome!r}, {cost})"
+        where = "" if self.decision is None else f", decision={self.decision!r}"
+        return f"Problem({name_of(self.model)}, outcome={self.outcome!r}, {cost}{where})"
+
+    @property
+    def aim(self) -> Aim:
+        """Where decisions may lie, and what they are judged by."""
+        return Aim(self.criterion, self.space)
+
+    @property
+    def space(self) -> Space:
+        """Where decisions may lie."""
+        own = None if self.loss is None else Asked(self.loss).space
+        return self.decision or own or Real()
+
+    @property
+    def beside_model(self) -> tuple[str, ...]:
+        """Names in the data that loss or limits of decisions ask for, but the model does not."""
+        arguments = arguments_of(self.model)
+        asked = [need for need in self.aim.needs if isinstance(need, str)]
+        return tuple(n for n in asked if n not in arguments.names and not arguments.open_ended)
+
+    @cached_property
+    def program(self) -> Program:
+        """The model, as it is called with the data."""
+        return without(self.model, self.beside_model)
 
     @property
     def criterion(self) -> Criterion:
@@ -71,14 +94,23 @@ class Problem:
         assert self.loss is not None
         return Asked(self.loss)
 
-    def gain(self, transform: Transform | None, scale: Number | None) -> Gain:
-        """What a calibrated fit maximises: the loss on the scale M, or the utility as it is."""
+    def gain(
+        self,
+        transform: Transform | None,
+        scale: Number | None,
+        columns: varying.Columns | None = None,
+    ) -> Gain:
+        """What a calibrated fit maximises: the loss on the scale M, or the utility as it is.
+
+        For some cases, with their values in place, where `columns` are given.
+        """
         if self.utility is not None:
-            return self.utility
+            return self.utility if columns is None else self.utility.at(columns)
         assert self.loss is not None
         assert transform is not None
         assert scale is not None
-        return transform(self.loss, scale)
+        loss = self.loss if columns is None else Asked(self.loss).at(columns).loss
+        return transform(loss, scale)
 
     def check_data(
         self, data: Data, *, needs_outcome: bool, columns: Mapping[str, Columns] | None = None
@@ -108,11 +140,18 @@ class Problem:
 
     def _check_names(self, given: dict[str, Any]) -> None:
         arguments = arguments_of(self.model)
-        unknown = [name for name in given if name not in arguments.names]
+        allowed = (*arguments.names, *self.aim.needs)
+        unknown = [name for name in given if name not in allowed]
         if unknown and not arguments.open_ended:
             raise InputError(
                 f"`data` has {some(unknown)}, which `{name_of(self.model)}` does not take; "
                 f"its arguments are {some(arguments.names)}."
+            )
+        asked = [need for need in self.aim.needs if isinstance(need, str) and need not in given]
+        if asked:
+            raise InputError(
+                f"`data` lacks {some(asked)}, which the loss or the limits of decisions ask for by "
+                f"name; it has {some(given)}."
             )
         missing = [
             name for name in arguments.required if name not in given and name != self.outcome
@@ -122,101 +161,6 @@ class Problem:
                 f"`data` lacks {some(missing)}, which `{name_of(self.model)}` needs; "
                 f"it has {some(given)}."
             )
-
-    def check_compiles(self) -> None:
-        """Trace the loss or utility as a fit does, which gives it outcomes without their values."""
-        like = jnp.zeros(())
-        try:
-            jax.eval_shape(self.criterion.cost, like, like)
-        except TRACING_ERRORS as error:
-            given = "loss" if self.utility is None else "utility"
-            raise InputError(
-                f"`Problem({given}={self.criterion.title})` looks at the values of outcomes and "
-                f"decisions, which JAX does not know while it compiles a fit. Use `jax.numpy` in "
-                f"place of NumPy and `math`, and `jnp.where` in place of `if`, `min` and `max`."
-            ) from error
-
-    def check_cost(self, outcome: Array, decision: Array) -> None:
-        """Try the loss or utility on outcomes and decisions, and refuse what does not fit."""
-        _refuse(self.cost_fault(outcome, decision))
-
-    def cost_fault(self, outcome: Array, decision: Array) -> str | None:
-        """What is wrong with the loss or utility at these outcomes and decisions, if anything."""
-        outcome, decision = jnp.asarray(outcome), jnp.asarray(decision)
-        trial = self.criterion.trial(outcome, decision)
-        return _undefined(trial, outcome, decision) or _forbidden(trial, outcome, decision)
-
-    def check_observed(self, outcome: Array) -> None:
-        """Try decisions on and far around the range of the observed outcomes.
-
-        Refused is also a loss or utility by which decisions beyond all outcomes are best, however
-        far we look.
-        """
-        trial = self.criterion.trial
-        for decision in (jnp.full_like(outcome, jnp.median(outcome)), outcome):
-            _refuse(_undefined(trial(outcome, decision), outcome, decision))
-        low, high = float(outcome.min()), float(outcome.max())
-        inside = [jnp.full_like(outcome, h) for h in np.linspace(low, high, 9)]
-        self._check_limits(outcome, low, high, min(self._mean(outcome, h) for h in inside))
-        for decision in (jnp.full_like(outcome, jnp.median(outcome)), outcome):
-            _refuse(_forbidden(trial(outcome, decision), outcome, decision))
-        for decision in inside:
-            found = trial(outcome, decision)
-            # Far from its outcome a utility may underflow to zero.
-            found = found._replace(broken=found.broken & (found.values < 0))
-            _refuse(_forbidden(found, outcome, decision))
-
-    def _check_limits(self, outcome: Array, low: float, high: float, least: float) -> None:
-        width = max(high - low, 1e-3 * max(abs(low), abs(high), 1.0))
-        for end, sign, where, limit in (
-            (low, -1, "falls", "lowest - decision"),
-            (high, 1, "rises", "decision - highest"),
-        ):
-            far = [end + sign * width * 4.0**power for power in (3, 4, 5)]
-            costs = [self._mean(outcome, jnp.full_like(outcome, h)) for h in far]
-            if least > costs[0] >= costs[1] >= costs[2]:
-                raise InputError(
-                    f"By `{self.criterion.title}` decisions get better without end as the decision "
-                    f"{where}: the mean cost of the observed outcomes is {costs[2]:.4g} at "
-                    f"{far[2]:.4g}, but {least:.4g} or more between {low:.4g} and {high:.4g}, "
-                    f"where they lie. The decision needs limits: add what exceeding them costs, "
-                    f"such as `1000 * jnp.maximum({limit}, 0)`."
-                )
-
-    def _mean(self, outcome: Array, decision: Array) -> float:
-        return float(np.mean(np.asarray(self.criterion.cost(outcome, decision), np.float64)))
-
-
-def _refuse(fault: str | None) -> None:
-    if fault is not None:
-        raise InputError(fault)
-
-
-def _undefined(trial: Trial, outcome: Array, decision: Array) -> str | None:
-    """That there is not one finite value for each outcome and decision."""
-    expected = jnp.broadcast_shapes(outcome.shape, decision.shape)
-    if trial.values.shape != expected:
-        return (
-            f"{trial.name} must work elementwise and not sum or average: for outcomes and "
-            f"decisions of shape {expected} it returned shape {trial.values.shape}."
-        )
-    remedy = "Keep it finite for every outcome that the model may predict."
-    odd = ~jnp.isfinite(trial.values)
-    return _forbidden(
-        trial._replace(rule="not finite", broken=odd, remedy=remedy), outcome, decision
-    )
-
-
-def _forbidden(trial: Trial, outcome: Array, decision: Array) -> str | None:
-    """Where the rule of the trial is broken first."""
-    if not bool(trial.broken.any()):
-        return None
-    at = tuple(int(i) for i in np.argwhere(np.asarray(trial.broken))[0])
-    y, h = jnp.broadcast_arrays(outcome, decision)
-    return (
-        f"{trial.name} is {trial.rule} ({float(trial.values[at])}) at outcome {float(y[at]):.6g} "
-        f"and decision {float(h[at]):.6g}. {trial.remedy}"
-    )
 
 
 def _check(problem: Problem) -> None:
@@ -237,13 +181,28 @@ def _check(problem: Problem) -> None:
         )
     if problem.loss is not None:
         rule = "a function of (outcome, decision) or a loss such as `Tilted(0.2)`"
-        checks.function("`Problem(loss=...)`", problem.loss, ("outcome", "decision"), rule)
+        takes = ("outcome", "decision")
+        checks.function("`Problem(loss=...)`", problem.loss, takes, rule, others=True)
         checks.hashed("`Problem(loss=...)`", problem.loss)
     if problem.utility is not None:
         kinds = (Utility, ExpUtility)
         checks.instance("`Problem(utility=...)`", problem.utility, kinds, "a `Utility(fn)`")
         checks.hashed("`Problem(utility=...)`", problem.utility)
     check_guide("`Problem(guide=...)`", problem.guide)
+    _check_space(problem)
+
+
+def _check_space(problem: Problem) -> None:
+    own = None if problem.loss is None else Asked(problem.loss).space
+    if problem.decision is None:
+        return
+    known = "`Real()`, `Interval(low, high)`, `Integers(low, high)` or `OneOf(labels)`"
+    checks.choice("`Problem(decision=...)`", problem.decision, Space, known)
+    if own is not None and own != problem.decision:
+        raise InputError(
+            f"`Problem(decision={problem.decision!r})`: the actions of the loss are {own!r}; leave "
+            f"`decision` out."
+        )
 
 
 def check_guide(where: str, guide: Any) -> None:

@@ -12,12 +12,13 @@ plate of the outcome.
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
 from stakes._types import Array, Bool, Distribution, Float, Key, Number
 from stakes.errors import NoClosedForm
+from stakes.varying import Columns, Need
 
 
 class Loss(Protocol):
@@ -42,6 +43,14 @@ class Predicted(Protocol):
 
     def variance(self) -> Float[Array, "*instance"]:
         """E (y - E y)²."""
+        ...
+
+    def cdf(self, value: Float[Array, "*instance"]) -> Float[Array, "*instance"]:
+        """P(y ≤ value)."""
+        ...
+
+    def below(self, value: Float[Array, "*instance"]) -> Float[Array, "*instance"]:
+        """P(y < value)."""
         ...
 
     def tails(
@@ -308,6 +317,58 @@ class Expectation(Protocol):
         return 1
 
 
+class Space(Protocol):
+    """Where decisions may lie. Inside, each is a number; users may see a label instead."""
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """What differs from case to case."""
+        ...
+
+    @property
+    def actions(self) -> tuple[float, ...] | None:
+        """All decisions, where there are few enough to try each; None otherwise."""
+        ...
+
+    @property
+    def is_smooth(self) -> bool:
+        """Whether decisions can follow a gradient."""
+        ...
+
+    @property
+    def bounded(self) -> bool:
+        """Whether there is a least and a largest decision."""
+        ...
+
+    def at(self, columns: Columns) -> "Space":
+        """The same for some cases, with their values in place."""
+        ...
+
+    def inside(self, decision: Float[Array, "*instance"]) -> Float[Array, "*instance"]:
+        """The nearest decision in the space."""
+        ...
+
+    def beside(self, decision: Float[Array, "*instance"]) -> Float[Array, "place *instance"]:
+        """Decisions of which one is best, where the cost is convex and least at this number."""
+        ...
+
+    def free(self, decision: Float[Array, "*instance"]) -> Float[Array, "*instance"]:
+        """From the space to a line without limits, on which gradients can be followed."""
+        ...
+
+    def held(self, free: Float[Array, "*instance"]) -> Float[Array, "*instance"]:
+        """Back from that line, inside the limits."""
+        ...
+
+    def labelled(self, decisions: np.ndarray) -> np.ndarray:
+        """Decisions as users see them."""
+        ...
+
+    def coded(self, where: str, decisions: Any) -> np.ndarray:
+        """From what users see to numbers; `where` is for messages."""
+        ...
+
+
 class Trial(NamedTuple):
     """A loss or utility, tried on outcomes and decisions."""
 
@@ -326,6 +387,20 @@ class Criterion(Protocol):
     @property
     def title(self) -> str:
         """Its name in messages and reports."""
+        ...
+
+    @property
+    def convex(self) -> bool:
+        """Whether its risk is surely convex in the decision."""
+        ...
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """What differs from case to case."""
+        ...
+
+    def at(self, columns: Columns) -> "Criterion":
+        """The same for some cases, with their values in place."""
         ...
 
     def trial(
@@ -366,7 +441,10 @@ class Criterion(Protocol):
 
 
 class Objective(NamedTuple):
-    """What a calibrated fit maximises in addition to the ELBO."""
+    """What a calibrated fit maximises in addition to the ELBO.
+
+    Where loss or space differ from case to case, `at` gives the objective for those of a batch.
+    """
 
     gain: Gain
     expectation: Expectation
@@ -374,6 +452,15 @@ class Objective(NamedTuple):
     """log ũ(θ, h): what decisions maximise."""
     term: UtilityTerm
     """What the bound has: the same, or less its maximum over h where the gain asks for regret."""
+    space: Space
+    """Where decisions may lie."""
+    needs: tuple[Need, ...] = ()
+    """What differs from case to case."""
+    build: "Callable[[Columns], Objective] | None" = None
+
+    def at(self, columns: Columns) -> "Objective":
+        """The same for some cases, with their values in place."""
+        return self if self.build is None else self.build(columns)
 
 
 class DecisionRule(Protocol):

@@ -12,9 +12,10 @@ from jax.scipy.special import logsumexp
 from stakes import checks
 from stakes._types import Array, Distribution, Key, Number
 from stakes.errors import InputError, NoClosedForm, name_of, warn
-from stakes.losses import Asked
+from stakes.losses import Asked, WithCovariates, covariates_of
 from stakes.protocols import Estimator, Expectation, Loss, Predicted, Trial, UtilityTerm
 from stakes.utility_estimators import Nested
+from stakes.varying import Columns, Need
 
 ABOVE_ZERO = (
     "The bound takes its logarithm; keep the utility above zero. One that underflows, such as "
@@ -26,6 +27,7 @@ class _InsideLogarithm(ABC):
     """What utilities share: the bound has their logarithm, decisions maximise them as they are."""
 
     bayes_is_best = False
+    convex = False
 
     @abstractmethod
     def __call__(self, outcome: Array, decision: Array) -> Array: ...
@@ -93,7 +95,7 @@ class Utility(_InsideLogarithm):
     loss = None
 
     def __post_init__(self) -> None:
-        checks.function("`Utility(fn=...)`", self.fn, ("outcome", "decision"))
+        checks.function("`Utility(fn=...)`", self.fn, ("outcome", "decision"), others=True)
         hint = "The bound takes the logarithm of the utility: add a constant to it."
         infimum = checks.number("`Utility(infimum=...)`", self.infimum, least=0, hint=hint)
         object.__setattr__(self, "infimum", infimum)
@@ -107,6 +109,19 @@ class Utility(_InsideLogarithm):
     @property
     def title(self) -> str:
         return name_of(self.fn)
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        return covariates_of(self.fn)
+
+    def at(self, columns: Columns) -> "Utility":
+        if not self.needs:
+            return self
+        here = object.__new__(Utility)  # what the checks of a new one say has been said
+        object.__setattr__(here, "fn", WithCovariates.of(self.fn, columns))
+        for name in ("infimum", "regret"):
+            object.__setattr__(here, name, getattr(self, name))
+        return here
 
     def __call__(self, outcome: Array, decision: Array) -> Array:
         return self.fn(outcome, decision)
@@ -154,6 +169,13 @@ class ExpUtility(_InsideLogarithm):
     @property
     def title(self) -> str:
         return repr(self)
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        return Asked(self.loss).needs
+
+    def at(self, columns: Columns) -> "ExpUtility":
+        return replace(self, loss=Asked(self.loss).at(columns).loss) if self.needs else self
 
     def __call__(self, outcome: Array, decision: Array) -> Array:
         return jnp.exp(self.log(outcome, decision))
@@ -220,7 +242,7 @@ class ScaledLoss:
 def _check_scaled(gain: ExpUtility | ScaledLoss) -> None:
     """The scale may be traced, and arrays may have one for each instance."""
     name, scale = type(gain).__name__, gain.scale
-    checks.function(f"`{name}(loss=...)`", gain.loss, ("outcome", "decision"))
+    checks.function(f"`{name}(loss=...)`", gain.loss, ("outcome", "decision"), others=True)
     checks.flags(gain, "regret")
     if not checks.is_traced(scale) and not _is_array_of_scales(scale):
         plain = checks.number(f"`{name}(scale=...)`, which is M,", scale, above=0)

@@ -17,6 +17,7 @@ from catalogue import LOSSES
 from scipy.special import ndtr
 
 from stakes import ClosedForm, ExpUtility, Quadrature, Squared
+from stakes.aim import Aim
 from stakes.deciding import numerical_decision
 from stakes.losses import Asked
 from stakes.protocols import Criterion, Expectation
@@ -196,7 +197,7 @@ def least(risk: Callable[[np.ndarray], np.ndarray], loc: np.ndarray, scale: np.n
 
 decide = jax.jit(
     numerical_decision,
-    static_argnames=("criterion", "expectation"),
+    static_argnames=("aim", "expectation"),
     compiler_options={"xla_backend_optimization_level": 0},
 )
 
@@ -213,7 +214,7 @@ def test_no_decision_costs_a_thousandth_less_than_the_one_that_is_found(name):
     loc, scale = mixtures(3)
     outcomes = jax.vmap(dist.Normal)(jnp.asarray(loc), jnp.asarray(scale))
     key, like = jax.random.key(1), jnp.zeros(INSTANCES)
-    found = np.asarray(decide(case.criterion, case.expectation, key, outcomes, like), float)
+    found = np.asarray(decide(Aim(case.criterion), case.expectation, key, outcomes, like), float)
     for i in range(INSTANCES):
         m, s = np.unique(np.stack([loc[:, i], scale[:, i]]), axis=1)
         risk = lambda h: case.risk(m[:, None], s[:, None], h).mean(axis=0)  # noqa: B023, E731

@@ -26,6 +26,7 @@ from scipy import stats
 
 import stakes
 from stakes import predicting
+from stakes.aim import Aim
 from stakes.bridge import sampling
 from stakes.calibration import Clustered, members
 from stakes.calibration.pipeline import _warn_of_unconverged
@@ -612,19 +613,19 @@ def test_a_loss_of_the_users_own_gives_what_the_same_loss_built_in_gives(
 def test_the_best_decision_may_lie_beyond_all_outcomes(loss: Any, best: float) -> None:
     """Nothing says that a decision is a guess of the outcome, N(10, 1) here."""
     outcomes = jax.vmap(lambda mean: dist.Normal(mean, 1.0))(jnp.full((50, 1), 10.0))
-    found = numerical_decision(Asked(loss), stakes.Quadrature(), KEY, outcomes, jnp.ones(1))
+    found = numerical_decision(Aim(Asked(loss)), stakes.Quadrature(), KEY, outcomes, jnp.ones(1))
     np.testing.assert_allclose(found, best, atol=0.1)
 
 
 def test_an_exponential_utility_may_underflow_at_an_outcome_far_from_its_decision() -> None:
     problem = slope_problem(utility=stakes.ExpUtility(stakes.Squared(), scale=1.0))
-    problem.check_cost(np.array([20.0]), np.array([0.0]))
+    problem.aim.check_cost(np.array([20.0]), np.array([0.0]))
     infinite = slope_problem(utility=stakes.ExpUtility(lambda y, h: (y - h) / 0.0, scale=1.0))
     with pytest.raises(stakes.InputError, match=r"logarithm of .* is not finite"):
-        infinite.check_cost(jnp.array([20.0]), jnp.array([0.0]))
+        infinite.aim.check_cost(jnp.array([20.0]), jnp.array([0.0]))
     own = slope_problem(utility=stakes.Utility(lambda y, h: np.exp(-((y - h) ** 2))))
     with pytest.raises(stakes.InputError, match="ExpUtility"):
-        own.check_cost(np.array([200.0]), np.array([0.0]))
+        own.aim.check_cost(np.array([200.0]), np.array([0.0]))
 
 
 def test_a_utility_that_underflows_far_out_has_a_slope_all_the_same() -> None:

@@ -223,7 +223,7 @@ def test_transform_estimator_and_decision_rule_of_ones_own_work_together() -> No
         estimator=Halfway(),
         method=stakes.EM(m_step=Cautious(), draws=20),
     )
-    losses = result.on_fit.observations.costs(result.problem.criterion, result.vi_decisions.values)
+    losses = result.on_fit.observations.costs(result.problem.aim, result.vi_decisions.values)
     assert result.scale == pytest.approx(losses.mean(), rel=1e-6)
     assert np.isfinite(result.calibrated.bound).all()
     # The rule sets the decisions of the fit; those of the result are best for the loss.
@@ -284,7 +284,7 @@ def test_a_loss_may_know_any_part_of_itself(questions, options) -> None:
     )
     outcomes = jax.vmap(dist.Normal)(jnp.array([[2.0], [4.0]]), jnp.ones((2, 1)))
     decide = jax.jit(
-        lambda: best_decision(plan.problem.criterion, plan.expectation, KEY, outcomes, jnp.ones(1)),
+        lambda: best_decision(plan.problem.aim, plan.expectation, KEY, outcomes, jnp.ones(1)),
         compiler_options={"xla_backend_optimization_level": 0},
     )
     np.testing.assert_allclose(decide(), 3.0, atol=0.05)

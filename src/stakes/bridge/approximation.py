@@ -49,6 +49,7 @@ from stakes.bridge.sites import (
 from stakes.errors import InputError
 from stakes.port import Draw, Instances, Rows, Subsample
 from stakes.problem import Problem
+from stakes.varying import Need, columns_for
 
 AFTER_SPLIT = 2
 """Folding in 0 or 1 gives the two keys of a split, which is how NumPyro seeds a guide's sites."""
@@ -124,6 +125,9 @@ class NumPyroApproximation:
     @property
     def data(self) -> dict[str, Any]:
         return {**self.cases.constants, **self.arrays}
+
+    def columns(self, needs: tuple[Need, ...]) -> dict[Need, Array]:
+        return columns_for(needs, self.data, self.instances.shape)
 
     def plates_of(self, parameter: str) -> dict[str, int]:
         return self.structure.parameter_plates.get(parameter, {})
@@ -208,7 +212,7 @@ class NumPyroApproximation:
 def approximate(problem: Problem, data: dict[str, Any], key: Key) -> NumPyroApproximation:
     """Trace the problem's model and guide once and check that everything fits together."""
     guide = as_guide(problem)
-    plain = looked_at(problem.model, data, key)
+    plain = looked_at(problem.program, data, key)
     data = in_form(data, plain)
     sites = model_sites(problem, data, key)
     site = sites[problem.outcome]
@@ -223,12 +227,12 @@ def approximate(problem: Problem, data: dict[str, Any], key: Key) -> NumPyroAppr
     check_latents(guide, sites, latents, subsamples)
     if not isinstance(guide, autoguide.AutoGuide):  # one by hand may look at the data, too
         data = in_form(data, plain | looked_at(guide, data, key))
-    parameters = parameters_of(problem.model, guide, data, key)
+    parameters = parameters_of(problem.program, guide, data, key)
     guide_sites = shapes_of(guide, data, key)
     check_guide(problem, latents, guide_sites, subsamples)
     arrays, constants = split_data(data)
     cases = Cases(
-        model=problem.model,
+        model=problem.program,
         outcome=problem.outcome,
         constants=constants,
         instances=instances_of(problem.outcome, site, subsamples),

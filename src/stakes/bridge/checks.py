@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from numpyro.infer import autoguide
 
 from stakes._types import Key, Program
+from stakes.arguments import without
 from stakes.bridge.cases import Cases
 from stakes.bridge.sites import (
     Site,
@@ -26,7 +27,7 @@ from stakes.problem import Problem
 
 
 def model_sites(problem: Problem, data: Mapping[str, Any], key: Key) -> Sites:
-    sites = shapes_of(problem.model, data, key)
+    sites = shapes_of(problem.program, data, key)
     if problem.outcome not in sites or sites[problem.outcome]["type"] != "sample":
         names = [name for name, site in sites.items() if site["type"] == "sample"]
         raise InputError(
@@ -57,8 +58,10 @@ def as_guide(problem: Problem) -> Program:
     guide = problem.guide if problem.guide is not None else autoguide.AutoNormal
     factory = guide.func if isinstance(guide, functools.partial) else guide
     if isinstance(factory, type) and issubclass(factory, autoguide.AutoGuide):
-        return guide(problem.model)
-    return own_guide(guide) if isinstance(guide, autoguide.AutoGuide) else guide
+        return guide(problem.program)
+    if isinstance(guide, autoguide.AutoGuide):
+        return own_guide(guide)
+    return without(guide, problem.beside_model)
 
 
 def own_guide(guide: autoguide.AutoGuide) -> autoguide.AutoGuide:

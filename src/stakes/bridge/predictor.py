@@ -30,6 +30,7 @@ from stakes.bridge.sites import (
 from stakes.errors import InputError, some
 from stakes.port import Instances
 from stakes.problem import Problem
+from stakes.varying import Need, columns_for
 
 Made = TypeVar("Made")
 
@@ -47,6 +48,14 @@ class Predictor:
     rows: dict[str, Array] = field(default_factory=dict)
     """Plate -> which member of the fit each of its members is; -1 for a new one. Plates whose
     members are those of the fit in the same order, or all new, are left out."""
+
+    @property
+    def instances(self) -> Instances:
+        return self.cases.instances
+
+    def columns(self, needs: tuple[Need, ...]) -> dict[Need, Array]:
+        """What the loss or the limits of decisions ask for, of all instances."""
+        return columns_for(needs, {**self.cases.constants, **self.arrays}, self.instances.shape)
 
     def predict(
         self, latents: Mapping[str, Array], key: Key, batch: Batch
@@ -139,7 +148,7 @@ class Predictors:
         return Predictor(arrays, cases, found)
 
     def _looked_at(self, data: dict[str, Any]) -> frozenset[str]:
-        model, key = self._problem.model, jax.random.key(0)
+        model, key = self._problem.program, jax.random.key(0)
         return self._kept(self._plain, _shapes(data), lambda: looked_at(model, data, key))
 
     def _kept(self, made: dict[Hashable, Made], key: Hashable, make: Callable[[], Made]) -> Made:
@@ -193,7 +202,7 @@ def _cases(
     }
     matched = {name: each for name, each in from_fit.items() if rows.keys() & set(each.dims)}
     cases = Cases(
-        model=problem.model,
+        model=problem.program,
         outcome=problem.outcome,
         constants=split_data(data)[1],
         instances=instances_of(problem.outcome, site, subsamples),

@@ -76,12 +76,21 @@ class Assessment:
     @cached_property
     def decisions(self) -> "xr.DataArray":
         """The best decision for each instance under the calibrated posterior."""
-        return self.decided(self.posteriors["LCVI"])
+        return self.labels(self.found["LCVI"])
 
     @cached_property
     def vi_decisions(self) -> "xr.DataArray":
         """The best decision for each instance under plain VI."""
-        return self.decided(self.posteriors["VI"])
+        return self.labels(self.found["VI"])
+
+    @cached_property
+    def found(self) -> "dict[str, np.ndarray]":
+        """The same decisions of both, as numbers."""
+        return {name: self._found(posterior) for name, posterior in self.posteriors.items()}
+
+    def labels(self, decisions: np.ndarray) -> "xr.DataArray":
+        """Decisions as users see them, with the names of their axes and members."""
+        return self._labelled(self.problem.space.labelled(decisions), "decision")
 
     @cached_property
     def observations(self) -> Observations | None:
@@ -93,7 +102,7 @@ class Assessment:
         """The outcomes observed, nan where the model masks them; None where there are none."""
         if self.observations is None:
             return None
-        outcomes, counted = self.observations
+        outcomes, counted, _ = self.observations
         return self._labelled(np.where(counted, outcomes, np.nan), self.problem.outcome)
 
     @cached_property
@@ -131,16 +140,16 @@ class Assessment:
             )
         if not seen.counted.any():
             raise InputError("`compare(...)`: the mask leaves no instance to compare on.")
-        decided = {"VI": self.vi_decisions, "LCVI": self.decisions}
+        decided = dict(self.found)
         if nuts is not None:
-            decided["NUTS"] = self.decided(nuts)
-        criterion = self.problem.criterion
-        costs = {name: seen.costs(criterion, found.values) for name, found in decided.items()}
+            decided["NUTS"] = self._found(nuts)
+        aim = self.problem.aim
+        costs = {name: seen.costs(aim, found) for name, found in decided.items()}
         where = " x ".join(self.instances.dims) or "one number"
         return Comparison(
             costs=costs,
             gain=self.problem.loss is None,
-            setting=f"{len(costs['VI'])} instances over {where}; {criterion.title}; "
+            setting=f"{len(costs['VI'])} instances over {where}; {aim.criterion.title}; "
             f"{self.setting}.",
             held_out=self.held_out,
             notes=self.unconverged,
@@ -151,8 +160,10 @@ class Assessment:
     def decided(self, posterior: Posterior) -> "xr.DataArray":
         """The best decision for each instance under any posterior."""
         _check_posterior(posterior)
-        found = decided(self.problem, posterior, self.predictor, self.expectation, self.keys)
-        return self._labelled(found, "decision")
+        return self.labels(self._found(posterior))
+
+    def _found(self, posterior: Posterior) -> np.ndarray:
+        return decided(self.problem, posterior, self.predictor, self.expectation, self.keys)
 
     def predictive(self, posterior: Posterior, draws: int) -> "xr.Dataset":
         """Draws of the outcome, as ArviZ expects them."""
@@ -188,7 +199,7 @@ def decided(
     # Outcomes of other cases may spread over more values than those of the fit.
     outcomes = predicting.outcomes_by_batch(posterior, predictor, keys.spread)
     wide = expectation.widened(outcomes)
-    found = predicting.decide(problem.criterion, posterior, predictor, wide, keys.decisions)
+    found = predicting.decide(problem.aim, posterior, predictor, wide, keys.decisions)
     check_decisions(found)
     return found
 

@@ -6,7 +6,7 @@ from typing import final
 import optax
 
 from stakes import checks
-from stakes.optimise import FitSettings, Joint, Method
+from stakes.optimise import FitSettings, Method
 from stakes.protocols import Estimator, Expectation, Transform
 
 
@@ -24,7 +24,7 @@ class Options:
     """
 
     transform: Transform | None = None
-    method: Method = Joint()  # noqa: RUF009 (a frozen value)
+    method: Method | None = None
     expectation: Expectation | None = None
     estimator: Estimator | None = None
     steps: int = 30_000
@@ -41,7 +41,7 @@ class Options:
             ("estimator", Estimator, "`Nested()`, `Jensen()` or `Taylor()`"),
         ):
             value = getattr(self, name)
-            if value is not None or name == "method":  # all others may be left open
+            if value is not None:
                 checks.choice(f"`{name}=`", value, contract, known)
         settings = self.fit_settings(draws=1, progress=False)  # reports what does not fit
         object.__setattr__(self, "warm_start", checks.flag("`warm_start=`", self.warm_start))

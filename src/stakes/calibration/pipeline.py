@@ -14,7 +14,7 @@ from stakes.calibration.result import Calibration
 from stakes.errors import InputError, warn
 from stakes.host.interrupts import deferred_ctrl_c
 from stakes.host.progress import waiting
-from stakes.optimise import Fit, Joint, Method, State, Step, Stop, not_begun, outset, run
+from stakes.optimise import Fit, Method, State, Step, Stop, not_begun, outset, run
 from stakes.problem import Problem, checked_key
 from stakes.protocols import Estimator, Expectation, Transform
 
@@ -25,7 +25,7 @@ def calibrate(
     data: Data,
     *,
     transform: Transform | None = None,
-    method: Method = Joint(),  # noqa: B008 (a frozen value)
+    method: Method | None = None,
     expectation: Expectation | None = None,
     estimator: Estimator | None = None,
     steps: int = 30_000,
@@ -46,7 +46,7 @@ def calibrate(
         data: the model's arguments by name; the one named like the outcome has the observations.
         transform: from loss to utility, `Linearized(quantile=0.9)` by default; not for a problem
             that is given by a utility.
-        method: `Joint()` or `EM()`.
+        method: `Joint()`, the default, or `EM()`, the default for whole numbers and actions.
         expectation: of the loss or utility over outcomes; the best is chosen by default.
         estimator: of the utility term where a utility stands inside a logarithm.
         steps: at most this many, for each of the two fits. Fewer than by default are taken for a

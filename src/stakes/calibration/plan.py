@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias, final
 
 import jax
@@ -11,13 +12,14 @@ import numpy as np
 from stakes import checks, predicting
 from stakes import expectation as expectations
 from stakes._types import Array, Batch, Data, Distribution, Key, Number, Params
+from stakes.aim import Aim
 from stakes.arguments import Columns, columns_of
 from stakes.bridge import NumPyroApproximation, Predictors, approximate
 from stakes.calibration.keys import Keys
 from stakes.calibration.options import Options
 from stakes.deciding import objective_of
 from stakes.errors import InputError, NumericalError, some, warn
-from stakes.optimise import VI, Fit, FitSettings, Info, Method, State, Step, Stop
+from stakes.optimise import EM, VI, Fit, FitSettings, Info, Joint, Method, State, Step, Stop
 from stakes.port import Instances
 from stakes.predicting import FittedPosterior
 from stakes.problem import Problem, checked_key
@@ -27,11 +29,13 @@ from stakes.protocols import (
     Expectation,
     Gain,
     Loss,
+    Objective,
     Predicted,
     Transform,
     UtilityTerm,
 )
 from stakes.utilities import Linearized
+from stakes.varying import Columns as CaseColumns
 
 Coords: TypeAlias = Mapping[str, Sequence[Any]]
 """Plate -> a label for each member."""
@@ -81,18 +85,18 @@ class Plan:
         """The plan with M_q from the losses of VI's own decisions; and these decisions."""
         plan = self.sized(vi.params, keys.spread)
         posterior = FittedPosterior(self.approximation, vi.params)
-        predictor, criterion = self.predictors.on(), self.problem.criterion
+        predictor, aim = self.predictors.on(), self.problem.aim
         if decisions is None:
             expectation, key = plan.expectation, keys.decisions
-            decisions = predicting.decide(criterion, posterior, predictor, expectation, key)
+            decisions = predicting.decide(aim, posterior, predictor, expectation, key)
             check_decisions(decisions)
         seen = predicting.observations(posterior, predictor)
         assert seen is not None
         likely = np.where(seen.counted, seen.outcomes, decisions)
-        self.problem.check_cost(jnp.asarray(likely), jnp.asarray(decisions))
+        seen.aim(aim).check_cost(jnp.asarray(likely), jnp.asarray(decisions))
         transform = self.transform
         if transform is not None:
-            transform = transform.fitted(seen.costs(criterion, decisions))
+            transform = transform.fitted(seen.costs(aim, decisions))
         return replace(plan, transform=transform), decisions
 
     @property
@@ -102,8 +106,17 @@ class Plan:
 
     def step(self, scale: Number | None) -> Step:
         """A step of the calibrated fit, with this M."""
-        gain = self.problem.gain(self.transform, scale)
-        return self.method.step(objective_of(gain, self.expectation, self.estimator), self.settings)
+        return self.method.step(self.objective(scale), self.settings)
+
+    def objective(self, scale: Number | None, columns: CaseColumns | None = None) -> Objective:
+        """What the calibrated fit maximises beside the ELBO; where asked for, for some cases."""
+        aim = self.problem.aim
+        gain = self.problem.gain(self.transform, scale, columns)
+        space = aim.space if columns is None else aim.space.at(columns)
+        found = objective_of(gain, self.expectation, self.estimator, space)
+        if not aim.needs or columns is not None:
+            return found
+        return found._replace(needs=aim.needs, build=partial(self.objective, scale))
 
     def state(self, params: Params, decisions: Array | np.ndarray) -> State:
         return self.method.init(params, jnp.asarray(decisions), self.settings)
@@ -127,7 +140,7 @@ def prepare(
     key = checked_key(key)
     rule = "a `Problem(model, outcome=..., loss=...)`"
     checks.instance("`problem`", problem, Problem, rule)
-    problem.check_compiles()
+    problem.aim.check_compiles()
     checks.instance("`options=`", options, Options, "an `Options(...)`")
     progress = checks.flag("`progress=`", progress)
     if approximation is not None:
@@ -144,7 +157,7 @@ def prepare(
         problem=problem,
         approximation=approximation,
         transform=transform,
-        method=options.method,
+        method=method_for(problem, options),
         expectation=expectation,
         estimator=options.estimator,
         warm_start=options.warm_start,
@@ -164,6 +177,34 @@ def _checked_transform(problem: Problem, transform: Transform | None) -> Transfo
             )
         return None
     return Linearized() if transform is None else transform
+
+
+def method_for(problem: Problem, options: Options) -> Method:
+    """The one asked for; otherwise `Joint()`, or `EM()` where decisions cannot be moved freely."""
+    smooth = problem.space.is_smooth
+    if options.method is None:
+        return Joint() if smooth else EM()
+    if not smooth and getattr(options.method, "by_gradient", False):
+        raise InputError(
+            f"`method={options.method}` does not fit: decisions in `{problem.space!r}` cannot "
+            f"follow a gradient. Use `method=EM()`, or leave `method` out."
+        )
+    return options.method
+
+
+def _check_classes(problem: Problem, outcome: Distribution) -> None:
+    """Refuse a table of costs that is about other classes than the outcome has."""
+    classes = getattr(problem.loss, "classes", None)
+    if not isinstance(classes, int) or getattr(problem.loss, "bins", None) is not None:
+        return
+    here = expectations.stats.few_values(outcome)
+    if here != classes:
+        found = "is a number" if here is None else f"has {here} classes"
+        raise InputError(
+            f"`loss={problem.criterion.title}`: the outcome {problem.outcome!r}, "
+            f"{type(outcome).__name__}, {found}. A table has a cost for each class; where the "
+            f"outcome is a number, say with `bins=` which values make a class."
+        )
 
 
 def _checked_expectation(
@@ -186,14 +227,18 @@ def _checked_expectation(
     # Masked outcomes may have been filled with anything.
     counted = seen.outcomes[seen.counted]
     typical = np.median(counted) if counted.size else 0.0
-    _try_cost(problem, jnp.asarray(np.where(seen.counted, seen.outcomes, typical)), drawn)
-    gain = problem.gain(transform, 1.0)
+    aim = seen.aim(problem.aim)
+    _try_cost(aim, jnp.asarray(np.where(seen.counted, seen.outcomes, typical)), drawn)
+    _check_classes(problem, outcome)
+    here = predictor.columns(problem.aim.needs)
+    gain = problem.gain(transform, 1.0, here)
     where = f"What `transform={transform}` returns"
     checks.choice(where, gain, Gain, "a utility or a scaled loss", hashable=False)
-    reason = options.method.objection(gain)
+    method = method_for(problem, options)
+    reason = method.objection(gain)
     if reason is not None:
-        raise InputError(f"`method={options.method}` does not fit: {reason}.")
-    asked = _AllAsked(gain, options.estimator, problem.criterion)
+        raise InputError(f"`method={method}` does not fit: {reason}.")
+    asked = _AllAsked(gain, options.estimator, aim.criterion)
     expectation = options.expectation
     if expectation is None:
         expectation = expectations.choose(outcome, asked, weight)
@@ -203,13 +248,13 @@ def _checked_expectation(
     return expectation
 
 
-def _try_cost(problem: Problem, seen: Array, drawn: Array) -> None:
+def _try_cost(aim: Aim, seen: Array, drawn: Array) -> None:
     """Refuse a loss or utility that fails on observed outcomes; warn where others show a fault."""
     middle, width = jnp.median(seen), seen.max() - seen.min()
-    problem.check_observed(seen)
+    aim.check_observed(seen)
     # What is drawn before a fit may be anywhere.
     likely = jnp.where(jnp.abs(drawn - middle) <= width, drawn, middle)
-    fault = problem.cost_fault(likely, jnp.broadcast_to(middle, likely.shape))
+    fault = aim.cost_fault(likely, aim.space.inside(jnp.broadcast_to(middle, likely.shape)))
     if fault is not None:
         warn(f"At an outcome that was not observed, but may be predicted: {fault}")
 

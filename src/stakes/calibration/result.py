@@ -276,10 +276,10 @@ class Calibration:
         quantile = checks.number(where.format("quantile"), quantile, above=0, most=1)
         draws = checks.whole(where.format("draws"), draws)
         costs = predicting.predictive_costs(
-            self.problem.criterion,
+            self.problem.aim,
             self._posterior(self.vi),
             self.predictors.on(),
-            self.vi_decisions.values,
+            self.on_fit.found["VI"],
             self.keys.scale,
             draws,
         )

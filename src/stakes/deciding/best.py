@@ -13,11 +13,15 @@ import jax
 import jax.numpy as jnp
 
 from stakes._types import Array, Distribution, Float, Key
+from stakes.aim import Aim
 from stakes.deciding.promise import by_promise
 from stakes.deciding.search import Curve, by_parabolas, evenly
 from stakes.errors import NoClosedForm, check_shape
 from stakes.expectation import Mixture
-from stakes.protocols import Criterion, Expectation, UtilityTerm
+from stakes.protocols import Criterion, Expectation, Space, UtilityTerm
+from stakes.spaces import Integers, Real
+
+REAL = Real()
 
 EVENLY, QUANTILES = 17, 49
 """Where a search starts: places spread over the range of the outcome, and its quantiles."""
@@ -30,7 +34,7 @@ MOST_ELEMENTS = 2**24
 
 
 def best_decision(
-    criterion: Criterion,
+    aim: Aim,
     expectation: Expectation,
     key: Key,
     outcomes: Distribution,
@@ -41,13 +45,39 @@ def best_decision(
     Infinite where the risk never rises again in that direction. Draws of the outcome decide only
     where the expectation consists of draws, too.
     """
-    with suppress(NoClosedForm):
-        return known_decision(criterion, expectation, outcomes, like)
-    if expectation.drawn:
+    criterion, space = aim.criterion, aim.space
+    risk = risk_of(criterion, expectation, key, outcomes, like)
+    if space.actions is not None:
+        return least_of(risk, _every(space.actions, like))
+    if isinstance(space, Real) or criterion.convex:
         with suppress(NoClosedForm):
-            decision = criterion.drawn_decision(partial(_draws, key, outcomes, like.shape, 32))
-            return jnp.broadcast_to(decision, like.shape).astype(like.dtype)
-    return numerical_decision(criterion, expectation, key, outcomes, like)
+            return beside(risk, space, known_decision(criterion, expectation, outcomes, like))
+        if expectation.drawn:
+            with suppress(NoClosedForm):
+                decision = criterion.drawn_decision(partial(_draws, key, outcomes, like.shape, 32))
+                decision = jnp.broadcast_to(decision, like.shape).astype(like.dtype)
+                return beside(risk, space, decision)
+    return numerical_decision(aim, expectation, key, outcomes, like)
+
+
+def beside(risk: Curve, space: Space, best: Array) -> Array:
+    """The best decision in the space, where the best of all numbers is known and risk is convex."""
+    places = space.beside(best)
+    return places[0] if len(places) == 1 else least_of(risk, places)
+
+
+def _every(actions: tuple[float, ...], like: Array) -> Float[Array, "place *instance"]:
+    places = jnp.asarray(actions, like.dtype).reshape(-1, *(1 for _ in like.shape))
+    return jnp.broadcast_to(places, (len(actions), *like.shape))
+
+
+def least_of(objective: Curve, places: Float[Array, "place *instance"]) -> Array:
+    """The place with the least value; the first one of equals, nan where none is defined."""
+    values = jax.lax.map(objective, places)
+    values = jnp.where(jnp.isnan(values), jnp.inf, values)
+    index = jnp.argmin(values, axis=0)[None]
+    best = jnp.take_along_axis(places, index, axis=0)[0]
+    return jnp.where(values.min(axis=0) == jnp.inf, jnp.nan, best)
 
 
 def known_decision(
@@ -58,11 +88,11 @@ def known_decision(
     return jnp.broadcast_to(decision, like.shape).astype(like.dtype)
 
 
-def numerical_decision(
+def risk_of(
     criterion: Criterion, expectation: Expectation, key: Key, outcomes: Distribution, like: Array
-) -> Array:
-    """The best decision by a search, on the range of the outcome and around it."""
-    risk_key, range_key = jax.random.split(key)
+) -> Curve:
+    """The risk of a decision for each instance."""
+    risk_key, _ = jax.random.split(key)
     held = expectation.held * like.size
 
     def risk(decision: Array) -> Array:
@@ -71,18 +101,31 @@ def numerical_decision(
         check_shape(f"The expected cost by `{criterion.title}`", found.shape, like.shape)
         return found
 
+    return risk
+
+
+def numerical_decision(
+    aim: Aim, expectation: Expectation, key: Key, outcomes: Distribution, like: Array
+) -> Array:
+    """The best decision by a search, on the range of the outcome and around it."""
+    space, whole = aim.space, isinstance(aim.space, Integers)
+    anywhere = risk_of(aim.criterion, expectation, key, outcomes, like)
+    risk: Curve = lambda decision: anywhere(space.inside(decision))  # noqa: E731
+    _, range_key = jax.random.split(key)
     times = max(1, min(MORE, FEW // _count(outcomes)))
     draws = _draws(range_key, outcomes, like.shape, 4 * times)
     low, high = draws.min(axis=0), draws.max(axis=0)
     quantiles = jnp.quantile(draws, jnp.linspace(0, 1, times * QUANTILES), axis=0)
     reach = jnp.maximum(high - low, _spread(outcomes, high))
     places = evenly(low, high, times * EVENLY)
-    if not outcomes.support.is_discrete:
-        grid = jnp.concatenate([places, quantiles])
-        return by_promise(risk, grid, reach, times * ROUNDS).astype(like.dtype)
-    grid = jnp.concatenate([places, jnp.round(quantiles)])
-    found = by_promise(risk, grid, jnp.maximum(reach, 1.0), times * ROUNDS)
-    return _with_neighbours(risk, found).astype(like.dtype)
+    counts = outcomes.support.is_discrete
+    if counts or whole:
+        quantiles, reach = jnp.round(quantiles), jnp.maximum(reach, 1.0)
+    grid = space.inside(jnp.concatenate([places, quantiles]))
+    found = space.inside(by_promise(risk, grid, reach, times * ROUNDS))
+    if counts or whole:
+        found = _with_neighbours(risk, found)
+    return space.inside(found).astype(like.dtype)
 
 
 def term_decision(
@@ -92,6 +135,7 @@ def term_decision(
     now: Array,
     *,
     held: int,
+    space: Space = REAL,
     draws: int = 16,
 ) -> Array:
     """A decision at which the utility term U(λ, h) is at least as large as now, for an M-step.
@@ -103,19 +147,22 @@ def term_decision(
     term_key, range_key = jax.random.split(key)
 
     def shortfall(decision: Array) -> Array:
+        decision = space.inside(decision)
         one = lambda key, outcome: -term(key, outcome, decision)  # noqa: E731
         return _each_draw(one, term_key, outcomes, held * now.size).mean(axis=0)
 
+    if space.actions is not None:
+        return least_of(shortfall, _every(space.actions, now)).astype(now.dtype)
     seen = _draws(range_key, outcomes, now.shape, -(-draws // _count(outcomes)))
     low, high = seen.min(axis=0), seen.max(axis=0)
     # Rare outcomes may be missing from the draws and still matter.
     spacing = jnp.maximum((high - low) / (PLACES - 1), _spread(outcomes, now) / 2)
     grid = jnp.concatenate([now[None].astype(low.dtype), evenly(low, high, PLACES)])
     ends = jnp.stack([grid.min(axis=0) - spacing, grid.max(axis=0) + spacing])
-    found = by_parabolas(shortfall, jnp.concatenate([grid, ends]), 5)
-    if outcomes.support.is_discrete:
+    found = by_parabolas(shortfall, space.inside(jnp.concatenate([grid, ends])), 5)
+    if outcomes.support.is_discrete or isinstance(space, Integers):
         found = _with_neighbours(shortfall, found)
-    return found.astype(now.dtype)
+    return space.inside(found).astype(now.dtype)
 
 
 def _with_neighbours(objective: Curve, found: Array) -> Array:

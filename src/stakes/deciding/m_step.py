@@ -1,13 +1,15 @@
 """Decision rules: how an M-step of EM sets the decisions."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import final
 
 from stakes._types import Array, Distribution, Key
-from stakes.deciding.best import known_decision, term_decision
+from stakes.deciding.best import beside, known_decision, risk_of, term_decision
 from stakes.errors import NoClosedForm
 from stakes.losses import Asked
 from stakes.protocols import Gain, Objective
+from stakes.spaces import Real
 
 
 @final
@@ -37,10 +39,12 @@ class BayesDecisions:
         def term(key: Key, outcome: Distribution, decision: Array) -> Array:
             return -loss.risk(expectation, key, outcome, decision)
 
-        try:
-            return known_decision(loss, expectation, outcomes, now)
-        except NoClosedForm:
-            return term_decision(term, key, outcomes, now, held=expectation.held)
+        space = objective.space
+        if isinstance(space, Real) or loss.convex:
+            with suppress(NoClosedForm):
+                best = known_decision(loss, expectation, outcomes, now)
+                return beside(risk_of(loss, expectation, key, outcomes, now), space, best)
+        return term_decision(term, key, outcomes, now, held=expectation.held, space=space)
 
 
 @final
@@ -60,4 +64,4 @@ class NumericalDecisions:
 
     def decide(self, objective: Objective, key: Key, outcomes: Distribution, now: Array) -> Array:
         held = objective.expectation.held
-        return term_decision(objective.worth, key, outcomes, now, held=held)
+        return term_decision(objective.worth, key, outcomes, now, held=held, space=objective.space)

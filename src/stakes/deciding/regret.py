@@ -6,26 +6,47 @@ envelope theorem its slope in θ is that of log ũ(θ, h') with h' held fixed.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import jax
 import jax.numpy as jnp
 
 from stakes._types import Array, Distribution, Key
-from stakes.deciding.best import term_decision
+from stakes.deciding.best import REAL, beside, term_decision
 from stakes.errors import NoClosedForm
-from stakes.protocols import Estimator, Expectation, Gain, Objective, Predicted, UtilityTerm
+from stakes.losses import Asked
+from stakes.protocols import (
+    Estimator,
+    Expectation,
+    Gain,
+    Objective,
+    Predicted,
+    Space,
+    UtilityTerm,
+)
+from stakes.spaces import Real
 
 
 def objective_of(
-    gain: Gain, expectation: Expectation, estimator: Estimator | None = None
+    gain: Gain,
+    expectation: Expectation,
+    estimator: Estimator | None = None,
+    space: Space = REAL,
 ) -> Objective:
     """What a calibrated fit maximises, with this expectation and estimator."""
     worth = gain.term(expectation, estimator)
     if not gain.regret:
-        return Objective(gain, expectation, worth, worth)
-    # An estimator that was chosen may have its largest value elsewhere than log E u itself.
-    known = gain.exact_decision if estimator is None else _no_formula
-    return Objective(gain, expectation, worth, _regret(gain, expectation, worth, known))
+        return Objective(gain, expectation, worth, worth, space)
+    # An estimator that was chosen may have its largest value elsewhere than log E u itself, and
+    # the best number of all is no guide to the best one in a space unless the loss is convex.
+    is_known = estimator is None and (isinstance(space, Real) or _is_convex(gain))
+    known = gain.exact_decision if is_known else _no_formula
+    term = _regret(gain, expectation, worth, known, space)
+    return Objective(gain, expectation, worth, term, space)
+
+
+def _is_convex(gain: Gain) -> bool:
+    return gain.bayes_is_best and gain.loss is not None and Asked(gain.loss).convex
 
 
 def _no_formula(predicted: Predicted) -> Array:
@@ -37,24 +58,26 @@ def _regret(
     expectation: Expectation,
     worth: UtilityTerm,
     known: Callable[[Predicted], Array],
+    space: Space,
 ) -> UtilityTerm:
     """log ũ(θ, h) - max over h' of log ũ(θ, h')."""
 
     def best(key: Key, outcome: Distribution, decision: Array) -> Array:
         """The best decision for this θ: by a formula, or by a search that starts at this one."""
         alone = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], outcome)
-        try:
-            return jnp.broadcast_to(known(expectation.mixture(alone)), decision.shape)
-        except NoClosedForm:
-            same = lambda _, outcome, decision: worth(key, outcome, decision)  # noqa: E731
-            return term_decision(same, key, alone, decision, held=expectation.held)
+        if space.actions is None:
+            with suppress(NoClosedForm):
+                best = jnp.broadcast_to(known(expectation.mixture(alone)), decision.shape)
+                return beside(lambda place: -worth(key, outcome, place), space, best)
+        same = lambda _, outcome, decision: worth(key, outcome, decision)  # noqa: E731
+        return term_decision(same, key, alone, decision, held=expectation.held, space=space)
 
     def term(key: Key, outcome: Distribution, decision: Array) -> Array:
-        try:
-            return gain.regret_term(expectation)(key, outcome, decision)
-        except NoClosedForm:
-            fixed = jax.lax.stop_gradient((key, outcome, decision))
-            against = jax.lax.stop_gradient(best(*fixed))
-            return worth(key, outcome, decision) - worth(key, outcome, against)
+        if isinstance(space, Real):
+            with suppress(NoClosedForm):
+                return gain.regret_term(expectation)(key, outcome, decision)
+        fixed = jax.lax.stop_gradient((key, outcome, decision))
+        against = jax.lax.stop_gradient(best(*fixed))
+        return worth(key, outcome, decision) - worth(key, outcome, against)
 
     return term

@@ -48,6 +48,10 @@ class Single:
         points, log_weights = self.values.rule(None, self.distribution, value)
         return weighted_sum(log_weights, (points <= value).astype(log_weights.dtype))
 
+    def below(self, value: Array) -> Array:
+        discrete = stats.is_discrete(self.distribution)
+        return self.cdf(jnp.ceil(value) - 1 if discrete else value)
+
     def tails(self, decision: Array, above: float, below: float) -> Array:
         return stats.tails(self.distribution, decision, above, below)
 
@@ -119,6 +123,9 @@ class Mixture:
 
     def cdf(self, value: Array) -> Array:
         return self._over(lambda one: one.cdf(value)).mean(axis=0)
+
+    def below(self, value: Array) -> Array:
+        return self._over(lambda one: one.below(value)).mean(axis=0)
 
     def tails(self, decision: Array, above: float, below: float) -> Array:
         return self._over(lambda one: one.tails(decision, above, below)).mean(axis=0)

@@ -6,7 +6,7 @@ optimiser's state, and scattered back: the cost of a step does not grow with the
 """
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,16 @@ Bound: TypeAlias = Callable[[PyTree], tuple[Array, tuple[Array, Array]]]
 WHOLE = Rows({}, {})
 
 
+class Chart(NamedTuple):
+    """Coordinates for variables in the batch in which they have no limits, and back."""
+
+    free: Callable[[PyTree], PyTree]
+    held: Callable[[PyTree], PyTree]
+
+
+SAME = Chart(lambda variables: variables, lambda free: free)
+
+
 def start(variables: PyTree, trained: PyTree, optimizer: optax.GradientTransformation) -> State:
     return State(
         variables=variables,
@@ -42,8 +52,13 @@ def ascend(
     trained: PyTree,
     trained_rows: PyTree,
     state: State,
+    *,
+    chart: Chart | None = None,
 ) -> tuple[PyTree, State, Info]:
-    """One step up in the trained variables; skipped where value or gradient is not finite."""
+    """One step up in the trained variables; skipped where value or gradient is not finite.
+
+    With a `chart`, the step is one in other coordinates, in which there are no limits.
+    """
     check_optimizer("`ascend(optimizer=...)`", optimizer)
     checks.function("`ascend(objective=...)`", objective, ("variables",))
     checks.instance("`ascend(state=...)`", state, State, "a `State`, as `init` or a step left it")
@@ -54,8 +69,11 @@ def ascend(
         trained_rows,
         transform_non_params=lambda _: WHOLE,
     )
-    here, memory = gather(trained, trained_rows), gather(state.optimizer, state_rows)
-    (value, (elbo, utility)), slope = jax.value_and_grad(objective, has_aux=True)(here)
+    chart = chart or SAME
+    here, memory = chart.free(gather(trained, trained_rows)), gather(state.optimizer, state_rows)
+    (value, (elbo, utility)), slope = jax.value_and_grad(
+        lambda free: objective(chart.held(free)), has_aux=True
+    )(here)
     updates, memory_after = optax.with_extra_args_support(optimizer).update(
         jax.tree.map(jnp.negative, slope), memory, here, value=-value
     )
@@ -65,7 +83,7 @@ def ascend(
         lambda new, old: jnp.where(finite, new, old), (after, memory_after), (here, memory)
     )
     return (
-        scatter(trained, after, trained_rows),
+        scatter(trained, chart.held(after), trained_rows),
         state._replace(
             optimizer=scatter(state.optimizer, memory_after, state_rows),
             taken=state.taken + 1,

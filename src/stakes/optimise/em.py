@@ -13,7 +13,7 @@ from stakes.errors import check_shape
 from stakes.optimise.ascent import ascend, bound, start
 from stakes.optimise.settings import FitSettings
 from stakes.optimise.step import Info, State, Step
-from stakes.port import Approximation, Rows, params_in, rows_of_params
+from stakes.port import Approximation, Rows, columns_in, params_in, rows_of_params
 from stakes.protocols import DecisionRule, Gain, Objective
 
 
@@ -66,7 +66,7 @@ class EM:
         return start(variables, params, settings.transformation())
 
     def step(self, objective: Objective, settings: FitSettings) -> Step:
-        optimizer, term = settings.transformation(), objective.term
+        optimizer = settings.transformation()
         rule = self.rule(objective.gain)
 
         def step(
@@ -76,9 +76,12 @@ class EM:
             params, decisions = state.variables["params"], state.variables["decisions"]
             at = Rows.of(approximation.instances, batch)
             here = at.gather(decisions)
+            aims = objective.at(columns_in(approximation, objective.needs, batch))
             params, state, info = ascend(
                 optimizer,
-                lambda part: bound(approximation, term, settings.draws, e_key, batch, part, here),
+                lambda part: bound(
+                    approximation, aims.term, settings.draws, e_key, batch, part, here
+                ),
                 params,
                 rows_of_params(approximation, params, batch),
                 state,
@@ -89,7 +92,7 @@ class EM:
                 outcomes = jax.vmap(lambda key: approximation.draw(part, key, batch).outcome)(
                     jax.random.split(theta_key, self.draws)
                 )
-                best = rule.decide(objective, y_key, outcomes, here)
+                best = rule.decide(aims, y_key, outcomes, here)
                 check_shape(f"The decisions of `{rule}`", best.shape, here.shape)
                 return jnp.where(jnp.isfinite(best), best, here)
 

@@ -1,14 +1,15 @@
 """Joint optimisation: decisions are further parameters of the bound."""
 
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 from stakes._types import Array, Batch, Key, Params
-from stakes.optimise.ascent import ascend, bound, start
+from stakes.optimise.ascent import Chart, ascend, bound, start
 from stakes.optimise.settings import FitSettings
 from stakes.optimise.step import Info, State, Step
-from stakes.port import Approximation, Rows, rows_of_params
-from stakes.protocols import Gain, Objective
+from stakes.port import Approximation, Rows, columns_in, rows_of_params
+from stakes.protocols import Gain, Objective, Space
+from stakes.spaces import Real
 
 
 @final
@@ -22,6 +23,9 @@ class Joint:
         True
     """
 
+    by_gradient: ClassVar[bool] = True
+    """Decisions follow a gradient, which they cannot in every space."""
+
     def objection(self, gain: Gain) -> str | None:
         return None
 
@@ -30,7 +34,7 @@ class Joint:
         return start(variables, variables, settings.transformation())
 
     def step(self, objective: Objective, settings: FitSettings) -> Step:
-        optimizer, term = settings.transformation(), objective.term
+        optimizer = settings.transformation()
 
         def step(
             approximation: Approximation, state: State, key: Key, batch: Batch
@@ -39,13 +43,25 @@ class Joint:
                 "params": rows_of_params(approximation, state.variables["params"], batch),
                 "decisions": Rows.of(approximation.instances, batch),
             }
+            here = objective.at(columns_in(approximation, objective.needs, batch))
             variables, state, info = ascend(
                 optimizer,
-                lambda here: bound(approximation, term, settings.draws, key, batch, **here),
+                lambda part: bound(approximation, here.term, settings.draws, key, batch, **part),
                 state.variables,
                 at,
                 state,
+                chart=_chart(here.space),
             )
             return state._replace(variables=variables), info
 
         return step
+
+
+def _chart(space: Space) -> Chart | None:
+    """Coordinates in which decisions have no limits."""
+    if isinstance(space, Real):
+        return None
+    return Chart(
+        lambda here: {**here, "decisions": space.free(here["decisions"])},
+        lambda free: {**free, "decisions": space.held(free["decisions"])},
+    )

@@ -137,7 +137,7 @@ class _Stopwatch:
     def _risk(self, plan: Plan, course: Course) -> float:
         posterior = FittedPosterior(plan.approximation, course.state.variables["params"])
         decisions = predicting.decide(
-            plan.problem.criterion,
+            plan.problem.aim,
             posterior,
             plan.predictors.on(),
             plan.expectation,

@@ -4,6 +4,7 @@ from stakes.port.approximation import Approximation, Draw, Instances, Subsample
 from stakes.port.minibatches import (
     Batches,
     Rows,
+    columns_in,
     gather,
     instances_in_a_batch,
     over_batches,
@@ -20,6 +21,7 @@ __all__ = [
     "Instances",
     "Rows",
     "Subsample",
+    "columns_in",
     "gather",
     "instances_in_a_batch",
     "over_batches",

@@ -7,6 +7,7 @@ known in closed form.
 from typing import NamedTuple, Protocol
 
 from stakes._types import Array, Batch, Distribution, Key, Params
+from stakes.varying import Need
 
 
 class Draw(NamedTuple):
@@ -51,6 +52,10 @@ class Approximation(Protocol):
 
     def plates_of(self, parameter: str) -> dict[str, int]:
         """Axis of each subsampled plate along which this parameter has one row per member."""
+        ...
+
+    def columns(self, needs: tuple[Need, ...]) -> dict[Need, Array]:
+        """What the loss or the limits of decisions ask for, of all instances."""
         ...
 
     def draw(self, params: Params, key: Key, batch: Batch) -> Draw:

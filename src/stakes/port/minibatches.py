@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import product
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stakes._types import Array, Batch, Key, Params, PyTree
+from stakes._types import Array, Batch, Float, Key, Params, PyTree
 from stakes.port.approximation import Approximation, Instances, Subsample
+from stakes.varying import Need
 
 
 @final
@@ -96,6 +97,15 @@ class Rows:
         return jnp.ix_(*(self._members.get(axis, jnp.arange(n)) for axis, n in enumerate(shape)))
 
 
+class HasColumns(Protocol):
+    """A model on some cases, with what their loss asks for."""
+
+    @property
+    def instances(self) -> Instances: ...
+
+    def columns(self, needs: tuple[Need, ...]) -> dict[Need, Array]: ...
+
+
 def gather(tree: PyTree, rows: PyTree) -> PyTree:
     return jax.tree.map(lambda whole, at: at.gather(whole), tree, rows)
 
@@ -114,6 +124,16 @@ def params_in(approximation: Approximation, params: Params, batch: Batch) -> Par
     """The parameters with just the rows of the members in the batch."""
     here: Params = gather(params, rows_of_params(approximation, params, batch))
     return here
+
+
+def columns_in(
+    source: HasColumns, needs: tuple[Need, ...], batch: Batch
+) -> dict[Need, Float[Array, "*instance"]]:
+    """What the loss or the limits of decisions ask for, of the members in the batch."""
+    if not needs:
+        return {}
+    at = Rows.of(source.instances, batch)
+    return {need: at.gather(whole) for need, whole in source.columns(needs).items()}
 
 
 def over_batches(

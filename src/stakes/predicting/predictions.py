@@ -10,11 +10,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from stakes._types import Array, Batch, Distribution, Float, Key
+from stakes.aim import Aim
 from stakes.bridge import Predictor
 from stakes.deciding import best_decision
-from stakes.port import Instances, Rows, Subsample, instances_in_a_batch, over_batches, sweep
+from stakes.port import (
+    Instances,
+    Rows,
+    Subsample,
+    columns_in,
+    instances_in_a_batch,
+    over_batches,
+    sweep,
+)
 from stakes.predicting.posteriors import FittedPosterior, Members, Posterior
-from stakes.protocols import Criterion, Expectation
+from stakes.protocols import Expectation
 
 MOST_ELEMENTS = 2**25
 """Instances times draws held at once; 128 MB per array in single precision."""
@@ -28,7 +37,7 @@ def draws_for(instances: int) -> int:
 
 
 def decide(
-    criterion: Criterion,
+    aim: Aim,
     posterior: Posterior,
     predictor: Predictor,
     expectation: Expectation,
@@ -40,24 +49,25 @@ def decide(
     count = draws or draws_for(at_once * expectation.summed)
 
     def best(batch: Batch) -> Array:
-        return _decide_batch(posterior, predictor, key, batch, criterion, expectation, count)
+        return _decide_batch(posterior, predictor, key, batch, aim, expectation, count)
 
     return _everywhere(best, predictor)
 
 
-@partial(jax.jit, static_argnames=("criterion", "expectation", "draws"))
+@partial(jax.jit, static_argnames=("aim", "expectation", "draws"))
 def _decide_batch(
     posterior: Posterior,
     predictor: Predictor,
     key: Key,
     batch: Batch,
-    criterion: Criterion,
+    aim: Aim,
     expectation: Expectation,
     draws: int,
 ) -> Float[Array, "*instance"]:
     theta_key, y_key = jax.random.split(key)
     outcomes, weight = _outcomes(posterior, predictor, theta_key, batch, draws)
-    return best_decision(criterion, expectation, y_key, outcomes, weight)
+    here = aim.at(columns_in(predictor, aim.needs, batch))
+    return best_decision(here, expectation, y_key, outcomes, weight)
 
 
 def outcomes(
@@ -123,9 +133,16 @@ class Observations(NamedTuple):
 
     outcomes: np.ndarray
     counted: np.ndarray
+    predictor: Predictor
+    """Of the cases that they are of."""
 
-    def costs(self, criterion: Criterion, decisions: np.ndarray) -> np.ndarray:
+    def aim(self, aim: Aim) -> Aim:
+        """With the values of these cases in place."""
+        return aim.at(self.predictor.columns(aim.needs))
+
+    def costs(self, aim: Aim, decisions: np.ndarray) -> np.ndarray:
         """ℓ(y_i, h_i), or minus the utility, of each instance that counts."""
+        criterion = self.aim(aim).criterion
         found = criterion.cost(jnp.asarray(self.outcomes), jnp.asarray(decisions))
         return np.asarray(found, np.float64)[self.counted]
 
@@ -135,11 +152,11 @@ def observations(posterior: Posterior, predictor: Predictor) -> Observations | N
     outcomes = observed(posterior, predictor)
     if outcomes is None:
         return None
-    return Observations(outcomes, weights(posterior, predictor) > 0)
+    return Observations(outcomes, weights(posterior, predictor) > 0, predictor)
 
 
 def predictive_costs(
-    criterion: Criterion,
+    aim: Aim,
     posterior: Posterior,
     predictor: Predictor,
     decisions: np.ndarray,
@@ -149,6 +166,7 @@ def predictive_costs(
     """Costs of outcomes drawn from the predictive distribution, as in the paper's notebooks."""
     counted = weights(posterior, predictor) > 0
     found = predict(posterior, predictor, key, draws)
+    criterion = aim.at(predictor.columns(aim.needs)).criterion
     costs = np.asarray(criterion.cost(jnp.asarray(found), jnp.asarray(decisions)))
     return costs[:, counted].ravel()
 

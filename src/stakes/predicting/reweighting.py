@@ -8,11 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from stakes._types import Array, Distribution, Float, Key
+from stakes.aim import Aim
 from stakes.bridge import Weighed
 from stakes.deciding import best_decision
 from stakes.errors import InputError
 from stakes.predicting.posteriors import FittedPosterior
-from stakes.protocols import Criterion, Expectation
+from stakes.protocols import Expectation
+from stakes.varying import Columns
 
 CLOSE = 1e-3
 
@@ -25,26 +27,36 @@ def weighed(posterior: FittedPosterior, key: Key, draws: int) -> Weighed:
 
 
 def decide_weighted(
-    criterion: Criterion,
+    aim: Aim,
     expectation: Expectation,
     key: Key,
     draws: Weighed,
     log_weights: Float[np.ndarray, "draw *instance"],
+    columns: Columns | None = None,
 ) -> np.ndarray:
-    """The best decision for each instance under its own weights of the draws."""
+    """The best decision for each instance under its own weights of the draws.
+
+    `columns` has what differs from case to case, for all of them.
+    """
     place_key, decision_key = jax.random.split(key)
     start = float(jax.random.uniform(place_key))
     chosen = jnp.asarray(_resampled(np.asarray(log_weights, float), start))
     outcomes = _taken(draws.outcome, chosen)
     _check(draws.outcome, outcomes, chosen)
-    return np.asarray(_decide(decision_key, outcomes, draws.weight[0], criterion, expectation))
+    like = draws.weight[0]
+    return np.asarray(_decide(decision_key, outcomes, like, columns or {}, aim, expectation))
 
 
-@partial(jax.jit, static_argnames=("criterion", "expectation"))
+@partial(jax.jit, static_argnames=("aim", "expectation"))
 def _decide(
-    key: Key, outcomes: Distribution, like: Array, criterion: Criterion, expectation: Expectation
+    key: Key,
+    outcomes: Distribution,
+    like: Array,
+    columns: Columns,
+    aim: Aim,
+    expectation: Expectation,
 ) -> Array:
-    return best_decision(criterion, expectation, key, outcomes, like)
+    return best_decision(aim.at(columns), expectation, key, outcomes, like)
 
 
 def _resampled(log_weights: np.ndarray, start: float) -> np.ndarray:

@@ -9,7 +9,7 @@ import numpy as np
 
 from stakes import checks
 from stakes._types import Data
-from stakes.calibration import Coords, Interval, interval, labelled, relative
+from stakes.calibration import Coords, Interval, interval, relative
 from stakes.host.text_tables import text_table
 from stakes.ways.bench import Bench
 from stakes.ways.ground import Ground
@@ -169,7 +169,7 @@ class Choice:
 
     def _decided(self, entry: Entry, ground: Ground) -> "xr.DataArray":
         found = entry.fitted.decide(self.bench.everything, ground)
-        return labelled(found, ground.instances, ground.coords, "decision")
+        return ground.labels(found)
 
     def _is_worse(self, entry: Entry, best: Entry) -> bool:
         return entry is not best and self._interval(entry, best).low > 0

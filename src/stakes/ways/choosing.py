@@ -129,7 +129,8 @@ def default_ways(problem: Problem) -> list[Any]:
     """From the simplest to the most elaborate, and what to compare with."""
     strengths = STRENGTHS if problem.loss is not None else (1.0,)
     calibrated = [Calibrated(strength=strength) for strength in strengths]
-    return [Plain(), *calibrated, Corrected(Plain()), Same()]
+    corrected = [] if Corrected.objection(problem) else [Corrected(Plain())]
+    return [Plain(), *calibrated, *corrected, Same()]
 
 
 def _checked(ways: Any) -> list[Any]:
@@ -165,7 +166,7 @@ def _entry(bench: Bench, way: Any) -> Entry:
     with waiting(f"deciding by {way.name}", show=bench.progress):
         decisions, inside = _out_of_fold(bench, fitted)
     judged = bench.seen._replace(counted=bench.splits.ever_judged)
-    costs = judged.costs(bench.problem.criterion, decisions)
+    costs = judged.costs(bench.problem.aim, decisions)
     return Entry(way, fitted, costs, inside)
 
 

@@ -9,6 +9,8 @@ import numpy as np
 
 from stakes import checks
 from stakes.errors import InputError
+from stakes.problem import Problem
+from stakes.spaces import OneOf
 from stakes.ways.bench import Bench
 from stakes.ways.ground import Forecast, Ground
 from stakes.ways.heads import FittedHead, Head, Shift, Shown, Unchanged
@@ -47,8 +49,20 @@ class Corrected:
     def bases(self) -> tuple[Any, ...]:
         return (self.base,)
 
+    @staticmethod
+    def objection(problem: Problem) -> str | None:
+        """Why decisions of this problem cannot be corrected; None where they can."""
+        if isinstance(problem.space, OneOf):
+            return "a correction moves numbers, and the decisions are actions"
+        if problem.aim.needs:
+            return "what decisions cost, or their limits, differ from case to case"
+        return None
+
     def check(self, bench: Bench) -> None:
         self.base.check(bench)
+        reason = self.objection(bench.problem)
+        if reason is not None:
+            raise InputError(f"`{self}` does not fit: {reason}.")
         if self.base.is_yardstick:
             raise InputError(
                 f"`Corrected(base=...)` needs a way that predicts outcomes; {self.base.name!r} "
@@ -86,7 +100,7 @@ class WithHead:
 
     def decide(self, at: int, ground: Ground) -> np.ndarray:
         found = self.heads[at].decide(_shown(self.base, self.head, at, ground))
-        return found.reshape(ground.instances.shape)
+        return ground.inside(found.reshape(ground.instances.shape))
 
     def forecast(self, at: int, ground: Ground) -> Forecast | None:
         return self.base.forecast(at, ground)

@@ -2,19 +2,23 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
+import jax.numpy as jnp
 import numpy as np
 
 from stakes import predicting
 from stakes.bridge import Predictor
-from stakes.calibration import Assessment, Keys, decided, predictive_quantiles
+from stakes.calibration import Assessment, Keys, decided, labelled, predictive_quantiles
 from stakes.errors import InputError, some
 from stakes.port import Instances
 from stakes.predicting import Posterior
 from stakes.problem import Problem
 from stakes.protocols import Expectation
 from stakes.ways.heads import LEVELS
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 MOST_VALUES = 20_000_000
 """Predicted outcomes held at once."""
@@ -66,6 +70,17 @@ class Ground:
     def decide(self, posterior: Posterior) -> np.ndarray:
         """The best decision for each instance."""
         return decided(self.problem, posterior, self.predictor, self.expectation, self.keys)
+
+    def inside(self, decisions: np.ndarray) -> np.ndarray:
+        """The nearest decisions that are allowed."""
+        aim = self.problem.aim
+        space = aim.at(self.predictor.columns(aim.needs)).space
+        return np.array(space.inside(jnp.asarray(decisions)))
+
+    def labels(self, decisions: np.ndarray) -> "xr.DataArray":
+        """Decisions as users see them, with the names of their axes and members."""
+        shown = self.problem.space.labelled(decisions)
+        return labelled(shown, self.instances, self.coords, "decision")
 
     def forecast(self, posterior: Posterior) -> Forecast:
         size = int(np.prod(self.instances.shape))

@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from stakes import checks
+from stakes.aim import Aim
 from stakes.errors import InputError
-from stakes.protocols import Criterion
+from stakes.predicting import Observations
 from stakes.ways.bench import Bench
 from stakes.ways.ground import Forecast, Ground
 
@@ -37,13 +38,8 @@ class Same:
         """It can handle all."""
 
     def fit(self, bench: Bench) -> "Constants":
-        criterion, seen = bench.problem.criterion, bench.seen
-        return Constants(
-            [
-                best_single(criterion, seen.outcomes[seen.counted & mask])
-                for mask in bench.splits.masks
-            ]
-        )
+        aim, seen = bench.problem.aim, bench.seen
+        return Constants([best_single(aim, seen, mask) for mask in bench.splits.masks])
 
 
 @final
@@ -56,7 +52,7 @@ class Constants:
     notes: ClassVar[dict[str, float | str]] = NOTHING
 
     def decide(self, at: int, ground: Ground) -> np.ndarray:
-        return np.full(ground.instances.shape, self.values[at])
+        return ground.inside(np.full(ground.instances.shape, self.values[at]))
 
     def forecast(self, at: int, ground: Ground) -> Forecast | None:
         return None
@@ -81,7 +77,9 @@ class Given:
 
     def __post_init__(self) -> None:
         if not isinstance(self.decisions, str):
-            given = checks.array("`Given(decisions)`", self.decisions).astype(float)
+            given = np.asarray(self.decisions)
+            if given.dtype.kind not in "US":  # labels of actions
+                given = checks.array("`Given(decisions)`", self.decisions)
             object.__setattr__(self, "decisions", given)
 
     def check(self, bench: Bench) -> None:
@@ -104,13 +102,13 @@ class Given:
             where = f"`Given({found!r})`: that data argument"
             if found not in ground.data:
                 raise InputError(f"`Given({found!r})` names no data argument.")
-            found = checks.array(where, ground.data[found]).astype(float)
+            found = checks.array(where, ground.data[found])
         elif not ground.of_fit:
             raise InputError(
                 "`Given(decisions)` knows what is done today for the data of the fit alone. Give "
                 "the name of a data argument that has the decisions to follow them for other data."
             )
-        shape = ground.instances.shape
+        shape, found = ground.instances.shape, ground.problem.space.coded(where, found)
         if found.shape != shape or not np.isfinite(found).all():
             rule = f"finite numbers of shape {shape}, one for each outcome"
             raise checks.refused(where, rule, found)
@@ -120,18 +118,24 @@ class Given:
         return None
 
 
-def best_single(criterion: Criterion, outcomes: np.ndarray) -> float:
+def best_single(aim: Aim, seen: Observations, mask: np.ndarray) -> float:
     """The decision that costs least on average, on an ever finer grid around the best so far."""
+    judged = seen._replace(counted=seen.counted & mask)
+    space = judged.aim(aim).space
+
+    def mean_cost(place: float) -> float:
+        same = space.inside(jnp.full(seen.outcomes.shape, place, jnp.result_type(float)))
+        return float(judged.costs(aim, np.asarray(same)).mean())
+
+    def best_of(places: np.ndarray) -> int:
+        return int(np.nanargmin([mean_cost(place) for place in places]))
+
+    if space.actions is not None:
+        return space.actions[best_of(np.array(space.actions))]
+    outcomes = seen.outcomes[judged.counted]
     places = np.unique(np.quantile(outcomes, np.linspace(0, 1, PLACES), method="inverted_cdf"))
     for _ in range(ROUNDS):
-        costs = np.array([_mean_cost(criterion, outcomes, place) for place in places])
-        best = int(np.nanargmin(costs))
+        best = best_of(places)
         low, high = places[max(best - 1, 0)], places[min(best + 1, len(places) - 1)]
         places = np.unique([places[best], *np.linspace(low, high, FINER)])
-    costs = np.array([_mean_cost(criterion, outcomes, place) for place in places])
-    return float(places[int(np.nanargmin(costs))])
-
-
-def _mean_cost(criterion: Criterion, outcomes: np.ndarray, place: float) -> float:
-    costs = criterion.cost(jnp.asarray(outcomes), jnp.full(outcomes.shape, place))
-    return float(np.mean(np.asarray(costs, np.float64)))
+    return float(places[best_of(places)])

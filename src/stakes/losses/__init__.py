@@ -1,0 +1,22 @@
+"""What a decision costs: losses, each with its expectation and best decision where known."""
+
+from stakes.losses.asked import Asked, Dial, WithCovariates, covariates_of
+from stakes.losses.basic import Absolute, LinEx, Newsvendor, Squared, Tilted
+from stakes.losses.more import Expectile, Huber, ZeroOne
+from stakes.losses.table import CostTable
+
+__all__ = [
+    "Absolute",
+    "Asked",
+    "CostTable",
+    "Dial",
+    "Expectile",
+    "Huber",
+    "LinEx",
+    "Newsvendor",
+    "Squared",
+    "Tilted",
+    "WithCovariates",
+    "ZeroOne",
+    "covariates_of",
+]

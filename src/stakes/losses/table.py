@@ -1,0 +1,138 @@
+"""What each action costs for each class of outcome, as a table."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, final
+
+import jax.numpy as jnp
+import numpy as np
+
+from stakes import checks, varying
+from stakes._types import Array
+from stakes.errors import InputError, NoClosedForm, some
+from stakes.protocols import Predicted
+from stakes.spaces import OneOf
+
+
+@final
+@dataclass(frozen=True)
+class CostTable:
+    """What each action costs for each class of outcome: 0, 1, 2, ...
+
+    Args:
+        costs: action -> its cost for each class; or an array or DataFrame, actions by classes. A
+            cost is a number, the name of a data argument, or an array with a number for each case.
+        bins: where the outcome is a number and not a class, the rising edges between its classes:
+            the first class lies below the first edge, the last at the last edge or above it.
+
+    Decisions are the labels of the actions.
+
+    Examples:
+        >>> import stakes
+        >>> costs = stakes.CostTable({"call": [5, 1], "skip": [0, 20]})
+        >>> float(costs(1, 0)), costs.actions  # called someone of class 1
+        (1.0, ('call', 'skip'))
+    """
+
+    costs: Any
+    bins: Any = None
+    actions: tuple[Any, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        actions, rows = _rows(self.costs)
+        object.__setattr__(self, "actions", OneOf(actions).labels)
+        costs = tuple(_checked(action, row) for action, row in zip(actions, rows, strict=True))
+        object.__setattr__(self, "costs", costs)
+        widths = sorted({len(row) for row in self.costs})
+        if len(widths) > 1 or widths[0] < 2:
+            raise InputError(
+                f"`CostTable(costs=...)` must have a cost of every action for each of two classes "
+                f"or more; got {some(widths)} costs."
+            )
+        if self.bins is not None:
+            object.__setattr__(self, "bins", _edges(self.bins, widths[0]))
+
+    def __repr__(self) -> str:
+        return f"CostTable of {len(self.actions)} actions by {self.classes} classes"
+
+    @property
+    def classes(self) -> int:
+        return len(self.costs[0])
+
+    @property
+    def space(self) -> OneOf:
+        return OneOf(self.actions)
+
+    @property
+    def needs(self) -> tuple[varying.Need, ...]:
+        return varying.needs(cost for row in self.costs for cost in row)
+
+    def at(self, columns: varying.Columns) -> "CostTable":
+        here = object.__new__(CostTable)
+        costs = tuple(tuple(varying.given(cost, columns) for cost in row) for row in self.costs)
+        for name, value in (("costs", costs), ("bins", self.bins), ("actions", self.actions)):
+            object.__setattr__(here, name, value)
+        return here
+
+    def __call__(self, outcome: Array, decision: Array) -> Array:
+        found = self._class_of(jnp.asarray(outcome, jnp.result_type(float)))
+        chances = [(found == k).astype(found.dtype) for k in range(self.classes)]
+        # What is no class of the table, or no action, has no cost: not even none.
+        return jnp.where(sum(chances) > 0, self._sum(decision, chances), jnp.nan)
+
+    def expected(self, predicted: Predicted, decision: Array) -> Array:
+        if self.bins is None:
+            raise NoClosedForm("The classes of an outcome are added up one by one.")
+        below = [predicted.below(jnp.asarray(edge)) for edge in self.bins]
+        ends = [jnp.zeros_like(below[0]), *below, jnp.ones_like(below[0])]
+        return self._sum(decision, [b - a for a, b in pairwise(ends)])
+
+    def _class_of(self, outcome: Array) -> Array:
+        if self.bins is None:
+            return outcome
+        edges = jnp.asarray(self.bins, outcome.dtype)
+        return jnp.searchsorted(edges, outcome, side="right").astype(outcome.dtype)
+
+    def _sum(self, decision: Array, chances: list[Array]) -> Array:
+        """Of costs times chances of the classes, for the action that is decided on."""
+        total: Any = jnp.nan
+        for number, row in zip(self.space.actions, self.costs, strict=True):
+            cost = sum(each * chance for each, chance in zip(row, chances, strict=True))
+            total = jnp.where(jnp.asarray(decision) == number, cost, total)
+        return jnp.asarray(total)
+
+
+def _rows(costs: Any) -> tuple[list[Any], list[Any]]:
+    """Labels of the actions, and what each costs."""
+    if hasattr(costs, "to_numpy") and hasattr(costs, "index"):  # a DataFrame
+        return list(costs.index), [list(row) for row in costs.to_numpy()]
+    if isinstance(costs, Mapping):
+        return list(costs), list(costs.values())
+    table = None if isinstance(costs, str | bytes) else costs
+    rows = list(table) if table is not None and np.ndim(np.asarray(table, object)) == 2 else []
+    if not rows:
+        rule = "a mapping such as {'call': [5, 1], 'skip': [0, 20]}, or actions by classes"
+        raise checks.refused("`CostTable(costs=...)`", rule, costs)
+    return list(range(len(rows))), [list(row) for row in rows]
+
+
+def _checked(action: Any, row: Any) -> tuple[Any, ...]:
+    where = f"`CostTable(costs=...)`: the costs of {action!r}"
+    if isinstance(row, str | bytes | Mapping) or not hasattr(row, "__len__"):
+        raise checks.refused(where, "a list with a cost for each class", row)
+    hint = "Where an action earns something, add the same amount to all costs."
+    return tuple(varying.checked(where, cost, least=0, hint=hint) for cost in row)
+
+
+def _edges(bins: Any, classes: int) -> tuple[float, ...]:
+    where = "`CostTable(bins=...)`"
+    edges = checks.array(where, bins).astype(float).ravel()
+    if not np.isfinite(edges).all() or not (np.diff(edges) > 0).all():
+        raise checks.refused(where, "rising edges", bins)
+    if len(edges) != classes - 1:
+        raise InputError(
+            f"{where} has {len(edges)} edges, which make {len(edges) + 1} classes; the table has "
+            f"costs for {classes}."
+        )
+    return tuple(map(float, edges))

@@ -1,0 +1,102 @@
+"""What may differ from case to case: a number for all, an array, or the name of a data argument."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self, TypeAlias, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stakes import checks
+from stakes._types import Array
+from stakes.errors import InputError
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class PerCase:
+    """A number for each case of the fit."""
+
+    values: np.ndarray
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PerCase) and np.array_equal(self.values, other.values)
+
+    def __hash__(self) -> int:
+        return hash((self.values.shape, self.values.tobytes()))
+
+    def __repr__(self) -> str:
+        return f"array of shape {self.values.shape}"
+
+
+Need: TypeAlias = str | PerCase
+"""Where values come from: a data argument, or an array."""
+Varying: TypeAlias = Any
+"""A number, the name of a data argument, an array, or values in place of these."""
+Columns: TypeAlias = Mapping[Need, Array]
+"""The values for some cases, one for each."""
+
+
+def checked(where: str, value: Any, **limits: Any) -> Varying:
+    """A number within the limits of `checks.number`, or what stands for one for each case."""
+    if isinstance(value, str | PerCase):
+        return value
+    if isinstance(value, np.ndarray | jax.Array | list | tuple) and np.ndim(value):
+        values = checks.array(where, value).astype(float)
+        for each in np.unique(values):
+            checks.number(f"{where}: each", float(each), **limits)
+        return PerCase(values)
+    hint = limits.pop("hint", "") or "It may also be an array, or the name of a data argument."
+    return checks.number(where, value, hint=hint, **limits)
+
+
+def needs(values: Iterable[Any]) -> tuple[Need, ...]:
+    """What has to be looked up for these values."""
+    return tuple(dict.fromkeys(each for each in values if isinstance(each, str | PerCase)))
+
+
+def given(value: Any, columns: Columns) -> Any:
+    return columns[value] if isinstance(value, str | PerCase) else value
+
+
+def columns_for(
+    asked: tuple[Need, ...], data: Mapping[str, Any], shape: tuple[int, ...]
+) -> dict[Need, Array]:
+    """The values for all cases, from the data; an error where they do not fit."""
+    return {need: _column(need, data, shape) for need in asked}
+
+
+def _column(need: Need, data: Mapping[str, Any], shape: tuple[int, ...]) -> Array:
+    name = f"`data[{need!r}]`" if isinstance(need, str) else f"An {need!r}"
+    if isinstance(need, str) and data.get(need) is None:
+        raise InputError(
+            f"`data` has no {need!r}, which the loss or the limits of decisions ask for by name."
+        )
+    values = jnp.asarray(data[need] if isinstance(need, str) else need.values)
+    values = values.astype(jnp.result_type(float))
+    try:
+        return jnp.broadcast_to(values, shape)
+    except ValueError:
+        hint = "" if isinstance(need, str) else " Give the name of a data argument instead."
+        raise InputError(
+            f"{name} has the shape {values.shape}; the loss or the limits of decisions need a "
+            f"number for each case, in the shape {shape}.{hint}"
+        ) from None
+
+
+class CanVary:
+    """For frozen dataclasses, some of whose fields may differ from case to case."""
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        return needs(getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
+
+    def at(self, columns: Columns) -> Self:
+        """The same for some cases, with their values in place."""
+        if not self.needs:
+            return self
+        here = object.__new__(type(self))
+        for field in fields(self):  # type: ignore[arg-type]
+            object.__setattr__(here, field.name, given(getattr(self, field.name), columns))
+        return here
