@@ -10,8 +10,9 @@ import numpy as np
 from stakes._types import Array
 from stakes.errors import InputError
 from stakes.protocols import Criterion, Space, Trial
+from stakes.sharing import Shared
 from stakes.spaces import Real
-from stakes.varying import Columns, Need
+from stakes.varying import Columns, GroupOf, Need
 
 TRACING_ERRORS = (
     jax.errors.ConcretizationTypeError,
@@ -29,17 +30,23 @@ class Aim:
 
     criterion: Criterion
     space: Space = Real()  # noqa: RUF009 (a frozen value)
+    per: str | None = None
+    """What shares a decision: a plate, groups by a data argument, or "all"; none for None."""
 
     @property
     def needs(self) -> tuple[Need, ...]:
         """What differs from case to case."""
-        return tuple(dict.fromkeys((*self.criterion.needs, *self.space.needs)))
+        shared = () if self.per is None else (GroupOf(self.per),)
+        return tuple(dict.fromkeys((*self.criterion.needs, *self.space.needs, *shared)))
 
     def at(self, columns: Columns) -> "Aim":
         """The same for some cases, with their values in place."""
         if not self.needs:
             return self
-        return Aim(self.criterion.at(columns), self.space.at(columns))
+        space = self.space.at(columns)
+        if self.per is not None:
+            space = Shared(space, columns[GroupOf(self.per)])
+        return Aim(self.criterion.at(columns), space)
 
     def check_compiles(self) -> None:
         """Trace the loss or utility as a fit does, which gives it outcomes without their values."""

@@ -35,6 +35,8 @@ class Problem:
         utility: a `Utility`, instead of a loss.
         decision: where decisions may lie: `Real()` by default, `Interval(low, high)`,
             `Integers(low, high)` or `OneOf(labels)`. A `CostTable` says so itself.
+        per: outcomes that share one decision: those of each member of a plate, of each group by a
+            data argument, or "all"; by default each outcome has its own.
         guide: a NumPyro autoguide class or a guide function; mean-field normal by default.
 
     Examples:
@@ -54,6 +56,7 @@ class Problem:
     utility: Utility | ExpUtility | None = None
     guide: Program | None = None
     decision: Space | None = None
+    per: str | None = None
 
     def __post_init__(self) -> None:
         _check(self)
@@ -61,12 +64,13 @@ class Problem:
     def __repr__(self) -> str:
         cost = f"{'loss' if self.utility is None else 'utility'}={self.criterion.title}"
         where = "" if self.decision is None else f", decision={self.decision!r}"
+        where += "" if self.per is None else f", per={self.per!r}"
         return f"Problem({name_of(self.model)}, outcome={self.outcome!r}, {cost}{where})"
 
     @property
     def aim(self) -> Aim:
         """Where decisions may lie, and what they are judged by."""
-        return Aim(self.criterion, self.space)
+        return Aim(self.criterion, self.space, None if self.per == "row" else self.per)
 
     @property
     def space(self) -> Space:
@@ -78,8 +82,14 @@ class Problem:
     def beside_model(self) -> tuple[str, ...]:
         """Names in the data that loss or limits of decisions ask for, but the model does not."""
         arguments = arguments_of(self.model)
-        asked = [need for need in self.aim.needs if isinstance(need, str)]
+        asked = self._named_needs
         return tuple(n for n in asked if n not in arguments.names and not arguments.open_ended)
+
+    @property
+    def _named_needs(self) -> list[str]:
+        """What the data may have for loss and decisions."""
+        named = [getattr(need, "name", need) for need in self.aim.needs]
+        return [name for name in named if isinstance(name, str)]
 
     @cached_property
     def program(self) -> Program:
@@ -140,7 +150,7 @@ class Problem:
 
     def _check_names(self, given: dict[str, Any]) -> None:
         arguments = arguments_of(self.model)
-        allowed = (*arguments.names, *self.aim.needs)
+        allowed = (*arguments.names, *self._named_needs)
         unknown = [name for name in given if name not in allowed]
         if unknown and not arguments.open_ended:
             raise InputError(
@@ -194,6 +204,14 @@ def _check(problem: Problem) -> None:
 
 def _check_space(problem: Problem) -> None:
     own = None if problem.loss is None else Asked(problem.loss).space
+    if problem.per is not None:
+        rule = "the name of a plate or of a data argument, 'all' or 'row'"
+        checks.instance("`Problem(per=...)`", problem.per, str, rule)
+        if problem.space.needs and problem.per != "row":
+            raise InputError(
+                f"`Problem(per={problem.per!r})`: outcomes that share a decision share its limits, "
+                f"but those of `{problem.space!r}` differ from case to case."
+            )
     if problem.decision is None:
         return
     known = "`Real()`, `Interval(low, high)`, `Integers(low, high)` or `OneOf(labels)`"

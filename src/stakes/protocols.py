@@ -381,6 +381,10 @@ class Trial(NamedTuple):
     remedy: str
 
 
+Over: TypeAlias = Callable[[Float[Array, "*instance"], str], Float[Array, "*instance"]]
+"""(values, "sum" or "least") -> that of the group of each case."""
+
+
 class Criterion(Protocol):
     """What decisions are judged by in the end: the loss itself, or the utility."""
 
@@ -427,6 +431,10 @@ class Criterion(Protocol):
 
     def averaged(self, risks: Float[Array, "theta *instance"]) -> Float[Array, "*instance"]:
         """The risk under all draws of θ together, from that under each."""
+        ...
+
+    def pooled(self, risks: Float[Array, "*instance"], over: Over) -> Float[Array, "*instance"]:
+        """The risk of a decision that several cases share, from that for each."""
         ...
 
     def decision(self, predicted: Predicted) -> Float[Array, "*instance"]:

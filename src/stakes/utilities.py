@@ -13,7 +13,7 @@ from stakes import checks
 from stakes._types import Array, Distribution, Key, Number
 from stakes.errors import InputError, NoClosedForm, name_of, warn
 from stakes.losses import Asked, WithCovariates, covariates_of
-from stakes.protocols import Estimator, Expectation, Loss, Predicted, Trial, UtilityTerm
+from stakes.protocols import Estimator, Expectation, Loss, Over, Predicted, Trial, UtilityTerm
 from stakes.utility_estimators import Nested
 from stakes.varying import Columns, Need
 
@@ -62,6 +62,12 @@ class _InsideLogarithm(ABC):
 
     def averaged(self, risks: Array) -> Array:
         return jnp.log(risks.shape[0]) - logsumexp(-risks, axis=0)
+
+    def pooled(self, risks: Array, over: Over) -> Array:
+        """-log of the sum of expected utilities."""
+        least = over(risks, "least")
+        near = jnp.where(jnp.isfinite(least), least, 0.0)
+        return near - jnp.log(over(jnp.exp(near - risks), "sum"))
 
     def decision(self, predicted: Predicted) -> Array:
         raise NoClosedForm("A utility has no closed form for its best decision.")

@@ -10,7 +10,7 @@ import numpy as np
 
 from stakes import checks
 from stakes._types import Array
-from stakes.errors import InputError
+from stakes.errors import InputError, some
 
 
 @final
@@ -30,8 +30,16 @@ class PerCase:
         return f"array of shape {self.values.shape}"
 
 
-Need: TypeAlias = str | PerCase
-"""Where values come from: a data argument, or an array."""
+@final
+@dataclass(frozen=True)
+class GroupOf:
+    """Which group each case belongs to: by a plate, or by a data argument; one group for "all"."""
+
+    name: str
+
+
+Need: TypeAlias = str | PerCase | GroupOf
+"""Where values come from: a data argument, an array, or groups of cases."""
 Varying: TypeAlias = Any
 """A number, the name of a data argument, an array, or values in place of these."""
 Columns: TypeAlias = Mapping[Need, Array]
@@ -61,13 +69,44 @@ def given(value: Any, columns: Columns) -> Any:
 
 
 def columns_for(
-    asked: tuple[Need, ...], data: Mapping[str, Any], shape: tuple[int, ...]
+    asked: tuple[Need, ...],
+    data: Mapping[str, Any],
+    shape: tuple[int, ...],
+    plates: tuple[str, ...] = (),
 ) -> dict[Need, Array]:
-    """The values for all cases, from the data; an error where they do not fit."""
-    return {need: _column(need, data, shape) for need in asked}
+    """The values for all cases, from the data; an error where they do not fit.
+
+    `plates` names the axes of the cases.
+    """
+    return {
+        need: _groups(need.name, data, shape, plates)
+        if isinstance(need, GroupOf)
+        else _column(need, data, shape)
+        for need in asked
+    }
 
 
-def _column(need: Need, data: Mapping[str, Any], shape: tuple[int, ...]) -> Array:
+def _groups(
+    name: str, data: Mapping[str, Any], shape: tuple[int, ...], plates: tuple[str, ...]
+) -> Array:
+    """The number of each case's group, from zero."""
+    if name in plates:
+        axis = plates.index(name)
+        along = (1,) * axis + (-1,) + (1,) * (len(shape) - axis - 1)
+        return jnp.broadcast_to(jnp.arange(shape[axis]).reshape(along), shape)
+    if data.get(name) is not None:
+        values = _column(name, data, shape).ravel()
+        _, number = jnp.unique(values, return_inverse=True, size=values.size)
+        return number.reshape(shape)
+    if name == "all":
+        return jnp.zeros(shape, int)
+    raise InputError(
+        f"`Problem(per={name!r})` must name a plate of the outcome, a data argument with a group "
+        f"for each outcome, or 'all'; the plates are {some(plates)}, the arguments {some(data)}."
+    )
+
+
+def _column(need: str | PerCase, data: Mapping[str, Any], shape: tuple[int, ...]) -> Array:
     name = f"`data[{need!r}]`" if isinstance(need, str) else f"An {need!r}"
     if isinstance(need, str) and data.get(need) is None:
         raise InputError(

@@ -127,7 +127,7 @@ class NumPyroApproximation:
         return {**self.cases.constants, **self.arrays}
 
     def columns(self, needs: tuple[Need, ...]) -> dict[Need, Array]:
-        return columns_for(needs, self.data, self.instances.shape)
+        return columns_for(needs, self.data, *self.instances)
 
     def plates_of(self, parameter: str) -> dict[str, int]:
         return self.structure.parameter_plates.get(parameter, {})

@@ -55,7 +55,7 @@ class Predictor:
 
     def columns(self, needs: tuple[Need, ...]) -> dict[Need, Array]:
         """What the loss or the limits of decisions ask for, of all instances."""
-        return columns_for(needs, {**self.cases.constants, **self.arrays}, self.instances.shape)
+        return columns_for(needs, {**self.cases.constants, **self.arrays}, *self.instances)
 
     def predict(
         self, latents: Mapping[str, Array], key: Key, batch: Batch

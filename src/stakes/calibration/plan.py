@@ -112,7 +112,7 @@ class Plan:
         """What the calibrated fit maximises beside the ELBO; where asked for, for some cases."""
         aim = self.problem.aim
         gain = self.problem.gain(self.transform, scale, columns)
-        space = aim.space if columns is None else aim.space.at(columns)
+        space = aim.space if columns is None else aim.at(columns).space
         found = objective_of(gain, self.expectation, self.estimator, space)
         if not aim.needs or columns is not None:
             return found
@@ -150,6 +150,7 @@ def prepare(
     checked = problem.check_data(data, needs_outcome=True)
     if approximation is None:
         approximation = approximate(problem, checked, key)
+    _check_shared(problem, approximation)
     check_coords(coords, approximation.instances, *approximation.latents.values())
     expectation = _checked_expectation(problem, transform, options, approximation, key)
     small = expectation.cheap and int(np.prod(approximation.instances.shape)) <= 1000
@@ -190,6 +191,16 @@ def method_for(problem: Problem, options: Options) -> Method:
             f"follow a gradient. Use `method=EM()`, or leave `method` out."
         )
     return options.method
+
+
+def _check_shared(problem: Problem, approximation: NumPyroApproximation) -> None:
+    """Refuse decisions that are shared across minibatches, each of which sees a part of them."""
+    parts = [p.plate for p in approximation.subsamples if p.plate in approximation.instances.dims]
+    if problem.aim.per is not None and parts:
+        raise InputError(
+            f"`Problem(per={problem.per!r})`: a shared decision needs all of its outcomes at once, "
+            f"but the model takes {some(parts)} in minibatches. Leave `subsample_size` out."
+        )
 
 
 def _check_classes(problem: Problem, outcome: Distribution) -> None:

@@ -7,6 +7,7 @@ otherwise it is found numerically.
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 import jax
@@ -19,6 +20,7 @@ from stakes.deciding.search import Curve, by_parabolas, evenly
 from stakes.errors import NoClosedForm, check_shape
 from stakes.expectation import Mixture
 from stakes.protocols import Criterion, Expectation, Space, UtilityTerm
+from stakes.sharing import Shared
 from stakes.spaces import Integers, Real
 
 REAL = Real()
@@ -46,7 +48,11 @@ def best_decision(
     where the expectation consists of draws, too.
     """
     criterion, space = aim.criterion, aim.space
-    risk = risk_of(criterion, expectation, key, outcomes, like)
+    if isinstance(space, Shared):
+        aim = replace(aim, space=space.counting(like))
+        if space.actions is None:
+            return numerical_decision(aim, expectation, key, outcomes, like)
+    risk = pooled_risk(aim, expectation, key, outcomes, like)
     if space.actions is not None:
         return least_of(risk, _every(space.actions, like))
     if isinstance(space, Real) or criterion.convex:
@@ -104,12 +110,22 @@ def risk_of(
     return risk
 
 
+def pooled_risk(
+    aim: Aim, expectation: Expectation, key: Key, outcomes: Distribution, like: Array
+) -> Curve:
+    """The risk of a decision for each instance, and for all that share it."""
+    alone, space = risk_of(aim.criterion, expectation, key, outcomes, like), aim.space
+    if not isinstance(space, Shared):
+        return alone
+    return lambda decision: aim.criterion.pooled(alone(decision), space.over)
+
+
 def numerical_decision(
     aim: Aim, expectation: Expectation, key: Key, outcomes: Distribution, like: Array
 ) -> Array:
     """The best decision by a search, on the range of the outcome and around it."""
-    space, whole = aim.space, isinstance(aim.space, Integers)
-    anywhere = risk_of(aim.criterion, expectation, key, outcomes, like)
+    space, whole = aim.space, is_whole(aim.space)
+    anywhere = pooled_risk(aim, expectation, key, outcomes, like)
     risk: Curve = lambda decision: anywhere(space.inside(decision))  # noqa: E731
     _, range_key = jax.random.split(key)
     times = max(1, min(MORE, FEW // _count(outcomes)))
@@ -117,6 +133,10 @@ def numerical_decision(
     low, high = draws.min(axis=0), draws.max(axis=0)
     quantiles = jnp.quantile(draws, jnp.linspace(0, 1, times * QUANTILES), axis=0)
     reach = jnp.maximum(high - low, _spread(outcomes, high))
+    if isinstance(space, Shared):
+        low, high = space.over(low, "least"), space.over(high, "most")
+        quantiles = jax.vmap(space.mean)(quantiles)
+        reach = jnp.maximum(space.over(reach, "most"), high - low)
     places = evenly(low, high, times * EVENLY)
     counts = outcomes.support.is_discrete
     if counts or whole:
@@ -149,7 +169,8 @@ def term_decision(
     def shortfall(decision: Array) -> Array:
         decision = space.inside(decision)
         one = lambda key, outcome: -term(key, outcome, decision)  # noqa: E731
-        return _each_draw(one, term_key, outcomes, held * now.size).mean(axis=0)
+        found = _each_draw(one, term_key, outcomes, held * now.size).mean(axis=0)
+        return space.over(found, "sum") if isinstance(space, Shared) else found
 
     if space.actions is not None:
         return least_of(shortfall, _every(space.actions, now)).astype(now.dtype)
@@ -157,12 +178,20 @@ def term_decision(
     low, high = seen.min(axis=0), seen.max(axis=0)
     # Rare outcomes may be missing from the draws and still matter.
     spacing = jnp.maximum((high - low) / (PLACES - 1), _spread(outcomes, now) / 2)
+    if isinstance(space, Shared):
+        low, high = space.over(low, "least"), space.over(high, "most")
+        now, spacing = space.mean(now), space.over(spacing, "most")
     grid = jnp.concatenate([now[None].astype(low.dtype), evenly(low, high, PLACES)])
     ends = jnp.stack([grid.min(axis=0) - spacing, grid.max(axis=0) + spacing])
     found = by_parabolas(shortfall, space.inside(jnp.concatenate([grid, ends])), 5)
-    if outcomes.support.is_discrete or isinstance(space, Integers):
+    if outcomes.support.is_discrete or is_whole(space):
         found = _with_neighbours(shortfall, found)
     return space.inside(found).astype(now.dtype)
+
+
+def is_whole(space: Space) -> bool:
+    """Whether decisions are whole numbers."""
+    return isinstance(space.space if isinstance(space, Shared) else space, Integers)
 
 
 def _with_neighbours(objective: Curve, found: Array) -> Array:

@@ -9,6 +9,7 @@ from stakes.deciding.best import beside, known_decision, risk_of, term_decision
 from stakes.errors import NoClosedForm
 from stakes.losses import Asked
 from stakes.protocols import Gain, Objective
+from stakes.sharing import Shared
 from stakes.spaces import Real
 
 
@@ -40,7 +41,7 @@ class BayesDecisions:
             return -loss.risk(expectation, key, outcome, decision)
 
         space = objective.space
-        if isinstance(space, Real) or loss.convex:
+        if not isinstance(space, Shared) and (isinstance(space, Real) or loss.convex):
             with suppress(NoClosedForm):
                 best = known_decision(loss, expectation, outcomes, now)
                 return beside(risk_of(loss, expectation, key, outcomes, now), space, best)

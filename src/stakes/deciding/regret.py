@@ -24,6 +24,7 @@ from stakes.protocols import (
     Space,
     UtilityTerm,
 )
+from stakes.sharing import Shared
 from stakes.spaces import Real
 
 
@@ -39,7 +40,8 @@ def objective_of(
         return Objective(gain, expectation, worth, worth, space)
     # An estimator that was chosen may have its largest value elsewhere than log E u itself, and
     # the best number of all is no guide to the best one in a space unless the loss is convex.
-    is_known = estimator is None and (isinstance(space, Real) or _is_convex(gain))
+    alone = isinstance(space, Real) or (_is_convex(gain) and not isinstance(space, Shared))
+    is_known = estimator is None and alone
     known = gain.exact_decision if is_known else _no_formula
     term = _regret(gain, expectation, worth, known, space)
     return Objective(gain, expectation, worth, term, space)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from stakes._types import Array, Distribution, Key, Number
 from stakes.errors import NoClosedForm, name_of
-from stakes.protocols import Expectation, Loss, Predicted, Space, Trial
+from stakes.protocols import Expectation, Loss, Over, Predicted, Space, Trial
 from stakes.varying import Columns, Need
 
 
@@ -131,6 +131,9 @@ class Asked:
 
     def averaged(self, risks: Array) -> Array:
         return risks.mean(axis=0)
+
+    def pooled(self, risks: Array, over: Over) -> Array:
+        return over(risks, "sum")
 
     def decision(self, predicted: Predicted) -> Array:
         return self.exact_decision(predicted)

@@ -15,6 +15,15 @@ from stakes.optimise.settings import FitSettings
 from stakes.optimise.step import Info, State, Step
 from stakes.port import Approximation, Rows, columns_in, params_in, rows_of_params
 from stakes.protocols import DecisionRule, Gain, Objective
+from stakes.sharing import Shared
+
+
+def _counting(objective: Objective, weight: Array) -> Objective:
+    """Decisions that cases share are made for those that count."""
+    space = objective.space
+    if not isinstance(space, Shared):
+        return objective
+    return objective._replace(space=space.counting(weight))
 
 
 @final
@@ -89,10 +98,11 @@ class EM:
 
             def m_step() -> Array:
                 part = params_in(approximation, params, batch)
-                outcomes = jax.vmap(lambda key: approximation.draw(part, key, batch).outcome)(
+                drawn = jax.vmap(lambda key: approximation.draw(part, key, batch)[1:])(
                     jax.random.split(theta_key, self.draws)
                 )
-                best = rule.decide(aims, y_key, outcomes, here)
+                outcomes, weight = drawn
+                best = rule.decide(_counting(aims, weight[0]), y_key, outcomes, here)
                 check_shape(f"The decisions of `{rule}`", best.shape, here.shape)
                 return jnp.where(jnp.isfinite(best), best, here)
 

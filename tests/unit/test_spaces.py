@@ -1,0 +1,319 @@
+"""Decisions within limits, in whole numbers and among actions: none in the space is better."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pandas as pd
+import pytest
+from scipy import stats
+
+import stakes
+from stakes import (
+    EM,
+    CostTable,
+    Expectile,
+    Huber,
+    InputError,
+    Integers,
+    Interval,
+    Joint,
+    LinEx,
+    Newsvendor,
+    OneOf,
+    Problem,
+    Real,
+    Squared,
+    Tilted,
+    Utility,
+    ZeroOne,
+    calibrate,
+)
+from stakes.aim import Aim
+from stakes.deciding import best_decision
+from stakes.expectation import choose
+from stakes.losses import Asked
+from stakes.utilities import ScaledLoss
+
+KEY = jax.random.key(0)
+LOCS, SCALES = np.array([[0.3, 4.2, -2.0, 11.0], [1.4, 7.9, -1.0, 12.5]]), np.array([0.8, 2.0])
+RATES = np.array([[0.4, 3.0, 9.0, 20.0], [0.9, 4.5, 12.0, 26.0]])
+
+SPACES = {
+    "real": (Real(), np.arange(-30, 60, 0.001)),
+    "interval": (Interval(1, 8.5), np.arange(1, 8.5005, 0.001)),
+    "from below": (Interval(low=2.5), np.arange(2.5, 60, 0.001)),
+    "whole": (Integers(), np.arange(-30.0, 60.0)),
+    "some whole": (Integers(2, 9), np.arange(2.0, 10.0)),
+    "many whole": (Integers(0, 500), np.arange(0.0, 60.0)),
+    "packs": (OneOf([12, 0, 6]), np.array([0.0, 6.0, 12.0])),
+}
+LOSSES: dict[str, Any] = {
+    "squared": Squared(),
+    "tilted": Tilted(0.8),
+    "newsvendor": Newsvendor(3, 1.5),
+    "linex": LinEx(0.3),
+    "expectile": Expectile(0.8),
+    "huber": Huber(1.5),
+    "zero or one": ZeroOne(1.2),
+    "own": lambda y, h: jnp.abs(y - h) ** 1.5,
+}
+QUICK = {("interval", "newsvendor"), ("whole", "tilted"), ("packs", "huber"), ("some whole", "own")}
+
+
+def outcomes_and_twin(kind: str) -> tuple[Any, np.ndarray, np.ndarray]:
+    """A mixture for each of four cases; and values with their probabilities, from SciPy."""
+    if kind == "normal":
+        places = np.linspace(-20, 40, 24_001)
+        each = stats.norm(LOCS[..., None], SCALES[:, None, None]).pdf(places) * 60 / 24_000
+        scales = jnp.broadcast_to(SCALES[:, None], LOCS.shape)
+        return jax.vmap(dist.Normal)(jnp.asarray(LOCS), scales), places, each.mean(axis=0)
+    counts = np.arange(200.0)
+    each = stats.poisson(RATES[..., None]).pmf(counts)
+    return jax.vmap(dist.Poisson)(jnp.asarray(RATES)), counts, each.mean(axis=0)
+
+
+def best_by_force(loss: Any, values: np.ndarray, chances: np.ndarray, places: np.ndarray) -> Any:
+    """What each case costs at its best place, and what it costs at any."""
+    cost = jax.jit(lambda h: chances @ loss(values, h))
+    some = places[:: max(1, len(places) // 2000)]
+    costs = np.asarray(jax.lax.map(cost, jnp.asarray(some)))
+    best = []
+    for case in range(len(chances)):
+        at = int(np.argmin(costs[:, case]))
+        near = np.abs(places - some[at]) <= 0.05 + 2 * (some[1] - some[0])
+        finer = np.asarray(jax.lax.map(cost, jnp.asarray(places[near])))[:, case]
+        best.append(finer.min())
+    return np.array(best), cost
+
+
+@pytest.mark.usefixtures("double_precision")
+@pytest.mark.parametrize("kind", ["normal", "poisson"])
+@pytest.mark.parametrize(
+    ("space", "loss"),
+    [
+        pytest.param(s, c, marks=() if (s, c) in QUICK else pytest.mark.slow)
+        for s in SPACES
+        for c in LOSSES
+    ],
+)
+def test_no_decision_in_the_space_is_better(kind, space, loss):
+    outcomes, values, chances = outcomes_and_twin(kind)
+    where, places = SPACES[space]
+    aim, one = Aim(Asked(LOSSES[loss]), where), jax.tree.map(lambda leaf: leaf[0], outcomes)
+    like = jnp.zeros(4)
+    gain = ScaledLoss(LOSSES[loss], 1.0)
+    expectation = choose(one, gain, like).sized([outcomes])
+    found = np.asarray(best_decision(aim, expectation, KEY, outcomes, like))
+    least, cost = best_by_force(LOSSES[loss], values, chances, places)
+    costs = np.array([float(cost(h)[case]) for case, h in enumerate(found)])
+    np.testing.assert_allclose(np.asarray(where.inside(jnp.asarray(found))), found)
+    assert (costs <= least * (1 + 1e-4) + 1e-6).all(), (found, costs, least)
+
+
+def regression(x, y=None):
+    slope = numpyro.sample("slope", dist.Normal(0, 1))
+    noise = numpyro.sample("noise", dist.LogNormal(0, 0.5))
+    with numpyro.plate("row", len(x)):
+        numpyro.sample("y", dist.Normal(slope * x, noise), obs=y)
+
+
+def coins(x, y=None):
+    slope = numpyro.sample("slope", dist.Normal(0, 2))
+    with numpyro.plate("row", len(x)):
+        numpyro.sample("y", dist.Bernoulli(logits=slope * x), obs=y)
+
+
+X = np.linspace(-2, 2, 24)
+DATA = {"x": X, "y": 1.5 * X + 0.3 * np.sin(37 * X)}
+YES = {"x": X, "y": (X + 0.8 * np.sin(23 * X) > 0).astype(int)}
+CALLS = CostTable({"call": [5, 1], "skip": [0, 20]})
+
+
+@pytest.mark.parametrize("method", [None, Joint(), EM()])
+def test_every_decision_ends_between_limits_that_differ_by_row(method):
+    data = DATA | {"most": np.linspace(0.5, 1.5, 24)}
+    problem = Problem(regression, outcome="y", loss=Newsvendor(3, 1), decision=Interval(-1, "most"))
+    result = calibrate(KEY, problem, data, method=method, steps=400, progress=False)
+    for decisions in (result.decisions, result.vi_decisions):
+        assert (decisions.values >= -1).all()
+        assert (decisions.values <= data["most"] + 1e-6).all()
+    inner = np.asarray(result.calibrated.variables["decisions"])
+    assert ((inner >= -1) & (inner <= data["most"] + 1e-6)).all()
+    other = result.decide({"x": np.array([3.0, 0.0]), "most": np.array([2.5, 9.0])}, new="row")
+    assert float(other[0]) == pytest.approx(2.5)
+
+
+def test_actions_are_chosen_by_em_and_come_back_as_labels():
+    problem = Problem(coins, outcome="y", loss=CALLS)
+    result = calibrate(KEY, problem, YES, steps=600, progress=False)
+    assert result.method == EM()
+    assert set(result.decisions.values) == {"call", "skip"}
+    # Calling pays where 4 p > 5 (1 - p) - 0 and 20 p - ... : the odds at which both cost the same.
+    chance = result.predictive(draws=4000)["y"].mean(("chain", "draw")).values
+    cost = {"call": 5 * (1 - chance) + chance, "skip": 20 * chance}
+    sure = np.abs(cost["call"] - cost["skip"]) > 0.7
+    best = np.where(cost["call"] < cost["skip"], "call", "skip")
+    assert (result.decisions.values == best)[sure].all()
+    assert sure.sum() > 15
+
+
+def test_costs_may_differ_by_case_and_by_covariate():
+    data = YES | {"amount": np.linspace(1, 40, 24)}
+    table = CostTable({"call": [5, 5], "skip": [0, "amount"]})
+
+    def own(outcome, decision, *, amount):
+        return jnp.where(decision == 0, 5.0, outcome * amount)
+
+    found = [
+        calibrate(KEY, problem, data, steps=400, progress=False).decisions.values
+        for problem in (
+            Problem(coins, outcome="y", loss=table),
+            Problem(coins, outcome="y", loss=own, decision=OneOf(["call", "skip"])),
+        )
+    ]
+    np.testing.assert_array_equal(*found)
+    assert len(set(found[0])) == 2
+
+
+def test_a_level_for_each_case_gives_each_its_quantile():
+    levels = np.linspace(0.05, 0.95, 24)
+    problem = Problem(regression, outcome="y", loss=Tilted(levels))
+    result = calibrate(KEY, problem, DATA, steps=400, progress=False)
+    alone = [
+        calibrate(
+            KEY, Problem(regression, outcome="y", loss=Tilted(q)), DATA, steps=400, progress=False
+        ).vi_decisions.values[row]
+        for row, q in ((0, levels[0]), (23, levels[23]))
+    ]
+    np.testing.assert_allclose(result.vi_decisions.values[[0, 23]], alone, rtol=1e-4)
+    with pytest.raises(InputError, match="name of a data argument"):
+        result.decide({"x": np.zeros(3)}, new="row")
+
+
+def test_choosing_among_ways_stays_in_the_space():
+    problem = Problem(coins, outcome="y", loss=CALLS)
+    today = np.where(X > 0, "call", "skip")
+    ways = [stakes.Plain(), stakes.Calibrated(), stakes.Same(), stakes.Given(today)]
+    choice = stakes.choose(KEY, problem, YES, ways, folds=2, steps=300, progress=False)
+    assert set(choice.decisions.values) <= {"call", "skip"}
+    always = choice.decide(YES, known="row", way="the same for all").values
+    assert len(set(always)) == 1
+    costs = CALLS(YES["y"], np.where(X > 0, 0, 1))
+    assert choice.table.loc["what is done today", "risk"] == pytest.approx(float(costs.mean()))
+    with pytest.raises(InputError, match="actions"):
+        stakes.choose(KEY, problem, YES, [stakes.Corrected()], folds=2, steps=10)
+
+
+def test_a_table_of_costs_comes_as_mapping_array_or_frame():
+    rows = [[5.0, 1.0], [0.0, 20.0]]
+    frame = CostTable(pd.DataFrame(rows, index=["call", "skip"]))
+    assert frame.actions == CALLS.actions
+    for table in (CALLS, frame, CostTable(np.array(rows))):
+        costs = table(np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1]))
+        np.testing.assert_array_equal(costs, [5, 1, 0, 20])
+    assert np.isnan(float(CALLS(2, 0)))  # there is no such class
+    assert np.isnan(float(CALLS(0, 3)))  # nor such an action
+
+
+def test_classes_of_a_number_are_told_by_bins():
+    table = CostTable({"leave": [0, 10, 90], "mend": [30, 30, 30]}, bins=[1.0, 3.0])
+    np.testing.assert_array_equal(table(np.array([0.5, 1.0, 2.9, 3.0]), 0), [0, 10, 10, 90])
+    outcome = dist.Normal(jnp.array([0.0, 2.5, 6.0]), 1.0)
+    found = stakes.ClosedForm().expected(None, outcome, table, jnp.zeros(3))
+    middle = stats.norm(np.array([0.0, 2.5, 6.0]))
+    expected = 10 * (middle.cdf(3) - middle.cdf(1)) + 90 * middle.sf(3)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    counts = dist.Poisson(jnp.array([1.0, 3.0]))
+    found = stakes.ClosedForm().expected(None, counts, table, jnp.zeros(2))
+    twin = stats.poisson(np.array([1.0, 3.0]))
+    np.testing.assert_allclose(found, 10 * (twin.cdf(2) - twin.cdf(0)) + 90 * twin.sf(2), rtol=1e-5)
+
+
+def utility(outcome, decision, *, price):
+    return price * jnp.exp(-jnp.square(outcome - decision))
+
+
+BAD = {
+    "limits cross": lambda: Interval(3, 1),
+    "limits are equal": lambda: Interval(2, 2),
+    "limits cross in one case": lambda: Interval(np.array([0.0, 5.0]), 3),
+    "a limit is nan": lambda: Interval(float("nan"), 3),
+    "a limit is text with no data": lambda: calibrate(
+        KEY, Problem(regression, outcome="y", loss=Squared(), decision=Interval(0, "no")), DATA
+    ),
+    "a limit of another length": lambda: calibrate(
+        KEY, Problem(regression, outcome="y", loss=Squared(), decision=Interval([0.0, 1.0])), DATA
+    ),
+    "half a unit": lambda: Integers(0.5, 3),
+    "no actions": lambda: OneOf([]),
+    "an action twice": lambda: OneOf(["a", "a"]),
+    "actions as text": lambda: OneOf("call"),
+    "no space": lambda: Problem(regression, outcome="y", loss=Squared(), decision=3),
+    "a space's class": lambda: Problem(regression, outcome="y", loss=Squared(), decision=Real),
+    "other actions than the table's": lambda: Problem(
+        coins, outcome="y", loss=CALLS, decision=OneOf(["a", "b"])
+    ),
+    "joint with actions": lambda: calibrate(
+        KEY, Problem(coins, outcome="y", loss=CALLS), YES, method=Joint()
+    ),
+    "joint with whole numbers": lambda: calibrate(
+        KEY,
+        Problem(regression, outcome="y", loss=Squared(), decision=Integers()),
+        DATA,
+        method=Joint(),
+    ),
+    "more classes than the outcome": lambda: calibrate(
+        KEY, Problem(coins, outcome="y", loss=CostTable({"a": [1, 2, 3], "b": [3, 2, 1]})), YES
+    ),
+    "classes of a number": lambda: calibrate(
+        KEY, Problem(regression, outcome="y", loss=CALLS), DATA
+    ),
+    "rows of different lengths": lambda: CostTable({"a": [1, 2], "b": [1, 2, 3]}),
+    "one class": lambda: CostTable({"a": [1], "b": [2]}),
+    "no table": lambda: CostTable(3),
+    "a table of text": lambda: CostTable("costs.csv"),
+    "an empty table": lambda: CostTable({}),
+    "a negative cost": lambda: CostTable({"a": [-1, 2], "b": [0, 0]}),
+    "a cost that is nan": lambda: CostTable({"a": [np.nan, 2], "b": [0, 0]}),
+    "falling bins": lambda: CostTable({"a": [1, 2, 3], "b": [3, 2, 1]}, bins=[3, 1]),
+    "too few bins": lambda: CostTable({"a": [1, 2, 3], "b": [3, 2, 1]}, bins=[3]),
+    "a cost the data lacks": lambda: calibrate(
+        KEY, Problem(coins, outcome="y", loss=CostTable({"a": [1, "fee"], "b": [0, 2]})), YES
+    ),
+    "a covariate the data lacks": lambda: calibrate(
+        KEY, Problem(regression, outcome="y", utility=Utility(utility)), DATA
+    ),
+    "a covariate of another length": lambda: calibrate(
+        KEY,
+        Problem(regression, outcome="y", utility=Utility(utility)),
+        DATA | {"price": np.ones(5)},
+    ),
+    "no cost of falling short": lambda: Newsvendor(0, 1),
+    "no cost at all": lambda: Newsvendor(None, 1),
+    "a level of one": lambda: Expectile(1.0),
+    "a level of one in one case": lambda: Tilted(np.array([0.2, 1.0])),
+    "no width": lambda: Huber(0),
+    "a negative width": lambda: ZeroOne(-1),
+    "an action today that there is not": lambda: stakes.choose(
+        KEY,
+        Problem(coins, outcome="y", loss=CALLS),
+        YES,
+        [stakes.Plain(), stakes.Given(np.full(24, "wait"))],
+        folds=2,
+        steps=10,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_problem_is_refused_before_any_fit(name, monkeypatch):
+    def run(*args, **options):
+        raise AssertionError("a fit was started")
+
+    monkeypatch.setattr("stakes.calibration.pipeline.run", run)
+    with pytest.raises(InputError):
+        BAD[name]()
