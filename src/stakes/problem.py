@@ -34,7 +34,9 @@ class Problem:
             alone, as in `loss(outcome, decision, *, price)`, come from the data.
         utility: a `Utility`, instead of a loss.
         decision: where decisions may lie: `Real()` by default, `Interval(low, high)`,
-            `Integers(low, high)` or `OneOf(labels)`. A `CostTable` says so itself.
+            `Integers(low, high)` or `OneOf(labels)`. A `CostTable` says so itself. Where the
+            decision changes the outcome, the argument of the model that carries it, such as
+            `{"price": Interval(1, 10)}`: the data has the prices that were set.
         per: outcomes that share one decision: those of each member of a plate, of each group by a
             data argument, or "all"; by default each outcome has its own.
         guide: a NumPyro autoguide class or a guide function; mean-field normal by default.
@@ -55,7 +57,7 @@ class Problem:
     loss: Loss | None = None
     utility: Utility | ExpUtility | None = None
     guide: Program | None = None
-    decision: Space | None = None
+    decision: Space | Mapping[str, Space] | None = None
     per: str | None = None
 
     def __post_init__(self) -> None:
@@ -76,7 +78,15 @@ class Problem:
     def space(self) -> Space:
         """Where decisions may lie."""
         own = None if self.loss is None else Asked(self.loss).space
-        return self.decision or own or Real()
+        stated = self.decision
+        if isinstance(stated, Mapping):
+            [stated] = stated.values()
+        return stated or own or Real()
+
+    @property
+    def action(self) -> str | None:
+        """The model's argument that is decided about, where decisions change outcomes."""
+        return next(iter(self.decision)) if isinstance(self.decision, Mapping) else None
 
     @property
     def beside_model(self) -> tuple[str, ...]:
@@ -95,6 +105,17 @@ class Problem:
     def program(self) -> Program:
         """The model, as it is called with the data."""
         return without(self.model, self.beside_model)
+
+    @property
+    def some_decisions(self) -> tuple[float, ...]:
+        """From the least to the largest, where decisions change outcomes; none otherwise."""
+        if self.action is None:
+            return ()
+        if self.space.actions is not None:
+            return self.space.actions
+        far = jnp.finfo(jnp.result_type(float)).max / 4
+        low, high = (float(self.space.inside(jnp.asarray(end))) for end in (-far, far))
+        return tuple(np.linspace(low, high, 5))
 
     @property
     def criterion(self) -> Criterion:
@@ -137,6 +158,8 @@ class Problem:
                 f"got {type(data).__name__}."
             )
         given = {str(name): data[name] for name in data.keys()}  # noqa: SIM118
+        if self.action is not None and not needs_outcome:
+            given.setdefault(self.action, self._any_decision(given))
         self._check_names(given)
         if needs_outcome and given.get(self.outcome) is None:
             raise InputError(
@@ -147,6 +170,16 @@ class Problem:
             if name in given:
                 given[name] = in_order(name, given[name], order)
         return {name: checked_value(name, value) for name, value in given.items()}
+
+    def _any_decision(self, given: Mapping[str, Any]) -> np.ndarray:
+        """Stands in for decisions that are still to be made, one for each row."""
+        rows = [np.shape(value)[0] for value in given.values() if np.ndim(value)]
+        if not rows:
+            raise InputError(
+                f"`data` has no {self.action!r} and no other argument with a row for each case; "
+                f"give any values of {self.action!r}: they are decided about."
+            )
+        return np.full(rows[0], float(self.space.inside(jnp.zeros(()))))
 
     def _check_names(self, given: dict[str, Any]) -> None:
         arguments = arguments_of(self.model)
@@ -214,12 +247,37 @@ def _check_space(problem: Problem) -> None:
             )
     if problem.decision is None:
         return
+    if isinstance(problem.decision, Mapping | str):
+        _check_action(problem)
+        return
     known = "`Real()`, `Interval(low, high)`, `Integers(low, high)` or `OneOf(labels)`"
     checks.choice("`Problem(decision=...)`", problem.decision, Space, known)
     if own is not None and own != problem.decision:
         raise InputError(
             f"`Problem(decision={problem.decision!r})`: the actions of the loss are {own!r}; leave "
             f"`decision` out."
+        )
+
+
+def _check_action(problem: Problem) -> None:
+    """Decisions that change outcomes: an argument of the model, and a space with limits."""
+    where, rule = "`Problem(decision=...)`", "a space, or one argument of the model and its space"
+    stated, hint = problem.decision, "such as {'price': Interval(1, 10)}"
+    if not isinstance(stated, Mapping) or len(stated) != 1:
+        raise checks.refused(where, f"{rule}, {hint}", stated)
+    [(name, space)] = stated.items()
+    arguments = arguments_of(problem.model)
+    if name == problem.outcome or (name not in arguments.names and not arguments.open_ended):
+        raise InputError(
+            f"{where}: `{name_of(problem.model)}` has no argument {name!r} to decide about; its "
+            f"arguments are {some(arguments.names)}."
+        )
+    known = "`Interval(low, high)`, `Integers(low, high)` or `OneOf(labels)`"
+    checks.choice(f"{where}: that of {name!r}", space, Space, known)
+    if not space.bounded:
+        raise InputError(
+            f"{where}: decisions about {name!r} need limits, between which the best one is looked "
+            f"for, {hint}; got {space!r}."
         )
 
 

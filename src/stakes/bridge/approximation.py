@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple, final
 
 import jax
@@ -10,7 +11,7 @@ from numpyro import handlers
 from numpyro.infer import autoguide
 
 from stakes._types import Array, Batch, Bool, Distribution, Float, Key, Params, Program
-from stakes.bridge.cases import Cases
+from stakes.bridge.cases import Cases, check_action, with_decision
 from stakes.bridge.checks import (
     as_guide,
     check_guide,
@@ -47,7 +48,7 @@ from stakes.bridge.sites import (
     transform_of,
 )
 from stakes.errors import InputError
-from stakes.port import Draw, Instances, Rows, Subsample
+from stakes.port import Draw, Instances, Response, Rows, Subsample
 from stakes.problem import Problem
 from stakes.varying import Need, columns_for
 
@@ -143,7 +144,19 @@ class NumPyroApproximation:
         log_p = ordered_sum(log_prob_of(site) for site in samples_of(model_sites))
         log_q = ordered_sum(log_q_of(site) for site in samples_of(guide_sites))
         outcome, weight = prediction_of(model_sites[self.cases.outcome])
+        if self.cases.action is not None:
+            drawn = {site["name"]: site["value"] for site in samples_of(guide_sites)}
+            outcome = Response(drawn, key, partial(self._respond, params, batch))
         return Draw(log_p - log_q, outcome, weight)
+
+    def _respond(
+        self, params: Params, batch: Batch, drawn: dict[str, Array], key: Key, decision: Array
+    ) -> Distribution:
+        """The outcome at this draw of the guide's sites, if this were decided."""
+        data = with_decision(self.data, self.cases, batch, decision)
+        with self._given(params), handlers.substitute(data={**drawn, **batch}):
+            sites = trace_of(self.cases.model, data, jax.random.fold_in(key, AFTER_SPLIT))
+        return prediction_of(sites[self.cases.outcome])[0]
 
     def weigh(self, params: Params, key: Key) -> "Weighed":
         """One draw, and what its weight in the exact posterior is made of.
@@ -241,7 +254,9 @@ def approximate(problem: Problem, data: dict[str, Any], key: Key) -> NumPyroAppr
         latents={name: instances_of(name, site, subsamples) for name, site in latents.items()},
         learned=learned_by(sites, subsamples),
         derived=derived_of(sites, subsamples),
+        action=problem.action,
     )
+    check_action(cases, data)
     check_indices(cases, arrays)
     structure = Structure(
         cases=cases,

@@ -4,8 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, final
 
-from stakes._types import Program
-from stakes.port import Instances, Subsample
+import jax.numpy as jnp
+
+from stakes._types import Array, Batch, Program
+from stakes.errors import InputError
+from stakes.port import Instances, Rows, Subsample
 
 
 @final
@@ -32,6 +35,8 @@ class Cases:
     but in another order."""
     parts_of_fit: frozenset[str] = frozenset()
     """Plates that come in minibatches in the fit."""
+    action: str | None = None
+    """The argument that is decided about, where decisions change outcomes."""
     told: frozenset[str] = frozenset()
     """Plates whose members are told by labels: some may be new, or in another order."""
 
@@ -45,3 +50,25 @@ class Cases:
     def known_instances(self) -> tuple[str, ...]:
         """Those of the known plates along which decisions are made."""
         return tuple(dim for dim in self.instances.dims if dim in self.known_plates)
+
+
+def with_decision(
+    data: Mapping[str, Any], cases: Cases, batch: Batch, decision: Array
+) -> dict[str, Any]:
+    """The data of the cases, if this were decided for those in the batch."""
+    assert cases.action is not None
+    whole = jnp.asarray(data[cases.action], jnp.result_type(float))
+    return {**data, cases.action: Rows.of(cases.instances, batch).scatter(whole, decision)}
+
+
+def check_action(cases: Cases, data: Mapping[str, Any]) -> None:
+    """Refuse a decision that is no argument with a number for each outcome."""
+    if cases.action is None:
+        return
+    shape = jnp.shape(data.get(cases.action)) if data.get(cases.action) is not None else None
+    if shape != cases.instances.shape:
+        came = "is not there" if shape is None else f"has the shape {shape}"
+        raise InputError(
+            f"`data[{cases.action!r}]`, which is decided about, {came}; it must have the decision "
+            f"that was made for each outcome, in the shape {cases.instances.shape}."
+        )

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, final
 
 import jax
@@ -12,7 +12,7 @@ from numpyro import handlers
 
 from stakes._types import Array, Batch, Distribution, Key
 from stakes.bridge.approximation import NumPyroApproximation
-from stakes.bridge.cases import Cases
+from stakes.bridge.cases import Cases, with_decision
 from stakes.bridge.checks import check_outcome_shape, check_same_batches, model_sites
 from stakes.bridge.forms import in_form, looked_at
 from stakes.bridge.indices import check_indices
@@ -28,7 +28,7 @@ from stakes.bridge.sites import (
     trace_of,
 )
 from stakes.errors import InputError, some
-from stakes.port import Instances
+from stakes.port import Instances, Response
 from stakes.problem import Problem
 from stakes.varying import Need, columns_for
 
@@ -65,6 +65,16 @@ class Predictor:
         Latents of new cases come from the model.
         """
         return prediction_of(self._sites(latents, key, batch)[self.cases.outcome])
+
+    def respond(self, latents: dict[str, Array], key: Key, batch: Batch) -> Response:
+        """p(y|θ, h) for the cases in the batch, as a function of the decisions h."""
+
+        def predict(latents: dict[str, Array], key: Key, decision: Array) -> Distribution:
+            arrays = with_decision(self.arrays, self.cases, batch, decision)
+            there = replace(self, arrays=arrays)
+            return there.predict(latents, key, batch)[0]
+
+        return Response(latents, key, predict)
 
     def observed(self, latents: Mapping[str, Array], key: Key, batch: Batch) -> Array | None:
         """The outcomes that were observed for the cases in the batch, if any were."""
@@ -211,6 +221,7 @@ def _cases(
         latents={name: each for name, each in from_fit.items() if name not in matched},
         learned=fitted.learned,
         derived=derived_of(sites, subsamples),
+        action=problem.action,
         matched=matched,
         parts_of_fit=frozenset(part.plate for part in fitted.subsamples),
         told=frozenset(rows),

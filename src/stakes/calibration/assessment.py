@@ -131,6 +131,7 @@ class Assessment:
         """Risk of VI's and the calibrated decisions, and of those of NUTS where given."""
         if nuts is not None:
             checks.instance("`nuts=`", nuts, SampledPosterior, "what `result.nuts(draws)` returns")
+        _check_judged(self.problem)
         dependence = dependence_of(self.by if by is None else by, self.predictor)
         seen = self.observations
         if seen is None:
@@ -197,11 +198,21 @@ def decided(
 ) -> np.ndarray:
     """The best decision for each instance under a posterior."""
     # Outcomes of other cases may spread over more values than those of the fit.
-    outcomes = predicting.outcomes_by_batch(posterior, predictor, keys.spread)
+    some = problem.some_decisions
+    outcomes = predicting.outcomes_by_batch(posterior, predictor, keys.spread, some)
     wide = expectation.widened(outcomes)
     found = predicting.decide(problem.aim, posterior, predictor, wide, keys.decisions)
     check_decisions(found)
     return found
+
+
+def _check_judged(problem: Problem) -> None:
+    if problem.action is not None:
+        raise InputError(
+            f"Decisions about {problem.action!r} change the outcome, and the outcomes in the data "
+            f"happened at the decisions that were made: what others would have led to, data like "
+            f"these cannot say. Look at `result.expected(...)`, and try the decisions."
+        )
 
 
 def _check_posterior(posterior: object) -> None:

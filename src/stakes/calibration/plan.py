@@ -76,7 +76,8 @@ class Plan:
     def sized(self, params: Params, key: Key) -> "Plan":
         """The plan, its expectation's open settings chosen for what these parameters predict."""
         posterior = FittedPosterior(self.approximation, params)
-        outcomes = predicting.outcomes_by_batch(posterior, self.predictors.on(), key)
+        some = self.problem.some_decisions
+        outcomes = predicting.outcomes_by_batch(posterior, self.predictors.on(), key, some)
         return replace(self, expectation=self.expectation.sized(outcomes))
 
     def after_vi(
@@ -96,7 +97,12 @@ class Plan:
         seen.aim(aim).check_cost(jnp.asarray(likely), jnp.asarray(decisions))
         transform = self.transform
         if transform is not None:
-            transform = transform.fitted(seen.costs(aim, decisions))
+            # What was observed happened at the decisions that were made, if they change outcomes.
+            action = self.problem.action
+            made = decisions if action is None else np.asarray(predictor.arrays[action], float)
+            transform = transform.fitted(seen.costs(aim, made))
+        if self.problem.action is not None:
+            _warn_of_unseen_decisions(self.problem, predictor.arrays, decisions)
         return replace(plan, transform=transform), decisions
 
     @property
@@ -305,6 +311,23 @@ class _AllAsked:
             return term(key, outcome, decision)
 
         return both
+
+
+def _warn_of_unseen_decisions(
+    problem: Problem, arrays: Mapping[str, Any], decisions: np.ndarray
+) -> None:
+    """Of the best decisions, some may lie beyond all that were ever made."""
+    assert problem.action is not None
+    made = np.asarray(arrays[problem.action], float)
+    low, high = made.min(), made.max()
+    beyond = int(((decisions < low - 1e-6) | (decisions > high + 1e-6)).sum())
+    if beyond:
+        warn(
+            f"{beyond} of {decisions.size} best decisions about {problem.action!r} lie outside "
+            f"those in the data, {low:.6g} to {high:.6g}: there the model is all that speaks for "
+            f"them. Narrow the limits, `decision={{{problem.action!r}: Interval({low:.4g}, "
+            f"{high:.4g})}}`, or try such decisions first."
+        )
 
 
 def seeing(counted: Array, step: Step) -> Step:

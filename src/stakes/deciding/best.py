@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -19,11 +20,14 @@ from stakes.deciding.promise import by_promise
 from stakes.deciding.search import Curve, by_parabolas, evenly
 from stakes.errors import NoClosedForm, check_shape
 from stakes.expectation import Mixture
+from stakes.port import Response, outcome_at
 from stakes.protocols import Criterion, Expectation, Space, UtilityTerm
 from stakes.sharing import Shared
 from stakes.spaces import Integers, Real
 
 REAL = Real()
+Outcome: TypeAlias = Distribution | Response
+"""Of each draw of θ; one that depends on the decision, or does not."""
 
 EVENLY, QUANTILES = 17, 49
 """Where a search starts: places spread over the range of the outcome, and its quantiles."""
@@ -39,7 +43,7 @@ def best_decision(
     aim: Aim,
     expectation: Expectation,
     key: Key,
-    outcomes: Distribution,
+    outcomes: Outcome,
     like: Float[Array, "*instance"],
 ) -> Float[Array, "*instance"]:
     """The decision with the least risk under the mixture: by a formula, or by a search.
@@ -48,10 +52,11 @@ def best_decision(
     where the expectation consists of draws, too.
     """
     criterion, space = aim.criterion, aim.space
+    responds = isinstance(outcomes, Response)
     if isinstance(space, Shared):
         aim = replace(aim, space=space.counting(like))
-        if space.actions is None:
-            return numerical_decision(aim, expectation, key, outcomes, like)
+    if space.actions is None and (responds or isinstance(space, Shared)):
+        return numerical_decision(aim, expectation, key, outcomes, like)
     risk = pooled_risk(aim, expectation, key, outcomes, like)
     if space.actions is not None:
         return least_of(risk, _every(space.actions, like))
@@ -95,14 +100,16 @@ def known_decision(
 
 
 def risk_of(
-    criterion: Criterion, expectation: Expectation, key: Key, outcomes: Distribution, like: Array
+    criterion: Criterion, expectation: Expectation, key: Key, outcomes: Outcome, like: Array
 ) -> Curve:
     """The risk of a decision for each instance."""
     risk_key, _ = jax.random.split(key)
     held = expectation.held * like.size
 
     def risk(decision: Array) -> Array:
-        one = lambda key, outcome: criterion.risk(expectation, key, outcome, decision)  # noqa: E731
+        def one(key: Key, outcome: Outcome) -> Array:
+            return criterion.risk(expectation, key, outcome_at(outcome, decision), decision)
+
         found = criterion.averaged(_each_draw(one, risk_key, outcomes, held))
         check_shape(f"The expected cost by `{criterion.title}`", found.shape, like.shape)
         return found
@@ -111,7 +118,7 @@ def risk_of(
 
 
 def pooled_risk(
-    aim: Aim, expectation: Expectation, key: Key, outcomes: Distribution, like: Array
+    aim: Aim, expectation: Expectation, key: Key, outcomes: Outcome, like: Array
 ) -> Curve:
     """The risk of a decision for each instance, and for all that share it."""
     alone, space = risk_of(aim.criterion, expectation, key, outcomes, like), aim.space
@@ -121,7 +128,7 @@ def pooled_risk(
 
 
 def numerical_decision(
-    aim: Aim, expectation: Expectation, key: Key, outcomes: Distribution, like: Array
+    aim: Aim, expectation: Expectation, key: Key, outcomes: Outcome, like: Array
 ) -> Array:
     """The best decision by a search, on the range of the outcome and around it."""
     space, whole = aim.space, is_whole(aim.space)
@@ -129,6 +136,11 @@ def numerical_decision(
     risk: Curve = lambda decision: anywhere(space.inside(decision))  # noqa: E731
     _, range_key = jax.random.split(key)
     times = max(1, min(MORE, FEW // _count(outcomes)))
+    if isinstance(outcomes, Response):
+        grid = _across(space, like, 2 * EVENLY)
+        found = by_promise(risk, grid, grid[-1] - grid[0], 2 * ROUNDS)
+        found = _with_neighbours(risk, found) if whole else found
+        return space.inside(found).astype(like.dtype)
     draws = _draws(range_key, outcomes, like.shape, 4 * times)
     low, high = draws.min(axis=0), draws.max(axis=0)
     quantiles = jnp.quantile(draws, jnp.linspace(0, 1, times * QUANTILES), axis=0)
@@ -151,7 +163,7 @@ def numerical_decision(
 def term_decision(
     term: UtilityTerm,
     key: Key,
-    outcomes: Distribution,
+    outcomes: Outcome,
     now: Array,
     *,
     held: int,
@@ -174,6 +186,11 @@ def term_decision(
 
     if space.actions is not None:
         return least_of(shortfall, _every(space.actions, now)).astype(now.dtype)
+    if isinstance(outcomes, Response):
+        places = jnp.concatenate([now[None], _across(space, now, 2 * PLACES)])
+        found = by_parabolas(shortfall, places, 5)
+        found = _with_neighbours(shortfall, found) if is_whole(space) else found
+        return space.inside(found).astype(now.dtype)
     seen = _draws(range_key, outcomes, now.shape, -(-draws // _count(outcomes)))
     low, high = seen.min(axis=0), seen.max(axis=0)
     # Rare outcomes may be missing from the draws and still matter.
@@ -187,6 +204,12 @@ def term_decision(
     if outcomes.support.is_discrete or is_whole(space):
         found = _with_neighbours(shortfall, found)
     return space.inside(found).astype(now.dtype)
+
+
+def _across(space: Space, like: Array, places: int) -> Float[Array, "place *instance"]:
+    """Decisions from the least to the largest of a space with limits."""
+    far = jnp.full_like(like, jnp.finfo(like.dtype).max / 4)
+    return space.inside(evenly(space.inside(-far), space.inside(far), places))
 
 
 def is_whole(space: Space) -> bool:
@@ -213,7 +236,7 @@ def _spread(outcomes: Distribution, like: Array) -> Array:
 
 
 def _each_draw(
-    question: Callable[[Key, Distribution], Array], key: Key, outcomes: Distribution, each: int
+    question: Callable[[Key, Outcome], Array], key: Key, outcomes: Outcome, each: int
 ) -> Float[Array, "theta *instance"]:
     """As many draws of θ at once as memory allows; `each` is how many values one draw takes."""
     count = _count(outcomes)
@@ -224,7 +247,7 @@ def _each_draw(
     return jax.lax.map(lambda x: question(*x), (keys, outcomes), batch_size=at_once)
 
 
-def _count(outcomes: Distribution) -> int:
+def _count(outcomes: Outcome) -> int:
     return int(jax.tree.leaves(outcomes)[0].shape[0])
 
 

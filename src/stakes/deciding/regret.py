@@ -15,6 +15,7 @@ from stakes._types import Array, Distribution, Key
 from stakes.deciding.best import REAL, beside, term_decision
 from stakes.errors import NoClosedForm
 from stakes.losses import Asked
+from stakes.port import Response, outcome_at
 from stakes.protocols import (
     Estimator,
     Expectation,
@@ -35,13 +36,17 @@ def objective_of(
     space: Space = REAL,
 ) -> Objective:
     """What a calibrated fit maximises, with this expectation and estimator."""
-    worth = gain.term(expectation, estimator)
+    alone = gain.term(expectation, estimator)
+
+    def worth(key: Key, outcome: Distribution | Response, decision: Array) -> Array:
+        return alone(key, outcome_at(outcome, decision), decision)
+
     if not gain.regret:
         return Objective(gain, expectation, worth, worth, space)
     # An estimator that was chosen may have its largest value elsewhere than log E u itself, and
     # the best number of all is no guide to the best one in a space unless the loss is convex.
-    alone = isinstance(space, Real) or (_is_convex(gain) and not isinstance(space, Shared))
-    is_known = estimator is None and alone
+    on_its_own = isinstance(space, Real) or (_is_convex(gain) and not isinstance(space, Shared))
+    is_known = estimator is None and on_its_own
     known = gain.exact_decision if is_known else _no_formula
     term = _regret(gain, expectation, worth, known, space)
     return Objective(gain, expectation, worth, term, space)
@@ -67,7 +72,7 @@ def _regret(
     def best(key: Key, outcome: Distribution, decision: Array) -> Array:
         """The best decision for this θ: by a formula, or by a search that starts at this one."""
         alone = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], outcome)
-        if space.actions is None:
+        if space.actions is None and not isinstance(outcome, Response):
             with suppress(NoClosedForm):
                 best = jnp.broadcast_to(known(expectation.mixture(alone)), decision.shape)
                 return beside(lambda place: -worth(key, outcome, place), space, best)
@@ -75,7 +80,7 @@ def _regret(
         return term_decision(same, key, alone, decision, held=expectation.held, space=space)
 
     def term(key: Key, outcome: Distribution, decision: Array) -> Array:
-        if isinstance(space, Real):
+        if isinstance(space, Real) and not isinstance(outcome, Response):
             with suppress(NoClosedForm):
                 return gain.regret_term(expectation)(key, outcome, decision)
         fixed = jax.lax.stop_gradient((key, outcome, decision))

@@ -13,17 +13,20 @@ from stakes.port.minibatches import (
     scatter,
     sweep,
 )
+from stakes.port.response import Response, outcome_at
 
 __all__ = [
     "Approximation",
     "Batches",
     "Draw",
     "Instances",
+    "Response",
     "Rows",
     "Subsample",
     "columns_in",
     "gather",
     "instances_in_a_batch",
+    "outcome_at",
     "over_batches",
     "params_in",
     "rows_of_params",

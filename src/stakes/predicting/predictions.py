@@ -1,7 +1,7 @@
 """What a posterior predicts and decides, over all instances, in bounded memory."""
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -65,7 +65,7 @@ def _decide_batch(
     draws: int,
 ) -> Float[Array, "*instance"]:
     theta_key, y_key = jax.random.split(key)
-    outcomes, weight = _outcomes(posterior, predictor, theta_key, batch, draws)
+    outcomes, weight = _outcomes(posterior, predictor, theta_key, batch, draws, responding=True)
     here = aim.at(columns_in(predictor, aim.needs, batch))
     return best_decision(here, expectation, y_key, outcomes, weight)
 
@@ -85,15 +85,21 @@ def _outcomes(
     batch: Batch,
     draws: int,
     part: Array | int = 0,
-) -> tuple[Distribution, Array]:
+    *,
+    responding: bool = False,
+) -> tuple[Any, Array]:
+    """p(y|θ) for the batch, or p(y|θ, h) where decisions change outcomes and that is asked for."""
     latent_key, model_key = jax.random.split(key)
     members = Members(predictor.fitted_members(batch), part)
     latents = posterior.latents(latent_key, draws, members)
     model_key = jax.random.fold_in(model_key, part)
     keys = jax.random.split(model_key, jax.tree.leaves(latents)[0].shape[0])
 
-    def one(latents: dict[str, Array], key: Key) -> tuple[Distribution, Array]:
-        return predictor.predict(latents, key, batch)
+    def one(latents: dict[str, Array], key: Key) -> tuple[Any, Array]:
+        outcome, weight = predictor.predict(latents, key, batch)
+        if responding and predictor.cases.action is not None:
+            return predictor.respond(latents, key, batch), weight
+        return outcome, weight
 
     outcome, weight = jax.vmap(one)(latents, keys)
     return outcome, weight[0]
@@ -263,11 +269,26 @@ def _derived_batch(
 
 
 def outcomes_by_batch(
-    posterior: Posterior, predictor: Predictor, key: Key
+    posterior: Posterior, predictor: Predictor, key: Key, decisions: Sequence[float] = ()
 ) -> Iterator[Distribution]:
-    """p(y|θ) for a few draws of θ along a leading axis, one batch of instances after the other."""
+    """p(y|θ) for a few draws of θ along a leading axis, one batch of instances after the other.
+
+    Where decisions change outcomes, also if all of these were taken.
+    """
     for batch in sweep(predictor.cases.subsamples):
         yield _outcomes_batch(posterior, predictor, key, batch, DRAWS_FOR_SIZE)[0]
+        for decision in decisions:
+            yield _responses_batch(posterior, predictor, key, batch, jnp.asarray(decision))
+
+
+@jax.jit
+def _responses_batch(
+    posterior: Posterior, predictor: Predictor, key: Key, batch: Batch, decision: Array
+) -> Distribution:
+    """p(y|θ, h) where the same is decided for all."""
+    found, weight = _outcomes(posterior, predictor, key, batch, DRAWS_FOR_SIZE, responding=True)
+    same = jnp.full_like(weight, decision)
+    return jax.vmap(lambda one: one.at(same))(found)
 
 
 def _everywhere(

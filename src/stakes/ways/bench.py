@@ -61,6 +61,11 @@ class Bench:
         self._calibrated: dict[Any, dict[Strength, list[Fit]]] = {}
         self._fitted: dict[Way, Fitted] = {}
         self.problem, self._given = problem, data
+        if problem.action is not None:
+            raise InputError(
+                f"`choose(...)` judges ways by observed outcomes, but decisions about "
+                f"{problem.action!r} change the outcome. Use `calibrate(...)`."
+            )
         self.plan = self.plan_of(None)
         self.data = problem.check_data(data, needs_outcome=True)
         self.seen = self._observations()
