@@ -145,8 +145,9 @@ def labels(where: str, value: Any) -> dict[str, Sequence[Any]]:
 
 def _labels(value: Any) -> list[Any] | None:
     """As values that can be told apart, which those of JAX and xarray cannot before NumPy's can."""
-    for listed in (_listed(value), _listed(np.asarray(value))):
+    for read in (_listed, lambda value: _listed(np.asarray(value))):
         try:
+            listed = read(value)
             if listed is not None and all(hash(x) is not None and x == x for x in listed):
                 return listed
         except (TypeError, ValueError):

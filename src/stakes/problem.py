@@ -21,6 +21,10 @@ from stakes.spaces import Real
 from stakes.utilities import ExpUtility, Utility
 
 
+FAR = 1e30
+"""Beyond all limits of decisions."""
+
+
 @final
 @dataclass(frozen=True)
 class Problem:
@@ -113,8 +117,7 @@ class Problem:
             return ()
         if self.space.actions is not None:
             return self.space.actions
-        far = jnp.finfo(jnp.result_type(float)).max / 4
-        low, high = (float(self.space.inside(jnp.asarray(end))) for end in (-far, far))
+        low, high = (float(self.space.inside(jnp.asarray(end))) for end in (-FAR, FAR))
         return tuple(np.linspace(low, high, 5))
 
     @property

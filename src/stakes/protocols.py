@@ -433,6 +433,10 @@ class Criterion(Protocol):
         """The risk under all draws of θ together, from that under each."""
         ...
 
+    def worth(self, risks: Float[Array, "*instance"]) -> Float[Array, "*instance"]:
+        """A risk in the user's terms: the expected loss, or the expected utility."""
+        ...
+
     def pooled(self, risks: Float[Array, "*instance"], over: Over) -> Float[Array, "*instance"]:
         """The risk of a decision that several cases share, from that for each."""
         ...

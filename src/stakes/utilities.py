@@ -63,6 +63,9 @@ class _InsideLogarithm(ABC):
     def averaged(self, risks: Array) -> Array:
         return jnp.log(risks.shape[0]) - logsumexp(-risks, axis=0)
 
+    def worth(self, risks: Array) -> Array:
+        return jnp.exp(-risks)
+
     def pooled(self, risks: Array, over: Over) -> Array:
         """-log of the sum of expected utilities."""
         least = over(risks, "least")

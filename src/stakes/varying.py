@@ -48,7 +48,7 @@ Columns: TypeAlias = Mapping[Need, Array]
 
 def checked(where: str, value: Any, **limits: Any) -> Varying:
     """A number within the limits of `checks.number`, or what stands for one for each case."""
-    if isinstance(value, str | PerCase):
+    if isinstance(value, PerCase) or (isinstance(value, str) and not _is_number(value)):
         return value
     if isinstance(value, np.ndarray | jax.Array | list | tuple) and np.ndim(value):
         values = checks.array(where, value).astype(float)
@@ -57,6 +57,15 @@ def checked(where: str, value: Any, **limits: Any) -> Varying:
         return PerCase(values)
     hint = limits.pop("hint", "") or "It may also be an array, or the name of a data argument."
     return checks.number(where, value, hint=hint, **limits)
+
+
+def _is_number(text: str) -> bool:
+    """Whether a text is a number in quotes rather than a name."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def needs(values: Iterable[Any]) -> tuple[Need, ...]:

@@ -13,6 +13,7 @@ import pytest
 from scipy import stats as scipy_stats
 
 import stakes
+from stakes.aim import Aim
 from stakes.calibration import prepare
 from stakes.deciding import best_decision, numerical_decision, objective_of
 from stakes.expectation import ByPoints, Mixture, Rule, stats
@@ -328,7 +329,7 @@ def test_an_expectation_that_sums_over_instances_is_refused() -> None:
         )
     outcomes = jax.vmap(dist.Normal)(jnp.ones((2, 3)), jnp.ones((2, 3)))
     with pytest.raises(stakes.InputError, match=r"expected cost by .*shape \(3,\)"):
-        numerical_decision(Asked(loss()), stakes.ClosedForm(), KEY, outcomes, jnp.ones(3))
+        numerical_decision(Aim(Asked(loss())), stakes.ClosedForm(), KEY, outcomes, jnp.ones(3))
 
 
 def test_a_rule_that_decides_once_for_all_is_refused() -> None:
@@ -362,7 +363,6 @@ def test_choices_of_ones_own_object_by_name() -> None:
         ("transform", stakes.Linearized),
         ("transform", 0.9),
         ("method", stakes.Joint),
-        ("method", None),
         ("method", "em"),
         ("expectation", "quadrature"),
         ("estimator", stakes.Nested),

@@ -72,12 +72,23 @@ VALUES: dict[str, Any] = {
 BY_TYPE = {"True", "False", "truth value of NumPy"}
 WORDS = {"text", "number as text"}
 CALLABLE = {"function of none", "function of five", "loss", "utility", "distribution"}
+MANY = {"list", "tuple", "array", "JAX array"}
 LEGAL: dict[str, set[str]] = {
     "share": set(),
     "positive": {"1.5"},
     "positive, or many": {"1.5", "array", "JAX array"},
     "not negative": {"1.5", "0"},
     "not zero": {"1.5", "-1", "-0.5"},
+    "share, may vary": {"tuple", "text"},
+    "positive, may vary": {"1.5", "text", *MANY},
+    "not negative, may vary": {"1.5", "0", "text", *MANY},
+    "not zero, may vary": {"1.5", "-1", "-0.5", "text", *MANY},
+    "open above": {"1.5", "0", "-1", "-0.5", "text", "inf", "None", *MANY},
+    "open below": {"1.5", "0", "-1", "-0.5", "text", "-inf", "None", *MANY},
+    "whole, open below": {"0", "-1", "text", "-inf", "None", *MANY} - {"tuple"},
+    "whole, open above": {"0", "-1", "text", "inf", "None", *MANY} - {"tuple"},
+    "one edge": {"list"},
+    "actions": {"list", "array", "set"},
     "count": set(),
     "index": {"0"},
     "flag": BY_TYPE,
@@ -233,8 +244,26 @@ def of_result(method: str, kinds: Mapping[str, str], **arguments: Any) -> Call:
 
 
 CALLS: dict[str, Call] = {
-    "Tilted": Call(stakes.Tilted, lambda: {"q": 0.2}, {"q": "share"}),
-    "LinEx": Call(stakes.LinEx, lambda: {"c": -1}, {"c": "not zero"}),
+    "Tilted": Call(stakes.Tilted, lambda: {"q": 0.2}, {"q": "share, may vary"}),
+    "LinEx": Call(stakes.LinEx, lambda: {"c": -1}, {"c": "not zero, may vary"}),
+    "Newsvendor": Call(
+        stakes.Newsvendor,
+        lambda: {"under": 3, "over": 1},
+        dict.fromkeys(("under", "over"), "positive, may vary"),
+    ),
+    "Expectile": Call(stakes.Expectile, lambda: {"q": 0.2}, {"q": "share, may vary"}),
+    "Huber": Call(stakes.Huber, lambda: {"delta": 1}, {"delta": "positive, may vary"}),
+    "ZeroOne": Call(stakes.ZeroOne, lambda: {"width": 1}, {"width": "not negative, may vary"}),
+    "CostTable": Call(
+        stakes.CostTable,
+        lambda: {"costs": {"call": [5, 1], "skip": [0, 20]}, "bins": None},
+        {"costs": "own", "bins": "one edge or None"},
+    ),
+    "Interval": Call(stakes.Interval, dict, {"low": "open below", "high": "open above"}),
+    "Integers": Call(
+        stakes.Integers, dict, {"low": "whole, open below", "high": "whole, open above"}
+    ),
+    "OneOf": Call(stakes.OneOf, lambda: {"labels": ["call", "skip"]}, {"labels": "actions"}),
     "Utility": Call(
         stakes.Utility,
         lambda: {"fn": stakes.Squared(), "infimum": 0, "regret": True},
@@ -313,6 +342,8 @@ CALLS: dict[str, Call] = {
             "loss": "loss",
             "utility": "own or None",
             "guide": "guide or None",
+            "decision": "own or None",
+            "per": "text or None",
         },
         named={"model": "model|argument"},
     ),
@@ -442,6 +473,19 @@ CALLS: dict[str, Call] = {
         "predictive", {"data": "own or None", "fit": "own or None", "draws": "count", **CASES}
     ),
     "predictive_scale": of_result("predictive_scale", {"quantile": "share", "draws": "count"}),
+    "expected": of_result(
+        "expected",
+        {
+            "decisions": "numbers",
+            "draws": "count",
+            "data": "own or None",
+            "fit": "own or None",
+            "new": "names",
+            "known": "names",
+            "coords": "labels or None",
+        },
+        decisions=[1.0],
+    ),
     "nuts": of_result("nuts", {"draws": "count"}),
     "Assessment.decided": Call(
         lambda posterior: result().on_fit.decided(posterior),
@@ -515,6 +559,7 @@ CALLS: dict[str, Call] = {
             "objective": "function of one",
             "trained": TRACED,
             "trained_rows": TRACED,
+            "chart": TRACED,
             "state": "own",
         },
         works=False,

@@ -133,7 +133,7 @@ YES = {"x": X, "y": (X + 0.8 * np.sin(23 * X) > 0).astype(int)}
 CALLS = CostTable({"call": [5, 1], "skip": [0, 20]})
 
 
-@pytest.mark.parametrize("method", [None, Joint(), EM()])
+@pytest.mark.parametrize("method", [None, pytest.param(EM(), marks=pytest.mark.slow)])
 def test_every_decision_ends_between_limits_that_differ_by_row(method):
     data = DATA | {"most": np.linspace(0.5, 1.5, 24)}
     problem = Problem(regression, outcome="y", loss=Newsvendor(3, 1), decision=Interval(-1, "most"))
@@ -233,6 +233,77 @@ def test_classes_of_a_number_are_told_by_bins():
     np.testing.assert_allclose(found, 10 * (twin.cdf(2) - twin.cdf(0)) + 90 * twin.sf(2), rtol=1e-5)
 
 
+SHOP = np.arange(24) % 3
+
+
+@pytest.mark.parametrize(
+    ("per", "method"),
+    [
+        ("shop", Joint()),
+        pytest.param("shop", EM(), marks=pytest.mark.slow),
+        pytest.param("all", None, marks=pytest.mark.slow),
+    ],
+)
+def test_a_shared_decision_is_the_best_for_all_who_share_it(per, method):
+    problem = Problem(regression, outcome="y", loss=Newsvendor(3, 1), per=per)
+    data = DATA if per == "all" else DATA | {"shop": SHOP}
+    result = calibrate(KEY, problem, data, method=method, steps=300, draws=4, progress=False)
+    drawn = result.predictive(fit=result.vi, draws=4000)["y"].values[0]
+    places = np.linspace(-3, 5, 321)
+    for rows in [shop == SHOP for shop in range(3)] if per == "shop" else [SHOP >= 0]:
+        found = result.vi_decisions.values[rows]
+        assert np.ptp(found) == 0
+        cost = [np.asarray(problem.loss(drawn[:, rows], h)).mean() for h in [found[0], *places]]
+        assert cost[0] <= min(cost[1:]) * 1.003  # 4,000 draws
+        assert np.ptp(np.asarray(result.calibrated.variables["decisions"])[rows]) < 1e-5
+
+
+ELASTICITY, UNIT_COST = 2.5, 1.2
+PRICE = np.linspace(1.5, 4.0, 24)
+
+
+def demand(price, sold=None):
+    level = numpyro.sample("level", dist.Normal(3, 1))
+    with numpyro.plate("week", len(price)):
+        rate = jnp.exp(level - ELASTICITY * jnp.log(price))
+        numpyro.sample("sold", dist.Poisson(rate), obs=sold)
+
+
+SOLD = {"price": PRICE, "sold": np.round(40 * PRICE**-ELASTICITY).astype(int)}
+
+
+def profit(sold, price):
+    return (price - UNIT_COST) * sold + 1e-4
+
+
+def pricing(space=Interval(1.3, 6.0), **others):  # noqa: B008
+    utility = Utility(profit, regret=False)
+    return Problem(demand, outcome="sold", utility=utility, decision={"price": space}, **others)
+
+
+@pytest.mark.usefixtures("double_precision")
+@pytest.mark.parametrize("per", [pytest.param(None, marks=pytest.mark.slow), "all"])
+def test_the_price_is_that_of_a_known_elasticity(per):
+    result = calibrate(KEY, pricing(per=per), SOLD, steps=60, draws=4, progress=False)
+    best = UNIT_COST * ELASTICITY / (ELASTICITY - 1)
+    np.testing.assert_allclose(result.decisions.values, best, rtol=1e-3)
+    other = result.decide({"price": np.ones(2)}, new="week")
+    np.testing.assert_allclose(other.values, best, rtol=1e-3)
+    curve = result.expected([1.5, best, 4.0])["mean"].values[:, 0]
+    assert curve.argmax() == 1
+    with pytest.raises(InputError, match="change the outcome"):
+        result.compare()
+
+
+def test_a_finite_choice_of_prices_is_tried_one_by_one_and_unseen_ones_are_said():
+    problem = pricing(OneOf([1.4, 2.1, 5.0]))
+    result = calibrate(KEY, problem, SOLD, steps=60, draws=4, progress=False)
+    assert set(result.decisions.values) == {2.1}
+    high = SOLD | {"price": PRICE + 3}
+    with pytest.warns(stakes.StakesWarning, match="outside those in the data"):
+        calibrate(KEY, pricing(), high, steps=30, draws=2, progress=False)
+
+
 def utility(outcome, decision, *, price):
     return price * jnp.exp(-jnp.square(outcome - decision))
 
@@ -292,6 +363,38 @@ BAD = {
         Problem(regression, outcome="y", utility=Utility(utility)),
         DATA | {"price": np.ones(5)},
     ),
+    "a shared decision with limits of its own": lambda: Problem(
+        regression, outcome="y", loss=Squared(), decision=Interval(0, "most"), per="all"
+    ),
+    "shared by a number": lambda: Problem(regression, outcome="y", loss=Squared(), per=3),
+    "shared by nothing known": lambda: calibrate(
+        KEY, Problem(regression, outcome="y", loss=Squared(), per="shop"), DATA
+    ),
+    "groups of another length": lambda: calibrate(
+        KEY,
+        Problem(regression, outcome="y", loss=Squared(), per="shop"),
+        DATA | {"shop": np.zeros(5, int)},
+    ),
+    "an argument that the model lacks": lambda: Problem(
+        demand, outcome="sold", utility=Utility(profit), decision={"fee": Interval(0, 1)}
+    ),
+    "a price without limits": lambda: pricing(Real()),
+    "a price with one limit": lambda: pricing(Interval(low=0)),
+    "a price as a name": lambda: Problem(
+        demand, outcome="sold", utility=Utility(profit), decision="price"
+    ),
+    "two arguments to decide about": lambda: Problem(
+        demand,
+        outcome="sold",
+        utility=Utility(profit),
+        decision={"price": Interval(0, 1), "sold": Interval(0, 1)},
+    ),
+    "deciding about the outcome itself": lambda: Problem(
+        demand, outcome="sold", utility=Utility(profit), decision={"sold": Interval(0, 1)}
+    ),
+    "no prices that were set": lambda: calibrate(KEY, pricing(), {"sold": SOLD["sold"]}),
+    "one price for all weeks": lambda: calibrate(KEY, pricing(), SOLD | {"price": np.ones(1)}),
+    "choosing by outcomes at other prices": lambda: stakes.choose(KEY, pricing(), SOLD),
     "no cost of falling short": lambda: Newsvendor(0, 1),
     "no cost at all": lambda: Newsvendor(None, 1),
     "a level of one": lambda: Expectile(1.0),

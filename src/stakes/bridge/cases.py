@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, final
 
 import jax.numpy as jnp
+import numpy as np
 
 from stakes._types import Array, Batch, Program
 from stakes.errors import InputError
@@ -65,7 +66,8 @@ def check_action(cases: Cases, data: Mapping[str, Any]) -> None:
     """Refuse a decision that is no argument with a number for each outcome."""
     if cases.action is None:
         return
-    shape = jnp.shape(data.get(cases.action)) if data.get(cases.action) is not None else None
+    made = data.get(cases.action)
+    shape = None if made is None else np.shape(made)
     if shape != cases.instances.shape:
         came = "is not there" if shape is None else f"has the shape {shape}"
         raise InputError(

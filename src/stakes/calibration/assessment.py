@@ -166,6 +166,14 @@ class Assessment:
     def _found(self, posterior: Posterior) -> np.ndarray:
         return decided(self.problem, posterior, self.predictor, self.expectation, self.keys)
 
+    def expected(self, posterior: Posterior, decision: float, draws: int) -> np.ndarray:
+        """What a decision for all would cost, or be worth: (mean, 5 %, 95 %) x instance."""
+        aim, key = self.problem.aim, self.keys.decisions
+        some = (*self.problem.some_decisions, decision) if self.problem.action else ()
+        spread = predicting.outcomes_by_batch(posterior, self.predictor, self.keys.spread, some)
+        wide = self.expectation.widened(spread)
+        return predicting.expected(aim, posterior, self.predictor, wide, key, decision, draws)
+
     def predictive(self, posterior: Posterior, draws: int) -> "xr.Dataset":
         """Draws of the outcome, as ArviZ expects them."""
         import xarray as xr

@@ -265,6 +265,43 @@ class Calibration:
         draws = checks.whole("`predictive(draws=...)`", draws)
         return self._cases(data, new, known, coords).predictive(posterior, draws)
 
+    def expected(
+        self,
+        decisions: Sequence[float] | np.ndarray,
+        data: Data | None = None,
+        *,
+        fit: Fit | None = None,
+        draws: int = 500,
+        new: str | Sequence[str] = (),
+        known: str | Sequence[str] = (),
+        coords: Coords | None = None,
+    ) -> "xr.Dataset":
+        """What each of these decisions would cost, or be worth, on average: a curve with a band.
+
+        `mean` is the expected loss or utility of the decision for each case, `low` and `high` hold
+        it with 90 % of the posterior probability. Where outcomes share a decision, it is that of
+        all of them together. Plates and their labels as in `decide`.
+
+        Args:
+            decisions: to be tried, each for all cases.
+            data: other cases than those of the fit.
+            fit: `result.vi` for plain VI's view.
+            draws: of θ.
+        """
+        import xarray as xr
+
+        posterior, cases = self._posterior(fit), self._cases(data, new, known, coords)
+        draws = checks.whole("`expected(draws=...)`", draws)
+        tried = self.problem.space.coded("`expected(decisions)`", decisions).ravel()
+        found = np.stack([cases.expected(posterior, float(each), draws) for each in tried], axis=1)
+        labels = {"decision": self.problem.space.labelled(tried), **self.coords}
+        return xr.Dataset(
+            {
+                name: labelled(values, cases.instances, labels, name, ("decision",))
+                for name, values in zip(("mean", "low", "high"), found, strict=True)
+            }
+        )
+
     def predictive_scale(self, quantile: float = 0.9, *, draws: int = 100) -> float:
         """M_q over losses of predicted outcomes instead of observed ones, under plain VI.
 

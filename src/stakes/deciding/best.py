@@ -35,6 +35,8 @@ ROUNDS = 40
 FEW, MORE = 256, 8
 """With fewer draws of θ than this a search takes up to so many times as many places."""
 PLACES = 7
+FAR = 1e30
+"""Beyond all limits of decisions."""
 MOST_ELEMENTS = 2**24
 """Values held at once while averaging over draws of θ."""
 
@@ -208,7 +210,7 @@ def term_decision(
 
 def _across(space: Space, like: Array, places: int) -> Float[Array, "place *instance"]:
     """Decisions from the least to the largest of a space with limits."""
-    far = jnp.full_like(like, jnp.finfo(like.dtype).max / 4)
+    far = jnp.full_like(like, FAR)
     return space.inside(evenly(space.inside(-far), space.inside(far), places))
 
 

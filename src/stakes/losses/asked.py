@@ -132,6 +132,9 @@ class Asked:
     def averaged(self, risks: Array) -> Array:
         return risks.mean(axis=0)
 
+    def worth(self, risks: Array) -> Array:
+        return risks
+
     def pooled(self, risks: Array, over: Over) -> Array:
         return over(risks, "sum")
 

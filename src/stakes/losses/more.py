@@ -100,4 +100,5 @@ class ZeroOne(CanVary):
 
     def expected(self, predicted: Predicted, decision: Array) -> Array:
         low, high = decision - self.width, decision + self.width
-        return 1 - (predicted.cdf(high) - predicted.below(low))
+        held: Array = predicted.cdf(high) - predicted.below(low)
+        return 1 - held

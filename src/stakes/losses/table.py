@@ -109,12 +109,14 @@ def _rows(costs: Any) -> tuple[list[Any], list[Any]]:
         return list(costs.index), [list(row) for row in costs.to_numpy()]
     if isinstance(costs, Mapping):
         return list(costs), list(costs.values())
-    table = None if isinstance(costs, str | bytes) else costs
-    rows = list(table) if table is not None and np.ndim(np.asarray(table, object)) == 2 else []
-    if not rows:
+    try:
+        table = np.asarray(costs, object)
+    except (TypeError, ValueError):  # what is no array
+        table = np.asarray(None)
+    if table.ndim != 2 or not table.size:
         rule = "a mapping such as {'call': [5, 1], 'skip': [0, 20]}, or actions by classes"
         raise checks.refused("`CostTable(costs=...)`", rule, costs)
-    return list(range(len(rows))), [list(row) for row in rows]
+    return list(range(len(table))), [list(row) for row in table]
 
 
 def _checked(action: Any, row: Any) -> tuple[Any, ...]:

@@ -19,11 +19,13 @@ from stakes.port import (
     Subsample,
     columns_in,
     instances_in_a_batch,
+    outcome_at,
     over_batches,
     sweep,
 )
 from stakes.predicting.posteriors import FittedPosterior, Members, Posterior
 from stakes.protocols import Expectation
+from stakes.sharing import Shared
 
 MOST_ELEMENTS = 2**25
 """Instances times draws held at once; 128 MB per array in single precision."""
@@ -175,6 +177,54 @@ def predictive_costs(
     criterion = aim.at(predictor.columns(aim.needs)).criterion
     costs = np.asarray(criterion.cost(jnp.asarray(found), jnp.asarray(decisions)))
     return costs[:, counted].ravel()
+
+
+def expected(
+    aim: Aim,
+    posterior: Posterior,
+    predictor: Predictor,
+    expectation: Expectation,
+    key: Key,
+    decision: float,
+    draws: int,
+) -> np.ndarray:
+    """What a decision costs, or is worth, if taken for all: (mean, 5 %, 95 % over θ) x instance.
+
+    Where outcomes share a decision, all of them together.
+    """
+
+    def some(batch: Batch) -> Array:
+        return _expected_batch(
+            posterior, predictor, key, batch, jnp.asarray(decision), aim, expectation, draws
+        )
+
+    return _everywhere(some, predictor, leading=(3,))
+
+
+@partial(jax.jit, static_argnames=("aim", "expectation", "draws"))
+def _expected_batch(
+    posterior: Posterior,
+    predictor: Predictor,
+    key: Key,
+    batch: Batch,
+    decision: Array,
+    aim: Aim,
+    expectation: Expectation,
+    draws: int,
+) -> Float[Array, "statistic *instance"]:
+    theta_key, y_key = jax.random.split(key)
+    outcomes, weight = _outcomes(posterior, predictor, theta_key, batch, draws, responding=True)
+    here = aim.at(columns_in(predictor, aim.needs, batch))
+    same = jnp.full_like(weight, decision)
+
+    def one(key: Key, outcome: Any) -> Array:
+        at = outcome_at(outcome, same)
+        found = here.criterion.worth(here.criterion.risk(expectation, key, at, same))
+        return here.space.over(found, "sum") if isinstance(here.space, Shared) else found
+
+    each = jax.vmap(one)(jax.random.split(y_key, draws), outcomes)
+    ends = jnp.quantile(each, jnp.array([0.05, 0.95]), axis=0)
+    return jnp.concatenate([each.mean(axis=0)[None], ends])
 
 
 def predict(posterior: Posterior, predictor: Predictor, key: Key, draws: int) -> np.ndarray:
