@@ -106,7 +106,7 @@ def _groups(
     if data.get(name) is not None:
         values = _column(name, data, shape).ravel()
         _, number = jnp.unique(values, return_inverse=True, size=values.size)
-        return number.reshape(shape)
+        return jnp.reshape(number, shape)
     if name == "all":
         return jnp.zeros(shape, int)
     raise InputError(

@@ -82,7 +82,7 @@ class TwoSided(CanVary):
         if self._is_the_same_for_all:
             return predicted.tails(decision, self.above, self.below)
         short, over = predicted.tails(decision, 1.0, 0.0), predicted.tails(decision, 0.0, 1.0)
-        return self.above * short + self.below * over
+        return jnp.asarray(self.above * short + self.below * over)
 
     def expected_regret(self, predicted: Predicted, decision: Array) -> Array:
         if not self._is_the_same_for_all:
@@ -238,10 +238,11 @@ class LinEx(CanVary):
         raise NoClosedForm("exp(-LinEx/scale) has no closed-form expectation.")
 
     def bayes_decision(self, draws: Array) -> Array:
-        return -(logsumexp(-self.c * draws, axis=0) - jnp.log(draws.shape[0])) / self.c
+        found: Array = logsumexp(-self.c * draws, axis=0) - jnp.log(draws.shape[0])
+        return jnp.asarray(-found / self.c)
 
     def exact_decision(self, predicted: Predicted) -> Array:
-        return -predicted.log_mgf(-self.c) / self.c
+        return jnp.asarray(-predicted.log_mgf(-self.c) / self.c)
 
     @property
     def dial(self) -> Dial | None:

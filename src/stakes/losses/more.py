@@ -96,7 +96,7 @@ class ZeroOne(CanVary):
 
     def __call__(self, outcome: Array, decision: Array) -> Array:
         missed = jnp.abs(jnp.asarray(decision) - outcome) > self.width
-        return missed.astype(jnp.result_type(float))
+        return jnp.asarray(missed, jnp.result_type(float))
 
     def expected(self, predicted: Predicted, decision: Array) -> Array:
         low, high = decision - self.width, decision + self.width
