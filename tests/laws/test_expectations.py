@@ -559,6 +559,62 @@ def test_large_counts_are_summed_in_single_precision(outcome):
     np.testing.assert_allclose(by_sum, 2 * outcome.variance, rtol=1e-2)
 
 
+CONCENTRATION = 1e5
+LARGE_COUNTS = {
+    "Poisson": (dist.Poisson, oracles.LargePoisson),
+    "Binomial": (
+        lambda mean: dist.Binomial(2.0**21, mean / 2.0**21),
+        lambda mean: scipy_stats.binom(2**21, mean / 2.0**21),
+    ),
+    "BinomialLogits": (
+        lambda mean: dist.Binomial(2.0**21, logits=jax.scipy.special.logit(mean / 2.0**21)),
+        lambda mean: scipy_stats.binom(2**21, mean / 2.0**21),
+    ),
+    "NegativeBinomial": (
+        lambda mean: dist.NegativeBinomial2(mean, CONCENTRATION),
+        lambda mean: scipy_stats.nbinom(CONCENTRATION, CONCENTRATION / (CONCENTRATION + mean)),
+    ),
+    "ZeroInflated": (
+        lambda mean: dist.ZeroInflatedPoisson(jnp.zeros_like(mean), mean),
+        oracles.LargePoisson,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LARGE_COUNTS)
+def test_exponential_utilities_of_large_counts_hold_in_single_precision(name):
+    """Value and slope in the mean, with decisions and scales of some standard deviations.
+
+    The score of each of these distributions in its mean m is (y - m) / Var y.
+    """
+    ours, twin = LARGE_COUNTS[name]
+    mean, away = np.meshgrid([1e3, 1e4, 1e5, 1e6], [-3.0, -1.0, 0.0, 1.0, 3.0], indexing="ij")
+    mean = mean.astype(np.float32).astype(float)
+    theirs = twin(mean)
+    sd = theirs.std()
+    decision, scale = np.round(mean + away * sd), np.square(sd).astype(np.float32).astype(float)
+
+    counts = np.floor(mean - 9 * sd) + np.arange(20 * sd.max()).reshape(-1, 1, 1)
+    log_mass = np.where(counts >= 0, theirs.logpmf(np.maximum(counts, 0)), -np.inf)
+    shares = log_mass - np.square(counts - decision) / scale
+    value = special.logsumexp(shares, axis=0)
+    slope = np.sum(np.exp(shares - value) * (counts - mean), axis=0) / sd
+
+    window = Enumeration(points=25 * int(sd.max()))
+
+    def log_expected(mean):
+        utility = ExpUtility(Squared(), jnp.asarray(scale, jnp.float32))
+        return window.log_expected(None, ours(mean), utility, jnp.asarray(decision, jnp.float32))
+
+    def value_and_slope(mean):
+        found, pull = jax.vjp(log_expected, mean)
+        return found, pull(jnp.ones_like(found))[0]
+
+    found, found_slope = quickly(value_and_slope, jnp.asarray(mean, jnp.float32))
+    np.testing.assert_allclose(found, value, rtol=1e-3)
+    np.testing.assert_allclose(found_slope * sd, slope, rtol=1e-2, atol=1e-2)
+
+
 def test_a_window_that_is_too_small_gives_nan_and_never_a_wrong_sum():
     rate = np.arange(1.0, 401.0)
     decision = rate + 0.5

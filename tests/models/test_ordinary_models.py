@@ -21,6 +21,8 @@ from stakes._types import Program
 from stakes.protocols import Loss
 
 ROWS, NEW = 150, 1500
+DRAWS = 2000
+"""Of NUTS: enough for an R-hat of at most 1.01 and 400 effective draws."""
 COLUMNS = 3
 
 pytestmark = pytest.mark.slow
@@ -295,8 +297,9 @@ def test_an_ordinary_model_converges_and_decides_as_nuts_does(name):
     seen, new = one.simulate(rng, ROWS), one.simulate(rng, NEW)
     problem = stakes.Problem(one.model, outcome="y", loss=one.loss, guide=one.guide)
     result = stakes.calibrate(jax.random.key(1), problem, seen, progress=False)
-    comparison = result.compare(new, nuts=500)
+    comparison = result.compare(new, nuts=DRAWS)
     print(f"\n{name}\n{comparison}")
+    assert not comparison.nuts.problems
     assert result.vi.converged
     assert result.calibrated.converged
     risk = comparison.risk

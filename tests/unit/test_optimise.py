@@ -264,6 +264,20 @@ def test_a_round_that_was_begun_ends_at_the_smallest_step_size() -> None:
     assert next_stage(course, tight).stage == 4
 
 
+def test_gradients_of_a_bad_start_do_not_shorten_the_steps_for_long() -> None:
+    """Five a million times as large as those to come, which all have the same sign."""
+    optimizer = FitSettings().transformation()
+    slopes = jnp.where(jnp.arange(3000) < 5, 1e6, 1.0)
+    start = jnp.zeros(())
+
+    def one(state, slope):
+        update, state = optimizer.update(slope, state, start)
+        return state, jnp.abs(update)
+
+    _, steps = jax.lax.scan(one, optimizer.init(start), slopes)
+    assert steps[-1] > 0.5 * steps[0]
+
+
 @pytest.mark.slow
 def test_a_neural_network_is_not_called_converged_on_a_plateau() -> None:
     """Its bound is level from step 1,500 to 5,500 at full step size, for every key tried, and then

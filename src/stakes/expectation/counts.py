@@ -13,7 +13,8 @@ def log_mass(outcome: Distribution, values: Array) -> Rule:
     lowest = smallest_value(outcome)
     inside = outcome.support(values) & (values >= lowest)
     legal = jnp.where(inside, values, lowest)
-    return Rule(legal, jnp.where(inside, outcome.log_prob(_as_outcome(outcome, legal)), -jnp.inf))
+    log_masses = stats.log_mass(outcome, _as_outcome(outcome, legal))
+    return Rule(legal, jnp.where(inside, log_masses, -jnp.inf))
 
 
 def smallest_value(outcome: Distribution) -> Array:

@@ -47,6 +47,13 @@ def cdf(outcome: Distribution, value: Array) -> Array:
 
 
 @singledispatch
+def log_mass(outcome: Distribution, count: Array) -> Array:
+    """The log probability of a value in the support of a discrete outcome."""
+    _check(outcome)
+    return outcome.log_prob(count)
+
+
+@singledispatch
 def excess(outcome: Distribution, decision: Array) -> Array:
     """E (y-h)+, where E y is finite."""
     raise unknown("expected excess", outcome)

@@ -7,7 +7,7 @@ from stakes.optimise.fit import Fit, Stop
 from stakes.optimise.joint import Joint
 from stakes.optimise.loop import Watch, compiled, run, run_together
 from stakes.optimise.natural import natural_gradient
-from stakes.optimise.settings import FitSettings
+from stakes.optimise.settings import FitSettings, adam
 from stakes.optimise.stages import (
     Average,
     are_drifting,
@@ -34,6 +34,7 @@ __all__ = [
     "Step",
     "Stop",
     "Watch",
+    "adam",
     "are_drifting",
     "ascend",
     "bound",

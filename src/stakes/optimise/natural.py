@@ -12,7 +12,7 @@ import optax
 from stakes import checks
 from stakes._types import PyTree
 from stakes.errors import InputError
-from stakes.optimise.settings import check_optimizer
+from stakes.optimise.settings import adam, check_optimizer
 
 LOC, SCALE = "_auto_loc", "_auto_scale"
 LONGEST = 2.0
@@ -41,7 +41,7 @@ def natural_gradient(
     rate = checks.number("`natural_gradient(rate=...)`", rate, above=0, most=1)
     if otherwise is not None:
         check_optimizer("`natural_gradient(otherwise=...)`", otherwise)
-    rest = optax.with_extra_args_support(optax.adam(0.03) if otherwise is None else otherwise)
+    rest = optax.with_extra_args_support(adam() if otherwise is None else otherwise)
 
     def update(
         gradient: PyTree, state: PyTree, params: PyTree = None, **extra: PyTree

@@ -14,6 +14,16 @@ def check_optimizer(where: str, optimizer: object) -> None:
         raise checks.refused(where, "an optax optimiser, such as `optax.adam(0.01)`", optimizer)
 
 
+def adam(rate: float = 0.03) -> optax.GradientTransformation:
+    """Adam with a memory of a hundred steps rather than a thousand.
+
+    A fit starts anywhere, and its first gradients may be a million times as large as those to
+    come. Adam divides by what it remembers of their size: with the usual memory its steps would
+    stay too short for ten thousand steps.
+    """
+    return optax.adam(rate, b2=0.99)
+
+
 @final
 @dataclass(frozen=True, kw_only=True)
 class FitSettings:
@@ -55,4 +65,4 @@ class FitSettings:
         return min(self.patience, max(6, self.steps // (18 * self.chunk)))
 
     def transformation(self) -> optax.GradientTransformation:
-        return optax.adam(0.03) if self.optimizer is None else self.optimizer
+        return adam() if self.optimizer is None else self.optimizer

@@ -18,7 +18,7 @@ from stakes.calibration import Options
 from stakes.deciding import BayesDecisions, NumericalDecisions
 from stakes.expectation import ClosedForm, Enumeration, MonteCarlo, Quadrature
 from stakes.losses import Absolute, LinEx, Squared, Tilted
-from stakes.optimise import EM, Joint, Method
+from stakes.optimise import EM, Joint, Method, adam
 from stakes.problem import Problem
 from stakes.protocols import DecisionRule, Estimator, Expectation, Loss, Transform
 from stakes.utilities import Exponential, Linearized, Utility
@@ -150,8 +150,6 @@ def expectation(section: ExpectationSection | None) -> Expectation | None:
 
 
 def options(spec: Spec) -> Options:
-    import optax
-
     rate, estimator = spec.fit.learning_rate, spec.method.estimator
     return Options(
         transform=transform(spec.transform),
@@ -160,6 +158,6 @@ def options(spec: Spec) -> Options:
         estimator=ESTIMATORS[estimator] if estimator else None,
         steps=spec.fit.steps,
         draws=spec.fit.draws,
-        optimizer=optax.adam(rate) if rate else None,
+        optimizer=adam(rate) if rate else None,
         warm_start=spec.fit.warm_start,
     )

@@ -2,9 +2,18 @@
 
 from collections.abc import Callable
 
+import jax
 import jax.numpy as jnp
 
 from stakes._types import Array, Number
+
+LEAST = 1e-25
+"""A rate or chance that is as good as zero, but has a logarithm."""
+
+
+def not_zero(chance: Array) -> Array:
+    """The derivative stays that of the chance."""
+    return chance + jax.lax.stop_gradient(jnp.maximum(chance, LEAST) - chance)
 
 
 def floats(*values: Number) -> tuple[Array, ...]:

@@ -5,7 +5,7 @@ With k the whole part of h, E (y-h)+ = (E y - h) P(y > k) + c(k) p(k), where c(k
 """
 
 import math
-from functools import partial, singledispatch
+from functools import partial
 from statistics import NormalDist
 
 import jax
@@ -15,7 +15,8 @@ from numpyro.distributions import Distribution
 from numpyro.distributions.discrete import ZeroInflatedProbs
 
 from stakes._types import Array
-from stakes.expectation.families.common import finite_below_one, floats
+from stakes.expectation.families.common import LEAST, finite_below_one, floats, not_zero
+from stakes.expectation.families.masses import chances, inflated
 from stakes.expectation.incomplete import beta_above, beta_weight, gamma_above, gamma_tail
 from stakes.expectation.special import exp_less_tangent, log_less_tangent
 from stakes.expectation.stats import (
@@ -29,9 +30,6 @@ from stakes.expectation.stats import (
     variance,
 )
 from stakes.expectation.sums import flushed_exp
-
-_LEAST = 1e-25
-"""A rate or chance that is as good as zero, but has a logarithm."""
 
 # Poisson -----------------------------------------------------------------------------------
 
@@ -78,7 +76,7 @@ def _poisson_tails_and_slopes(
     E (y-h)+ = λ p(k) + (λ-h) P(y > k) and E (h-y)+ = λ p(k) + (h-λ) P(y ≤ k); the slope in λ is
     E g(y+1) - g(y), as for any function g of a Poisson count.
     """
-    negative, whole, rate = decision < 0, _whole(decision), jnp.maximum(rate, _LEAST)
+    negative, whole, rate = decision < 0, _whole(decision), jnp.maximum(rate, LEAST)
     tail = gamma_tail(*jnp.broadcast_arrays(whole + 1, rate))
     here = jnp.where(negative, 0.0, tail.weight)  # λ p(k)
     less = jnp.where(negative, 0.0, tail.above)
@@ -109,7 +107,7 @@ def _poisson_least_and_slope(rate: Array, above: float, below: float) -> tuple[A
     of its neighbours by the ratio of their probabilities.
     """
     level = above / (above + below)
-    z, rate = NormalDist().inv_cdf(level), jnp.maximum(rate, _LEAST)
+    z, rate = NormalDist().inv_cdf(level), jnp.maximum(rate, LEAST)
     lowest = _whole(rate + z * jnp.sqrt(rate) + (z * z - 1) / 6 - 2)
     count, tail = lowest, gamma_tail(lowest + 1, rate)
     here, reached = tail.weight, tail.above  # λ p(k) and P(y ≤ k)
@@ -126,11 +124,6 @@ def _poisson_least_and_slope(rate: Array, above: float, below: float) -> tuple[A
 def _whole(value: Array) -> Array:
     """The largest count that is not above the value, or zero."""
     return jnp.maximum(jnp.floor(value), 0.0)
-
-
-def _not_zero(chance: Array) -> Array:
-    """The derivative stays that of the chance."""
-    return chance + jax.lax.stop_gradient(jnp.maximum(chance, _LEAST) - chance)
 
 
 # Negative binomial, geometric --------------------------------------------------------------
@@ -153,7 +146,7 @@ def _(outcome: dist.GammaPoisson, value: Array) -> Array:
 
 def _negative_binomial_places(shape: Array, rate: Array, value: Array) -> list[Array]:
     """P(y > k) is P(g > p) for g ~ Beta(r, k+1)."""
-    places = (shape, _whole(value) + 1, 1 / (1 + 1 / rate), _not_zero(1 / (1 + rate)))
+    places = (shape, _whole(value) + 1, 1 / (1 + 1 / rate), not_zero(1 / (1 + rate)))
     return jnp.broadcast_arrays(*places)
 
 
@@ -229,33 +222,22 @@ def _(outcome: Distribution, value: Array) -> Array:
 @cumulant.register(dist.BinomialLogits)
 def _(outcome: Distribution, t: float) -> Array:
     """n (log(1 + p (exp t - 1)) - p t)."""
-    total, probs, rest = floats(outcome.total_count, *_chances(outcome))
+    total, probs, rest = floats(outcome.total_count, *chances(outcome))
     if abs(t) < 1:
         # Counting what is rarer, successes or failures, keeps the two parts apart.
         rare, by = jnp.minimum(probs, rest), jnp.where(probs > rest, -t, t)
         change = rare * jnp.expm1(by)
         return total * (log_less_tangent(1 + change, change) + rare * exp_less_tangent(by))
-    log_probs, log_rest = jnp.log(_not_zero(probs)), jnp.log(_not_zero(rest))
+    log_probs, log_rest = jnp.log(not_zero(probs)), jnp.log(not_zero(rest))
     return total * (jnp.logaddexp(log_rest, log_probs + t) - probs * t)
 
 
 def _binomial_places(outcome: Distribution, value: Array) -> list[Array]:
     """P(y ≤ k) is P(g > p) for g ~ Beta(k+1, n-k)."""
-    total, *chances, value = floats(outcome.total_count, *_chances(outcome), value)
+    total, *both, value = floats(outcome.total_count, *chances(outcome), value)
     whole = jnp.clip(jnp.floor(value), 0.0, jnp.maximum(total - 1, 0.0))
-    places = (whole + 1, jnp.maximum(total, 1.0) - whole, *map(_not_zero, chances))
+    places = (whole + 1, jnp.maximum(total, 1.0) - whole, *map(not_zero, both))
     return jnp.broadcast_arrays(*places)
-
-
-@singledispatch
-def _chances(outcome: Distribution) -> tuple[Array, Array]:
-    """Of a success and of a failure, each to full precision."""
-    return outcome.probs, 1 - outcome.probs
-
-
-@_chances.register
-def _(outcome: dist.BinomialLogits) -> tuple[Array, Array]:
-    return jax.nn.sigmoid(outcome.logits), jax.nn.sigmoid(-outcome.logits)
 
 
 # More zeros --------------------------------------------------------------------------------
@@ -263,40 +245,35 @@ def _(outcome: dist.BinomialLogits) -> tuple[Array, Array]:
 
 @mean.register
 def _(outcome: ZeroInflatedProbs) -> Array:
-    return (1 - outcome.gate) * mean(_base(outcome))
+    return (1 - outcome.gate) * mean(inflated(outcome))
 
 
 @variance.register
 def _(outcome: ZeroInflatedProbs) -> Array:
-    base, gate = _base(outcome), outcome.gate
+    base, gate = inflated(outcome), outcome.gate
     return (1 - gate) * (variance(base) + gate * jnp.square(mean(base)))
 
 
 @cdf.register
 def _(outcome: ZeroInflatedProbs, value: Array) -> Array:
-    return outcome.gate * (value >= 0) + (1 - outcome.gate) * cdf(_base(outcome), value)
+    return outcome.gate * (value >= 0) + (1 - outcome.gate) * cdf(inflated(outcome), value)
 
 
 @tails.register
 def _(outcome: ZeroInflatedProbs, decision: Array, above: float, below: float) -> Array:
     at_zero = jnp.maximum(-above * decision, below * decision)
-    others = tails(_base(outcome), decision, above, below)
+    others = tails(inflated(outcome), decision, above, below)
     return outcome.gate * at_zero + (1 - outcome.gate) * others
 
 
 @cumulant.register
 def _(outcome: ZeroInflatedProbs, t: float) -> Array:
     """The logarithm of one and terms that are not negative: nothing cancels when t is small."""
-    base, gate = _base(outcome), outcome.gate
+    base, gate = inflated(outcome), outcome.gate
     spread, centre = cumulant(base, t), mean(base)
     zero, other = -t * (1 - gate) * centre, t * gate * centre + spread
     small = jnp.maximum(zero, other) < 1
     by_zero, by_other = (exp_less_tangent(jnp.where(small, x, 0.0)) for x in (zero, other))
     near = jnp.log1p(gate * by_zero + (1 - gate) * (by_other + jnp.where(small, spread, 0.0)))
-    far = jnp.logaddexp(jnp.log(_not_zero(gate)) + zero, jnp.log(_not_zero(1 - gate)) + other)
+    far = jnp.logaddexp(jnp.log(not_zero(gate)) + zero, jnp.log(not_zero(1 - gate)) + other)
     return jnp.where(small, near, far)
-
-
-def _base(outcome: ZeroInflatedProbs) -> Distribution:
-    base = outcome.base_dist
-    return base.base_dist if isinstance(base, dist.ExpandedDistribution) else base
