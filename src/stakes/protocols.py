@@ -274,6 +274,12 @@ class Expectation(Protocol):
         """Var(ū)/ū² of the estimate whose logarithm is `log_expected`; zero where exact."""
         return 0.0
 
+    def table(
+        self, key: Key | None, outcome: Distribution, decision: Float[Array, "*instance"]
+    ) -> "Tabled":
+        """Its values of one outcome, found once to try many decisions; may raise `NoClosedForm`."""
+        raise NoClosedForm("Only an expectation over points has a table of them.")
+
     def sized(self, outcomes: Iterable[Distribution]) -> "Expectation":
         """The same, with what was left open chosen for these outcomes, stacked over draws of θ."""
         return self
@@ -306,6 +312,21 @@ class Expectation(Protocol):
     def summed(self) -> int:
         """How many values of y the methods of `mixture` sum over for each instance."""
         return 1
+
+
+class Tabled(Expectation, Protocol):
+    """An expectation over fixed values of one outcome: quick, and rough for some decisions."""
+
+    @property
+    @abstractmethod
+    def few(self) -> bool:
+        """Whether there are so few values that `places` has all of them."""
+        ...
+
+    @abstractmethod
+    def places(self) -> Float[Array, "place *instance"]:
+        """Where to begin a search: evenly over the values that matter and a little beyond."""
+        ...
 
 
 class Trial(NamedTuple):

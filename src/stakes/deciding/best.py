@@ -14,10 +14,18 @@ import jax.numpy as jnp
 
 from stakes._types import Array, Distribution, Float, Key
 from stakes.deciding.promise import by_promise
-from stakes.deciding.search import Curve, by_parabolas, evenly
+from stakes.deciding.search import (
+    At,
+    Curve,
+    all_at_once,
+    better,
+    by_parabolas,
+    evenly,
+    one_by_one,
+)
 from stakes.errors import NoClosedForm, check_shape
 from stakes.expectation import Mixture
-from stakes.protocols import Criterion, Expectation, UtilityTerm
+from stakes.protocols import Criterion, Expectation, Tabled, UtilityTerm
 
 EVENLY, QUANTILES = 17, 49
 """Where a search starts: places spread over the range of the outcome, and its quantiles."""
@@ -110,19 +118,32 @@ def term_decision(
     low, high = seen.min(axis=0), seen.max(axis=0)
     # Rare outcomes may be missing from the draws and still matter.
     spacing = jnp.maximum((high - low) / (PLACES - 1), _spread(outcomes, now) / 2)
-    grid = jnp.concatenate([now[None].astype(low.dtype), evenly(low, high, PLACES)])
-    ends = jnp.stack([grid.min(axis=0) - spacing, grid.max(axis=0) + spacing])
-    found = by_parabolas(shortfall, jnp.concatenate([grid, ends]), 5)
-    if outcomes.support.is_discrete:
-        found = _with_neighbours(shortfall, found)
-    return found.astype(now.dtype)
+    grid = evenly(low - spacing, high + spacing, PLACES + 2)
+    found = better(by_parabolas(shortfall, grid, 5), At(now.astype(grid.dtype), shortfall(now)))
+    counts = outcomes.support.is_discrete
+    return (_with_neighbours(shortfall, found.place) if counts else found.place).astype(now.dtype)
 
 
-def _with_neighbours(objective: Curve, found: Array) -> Array:
+def tabled_decision(shortfall: Curve, table: Tabled, now: Array, *, counts: bool) -> Array:
+    """A decision with less or the same shortfall as now, by a coarse search in a table.
+
+    Where the outcome is a count, the best may be a count itself, at which a cost bends.
+    """
+    places = table.places()
+    found = by_parabolas(shortfall, places, 3 if table.few else 5, all_at_once)
+    found = better(found, At(now.astype(places.dtype), shortfall(now)))
+    if not counts or table.few:
+        return found.place.astype(now.dtype)
+    return _with_neighbours(shortfall, found.place, all_at_once).astype(now.dtype)
+
+
+def _with_neighbours(
+    objective: Curve, found: Array, at_each: Callable[[Curve, Array], Array] = one_by_one
+) -> Array:
     """The best of a decision and the counts around it, where a cost jumps or bends."""
     low, high = jnp.floor(found), jnp.ceil(found)
     places = jnp.stack([found, low, high, low - 1, high + 1])
-    best = jnp.argmin(jax.lax.map(objective, places), axis=0)[None]
+    best = jnp.argmin(at_each(objective, places), axis=0)[None]
     return jnp.take_along_axis(places, best, axis=0)[0]
 
 
