@@ -20,7 +20,6 @@ from stakes.protocols import Criterion, Gain, Loss, Space, Transform
 from stakes.spaces import Real
 from stakes.utilities import ExpUtility, Utility
 
-
 FAR = 1e30
 """Beyond all limits of decisions."""
 

@@ -283,6 +283,12 @@ class Expectation(Protocol):
         """Var(ū)/ū² of the estimate whose logarithm is `log_expected`; zero where exact."""
         return 0.0
 
+    def table(
+        self, key: Key | None, outcome: Distribution, decision: Float[Array, "*instance"]
+    ) -> "Tabled":
+        """Its values of one outcome, found once to try many decisions; may raise `NoClosedForm`."""
+        raise NoClosedForm("Only an expectation over points has a table of them.")
+
     def sized(self, outcomes: Iterable[Distribution]) -> "Expectation":
         """The same, with what was left open chosen for these outcomes, stacked over draws of θ."""
         return self
@@ -366,6 +372,21 @@ class Space(Protocol):
 
     def coded(self, where: str, decisions: Any) -> np.ndarray:
         """From what users see to numbers; `where` is for messages."""
+
+
+class Tabled(Expectation, Protocol):
+    """An expectation over fixed values of one outcome: quick, and rough for some decisions."""
+
+    @property
+    @abstractmethod
+    def few(self) -> bool:
+        """Whether there are so few values that `places` has all of them."""
+        ...
+
+    @abstractmethod
+    def places(self) -> Float[Array, "place *instance"]:
+        """Where to begin a search: evenly over the values that matter and a little beyond."""
+
         ...
 
 

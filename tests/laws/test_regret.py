@@ -140,6 +140,41 @@ def test_regret_of_counts_has_the_slope_of_a_dense_search():
     np.testing.assert_allclose(found, jax.jit(jax.grad(dense))(rates), atol=1e-3)
 
 
+def _square(outcome, decision):
+    return jnp.where(decision > outcome, 1.0, 5.0) * jnp.square(outcome - decision)
+
+
+def _pinball(outcome, decision):
+    return jnp.where(decision > outcome, 1.0, 4.0) * jnp.abs(outcome - decision)
+
+
+@pytest.mark.usefixtures("double_precision")
+@pytest.mark.parametrize("loss", [_square, _pinball])
+def test_the_regret_of_an_own_loss_is_that_of_a_dense_search(loss):
+    """In a table of the outcome's values; what remains is less than a twentieth of the regret."""
+    probs = jnp.linspace(0.02, 0.98, 7)
+    logits = jnp.stack([0 * probs, 2 * probs, 3 * probs - 1], axis=-1)
+    outcomes = {
+        "two values": (dist.Bernoulli(probs), Enumeration()),
+        "labels": (dist.Categorical(logits=logits), Enumeration()),
+        "counts": (dist.Poisson(8 * probs), Enumeration(points=64)),
+        "skewed": (dist.Gamma(1 + 5 * probs, 2.0), Quadrature(points=81)),
+    }
+    fine = jnp.broadcast_to(jnp.linspace(-1.0, 12.0, 521)[:, None], (521, 7))
+    now = jnp.full(7, 0.4)
+
+    def values(outcome, expectation):
+        objective = objective_of(Linearized()(loss, 1.0), expectation)
+        worth = partial(objective.worth, KEY, outcome)
+        least = worth(now) - jax.lax.map(worth, fine).max(axis=0)
+        return objective.term(KEY, outcome, now), least
+
+    found = jax.jit(lambda: {name: values(*each) for name, each in outcomes.items()})()
+    for name, (regret, least) in found.items():
+        assert np.all(regret <= 0), name
+        np.testing.assert_allclose(regret, least, rtol=0.05, atol=2e-3, err_msg=name)
+
+
 def test_a_loss_that_is_undefined_somewhere_has_a_regret_elsewhere():
     """Around the outcome the search meets decisions that are not positive."""
     gain = Linearized()(lambda outcome, decision: jnp.square(jnp.log(outcome / decision)), 1.0)

@@ -341,11 +341,11 @@ def test_parabolas_find_the_bottom_and_are_never_worse_than_the_grid() -> None:
         return jnp.stack([bowl[0], kink[1], flat[2], two_wells[3], h[4], -h[5]])
 
     grid = jnp.broadcast_to(jnp.linspace(-6.0, 6.5, 9)[:, None], (9, 6))
-    found = by_parabolas(objective, grid, 5)
+    found = by_parabolas(objective, grid, 5).place
     assert (objective(found) <= jax.lax.map(objective, grid).min(axis=0)).all()
     assert found[:2] == pytest.approx(np.array([0.3, 5.0]), abs=0.02)
     assert found[3:] == pytest.approx(np.array([0.0, -6.0, 6.5]), abs=0.01)
-    assert np.isnan(by_parabolas(lambda h: h * jnp.nan, grid, 5)).all()
+    assert np.isnan(by_parabolas(lambda h: h * jnp.nan, grid, 5).place).all()
 
 
 def test_promises_lead_to_the_lowest_of_all_dips_wherever_it_is() -> None:

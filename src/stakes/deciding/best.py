@@ -17,11 +17,19 @@ import jax.numpy as jnp
 from stakes._types import Array, Distribution, Float, Key
 from stakes.aim import Aim
 from stakes.deciding.promise import by_promise
-from stakes.deciding.search import Curve, by_parabolas, evenly
+from stakes.deciding.search import (
+    At,
+    Curve,
+    all_at_once,
+    better,
+    by_parabolas,
+    evenly,
+    one_by_one,
+)
 from stakes.errors import NoClosedForm, check_shape
 from stakes.expectation import Mixture
 from stakes.port import Response, outcome_at
-from stakes.protocols import Criterion, Expectation, Space, UtilityTerm
+from stakes.protocols import Criterion, Expectation, Space, Tabled, UtilityTerm
 from stakes.sharing import Shared
 from stakes.spaces import Integers, Real
 
@@ -200,12 +208,12 @@ def term_decision(
     if isinstance(space, Shared):
         low, high = space.over(low, "least"), space.over(high, "most")
         now, spacing = space.mean(now), space.over(spacing, "most")
-    grid = jnp.concatenate([now[None].astype(low.dtype), evenly(low, high, PLACES)])
-    ends = jnp.stack([grid.min(axis=0) - spacing, grid.max(axis=0) + spacing])
-    found = by_parabolas(shortfall, space.inside(jnp.concatenate([grid, ends])), 5)
+    grid = space.inside(evenly(low - spacing, high + spacing, PLACES + 2))
+    found = better(by_parabolas(shortfall, grid, 5), At(now.astype(grid.dtype), shortfall(now)))
+    place = found.place
     if outcomes.support.is_discrete or is_whole(space):
-        found = _with_neighbours(shortfall, found)
-    return space.inside(found).astype(now.dtype)
+        place = _with_neighbours(shortfall, place)
+    return space.inside(place).astype(now.dtype)
 
 
 def _across(space: Space, like: Array, places: int) -> Float[Array, "place *instance"]:
@@ -219,11 +227,26 @@ def is_whole(space: Space) -> bool:
     return isinstance(space.space if isinstance(space, Shared) else space, Integers)
 
 
-def _with_neighbours(objective: Curve, found: Array) -> Array:
+def tabled_decision(shortfall: Curve, table: Tabled, now: Array, *, counts: bool) -> Array:
+    """A decision with less or the same shortfall as now, by a coarse search in a table.
+
+    Where the outcome is a count, the best may be a count itself, at which a cost bends.
+    """
+    places = table.places()
+    found = by_parabolas(shortfall, places, 3 if table.few else 5, all_at_once)
+    found = better(found, At(now.astype(places.dtype), shortfall(now)))
+    if not counts or table.few:
+        return found.place.astype(now.dtype)
+    return _with_neighbours(shortfall, found.place, all_at_once).astype(now.dtype)
+
+
+def _with_neighbours(
+    objective: Curve, found: Array, at_each: Callable[[Curve, Array], Array] = one_by_one
+) -> Array:
     """The best of a decision and the counts around it, where a cost jumps or bends."""
     low, high = jnp.floor(found), jnp.ceil(found)
     places = jnp.stack([found, low, high, low - 1, high + 1])
-    best = jnp.argmin(jax.lax.map(objective, places), axis=0)[None]
+    best = jnp.argmin(at_each(objective, places), axis=0)[None]
     return jnp.take_along_axis(places, best, axis=0)[0]
 
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from stakes._types import Array, Distribution, Key
-from stakes.deciding.best import REAL, beside, term_decision
+from stakes.deciding.best import REAL, beside, is_whole, tabled_decision, term_decision
 from stakes.errors import NoClosedForm
 from stakes.losses import Asked
 from stakes.port import Response, outcome_at
@@ -48,7 +48,7 @@ def objective_of(
     on_its_own = isinstance(space, Real) or (_is_convex(gain) and not isinstance(space, Shared))
     is_known = estimator is None and on_its_own
     known = gain.exact_decision if is_known else _no_formula
-    term = _regret(gain, expectation, worth, known, space)
+    term = _regret(gain, expectation, estimator, worth, known, space)
     return Objective(gain, expectation, worth, term, space)
 
 
@@ -63,6 +63,7 @@ def _no_formula(predicted: Predicted) -> Array:
 def _regret(
     gain: Gain,
     expectation: Expectation,
+    estimator: Estimator | None,
     worth: UtilityTerm,
     known: Callable[[Predicted], Array],
     space: Space,
@@ -76,8 +77,18 @@ def _regret(
             with suppress(NoClosedForm):
                 best = jnp.broadcast_to(known(expectation.mixture(alone)), decision.shape)
                 return beside(lambda place: -worth(key, outcome, place), space, best)
+            if not isinstance(space, Shared):
+                with suppress(NoClosedForm):
+                    return by_table(key, outcome, decision)
         same = lambda _, outcome, decision: worth(key, outcome, decision)  # noqa: E731
         return term_decision(same, key, alone, decision, held=expectation.held, space=space)
+
+    def by_table(key: Key, outcome: Distribution, decision: Array) -> Array:
+        table = expectation.table(key, outcome, decision)
+        quick = gain.term(table, estimator)
+        shortfall = lambda decision: -quick(key, outcome, space.inside(decision))  # noqa: E731
+        counts = outcome.support.is_discrete or is_whole(space)
+        return space.inside(tabled_decision(shortfall, table, decision, counts=counts))
 
     def term(key: Key, outcome: Distribution, decision: Array) -> Array:
         if isinstance(space, Real) and not isinstance(outcome, Response):
@@ -85,6 +96,10 @@ def _regret(
                 return gain.regret_term(expectation)(key, outcome, decision)
         fixed = jax.lax.stop_gradient((key, outcome, decision))
         against = jax.lax.stop_gradient(best(*fixed))
-        return worth(key, outcome, decision) - worth(key, outcome, against)
+        gap = worth(key, outcome, decision) - worth(key, outcome, against)
+        if isinstance(space, Shared):  # what is best for all need not be so for each
+            return gap
+        # A table may take a decision for better that is worse by a hair: slopes stay.
+        return gap - jnp.maximum(jax.lax.stop_gradient(gap), 0.0)
 
     return term

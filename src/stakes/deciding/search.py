@@ -38,14 +38,28 @@ def chosen(which: Array, yes: At, no: At) -> At:
     return At(*(jnp.where(which, a, b) for a, b in zip(yes, no, strict=True)))
 
 
-def by_parabolas(objective: Curve, grid: Float[Array, "place *instance"], rounds: int) -> Array:
-    """The best of the grid, moved to the lowest point of the parabola through its neighbours.
+def one_by_one(objective: Curve, places: Array) -> Array:
+    """The objective at several places, for one that takes much memory."""
+    return jax.lax.map(objective, places)
+
+
+def all_at_once(objective: Curve, places: Array) -> Array:
+    """The objective at several places, for one that is quick."""
+    return jax.vmap(objective)(places)
+
+
+def by_parabolas(
+    objective: Curve,
+    grid: Float[Array, "place *instance"],
+    rounds: int,
+    at_each: Callable[[Curve, Array], Array] = one_by_one,
+) -> At:
+    """The best of an ascending grid, moved down the parabola through it and its neighbours.
 
     This takes few evaluations and may stop at the wrong one of several dips, but is never
     worse than the grid.
     """
-    grid = jnp.sort(grid, axis=0)
-    best, at_best, values = _best_of(objective, grid)
+    best, at_best, values = _best_of(at_each(objective, grid), grid)
     middle = jnp.clip(at_best, 1, len(grid) - 2)
 
     def narrow(_: int, bracket: Bracket) -> Bracket:
@@ -71,19 +85,19 @@ def by_parabolas(objective: Curve, grid: Float[Array, "place *instance"], rounds
         )
 
     start = Bracket(neighbour(-1), neighbour(0), neighbour(1))
-    return _no_worse(jax.lax.fori_loop(0, rounds, narrow, start).middle, best)
+    # Where a cost is flat or has many peaks, the best of the grid may beat what was found.
+    found, value = better(best, jax.lax.fori_loop(0, rounds, narrow, start).middle)
+    return At(jnp.where(best.value == jnp.inf, jnp.nan, found), value)
 
 
-def _best_of(objective: Curve, grid: Array) -> tuple[At, Array, Array]:
+def better(first: At, second: At) -> At:
+    """The better of two places, the second if they are alike."""
+    return chosen(second.value <= first.value, second, first)
+
+
+def _best_of(values: Array, grid: Array) -> tuple[At, Array, Array]:
     """The best place of a grid, its index, and the values at all places."""
-    values = jax.lax.map(objective, grid)
     # Around the outcomes an objective need not be defined.
     values = jnp.where(jnp.isnan(values), jnp.inf, values)
     place = jnp.argmin(values, axis=0)[None]
     return At(jnp.take_along_axis(grid, place, axis=0)[0], values.min(axis=0)), place, values
-
-
-def _no_worse(found: At, best: At) -> Array:
-    """Where a cost is flat or has many peaks, the best of the grid may beat what was found."""
-    place = jnp.where(found.value <= best.value, found.place, best.place)
-    return jnp.where(best.value == jnp.inf, jnp.nan, place)

@@ -22,6 +22,7 @@ from stakes.expectation.sums import (
     log_sum_exp,
     too_large,
 )
+from stakes.expectation.table import Table
 from stakes.protocols import Expectation, Loss, PositiveUtility, Predicted
 
 LOST = {np.dtype(np.float32): 1e-3, np.dtype(np.float64): 1e-6}
@@ -95,6 +96,10 @@ class ByPoints(Expectation, Protocol):
 
     def mixture(self, outcomes: Distribution) -> Predicted:
         return Mixture(outcomes)
+
+    def table(self, key: Key | None, outcome: Distribution, decision: Array) -> Table:
+        """The points and weights for one outcome, fixed, to search among decisions near this."""
+        return Table.of(self, still(self.rule(key, outcome, decision)))
 
 
 def _known(total: Array, fine: Array | bool) -> Array:
