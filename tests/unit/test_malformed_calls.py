@@ -380,6 +380,7 @@ CALLS: dict[str, Call] = {
             "columns": "mapping",
             "by": TRACED,
             "plan": TRACED,
+            "table": TRACED,
         },
     ),
     "Comparison": Call(
