@@ -443,6 +443,7 @@ CALLS: dict[str, Call] = {
         "predictive", {"data": "own or None", "fit": "own or None", "draws": "count", **CASES}
     ),
     "predictive_scale": of_result("predictive_scale", {"quantile": "share", "draws": "count"}),
+    "to_arviz": of_result("to_arviz", {"draws": "count"}),
     "nuts": of_result("nuts", {"draws": "count"}),
     "Assessment.decided": Call(
         lambda posterior: result().on_fit.decided(posterior),

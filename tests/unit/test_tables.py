@@ -3,6 +3,8 @@
 from functools import cache
 from typing import Any
 
+import arviz_base
+import arviz_stats
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from scipy import stats
+from scipy.special import logsumexp
 
 import stakes
 from stakes.calibration import Keys, prepare
@@ -214,3 +217,55 @@ def test_a_table_for_a_fit_that_had_none_must_hold_numbers() -> None:
 
 def test_codes_are_places_among_the_categories() -> None:
     assert codes_of(["b", "a", "?"], ["a", "b"]).tolist() == [1, 0, -1]
+
+
+@cache
+def tree() -> Any:
+    return result().to_arviz(draws=200)
+
+
+def test_arviz_gets_groups_of_both_fits_with_the_labels_of_the_table() -> None:
+    groups = {"posterior", "posterior_predictive", "log_likelihood"}
+    assert set(tree().children) == {
+        *groups,
+        *(f"vi_{name}" for name in groups),
+        "observed_data",
+        "constant_data",
+    }
+    assert tree().posterior.effect.dims == ("chain", "draw", "store")
+    assert list(tree().posterior.store.values) == ["Bonn", "Köln", "Ulm"]
+    assert list(tree().constant_data.store.values) == list(table().store)
+    np.testing.assert_allclose(tree().observed_data.sold, table().sold, rtol=1e-5)
+
+
+def test_log_likelihood_and_posterior_are_of_the_same_draws() -> None:
+    frame, draws = table(), tree().posterior.isel(chain=0)
+    effect = draws.effect.values[:, np.unique(frame.store, return_inverse=True)[1]]
+    weekday = frame.day.dt.day_of_week.to_numpy()
+    mean = draws["level"].values[:, None] + effect + 0.1 * frame.x.to_numpy() + 0.01 * weekday
+    expected = stats.norm.logpdf(frame.sold.to_numpy(), mean, 1)
+    found = tree().log_likelihood.sold.isel(chain=0).values
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_arviz_summarises_it_and_leaves_one_out() -> None:
+    summary = arviz_stats.summary(tree(), var_names=["effect"])
+    assert list(summary.index) == ["effect[Bonn]", "effect[Köln]", "effect[Ulm]"]
+    expected = logsumexp(-tree().log_likelihood.sold.values[0], axis=0) - np.log(200)
+    # The posterior here is narrow, so that weights hardly differ.
+    assert arviz_stats.loo(tree()).elpd == pytest.approx(-expected.sum(), rel=1e-3)
+
+
+def test_arviz_makes_the_same_tree_of_its_arrays() -> None:
+    groups = {name: group.to_dataset() for name, group in tree().children.items()}
+    arrays = {g: {n: v.values for n, v in ds.data_vars.items()} for g, ds in groups.items()}
+    dims = {
+        name: [dim for dim in values.dims if dim not in ("chain", "draw")]
+        for ds in groups.values()
+        for name, values in ds.data_vars.items()
+    }
+    coords = {dim: result().coords[dim] for dim in ("row", "store")}
+    # In the data, what belongs to a store has no axis of its own.
+    again = arviz_base.from_dict(arrays, dims=dims, coords=coords)
+    for name, ds in groups.items():
+        assert again[name].to_dataset().drop_attrs().equals(ds.drop_attrs()), name

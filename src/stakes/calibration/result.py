@@ -12,6 +12,7 @@ from stakes import checks, predicting
 from stakes._types import Data, Key
 from stakes.arguments import Columns
 from stakes.bridge import NumPyroApproximation, Predictors, nuts
+from stakes.calibration.arviz import data_tree
 from stakes.calibration.assessment import Assessment, labelled
 from stakes.calibration.comparison import Comparison
 from stakes.calibration.data import Coords, Given, given, handed_back
@@ -247,6 +248,41 @@ class Calibration:
                 name: labelled(values[None], axes[name], self.coords, name, ("chain", "draw"))
                 for name, values in found.items()
             }
+        )
+
+    def to_arviz(self, *, draws: int = 1000) -> "xr.DataTree":
+        """Both fits and their data as ArviZ reads them.
+
+        The groups `posterior`, `posterior_predictive` and `log_likelihood` are of the calibrated
+        fit, `vi_posterior`, `vi_posterior_predictive` and `vi_log_likelihood` of plain VI; all of a
+        fit belong to the same draws, which are independent and so make up one chain.
+        `observed_data` has the outcomes, `constant_data` the model's other arguments, with words
+        where a table had words. Outcomes that the model masks are nan, and left out of
+        the likelihoods.
+
+        Args:
+            draws: of each fit.
+
+        Examples:
+            >>> from stakes.examples import eight_schools
+            >>> import jax, stakes
+            >>> problem, data = eight_schools.problem(), eight_schools.data()
+            >>> result = stakes.calibrate(jax.random.key(0), problem, data, steps=200)
+            >>> tree = result.to_arviz(draws=500)
+            >>> tree.posterior.theta.dims
+            ('chain', 'draw', 'school')
+            >>> tree.vi_log_likelihood.effect.shape
+            (1, 500, 8)
+        """
+        draws = checks.whole("`to_arviz(draws=...)`", draws)
+        fits = {"": self.calibrated, "vi_": self.vi}
+        posteriors = {prefix: self.posterior(fit, draws=draws) for prefix, fit in fits.items()}
+        return data_tree(
+            self.on_fit,
+            {prefix: self._posterior(fit) for prefix, fit in fits.items()},
+            posteriors,
+            draws=draws,
+            words={} if self.table is None else self.table.coding.categories,
         )
 
     def latent_draws(self, fit: Fit, draws: int, *, part: int) -> dict[str, np.ndarray]:
