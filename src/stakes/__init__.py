@@ -11,6 +11,7 @@ from stakes.calibration import (
 from stakes.deciding import BayesDecisions, NumericalDecisions
 from stakes.errors import InputError, NoClosedForm, NumericalError, StakesError, StakesWarning
 from stakes.expectation import ClosedForm, Enumeration, MonteCarlo, Quadrature
+from stakes.formulas import formula
 from stakes.losses import Absolute, LinEx, Squared, Tilted
 from stakes.optimise import EM, Fit, Joint, Stop, natural_gradient
 from stakes.problem import Problem
@@ -83,5 +84,6 @@ __all__ = [
     "Utility",
     "calibrate",
     "choose",
+    "formula",
     "natural_gradient",
 ]

@@ -18,6 +18,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import optax
+import pandas as pd
 import pytest
 
 import stakes
@@ -320,6 +321,17 @@ CALLS: dict[str, Call] = {
         stakes.Problem,
         lambda: {"model": model, "outcome": "y", "utility": UTILITY},
         {"loss": "own or None", "utility": "utility"},
+    ),
+    "formula": Call(
+        stakes.formula,
+        lambda: {"text": "y ~ x", "data": pd.DataFrame({"x": [1.0, 2.0], "y": [0.0, 1.0]})},
+        {
+            "text": "own",
+            "data": "own",
+            "family": "own",
+            "link": "own or None",
+            "priors": "own or None",
+        },
     ),
     "calibrate": Call(
         stakes.calibrate,

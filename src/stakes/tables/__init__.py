@@ -6,11 +6,13 @@ from stakes.tables.categories import (
     codes_of,
     numbers_among,
 )
-from stakes.tables.columns import Coding
+from stakes.tables.columns import DATE_PARTS, DAYS, Coding
 from stakes.tables.native import TableRows, columns_in, is_table
 from stakes.tables.reading import Read, Wanted, as_frame, lacking, read
 
 __all__ = [
+    "DATE_PARTS",
+    "DAYS",
     "Coding",
     "Read",
     "TableRows",
