@@ -1,6 +1,7 @@
 """Bayesian decisions: variational posteriors calibrated for what a decision costs."""
 
 from stakes.calibration import (
+    CalibratedELBO,
     Calibration,
     Comparison,
     Independent,
@@ -41,6 +42,7 @@ __all__ = [
     "Absolute",
     "BayesDecisions",
     "Calibrated",
+    "CalibratedELBO",
     "Calibration",
     "Choice",
     "ClosedForm",

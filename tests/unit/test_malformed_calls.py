@@ -322,6 +322,19 @@ CALLS: dict[str, Call] = {
         lambda: {"model": model, "outcome": "y", "utility": UTILITY},
         {"loss": "own or None", "utility": "utility"},
     ),
+    "CalibratedELBO": Call(
+        stakes.CalibratedELBO,
+        lambda: {"problem": PROBLEM, "scale": 1.0},
+        {
+            "problem": "own",
+            "scale": "positive",
+            "transform": "own or None",
+            "expectation": "own or None",
+            "estimator": "own or None",
+            "draws": "count",
+            "decisions": "numbers or None",
+        },
+    ),
     "formula": Call(
         stakes.formula,
         lambda: {"text": "y ~ x", "data": pd.DataFrame({"x": [1.0, 2.0], "y": [0.0, 1.0]})},

@@ -135,11 +135,7 @@ class NumPyroApproximation:
         return start_of(parameters_of(self.cases.model, guide, self.data, key))
 
     def draw(self, params: Params, key: Key, batch: Batch) -> Draw:
-        guide_sites, model_sites = self._both_sites(params, key, batch)
-        log_p = ordered_sum(log_prob_of(site) for site in samples_of(model_sites))
-        log_q = ordered_sum(log_q_of(site) for site in samples_of(guide_sites))
-        outcome, weight = prediction_of(model_sites[self.cases.outcome])
-        return Draw(log_p - log_q, outcome, weight)
+        return draw_of(*self._both_sites(params, key, batch), self.cases.outcome)
 
     def weigh(self, params: Params, key: Key) -> "Weighed":
         """One draw, and what its weight in the exact posterior is made of.
@@ -203,6 +199,13 @@ class NumPyroApproximation:
     def _given(self, params: Params) -> GivenParams:
         values = {name: self.structure.transforms[name](value) for name, value in params.items()}
         return GivenParams(values, self.structure.parameter_plates)
+
+
+def draw_of(guide_sites: Sites, model_sites: Sites, outcome: str) -> Draw:
+    """What a draw of the guide, and the model there, mean for the bound."""
+    log_p = ordered_sum(log_prob_of(site) for site in samples_of(model_sites))
+    log_q = ordered_sum(log_q_of(site) for site in samples_of(guide_sites))
+    return Draw(log_p - log_q, *prediction_of(model_sites[outcome]))
 
 
 def approximate(problem: Problem, data: dict[str, Any], key: Key) -> NumPyroApproximation:

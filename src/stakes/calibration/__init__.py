@@ -35,10 +35,12 @@ from stakes.calibration.seeds import (
     fit_vi,
     stacked,
 )
+from stakes.calibration.svi import CalibratedELBO
 
 __all__ = [
     "Assessment",
     "By",
+    "CalibratedELBO",
     "Calibration",
     "Clustered",
     "Comparison",
