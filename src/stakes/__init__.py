@@ -1,6 +1,7 @@
 """Bayesian decisions: variational posteriors calibrated for what a decision costs."""
 
 from stakes.calibration import (
+    CalibratedELBO,
     Calibration,
     Comparison,
     Independent,
@@ -11,6 +12,7 @@ from stakes.calibration import (
 from stakes.deciding import BayesDecisions, NumericalDecisions
 from stakes.errors import InputError, NoClosedForm, NumericalError, StakesError, StakesWarning
 from stakes.expectation import ClosedForm, Enumeration, MonteCarlo, Quadrature
+from stakes.formulas import formula
 from stakes.losses import (
     Absolute,
     CostTable,
@@ -51,6 +53,7 @@ __all__ = [
     "Absolute",
     "BayesDecisions",
     "Calibrated",
+    "CalibratedELBO",
     "Calibration",
     "Choice",
     "ClosedForm",
@@ -103,5 +106,6 @@ __all__ = [
     "ZeroOne",
     "calibrate",
     "choose",
+    "formula",
     "natural_gradient",
 ]

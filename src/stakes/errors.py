@@ -1,5 +1,6 @@
 """Errors and warnings; a message says where, what the rule is, what was given, and what to do."""
 
+import difflib
 import sys
 import warnings
 from collections.abc import Iterable
@@ -67,6 +68,16 @@ def listed(parts: Iterable[object], limit: int = 8) -> str:
     """The first of these, as they are."""
     every = [str(part) for part in parts]
     return ", ".join(every[:limit]) + (", ..." if len(every) > limit else "")
+
+
+def suggestion(name: str, allowed: Iterable[str]) -> str:
+    """ " Did you mean 'x'? Available: ..." for a name that is not among them."""
+    options = list(dict.fromkeys(allowed))
+    lower = {option.lower(): option for option in options}
+    close = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.6)
+    meant = f" Did you mean {lower[close[0]]!r}?" if close else ""
+    listed = ", ".join(map(repr, options[:20])) + (", ..." if len(options) > 20 else "")
+    return f"{meant} Available: {listed}." if options else f"{meant} Available: none."
 
 
 def name_of(thing: object) -> str:

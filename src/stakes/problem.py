@@ -95,11 +95,11 @@ class Problem:
     def beside_model(self) -> tuple[str, ...]:
         """Names in the data that loss or limits of decisions ask for, but the model does not."""
         arguments = arguments_of(self.model)
-        asked = self._named_needs
+        asked = self.named_needs
         return tuple(n for n in asked if n not in arguments.names and not arguments.open_ended)
 
     @property
-    def _named_needs(self) -> list[str]:
+    def named_needs(self) -> list[str]:
         """What the data may have for loss and decisions."""
         named = [getattr(need, "name", need) for need in self.aim.needs]
         return [name for name in named if isinstance(name, str)]
@@ -185,7 +185,7 @@ class Problem:
 
     def _check_names(self, given: dict[str, Any]) -> None:
         arguments = arguments_of(self.model)
-        allowed = (*arguments.names, *self._named_needs)
+        allowed = (*arguments.names, *self.named_needs)
         unknown = [name for name in given if name not in allowed]
         if unknown and not arguments.open_ended:
             raise InputError(

@@ -18,6 +18,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import optax
+import pandas as pd
 import pytest
 
 import stakes
@@ -352,6 +353,30 @@ CALLS: dict[str, Call] = {
         lambda: {"model": model, "outcome": "y", "utility": UTILITY},
         {"loss": "own or None", "utility": "utility"},
     ),
+    "CalibratedELBO": Call(
+        stakes.CalibratedELBO,
+        lambda: {"problem": PROBLEM, "scale": 1.0},
+        {
+            "problem": "own",
+            "scale": "positive",
+            "transform": "own or None",
+            "expectation": "own or None",
+            "estimator": "own or None",
+            "draws": "count",
+            "decisions": "numbers or None",
+        },
+    ),
+    "formula": Call(
+        stakes.formula,
+        lambda: {"text": "y ~ x", "data": pd.DataFrame({"x": [1.0, 2.0], "y": [0.0, 1.0]})},
+        {
+            "text": "own",
+            "data": "own",
+            "family": "own",
+            "link": "own or None",
+            "priors": "own or None",
+        },
+    ),
     "calibrate": Call(
         stakes.calibrate,
         lambda: {"key": KEY, "problem": PROBLEM, "data": DATA, "optimizer": REFUSES},
@@ -411,6 +436,7 @@ CALLS: dict[str, Call] = {
             "columns": "mapping",
             "by": TRACED,
             "plan": TRACED,
+            "table": TRACED,
         },
     ),
     "Comparison": Call(
@@ -486,6 +512,7 @@ CALLS: dict[str, Call] = {
         },
         decisions=[1.0],
     ),
+    "to_arviz": of_result("to_arviz", {"draws": "count"}),
     "nuts": of_result("nuts", {"draws": "count"}),
     "Assessment.decided": Call(
         lambda posterior: result().on_fit.decided(posterior),

@@ -4,6 +4,7 @@ from stakes.bridge.approximation import NumPyroApproximation, Weighed, approxima
 from stakes.bridge.cases import Cases
 from stakes.bridge.groups import groups_of
 from stakes.bridge.predictor import Predictor, Predictors
+from stakes.bridge.running import Running, guide_with_decisions
 from stakes.bridge.sampling import Diagnostics, check_sampling, nuts
 from stakes.bridge.unseen import unseen_members
 
@@ -13,10 +14,12 @@ __all__ = [
     "NumPyroApproximation",
     "Predictor",
     "Predictors",
+    "Running",
     "Weighed",
     "approximate",
     "check_sampling",
     "groups_of",
+    "guide_with_decisions",
     "nuts",
     "unseen_members",
 ]

@@ -141,13 +141,11 @@ class NumPyroApproximation:
 
     def draw(self, params: Params, key: Key, batch: Batch) -> Draw:
         guide_sites, model_sites = self._both_sites(params, key, batch)
-        log_p = ordered_sum(log_prob_of(site) for site in samples_of(model_sites))
-        log_q = ordered_sum(log_q_of(site) for site in samples_of(guide_sites))
-        outcome, weight = prediction_of(model_sites[self.cases.outcome])
-        if self.cases.action is not None:
-            drawn = {site["name"]: site["value"] for site in samples_of(guide_sites)}
-            outcome = Response(drawn, key, partial(self._respond, params, batch))
-        return Draw(log_p - log_q, outcome, weight)
+        found = draw_of(guide_sites, model_sites, self.cases.outcome)
+        if self.cases.action is None:
+            return found
+        drawn = {site["name"]: site["value"] for site in samples_of(guide_sites)}
+        return found._replace(outcome=Response(drawn, key, partial(self._respond, params, batch)))
 
     def _respond(
         self, params: Params, batch: Batch, drawn: dict[str, Array], key: Key, decision: Array
@@ -220,6 +218,13 @@ class NumPyroApproximation:
     def _given(self, params: Params) -> GivenParams:
         values = {name: self.structure.transforms[name](value) for name, value in params.items()}
         return GivenParams(values, self.structure.parameter_plates)
+
+
+def draw_of(guide_sites: Sites, model_sites: Sites, outcome: str) -> Draw:
+    """What a draw of the guide, and the model there, mean for the bound."""
+    log_p = ordered_sum(log_prob_of(site) for site in samples_of(model_sites))
+    log_q = ordered_sum(log_q_of(site) for site in samples_of(guide_sites))
+    return Draw(log_p - log_q, *prediction_of(model_sites[outcome]))
 
 
 def approximate(problem: Problem, data: dict[str, Any], key: Key) -> NumPyroApproximation:

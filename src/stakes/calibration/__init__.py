@@ -8,6 +8,7 @@ from stakes.calibration.assessment import (
     predictive_quantiles,
 )
 from stakes.calibration.comparison import Comparison, relative
+from stakes.calibration.data import Coords, Given, given, handed_back
 from stakes.calibration.dependence import By, dependence_of
 from stakes.calibration.intervals import (
     Clustered,
@@ -24,7 +25,7 @@ from stakes.calibration.leave_one_out import smoothed
 from stakes.calibration.members import predictor_for
 from stakes.calibration.options import Options
 from stakes.calibration.pipeline import calibrate, calibrate_with
-from stakes.calibration.plan import Coords, Plan, check_whole, prepare, seeing
+from stakes.calibration.plan import Plan, check_whole, prepare, seeing
 from stakes.calibration.result import Calibration
 from stakes.calibration.seeds import (
     PlainFits,
@@ -34,16 +35,19 @@ from stakes.calibration.seeds import (
     fit_vi,
     stacked,
 )
+from stakes.calibration.svi import CalibratedELBO
 
 __all__ = [
     "Assessment",
     "By",
+    "CalibratedELBO",
     "Calibration",
     "Clustered",
     "Comparison",
     "Coords",
     "Crossed",
     "Dependence",
+    "Given",
     "Independent",
     "Interval",
     "Journal",
@@ -62,6 +66,8 @@ __all__ = [
     "decided",
     "dependence_of",
     "fit_vi",
+    "given",
+    "handed_back",
     "interval",
     "labelled",
     "predictive_quantiles",

@@ -8,7 +8,8 @@ import numpy as np
 
 from stakes import checks
 from stakes.bridge import Cases, NumPyroApproximation, Predictor, Predictors
-from stakes.calibration.plan import Coords, check_coords
+from stakes.calibration.data import Coords, Given
+from stakes.calibration.plan import check_coords
 from stakes.errors import InputError, some, warn
 from stakes.port import Instances
 
@@ -32,7 +33,7 @@ def predictor_for(
     predictors: Predictors,
     approximation: NumPyroApproximation,
     labels: Mapping[str, Any],
-    data: dict[str, Any],
+    read: Given,
     new: str | Sequence[str],
     known: str | Sequence[str],
     coords: Coords | None,
@@ -41,8 +42,9 @@ def predictor_for(
     fresh, kept = checks.names("`new=`", new), checks.names("`known=`", known)
     if coords is not None:
         coords = checks.labels("`coords=`", coords)
+    coords = read.coords(approximation.cases, coords)
     said = told(approximation.cases, labels, coords, fresh, kept)
-    predictor = predictors.on(data, new=said.new, rows=said.rows)
+    predictor = predictors.on(read.data, new=said.new, rows=said.rows)
     return predictor, checked_labels(said, coords, labels, approximation, predictor)
 
 

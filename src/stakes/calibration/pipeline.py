@@ -6,10 +6,11 @@ import optax
 
 from stakes import checks
 from stakes._types import Data, Key
+from stakes.calibration.data import Coords
 from stakes.calibration.journal import Journal
 from stakes.calibration.keys import Keys
 from stakes.calibration.options import Options
-from stakes.calibration.plan import Coords, check_fit, prepare
+from stakes.calibration.plan import check_fit, prepare
 from stakes.calibration.result import Calibration
 from stakes.errors import InputError, warn
 from stakes.host.interrupts import deferred_ctrl_c
@@ -43,7 +44,11 @@ def calibrate(
     Args:
         key: a JAX random key; the same key gives the same result.
         problem: model, outcome, loss or utility, and guide.
-        data: the model's arguments by name; the one named like the outcome has the observations.
+        data: the model's arguments by name, the one named like the outcome with the observations;
+            or a table whose columns have these names. Its index labels the rows, words become codes
+            in the order of the alphabet, and decisions come back as a column with that index. Of a
+            column of dates, `day_weekday` asks for the weekday, `day_days` for the days since the
+            first one; likewise year, quarter, month, week, day, dayofyear and hour.
         transform: from loss to utility, `Linearized(quantile=0.9)` by default; not for a problem
             that is given by a utility.
         method: `Joint()`, the default, or `EM()`, the default for whole numbers and actions.
@@ -134,12 +139,12 @@ def calibrate_with(
     # VI's decision: far from it, U has a flat tail.
     state = plan.state(vi.params if plan.warm_start else approximation.start, decisions)
     if vi.reason is Stop.INTERRUPTED or interruption.asked():
-        return Calibration.of(plan, vi, not_begun(state), coords, keys)
+        return Calibration.of(plan, vi, not_begun(state), plan.coords, keys)
     if journal is not None:
         journal.keep_decisions(decisions)
     calibrated = fitted("calibrated", plan.step(plan.scale), state, keys.calibrated)
     check_fit("calibrated", calibrated)
-    return Calibration.of(plan, vi, calibrated, coords, keys)
+    return Calibration.of(plan, vi, calibrated, plan.coords, keys)
 
 
 def _warn_of_unconverged(result: Calibration, options: Options) -> None:

@@ -1,9 +1,9 @@
 """From a problem and data to a plan: everything chosen and checked before the first fit."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias, final
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,7 @@ from stakes._types import Array, Batch, Data, Distribution, Key, Number, Params
 from stakes.aim import Aim
 from stakes.arguments import Columns, columns_of
 from stakes.bridge import NumPyroApproximation, Predictors, approximate
+from stakes.calibration.data import Coords, given
 from stakes.calibration.keys import Keys
 from stakes.calibration.options import Options
 from stakes.deciding import objective_of
@@ -34,11 +35,9 @@ from stakes.protocols import (
     Transform,
     UtilityTerm,
 )
+from stakes.tables import Read
 from stakes.utilities import Linearized
 from stakes.varying import Columns as CaseColumns
-
-Coords: TypeAlias = Mapping[str, Sequence[Any]]
-"""Plate -> a label for each member."""
 
 
 @final
@@ -59,6 +58,10 @@ class Plan:
     """Of the approximation, for all results of this plan."""
     columns: Mapping[str, Columns]
     """Names of the columns of arguments that are tables."""
+    coords: Mapping[str, Any]
+    """Labels of members, by plate."""
+    table: Read | None
+    """The table that was given as data, if one was."""
 
     def on(self, approximation: NumPyroApproximation) -> "Plan":
         """The plan for another approximation, of the same model."""
@@ -153,10 +156,11 @@ def prepare(
         rule = "the `approximation` of another plan"
         checks.instance("`approximation=`", approximation, NumPyroApproximation, rule)
     transform = _checked_transform(problem, options.transform)
-    checked = problem.check_data(data, needs_outcome=True)
+    read = given(problem, data, needs_outcome=True)
     if approximation is None:
-        approximation = approximate(problem, checked, key)
+        approximation = approximate(problem, read.data, key)
     _check_shared(problem, approximation)
+    coords = read.coords(approximation.cases, coords)
     check_coords(coords, approximation.instances, *approximation.latents.values())
     expectation = _checked_expectation(problem, transform, options, approximation, key)
     small = expectation.cheap and int(np.prod(approximation.instances.shape)) <= 1000
@@ -171,7 +175,9 @@ def prepare(
         # For small problems, more draws of θ cost next to nothing.
         settings=options.fit_settings(draws=32 if small else 10, progress=progress),
         predictors=Predictors(problem, approximation),
-        columns=columns_of(data),
+        columns={} if read.table is not None else columns_of(data),
+        coords=dict(coords or {}),
+        table=read.table,
     )
 
 

@@ -12,18 +12,21 @@ from stakes import checks, predicting
 from stakes._types import Data, Key
 from stakes.arguments import Columns
 from stakes.bridge import NumPyroApproximation, Predictors, nuts
+from stakes.calibration.arviz import data_tree
 from stakes.calibration.assessment import Assessment, labelled
 from stakes.calibration.comparison import Comparison
+from stakes.calibration.data import Coords, Given, given, handed_back
 from stakes.calibration.dependence import By, dependence_of
 from stakes.calibration.keys import Keys
 from stakes.calibration.leave_one_out import leave_one_out
 from stakes.calibration.members import predictor_for
-from stakes.calibration.plan import Coords, Plan
+from stakes.calibration.plan import Plan
 from stakes.errors import InputError
 from stakes.optimise import Fit, Method
 from stakes.predicting import FittedPosterior, SampledPosterior
 from stakes.problem import Problem
 from stakes.protocols import Expectation, Transform
+from stakes.tables import Read, is_table
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -58,6 +61,8 @@ class Calibration:
     """Which instances of the fit belong together, as in `compare`; told from the plates if None."""
     plan: Plan | None = None
     """How it was fitted, to fit it again in the same way."""
+    table: Read | None = None
+    """The table that it was fitted to, if it was one."""
 
     def __post_init__(self) -> None:
         checks.fields(
@@ -94,6 +99,7 @@ class Calibration:
             predictors=plan.predictors,
             columns=plan.columns,
             plan=plan,
+            table=plan.table,
         )
 
     @property
@@ -108,13 +114,16 @@ class Calibration:
 
     @property
     def decisions(self) -> "xr.DataArray":
-        """The best decision for each instance under the calibrated posterior."""
-        return self.on_fit.decisions
+        """The best decision for each instance under the calibrated posterior.
+
+        A column with the index of the table that it was fitted to, if it was one.
+        """
+        return self._handed_back(self.on_fit.decisions, self.table)
 
     @property
     def vi_decisions(self) -> "xr.DataArray":
         """The best decision for each instance under plain VI."""
-        return self.on_fit.vi_decisions
+        return self._handed_back(self.on_fit.vi_decisions, self.table)
 
     @cached_property
     def on_fit(self) -> Assessment:
@@ -134,8 +143,7 @@ class Calibration:
 
         Plates as in `decide`, and `by` as in `compare`.
         """
-        checked = self.problem.check_data(data, needs_outcome=False, columns=self.columns)
-        return self._assessment(checked, new, known, coords, by)
+        return self._assessment(self._given(data, needs_outcome=False), new, known, coords, by)
 
     def decide(
         self,
@@ -154,14 +162,16 @@ class Calibration:
         size holds new ones; a warning says so, unless `new=` or `known=` does.
 
         Args:
-            data: the model's arguments by name; the outcome may be left out.
+            data: the model's arguments by name, or a table with columns of these names; the outcome
+                may be left out. Decisions for a table are a column with its index.
             new: plates of which all members are new.
             known: plates whose members are those of the fit.
             coords: labels of the plates' members, by plate.
             fit: `result.vi` for plain VI's decisions.
         """
-        posterior = self._posterior(fit)
-        return self.assess(data, new=new, known=known, coords=coords).decided(posterior)
+        posterior, read = self._posterior(fit), self._given(data, needs_outcome=False)
+        cases = self._assessment(read, new, known, coords, None)
+        return self._handed_back(cases.decided(posterior), read.table)
 
     def compare(
         self,
@@ -187,7 +197,7 @@ class Calibration:
                 outcomes share, as in `effect[store]`, where they have ten members or more.
         """
         draws = None if nuts is None else checks.whole("`compare(nuts=...)`", nuts)
-        cases = self._cases(held_out, new, known, coords)
+        cases = self._cases(held_out, new, known, coords, needs_outcome=True)
         if draws is None and by is None:
             return cases.comparison
         return cases.compared(None if draws is None else self.nuts(draws), by=by)
@@ -238,6 +248,41 @@ class Calibration:
                 name: labelled(values[None], axes[name], self.coords, name, ("chain", "draw"))
                 for name, values in found.items()
             }
+        )
+
+    def to_arviz(self, *, draws: int = 1000) -> "xr.DataTree":
+        """Both fits and their data as ArviZ reads them.
+
+        The groups `posterior`, `posterior_predictive` and `log_likelihood` are of the calibrated
+        fit, `vi_posterior`, `vi_posterior_predictive` and `vi_log_likelihood` of plain VI; all of a
+        fit belong to the same draws, which are independent and so make up one chain.
+        `observed_data` has the outcomes, `constant_data` the model's other arguments, with words
+        where a table had words. Outcomes that the model masks are nan, and left out of
+        the likelihoods.
+
+        Args:
+            draws: of each fit.
+
+        Examples:
+            >>> from stakes.examples import eight_schools
+            >>> import jax, stakes
+            >>> problem, data = eight_schools.problem(), eight_schools.data()
+            >>> result = stakes.calibrate(jax.random.key(0), problem, data, steps=200)
+            >>> tree = result.to_arviz(draws=500)
+            >>> tree.posterior.theta.dims
+            ('chain', 'draw', 'school')
+            >>> tree.vi_log_likelihood.effect.shape
+            (1, 500, 8)
+        """
+        draws = checks.whole("`to_arviz(draws=...)`", draws)
+        fits = {"": self.calibrated, "vi_": self.vi}
+        posteriors = {prefix: self.posterior(fit, draws=draws) for prefix, fit in fits.items()}
+        return data_tree(
+            self.on_fit,
+            {prefix: self._posterior(fit) for prefix, fit in fits.items()},
+            posteriors,
+            draws=draws,
+            words={} if self.table is None else self.table.coding.categories,
         )
 
     def latent_draws(self, fit: Fit, draws: int, *, part: int) -> dict[str, np.ndarray]:
@@ -352,15 +397,33 @@ class Calibration:
             raise checks.refused("`fit=`", rule, fit)
         return FittedPosterior(self.approximation, chosen.params)
 
+    def _given(self, data: Data, *, needs_outcome: bool) -> Given:
+        """Other data, with the same numbers for the same things as in the fit."""
+        return given(
+            self.problem,
+            data,
+            needs_outcome=needs_outcome,
+            columns=self.columns,
+            fitted=self.table,
+            cases=self.approximation.cases,
+        )
+
+    def _handed_back(self, decisions: "xr.DataArray", table: Read | None) -> "xr.DataArray":
+        found: xr.DataArray = handed_back(decisions, table)
+        return found
+
     def _cases(
         self,
         data: Data | None,
         new: str | Sequence[str],
         known: str | Sequence[str],
         coords: Coords | None,
+        *,
+        needs_outcome: bool = False,
     ) -> Assessment:
         if data is not None:
-            return self.assess(data, new=new, known=known, coords=coords)
+            read = self._given(data, needs_outcome=needs_outcome and is_table(data))
+            return self._assessment(read, new, known, coords, None)
         said = (*checks.names("`new=`", new), *checks.names("`known=`", known))
         if said or (coords is not None and checks.labels("`coords=`", coords)):
             raise InputError(
@@ -371,16 +434,16 @@ class Calibration:
 
     def _assessment(
         self,
-        data: dict[str, Any] | None,
+        read: Given | None,
         new: str | Sequence[str],
         known: str | Sequence[str],
         coords: Coords | None,
         by: By,
     ) -> Assessment:
         predictor, labels = self.predictors.on(), self.coords
-        if data is not None:
+        if read is not None:
             predictor, labels = predictor_for(
-                self.predictors, self.approximation, self.coords, data, new, known, coords
+                self.predictors, self.approximation, self.coords, read, new, known, coords
             )
         if by is not None:
             dependence_of(by, predictor)  # says what does not fit
@@ -395,7 +458,7 @@ class Calibration:
             unconverged=tuple(
                 f"{name}: {fit.reason}." for name, fit in self.fits.items() if not fit.converged
             ),
-            held_out=data is not None,
+            held_out=read is not None,
             by=by,
         )
 

@@ -198,9 +198,9 @@ def term_decision(
         return least_of(shortfall, _every(space.actions, now)).astype(now.dtype)
     if isinstance(outcomes, Response):
         places = jnp.concatenate([now[None], _across(space, now, 2 * PLACES)])
-        found = by_parabolas(shortfall, places, 5)
-        found = _with_neighbours(shortfall, found) if is_whole(space) else found
-        return space.inside(found).astype(now.dtype)
+        best = by_parabolas(shortfall, places, 5).place
+        best = _with_neighbours(shortfall, best) if is_whole(space) else best
+        return space.inside(best).astype(now.dtype)
     seen = _draws(range_key, outcomes, now.shape, -(-draws // _count(outcomes)))
     low, high = seen.min(axis=0), seen.max(axis=0)
     # Rare outcomes may be missing from the draws and still matter.

@@ -274,6 +274,47 @@ def derived_draws(
     )
 
 
+def explained(
+    posterior: FittedPosterior, predictor: Predictor, key: Key, draws: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """log p(y_i|θ) of what was observed, and outcomes drawn, for the draws of `latent_draws`.
+
+    Draws along a leading axis.
+    """
+    instances = predictor.cases.instances
+    found = _in_parts(
+        lambda batch, part: _explained_batch(posterior, predictor, key, batch, draws, part),
+        {"log_likelihood": instances, "outcome": instances},
+        predictor.cases.subsamples,
+        draws,
+    )
+    return found["log_likelihood"], found["outcome"]
+
+
+@partial(jax.jit, static_argnames=("draws",))
+def _explained_batch(
+    posterior: FittedPosterior,
+    predictor: Predictor,
+    key: Key,
+    batch: Batch,
+    draws: int,
+    part: Array | int,
+) -> dict[str, Array]:
+    latents = posterior.latents(key, draws, Members(batch, part))
+    keys = jax.random.split(jax.random.fold_in(key, part), draws)
+
+    def one(latents: dict[str, Array], key: Key) -> dict[str, Array]:
+        outcome, weight = predictor.predict(latents, key, batch)
+        log_p = outcome.log_prob(predictor.observed(latents, key, batch))
+        drawn = outcome.expand(weight.shape).sample(key)
+        return {
+            "log_likelihood": jnp.broadcast_to(log_p, weight.shape),
+            "outcome": jnp.asarray(drawn, weight.dtype),
+        }
+
+    return jax.vmap(one)(latents, keys)
+
+
 def _in_parts(
     question: Callable[[Batch, int], dict[str, Array]],
     asked: Mapping[str, Instances],

@@ -13,11 +13,13 @@ from stakes.bridge import unseen_members
 from stakes.calibration import (
     Clustered,
     Coords,
+    Given,
     Keys,
     Options,
     Ordered,
     Plan,
     dependence_of,
+    given,
     predictor_for,
     prepare,
 )
@@ -52,9 +54,7 @@ class Bench:
         progress: bool,
     ) -> None:
         self.keys, self.options, self.progress = Keys.of(key), options, progress
-        self.coords: Mapping[str, Any] = (
-            {} if coords is None else checks.labels("`coords=`", coords)
-        )
+        self._said = None if coords is None else checks.labels("`coords=`", coords)
         self._strengths = strengths
         self._plans: dict[Any, Plan] = {}
         self._setups: dict[Any, Setup] = {}
@@ -67,7 +67,7 @@ class Bench:
                 f"{problem.action!r} change the outcome. Use `calibrate(...)`."
             )
         self.plan = self.plan_of(None)
-        self.data = problem.check_data(data, needs_outcome=True)
+        self.coords, self.data = self.plan.coords, given(problem, data, needs_outcome=True).data
         self.seen = self._observations()
         instances = self.plan.approximation.instances
         self.home = self._ground(self.plan.predictors.on(), of_fit=True)
@@ -96,7 +96,7 @@ class Bench:
                     problem,
                     self._given,
                     self.options,
-                    coords=self.coords,
+                    coords=self._said,
                     progress=self.progress,
                 )
         return self._plans[guide]
@@ -120,21 +120,31 @@ class Bench:
             self._fitted[way] = way.fit(self)
         return self._fitted[way]
 
+    def given(self, data: Data) -> Given:
+        """Other data, with the same numbers for the same things as in the fit."""
+        return given(
+            self.problem,
+            data,
+            needs_outcome=False,
+            columns=self.plan.columns,
+            fitted=self.plan.table,
+            cases=self.plan.approximation.cases,
+        )
+
     def on(
-        self, data: Data, new: Any = (), known: Any = (), coords: Coords | None = None
+        self, read: Given, new: Any = (), known: Any = (), coords: Coords | None = None
     ) -> Ground:
         """Other cases."""
-        checked = self.problem.check_data(data, needs_outcome=False, columns=self.plan.columns)
         predictor, labels = predictor_for(
             self.plan.predictors,
             self.plan.approximation,
             self.coords,
-            checked,
+            read,
             new,
             known,
             coords,
         )
-        return self._ground(predictor, data=checked, coords=labels, of_fit=False)
+        return self._ground(predictor, data=read.data, coords=labels, of_fit=False)
 
     def _without(self, mask: np.ndarray) -> Ground:
         """The cases of the fit; members of which it saw no outcome are new."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from stakes import checks
 from stakes._types import Data
-from stakes.calibration import Coords, Interval, interval, relative
+from stakes.calibration import Coords, Interval, handed_back, interval, relative
 from stakes.host.text_tables import text_table
 from stakes.ways.bench import Bench
 from stakes.ways.ground import Ground
@@ -80,7 +80,9 @@ class Choice:
     @property
     def decisions(self) -> "xr.DataArray":
         """The chosen way's decision for each instance of the data, fitted to all of them."""
-        return self._decided(self._entry(None), self.bench.home)
+        table = self.bench.plan.table
+        found: xr.DataArray = handed_back(self._decided(self._entry(None), self.bench.home), table)
+        return found
 
     def decide(
         self,
@@ -94,13 +96,16 @@ class Choice:
         """Decisions for other cases, by the way that was chosen.
 
         Args:
-            data: the model's arguments by name; the outcome may be left out.
+            data: the model's arguments by name, or a table, as in `Calibration.decide`.
             new: plates of which all members are new, as in `Calibration.decide`.
             known: plates whose members are those of the fit.
             coords: labels of the plates' members, by plate.
             way: the name of another way, as in the table.
         """
-        return self._decided(self._entry(way), self.bench.on(data, new, known, coords))
+        entry, read = self._entry(way), self.bench.given(data)
+        decided = self._decided(entry, self.bench.on(read, new, known, coords))
+        found: xr.DataArray = handed_back(decided, read.table)
+        return found
 
     @cached_property
     def table(self) -> "pd.DataFrame":

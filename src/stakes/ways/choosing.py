@@ -49,7 +49,7 @@ def choose(
     Args:
         key: a JAX random key; the same key gives the same choice.
         problem: model, outcome, loss or utility, and guide.
-        data: the model's arguments by name, with the observed outcomes.
+        data: the model's arguments by name, or a table, with the observed outcomes.
         ways: such as `[Plain(), Calibrated(), Corrected(Plain(), Shift()), Same()]`. By default
             plain VI, four strengths of calibration, a shift of plain VI's decisions, and the same
             decision for all.

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
 
-from stakes.app.spec.messages import suggestion
-from stakes.errors import InputError
+from stakes.errors import InputError, suggestion
 
 MODULES = {
     "eight-schools": "eight_schools",

@@ -10,14 +10,14 @@ from pydantic import TypeAdapter, ValidationError
 
 from stakes.app.spec import choices
 from stakes.app.spec.builtin import Example, example
-from stakes.app.spec.messages import Collector, mistakes_of, suggestion
+from stakes.app.spec.messages import Collector, mistakes_of
 from stakes.app.spec.reading import Tables, read_tables
 from stakes.app.spec.schema import DataSection, Spec
 from stakes.app.spec.source import Code, read_code, run_code
 from stakes.app.spec.table import Table
 from stakes.arguments import arguments_of
 from stakes.calibration import Options
-from stakes.errors import InputError
+from stakes.errors import InputError, suggestion
 from stakes.problem import Problem
 from stakes.protocols import Loss
 from stakes.utilities import ExpUtility, Utility

@@ -1,6 +1,5 @@
 """All mistakes in a spec at once, each with its field, the rule, what was given, and what to do."""
 
-import difflib
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -9,7 +8,7 @@ from typing import Any, NamedTuple, final, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from stakes.errors import InputError
+from stakes.errors import InputError, suggestion
 
 
 class Mistake(NamedTuple):
@@ -61,16 +60,6 @@ class Collector:
     def raise_any(self, where: str) -> None:
         if self.mistakes:
             raise SpecError(where, self.mistakes)
-
-
-def suggestion(name: str, allowed: Iterable[str]) -> str:
-    """ " Did you mean 'x'? Available: ..." for a name that is not among them."""
-    options = list(dict.fromkeys(allowed))
-    lower = {option.lower(): option for option in options}
-    close = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.6)
-    meant = f" Did you mean {lower[close[0]]!r}?" if close else ""
-    listed = ", ".join(map(repr, options[:20])) + (", ..." if len(options) > 20 else "")
-    return f"{meant} Available: {listed}." if options else f"{meant} Available: none."
 
 
 def mistakes_of(error: ValidationError, schema: type[BaseModel]) -> Iterator[Mistake]:

@@ -6,10 +6,10 @@ from typing import final
 
 import numpy as np
 
-from stakes.app.spec.messages import Collector, suggestion
+from stakes.app.spec.messages import Collector
 from stakes.app.spec.schema import ChooseSection, DataSection, HeldOutSection
-from stakes.app.spec.table import Table, categories_of, check_columns, chunks, encoded
-from stakes.errors import InputError
+from stakes.app.spec.table import Table, categories_in, check_columns, chunks, encoded
+from stakes.errors import InputError, suggestion
 
 Columns = dict[str, np.ndarray]
 
@@ -86,7 +86,7 @@ def _tables(
     columns = dict.fromkeys([*wanted(data, outcome).values(), *data.counts.values()])
     vocabulary: dict[str, list[str]] = {}
     for name in columns:
-        categories = categories_of([p[name] for p in parts], forced=name in data.categories)
+        categories = categories_in([p[name] for p in parts], forced=name in data.categories)
         if categories is not None:
             vocabulary[name] = categories
     column = wanted(data, outcome)[outcome]
@@ -127,7 +127,7 @@ def _read_beside(beside: dict[str, str], columns: Columns, found: Collector) -> 
         with found.at(f"choose.{name}"):
             values, words = columns[column], {}
             if name == "by":
-                words = {column: categories_of([values], forced=True) or []}
+                words = {column: categories_in([values], forced=True) or []}
             read[name] = encoded(column, values, words)
     return read
 

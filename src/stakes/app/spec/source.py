@@ -10,8 +10,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, final
 
-from stakes.app.spec.messages import suggestion
-from stakes.errors import InputError
+from stakes.errors import InputError, suggestion
 
 MARK = "__stakes_user_code__"
 """A global of every module run from here, which tells exceptions in the user's code from ours."""

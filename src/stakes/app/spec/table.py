@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from stakes.app.spec.messages import Collector, suggestion
-from stakes.errors import InputError
+from stakes.app.spec.messages import Collector
+from stakes.errors import InputError, suggestion
+from stakes.tables import categories_of, codes_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -176,23 +177,20 @@ def encoded(
                 f"column {name!r} must hold numbers; row {first_row + 1} has {str(values[0])!r}."
             )
         return values
-    categories = np.array(vocabulary[name])
-    if not text:
-        values = values.astype(str)
-    places = np.searchsorted(categories, values).clip(max=len(categories) - 1)
-    unknown = np.flatnonzero(categories[places] != values)
+    values = values.astype(str)
+    codes = codes_of(values.ravel().tolist(), vocabulary[name]).reshape(values.shape)
+    unknown = np.argwhere(codes < 0)
     if len(unknown):
-        value = str(values[unknown[0]])
+        value = str(values[tuple(unknown[0])])
         raise InputError(
-            f"column {name!r}, row {first_row + unknown[0] + 1}: {value!r} was not in the data of "
-            f"the fit.{suggestion(value, vocabulary[name])}"
+            f"column {name!r}, row {first_row + unknown[0][0] + 1}: {value!r} was not in the data "
+            f"of the fit.{suggestion(value, vocabulary[name])}"
         )
-    return places
+    return codes
 
 
-def categories_of(parts: list[np.ndarray], *, forced: bool) -> list[str] | None:
+def categories_in(parts: list[np.ndarray], *, forced: bool) -> list[str] | None:
     """The categories of a column of strings, or of one that the spec says has categories."""
     if not forced and not any(part.dtype.kind in "US" for part in parts):
         return None
-    found = np.unique(np.concatenate([part.astype(str) for part in parts]))
-    return [str(value) for value in found if value != ""]
+    return categories_of(parts)

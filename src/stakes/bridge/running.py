@@ -1,0 +1,86 @@
+"""Guide and model as NumPyro's own SVI runs them: parameters come with their constraints."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+import numpyro
+from numpyro import handlers
+
+from stakes._types import Array, Batch, Key, Params, Program
+from stakes.bridge.approximation import AFTER_SPLIT, draw_of
+from stakes.bridge.checks import as_guide, check_outcome_shape
+from stakes.bridge.sites import instances_of, subsamples_of
+from stakes.errors import InputError
+from stakes.port import Draw
+from stakes.problem import Problem
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Running:
+    """What a bound needs of a guide and a model with these arguments."""
+
+    model: Program
+    guide: Program
+    outcome: str
+    arguments: tuple[Any, ...]
+    named: Mapping[str, Any]
+
+    def draw(self, params: Params, key: Key, batch: Batch) -> Draw:
+        with handlers.substitute(data={**params, **batch}):
+            guide_sites = self._sites(self.guide, key)
+            model = handlers.replay(self.model, guide_sites)
+            model_sites = self._sites(model, jax.random.fold_in(key, AFTER_SPLIT))
+        return draw_of(guide_sites, model_sites, self.outcome)
+
+    def _sites(self, program: Program, key: Key) -> dict[str, Any]:
+        traced = handlers.trace(handlers.seed(program, key))
+        return dict(traced.get_trace(*self.arguments, **self.named))
+
+
+def guide_with_decisions(problem: Problem, name: str, start: Array | None) -> Callable[..., Any]:
+    """The problem's guide, with the decisions as one more parameter.
+
+    They start at the median of the observed outcomes unless told otherwise.
+    """
+    guide = as_guide(problem)
+
+    def with_decisions(*arguments: Any, **named: Any) -> Any:
+        drawn = guide(*arguments, **named)
+        numpyro.param(name, _start(problem, start, arguments, named))
+        return drawn
+
+    return with_decisions
+
+
+def _start(
+    problem: Problem, start: Array | None, arguments: tuple[Any, ...], named: Mapping[str, Any]
+) -> Array:
+    with handlers.block():
+        traced = handlers.trace(handlers.seed(problem.model, jax.random.key(0)))
+        sites = traced.get_trace(*arguments, **named)
+    site = sites.get(problem.outcome)
+    if site is None or site["type"] != "sample" or not site["is_observed"]:
+        raise InputError(
+            f"`CalibratedELBO` needs the observed outcomes: the model does not observe "
+            f"{problem.outcome!r} with these arguments."
+        )
+    check_outcome_shape(problem.outcome, site)
+    instances = instances_of(problem.outcome, site, subsamples_of(sites))
+    if instances.shape != site["fn"].shape():
+        raise InputError(
+            "`CalibratedELBO` takes the data as a whole, and the model takes them in minibatches. "
+            "Leave `subsample_size` out, or use `calibrate`, which knows minibatches."
+        )
+    if start is not None:
+        if jnp.shape(start) != instances.shape:
+            raise InputError(
+                f"`CalibratedELBO(decisions=...)` must have one value for each outcome, and so "
+                f"shape {instances.shape}; it has shape {jnp.shape(start)}."
+            )
+        return jnp.asarray(start, jnp.result_type(float))
+    middle = jnp.median(jnp.asarray(site["value"], jnp.result_type(float)))
+    return jnp.broadcast_to(middle, instances.shape)

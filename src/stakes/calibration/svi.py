@@ -1,0 +1,130 @@
+"""The calibrated bound as an objective for NumPyro's own SVI."""
+
+from typing import Any, final
+
+import jax.numpy as jnp
+from numpyro.infer.elbo import ELBO
+
+from stakes import checks
+from stakes import expectation as expectations
+from stakes._types import Array, Distribution, Key, Params, Program
+from stakes.bridge import Running, guide_with_decisions
+from stakes.deciding import objective_of
+from stakes.errors import InputError
+from stakes.optimise import bound
+from stakes.problem import Problem
+from stakes.protocols import Estimator, Expectation, Transform
+from stakes.spaces import Real
+from stakes.utilities import Linearized
+
+DECISIONS = "decisions"
+"""The parameter that holds them."""
+
+
+@final
+class CalibratedELBO(ELBO):  # type: ignore[misc]
+    """ELBO + Σ_i U(λ, h_i), for people with a loop of their own: the bound of `calibrate`.
+
+    Give `SVI` this objective together with its `guide`, which is the problem's with the decisions
+    as one more parameter, called "decisions". The data are given as a whole, not in minibatches.
+
+    Args:
+        problem: model, outcome, loss or utility, and guide.
+        scale: M, in units of the loss, such as `result.scale` of an earlier calibration; not for a
+            problem that is given by a utility.
+        transform: `Linearized()` by default.
+        expectation: of the loss or utility over outcomes; the best is chosen by default. Where that
+            is an enumeration of counts, say of how many: `Enumeration(points=200)`.
+        estimator: of the utility term where a utility stands inside a logarithm.
+        draws: of θ at each step.
+        decisions: where they start; at the median of the observed outcomes by default.
+
+    Examples:
+        >>> import jax, numpyro, numpyro.distributions as dist, optax, stakes
+        >>> from numpyro.infer import SVI
+        >>> def model(y=None):
+        ...     mu = numpyro.sample("mu", dist.Normal(0, 5))
+        ...     with numpyro.plate("row", 3):
+        ...         numpyro.sample("y", dist.Normal(mu, 1), obs=y)
+        >>> problem = stakes.Problem(model, outcome="y", loss=stakes.Tilted(0.2))
+        >>> objective = stakes.CalibratedELBO(problem, scale=0.5)
+        >>> svi = SVI(model, objective.guide, optax.adam(0.05), objective)
+        >>> y = jax.numpy.array([1.0, 2.0, 4.0])
+        >>> found = svi.run(jax.random.key(0), 500, y=y, progress_bar=False)
+        >>> found.params["decisions"].shape
+        (3,)
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        scale: float | None = None,
+        transform: Transform | None = None,
+        expectation: Expectation | None = None,
+        estimator: Estimator | None = None,
+        draws: int = 10,
+        decisions: Array | None = None,
+    ) -> None:
+        where = "`CalibratedELBO({}=...)`"
+        rule = "a `Problem(model, outcome=..., loss=...)`"
+        checks.instance(where.format("problem"), problem, Problem, rule)
+        for name, value, contract, known in (
+            ("transform", transform, Transform, "`Linearized(...)` or `Exponential(...)`"),
+            ("expectation", expectation, Expectation, "one such as `Quadrature()`"),
+            ("estimator", estimator, Estimator, "`Nested()`, `Jensen()` or `Taylor()`"),
+        ):
+            if value is not None:
+                checks.choice(where.format(name), value, contract, known)
+        if decisions is not None:
+            decisions = jnp.asarray(checks.array(where.format("decisions"), decisions))
+        if problem.utility is None:
+            scale = checks.number(where.format("scale"), scale, above=0)
+            transform = Linearized() if transform is None else transform
+        elif scale is not None or transform is not None:
+            raise InputError(
+                f"`CalibratedELBO(scale=..., transform=...)` are for losses; the problem is given "
+                f"by {problem.utility} already: leave them out."
+            )
+        if problem.aim.needs or problem.action or not isinstance(problem.space, Real):
+            raise InputError(
+                f"`CalibratedELBO(problem={problem!r})` is for decisions that may be any number, "
+                f"one for each outcome, by the same loss for all. Use `calibrate(...)`."
+            )
+        super().__init__(checks.whole(where.format("draws"), draws))
+        self.problem = problem
+        self.guide = guide_with_decisions(problem, DECISIONS, decisions)
+        self._gain = problem.gain(transform, scale)
+        self._expectation, self._estimator = expectation, estimator
+
+    def loss(
+        self,
+        rng_key: Key,
+        param_map: Params,
+        model: Program,
+        guide: Program,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Array:
+        """Minus the bound, by the draws that this key gives."""
+        params = dict(param_map)
+        if DECISIONS not in params:
+            raise InputError(
+                "`CalibratedELBO` needs decisions as parameters: give `SVI` the guide of the "
+                "objective, `SVI(model, objective.guide, optimizer, objective)`."
+            )
+        running: Any = Running(model, guide, self.problem.outcome, args, kwargs)
+        value, _ = bound(
+            running, self._term, self.num_particles, rng_key, {}, params, params[DECISIONS]
+        )
+        return -value
+
+    def loss_with_mutable_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        return {"loss": self.loss(*args, **kwargs), "mutable_state": None}
+
+    def _term(self, key: Key, outcome: Distribution, decisions: Array) -> Array:
+        chosen = self._expectation
+        if chosen is None:
+            chosen = expectations.choose(outcome, self._gain, decisions)
+        objective = objective_of(self._gain, chosen, self._estimator)
+        return objective.term(key, outcome, decisions)

@@ -1,0 +1,202 @@
+"""Families of outcomes, and links between their mean and a sum of effects."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax.scipy.special import ndtr
+from scipy import special
+
+from stakes._types import Array, Distribution
+
+
+class Link(NamedTuple):
+    """How the mean follows from the sum of effects."""
+
+    inverse: Callable[[Array], Array]
+    of: Callable[[Any], Any]
+    source: str
+    """The inverse as a program writes it."""
+
+
+def _share(inverse: Callable[[Array], Array], of: Callable[[Any], Any], source: str) -> Link:
+    """Of a mean between 0 and 1, which it never reaches: rounding would make it impossible."""
+    return Link(
+        lambda eta: jnp.clip(inverse(eta), LEAST, 1 - LEAST),
+        of,
+        f"jnp.clip({source}, {LEAST}, 1 - {LEAST})",
+    )
+
+
+LEAST = 1e-6
+UNITLESS = 0.6
+"""The spread of effects where the link has no unit: times 2.5, a factor of 4.5 for a log."""
+LINKS: dict[str, Link] = {
+    "identity": Link(lambda eta: eta, lambda mean: mean, "eta"),
+    "log": Link(jnp.exp, np.log, "jnp.exp(eta)"),
+    "logit": _share(jax.nn.sigmoid, special.logit, "jax.nn.sigmoid(eta)"),
+    "probit": _share(ndtr, special.ndtri, "jax.scipy.special.ndtr(eta)"),
+    "cloglog": _share(
+        lambda eta: -jnp.expm1(-jnp.exp(eta)),
+        lambda mean: np.log(-np.log1p(-mean)),
+        "-jnp.expm1(-jnp.exp(eta))",
+    ),
+}
+SHARES = ("logit", "probit", "cloglog")
+
+Make = Callable[..., Distribution]
+
+
+@final
+@dataclass(frozen=True)
+class Family:
+    """A kind of outcome."""
+
+    links: tuple[str, ...]
+    """Those that it may have, the usual one first."""
+    make: Make
+    """Of the mean, the number of trials where there is one, and further parameters by name."""
+    source: str
+    """The same as a program writes it."""
+    rule: str
+    """Which outcomes there may be, in words."""
+    allows: Callable[[np.ndarray], np.ndarray]
+    parameters: Mapping[str, tuple[Distribution, str]] = field(default_factory=dict)
+    """Name -> prior, and what it is in words; a scale is in units of the outcomes' spread."""
+    scaled: bool = False
+    """Whether the spread of the outcomes sets that of effects."""
+
+
+def _whole(y: np.ndarray) -> np.ndarray:
+    return (y >= 0) & (y == np.round(y))
+
+
+COUNT = "whole numbers of zero or more"
+NOISE = {"sigma": (dist.HalfNormal(2.0), "the standard deviation of single outcomes")}
+ALPHA = {"alpha": (dist.Gamma(2.0, 0.1), "the larger, the closer outcomes are to their mean")}
+GATE = {"gate": (dist.Beta(1.0, 3.0), "the share of zeros beyond those of the count")}
+
+FAMILIES: dict[str, Family] = {
+    "normal": Family(
+        ("identity", "log"),
+        lambda mean, sigma: dist.Normal(mean, sigma),
+        "dist.Normal(mean, sigma)",
+        "numbers",
+        np.isfinite,
+        NOISE,
+        scaled=True,
+    ),
+    "student": Family(
+        ("identity", "log"),
+        lambda mean, sigma, nu: dist.StudentT(nu, mean, sigma),
+        "dist.StudentT(nu, mean, sigma)",
+        "numbers",
+        np.isfinite,
+        {**NOISE, "nu": (dist.Gamma(2.0, 0.1), "degrees of freedom: small for heavy tails")},
+        scaled=True,
+    ),
+    "lognormal": Family(
+        ("identity",),
+        lambda mean, sigma: dist.LogNormal(mean, sigma),
+        "dist.LogNormal(mean, sigma)",
+        "numbers above zero",
+        lambda y: y > 0,
+        {"sigma": (dist.HalfNormal(2.0), "the standard deviation of the logarithm")},
+        scaled=True,
+    ),
+    "poisson": Family(
+        ("log",), lambda mean: dist.Poisson(mean), "dist.Poisson(mean)", COUNT, _whole
+    ),
+    "negative binomial": Family(
+        ("log",),
+        lambda mean, alpha: dist.NegativeBinomial2(mean, alpha),
+        "dist.NegativeBinomial2(mean, alpha)",
+        COUNT,
+        _whole,
+        ALPHA,
+    ),
+    "zero-inflated poisson": Family(
+        ("log",),
+        lambda mean, gate: dist.ZeroInflatedPoisson(gate, mean),
+        "dist.ZeroInflatedPoisson(gate, mean)",
+        COUNT,
+        _whole,
+        GATE,
+    ),
+    "zero-inflated negative binomial": Family(
+        ("log",),
+        lambda mean, alpha, gate: dist.ZeroInflatedNegativeBinomial2(mean, alpha, gate=gate),
+        "dist.ZeroInflatedNegativeBinomial2(mean, alpha, gate=gate)",
+        COUNT,
+        _whole,
+        {**ALPHA, **GATE},
+    ),
+    "bernoulli": Family(
+        SHARES,
+        lambda mean: dist.Bernoulli(probs=mean),
+        "dist.Bernoulli(probs=mean)",
+        "0 or 1",
+        lambda y: (y == 0) | (y == 1),
+    ),
+    "binomial": Family(
+        SHARES,
+        lambda mean, trials: dist.Binomial(trials, probs=mean),
+        "dist.Binomial(trials, probs=mean)",
+        COUNT,
+        _whole,
+    ),
+    "gamma": Family(
+        ("log",),
+        lambda mean, alpha: dist.Gamma(alpha, alpha / mean),
+        "dist.Gamma(alpha, alpha / mean)",
+        "numbers above zero",
+        lambda y: y > 0,
+        ALPHA,
+    ),
+    "beta": Family(
+        SHARES,
+        lambda mean, phi: dist.Beta(mean * phi, (1 - mean) * phi),
+        "dist.Beta(mean * phi, (1 - mean) * phi)",
+        "numbers strictly between 0 and 1",
+        lambda y: (y > 0) & (y < 1),
+        {"phi": (dist.Gamma(2.0, 0.1), "the larger, the closer outcomes are to their mean")},
+    ),
+    "ordinal": Family(
+        ("identity",),
+        lambda mean, cutpoints: dist.OrderedLogistic(mean, cutpoints),
+        "dist.OrderedLogistic(mean, cutpoints)",
+        "whole numbers from 0, or an ordered categorical column",
+        _whole,
+    ),
+}
+
+
+def typical(name: str, link: str, outcomes: np.ndarray, trials: np.ndarray | None) -> float:
+    """Where the sum of effects lies, roughly: the link of the mean outcome."""
+    if name == "ordinal":
+        return 0.0
+    if name == "lognormal":
+        return float(np.log(outcomes).mean())
+    mean = outcomes.mean() if trials is None else outcomes.sum() / trials.sum()
+    if link in SHARES:
+        mean = np.clip(mean, 0.02, 0.98)
+    elif link == "log":
+        mean = max(mean, 0.1 / len(outcomes), 1e-6)
+    return float(LINKS[link].of(mean))
+
+
+def spread(name: str, link: str, outcomes: np.ndarray) -> float:
+    """How far sums of effects lie apart, roughly."""
+    if link != "identity" or not FAMILIES[name].scaled:
+        return UNITLESS
+    return float(np.std(np.log(outcomes) if name == "lognormal" else outcomes)) or 1.0
+
+
+def cutpoints_of(outcomes: np.ndarray) -> np.ndarray:
+    """Those that give each category its share of the data."""
+    counts = np.bincount(outcomes.astype(int)) + 0.5
+    return np.asarray(special.logit(counts.cumsum()[:-1] / counts.sum()))

@@ -1,0 +1,285 @@
+"""What a formula may say. Its text is data: nothing but what is listed here is passed on."""
+
+import keyword
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, NoReturn, final
+
+from stakes.errors import InputError, some, suggestion
+
+MATHS = ("abs", "exp", "log", "log1p", "sqrt")
+"""Functions of one expression."""
+FUNCTIONS: dict[str, dict[str, float]] = {
+    **{name: {} for name in (*MATHS, "center", "scale", "standardize", "C", "I", "offset")},
+    "bs": {"df": 50, "degree": 10},
+    "cr": {"df": 50},
+    "cc": {"df": 50, "period": 1e12},
+    "poly": {"degree": 10},
+}
+"""All functions, with the settings they take and the largest value of each."""
+PROPORTIONS = ("p", "prop", "proportion")
+LONGEST, MOST_TOKENS, DEEPEST = 2000, 300, 12
+MOST_CROSSED = 5
+"""Products with `*` in one formula: each doubles the number of terms. Also the largest power."""
+TOKEN = re.compile(
+    r"\s*(?:(?P<name>[^\W\d_]\w*)|(?P<number>[0-9]{1,12}(?:\.[0-9]{1,12})?)|(?P<op>\*\*|[~+\-*/:|(),=]))"
+)
+
+
+class Token(NamedTuple):
+    kind: str
+    text: str
+    at: int
+
+
+@final
+@dataclass
+class Parsed:
+    """A formula that has been found harmless."""
+
+    response: str = ""
+    trials: str | int | None = None
+    right: str = ""
+    """The part after `~`."""
+    names: dict[str, None] = field(default_factory=dict)
+    """Columns on the right but for those that only name groups."""
+    groups: dict[str, None] = field(default_factory=dict)
+    """Columns that name groups."""
+
+
+def parsed(text: str, columns: Sequence[str]) -> Parsed:
+    """A formula that has nothing but known columns, functions, operators and numbers."""
+    if len(text) > LONGEST:
+        raise InputError(f"`formula(text)` has {len(text)} characters; at most {LONGEST} will do.")
+    reader = _Reader(text, _tokens(text), columns)
+    return reader.formula()
+
+
+def _tokens(text: str) -> list[Token]:
+    found, at = [], 0
+    stripped = text.rstrip()
+    while at < len(stripped):
+        match = TOKEN.match(stripped, at)
+        if match is None:
+            gap = len(stripped[at:]) - len(stripped[at:].lstrip())
+            _refuse(text, at + gap, f"{stripped[at + gap]!r} has no place in a formula")
+        kind = str(match.lastgroup)
+        found.append(Token(kind, match[kind], match.start(kind)))
+        at = match.end()
+    if len(found) > MOST_TOKENS:
+        raise InputError(f"`formula(text)` is too long: {len(found)} words and signs.")
+    return [*found, Token("end", "", len(stripped))]
+
+
+def _refuse(text: str, at: int, why: str) -> NoReturn:
+    shown = text if len(text) <= 100 else f"{text[:97]}..."
+    raise InputError(
+        f"`formula(text)`: {why} (character {at + 1} of {shown!r}). A formula has names of "
+        f"columns, numbers, `~ + - * / : ** | ( )` and the functions {', '.join(FUNCTIONS)}."
+    )
+
+
+@final
+class _Reader:
+    """Goes through the tokens once, by the rules, and notes the columns."""
+
+    def __init__(self, text: str, tokens: list[Token], columns: Sequence[str]) -> None:
+        self.text, self.tokens, self.columns = text, tokens, set(columns)
+        self.at = self.depth = self.crossed = 0
+        self.found = Parsed()
+
+    @property
+    def here(self) -> Token:
+        return self.tokens[self.at]
+
+    def refuse(self, why: str, token: Token | None = None) -> NoReturn:
+        _refuse(self.text, (token or self.here).at, why)
+
+    def take(self, *texts: str) -> Token | None:
+        """The token here, if it is one of these signs."""
+        if self.here.kind != "op" or self.here.text not in texts:
+            return None
+        self.at += 1
+        return self.tokens[self.at - 1]
+
+    def need(self, text: str) -> Token:
+        token = self.take(text)
+        if token is None:
+            came = "the formula ends" if self.here.kind == "end" else f"{self.here.text!r} stands"
+            self.refuse(f"{came} where {text!r} was expected")
+        return token
+
+    def formula(self) -> Parsed:
+        self.response()
+        start = self.need("~")
+        self.found.right = self.text[start.at + 1 :].strip()
+        self.sum(top=True)
+        if self.here.kind != "end":
+            self.refuse(f"{self.here.text!r} has no place here")
+        if self.found.response in self.found.names or self.found.response in self.found.groups:
+            self.refuse(f"{self.found.response!r} is on both sides", start)
+        return self.found
+
+    def response(self) -> None:
+        token = self.name()
+        if token.text in PROPORTIONS and self.take("("):
+            self.found.response = self.column(self.name())
+            self.need(",")
+            self.found.trials = self.trials()
+            self.need(")")
+        else:
+            self.found.response = self.column(token)
+
+    def trials(self) -> str | int:
+        if self.here.kind == "number":
+            number = self.number()
+            if number != int(number) or number < 1:
+                self.refuse("the number of trials must be a whole number above zero")
+            return int(number)
+        return self.column(self.name())
+
+    def name(self) -> Token:
+        token = self.here
+        if token.kind != "name":
+            came = "the formula ends" if token.kind == "end" else f"{token.text!r} stands"
+            self.refuse(f"{came} where a name was expected")
+        plain = unicodedata.normalize("NFKC", token.text)
+        if not token.text.isidentifier() or keyword.iskeyword(token.text) or plain != token.text:
+            self.refuse(f"{token.text!r} cannot be the name of a column")
+        if token.text.endswith("__"):
+            self.refuse(f"{token.text!r} cannot be the name of a column")
+        self.at += 1
+        return token
+
+    def column(self, token: Token) -> str:
+        if self.here.kind == "op" and self.here.text == "(":
+            self.refuse(
+                f"{token.text!r} is no function known to formulas."
+                f"{suggestion(token.text, FUNCTIONS)}",
+                token,
+            )
+        if token.text not in self.columns:
+            self.refuse(
+                f"the table has no column {token.text!r}.{suggestion(token.text, self.columns)}",
+                token,
+            )
+        return token.text
+
+    def number(self) -> float:
+        token = self.here
+        if token.kind != "number":
+            self.refuse(f"a number was expected where {token.text or 'the end'!r} stands")
+        self.at += 1
+        return float(token.text)
+
+    def sum(self, *, top: bool = False) -> None:
+        self.deeper()
+        self.take("+", "-")
+        self.product(top=top)
+        while self.take("+", "-"):
+            self.product(top=top)
+        self.depth -= 1
+
+    def product(self, *, top: bool) -> None:
+        self.interaction(top=top)
+        while sign := self.take("*", "/"):
+            self.cross(sign)
+            self.interaction(top=False)
+
+    def cross(self, sign: Token) -> None:
+        self.crossed += 1
+        if self.crossed > MOST_CROSSED:
+            self.refuse(f"there are more than {MOST_CROSSED} products", sign)
+
+    def interaction(self, *, top: bool) -> None:
+        self.power(top=top)
+        while self.take(":"):
+            self.power(top=False)
+
+    def power(self, *, top: bool) -> None:
+        self.atom(top=top)
+        sign = self.take("**")
+        if sign:
+            self.cross(sign)
+            if not 1 <= self.number() <= MOST_CROSSED:
+                self.refuse(f"powers of terms go from 1 to {MOST_CROSSED}", sign)
+
+    def atom(self, *, top: bool) -> None:
+        if self.here.kind == "number":
+            token = self.here
+            if self.number() not in (0, 1):
+                self.refuse("a term may be 0 or 1; use `offset(...)` for other numbers", token)
+        elif self.take("("):
+            self.sum()
+            if self.here.kind == "op" and self.here.text == "|":
+                self.group(top=top)
+            self.need(")")
+        else:
+            self.named()
+
+    def group(self, *, top: bool) -> None:
+        sign = self.need("|")
+        if not top:
+            self.refuse("groups such as `(1 | store)` are terms of their own", sign)
+        while True:
+            self.found.groups[self.column(self.name())] = None
+            if not self.take(":"):
+                return
+
+    def named(self) -> None:
+        """A column, or a function of some."""
+        token = self.name()
+        if token.text in FUNCTIONS and self.take("("):
+            self.arguments(token)
+        else:
+            self.found.names[self.column(token)] = None
+
+    def arguments(self, function: Token) -> None:
+        self.deeper()
+        if function.text == "C":
+            self.found.names[self.column(self.name())] = None
+        else:
+            self.expression()
+        settings = FUNCTIONS[function.text]
+        place = 0
+        while self.take(","):
+            token = self.here
+            ahead = self.tokens[self.at + 1] if token.kind == "name" else token
+            name = list(settings)[place] if place < len(settings) else None
+            if token.kind == "name" and ahead.text == "=":
+                name = token.text if token.text in settings else None
+                self.at += 2
+            if name is None:
+                takes = f"settings {some(settings)}" if settings else "no settings"
+                self.refuse(f"{function.text!r} takes {takes}", token)
+            if self.number() > settings[name]:
+                self.refuse(f"`{name}` of {function.text!r} is {settings[name]:g} at most", token)
+            place += 1
+        self.need(")")
+        self.depth -= 1
+
+    def expression(self) -> None:
+        """Arithmetic of columns, inside a function."""
+        self.deeper()
+        self.take("+", "-")
+        self.operand()
+        while self.take("+", "-", "*", "/", "**"):
+            self.take("+", "-")
+            self.operand()
+        self.depth -= 1
+
+    def operand(self) -> None:
+        if self.here.kind == "number":
+            self.number()
+        elif self.take("("):
+            self.expression()
+            self.need(")")
+        else:
+            self.named()
+
+    def deeper(self) -> None:
+        self.depth += 1
+        if self.depth > DEEPEST:
+            self.refuse("brackets are nested too deeply")

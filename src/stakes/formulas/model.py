@@ -1,0 +1,426 @@
+"""A NumPyro model made from a formula and a table."""
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, final
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+
+from stakes import checks
+from stakes._types import Array
+from stakes.errors import InputError
+from stakes.formulas.design import Design, GroupTerm, Parts
+from stakes.formulas.families import FAMILIES, LINKS, Family, cutpoints_of, spread, typical
+from stakes.formulas.grammar import Parsed, parsed
+from stakes.formulas.priors import GROUPS, WIDE, Site, replaced
+from stakes.host.packages import how_to_install, missing
+from stakes.tables import (
+    DATE_PARTS,
+    DAYS,
+    Coding,
+    Read,
+    TableRows,
+    Wanted,
+    columns_in,
+    is_table,
+    read,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Names(NamedTuple):
+    """What arguments and plates are called; none like the outcome or a term."""
+
+    rows: str
+    design: str
+    offset: str
+    trials: str
+    row: str
+    """The plate of the rows."""
+    groups: Mapping[str, str]
+    """Factor -> its argument and plate."""
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class FormulaModel:
+    """A model for `Problem`, made by `formula`. It takes tables with the same columns.
+
+    Call `source()` for the NumPyro program that it stands for, and print it to read its priors.
+    """
+
+    text: str
+    family: str
+    link: str
+    parsed: Parsed
+    design: Design
+    coding: Coding
+    """What the numbers in the columns stand for."""
+    sites: tuple[Site, ...]
+    """All that is learned but for effects of single groups and cutpoints."""
+    center: np.ndarray
+    """The means of the columns, which are taken off."""
+    group_centers: Mapping[str, np.ndarray]
+    """The same for group terms whose groups have a level of their own."""
+    cutpoints: np.ndarray | None
+    names: Names = field(init=False)
+
+    def __post_init__(self) -> None:
+        taken = {self.response, "intercept", "cutpoints", *(site.name for site in self.sites)}
+        taken |= {group.name for group in self.design.groups}
+        free = [_free(name, taken) for name in ("rows", "design", "offset", "trials", "row")]
+        factors = dict.fromkeys(group.factor for group in self.design.groups)
+        groups = {factor: _free(_identifier(factor), taken) for factor in factors}
+        object.__setattr__(self, "names", Names(*free, groups))
+        object.__setattr__(self, "__name__", f"formula({self.text!r})")
+        object.__setattr__(self, "__signature__", self._signature())
+
+    def __repr__(self) -> str:
+        kind = f"{self.response} is {self.family}"
+        if self.family not in ("normal", "student", "ordinal", "lognormal"):
+            kind += f", and the {self.link} of its mean a sum of effects"
+        lines = [f"{site.name}: {site}" for site in self.sites]
+        if self.cutpoints is not None:
+            lines.append("cutpoints: around those that give each category its share of the data")
+        return "\n  ".join([f"{self.text}: {kind}", *lines])
+
+    @property
+    def response(self) -> str:
+        return self.parsed.response
+
+    @property
+    def priors(self) -> dict[str, Any]:
+        """By name, as `formula(priors=...)` takes them."""
+        return {site.name: site.prior for site in self.sites}
+
+    def source(self) -> str:
+        """The NumPyro program that the formula stands for."""
+        from stakes.formulas.source import source_of
+
+        return source_of(self)
+
+    def __call__(self, **given: Any) -> None:
+        names, by_name = self.names, {site.name: site for site in self.sites}
+        eta = jnp.zeros(given[names.rows])
+        if "intercept" in by_name:
+            eta = eta + by_name["intercept"].drawn()
+        for term in self.design.terms:
+            columns = given[names.design][:, term.columns] - self.center[term.columns]
+            effect = by_name[term.name].drawn()
+            eta = eta + (columns @ effect if by_name[term.name].size else columns[:, 0] * effect)
+        if self.design.offsets:
+            eta = eta + given[names.offset]
+        plates = {
+            factor: numpyro.plate(name, given[f"{name}_count"])
+            for factor, name in names.groups.items()
+        }
+        for at, group in enumerate(self.design.groups):
+            eta = eta + self._grouped(at, group, by_name, plates[group.factor], given)
+        further = {name: by_name[name].drawn() for name in self.kind.parameters}
+        if self.cutpoints is not None:
+            further["cutpoints"] = _drawn_cutpoints(self.cutpoints)
+        if self.parsed.trials is not None:
+            further["trials"] = given[names.trials]
+        outcome = self.kind.make(LINKS[self.link].inverse(eta), **further)
+        with numpyro.plate(names.row, given[names.rows]):
+            numpyro.sample(self.response, outcome, obs=given.get(self.response))
+
+    @property
+    def kind(self) -> Family:
+        return FAMILIES[self.family]
+
+    def design_of(self, at: int) -> str:
+        """The argument with the columns of a group term, for those that are no intercept."""
+        return f"{self.names.groups[self.design.groups[at].factor]}_design_{at}"
+
+    def _grouped(
+        self, at: int, group: GroupTerm, by_name: Mapping[str, Site], plate: Any, given: Any
+    ) -> Array:
+        sigma = by_name[f"{group.name}_sigma"]
+        spread = sigma.drawn()
+        unit = dist.Normal(0, 1)
+        with plate:
+            many = unit if sigma.size is None else unit.expand([sigma.size]).to_event(1)
+            offset = numpyro.sample(f"{group.name}_offset", many)
+            effect = numpyro.deterministic(group.name, spread * offset)
+        own = effect[given[self.names.groups[group.factor]]]
+        if group.name.startswith("1|"):
+            return own
+        columns = given[self.design_of(at)] - self.group_centers[group.name]
+        return columns[:, 0] * own if sigma.size is None else (columns * own).sum(-1)
+
+    def read_table(self, table: Any, *, needs_outcome: bool) -> Read:
+        """A table as the arguments of the model, with the levels, knots and means of the first."""
+        frame, found = _frame(table, self.parsed, self.coding, needs_outcome=needs_outcome)
+        parts = self.design.parts(frame, found.rows)
+        names = self.names
+        arguments: dict[str, Any] = {names.rows: len(frame)}
+        if self.design.terms:
+            arguments[names.design] = parts.common
+        if self.design.offsets:
+            arguments[names.offset] = parts.offset
+        members: dict[str, tuple[Any, ...]] = {}
+        for at, group in enumerate(self.design.groups):
+            name = names.groups[group.factor]
+            codes, members[name] = _members(frame, group.columns)
+            arguments |= {name: codes, f"{name}_count": len(members[name])}
+            if not group.name.startswith("1|"):
+                arguments[self.design_of(at)] = parts.groups[group.name]
+        if self.parsed.trials is not None:
+            arguments[names.trials] = _trials(self.parsed.trials, found, len(frame))
+        if self.response in found.arguments:
+            outcomes = found.arguments[self.response]
+            _check_outcomes(self.family, self.response, outcomes, found.rows)
+            arguments[self.response] = outcomes
+        return Read(arguments, found.rows, Coding(dict(members)), members)
+
+    def _signature(self) -> inspect.Signature:
+        names, kind = self.names, inspect.Parameter.KEYWORD_ONLY
+        listed = [names.rows]
+        listed += [names.design] if self.design.terms else []
+        listed += [names.offset] if self.design.offsets else []
+        for name in names.groups.values():
+            listed += [name, f"{name}_count"]
+        listed += [
+            self.design_of(at)
+            for at, group in enumerate(self.design.groups)
+            if not group.name.startswith("1|")
+        ]
+        listed += [names.trials] if self.parsed.trials is not None else []
+        given = [inspect.Parameter(name, kind) for name in listed]
+        return inspect.Signature([*given, inspect.Parameter(self.response, kind, default=None)])
+
+
+def formula(
+    text: str,
+    data: Any,
+    family: str = "normal",
+    *,
+    link: str | None = None,
+    priors: Mapping[str, Any] | None = None,
+) -> FormulaModel:
+    """A model from a formula, for the columns of a table.
+
+    Terms are added with `+`; `a:b` is an interaction and `a * b` is `a + b + a:b`; `0 +` leaves out
+    the intercept; `poly(x, 2)`, `bs(x, df=5)`, `cr(x, df=5)` and `cc(x, period=7)` are smooth;
+    `log`, `exp`, `sqrt`, `abs`, `log1p`, `center`, `scale`, `I(x / y)` and `C(x)` make
+    columns of columns; `offset(log(x))` is added as it is. `(1 | store)` gives each store a level
+    of its own, `(x | store)` a slope as well, learned together, so that new stores can be
+    decided about, too. Of a column of dates, `day_weekday` is the weekday, and so on as in
+    `calibrate`. The text is not run as a program.
+
+    The intercept is the level where all columns are at their mean.
+
+    Args:
+        text: such as `"sold ~ weekday + sunshine + (1 | store)"`; for shares of a number of trials,
+            `"p(hits, shots) ~ ..."`.
+        data: the table. Categories, knots and scales are those of this one; the data of fits and
+            decisions are then tables with the same columns.
+        family: one of normal, student, lognormal, poisson, negative binomial, zero-inflated
+            poisson, zero-inflated negative binomial, bernoulli, binomial, gamma, beta, ordinal.
+        link: the mean's, where not the usual one: identity, log, logit, probit or cloglog.
+        priors: by name, in place of those that printing the model shows.
+
+    Examples:
+        >>> import pandas as pd, stakes
+        >>> stores = ["a", "a", "b", "b"]
+        >>> frame = pd.DataFrame({"sold": [3.0, 5, 4, 6], "sun": [0.0, 1, 0, 1], "store": stores})
+        >>> model = stakes.formula("sold ~ sun + (1 | store)", frame)
+        >>> print(model)
+        sold ~ sun + (1 | store): sold is normal
+          intercept: dist.Normal(loc=4.5, scale=2.8): the level where all else is at its mean
+          sun: dist.Normal(loc=0, scale=5.59): of one unit of `sun`
+          1|store_sigma: dist.HalfNormal(scale=1.12): how much `1|store` differs between groups
+          sigma: dist.HalfNormal(scale=2.24): the standard deviation of single outcomes
+        >>> stakes.Problem(model, outcome="sold", loss=stakes.Tilted(0.8)).outcome
+        'sold'
+    """
+    text = checks.text("`formula(text)`", text)
+    if not is_table(data):
+        raise checks.refused("`formula(data)`", "a table, such as a DataFrame of pandas", data)
+    family = checks.one_of("`formula(family=...)`", family, list(FAMILIES))
+    links = FAMILIES[family].links
+    link = links[0] if link is None else checks.one_of("`formula(link=...)`", link, links)
+    if missing("formulae"):
+        raise InputError(f"`formula(...)` needs formulae: {how_to_install('formula')}.")
+    found = parsed(text, _known(columns_in(data)))
+    _check_family(family, found)
+    frame, table = _frame(data, found, None, needs_outcome=True)
+    outcomes = np.asarray(table.arguments[found.response])
+    _check_outcomes(family, found.response, outcomes, table.rows)
+    trials = None
+    if found.trials is not None:
+        trials = _trials(found.trials, table, len(frame))
+    design = Design.of(found, frame)
+    parts = design.parts(frame, table.rows)
+    scale = spread(family, link, outcomes)
+    where = typical(family, link, outcomes, trials)
+    if parts.offset is not None:
+        where -= float(parts.offset.mean())
+    with_intercept = design.intercept and family != "ordinal"
+    centered = design.intercept or family == "ordinal"
+    noise = spread(family, "identity", outcomes)
+    sites = _sites(design, parts, FAMILIES[family], where, scale, noise, intercept=with_intercept)
+    return FormulaModel(
+        text=" ".join(text.split()),
+        family=family,
+        link=link,
+        parsed=found,
+        design=design,
+        coding=table.coding,
+        sites=tuple(replaced(sites, priors)),
+        center=parts.common.mean(axis=0) * centered,
+        group_centers=_group_centers(design, parts),
+        cutpoints=cutpoints_of(outcomes) if family == "ordinal" else None,
+    )
+
+
+def _sites(
+    design: Design,
+    parts: Parts,
+    kind: Family,
+    where: float,
+    scale: float,
+    noise: float,
+    *,
+    intercept: bool,
+) -> list[Site]:
+    """All that is learned, with default priors."""
+    found = []
+    if intercept:
+        words = "the level where all else is at its mean"
+        found.append(Site("intercept", dist.Normal(where, WIDE * scale), None, words))
+    for term in design.terms:
+        units = _units(term.name, parts.common[:, term.columns], design.intercept)
+        size = None if len(units) == 1 else len(units)
+        wide = WIDE * scale / (units[0] if size is None else units)
+        words = f"of one unit of `{term.name}`" if size is None else f"of each of {size} columns"
+        found.append(Site(term.name, dist.Normal(0.0 * wide, wide), size, words))
+    for group in design.groups:
+        units = _units(group.name, parts.groups[group.name], False)
+        size = None if len(units) == 1 else len(units)
+        wide = GROUPS * scale / (units[0] if size is None else units)
+        words = f"how much `{group.name}` differs between groups"
+        found.append(Site(f"{group.name}_sigma", dist.HalfNormal(wide), size, words))
+    for name, (prior, words) in kind.parameters.items():
+        own = dist.HalfNormal(prior.scale * noise) if name == "sigma" else prior
+        found.append(Site(name, own, None, words))
+    return found
+
+
+def _group_centers(design: Design, parts: Parts) -> dict[str, np.ndarray]:
+    levels = {group.factor for group in design.groups if group.name.startswith("1|")}
+    return {
+        group.name: parts.groups[group.name].mean(axis=0) * (group.factor in levels)
+        for group in design.groups
+    }
+
+
+def _units(name: str, columns: np.ndarray, varies: bool) -> np.ndarray:
+    """How far the values of each column lie apart; half of the difference for two values."""
+    spread = columns.std(axis=0)
+    if varies and (spread == 0).any():
+        raise InputError(
+            f"The term `{name}` of the formula has a column with the same value in all rows: "
+            f"nothing can be learned from it."
+        )
+    two = np.array([len(np.unique(column)) == 2 for column in columns.T])
+    return np.where(two, np.ptp(columns, axis=0) / 2, np.where(spread > 0, spread, 1.0))
+
+
+def _frame(
+    table: Any, parsed: Parsed, coding: Coding | None, *, needs_outcome: bool
+) -> "tuple[pd.DataFrame, Read]":
+    """The columns of the formula as formulae takes them: numbers, and categories with an order."""
+    import pandas as pd
+
+    right = tuple(dict.fromkeys((*parsed.names, *parsed.groups)))
+    needed = (*right, parsed.trials) if isinstance(parsed.trials, str) else right
+    wanted = Wanted((*needed, parsed.response), needed, parsed.response, "formula")
+    only_groups = [name for name in parsed.groups if name not in parsed.names]
+    found = read(table, wanted, coding, counted=only_groups, needs_outcome=needs_outcome)
+    columns: dict[str, Any] = {}
+    for name in right:
+        words, values = found.coding.categories.get(name), found.arguments[name]
+        if words is None:
+            columns[name] = values
+        else:
+            words = [str(word) for word in words]
+            columns[name] = pd.Categorical.from_codes(values, words, ordered=True)
+    return pd.DataFrame(columns, index=range(len(found.rows))), found
+
+
+def _members(frame: "pd.DataFrame", columns: Sequence[str]) -> tuple[np.ndarray, tuple[Any, ...]]:
+    """The group of each row, and all groups."""
+    listed = [frame[name].tolist() for name in columns]
+    labels = (
+        listed[0]
+        if len(listed) == 1
+        else [":".join(map(str, e)) for e in zip(*listed, strict=True)]
+    )
+    groups = tuple(sorted(set(labels), key=lambda label: (isinstance(label, str), label)))
+    places = {group: place for place, group in enumerate(groups)}
+    return np.array([places[label] for label in labels], np.int32), groups
+
+
+def _trials(trials: str | int, found: Read, rows: int) -> np.ndarray:
+    values = np.full(rows, trials) if isinstance(trials, int) else found.arguments[trials]
+    bad = np.flatnonzero((values < 0) | (values != np.round(values)))
+    if len(bad):
+        raise InputError(
+            f"The numbers of trials must be whole and not negative; row "
+            f"{found.rows.named(bad[:1])[0]} has {values[bad[0]]}."
+        )
+    return values.astype(np.int32)
+
+
+def _check_family(family: str, parsed: Parsed) -> None:
+    if (family == "binomial") != (parsed.trials is not None):
+        raise InputError(
+            f"`formula(family={family!r})`: numbers of trials, as in `p({parsed.response}, shots) "
+            f"~ ...`, belong to the family 'binomial', and it needs them."
+        )
+
+
+def _check_outcomes(family: str, name: str, outcomes: np.ndarray, rows: TableRows) -> None:
+    bad = np.flatnonzero(~FAMILIES[family].allows(outcomes))
+    if len(bad):
+        raise InputError(
+            f"`formula(family={family!r})` is for outcomes that are {FAMILIES[family].rule}; "
+            f"{name!r} is {outcomes[bad[0]]} in row {rows.named(bad[:1])[0]} ({len(bad)} rows in "
+            f"all are not)."
+        )
+
+
+def _drawn_cutpoints(around: np.ndarray) -> Array:
+    unit = numpyro.sample(
+        "cutpoints_decentered", dist.Normal(0, 1).expand([len(around)]).to_event(1)
+    )
+    gaps = jnp.exp(np.log(np.diff(around)) + 0.75 * unit[1:])
+    first = around[0] + 1.5 * unit[0]
+    return numpyro.deterministic(
+        "cutpoints", jnp.concatenate([first[None], first + jnp.cumsum(gaps)])
+    )
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """A name that is not taken, and now is."""
+    while name in taken:
+        name += "_"
+    taken.add(name)
+    return name
+
+
+def _identifier(factor: str) -> str:
+    return factor.replace(":", "_")
+
+
+def _known(columns: Sequence[str]) -> list[str]:
+    """Names that a formula may use: columns, and parts of those that may hold dates."""
+    return [*columns, *(f"{name}_{part}" for name in columns for part in (*DATE_PARTS, DAYS))]

@@ -1,0 +1,127 @@
+"""What is learned, and its priors: weakly informative, scaled to the data, each to be replaced."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+
+from stakes._types import Array, Distribution
+from stakes.errors import InputError, some, suggestion
+
+WIDE = 2.5
+"""Standard deviations of the outcome that one of a predictor may make, and the intercept be off."""
+GROUPS = 2.0
+"""Standard deviations of the outcome by which groups may differ."""
+
+
+class Site(NamedTuple):
+    """Something that is learned."""
+
+    name: str
+    prior: Distribution
+    size: int | None
+    """How many numbers; None for a single one."""
+    words: str
+
+    def drawn(self) -> Array:
+        """Its value; of a normal prior in units of its scale, which is easier to fit."""
+        prior, size = self.prior, self.size
+        match type(prior):
+            case dist.Normal:
+                unit = numpyro.sample(f"{self.name}_decentered", repeated(dist.Normal(0, 1), size))
+                return numpyro.deterministic(self.name, prior.loc + prior.scale * unit)
+            case dist.HalfNormal:
+                unit = numpyro.sample(f"{self.name}_decentered", repeated(dist.HalfNormal(1), size))
+                return numpyro.deterministic(self.name, prior.scale * unit)
+        return numpyro.sample(self.name, repeated(prior, size))
+
+    @property
+    def source(self) -> str:
+        """The same as a program writes it."""
+        prior, size, name = self.prior, self.size, self.name
+        many = "" if size is None else f".expand([{size}]).to_event(1)"
+        match type(prior):
+            case dist.Normal:
+                unit = f"numpyro.sample({f'{name}_decentered'!r}, dist.Normal(0, 1){many})"
+                value = f"{number(prior.loc)} + {number(prior.scale)} * {unit}"
+                return f"numpyro.deterministic({name!r}, {value})"
+            case dist.HalfNormal:
+                unit = f"numpyro.sample({f'{name}_decentered'!r}, dist.HalfNormal(1){many})"
+                return f"numpyro.deterministic({name!r}, {number(prior.scale)} * {unit})"
+        return f"numpyro.sample({name!r}, {shown(prior, number)}{many})"
+
+    def __str__(self) -> str:
+        return f"{shown(self.prior, _short)}: {self.words}"
+
+
+def repeated(prior: Distribution, size: int | None) -> Distribution:
+    return prior if size is None else prior.expand([size]).to_event(1)
+
+
+def shown(prior: Distribution, number: Any) -> str:
+    """A distribution as a program writes it."""
+    arguments = ", ".join(f"{name}={number(getattr(prior, name))}" for name in parameters(prior))
+    return f"dist.{type(prior).__name__}({arguments})"
+
+
+def parameters(prior: Distribution) -> list[str]:
+    return [name for name in prior.arg_constraints if hasattr(prior, name)]
+
+
+def number(value: Any) -> str:
+    array = np.asarray(value, float)
+    return repr(float(array)) if array.ndim == 0 else f"jnp.array({array.tolist()})"
+
+
+def _short(value: Any) -> str:
+    array = np.asarray(value, float)
+    shortened = [f"{each:.3g}" for each in array.ravel()]
+    if array.ndim == 0 or len(set(shortened)) == 1:
+        return shortened[0]
+    return f"[{', '.join(shortened[:4])}{', ...' if len(shortened) > 4 else ''}]"
+
+
+def replaced(sites: list[Site], priors: Mapping[str, Any] | None) -> list[Site]:
+    """The sites with priors of the user's own where there are any."""
+    if priors is None:
+        return sites
+    if isinstance(priors, type) or not hasattr(priors, "items"):
+        raise InputError(
+            f"`formula(priors=...)` must be a mapping from names to distributions, such as "
+            f"`{{{sites[0].name!r}: dist.Normal(0, 1)}}`; got {type(priors).__name__}."
+        )
+    names = [site.name for site in sites]
+    for name, prior in priors.items():
+        if name not in names:
+            raise InputError(
+                f"`formula(priors=...)` names {name!r}; there are {some(names)}."
+                f"{suggestion(str(name), names)}"
+            )
+        if not isinstance(prior, dist.Distribution):
+            raise InputError(
+                f"`formula(priors=...)`: that of {name!r} must be a distribution, such as "
+                f"`dist.Normal(0, 1)`; got {type(prior).__name__}."
+            )
+        _check(sites[names.index(name)], prior)
+    own = "as you said"
+    return [
+        site._replace(prior=priors[site.name], words=own) if site.name in priors else site
+        for site in sites
+    ]
+
+
+def _check(site: Site, prior: Distribution) -> None:
+    shape = () if site.size is None else (site.size,)
+    if prior.event_shape or prior.batch_shape not in ((), shape):
+        raise InputError(
+            f"`formula(priors=...)`: {site.name!r} has {site.size or 1} values, and its prior is "
+            f"of shape {prior.shape()}; give one number for each parameter of it, or {site.size}."
+        )
+    positive = getattr(site.prior.support, "lower_bound", None) is not None
+    if positive and getattr(prior.support, "lower_bound", -1) != site.prior.support.lower_bound:
+        raise InputError(
+            f"`formula(priors=...)`: {site.name!r} must stay above zero (or between 0 and 1), and "
+            f"{type(prior).__name__} does not; give one such as {type(site.prior).__name__}."
+        )
