@@ -1,10 +1,13 @@
 """From the names in a spec to the library's values, in small tables."""
 
+import csv
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from stakes.app.spec.schema import (
     ChooseSection,
+    DecisionSection,
     ExpectationSection,
     FoldsSection,
     GuideSection,
@@ -16,11 +19,23 @@ from stakes.app.spec.schema import (
 )
 from stakes.calibration import Options
 from stakes.deciding import BayesDecisions, NumericalDecisions
+from stakes.errors import InputError, some
 from stakes.expectation import ClosedForm, Enumeration, MonteCarlo, Quadrature
-from stakes.losses import Absolute, LinEx, Squared, Tilted
+from stakes.losses import (
+    Absolute,
+    CostTable,
+    Expectile,
+    Huber,
+    LinEx,
+    Newsvendor,
+    Squared,
+    Tilted,
+    ZeroOne,
+)
 from stakes.optimise import EM, Joint, Method, adam
 from stakes.problem import Problem
-from stakes.protocols import DecisionRule, Estimator, Expectation, Loss, Transform
+from stakes.protocols import DecisionRule, Estimator, Expectation, Loss, Space, Transform
+from stakes.spaces import Integers, Interval, OneOf
 from stakes.utilities import Exponential, Linearized, Utility
 from stakes.utility_estimators import Jensen, Nested, Taylor
 from stakes.ways import (
@@ -42,7 +57,17 @@ LOSSES: dict[str, Callable[[LossSection], Loss]] = {
     "squared": lambda section: Squared(),
     "absolute": lambda section: Absolute(),
     "tilted": lambda section: Tilted(_level(section)),
+    "newsvendor": lambda section: Newsvendor(section.under, section.over),
     "linex": lambda section: LinEx(section.c or 0.0),
+    "expectile": lambda section: Expectile(section.q),
+    "huber": lambda section: Huber(section.delta),
+    "zero-one": lambda section: ZeroOne(section.width or 0.0),
+}
+SPACES: dict[str, Callable[[DecisionSection], Space | None]] = {
+    "real": lambda section: None,
+    "interval": lambda section: Interval(section.low, section.high),
+    "whole": lambda section: Integers(section.low, section.high),
+    "actions": lambda section: OneOf(section.actions or []),
 }
 EXPECTATIONS: dict[str, Callable[..., Expectation]] = {
     "closed-form": ClosedForm,
@@ -72,26 +97,55 @@ Get: TypeAlias = Callable[[str, str], Callable[..., Any]]
 """(field of the spec, `file.py:name`) -> what the name stands for."""
 
 
-def loss(section: LossSection, get: Get) -> Loss:
+def loss(section: LossSection, get: Get, folder: Path) -> Loss:
     if section.python is not None:
         return get("loss.python", section.python)
     assert section.name is not None
+    if section.name == "table":
+        costs = section.costs if section.file is None else costs_in(folder / section.file)
+        return CostTable(costs, section.bins)
     return LOSSES[section.name](section)
+
+
+def costs_in(path: Path) -> dict[str, list[float | str]]:
+    """A row for each action: its label, and its cost for each class; the first row is a header."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            _, *rows = [row for row in csv.reader(file) if row]
+    except (OSError, UnicodeDecodeError, ValueError, csv.Error) as error:
+        raise InputError(f"{path} cannot be read as a table of costs: {error}.") from None
+    labels = [row[0].strip() for row in rows]
+    if len(set(labels)) != len(labels):
+        raise InputError(f"{path} has an action more than once: {some(labels)}.")
+    return {row[0].strip(): [_number_or_name(cell) for cell in row[1:]] for row in rows}
+
+
+def _number_or_name(cell: str) -> float | str:
+    try:
+        return float(cell)
+    except ValueError:
+        return cell.strip()
+
+
+def space(section: DecisionSection) -> Space | None:
+    return SPACES[section.space](section)
 
 
 def _level(section: LossSection) -> float:
     """q itself, or found from the costs of one unit short and one too many."""
     if section.q is not None:
         return section.q
-    assert section.under is not None
-    assert section.over is not None
+    assert isinstance(section.under, float)
+    assert isinstance(section.over, float)
     return section.under / (section.under + section.over)
 
 
 def unit(section: LossSection | None) -> float:
     """What a loss of one costs: a tilted loss has costs that add up to one."""
-    if section is None or section.under is None or section.over is None:
+    if section is None or section.name != "tilted" or section.q is not None:
         return 1.0
+    assert isinstance(section.under, float)
+    assert isinstance(section.over, float)
     return section.under + section.over
 
 
@@ -133,9 +187,9 @@ def transform(section: TransformSection | None) -> Transform | None:
     return known(quantile=section.quantile, scale=section.scale, regret=section.regret)
 
 
-def method(section: MethodSection) -> Method:
-    if section.name == "joint":
-        return Joint()
+def method(section: MethodSection) -> Method | None:
+    if section.name != "em":
+        return None if section.name is None else Joint()
     given = {"draws": section.draws, "every": section.every}
     numbers = {name: value for name, value in given.items() if value is not None}
     return EM(m_step=M_STEPS[section.m_step] if section.m_step else None, **numbers)

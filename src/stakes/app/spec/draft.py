@@ -54,6 +54,8 @@ class Draft:
     model: Callable[..., Any] | None = None
     outcome: str | None = None
     example: Example | None = None
+    asked: tuple[str, ...] = ()
+    """What loss and decisions ask for, beside the model."""
 
     @classmethod
     def of(
@@ -76,14 +78,21 @@ class Draft:
         own = self.example.problem() if self.example else None
         if own is not None and loss is None and utility is None:
             loss, utility = own.loss, own.utility
+        space, section = None, self.spec.decision
+        with self.found.at("decision"):
+            space = None if section is None else choices.space(section)
         with self.found.at("model"):
-            return Problem(
+            problem = Problem(
                 self.model,
                 outcome=self.outcome,
                 loss=loss,
                 utility=utility,
                 guide=guide or (own.guide if own else None),
+                decision=space or (own.decision if own else None),
+                per=section.per if section is not None else (own.per if own else None),
             )
+            self.asked = tuple(problem.named_needs)
+            return problem
         return None
 
     def tables(self) -> Tables | None:
@@ -169,7 +178,7 @@ class Draft:
         spec, found = self.spec, self.found
         loss = utility = guide = None
         with found.at("loss"):
-            loss = choices.loss(spec.loss, self._get) if spec.loss else None
+            loss = choices.loss(spec.loss, self._get, self.folder) if spec.loss else None
         with found.at("utility"):
             utility = choices.utility(spec.utility, self._get) if spec.utility else None
         with found.at("guide"):
@@ -208,7 +217,7 @@ class Draft:
         }
         name_of = f"`{getattr(self.model, '__name__', 'the model')}`"
         for name, part in given.items():
-            if name not in takes.names and not takes.open_ended:
+            if name not in (*takes.names, *self.asked) and not takes.open_ended:
                 say = suggestion(name, takes.names)
                 self.found.add(f"data.{part}.{name}", f"{name_of} has no such argument.{say}")
         for name in takes.required:

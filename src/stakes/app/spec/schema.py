@@ -110,37 +110,81 @@ class DataSection(Section):
 
 
 POSITIVE = "a number above zero"
+Cost = Annotated[float, Field(gt=0, allow_inf_nan=False)] | str
 COUNT = "a whole number above zero"
 
 
+LOSSES = Literal[
+    "squared",
+    "absolute",
+    "tilted",
+    "newsvendor",
+    "linex",
+    "expectile",
+    "huber",
+    "zero-one",
+    "table",
+]
+PARAMETERS = {
+    "tilted": ("q", "under", "over"),
+    "newsvendor": ("under", "over"),
+    "linex": ("c",),
+    "expectile": ("q",),
+    "huber": ("delta",),
+    "zero-one": ("width",),
+    "table": ("costs", "file", "bins"),
+}
+NEEDED = {
+    "newsvendor": (("under", "the cost of one unit short"), ("over", "that of one too many")),
+    "linex": (("c", "a number other than zero"),),
+    "expectile": (("q", "a number strictly between 0 and 1"),),
+    "huber": (("delta", "a number above zero"),),
+}
+
+
 class LossSection(Section):
-    name: Literal["squared", "absolute", "tilted", "linex"] | None = Field(
-        None, description="the name of a loss"
-    )
+    name: LOSSES | None = Field(None, description="the name of a loss")
     python: Python | None = Field(None, description=CODE)
     q: float | None = Field(None, gt=0, lt=1, description="a number strictly between 0 and 1")
-    under: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="the cost of one unit short, above zero"
+    under: Cost | None = Field(
+        None, description="the cost of one unit short: a number above zero, or a column"
     )
-    over: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="the cost of one unit too many, above zero"
+    over: Cost | None = Field(
+        None, description="the cost of one unit too many: a number above zero, or a column"
     )
     c: float | None = Field(None, allow_inf_nan=False, description="a number other than zero")
+    delta: float | None = Field(None, gt=0, allow_inf_nan=False, description=POSITIVE)
+    width: float | None = Field(
+        None, ge=0, allow_inf_nan=False, description="a number of zero or more"
+    )
+    costs: dict[str, list[float | str]] | None = Field(
+        None, description="a table from actions to a cost for each class"
+    )
+    file: str | None = Field(None, description="a .csv file, a row of costs for each action")
+    bins: list[float] | None = Field(None, description="a list of rising numbers")
 
     @model_validator(mode="after")
     def _parameters(self) -> "LossSection":
         _check_either(self, "name", "python")
-        takes = {"tilted": ("q", "under", "over"), "linex": ("c",)}.get(self.name or "", ())
+        takes = PARAMETERS.get(self.name or "", ())
+        every = dict.fromkeys(name for names in PARAMETERS.values() for name in names)
         found = [
             (name, f"does not belong to {self.name or self.python!r}; leave it out")
-            for name in ("q", "under", "over", "c")
+            for name in every
             if getattr(self, name) is not None and name not in takes
         ]
+        found += [
+            (name, f"is required for {self.name!r}: {what}")
+            for name, what in NEEDED.get(self.name or "", ())
+            if not getattr(self, name)
+        ]
+        if self.name == "table" and (self.costs is None) == (self.file is None):
+            found.append(("costs", "give `costs`, or the `file` that has them instead"))
         given = tuple(n for n in ("q", "under", "over") if getattr(self, n) is not None)
         if self.name == "tilted" and given not in (("q",), ("under", "over")):
             found.append(("q", "give `q`, or both `under` and `over` instead of it"))
-        if self.name == "linex" and not self.c:
-            found.append(("c", "is required for 'linex': a number other than zero"))
+        if self.name == "tilted" and any(isinstance(getattr(self, n), str) for n in given):
+            found.append(("name", "costs that differ by row belong to 'newsvendor'"))
         if found:
             raise FieldErrors(*found)
         return self
@@ -180,8 +224,32 @@ class TransformSection(Section):
     regret: bool = Field(True, description="true or false")
 
 
+class DecisionSection(Section):
+    space: Literal["real", "interval", "whole", "actions"] = Field(
+        "real", description="the name of a space"
+    )
+    low: float | str | None = Field(None, description="a number, or the name of an argument")
+    high: float | str | None = Field(None, description="a number, or the name of an argument")
+    actions: list[str | float] | None = Field(None, min_length=1, description="a list of actions")
+    per: str | None = Field(None, description="a plate, an argument with groups of rows, or 'all'")
+
+    @model_validator(mode="after")
+    def _parameters(self) -> "DecisionSection":
+        limited = self.space in ("interval", "whole")
+        found = [
+            (name, f"belongs to the spaces 'interval' and 'whole', not to {self.space!r}")
+            for name in ("low", "high")
+            if getattr(self, name) is not None and not limited
+        ]
+        if (self.actions is None) == (self.space == "actions"):
+            found.append(("actions", "belongs to the space 'actions', which needs it"))
+        if found:
+            raise FieldErrors(*found)
+        return self
+
+
 class MethodSection(Section):
-    name: Literal["joint", "em"] = Field("joint", description="the name of a method")
+    name: Literal["joint", "em"] | None = Field(None, description="the name of a method")
     m_step: Literal["bayes", "numerical"] | None = Field(None, description="the name of an M-step")
     draws: int | None = Field(None, gt=0, description=COUNT)
     every: int | None = Field(None, gt=0, description=COUNT)
@@ -194,7 +262,7 @@ class MethodSection(Section):
         found = [
             (name, "belongs to the method 'em'; leave it out")
             for name in ("m_step", "draws", "every")
-            if self.name == "joint" and getattr(self, name) is not None
+            if self.name != "em" and getattr(self, name) is not None
         ]
         if found:
             raise FieldErrors(*found)
@@ -294,6 +362,7 @@ class Spec(Section):
     loss: LossSection | None = Field(None, description="a table with `name` or `python`")
     utility: UtilitySection | None = Field(None, description="a table with `python`")
     guide: GuideSection | None = Field(None, description="a table with `name` or `python`")
+    decision: DecisionSection | None = Field(None, description="a table with `space`")
     transform: TransformSection | None = Field(None, description="a table")
     method: MethodSection = Field(MethodSection.model_construct(), description="a table")
     expectation: ExpectationSection | None = Field(None, description="a table with `name`")

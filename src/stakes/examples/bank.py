@@ -1,0 +1,154 @@
+"""Whom to call: two actions, and a cost that differs from customer to customer.
+
+A bank sells deposits by telephone. A call costs the same for everybody; a customer who is not
+called but would have bought is worth what a deposit of theirs would have earned. The model is a
+logistic regression on what is known before the call: how long it lasted is not among it. The
+amounts are made up, the calls are real. Run `python -m stakes.examples.bank`.
+"""
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+
+from stakes import checks, datasets
+from stakes._types import Array, Key
+from stakes.calibration import Calibration, calibrate
+from stakes.losses import CostTable
+from stakes.problem import Problem
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CALL = 6.0
+"""What a call costs, whoever answers."""
+LEAST_EARNED, SHARE_EARNED, MOST_COUNTED = 10.0, 0.02, 5000.0
+"""What a deposit earns: so much, and a share of the balance up to this."""
+HELD_OUT = 1000
+"""Customers, picked at random, that the fit does not see."""
+KNOWN = ("feature",)
+"""Plates whose members are the same in `held_out()` as in `data()`."""
+NUMBERS = ("age", "balance", "day", "campaign", "previous")
+WORDS = (
+    "job",
+    "marital",
+    "education",
+    "default",
+    "housing",
+    "loan",
+    "contact",
+    "month",
+    "poutcome",
+)
+
+
+def model(features: Array, bought: Array | None = None) -> None:
+    """The spread of the slopes is learned, so that features that say little count little."""
+    spread = numpyro.sample("spread", dist.HalfNormal(1))
+    level = numpyro.sample("level", dist.Normal(-2, 1))
+    with numpyro.plate("feature", features.shape[1]):
+        slope = numpyro.sample("slope", dist.Normal(0, 1))
+    with numpyro.plate("customer", len(features)):
+        logits = level + features @ (spread * slope)
+        numpyro.sample("bought", dist.Bernoulli(logits=logits), obs=bought)
+
+
+def problem(call: float = CALL) -> Problem:
+    """`earned` is a column of the data: what a deposit of each customer would earn."""
+    call = checks.number("`call=`", call, above=0)
+    costs = CostTable({"call": [call, call], "skip": [0, "earned"]})
+    return Problem(model, outcome="bought", loss=costs)
+
+
+def data() -> dict[str, Any]:
+    """The customers of the fit."""
+    return _arguments()[0]
+
+
+def held_out() -> dict[str, Any]:
+    """The others."""
+    return _arguments()[1]
+
+
+def _arguments() -> tuple[dict[str, Any], dict[str, Any]]:
+    calls = datasets.bank_marketing()
+    order = np.random.default_rng(0).permutation(len(calls))
+    fitted, judged = np.sort(order[HELD_OUT:]), np.sort(order[:HELD_OUT])
+    features = _features(calls).to_numpy(float)
+    # On the scale of the customers of the fit, which must not learn anything from the others.
+    seen = features[fitted]
+    balance = np.clip(calls["balance"].to_numpy(float), 0, MOST_COUNTED)
+    arguments = {
+        "features": (features - seen.mean(axis=0)) / np.maximum(seen.std(axis=0), 1e-6),
+        "earned": LEAST_EARNED + SHARE_EARNED * balance,
+        "bought": (calls["y"] == "yes").to_numpy(int),
+    }
+    first, second = (
+        {name: values[rows] for name, values in arguments.items()} for rows in (fitted, judged)
+    )
+    return first, second
+
+
+def _features(calls: "pd.DataFrame") -> "pd.DataFrame":
+    import pandas as pd
+
+    numbers = calls[list(NUMBERS)].astype(float)
+    numbers["balance"] = np.arcsinh(numbers["balance"] / 100)
+    numbers["called before"] = (calls["pdays"] >= 0).astype(float)
+    return pd.concat([numbers, pd.get_dummies(calls[list(WORDS)], drop_first=True)], axis=1)
+
+
+def labels() -> dict[str, list[str]]:
+    """Labels of the plates' members in the fit."""
+    return {"feature": list(_features(datasets.bank_marketing()).columns)}
+
+
+def net_benefit(bought: np.ndarray, chance: np.ndarray, threshold: float) -> float:
+    """What calling all above a chance is worth, in buyers: those found, less what others cost.
+
+    A threshold t says that a call in vain weighs t/(1-t) as much as a buyer found (Vickers and
+    Elkin, Medical Decision Making, 2006).
+    """
+    threshold = checks.number("`threshold`", threshold, above=0, below=1)
+    called = np.asarray(chance) >= threshold
+    found, vain = np.mean(called & (bought == 1)), np.mean(called & (bought == 0))
+    return float(found - vain * threshold / (1 - threshold))
+
+
+FITTED_WITH: dict[str, Any] = {"steps": 3000, "draws": 10}
+
+
+def solve(key: Key, **other: Any) -> Calibration:
+    """For the customers of the fit; `other` are further arguments of `calibrate`."""
+    return calibrate(key, problem(), data(), coords=labels(), **{**FITTED_WITH, **other})
+
+
+def main() -> None:
+    import jax
+
+    started = time.perf_counter()
+    result, later = solve(jax.random.key(0)), held_out()
+    print(result.compare(later, new="customer", known=KNOWN), end="\n\n")
+    plan = result.decide(later, new="customer", known=KNOWN, fit=result.vi).values
+    costs = {
+        "as decided": np.where(plan == "call", CALL, later["bought"] * later["earned"]),
+        "call everybody": np.full(HELD_OUT, CALL),
+        "call nobody": later["bought"] * later["earned"],
+    }
+    print(f"Plain VI calls {int((plan == 'call').sum())} of {HELD_OUT} customers held out.")
+    for name, each in costs.items():
+        print(f"  {name:<15} {each.mean():5.2f} a customer")
+    predicted = result.predictive(later, new="customer", known=KNOWN, fit=result.vi)
+    chance = predicted["bought"].mean(("chain", "draw")).values
+    print("\nNet benefit, in buyers for each 1,000 customers:")
+    for threshold in (0.05, 0.1, 0.2, 0.3):
+        worth = 1000 * net_benefit(later["bought"], chance, threshold)
+        everybody = 1000 * net_benefit(later["bought"], np.ones(HELD_OUT), threshold)
+        print(f"  at {threshold:4.0%}: {worth:6.1f}, calling everybody {everybody:7.1f}")
+    print(f"\n{time.perf_counter() - started:.1f} s of wall clock, compilation included.")
+
+
+if __name__ == "__main__":
+    main()
