@@ -12,10 +12,10 @@ demo: .venv/.installed ## run the eight-schools problem from end to end
 	$(BIN)/python -m stakes.examples.eight_schools
 
 test: .venv/.installed ## run the tests
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 coverage: .venv/.installed ## run the tests and say which lines they reach
-	$(BIN)/python -m pytest -n 2 --cov
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --cov
 
 slow: .venv/.installed ## run the slow tests: published experiments and long runs
 	$(BIN)/python -m pytest -m slow

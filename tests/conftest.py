@@ -20,6 +20,19 @@ jax.config.update("jax_compilation_cache_dir", str(CACHE))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that share a fixture run in one process, so that it is set up once."""
+    for item in items:
+        shared = {
+            found.baseid
+            for definitions in item._fixtureinfo.name2fixturedefs.values()
+            for found in definitions
+            if found.scope in ("module", "session") and found.baseid.startswith("tests")
+        }
+        if shared:
+            item.add_marker(pytest.mark.xdist_group(min(shared)))
+
+
 @pytest.fixture
 def double_precision() -> Iterator[None]:
     """JAX in double precision for one test; compiled functions are cached by precision."""
