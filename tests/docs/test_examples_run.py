@@ -24,7 +24,9 @@ def programs(page):
     )
 
 
-@pytest.mark.parametrize(("page", "count"), [("README.md", 2), ("docs/extending.md", 6)])
+@pytest.mark.parametrize(
+    ("page", "count"), [("README.md", 2), ("docs/decisions.md", 1), ("docs/extending.md", 6)]
+)
 def test_programs_print_what_their_page_says(page, count):
     scope = {}
     found = programs(page)

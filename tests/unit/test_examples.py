@@ -6,7 +6,7 @@ import pytest
 from numpyro import handlers
 
 from stakes import InputError
-from stakes.examples import newsvendor, radon, retail
+from stakes.examples import bank, newsvendor, radon, retail
 
 EXAMPLES = {"newsvendor": newsvendor, "radon": radon, "retail": retail}
 
@@ -79,3 +79,45 @@ def test_retail_holds_out_the_entries_that_the_fit_does_not_see():
     assert fitted["observed"].mean() == pytest.approx(0.5, abs=0.01)
     np.testing.assert_array_equal(fitted["observed"], retail.data()["observed"])
     assert (retail.data(seed=1)["observed"] != fitted["observed"]).any()
+
+
+def test_net_benefit_is_that_of_the_textbook():
+    bought = np.array([1, 0, 0, 1, 0])
+    chance = np.array([0.9, 0.6, 0.1, 0.2, 0.4])
+    for threshold in (0.15, 0.35, 0.5, 0.7):
+        weight = threshold / (1 - threshold)
+        found = sum(
+            b - weight * (1 - b) for b, c in zip(bought, chance, strict=True) if c >= threshold
+        )
+        assert bank.net_benefit(bought, chance, threshold) == pytest.approx(found / 5, abs=1e-10)
+
+
+def test_bank_does_not_know_how_long_the_call_will_last():
+    assert not [name for name in bank.labels()["feature"] if "duration" in name]
+    fitted, judged = bank.data(), bank.held_out()
+    assert (len(fitted["bought"]), len(judged["bought"])) == (3000, 1000)
+    np.testing.assert_allclose(fitted["features"].mean(axis=0), 0, atol=1e-9)
+
+
+@pytest.mark.slow
+def test_calls_cost_no_more_than_with_a_threshold_that_scikit_learn_tunes():
+    sklearn = pytest.importorskip("sklearn")
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.metrics import make_scorer
+    from sklearn.model_selection import TunedThresholdClassifierCV
+
+    fitted, judged = bank.data(), bank.held_out()
+
+    def costs(bought, called, earned):
+        return np.where(called == 1, bank.CALL, bought * earned)
+
+    with sklearn.config_context(enable_metadata_routing=True):
+        saved = lambda *given, **more: -costs(*given, **more).sum()  # noqa: E731
+        score = make_scorer(saved).set_score_request(earned=True)
+        tuned = TunedThresholdClassifierCV(LogisticRegression(max_iter=2000), scoring=score)
+        tuned.fit(fitted["features"], fitted["bought"], earned=fitted["earned"])
+        theirs = tuned.predict(judged["features"])
+    result = bank.solve(jax.random.key(0), progress=False)
+    ours = result.decide(judged, new="customer", known=bank.KNOWN).values == "call"
+    risks = [costs(judged["bought"], called, judged["earned"]).mean() for called in (ours, theirs)]
+    assert risks[0] <= risks[1]

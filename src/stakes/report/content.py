@@ -160,6 +160,10 @@ class Decisions:
     """By the way that was chosen; None where there was no choice."""
     sum: float | None = None
     """Of all decisions to take, where they can be added up: counts."""
+    actions: tuple[str, ...] = ()
+    """Names of the actions, of which decisions are the numbers from zero; none for quantities."""
+    counts: tuple[tuple[str, int], ...] = ()
+    """How often each action is to be taken."""
 
     def __len__(self) -> int:
         return len(self.calibrated)

@@ -10,8 +10,9 @@ import numpy as np
 from stakes.calibration import Assessment, are_whole_numbers, predictive_quantiles
 from stakes.errors import InputError
 from stakes.losses import Asked
-from stakes.protocols import Loss
+from stakes.protocols import Loss, Space
 from stakes.report.content import Chosen, Decisions, WhatIf
+from stakes.spaces import OneOf
 
 MOST_ROWS = 100_000
 """In the decision table."""
@@ -31,17 +32,18 @@ def decision_table(
     total = cases.decisions.size
     rows = slice(0, min(total, MOST_ROWS))
     columns = _plate_labels(cases) if labels is None else _checked_labels(labels, total)
-    calibrated = cases.decisions.values.ravel()[rows]
+    calibrated = cases.found["LCVI"].ravel()[rows]
     observed = cases.observed
     ends = (cases.interval if chosen is None else chosen.interval)[rows]
-    to_take = cases.decisions.values.ravel() if chosen is None else chosen.decisions.ravel()
+    to_take = cases.found["LCVI"].ravel() if chosen is None else chosen.decisions.ravel()
+    actions = _actions(cases.problem.space)
     whole_numbers = all(map(are_whole_numbers, (cases.predicted, calibrated, to_take)))
     return Decisions(
         outcome=cases.problem.outcome,
         labels={name: values[rows] for name, values in columns.items()},
         low=ends[:, 0],
         high=ends[:, 1],
-        vi=cases.vi_decisions.values.ravel()[rows],
+        vi=cases.found["VI"].ravel()[rows],
         calibrated=calibrated,
         observed=np.full(total, np.nan)[rows]
         if observed is None
@@ -50,8 +52,21 @@ def decision_table(
         total=total,
         draws=len(cases.predicted),
         chosen=None if chosen is None else to_take[rows],
-        sum=float(to_take.sum()) if _are_counts(cases.predicted) else None,
+        sum=float(to_take.sum()) if _are_counts(cases.predicted) and not actions else None,
+        actions=actions,
+        counts=_counted(to_take, actions),
     )
+
+
+def _actions(space: Space) -> tuple[str, ...]:
+    """Labels of the actions, where decisions are no numbers."""
+    if not isinstance(space, OneOf) or space.are_numbers:
+        return ()
+    return tuple(map(str, space.labels))
+
+
+def _counted(decisions: np.ndarray, actions: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
+    return tuple((name, int((decisions == number).sum())) for number, name in enumerate(actions))
 
 
 def _are_counts(outcomes: np.ndarray) -> bool:

@@ -105,8 +105,13 @@ def safe_json(value: Any) -> "Markup":
     return Markup(text)  # json has escaped all else outside ASCII, such as U+2028
 
 
-def number(value: float | None, decimals: int | None = None) -> str:
-    """With this many decimals, or four significant digits; a dash for what is not known."""
+def number(value: float | str | None, decimals: int | None = None) -> str:
+    """With this many decimals, or four significant digits; a dash for what is not known.
+
+    The name of an action is shown as it is.
+    """
+    if isinstance(value, str):
+        return value
     if value is None or math.isnan(value):
         return "–"
     if decimals is None:
@@ -142,8 +147,12 @@ def _table(table: Decisions) -> dict[str, Any]:
             for name, values in table.labels.items()
         ],
         "decimals": table.decimals,
+        "actions": list(table.actions),
         **{name: _rounded(getattr(table, name), digits) for name in _columns(table)},
     }
+
+
+DECIDED = ("chosen", "vi", "calibrated")
 
 
 def _columns(table: Decisions) -> tuple[str, ...]:
@@ -183,10 +192,16 @@ def _first_rows(table: Decisions) -> list[dict[str, Any]]:
     return [
         {
             "labels": [values[i] for values in table.labels.values()],
-            **{name: float(getattr(table, name)[i]) for name in _columns(table)},
+            **{name: _cell(table, name, i) for name in _columns(table)},
         }
         for i in range(min(FIRST_ROWS, len(table)))
     ]
+
+
+def _cell(table: Decisions, name: str, row: int) -> float | str:
+    value = float(getattr(table, name)[row])
+    decided = table.actions and name in DECIDED
+    return table.actions[int(value)] if decided else value
 
 
 def _bins(report: Report) -> list[tuple[float, float, int]]:

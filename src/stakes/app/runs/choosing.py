@@ -11,7 +11,7 @@ import numpy as np
 from stakes import checks
 from stakes.app.runs.manifest import Chosen, Saved, WayRow
 from stakes.app.spec import Job
-from stakes.calibration import Assessment, Calibration, labelled
+from stakes.calibration import Assessment, Calibration
 from stakes.errors import InputError
 from stakes.ways import (
     Calibrated,
@@ -167,6 +167,11 @@ class Ways:
         return TWO[1].name if self.chosen is None else self.chosen.way
 
     def decide(self, cases: Assessment, way: str | None = None) -> "xr.DataArray":
+        """Decisions as users see them."""
+        return Ground.of(cases).labels(self.found(cases, way))
+
+    def found(self, cases: Assessment, way: str | None = None) -> np.ndarray:
+        """The same decisions as numbers."""
         name, ground = self.name(way), Ground.of(cases)
         if name == TODAY and cases.held_out:
             raise InputError(
@@ -174,8 +179,7 @@ class Ways:
             )
         found = self._fitted(name).decide(0, ground)
         # As many digits as the fits have, whatever a correction computes with.
-        found = found.astype(jax.dtypes.canonicalize_dtype(float))
-        return labelled(found, ground.instances, ground.coords, "decision")
+        return found.astype(jax.dtypes.canonicalize_dtype(float))
 
     def forecast(self, cases: Assessment) -> Forecast:
         """What the way to decide by predicts; plain VI, where it predicts nothing."""

@@ -139,7 +139,7 @@ def chosen_decisions(ways: Ways, cases: Assessment) -> "report.Chosen | None":
         savings=savings,
     )
     central = ways.forecast(cases).central
-    return report.Chosen(ways.decide(cases).values, central[:, [0, -1]], worth)
+    return report.Chosen(ways.found(cases), central[:, [0, -1]], worth)
 
 
 PROGRAM = """\

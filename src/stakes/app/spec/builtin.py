@@ -13,6 +13,7 @@ MODULES = {
     "newsvendor": "newsvendor",
     "retail": "retail",
     "radon": "radon",
+    "bank": "bank",
 }
 
 

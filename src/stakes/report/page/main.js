@@ -6,11 +6,14 @@ function readJson(id) {
 
 function decisionColumns(table) {
   const column = (name) => numberColumn((row) => table[name][row], table.decimals);
+  const decided = (name) => table.actions.length === 0
+    ? column(name)
+    : textColumn(table[name].map((number) => table.actions[number]));
   return [
     ...table.labels.map((label) => textColumn(label.values)),
-    ...(table.chosen ? [column("chosen")] : []),
-    column("vi"),
-    column("calibrated"),
+    ...(table.chosen ? [decided("chosen")] : []),
+    decided("vi"),
+    decided("calibrated"),
     column("low"),
     column("high"),
     column("observed"),
