@@ -236,7 +236,7 @@ def formula(
         sold ~ sun + (1 | store): sold is normal
           intercept: dist.Normal(loc=4.5, scale=2.8): the level where all else is at its mean
           sun: dist.Normal(loc=0, scale=5.59): of one unit of `sun`
-          1|store_sigma: dist.HalfNormal(scale=1.12): how much `1|store` differs between groups
+          1|store_sigma: dist.HalfNormal(scale=2.24): how much `1|store` differs between groups
           sigma: dist.HalfNormal(scale=2.24): the standard deviation of single outcomes
         >>> stakes.Problem(model, outcome="sold", loss=stakes.Tilted(0.8)).outcome
         'sold'
