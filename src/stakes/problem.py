@@ -11,7 +11,14 @@ from numpyro.infer.autoguide import AutoGuide
 
 from stakes import checks
 from stakes._types import Array, Data, Key, Number, Program
-from stakes.arguments import Columns, arguments_of, checked_value, in_order
+from stakes.arguments import (
+    Columns,
+    arguments_of,
+    by_name,
+    checked_value,
+    in_order,
+    is_conditioned,
+)
 from stakes.errors import InputError, name_of, some
 from stakes.losses import Asked
 from stakes.protocols import Criterion, Gain, Loss, Transform, Trial
@@ -34,10 +41,13 @@ class Problem:
     Args:
         model: a NumPyro model.
         outcome: the sample site to decide about; the model argument of the same name carries
-            its observations, and is `None` where they are to be predicted.
+            its observations, and is `None` where they are to be predicted. It may be left out
+            for a model made by `formula`.
         loss: `loss(outcome, decision)`, elementwise.
         utility: a `Utility`, instead of a loss.
         guide: a NumPyro autoguide class or a guide function; mean-field normal by default.
+        observed: the model argument that carries the observations, where it has another name than
+            the site. A model that has them already, by `handlers.condition`, needs none.
 
     Examples:
         >>> import numpyro, numpyro.distributions as dist, stakes
@@ -51,17 +61,27 @@ class Problem:
 
     model: Program
     _: KW_ONLY
-    outcome: str
+    outcome: str = ""
     loss: Loss | None = None
     utility: Utility | ExpUtility | None = None
     guide: Program | None = None
+    observed: str | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.outcome, str) and not self.outcome:
+            object.__setattr__(self, "outcome", getattr(self.model, "response", self.outcome))
+        object.__setattr__(self, "model", by_name(self.model))
+        object.__setattr__(self, "guide", by_name(self.guide))
         _check(self)
 
     def __repr__(self) -> str:
         cost = f"{'loss' if self.utility is None else 'utility'}={self.criterion.title}"
         return f"Problem({name_of(self.model)}, outcome={self.outcome!r}, {cost})"
+
+    @property
+    def observations(self) -> str:
+        """The argument that carries the observed outcomes."""
+        return self.outcome if self.observed is None else self.observed
 
     @property
     def criterion(self) -> Criterion:
@@ -96,9 +116,10 @@ class Problem:
             )
         given = {str(name): data[name] for name in data.keys()}  # noqa: SIM118
         self._check_names(given)
-        if needs_outcome and given.get(self.outcome) is None:
+        conditioned = self.observed is None and is_conditioned(self.model, self.outcome)
+        if needs_outcome and given.get(self.observations) is None and not conditioned:
             raise InputError(
-                f"`data` has no {self.outcome!r}: a fit needs the observed outcomes. "
+                f"`data` has no {self.observations!r}: a fit needs the observed outcomes. "
                 f"To decide without them use `result.decide(...)`."
             )
         for name, order in (columns or {}).items():
@@ -115,7 +136,7 @@ class Problem:
                 f"its arguments are {some(arguments.names)}."
             )
         missing = [
-            name for name in arguments.required if name not in given and name != self.outcome
+            name for name in arguments.required if name not in given and name != self.observations
         ]
         if missing:
             raise InputError(
@@ -222,13 +243,24 @@ def _forbidden(trial: Trial, outcome: Array, decision: Array) -> str | None:
 def _check(problem: Problem) -> None:
     checks.program("`Problem(model=...)`", problem.model, "a NumPyro model")
     rule = "the name of a sample site"
-    checks.instance("`Problem(outcome=...)`", problem.outcome, str, rule)
+    if not checks.instance("`Problem(outcome=...)`", problem.outcome, str, rule):
+        raise InputError(f"`Problem(outcome=...)` is required: {rule}.")
     arguments = arguments_of(problem.model)
-    if problem.outcome not in arguments.names and not arguments.open_ended:
+    if problem.observed is not None:
+        checks.instance("`Problem(observed=...)`", problem.observed, str, "the name of an argument")
+    elif is_conditioned(problem.model, problem.outcome):
+        return _check_cost(problem)
+    if problem.observations not in arguments.names and not arguments.open_ended:
+        said = "outcome" if problem.observed is None else "observed"
         raise InputError(
-            f"`Problem(outcome={problem.outcome!r})`: `{name_of(problem.model)}` has no argument "
-            f"of that name to carry the observations; its arguments are {some(arguments.names)}."
+            f"`Problem({said}={problem.observations!r})`: `{name_of(problem.model)}` has no "
+            f"argument of that name to carry the observations; its arguments are "
+            f"{some(arguments.names)}. If one of these carries them, say `observed=`."
         )
+    _check_cost(problem)
+
+
+def _check_cost(problem: Problem) -> None:
     if (problem.loss is None) == (problem.utility is None):
         came = "neither" if problem.loss is None else "both"
         raise InputError(

@@ -314,6 +314,7 @@ CALLS: dict[str, Call] = {
             "loss": "loss",
             "utility": "own or None",
             "guide": "guide or None",
+            "observed": "own or None",
         },
         named={"model": "model|argument"},
     ),

@@ -233,6 +233,7 @@ def approximate(problem: Problem, data: dict[str, Any], key: Key) -> NumPyroAppr
     cases = Cases(
         model=problem.model,
         outcome=problem.outcome,
+        observed=problem.observations,
         constants=constants,
         instances=instances_of(problem.outcome, site, subsamples),
         subsamples=subsamples,

@@ -77,7 +77,7 @@ def given(
         found = model.read_table(data, needs_outcome=needs_outcome)
     else:
         arguments = arguments_of(model)
-        wanted = Wanted(arguments.names, arguments.required, problem.outcome, name_of(model))
+        wanted = Wanted(arguments.names, arguments.required, problem.observations, name_of(model))
         before = None if cases is None else Coding() if fitted is None else fitted.coding
         counted = () if cases is None or before is None else _counted(cases, before)
         found = read(data, wanted, before, counted=counted, needs_outcome=needs_outcome)
