@@ -6,9 +6,11 @@ from typing import Any, TypeAlias, final
 
 import jax.numpy as jnp
 import numpy as np
+from numpyro import handlers
+from numpyro.primitives import Messenger
 
 from stakes._types import Array, Data, Program
-from stakes.errors import InputError, listed, some
+from stakes.errors import InputError, listed, name_of, some
 
 Columns: TypeAlias = tuple[Any, ...]
 """Names of a table's columns, in order."""
@@ -26,6 +28,8 @@ class Arguments:
 
 def arguments_of(model: Program) -> Arguments:
     kinds = inspect.Parameter
+    while isinstance(model, Messenger) and model.fn is not None:  # handlers take whatever comes
+        model = model.fn
     parameters = inspect.signature(model).parameters.values()
     named = [p for p in parameters if p.kind in (kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY)]
     return Arguments(
@@ -44,6 +48,49 @@ def without(program: Program, names: tuple[str, ...]) -> Program:
         return program(**{name: value for name, value in data.items() if name not in names})
 
     return called
+
+
+def by_name(model: Any) -> Any:
+    """A model or guide that takes all its arguments by name, whatever it is otherwise."""
+    if isinstance(model, Messenger | type) or not callable(model):
+        return model
+    try:
+        parameters = inspect.signature(model).parameters.values()
+    except (TypeError, ValueError):
+        return model
+    places = tuple(p.name for p in parameters if p.kind is inspect.Parameter.POSITIONAL_ONLY)
+    return ByName(model, places) if places else model
+
+
+@final
+@dataclass(frozen=True)
+class ByName:
+    """A program with arguments that only have places, called by their names."""
+
+    program: Program
+    places: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        found = inspect.signature(self.program)
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        named = [
+            p.replace(kind=kind) if p.name in self.places else p for p in found.parameters.values()
+        ]
+        object.__setattr__(self, "__signature__", found.replace(parameters=named))
+        object.__setattr__(self, "__name__", name_of(self.program))
+
+    def __call__(self, **given: Any) -> Any:
+        placed = [given.pop(name) for name in self.places if name in given]
+        return self.program(*placed, **given)
+
+
+def is_conditioned(model: Any, site: str) -> bool:
+    """Whether a handler around the model has observations of this site."""
+    while isinstance(model, Messenger):
+        if isinstance(model, handlers.condition) and site in (model.data or {}):
+            return True
+        model = model.fn
+    return False
 
 
 def columns_of(data: Data) -> dict[str, Columns]:

@@ -13,7 +13,15 @@ from numpyro.infer.autoguide import AutoGuide
 from stakes import checks, varying
 from stakes._types import Data, Key, Number, Program
 from stakes.aim import Aim
-from stakes.arguments import Columns, arguments_of, checked_value, in_order, without
+from stakes.arguments import (
+    Columns,
+    arguments_of,
+    by_name,
+    checked_value,
+    in_order,
+    is_conditioned,
+    without,
+)
 from stakes.errors import InputError, name_of, some
 from stakes.losses import Asked
 from stakes.protocols import Criterion, Gain, Loss, Space, Transform
@@ -26,13 +34,26 @@ FAR = 1e30
 
 @final
 @dataclass(frozen=True)
+class Argument:
+    """An argument of the model that is decided about, and where its decisions may lie."""
+
+    name: str
+    space: Space
+
+    def __repr__(self) -> str:
+        return f"{{{self.name!r}: {self.space!r}}}"
+
+
+@final
+@dataclass(frozen=True)
 class Problem:
     """The three parts of a decision problem, and the family that approximates the posterior.
 
     Args:
         model: a NumPyro model.
         outcome: the sample site to decide about; the model argument of the same name carries
-            its observations, and is `None` where they are to be predicted.
+            its observations, and is `None` where they are to be predicted. It may be left out
+            for a model made by `formula`.
         loss: `loss(outcome, decision)`, elementwise. Further arguments that are given by name
             alone, as in `loss(outcome, decision, *, price)`, come from the data.
         utility: a `Utility`, instead of a loss.
@@ -43,6 +64,8 @@ class Problem:
         per: outcomes that share one decision: those of each member of a plate, of each group by a
             data argument, or "all"; by default each outcome has its own.
         guide: a NumPyro autoguide class or a guide function; mean-field normal by default.
+        observed: the model argument that carries the observations, where it has another name than
+            the site. A model that has them already, by `handlers.condition`, needs none.
 
     Examples:
         >>> import numpyro, numpyro.distributions as dist, stakes
@@ -56,14 +79,21 @@ class Problem:
 
     model: Program
     _: KW_ONLY
-    outcome: str
+    outcome: str = ""
     loss: Loss | None = None
     utility: Utility | ExpUtility | None = None
     guide: Program | None = None
-    decision: Space | Mapping[str, Space] | None = None
+    observed: str | None = None
+    decision: Any = None
     per: str | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.outcome, str) and not self.outcome:
+            object.__setattr__(self, "outcome", getattr(self.model, "response", self.outcome))
+        object.__setattr__(self, "model", by_name(self.model))
+        object.__setattr__(self, "guide", by_name(self.guide))
+        if isinstance(self.decision, Mapping | str):
+            object.__setattr__(self, "decision", _argument(self.decision))
         _check(self)
 
     def __repr__(self) -> str:
@@ -82,14 +112,14 @@ class Problem:
         """Where decisions may lie."""
         own = None if self.loss is None else Asked(self.loss).space
         stated = self.decision
-        if isinstance(stated, Mapping):
-            [stated] = stated.values()
+        if isinstance(stated, Argument):
+            return stated.space
         return stated or own or Real()
 
     @property
     def action(self) -> str | None:
         """The model's argument that is decided about, where decisions change outcomes."""
-        return next(iter(self.decision)) if isinstance(self.decision, Mapping) else None
+        return self.decision.name if isinstance(self.decision, Argument) else None
 
     @property
     def beside_model(self) -> tuple[str, ...]:
@@ -118,6 +148,11 @@ class Problem:
             return self.space.actions
         low, high = (float(self.space.inside(jnp.asarray(end))) for end in (-FAR, FAR))
         return tuple(np.linspace(low, high, 5))
+
+    @property
+    def observations(self) -> str:
+        """The argument that carries the observed outcomes."""
+        return self.outcome if self.observed is None else self.observed
 
     @property
     def criterion(self) -> Criterion:
@@ -163,9 +198,10 @@ class Problem:
         if self.action is not None and not needs_outcome:
             given.setdefault(self.action, self._any_decision(given))
         self._check_names(given)
-        if needs_outcome and given.get(self.outcome) is None:
+        conditioned = self.observed is None and is_conditioned(self.model, self.outcome)
+        if needs_outcome and given.get(self.observations) is None and not conditioned:
             raise InputError(
-                f"`data` has no {self.outcome!r}: a fit needs the observed outcomes. "
+                f"`data` has no {self.observations!r}: a fit needs the observed outcomes. "
                 f"To decide without them use `result.decide(...)`."
             )
         for name, order in (columns or {}).items():
@@ -199,7 +235,7 @@ class Problem:
                 f"name; it has {some(given)}."
             )
         missing = [
-            name for name in arguments.required if name not in given and name != self.outcome
+            name for name in arguments.required if name not in given and name != self.observations
         ]
         if missing:
             raise InputError(
@@ -211,13 +247,24 @@ class Problem:
 def _check(problem: Problem) -> None:
     checks.program("`Problem(model=...)`", problem.model, "a NumPyro model")
     rule = "the name of a sample site"
-    checks.instance("`Problem(outcome=...)`", problem.outcome, str, rule)
+    if not checks.instance("`Problem(outcome=...)`", problem.outcome, str, rule):
+        raise InputError(f"`Problem(outcome=...)` is required: {rule}.")
     arguments = arguments_of(problem.model)
-    if problem.outcome not in arguments.names and not arguments.open_ended:
+    if problem.observed is not None:
+        checks.instance("`Problem(observed=...)`", problem.observed, str, "the name of an argument")
+    elif is_conditioned(problem.model, problem.outcome):
+        return _check_cost(problem)
+    if problem.observations not in arguments.names and not arguments.open_ended:
+        said = "outcome" if problem.observed is None else "observed"
         raise InputError(
-            f"`Problem(outcome={problem.outcome!r})`: `{name_of(problem.model)}` has no argument "
-            f"of that name to carry the observations; its arguments are {some(arguments.names)}."
+            f"`Problem({said}={problem.observations!r})`: `{name_of(problem.model)}` has no "
+            f"argument of that name to carry the observations; its arguments are "
+            f"{some(arguments.names)}. If one of these carries them, say `observed=`."
         )
+    _check_cost(problem)
+
+
+def _check_cost(problem: Problem) -> None:
     if (problem.loss is None) == (problem.utility is None):
         came = "neither" if problem.loss is None else "both"
         raise InputError(
@@ -249,8 +296,8 @@ def _check_space(problem: Problem) -> None:
             )
     if problem.decision is None:
         return
-    if isinstance(problem.decision, Mapping | str):
-        _check_action(problem)
+    if isinstance(problem.decision, Argument):
+        _check_action(problem, problem.decision)
         return
     known = "`Real()`, `Interval(low, high)`, `Integers(low, high)` or `OneOf(labels)`"
     checks.choice("`Problem(decision=...)`", problem.decision, Space, known)
@@ -261,25 +308,32 @@ def _check_space(problem: Problem) -> None:
         )
 
 
-def _check_action(problem: Problem) -> None:
-    """Decisions that change outcomes: an argument of the model, and a space with limits."""
-    where, rule = "`Problem(decision=...)`", "a space, or one argument of the model and its space"
-    stated, hint = problem.decision, "such as {'price': Interval(1, 10)}"
+SUCH_AS = "such as {'price': Interval(1, 10)}"
+
+
+def _argument(stated: Mapping[str, Any] | str) -> Argument:
     if not isinstance(stated, Mapping) or len(stated) != 1:
-        raise checks.refused(where, f"{rule}, {hint}", stated)
+        rule = f"a space, or one argument of the model and its space, {SUCH_AS}"
+        raise checks.refused("`Problem(decision=...)`", rule, stated)
     [(name, space)] = stated.items()
+    known = "`Interval(low, high)`, `Integers(low, high)` or `OneOf(labels)`"
+    checks.choice(f"`Problem(decision=...)`: that of {name!r}", space, Space, known)
+    return Argument(str(name), space)
+
+
+def _check_action(problem: Problem, stated: Argument) -> None:
+    """Decisions that change outcomes: an argument of the model, and a space with limits."""
+    where, name, space = "`Problem(decision=...)`", stated.name, stated.space
     arguments = arguments_of(problem.model)
     if name == problem.outcome or (name not in arguments.names and not arguments.open_ended):
         raise InputError(
             f"{where}: `{name_of(problem.model)}` has no argument {name!r} to decide about; its "
             f"arguments are {some(arguments.names)}."
         )
-    known = "`Interval(low, high)`, `Integers(low, high)` or `OneOf(labels)`"
-    checks.choice(f"{where}: that of {name!r}", space, Space, known)
     if not space.bounded:
         raise InputError(
             f"{where}: decisions about {name!r} need limits, between which the best one is looked "
-            f"for, {hint}; got {space!r}."
+            f"for, {SUCH_AS}; got {space!r}."
         )
 
 

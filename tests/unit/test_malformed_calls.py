@@ -345,6 +345,7 @@ CALLS: dict[str, Call] = {
             "guide": "guide or None",
             "decision": "own or None",
             "per": "text or None",
+            "observed": "own or None",
         },
         named={"model": "model|argument"},
     ),

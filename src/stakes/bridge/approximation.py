@@ -252,6 +252,7 @@ def approximate(problem: Problem, data: dict[str, Any], key: Key) -> NumPyroAppr
     cases = Cases(
         model=problem.program,
         outcome=problem.outcome,
+        observed=problem.observations,
         constants=constants,
         instances=instances_of(problem.outcome, site, subsamples),
         subsamples=subsamples,

@@ -19,6 +19,8 @@ class Cases:
 
     model: Program
     outcome: str
+    observed: str
+    """The argument that carries the observed outcomes."""
     constants: Mapping[str, Any]
     """Arguments of the model that are not arrays, on which shapes may depend."""
     instances: Instances

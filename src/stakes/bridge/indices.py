@@ -41,7 +41,7 @@ def check_indices(cases: Cases, arrays: dict[str, Array]) -> None:
     whole = {
         name: np.asarray(value)
         for name, value in every.items()
-        if name != cases.outcome and holds_whole_numbers(value) and value.dtype != bool
+        if name != cases.observed and holds_whole_numbers(value) and value.dtype != bool
     }
 
     def trial(**values: int) -> Beyond | None:

@@ -214,6 +214,7 @@ def _cases(
     cases = Cases(
         model=problem.program,
         outcome=problem.outcome,
+        observed=problem.observations,
         constants=split_data(data)[1],
         instances=instances_of(problem.outcome, site, subsamples),
         subsamples=subsamples,

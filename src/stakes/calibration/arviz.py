@@ -71,7 +71,7 @@ def _constants(cases: Assessment, words: Mapping[str, tuple[Any, ...]]) -> "xr.D
     data = {**cases.predictor.cases.constants, **cases.predictor.arrays}
     found = {}
     for name, value in data.items():
-        if name == cases.problem.outcome or value is None:
+        if name == cases.problem.observations or value is None:
             continue
         array = np.asarray(value)
         if name in words:

@@ -85,7 +85,7 @@ def given(
         arguments = arguments_of(model)
         names = tuple(dict.fromkeys((*arguments.names, *beside)))
         required = [n for n in arguments.required if needs_outcome or n != problem.action]
-        wanted = Wanted(names, tuple(required), problem.outcome, name_of(model))
+        wanted = Wanted(names, tuple(required), problem.observations, name_of(model))
         before = None if cases is None else Coding() if fitted is None else fitted.coding
         counted = () if cases is None or before is None else _counted(cases, before)
         found = read(data, wanted, before, counted=counted, needs_outcome=needs_outcome)

@@ -107,7 +107,7 @@ def _named(name: str, predictor: Predictor) -> Groups:
     if name in instances.dims:
         return name, _axis(instances, instances.dims.index(name))
     given = {**cases.constants, **predictor.arrays}
-    columns = {n: v for n, v in given.items() if n != cases.outcome and _fits(v, instances)}
+    columns = {n: v for n, v in given.items() if n != cases.observed and _fits(v, instances)}
     if name in columns:
         return name, numbered(WHERE, _spread(name, columns[name], instances))
     if name in cases.plates:

@@ -102,7 +102,7 @@ def _is_changed(fitted: NumPyroApproximation, predictor: Predictor) -> bool:
     """Whether anything but the outcomes differs from the data of the fit."""
     before, here = fitted.data, {**predictor.cases.constants, **predictor.arrays}
     return any(
-        name != fitted.cases.outcome
+        name != fitted.cases.observed
         and not (name in before and np.array_equal(value, before[name]))
         for name, value in here.items()
     )

@@ -74,10 +74,17 @@ class FormulaModel:
     def __post_init__(self) -> None:
         taken = {self.response, "intercept", "cutpoints", *(site.name for site in self.sites)}
         taken |= {group.name for group in self.design.groups}
-        free = [_free(name, taken) for name in ("rows", "design", "offset", "trials", "row")]
         factors = dict.fromkeys(group.factor for group in self.design.groups)
         groups = {factor: _free(_identifier(factor), taken) for factor in factors}
-        object.__setattr__(self, "names", Names(*free, groups))
+        names = Names(
+            rows=_free("rows", taken),
+            design=_free("design", taken),
+            offset=_free("offset", taken),
+            trials=_free("trials", taken),
+            row=_free("row", taken),
+            groups=groups,
+        )
+        object.__setattr__(self, "names", names)
         object.__setattr__(self, "__name__", f"formula({self.text!r})")
         object.__setattr__(self, "__signature__", self._signature())
 
@@ -236,7 +243,7 @@ def formula(
         sold ~ sun + (1 | store): sold is normal
           intercept: dist.Normal(loc=4.5, scale=2.8): the level where all else is at its mean
           sun: dist.Normal(loc=0, scale=5.59): of one unit of `sun`
-          1|store_sigma: dist.HalfNormal(scale=1.12): how much `1|store` differs between groups
+          1|store_sigma: dist.HalfNormal(scale=2.24): how much `1|store` differs between groups
           sigma: dist.HalfNormal(scale=2.24): the standard deviation of single outcomes
         >>> stakes.Problem(model, outcome="sold", loss=stakes.Tilted(0.8)).outcome
         'sold'
@@ -351,8 +358,8 @@ def _frame(
         if words is None:
             columns[name] = values
         else:
-            words = [str(word) for word in words]
-            columns[name] = pd.Categorical.from_codes(values, words, ordered=True)
+            levels = pd.Index([str(word) for word in words])
+            columns[name] = pd.Categorical.from_codes(values, levels, ordered=True)
     return pd.DataFrame(columns, index=range(len(found.rows))), found
 
 

@@ -34,7 +34,7 @@ def alike(categories: Iterable[Any]) -> list[list[Any]]:
 class Numbers(NamedTuple):
     """Numbers among words."""
 
-    count: int
+    found: int
     others: np.ndarray
     """The rows that hold no number."""
 

@@ -189,7 +189,7 @@ def _categories(
             (repr(values[row]) for row in numbers.others), SHOWN
         )
         raise place.fault(
-            f"is text, but {numbers.count} of {len(values)} values are numbers"
+            f"is text, but {numbers.found} of {len(values)} values are numbers"
             f"{others if len(numbers.others) else ''}. Convert it with `pandas.to_numeric`. "
             f"{remedy}"
         )

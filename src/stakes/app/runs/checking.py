@@ -112,7 +112,7 @@ def _sites(plan: Plan) -> tuple[Item, ...]:
         for name, latent in approximation.latents.items()
     ]
     outcome, instances = plan.problem.outcome, approximation.instances
-    own = approximation.data[outcome]
+    own = approximation.data[plan.problem.observations]
     return (
         *latents,
         Item(outcome, "outcome", instances.shape, instances.dims, str(np.asarray(own).dtype)),
