@@ -183,12 +183,15 @@ def decided(
     predictor: Predictor,
     expectation: Expectation,
     keys: Keys,
+    asked: np.ndarray | None = None,
 ) -> np.ndarray:
-    """The best decision for each instance under a posterior."""
+    """The best decision for each instance under a posterior; for some, where they are asked for."""
     # Outcomes of other cases may spread over more values than those of the fit.
     outcomes = predicting.outcomes_by_batch(posterior, predictor, keys.spread)
     wide = expectation.widened(outcomes)
-    found = predicting.decide(problem.criterion, posterior, predictor, wide, keys.decisions)
+    found = predicting.decide(
+        problem.criterion, posterior, predictor, wide, keys.decisions, asked=asked
+    )
     check_decisions(found)
     return found
 

@@ -122,10 +122,16 @@ def over_batches(
     subsamples: tuple[Subsample, ...],
     *,
     leading: tuple[int, ...] = (),
+    asked: np.ndarray | None = None,
 ) -> np.ndarray:
-    """The answers for all instances, computed batch by batch."""
+    """The answers for all instances, computed batch by batch.
+
+    Batches without an instance that is asked about are left out, and have zeros.
+    """
     whole: np.ndarray | None = None
     for batch in sweep(subsamples):
+        if asked is not None and not Rows.of(instances, batch).gather(asked).any():
+            continue
         values = np.asarray(question(batch))
         if whole is None:
             whole = np.zeros(leading + instances.shape, values.dtype)

@@ -12,7 +12,7 @@ import numpy as np
 from stakes._types import Array, Batch, Distribution, Float, Key
 from stakes.bridge import Predictor
 from stakes.deciding import best_decision
-from stakes.port import Instances, Rows, Subsample, instances_in_a_batch, over_batches, sweep
+from stakes.port import Instances, Rows, Subsample, over_batches, sweep
 from stakes.predicting.posteriors import FittedPosterior, Members, Posterior
 from stakes.protocols import Criterion, Expectation
 
@@ -34,15 +34,19 @@ def decide(
     expectation: Expectation,
     key: Key,
     draws: int | None = None,
+    asked: np.ndarray | None = None,
 ) -> np.ndarray:
-    """The best decision for each instance, for the original loss or utility."""
-    at_once = instances_in_a_batch(predictor.cases.instances, predictor.cases.subsamples)
-    count = draws or draws_for(at_once * expectation.summed)
+    """The best decision for each instance, for the original loss or utility.
+
+    Those of instances that are not asked about may be anything.
+    """
+    size = int(np.prod(predictor.cases.instances.shape))
+    count = draws or draws_for(size * expectation.summed)
 
     def best(batch: Batch) -> Array:
         return _decide_batch(posterior, predictor, key, batch, criterion, expectation, count)
 
-    return _everywhere(best, predictor)
+    return _everywhere(best, predictor, asked=asked)
 
 
 @partial(jax.jit, static_argnames=("criterion", "expectation", "draws"))
@@ -153,15 +157,24 @@ def predictive_costs(
     return costs[:, counted].ravel()
 
 
-def predict(posterior: Posterior, predictor: Predictor, key: Key, draws: int) -> np.ndarray:
-    """One outcome for each draw of θ, draws along a leading axis."""
+def predict(
+    posterior: Posterior,
+    predictor: Predictor,
+    key: Key,
+    draws: int,
+    asked: np.ndarray | None = None,
+) -> np.ndarray:
+    """One outcome for each draw of θ, draws along a leading axis.
+
+    Those of instances that are not asked about may be anything.
+    """
 
     parts = itertools.count()
 
     def some(batch: Batch) -> Array:
         return _predict_batch(posterior, predictor, key, batch, draws, next(parts))
 
-    return _everywhere(some, predictor, leading=(draws,))
+    return _everywhere(some, predictor, (draws,), asked)
 
 
 @partial(jax.jit, static_argnames=("draws",))
@@ -253,8 +266,10 @@ def outcomes_by_batch(
 
 
 def _everywhere(
-    question: Callable[[Batch], Array], predictor: Predictor, leading: tuple[int, ...] = ()
+    question: Callable[[Batch], Array],
+    predictor: Predictor,
+    leading: tuple[int, ...] = (),
+    asked: np.ndarray | None = None,
 ) -> np.ndarray:
-    return over_batches(
-        question, predictor.cases.instances, predictor.cases.subsamples, leading=leading
-    )
+    cases = predictor.cases
+    return over_batches(question, cases.instances, cases.subsamples, leading=leading, asked=asked)

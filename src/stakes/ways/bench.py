@@ -74,7 +74,10 @@ class Bench:
         if by is None and isinstance(folds, Forward):
             together = Ordered()
         self.dependence = together.among(self.splits.ever_judged)
-        self.grounds = [self._without(mask) for mask in self.splits.fitted]
+        self.grounds = [
+            replace(self._without(fitted), asked=judged)
+            for fitted, judged in zip(self.splits.fitted, self.splits.judged, strict=True)
+        ]
 
     @property
     def everything(self) -> int:

@@ -44,6 +44,8 @@ class Ground:
     coords: Mapping[str, Any]
     of_fit: bool
     """Whether these are the cases of the fit."""
+    asked: np.ndarray | None = None
+    """The instances asked about; for others, decisions and forecasts may be anything."""
 
     @classmethod
     def of(cls, cases: Assessment) -> "Ground":
@@ -65,12 +67,16 @@ class Ground:
 
     def decide(self, posterior: Posterior) -> np.ndarray:
         """The best decision for each instance."""
-        return decided(self.problem, posterior, self.predictor, self.expectation, self.keys)
+        return decided(
+            self.problem, posterior, self.predictor, self.expectation, self.keys, self.asked
+        )
 
     def forecast(self, posterior: Posterior) -> Forecast:
         size = int(np.prod(self.instances.shape))
         draws = int(np.clip(MOST_VALUES // max(size, 1), 200, 2000))
-        drawn = predicting.predict(posterior, self.predictor, self.keys.predictions, draws)
+        drawn = predicting.predict(
+            posterior, self.predictor, self.keys.predictions, draws, self.asked
+        )
         found = predictive_quantiles(drawn.reshape(draws, -1), np.array([*LEVELS, *CENTRAL]))
         return Forecast(found[:, : len(LEVELS)], found[:, len(LEVELS) :])
 
