@@ -5,7 +5,7 @@ from stakes.bridge.cases import Cases
 from stakes.bridge.groups import groups_of
 from stakes.bridge.predictor import Predictor, Predictors
 from stakes.bridge.sampling import Diagnostics, check_sampling, nuts
-from stakes.bridge.unseen import unseen_members
+from stakes.bridge.unseen import seen_members
 
 __all__ = [
     "Cases",
@@ -18,5 +18,5 @@ __all__ = [
     "check_sampling",
     "groups_of",
     "nuts",
-    "unseen_members",
+    "seen_members",
 ]

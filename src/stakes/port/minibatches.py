@@ -138,11 +138,3 @@ def over_batches(
         Rows.of(instances, batch, leading=len(leading)).fill(whole, values)
     assert whole is not None
     return whole
-
-
-def instances_in_a_batch(instances: Instances, subsamples: tuple[Subsample, ...]) -> int:
-    size = int(np.prod(instances.shape))
-    for part in subsamples:
-        if part.plate in instances.dims:
-            size = size * part.batch_size // part.size
-    return max(size, 1)

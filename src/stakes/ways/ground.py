@@ -16,7 +16,7 @@ from stakes.problem import Problem
 from stakes.protocols import Expectation
 from stakes.ways.heads import LEVELS
 
-MOST_VALUES = 20_000_000
+MOST_VALUES = 4_000_000
 """Predicted outcomes held at once."""
 CENTRAL = (0.05, 0.25, 0.75, 0.95)
 """Ends of the central 90 and 50 % of what is predicted."""
