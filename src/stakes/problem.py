@@ -88,7 +88,7 @@ class Problem:
     per: str | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.outcome, str) and not self.outcome:
+        if self.outcome == "":
             object.__setattr__(self, "outcome", getattr(self.model, "response", self.outcome))
         object.__setattr__(self, "model", by_name(self.model))
         object.__setattr__(self, "guide", by_name(self.guide))

@@ -14,7 +14,7 @@ from numpyro import handlers
 from numpyro.infer import autoguide
 
 import stakes
-from stakes import calibration, predicting
+from stakes import bridge, calibration, predicting
 from stakes.calibration import leave_one_out as loo
 from stakes.calibration.keys import Keys
 from stakes.examples import eight_schools, radon
@@ -131,11 +131,22 @@ def test_results_without_a_plan_cannot_leave_one_out() -> None:
 
 
 def test_members_without_other_outcomes_are_as_good_as_new() -> None:
-    members = np.array([0, 0, 1, 2, 2, 3])
-    only = np.array([False, False, True, False, False, True])
-    alone = loo.Alone({"town": 4}, {"town": members}, {"town": only})
-    assert alone.rows(0)["town"].tolist() == [0, 1, 2, 3]
-    assert alone.rows(2)["town"].tolist() == [0, -1, 2, 3]
+    def towns(town: Any, y: Any = None) -> None:
+        with numpyro.plate("town", 4):
+            level = numpyro.sample("level", dist.Normal(0, 1))
+        with numpyro.plate("row", len(town)):
+            numpyro.sample("y", dist.Normal(level[town], 1), obs=y)
+
+    problem = stakes.Problem(towns, outcome="y", loss=stakes.Squared())
+    data = {"town": np.array([0, 0, 1, 2, 2, 3]), "y": np.zeros(6)}
+    plan = calibration.prepare(KEY, problem, data, stakes.Options())
+
+    def members(left_out: int) -> dict[str, np.ndarray]:
+        counted = jnp.arange(6) != left_out
+        return bridge.seen_members(plan.approximation.counting(counted), KEY)
+
+    assert members(0) == {}
+    assert members(2)["town"].tolist() == [0, -1, 2, 3]
 
 
 def check_alike(name: str, found: stakes.Comparison, costs: np.ndarray) -> None:

@@ -6,7 +6,7 @@ from stakes.bridge.groups import groups_of
 from stakes.bridge.predictor import Predictor, Predictors
 from stakes.bridge.running import Running, guide_with_decisions
 from stakes.bridge.sampling import Diagnostics, check_sampling, nuts
-from stakes.bridge.unseen import unseen_members
+from stakes.bridge.unseen import seen_members
 
 __all__ = [
     "Cases",
@@ -21,5 +21,5 @@ __all__ = [
     "groups_of",
     "guide_with_decisions",
     "nuts",
-    "unseen_members",
+    "seen_members",
 ]

@@ -14,8 +14,10 @@ DRAWS = 4
 """Of the latents: a slope that vanishes at one of them may be an accident."""
 
 
-def unseen_members(approximation: NumPyroApproximation, key: Key) -> dict[str, np.ndarray]:
-    """Plate -> for each member, whether the outcomes that count leave it out; without such, empty.
+def seen_members(approximation: NumPyroApproximation, key: Key) -> dict[str, np.ndarray]:
+    """Plate -> the number of each member, -1 where the outcomes that count leave it out.
+
+    Plates all of whose members are seen are not there.
 
     A member is left out where the density of the outcomes that count, and of the latents of members
     that are not left out, does not depend on its latents; but that of all outcomes does.
@@ -27,7 +29,11 @@ def unseen_members(approximation: NumPyroApproximation, key: Key) -> dict[str, n
         _seen(each, key) for each in (approximation, approximation.counting(everyone))
     )
     found = {plate: all_told[plate] & ~here[plate] for plate in here}
-    return {plate: lost for plate, lost in found.items() if lost.any()}
+    return {
+        plate: np.where(lost, -1, np.arange(len(lost)))
+        for plate, lost in found.items()
+        if lost.any()
+    }
 
 
 def _seen(approximation: NumPyroApproximation, key: Key) -> dict[str, np.ndarray]:

@@ -203,13 +203,14 @@ def decided(
     predictor: Predictor,
     expectation: Expectation,
     keys: Keys,
+    asked: np.ndarray | None = None,
 ) -> np.ndarray:
-    """The best decision for each instance under a posterior."""
+    """The best decision for each instance under a posterior; for some, where they are asked for."""
     # Outcomes of other cases may spread over more values than those of the fit.
     some = problem.some_decisions
     outcomes = predicting.outcomes_by_batch(posterior, predictor, keys.spread, some)
     wide = expectation.widened(outcomes)
-    found = predicting.decide(problem.aim, posterior, predictor, wide, keys.decisions)
+    found = predicting.decide(problem.aim, posterior, predictor, wide, keys.decisions, asked=asked)
     check_decisions(found)
     return found
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from stakes import predicting
 from stakes._types import Key
-from stakes.bridge import Predictor, Weighed, groups_of
+from stakes.bridge import Weighed, seen_members
 from stakes.calibration.assessment import Assessment
 from stakes.calibration.comparison import Comparison
 from stakes.calibration.dependence import By, dependence_of
@@ -113,10 +113,14 @@ def _decide_again(
     assert seen is not None
     if not again:
         return
-    alone = Alone.of(assessment.predictor, seen.counted)
     for name, fits in again.items():
         for row, fit in fits.items():
-            predictor = plan.predictors.on(plan.approximation.data, rows=alone.rows(row))
+            others = seen.counted.copy()
+            others.flat[row] = False
+            # Of a member whose only outcome this is nothing is known: it is as good as new.
+            approximation = plan.approximation.counting(jnp.asarray(others))
+            members = seen_members(approximation, assessment.keys.spread)
+            predictor = plan.predictors.on(plan.approximation.data, rows=members)
             found = predicting.decide(
                 plan.problem.aim,
                 FittedPosterior(plan.approximation, fit.params),
@@ -226,38 +230,3 @@ def _without(rows: np.ndarray, plan: Plan, step: Step, start: State, key: Key) -
 def _repeated(state: State, count: int) -> State:
     repeated: State = jax.tree.map(lambda leaf: jnp.stack([leaf] * count), state)
     return repeated
-
-
-class Alone(NamedTuple):
-    """Members of plates with latents: once their only outcome is left out, nothing is known of
-    them, and they are as good as new."""
-
-    sizes: Mapping[str, int]
-    members: Mapping[str, np.ndarray]
-    """Plate -> the number of the member that each instance belongs to."""
-    only: Mapping[str, np.ndarray]
-    """Plate -> whether each instance is the only one of its member."""
-
-    @classmethod
-    def of(cls, predictor: Predictor, counted: np.ndarray) -> "Alone":
-        cases = predictor.cases
-        members = {plate: at.ravel() for plate, at in groups_of(predictor).items()}
-        for axis, plate in enumerate(cases.instances.dims):
-            if plate in cases.known_plates:
-                members[plate] = np.indices(cases.instances.shape)[axis].ravel()
-        seen = counted.ravel()
-        only = {p: np.bincount(at, seen, cases.plates[p])[at] <= 1 for p, at in members.items()}
-        kept = [plate for plate, each in only.items() if each[seen].any()]
-        return cls(
-            {plate: cases.plates[plate] for plate in kept},
-            {plate: members[plate] for plate in kept},
-            {plate: only[plate] for plate in kept},
-        )
-
-    def rows(self, left_out: int) -> dict[str, np.ndarray]:
-        """Plate -> the number of each member, -1 for one that is as good as new."""
-        found = {plate: np.arange(size) for plate, size in self.sizes.items()}
-        for plate, numbers in found.items():
-            if self.only[plate][left_out]:
-                numbers[self.members[plate][left_out]] = -1
-        return found

@@ -142,21 +142,20 @@ def over_batches(
     subsamples: tuple[Subsample, ...],
     *,
     leading: tuple[int, ...] = (),
+    asked: np.ndarray | None = None,
 ) -> np.ndarray:
-    """The answers for all instances, computed batch by batch."""
+    """The answers for all instances, computed batch by batch.
+
+    Batches without an instance that is asked about are left out, and have zeros.
+    """
     whole: np.ndarray | None = None
+    wanted = None if asked is None else jnp.asarray(asked)
     for batch in sweep(subsamples):
+        if wanted is not None and not Rows.of(instances, batch).gather(wanted).any():
+            continue
         values = np.asarray(question(batch))
         if whole is None:
             whole = np.zeros(leading + instances.shape, values.dtype)
         Rows.of(instances, batch, leading=len(leading)).fill(whole, values)
     assert whole is not None
     return whole
-
-
-def instances_in_a_batch(instances: Instances, subsamples: tuple[Subsample, ...]) -> int:
-    size = int(np.prod(instances.shape))
-    for part in subsamples:
-        if part.plate in instances.dims:
-            size = size * part.batch_size // part.size
-    return max(size, 1)

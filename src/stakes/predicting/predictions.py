@@ -18,7 +18,6 @@ from stakes.port import (
     Rows,
     Subsample,
     columns_in,
-    instances_in_a_batch,
     outcome_at,
     over_batches,
     sweep,
@@ -45,15 +44,19 @@ def decide(
     expectation: Expectation,
     key: Key,
     draws: int | None = None,
+    asked: np.ndarray | None = None,
 ) -> np.ndarray:
-    """The best decision for each instance, for the original loss or utility."""
-    at_once = instances_in_a_batch(predictor.cases.instances, predictor.cases.subsamples)
-    count = draws or draws_for(at_once * expectation.summed)
+    """The best decision for each instance, for the original loss or utility.
+
+    Those of instances that are not asked about may be anything.
+    """
+    size = int(np.prod(predictor.cases.instances.shape))
+    count = draws or draws_for(size * expectation.summed)
 
     def best(batch: Batch) -> Array:
         return _decide_batch(posterior, predictor, key, batch, aim, expectation, count)
 
-    return _everywhere(best, predictor)
+    return _everywhere(best, predictor, asked=asked)
 
 
 @partial(jax.jit, static_argnames=("aim", "expectation", "draws"))
@@ -227,15 +230,24 @@ def _expected_batch(
     return jnp.concatenate([each.mean(axis=0)[None], ends])
 
 
-def predict(posterior: Posterior, predictor: Predictor, key: Key, draws: int) -> np.ndarray:
-    """One outcome for each draw of θ, draws along a leading axis."""
+def predict(
+    posterior: Posterior,
+    predictor: Predictor,
+    key: Key,
+    draws: int,
+    asked: np.ndarray | None = None,
+) -> np.ndarray:
+    """One outcome for each draw of θ, draws along a leading axis.
+
+    Those of instances that are not asked about may be anything.
+    """
 
     parts = itertools.count()
 
     def some(batch: Batch) -> Array:
         return _predict_batch(posterior, predictor, key, batch, draws, next(parts))
 
-    return _everywhere(some, predictor, leading=(draws,))
+    return _everywhere(some, predictor, (draws,), asked)
 
 
 @partial(jax.jit, static_argnames=("draws",))
@@ -383,8 +395,10 @@ def _responses_batch(
 
 
 def _everywhere(
-    question: Callable[[Batch], Array], predictor: Predictor, leading: tuple[int, ...] = ()
+    question: Callable[[Batch], Array],
+    predictor: Predictor,
+    leading: tuple[int, ...] = (),
+    asked: np.ndarray | None = None,
 ) -> np.ndarray:
-    return over_batches(
-        question, predictor.cases.instances, predictor.cases.subsamples, leading=leading
-    )
+    cases = predictor.cases
+    return over_batches(question, cases.instances, cases.subsamples, leading=leading, asked=asked)

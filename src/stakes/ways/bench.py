@@ -9,7 +9,7 @@ import numpy as np
 
 from stakes import checks, predicting
 from stakes._types import Data, Key
-from stakes.bridge import unseen_members
+from stakes.bridge import seen_members
 from stakes.calibration import (
     Clustered,
     Coords,
@@ -79,7 +79,10 @@ class Bench:
         if by is None and isinstance(folds, Forward):
             together = Ordered()
         self.dependence = together.among(self.splits.ever_judged)
-        self.grounds = [self._without(mask) for mask in self.splits.fitted]
+        self.grounds = [
+            replace(self._without(fitted), asked=judged)
+            for fitted, judged in zip(self.splits.fitted, self.splits.judged, strict=True)
+        ]
 
     @property
     def everything(self) -> int:
@@ -149,10 +152,9 @@ class Bench:
     def _without(self, mask: np.ndarray) -> Ground:
         """The cases of the fit; members of which it saw no outcome are new."""
         approximation = self.plan.approximation.counting(jax.numpy.asarray(mask))
-        unseen = unseen_members(approximation, self.keys.spread)
-        if not unseen:
+        rows = seen_members(approximation, self.keys.spread)
+        if not rows:
             return self.home
-        rows = {plate: np.where(lost, -1, np.arange(len(lost))) for plate, lost in unseen.items()}
         return self._ground(self.plan.predictors.on(self.data, rows=rows), of_fit=True)
 
     def _ground(

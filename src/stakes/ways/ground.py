@@ -20,7 +20,7 @@ from stakes.ways.heads import LEVELS
 if TYPE_CHECKING:
     import xarray as xr
 
-MOST_VALUES = 20_000_000
+MOST_VALUES = 4_000_000
 """Predicted outcomes held at once."""
 CENTRAL = (0.05, 0.25, 0.75, 0.95)
 """Ends of the central 90 and 50 % of what is predicted."""
@@ -48,6 +48,8 @@ class Ground:
     coords: Mapping[str, Any]
     of_fit: bool
     """Whether these are the cases of the fit."""
+    asked: np.ndarray | None = None
+    """The instances asked about; for others, decisions and forecasts may be anything."""
 
     @classmethod
     def of(cls, cases: Assessment) -> "Ground":
@@ -69,7 +71,9 @@ class Ground:
 
     def decide(self, posterior: Posterior) -> np.ndarray:
         """The best decision for each instance."""
-        return decided(self.problem, posterior, self.predictor, self.expectation, self.keys)
+        return decided(
+            self.problem, posterior, self.predictor, self.expectation, self.keys, self.asked
+        )
 
     def inside(self, decisions: np.ndarray) -> np.ndarray:
         """The nearest decisions that are allowed."""
@@ -85,7 +89,9 @@ class Ground:
     def forecast(self, posterior: Posterior) -> Forecast:
         size = int(np.prod(self.instances.shape))
         draws = int(np.clip(MOST_VALUES // max(size, 1), 200, 2000))
-        drawn = predicting.predict(posterior, self.predictor, self.keys.predictions, draws)
+        drawn = predicting.predict(
+            posterior, self.predictor, self.keys.predictions, draws, self.asked
+        )
         found = predictive_quantiles(drawn.reshape(draws, -1), np.array([*LEVELS, *CENTRAL]))
         return Forecast(found[:, : len(LEVELS)], found[:, len(LEVELS) :])
 
