@@ -53,7 +53,8 @@ class Problem:
         model: a NumPyro model.
         outcome: the sample site to decide about; the model argument of the same name carries
             its observations, and is `None` where they are to be predicted. It may be left out
-            for a model made by `formula`.
+            for a model made by `formula`. Where the model has no such argument, the site is a
+            latent or deterministic one: the decision is then about a parameter.
         loss: `loss(outcome, decision)`, elementwise. Further arguments that are given by name
             alone, as in `loss(outcome, decision, *, price)`, come from the data.
         utility: a `Utility`, instead of a loss.
@@ -150,6 +151,14 @@ class Problem:
         return tuple(np.linspace(low, high, 5))
 
     @property
+    def about_latent(self) -> bool:
+        """Whether nothing carries observations of the outcome: it is latent, or follows from it."""
+        arguments = arguments_of(self.model)
+        carried = self.observed is not None or self.outcome in arguments.names
+        conditioned = is_conditioned(self.model, self.outcome)
+        return not (carried or arguments.open_ended or conditioned)
+
+    @property
     def observations(self) -> str:
         """The argument that carries the observed outcomes."""
         return self.outcome if self.observed is None else self.observed
@@ -199,7 +208,8 @@ class Problem:
             given.setdefault(self.action, self._any_decision(given))
         self._check_names(given)
         conditioned = self.observed is None and is_conditioned(self.model, self.outcome)
-        if needs_outcome and given.get(self.observations) is None and not conditioned:
+        known = conditioned or self.about_latent
+        if needs_outcome and given.get(self.observations) is None and not known:
             raise InputError(
                 f"`data` has no {self.observations!r}: a fit needs the observed outcomes. "
                 f"To decide without them use `result.decide(...)`."
@@ -252,15 +262,12 @@ def _check(problem: Problem) -> None:
     arguments = arguments_of(problem.model)
     if problem.observed is not None:
         checks.instance("`Problem(observed=...)`", problem.observed, str, "the name of an argument")
-    elif is_conditioned(problem.model, problem.outcome):
-        return _check_cost(problem)
-    if problem.observations not in arguments.names and not arguments.open_ended:
-        said = "outcome" if problem.observed is None else "observed"
-        raise InputError(
-            f"`Problem({said}={problem.observations!r})`: `{name_of(problem.model)}` has no "
-            f"argument of that name to carry the observations; its arguments are "
-            f"{some(arguments.names)}. If one of these carries them, say `observed=`."
-        )
+        if problem.observed not in arguments.names and not arguments.open_ended:
+            raise InputError(
+                f"`Problem(observed={problem.observed!r})`: `{name_of(problem.model)}` has no "
+                f"argument of that name to carry the observations; its arguments are "
+                f"{some(arguments.names)}."
+            )
     _check_cost(problem)
 
 

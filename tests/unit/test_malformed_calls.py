@@ -339,7 +339,7 @@ CALLS: dict[str, Call] = {
         lambda: {"model": model, "outcome": "y", "loss": stakes.Squared()},
         {
             "model": "model",
-            "outcome": "own",
+            "outcome": "text",
             "loss": "loss",
             "utility": "own or None",
             "guide": "guide or None",

@@ -304,6 +304,32 @@ def test_a_finite_choice_of_prices_is_tried_one_by_one_and_unseen_ones_are_said(
         calibrate(KEY, pricing(), high, steps=30, draws=2, progress=False)
 
 
+def schools(effect, error):
+    mean, spread = numpyro.sample("mean", dist.Normal(0, 5)), 4.0
+    with numpyro.plate("school", len(effect)):
+        own = numpyro.sample("own", dist.Normal(mean, spread))
+        numpyro.sample("seen", dist.Normal(own, error), obs=effect)
+    numpyro.deterministic("twice", 2 * mean)
+
+
+SCHOOLS = {"effect": np.array([28.0, 8, -3, 7, -1, 1, 18, 12]), "error": np.full(8, 10.0)}
+
+
+@pytest.mark.parametrize("site", ["own", "twice"])
+def test_a_decision_about_a_parameter_is_a_quantile_of_its_posterior(site):
+    problem = Problem(schools, outcome=site, loss=Tilted(0.8))
+    result = calibrate(KEY, problem, SCHOOLS, steps=1500, progress=False)
+    drawn = result.posterior(result.vi, draws=4000)[site].values[0]
+    expected = np.quantile(drawn, 0.8, axis=0)
+    # Two sets of some thousand draws: four standard errors of a quantile are a tenth of a spread.
+    np.testing.assert_allclose(result.vi_decisions.values, expected, atol=0.1 * drawn.std())
+    with pytest.raises(InputError, match="cannot be judged by data"):
+        result.compare()
+    own = Problem(schools, outcome=site, loss=lambda y, h: jnp.abs(y - h) ** 1.5)
+    found = calibrate(KEY, own, SCHOOLS, steps=200, progress=False)
+    assert found.decisions.shape == result.decisions.shape
+
+
 def utility(outcome, decision, *, price):
     return price * jnp.exp(-jnp.square(outcome - decision))
 
@@ -395,6 +421,15 @@ BAD = {
     "no prices that were set": lambda: calibrate(KEY, pricing(), {"sold": SOLD["sold"]}),
     "one price for all weeks": lambda: calibrate(KEY, pricing(), SOLD | {"price": np.ones(1)}),
     "choosing by outcomes at other prices": lambda: stakes.choose(KEY, pricing(), SOLD),
+    "an observed site without an argument": lambda: calibrate(
+        KEY, Problem(schools, outcome="seen", loss=Squared()), SCHOOLS
+    ),
+    "a site that there is not": lambda: calibrate(
+        KEY, Problem(schools, outcome="none", loss=Squared()), SCHOOLS
+    ),
+    "choosing by outcomes that are never observed": lambda: stakes.choose(
+        KEY, Problem(schools, outcome="own", loss=Squared()), SCHOOLS
+    ),
     "no cost of falling short": lambda: Newsvendor(0, 1),
     "no cost at all": lambda: Newsvendor(None, 1),
     "a level of one": lambda: Expectile(1.0),

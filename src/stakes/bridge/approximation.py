@@ -16,10 +16,11 @@ from stakes.bridge.checks import (
     as_guide,
     check_guide,
     check_latents,
-    check_outcome_shape,
+    check_observed,
     forget,
     learned_by,
     model_sites,
+    outcome_instances,
 )
 from stakes.bridge.forms import in_form, looked_at
 from stakes.bridge.indices import check_indices
@@ -47,7 +48,6 @@ from stakes.bridge.sites import (
     trace_of,
     transform_of,
 )
-from stakes.errors import InputError
 from stakes.port import Draw, Instances, Response, Rows, Subsample
 from stakes.problem import Problem
 from stakes.varying import Need, columns_for
@@ -141,7 +141,8 @@ class NumPyroApproximation:
 
     def draw(self, params: Params, key: Key, batch: Batch) -> Draw:
         guide_sites, model_sites = self._both_sites(params, key, batch)
-        found = draw_of(guide_sites, model_sites, self.cases.outcome)
+        latent = self.cases.about_latent
+        found = draw_of(guide_sites, model_sites, self.cases.outcome, latent=latent)
         if self.cases.action is None:
             return found
         drawn = {site["name"]: site["value"] for site in samples_of(guide_sites)}
@@ -154,7 +155,8 @@ class NumPyroApproximation:
         data = with_decision(self.data, self.cases, batch, decision)
         with self._given(params), handlers.substitute(data={**drawn, **batch}):
             sites = trace_of(self.cases.model, data, jax.random.fold_in(key, AFTER_SPLIT))
-        return prediction_of(sites[self.cases.outcome])[0]
+        latent = self.cases.about_latent
+        return prediction_of(sites[self.cases.outcome], latent=latent)[0]
 
     def weigh(self, params: Params, key: Key) -> "Weighed":
         """One draw, and what its weight in the exact posterior is made of.
@@ -220,11 +222,11 @@ class NumPyroApproximation:
         return GivenParams(values, self.structure.parameter_plates)
 
 
-def draw_of(guide_sites: Sites, model_sites: Sites, outcome: str) -> Draw:
+def draw_of(guide_sites: Sites, model_sites: Sites, outcome: str, *, latent: bool = False) -> Draw:
     """What a draw of the guide, and the model there, mean for the bound."""
     log_p = ordered_sum(log_prob_of(site) for site in samples_of(model_sites))
     log_q = ordered_sum(log_q_of(site) for site in samples_of(guide_sites))
-    return Draw(log_p - log_q, *prediction_of(model_sites[outcome]))
+    return Draw(log_p - log_q, *prediction_of(model_sites[outcome], latent=latent))
 
 
 def approximate(problem: Problem, data: dict[str, Any], key: Key) -> NumPyroApproximation:
@@ -234,12 +236,7 @@ def approximate(problem: Problem, data: dict[str, Any], key: Key) -> NumPyroAppr
     data = in_form(data, plain)
     sites = model_sites(problem, data, key)
     site = sites[problem.outcome]
-    if not site["is_observed"]:
-        raise InputError(
-            f"`Problem(outcome={problem.outcome!r})` names a latent: the model does not observe "
-            f"it. Pass `obs={problem.outcome}` to its `numpyro.sample`."
-        )
-    check_outcome_shape(problem.outcome, site)
+    check_observed(problem, site)
     subsamples = subsamples_of(sites)
     latents = {n: s for n, s in sites.items() if is_latent(s)}
     check_latents(guide, sites, latents, subsamples)
@@ -254,12 +251,13 @@ def approximate(problem: Problem, data: dict[str, Any], key: Key) -> NumPyroAppr
         outcome=problem.outcome,
         observed=problem.observations,
         constants=constants,
-        instances=instances_of(problem.outcome, site, subsamples),
+        instances=outcome_instances(problem, sites, subsamples),
         subsamples=subsamples,
         plates=plate_sizes(sites),
         latents={name: instances_of(name, site, subsamples) for name, site in latents.items()},
         learned=learned_by(sites, subsamples),
         derived=derived_of(sites, subsamples),
+        about_latent=problem.about_latent,
         action=problem.action,
     )
     check_action(cases, data)

@@ -38,6 +38,8 @@ class Cases:
     but in another order."""
     parts_of_fit: frozenset[str] = frozenset()
     """Plates that come in minibatches in the fit."""
+    about_latent: bool = False
+    """Whether decisions are about a latent or deterministic site, which is never observed."""
     action: str | None = None
     """The argument that is decided about, where decisions change outcomes."""
     told: frozenset[str] = frozenset()

@@ -15,6 +15,8 @@ from stakes.bridge.sites import (
     Site,
     Sites,
     base_of,
+    derived_of,
+    instances_of,
     is_latent,
     plate_axes,
     shapes_of,
@@ -22,12 +24,14 @@ from stakes.bridge.sites import (
     subsamples_of,
 )
 from stakes.errors import InputError, some
-from stakes.port import Subsample
+from stakes.port import Instances, Subsample
 from stakes.problem import Problem
 
 
 def model_sites(problem: Problem, data: Mapping[str, Any], key: Key) -> Sites:
     sites = shapes_of(problem.program, data, key)
+    if problem.about_latent and problem.outcome in sites:
+        return sites
     if problem.outcome not in sites or sites[problem.outcome]["type"] != "sample":
         names = [name for name, site in sites.items() if site["type"] == "sample"]
         raise InputError(
@@ -42,6 +46,35 @@ def model_sites(problem: Problem, data: Mapping[str, Any], key: Key) -> Sites:
             f"Observe its components as sites of their own."
         )
     return sites
+
+
+def check_observed(problem: Problem, site: Site) -> None:
+    """Refuse an outcome without observations, but for one that is latent and meant to be."""
+    observed = site["type"] == "sample" and site["is_observed"]
+    if problem.about_latent:
+        if observed:
+            raise InputError(
+                f"`Problem(outcome={problem.outcome!r})`: the model observes it, but has no "
+                f"argument of that name to carry the observations. Say which one does: "
+                f"`observed=`."
+            )
+        return
+    if not observed:
+        raise InputError(
+            f"`Problem(outcome={problem.outcome!r})` names a latent: the model does not observe "
+            f"it. Pass `obs={problem.outcome}` to its `numpyro.sample`."
+        )
+    check_outcome_shape(problem.outcome, site)
+
+
+def outcome_instances(
+    problem: Problem, sites: Sites, subsamples: tuple[Subsample, ...]
+) -> Instances:
+    """What is decided about: the members of the outcome's plates, or all numbers of a latent."""
+    name, site = problem.outcome, sites[problem.outcome]
+    if site["type"] == "deterministic":
+        return derived_of(sites, subsamples)[name]
+    return instances_of(name, site, subsamples)
 
 
 def check_outcome_shape(name: str, site: Site) -> None:

@@ -13,7 +13,12 @@ from numpyro import handlers
 from stakes._types import Array, Batch, Distribution, Key
 from stakes.bridge.approximation import NumPyroApproximation
 from stakes.bridge.cases import Cases, with_decision
-from stakes.bridge.checks import check_outcome_shape, check_same_batches, model_sites
+from stakes.bridge.checks import (
+    check_outcome_shape,
+    check_same_batches,
+    model_sites,
+    outcome_instances,
+)
 from stakes.bridge.forms import in_form, looked_at
 from stakes.bridge.indices import check_indices
 from stakes.bridge.sites import (
@@ -64,7 +69,8 @@ class Predictor:
 
         Latents of new cases come from the model.
         """
-        return prediction_of(self._sites(latents, key, batch)[self.cases.outcome])
+        site = self._sites(latents, key, batch)[self.cases.outcome]
+        return prediction_of(site, latent=self.cases.about_latent)
 
     def respond(self, latents: dict[str, Array], key: Key, batch: Batch) -> Response:
         """p(y|θ, h) for the cases in the batch, as a function of the decisions h."""
@@ -79,7 +85,8 @@ class Predictor:
     def observed(self, latents: Mapping[str, Array], key: Key, batch: Batch) -> Array | None:
         """The outcomes that were observed for the cases in the batch, if any were."""
         site = self._sites(latents, key, batch)[self.cases.outcome]
-        return site["value"] if site["is_observed"] else None
+        observed = not self.cases.about_latent and site["is_observed"]
+        return site["value"] if observed else None
 
     def derived(self, latents: Mapping[str, Array], key: Key, batch: Batch) -> dict[str, Array]:
         """The model's deterministic sites."""
@@ -196,7 +203,7 @@ def _cases(
     key, fitted = jax.random.key(0), approximation.cases
     sites = model_sites(problem, data, key)
     site = sites[problem.outcome]
-    if site["is_observed"]:
+    if not problem.about_latent and site["is_observed"]:
         check_outcome_shape(problem.outcome, site)
     plates, subsamples = plate_sizes(sites), subsamples_of(sites)
     for plate, size in plates.items():
@@ -216,12 +223,13 @@ def _cases(
         outcome=problem.outcome,
         observed=problem.observations,
         constants=split_data(data)[1],
-        instances=instances_of(problem.outcome, site, subsamples),
+        instances=outcome_instances(problem, sites, subsamples),
         subsamples=subsamples,
         plates=plates,
         latents={name: each for name, each in from_fit.items() if name not in matched},
         learned=fitted.learned,
         derived=derived_of(sites, subsamples),
+        about_latent=problem.about_latent,
         action=problem.action,
         matched=matched,
         parts_of_fit=frozenset(part.plate for part in fitted.subsamples),

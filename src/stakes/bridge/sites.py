@@ -180,8 +180,14 @@ def log_q_of(site: Site) -> Array:
     return log_prob_of(site)
 
 
-def prediction_of(site: Site) -> tuple[Distribution, Array]:
-    """p(y_i|θ) for the instances in a batch, and how much each counts."""
+def prediction_of(site: Site, *, latent: bool = False) -> tuple[Distribution, Array]:
+    """p(y_i|θ) for the instances in a batch, and how much each counts.
+
+    A latent, or what follows from latents, is known for each θ.
+    """
+    if latent:
+        value = jnp.asarray(site["value"], jnp.result_type(float))
+        return dist.Delta(value), jnp.ones_like(value)
     outcome, mask = unwrapped(site["fn"])
     weight = jnp.broadcast_to(mask * _scale_of(site), site["fn"].shape())
     return outcome, weight.astype(jnp.result_type(float))

@@ -216,6 +216,11 @@ def decided(
 
 
 def _check_judged(problem: Problem) -> None:
+    if problem.about_latent:
+        raise InputError(
+            f"Decisions about {problem.outcome!r}, which is never observed, cannot be judged by "
+            f"data. Compare `result.decisions` with `result.vi_decisions`, and the posteriors."
+        )
     if problem.action is not None:
         raise InputError(
             f"Decisions about {problem.action!r} change the outcome, and the outcomes in the data "

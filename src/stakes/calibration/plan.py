@@ -95,7 +95,8 @@ class Plan:
             decisions = predicting.decide(aim, posterior, predictor, expectation, key)
             check_decisions(decisions)
         seen = predicting.observations(posterior, predictor)
-        assert seen is not None
+        if seen is None:  # the decision is about a latent
+            return self._after_vi_unobserved(plan, posterior, decisions, keys)
         likely = np.where(seen.counted, seen.outcomes, decisions)
         seen.aim(aim).check_cost(jnp.asarray(likely), jnp.asarray(decisions))
         transform = self.transform
@@ -106,6 +107,17 @@ class Plan:
             transform = transform.fitted(seen.costs(aim, made))
         if self.problem.action is not None:
             _warn_of_unseen_decisions(self.problem, predictor.arrays, decisions)
+        return replace(plan, transform=transform), decisions
+
+    def _after_vi_unobserved(
+        self, plan: "Plan", posterior: FittedPosterior, decisions: np.ndarray, keys: Keys
+    ) -> tuple["Plan", np.ndarray]:
+        """M_q from the losses that plain VI itself expects, where no outcome is observed."""
+        transform = self.transform
+        if transform is not None:
+            aim, predictor = self.problem.aim, self.predictors.on()
+            costs = predicting.predictive_costs(aim, posterior, predictor, decisions, keys.scale)
+            transform = transform.fitted(costs)
         return replace(plan, transform=transform), decisions
 
     @property
@@ -246,12 +258,14 @@ def _checked_expectation(
     outcome = jax.tree.map(lambda leaf: leaf[0], stacked)
     drawn = jnp.asarray(outcome.expand(weight.shape).sample(y_key), jnp.result_type(float))
     seen = predicting.observations(posterior, predictor)
-    assert seen is not None
-    # Masked outcomes may have been filled with anything.
-    counted = seen.outcomes[seen.counted]
-    typical = np.median(counted) if counted.size else 0.0
-    aim = seen.aim(problem.aim)
-    _try_cost(aim, jnp.asarray(np.where(seen.counted, seen.outcomes, typical)), drawn)
+    aim = problem.aim.at(predictor.columns(problem.aim.needs))
+    if seen is None:
+        _try_cost(aim, drawn, drawn)
+    else:
+        # Masked outcomes may have been filled with anything.
+        counted = seen.outcomes[seen.counted]
+        typical = np.median(counted) if counted.size else 0.0
+        _try_cost(aim, jnp.asarray(np.where(seen.counted, seen.outcomes, typical)), drawn)
     _check_classes(problem, outcome)
     here = predictor.columns(problem.aim.needs)
     gain = problem.gain(transform, 1.0, here)

@@ -4,11 +4,18 @@ from stakes._types import Array, Distribution
 from stakes.errors import InputError
 from stakes.expectation.closed_form import ClosedForm
 from stakes.expectation.enumeration import Enumeration
+from stakes.expectation.known import Known
 from stakes.expectation.monte_carlo import MonteCarlo
 from stakes.expectation.quadrature import Quadrature
 from stakes.protocols import Expectation, Gain
 
-BEST_FIRST: tuple[Expectation, ...] = (ClosedForm(), Enumeration(), Quadrature(), MonteCarlo())
+BEST_FIRST: tuple[Expectation, ...] = (
+    ClosedForm(),
+    Known(),
+    Enumeration(),
+    Quadrature(),
+    MonteCarlo(),
+)
 
 
 def choose(outcome: Distribution, gain: Gain, decision: Array) -> Expectation:

@@ -1,5 +1,13 @@
 """What is known of each outcome distribution: importing this answers the questions of `stats`."""
 
-from stakes.expectation.families import bounded, counts, labels, normal, positive, real_line
+from stakes.expectation.families import (
+    bounded,
+    counts,
+    known,
+    labels,
+    normal,
+    positive,
+    real_line,
+)
 
-__all__ = ["bounded", "counts", "labels", "normal", "positive", "real_line"]
+__all__ = ["bounded", "counts", "known", "labels", "normal", "positive", "real_line"]
