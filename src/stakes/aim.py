@@ -9,6 +9,7 @@ import numpy as np
 
 from stakes._types import Array
 from stakes.errors import InputError
+from stakes.losses import Asked
 from stakes.protocols import Criterion, Space, Trial
 from stakes.sharing import Shared
 from stakes.spaces import Real
@@ -55,8 +56,9 @@ class Aim:
         try:
             jax.eval_shape(here.cost, like, like)
         except TRACING_ERRORS as error:
+            given = "loss" if isinstance(self.criterion, Asked) else "utility"
             raise InputError(
-                f"The loss or utility `{self.criterion.title}` looks at the values of outcomes and "
+                f"`Problem({given}={self.criterion.title})` looks at the values of outcomes and "
                 f"decisions, which JAX does not know while it compiles a fit. Use `jax.numpy` in "
                 f"place of NumPy and `math`, and `jnp.where` in place of `if`, `min` and `max`."
             ) from error

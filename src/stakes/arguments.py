@@ -23,6 +23,8 @@ class Arguments:
 
     names: tuple[str, ...]
     required: tuple[str, ...]
+    open: tuple[str, ...]
+    """Those that are None unless they are given."""
     open_ended: bool
 
 
@@ -35,6 +37,7 @@ def arguments_of(model: Program) -> Arguments:
     return Arguments(
         names=tuple(p.name for p in named),
         required=tuple(p.name for p in named if p.default is kinds.empty),
+        open=tuple(p.name for p in named if p.default is None),
         open_ended=any(p.kind is kinds.VAR_KEYWORD for p in parameters),
     )
 

@@ -89,7 +89,7 @@ class Problem:
     per: str | None = None
 
     def __post_init__(self) -> None:
-        if self.outcome == "":
+        if type(self.outcome) is str and not self.outcome:
             object.__setattr__(self, "outcome", getattr(self.model, "response", self.outcome))
         object.__setattr__(self, "model", by_name(self.model))
         object.__setattr__(self, "guide", by_name(self.guide))

@@ -78,9 +78,9 @@ def problem(model: Callable[..., None] = regression, **options: Any) -> stakes.P
 # The problem -------------------------------------------------------------------------------
 
 
-def test_an_outcome_without_an_argument_is_named_at_construction() -> None:
-    with pytest.raises(InputError, match=r"outcome='z'.*`regression` has no argument.*'x', 'y'"):
-        problem(outcome="z")
+def test_an_outcome_that_is_neither_argument_nor_site_is_named() -> None:
+    with pytest.raises(InputError, match=r"outcome='z'.*no sample site 'z'; it has 'slope', 'y'"):
+        calibrate(problem(outcome="z"))
 
 
 def test_an_outcome_that_is_no_site_is_named_with_the_sites_there_are() -> None:

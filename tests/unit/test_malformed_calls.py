@@ -338,7 +338,7 @@ CALLS: dict[str, Call] = {
         stakes.Problem,
         lambda: {"model": model, "outcome": "y", "loss": stakes.Squared()},
         {
-            "model": "model",
+            "model": "guide",
             "outcome": "text",
             "loss": "loss",
             "utility": "own or None",

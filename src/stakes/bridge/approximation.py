@@ -236,7 +236,7 @@ def approximate(problem: Problem, data: dict[str, Any], key: Key) -> NumPyroAppr
     data = in_form(data, plain)
     sites = model_sites(problem, data, key)
     site = sites[problem.outcome]
-    check_observed(problem, site)
+    check_observed(problem, site, data)
     subsamples = subsamples_of(sites)
     latents = {n: s for n, s in sites.items() if is_latent(s)}
     check_latents(guide, sites, latents, subsamples)

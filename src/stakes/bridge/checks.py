@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from numpyro.infer import autoguide
 
 from stakes._types import Key, Program
-from stakes.arguments import without
+from stakes.arguments import arguments_of, without
 from stakes.bridge.cases import Cases
 from stakes.bridge.sites import (
     Site,
@@ -23,7 +23,7 @@ from stakes.bridge.sites import (
     site_plates,
     subsamples_of,
 )
-from stakes.errors import InputError, some
+from stakes.errors import InputError, some, warn
 from stakes.port import Instances, Subsample
 from stakes.problem import Problem
 
@@ -48,7 +48,7 @@ def model_sites(problem: Problem, data: Mapping[str, Any], key: Key) -> Sites:
     return sites
 
 
-def check_observed(problem: Problem, site: Site) -> None:
+def check_observed(problem: Problem, site: Site, data: Mapping[str, Any]) -> None:
     """Refuse an outcome without observations, but for one that is latent and meant to be."""
     observed = site["type"] == "sample" and site["is_observed"]
     if problem.about_latent:
@@ -57,6 +57,13 @@ def check_observed(problem: Problem, site: Site) -> None:
                 f"`Problem(outcome={problem.outcome!r})`: the model observes it, but has no "
                 f"argument of that name to carry the observations. Say which one does: "
                 f"`observed=`."
+            )
+        left_out = [name for name in arguments_of(problem.model).open if data.get(name) is None]
+        if left_out:
+            warn(
+                f"`Problem(outcome={problem.outcome!r})`: nothing is observed of it, so the "
+                f"decision is about a latent. If {some(left_out)}, which is not in the data, "
+                f"carries its observations, give them and say `observed=`."
             )
         return
     if not observed:
