@@ -89,6 +89,10 @@ class Rows:
         """Like `scatter`, but in place, for an array on the host."""
         whole[self._index(whole.shape) if self._members else ...] = part
 
+    def hold(self, wanted: np.ndarray) -> bool:
+        """Whether any of the elements wanted is among them."""
+        return bool(wanted[self._index(wanted.shape) if self._members else ...].any())
+
     def _index(self, shape: tuple[int, ...]) -> Any:
         if len(self._members) == 1:
             [(axis, members)] = self._members.items()
@@ -130,7 +134,7 @@ def over_batches(
     """
     whole: np.ndarray | None = None
     for batch in sweep(subsamples):
-        if asked is not None and not Rows.of(instances, batch).gather(asked).any():
+        if asked is not None and not Rows.of(instances, batch).hold(asked):
             continue
         values = np.asarray(question(batch))
         if whole is None:
