@@ -99,7 +99,8 @@ def main() -> None:
 def kept(name: str, seed: int, *, steps: int, bare: bool) -> None:
     """Find the row of a data set, unless it is there."""
     found = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
-    rows = found.setdefault(name + (", bare" if bare else ""), {})
+    title = f"{name}, {'without the choice' if bare else 'with the choice'}, {steps} steps"
+    rows = found.setdefault(title, {})
     if str(seed) not in rows:
         rows[str(seed)] = row(CASES[name], seed, steps=steps, bare=bare)
         RESULTS.write_text(json.dumps(found, indent=1) + "\n")
