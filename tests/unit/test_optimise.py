@@ -5,6 +5,7 @@ import signal
 import threading
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -37,7 +38,7 @@ from stakes.optimise import (
     run,
 )
 from stakes.optimise.course import next_stage, verdict
-from stakes.port import Approximation, Batches, Instances, Rows, Subsample
+from stakes.port import Approximation, Batches, Instances, Rows, Subsample, over_batches
 
 KEY = jax.random.key(0)
 Y = jnp.array([6.0, 7.0, 5.5, 6.5])
@@ -64,6 +65,21 @@ def short(steps: int, **options: object) -> FitSettings:
 
 
 # Progress ----------------------------------------------------------------------------------
+
+
+def test_batches_without_an_instance_that_is_asked_about_are_left_out() -> None:
+    computed: list[int] = []
+
+    def question(batch: Any) -> Any:
+        computed.append(int(batch["day"][0]))
+        return np.outer(batch["day"] + 1.0, [1.0, 10.0])
+
+    asked = np.zeros((7, 2), bool)
+    asked[4, 1] = True
+    instances = Instances((7, 2), ("day", "dish"))
+    found = over_batches(question, instances, (Subsample("day", 7, 3),), asked=asked)
+    assert computed == [3]
+    np.testing.assert_array_equal(found[:, 1], [0, 0, 0, 40, 50, 60, 0])
 
 
 def test_a_fit_that_is_part_of_something_tells_its_share() -> None:
