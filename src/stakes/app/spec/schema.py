@@ -39,11 +39,22 @@ def _check_either(section: Section, one: str, other: str) -> None:
 class ModelSection(Section):
     python: Python | None = Field(None, description=CODE)
     example: str | None = Field(None, description="the name of a built-in example")
+    formula: str | None = Field(None, description="a formula, such as 'sold ~ sun + (1 | store)'")
+    family: str | None = Field(None, description="the family of the outcomes of a formula")
+    link: str | None = Field(None, description="the link of a formula's family")
     outcome: str | None = Field(None, description="the name of the sample site to decide about")
 
     @model_validator(mode="after")
     def _one_source(self) -> "ModelSection":
-        _check_either(self, "python", "example")
+        if self.formula is None:
+            _check_either(self, "python", "example")
+            said = [name for name in ("family", "link") if getattr(self, name) is not None]
+            if said:
+                raise FieldErrors(*((name, "belongs to `formula`; leave it out") for name in said))
+        elif self.python is not None or self.example is not None:
+            raise FieldErrors(("formula", "is instead of `python` and `example`; leave one out"))
+        elif self.outcome is not None:
+            raise FieldErrors(("outcome", "leave it out: the formula begins with it"))
         if self.python is not None and self.outcome is None:
             raise FieldErrors(
                 ("outcome", "is required: the name of the sample site to decide about")
