@@ -89,8 +89,9 @@ class Problem:
     per: str | None = None
 
     def __post_init__(self) -> None:
-        if type(self.outcome) is str and not self.outcome:
-            object.__setattr__(self, "outcome", getattr(self.model, "response", self.outcome))
+        said: Any = self.outcome
+        if isinstance(said, str) and not said:
+            object.__setattr__(self, "outcome", getattr(self.model, "response", said))
         object.__setattr__(self, "model", by_name(self.model))
         object.__setattr__(self, "guide", by_name(self.guide))
         if isinstance(self.decision, Mapping | str):

@@ -284,7 +284,7 @@ def test_fewer_draws_for_more_instances(
 def test_masked_outcomes_are_not_shown(result: stakes.Calibration) -> None:
     cases = replace(result.on_fit)
     # Where the assessment keeps what it has found out.
-    vars(cases)["observations"] = Observations(np.arange(8.0), np.arange(8) < 5)
+    vars(cases)["observations"] = Observations(np.arange(8.0), np.arange(8) < 5, cases.predictor)
     table = decision_table(cases, None)
     assert np.isnan(table.observed[5:]).all()
     assert not np.isnan(table.observed[:5]).any()

@@ -16,7 +16,8 @@ import pytest
 from projects import SPEC as PROJECT
 from projects import in_process, invoke, toml
 
-from stakes.app.spec import SpecError, job_of, read_job
+from stakes.app.runs import packing
+from stakes.app.spec import SpecError, job_of, read_job, restored_job
 from stakes.errors import InputError, OutOfRangeError
 
 SPEC = {k: v for k, v in PROJECT.items() if k != "choose"}
@@ -597,3 +598,70 @@ def test_compare_shows_runs_side_by_side(finished: Path) -> None:
     assert "\x1b" not in shown.output
     rows = json.loads(invoke("compare", finished, "--json").stdout)
     assert rows[0]["instances"] == 10
+
+
+FORMULA: dict[str, Any] = {
+    "model": {"formula": "loaves ~ sun + day_weekday + (1 | store)", "family": "poisson"},
+    "data": {"file": "sales.csv", "label": "day", "held_out": {"fraction": 0.25, "pick": "last"}},
+    "loss": {"name": "tilted", "under": 3, "over": 1},
+}
+
+
+def formula_project(folder: Path, **changed: Any) -> Path:
+    days = [f"2024-02-{day:02}" for day in range(1, 13)]
+    stores = ["Köln, Dom", "Ulm", "Bonn"] * 4
+    sales = pd.DataFrame({"day": days, "store": stores, "sun": np.linspace(0, 1, 12)})
+    sales["loaves"] = np.arange(12) + 3
+    sales.to_csv(folder / "sales.csv", index=False)
+    path = folder / "formula.toml"
+    path.write_text(toml({**FORMULA, **changed}))
+    return path
+
+
+def test_a_formula_is_a_model_for_the_columns_that_it_names(tmp_path: Path) -> None:
+    job = read_job(formula_project(tmp_path))
+    data = job.data(job.fit.arguments)
+    assert job.problem.outcome == "loaves"
+    assert set(data.columns) == {"sun", "day", "store", "loaves"}
+    assert (job.rows_in(job.fit), data.index[0]) == (9, 1)
+    arguments = job.problem.model.read_table(data, needs_outcome=True).arguments
+    assert arguments["design"][:, 1].tolist() == data["day"].dt.day_of_week.tolist()
+
+
+def test_the_model_of_a_formula_is_the_same_in_a_run_that_is_opened_again(tmp_path: Path) -> None:
+    job = read_job(formula_project(tmp_path))
+    (tmp_path / "sales.csv").unlink()  # the run has its data
+    tables = packing.unpacked(packing.packed(job.tables))
+    again = restored_job(job.raw, job.folder, tables, {}, where="The spec")
+    assert again.problem.model.source() == job.problem.model.source()
+    pd.testing.assert_frame_equal(again.data(again.fit.arguments), job.data(job.fit.arguments))
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"model": {"formula": "loaves ~ sum(sun)"}}, r"model\.formula: .*'sum' is no function"),
+        (
+            {"model": {"formula": "loaves ~ __import__('os')"}},
+            r"model\.formula: .*'_' has no place",
+        ),
+        ({"model": {"formula": "loaves ~ rain"}}, r"model\.formula: .*no column 'rain'"),
+        ({"model": {"formula": "loaves ~ store_weekday"}}, r"row 1: 'Köln, Dom' is no date"),
+        (
+            {"model": {"formula": "loaves ~ sun", "family": "posson"}},
+            r"family=...\)` must be one of",
+        ),
+        ({"model": {"formula": "loaves ~ sun", "outcome": "y"}}, r"model\.outcome: leave it out"),
+        (
+            {"model": {"example": "radon", "family": "normal"}},
+            r"model\.family: belongs to `formula`",
+        ),
+        ({"model": {"formula": "loaves ~ sun", "python": "m.py:f"}}, r"instead of `python`"),
+        ({"data": {"file": "sales.csv", "columns": ["sun"]}}, r"data\.columns: leave it out"),
+    ],
+)
+def test_a_mistake_in_a_formula_is_told_with_its_field(
+    changed: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(SpecError, match=message):
+        read_job(formula_project(tmp_path, **changed))

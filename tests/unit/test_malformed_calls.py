@@ -221,7 +221,7 @@ class Mean:
 HEAD_DATA = {"shown": Shown(np.ones(5), np.ones((5, len(LEVELS)))), "outcomes": np.ones(5)}
 OPTIONS = {
     "transform": "own or None",
-    "method": "own",
+    "method": "own or None",
     "expectation": "own or None",
     "estimator": "own or None",
     "steps": "count",
@@ -430,7 +430,7 @@ CALLS: dict[str, Call] = {
             "calibrated": "own",
             "transform": "own or None",
             "expectation": "own",
-            "method": "own",
+            "method": "own or None",
             "coords": "mapping",
             "keys": "own",
             "predictors": "own",

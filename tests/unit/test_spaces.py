@@ -282,7 +282,8 @@ def pricing(space=Interval(1.3, 6.0), **others):  # noqa: B008
 
 
 @pytest.mark.usefixtures("double_precision")
-@pytest.mark.parametrize("per", [pytest.param(None, marks=pytest.mark.slow), "all"])
+@pytest.mark.slow
+@pytest.mark.parametrize("per", [None, "all"])
 def test_the_price_is_that_of_a_known_elasticity(per):
     result = calibrate(KEY, pricing(per=per), SOLD, steps=60, draws=4, progress=False)
     best = UNIT_COST * ELASTICITY / (ELASTICITY - 1)

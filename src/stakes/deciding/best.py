@@ -208,6 +208,8 @@ def term_decision(
     if isinstance(space, Shared):
         low, high = space.over(low, "least"), space.over(high, "most")
         now, spacing = space.mean(now), space.over(spacing, "most")
+    # From M-step to M-step the way may lead beyond all outcomes.
+    low, high = jnp.minimum(low, now), jnp.maximum(high, now)
     grid = space.inside(evenly(low - spacing, high + spacing, PLACES + 2))
     found = better(by_parabolas(shortfall, grid, 5), At(now.astype(grid.dtype), shortfall(now)))
     place = found.place

@@ -2,6 +2,6 @@
 
 from stakes.formulas.families import FAMILIES, LINKS
 from stakes.formulas.grammar import FUNCTIONS
-from stakes.formulas.model import FormulaModel, formula
+from stakes.formulas.model import FormulaModel, formula, formula_columns
 
-__all__ = ["FAMILIES", "FUNCTIONS", "LINKS", "FormulaModel", "formula"]
+__all__ = ["FAMILIES", "FUNCTIONS", "LINKS", "FormulaModel", "formula", "formula_columns"]

@@ -90,8 +90,11 @@ class Design:
         common = {} if self.made.common is None else self.made.common.terms
 
         def columns(term: Any) -> np.ndarray:
-            with np.errstate(all="ignore"):
-                found = np.asarray(term.eval_new_data(frame), float)
+            try:
+                with np.errstate(all="ignore"):
+                    found = np.asarray(term.eval_new_data(frame), float)
+            except ValueError as error:  # such as a category that the first table had not
+                raise InputError(f"The term `{term.name}` of the formula: {error}") from error
             return _matrix(found, rows_count)
 
         found = Parts(

@@ -49,11 +49,14 @@ class Parsed:
     """Columns that name groups."""
 
 
-def parsed(text: str, columns: Sequence[str]) -> Parsed:
-    """A formula that has nothing but known columns, functions, operators and numbers."""
+def parsed(text: str, columns: Sequence[str], parts: Sequence[str] = ()) -> Parsed:
+    """A formula that has nothing but known columns, functions, operators and numbers.
+
+    `parts` are further names: what can be asked of columns of dates.
+    """
     if len(text) > LONGEST:
         raise InputError(f"`formula(text)` has {len(text)} characters; at most {LONGEST} will do.")
-    reader = _Reader(text, _tokens(text), columns)
+    reader = _Reader(text, _tokens(text), columns, parts)
     return reader.formula()
 
 
@@ -85,8 +88,11 @@ def _refuse(text: str, at: int, why: str) -> NoReturn:
 class _Reader:
     """Goes through the tokens once, by the rules, and notes the columns."""
 
-    def __init__(self, text: str, tokens: list[Token], columns: Sequence[str]) -> None:
-        self.text, self.tokens, self.columns = text, tokens, set(columns)
+    def __init__(
+        self, text: str, tokens: list[Token], columns: Sequence[str], parts: Sequence[str]
+    ) -> None:
+        self.text, self.tokens, self.columns = text, tokens, list(columns)
+        self.known = {*columns, *parts}
         self.at = self.depth = self.crossed = 0
         self.found = Parsed()
 
@@ -160,7 +166,7 @@ class _Reader:
                 f"{suggestion(token.text, FUNCTIONS)}",
                 token,
             )
-        if token.text not in self.columns:
+        if token.text not in self.known:
             self.refuse(
                 f"the table has no column {token.text!r}.{suggestion(token.text, self.columns)}",
                 token,

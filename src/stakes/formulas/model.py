@@ -256,7 +256,8 @@ def formula(
     link = links[0] if link is None else checks.one_of("`formula(link=...)`", link, links)
     if missing("formulae"):
         raise InputError(f"`formula(...)` needs formulae: {how_to_install('formula')}.")
-    found = parsed(text, _known(columns_in(data)))
+    there = columns_in(data)
+    found = parsed(text, there, _parts(there))
     _check_family(family, found)
     frame, table = _frame(data, found, None, needs_outcome=True)
     outcomes = np.asarray(table.arguments[found.response])
@@ -286,6 +287,26 @@ def formula(
         group_centers=_group_centers(design, parts),
         cutpoints=cutpoints_of(outcomes) if family == "ordinal" else None,
     )
+
+
+class FormulaColumns(NamedTuple):
+    """What a formula needs of a table."""
+
+    response: str
+    columns: tuple[str, ...]
+    """All that it names, the outcomes' column among them."""
+    dates: tuple[str, ...]
+    """Those of which it asks for a part of the date."""
+
+
+def formula_columns(text: str, there: Sequence[str]) -> FormulaColumns:
+    """The columns that a formula names, of a table that has these."""
+    found = parsed(checks.text("`formula(text)`", text), there, _parts(there))
+    trials = (found.trials,) if isinstance(found.trials, str) else ()
+    names = dict.fromkeys((*found.names, *found.groups, *trials, found.response))
+    whole = {name: name if name in there else name.rpartition("_")[0] for name in names}
+    dates = dict.fromkeys(column for name, column in whole.items() if name != column)
+    return FormulaColumns(found.response, tuple(dict.fromkeys(whole.values())), tuple(dates))
 
 
 def _sites(
@@ -428,6 +449,6 @@ def _identifier(factor: str) -> str:
     return factor.replace(":", "_")
 
 
-def _known(columns: Sequence[str]) -> list[str]:
-    """Names that a formula may use: columns, and parts of those that may hold dates."""
-    return [*columns, *(f"{name}_{part}" for name in columns for part in (*DATE_PARTS, DAYS))]
+def _parts(columns: Sequence[str]) -> list[str]:
+    """What a formula may ask of columns that hold dates."""
+    return [f"{name}_{part}" for name in columns for part in (*DATE_PARTS, DAYS)]

@@ -43,10 +43,7 @@ class TableRows:
         """Of the rows; None where they are just numbered, which says nothing of who they are."""
         import pandas as pd
 
-        index = self.index
-        if isinstance(index, pd.RangeIndex) and index.start == 0 and index.step == 1:
-            return None
-        return index.tolist()
+        return None if isinstance(self.index, pd.RangeIndex) else self.index.tolist()
 
     def named(self, at: Any) -> list[str]:
         """What these rows are called."""

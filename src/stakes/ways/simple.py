@@ -77,8 +77,8 @@ class Given:
 
     def __post_init__(self) -> None:
         if not isinstance(self.decisions, str):
-            given = np.asarray(self.decisions)
-            if given.dtype.kind not in "US":  # labels of actions
+            given = _words(self.decisions)
+            if given is None:
                 given = checks.array("`Given(decisions)`", self.decisions)
             object.__setattr__(self, "decisions", given)
 
@@ -116,6 +116,15 @@ class Given:
 
     def forecast(self, at: int, ground: Ground) -> Forecast | None:
         return None
+
+
+def _words(decisions: Any) -> np.ndarray | None:
+    """Labels of actions; None where they are not words."""
+    if not isinstance(decisions, list | tuple | np.ndarray) and not hasattr(decisions, "to_numpy"):
+        return None
+    found = np.asarray(decisions, object)
+    words = found.ndim > 0 and found.size > 0 and all(isinstance(w, str) for w in found.ravel())
+    return found if words else None
 
 
 def best_single(aim: Aim, seen: Observations, mask: np.ndarray) -> float:

@@ -72,7 +72,7 @@ def checked(job: Job) -> Checked:
     key = jax.random.key(job.spec.seed)
     check_indices(job)
     check_choice(job)
-    plan = prepare(key, job.problem, job.fit.arguments, job.options)
+    plan = prepare(key, job.problem, job.data(job.fit.arguments), job.options)
     approximation, settings = plan.approximation, plan.settings
     least = min(settings.steps, least_steps(settings))
     rehearsed = _rehearsed(plan, key)

@@ -67,7 +67,7 @@ def check_choice(job: Job) -> None:
     opened_bench(
         jax.random.key(job.spec.seed),
         job.problem,
-        job.fit.arguments,
+        job.data(job.fit.arguments),
         asked.ways,
         asked.folds,
         asked.by,
@@ -85,7 +85,7 @@ def chosen_for(
     choice = choose(
         jax.random.key(job.spec.seed),
         job.problem,
-        job.fit.arguments,
+        job.data(job.fit.arguments),
         job.choosing.ways,
         job.choosing.folds,
         job.choosing.by,

@@ -87,14 +87,16 @@ class _Decider:
                 self._check_known(part.labels, part.start)
             size = size or self._padded_size(len(part.labels))
             with columns_named(self.rows.job, first_row=part.start):
-                decided = self._decided(part.arguments, len(part.labels), size)
+                decided = self._decided(part.arguments, len(part.labels), size, part.start)
             yield part.labels, decided
 
     def _padded_size(self, rows: int) -> int:
         """A short file is not padded to the size of a whole part."""
         return self.rows.fitted if self.known else min(CHUNK, 1 << max(rows - 1, 1).bit_length())
 
-    def _decided(self, arguments: dict[str, np.ndarray], rows: int, size: int) -> np.ndarray:
+    def _decided(
+        self, arguments: dict[str, np.ndarray], rows: int, size: int, start: int
+    ) -> np.ndarray:
         """A part that is not full is padded with its last row, so that shapes stay the same."""
         job, missing = self.rows.job, size - rows
         padded = {
@@ -106,7 +108,8 @@ class _Decider:
         others = {n: v for n, v in job.fit.arguments.items() if n != job.problem.outcome}
         plates = fresh_plates(self.result, job)
         new, known = ((), plates) if self.known else (plates, ())
-        cases = self.result.assess({**others, **padded}, new=new, known=known)
+        data = job.data({**others, **padded}, start)
+        cases = self.result.assess(data, new=new, known=known)
         found = self.ways.decide(cases, self.way).values
         if found.shape != (size,):
             raise InputError(

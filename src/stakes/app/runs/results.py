@@ -55,12 +55,12 @@ def result_of(job: Job, journal: FileJournal, *, progress: bool) -> Calibration:
     result = calibrate_with(
         jax.random.key(job.spec.seed),
         job.problem,
-        job.fit.arguments,
+        job.data(job.fit.arguments),
         job.options,
         progress=progress,
         journal=journal,
     )
-    return replace(result, coords=_labels(result, job), by=_by(job, job.fit))
+    return replace(result, coords=result.coords | _labels(result, job), by=_by(job, job.fit))
 
 
 def held_out_cases(result: Calibration, job: Job) -> Assessment | None:
@@ -72,7 +72,7 @@ def held_out_cases(result: Calibration, job: Job) -> Assessment | None:
     if table.labels is not None and len(dims) == 1:
         coords = {dims[0]: table.labels.tolist()}
     return result.assess(
-        table.arguments,
+        job.data(table.arguments),
         new=fresh_plates(result, job),
         known=job.known,
         coords=coords,

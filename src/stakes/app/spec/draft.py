@@ -12,12 +12,13 @@ from stakes.app.spec import choices
 from stakes.app.spec.builtin import Example, example
 from stakes.app.spec.messages import Collector, mistakes_of
 from stakes.app.spec.reading import Tables, read_tables
-from stakes.app.spec.schema import DataSection, Spec
+from stakes.app.spec.schema import DataSection, ModelSection, Spec
 from stakes.app.spec.source import Code, read_code, run_code
-from stakes.app.spec.table import Table
+from stakes.app.spec.table import Table, by_name, column_names
 from stakes.arguments import arguments_of
 from stakes.calibration import Options
 from stakes.errors import InputError, suggestion
+from stakes.formulas import formula, formula_columns
 from stakes.problem import Problem
 from stakes.protocols import Loss
 from stakes.utilities import ExpUtility, Utility
@@ -53,6 +54,8 @@ class Draft:
     """Python file -> its checksum."""
     model: Callable[..., Any] | None = None
     outcome: str | None = None
+    read: Tables | None = None
+    """The tables, once they have been read."""
     example: Example | None = None
     asked: tuple[str, ...] = ()
     """What loss and decisions ask for, beside the model."""
@@ -69,7 +72,9 @@ class Draft:
         """The draft of a spec as written; `expected` has the checksums its code has to have."""
         return cls(_validated(raw, found), raw, folder, found, expected)
 
-    def problem(self) -> Problem | None:
+    def problem(self, tables: Tables | None = None) -> Problem | None:
+        """The problem; a model that is made from a table needs it, or reads it."""
+        self.read = tables
         self._check_together()
         self._find_model()
         loss, utility, guide = self._cost_and_guide()
@@ -105,8 +110,13 @@ class Draft:
         data = self.spec.data
         if data is None or self.outcome is None:
             return None
-        self._check_arguments(data)
-        return read_tables(data, self.spec.choose, self.outcome, self.folder, self.found)
+        if self.read is None:
+            self._check_arguments(data)
+            by_table = getattr(self.spec.model, "formula", None) is not None
+            self.read = read_tables(
+                data, self.spec.choose, self.outcome, self.folder, self.found, coded=not by_table
+            )
+        return self.read
 
     def options(self) -> Options:
         """Those in the spec; for an example, its own where the spec has none."""
@@ -155,9 +165,9 @@ class Draft:
             add("data", "leave it out: the example has its own.")
         if model.example is not None and getattr(self.spec.choose, "today", None) is not None:
             add("choose.today", "leave it out: an example has no table.")
-        if model.python is not None and "data" not in given:
+        if model.example is None and "data" not in given:
             add("data", "is required: a table with `file` and `columns`.")
-        if model.python is not None and not {"loss", "utility"} & given:
+        if model.example is None and not {"loss", "utility"} & given:
             add("loss", "is required: a table with `name` or `python`; or `utility` instead.")
 
     def _find_model(self) -> None:
@@ -167,12 +177,35 @@ class Draft:
         if model.python is not None:
             self.model, self.outcome = self._get("model.python", model.python), model.outcome
             return
+        if model.formula is not None:
+            with self.found.at("model.formula"):
+                self._make_formula(model)
+            return
         assert model.example is not None
         with self.found.at("model.example"):
             self.example = example(model.example)
             own = self.example.problem()
             self.model, self.outcome = own.model, own.outcome
             self._note_code(self.example.path, read_code(self.example.path)[1])
+
+    def _make_formula(self, model: ModelSection) -> None:
+        """A model from a formula and the table; the columns are those that it names."""
+        data, text = self.spec.data, model.formula
+        if data is None or text is None:
+            return
+        said = [n for n in ("columns", "counts", "constants", "categories") if getattr(data, n)]
+        for name in said + (["outcome"] if data.outcome is not None else []):
+            self.found.add(f"data.{name}", "leave it out: the formula names its columns.")
+        there = column_names((self.folder / data.file).resolve()) if self.read is None else None
+        needed = formula_columns(text, [*self.read.fit.arguments] if self.read else there or [])
+        columns = {name: name for name in needed.columns}
+        section = data.model_copy(update={"columns": columns, "outcome": needed.response})
+        self.spec = self.spec.model_copy(update={"data": section})
+        self.outcome = needed.response
+        tables = None if self.found.mistakes else self.tables()
+        if tables is not None:
+            frame = by_name(tables.fit.arguments, needed.dates)
+            self.model = formula(text, frame, model.family or "normal", link=model.link)
 
     def _cost_and_guide(self) -> tuple[Loss | None, AnyUtility | None, Guide | None]:
         spec, found = self.spec, self.found

@@ -11,9 +11,10 @@ from stakes.app.spec.draft import Choosing, Draft
 from stakes.app.spec.messages import Collector
 from stakes.app.spec.reading import Tables
 from stakes.app.spec.schema import Spec
-from stakes.app.spec.table import Table
+from stakes.app.spec.table import Table, by_name
 from stakes.calibration import Coords, Options
 from stakes.errors import InputError
+from stakes.formulas import formula_columns
 from stakes.problem import Problem
 
 
@@ -53,6 +54,18 @@ class Job:
     def held_out(self) -> Table | None:
         return self.tables.held_out
 
+    @property
+    def by_table(self) -> bool:
+        """Whether the model makes its arguments of a table itself."""
+        return self.spec.model.formula is not None
+
+    def data(self, arguments: Mapping[str, Any], first_row: int = 0) -> Any:
+        """Data for the library: arguments, or the table that they are the columns of."""
+        if self.spec.model.formula is None:
+            return arguments
+        needed = formula_columns(self.spec.model.formula, list(self.fit.arguments))
+        return by_name(arguments, needed.dates, first_row)
+
     def rows_in(self, table: Table) -> int:
         return len(table.arguments[self.problem.outcome])
 
@@ -91,7 +104,7 @@ def restored_job(
     """The job of an earlier run: its own data, and code with the checksums it had (None: any)."""
     found = Collector()
     draft = Draft.of(raw, folder, found, expected=code)
-    problem = draft.problem()
+    problem = draft.problem(tables)
     found.raise_any(where)
     return _job(draft, problem, tables)
 

@@ -36,9 +36,15 @@ def wanted(data: DataSection, outcome: str) -> dict[str, str]:
 
 
 def read_tables(
-    data: DataSection, choose: ChooseSection | None, outcome: str, folder: Path, found: Collector
+    data: DataSection,
+    choose: ChooseSection | None,
+    outcome: str,
+    folder: Path,
+    found: Collector,
+    *,
+    coded: bool = True,
 ) -> Tables | None:
-    """Both tables; None with mistakes noted."""
+    """Both tables; None with mistakes noted. Where not `coded`, words are kept as they are."""
     before = len(found.mistakes)
     beside = _beside(choose)
     fields = _fields(data, outcome) | {f"choose.{name}": col for name, col in beside.items()}
@@ -53,7 +59,7 @@ def read_tables(
         columns = list(dict.fromkeys(fields.values()))
         text = [*data.categories, *([data.label] if data.label else [])]
         parts = [next(chunks(path, columns, text, None)) for path in paths]
-        return _tables(data, beside, outcome, parts, tuple(paths), found)
+        return _tables(data, beside, outcome, parts, tuple(paths), found, coded=coded)
     return None
 
 
@@ -82,10 +88,12 @@ def _tables(
     parts: list[Columns],
     paths: tuple[Path, ...],
     found: Collector,
+    *,
+    coded: bool,
 ) -> Tables | None:
     columns = dict.fromkeys([*wanted(data, outcome).values(), *data.counts.values()])
     vocabulary: dict[str, list[str]] = {}
-    for name in columns:
+    for name in columns if coded else ():
         categories = categories_in([p[name] for p in parts], forced=name in data.categories)
         if categories is not None:
             vocabulary[name] = categories
@@ -109,7 +117,7 @@ def _tables(
                 f"column {column!r} has no categories.{suggestion(column, vocabulary)} List it in "
                 f"`data.categories` to code its values.",
             )
-    tables = [_table(data, outcome, part, vocabulary, found) for part in parts]
+    tables = [_table(data, outcome, part, vocabulary, found, coded=coded) for part in parts]
     for table, part in zip(tables, parts, strict=True):
         table.beside.update(_read_beside(beside, part, found))
     if found.mistakes:
@@ -147,6 +155,8 @@ def _table(
     columns: Columns,
     vocabulary: dict[str, list[str]],
     found: Collector,
+    *,
+    coded: bool,
 ) -> Table:
     arguments: dict[str, object] = {}
     for argument, column in wanted(data, outcome).items():
@@ -154,7 +164,8 @@ def _table(
         with found.at(field):
             if columns[column].ndim and len(columns[column]) == 0:
                 raise InputError("the table has no rows.")
-            arguments[argument] = encoded(column, columns[column], vocabulary)
+            values = columns[column]
+            arguments[argument] = encoded(column, values, vocabulary) if coded else values
     arguments |= {name: len(vocabulary.get(col, ())) for name, col in data.counts.items()}
     labels = columns[data.label].astype(str) if data.label else None
     groups = {column: columns[column].astype(str) for column in data.by}

@@ -67,7 +67,9 @@ class RowReader:
     def parts(self, most: int) -> Iterator[Part]:
         """The rows, at most `most` of them at a time."""
         names = list(dict.fromkeys([*self.columns.values(), *([self.label] if self.label else [])]))
-        text = [name for name in names if name in self.job.fit.vocabulary or name == self.label]
+        words = {n for n, v in self.job.fit.arguments.items() if np.asarray(v).dtype.kind == "U"}
+        words |= self.job.fit.vocabulary.keys()
+        text = [name for name in names if name in words or name == self.label]
         start = 0
         for found in chunks(self.source, names, text, most):
             arguments = {
@@ -94,6 +96,8 @@ class RowReader:
 
     def _argument(self, argument: str, column: str, values: np.ndarray, start: int) -> np.ndarray:
         """In the fit's number type: another would be compiled again, or mean something else."""
+        if self.job.by_table:
+            return values
         codes = encoded(column, values, self.job.fit.vocabulary, start)
         dtype = np.asarray(self.job.fit.arguments[argument]).dtype
         found = codes.astype(dtype)

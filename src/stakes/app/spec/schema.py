@@ -1,8 +1,10 @@
 """The sections of a spec. Each description of a field completes "must be ..." in a message."""
 
+from collections.abc import Callable
+from math import isfinite
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from stakes.app.spec.messages import FieldErrors
 
@@ -39,11 +41,22 @@ def _check_either(section: Section, one: str, other: str) -> None:
 class ModelSection(Section):
     python: Python | None = Field(None, description=CODE)
     example: str | None = Field(None, description="the name of a built-in example")
+    formula: str | None = Field(None, description="a formula, such as 'sold ~ sun + (1 | store)'")
+    family: str | None = Field(None, description="the family of the outcomes of a formula")
+    link: str | None = Field(None, description="the link of a formula's family")
     outcome: str | None = Field(None, description="the name of the sample site to decide about")
 
     @model_validator(mode="after")
     def _one_source(self) -> "ModelSection":
-        _check_either(self, "python", "example")
+        if self.formula is None:
+            _check_either(self, "python", "example")
+            said = [name for name in ("family", "link") if getattr(self, name) is not None]
+            if said:
+                raise FieldErrors(*((name, "belongs to `formula`; leave it out") for name in said))
+        elif self.python is not None or self.example is not None:
+            raise FieldErrors(("formula", "is instead of `python` and `example`; leave one out"))
+        elif self.outcome is not None:
+            raise FieldErrors(("outcome", "leave it out: the formula begins with it"))
         if self.python is not None and self.outcome is None:
             raise FieldErrors(
                 ("outcome", "is required: the name of the sample site to decide about")
@@ -110,7 +123,30 @@ class DataSection(Section):
 
 
 POSITIVE = "a number above zero"
-Cost = Annotated[float, Field(gt=0, allow_inf_nan=False)] | str
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+
+
+def _cost(of: str) -> Callable[[Any], Any]:
+    def checked(value: Any) -> Any:
+        if value is None or isinstance(value, str):
+            return value
+        if not _is_number(value) or value <= 0:
+            rule = f"the cost of {of}: a number above zero, or the name of an argument"
+            raise FieldErrors(("", f"must be {rule}; got {value!r}"))
+        return float(value)
+
+    return checked
+
+
+def _limit(value: Any) -> Any:
+    if value is None or isinstance(value, str) or _is_number(value):
+        return value
+    raise FieldErrors(("", f"must be a number, or the name of an argument; got {value!r}"))
+
+
 COUNT = "a whole number above zero"
 
 
@@ -146,12 +182,8 @@ class LossSection(Section):
     name: LOSSES | None = Field(None, description="the name of a loss")
     python: Python | None = Field(None, description=CODE)
     q: float | None = Field(None, gt=0, lt=1, description="a number strictly between 0 and 1")
-    under: Cost | None = Field(
-        None, description="the cost of one unit short: a number above zero, or a column"
-    )
-    over: Cost | None = Field(
-        None, description="the cost of one unit too many: a number above zero, or a column"
-    )
+    under: Annotated[Any, AfterValidator(_cost("one unit short"))] = None
+    over: Annotated[Any, AfterValidator(_cost("one unit too many"))] = None
     c: float | None = Field(None, allow_inf_nan=False, description="a number other than zero")
     delta: float | None = Field(None, gt=0, allow_inf_nan=False, description=POSITIVE)
     width: float | None = Field(
@@ -228,8 +260,8 @@ class DecisionSection(Section):
     space: Literal["real", "interval", "whole", "actions"] = Field(
         "real", description="the name of a space"
     )
-    low: float | str | None = Field(None, description="a number, or the name of an argument")
-    high: float | str | None = Field(None, description="a number, or the name of an argument")
+    low: Annotated[Any, AfterValidator(_limit)] = None
+    high: Annotated[Any, AfterValidator(_limit)] = None
     actions: list[str | float] | None = Field(None, min_length=1, description="a list of actions")
     per: str | None = Field(None, description="a plate, an argument with groups of rows, or 'all'")
 

@@ -1,6 +1,6 @@
 """The user's table: columns of a CSV, Parquet or .npz file as arguments of the model."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -157,6 +157,27 @@ def _array(column: "pd.Series[Any]") -> np.ndarray:
     return np.array(
         ["" if missing else str(v) for v, missing in zip(values, values.isna(), strict=True)]
     )
+
+
+def by_name(
+    arguments: Mapping[str, Any], dates: Iterable[str], first_row: int = 0
+) -> "pd.DataFrame":
+    """Columns as a table for a formula, rows counted from one; these are read as dates."""
+    import pandas as pd
+
+    columns = dict(arguments)
+    for name in dates:
+        words = np.asarray(columns[name]).astype(str)
+        found = pd.Series(pd.to_datetime(words, format="ISO8601", errors="coerce"))
+        wrong = np.flatnonzero(found.isna() & (words != ""))
+        if len(wrong):
+            raise InputError(
+                f"column {name!r}, row {first_row + wrong[0] + 1}: "
+                f"{str(words[wrong[0]])!r} is no date; write it as 2024-12-31."
+            )
+        columns[name] = found.to_numpy()
+    rows = len(next(iter(columns.values())))
+    return pd.DataFrame(columns, index=pd.RangeIndex(first_row + 1, first_row + rows + 1))
 
 
 def encoded(
