@@ -855,7 +855,7 @@ def line(x: Any, y: Any = None) -> None:
         numpyro.sample("y", dist.Normal(level + x, noise), obs=y)
 
 
-IN_SUITE = {autoguide.AutoIAFNormal}
+IN_SUITE = {autoguide.AutoMultivariateNormal}
 
 
 @pytest.mark.parametrize(

@@ -161,6 +161,7 @@ def test_actions_are_chosen_by_em_and_come_back_as_labels():
     assert sure.sum() > 15
 
 
+@pytest.mark.slow
 def test_costs_may_differ_by_case_and_by_covariate():
     data = YES | {"amount": np.linspace(1, 40, 24)}
     table = CostTable({"call": [5, 5], "skip": [0, "amount"]})
@@ -179,6 +180,7 @@ def test_costs_may_differ_by_case_and_by_covariate():
     assert len(set(found[0])) == 2
 
 
+@pytest.mark.slow
 def test_a_level_for_each_case_gives_each_its_quantile():
     levels = np.linspace(0.05, 0.95, 24)
     problem = Problem(regression, outcome="y", loss=Tilted(levels))
@@ -296,6 +298,7 @@ def test_the_price_is_that_of_a_known_elasticity(per):
         result.compare()
 
 
+@pytest.mark.slow
 def test_a_finite_choice_of_prices_is_tried_one_by_one_and_unseen_ones_are_said():
     problem = pricing(OneOf([1.4, 2.1, 5.0]))
     result = calibrate(KEY, problem, SOLD, steps=60, draws=4, progress=False)
@@ -316,7 +319,7 @@ def schools(effect, error):
 SCHOOLS = {"effect": np.array([28.0, 8, -3, 7, -1, 1, 18, 12]), "error": np.full(8, 10.0)}
 
 
-@pytest.mark.parametrize("site", ["own", "twice"])
+@pytest.mark.parametrize("site", ["own", pytest.param("twice", marks=pytest.mark.slow)])
 def test_a_decision_about_a_parameter_is_a_quantile_of_its_posterior(site):
     problem = Problem(schools, outcome=site, loss=Tilted(0.8))
     result = calibrate(KEY, problem, SCHOOLS, steps=1500, progress=False)
