@@ -49,6 +49,13 @@ class Aim:
             space = Shared(space, columns[GroupOf(self.per)])
         return Aim(self.criterion.at(columns), space)
 
+    def check_columns(self, columns: Columns) -> None:
+        """Refuse limits or parameters of some cases that could not be those of all."""
+        for part in (self.criterion, self.space):
+            check = getattr(part, "check", None)
+            if check is not None and part.needs:
+                check(columns)
+
     def check_compiles(self) -> None:
         """Trace the loss or utility as a fit does, which gives it outcomes without their values."""
         like = jnp.zeros(())

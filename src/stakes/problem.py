@@ -112,7 +112,8 @@ class Problem:
     @property
     def space(self) -> Space:
         """Where decisions may lie."""
-        own = None if self.loss is None else Asked(self.loss).space
+        loss = self.loss if self.utility is None else self.utility.loss
+        own = None if loss is None else Asked(loss).space
         stated = self.decision
         if isinstance(stated, Argument):
             return stated.space
@@ -337,6 +338,10 @@ def _check_action(problem: Problem, stated: Argument) -> None:
         raise InputError(
             f"{where}: `{name_of(problem.model)}` has no argument {name!r} to decide about; its "
             f"arguments are {some(arguments.names)}."
+        )
+    if space.needs:
+        raise InputError(
+            f"{where}: the limits of {name!r} must be numbers, the same for all; got {space!r}."
         )
     if not space.bounded:
         raise InputError(

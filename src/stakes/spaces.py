@@ -76,7 +76,11 @@ class _Limited(_OfNumbers):
                 value = varying.checked(f"`{name}({end}=...)`", value)
             object.__setattr__(self, end, None if is_open else value)
         low, high = (_plain(end) for end in (self.low, self.high))
-        if low is not None and high is not None and not np.all(low < high):
+        if low is None or high is None:
+            return
+        # What differs from case to case may leave no room in some.
+        fine = low < high if np.ndim(low) + np.ndim(high) == 0 else low <= high
+        if not np.all(fine):
             raise InputError(
                 f"`{name}(low=..., high=...)`: the lower limit must be below the upper one; got "
                 f"{self.low!r} and {self.high!r}."
@@ -126,8 +130,8 @@ class Interval(_Limited):
         """Where a decision lies on a line without limits."""
         low, high = self.low, self.high
         if self.bounded:
-            edge = EDGE * (high - low)
-            decision = jnp.clip(decision, low + edge, high - edge)
+            edge = EDGE * (self._room - low)
+            decision = jnp.clip(decision, low + edge, self._room - edge)
         elif low is not None:
             decision = jnp.maximum(decision, low + EDGE * (1 + jnp.abs(low)))
         elif high is not None:
@@ -135,11 +139,16 @@ class Interval(_Limited):
         return jnp.asarray(self._map().inv(decision))
 
     def held(self, free: Array) -> Array:
-        return jnp.asarray(self._map()(free))
+        return self.inside(jnp.asarray(self._map()(free)))
+
+    @property
+    def _room(self) -> Any:
+        """The upper limit; a little more in cases where both limits are the same."""
+        return jnp.where(jnp.asarray(self.high) > self.low, self.high, self.low + 1.0)
 
     def _map(self) -> Transform:
         if self.bounded:
-            return biject_to(constraints.interval(self.low, self.high))
+            return biject_to(constraints.interval(self.low, self._room))
         if self.low is not None:
             return biject_to(constraints.greater_than(self.low))
         if self.high is not None:
@@ -194,12 +203,17 @@ class Integers(_Stepwise, _Limited):
         return tuple(map(float, range(self.low, self.high + 1)))
 
     def inside(self, decision: Array) -> Array:
-        return jnp.clip(jnp.round(decision), self.low, self.high)
+        return self._between(jnp.round(decision))
+
+    def _between(self, decision: Array) -> Array:
+        """Limits of other cases come from data, and need not be whole themselves."""
+        low = None if self.low is None else jnp.ceil(self.low)
+        return jnp.clip(decision, low, None if self.high is None else jnp.floor(self.high))
 
     def beside(self, decision: Array) -> Array:
         """One of these is best where the expected cost is convex and best at this decision."""
         near = jnp.stack([jnp.floor(decision), jnp.ceil(decision)])
-        return jnp.clip(near, self.low, self.high)
+        return self._between(near)
 
 
 @final
@@ -231,14 +245,15 @@ class OneOf(_Stepwise):
 
     @property
     def are_numbers(self) -> bool:
-        return all(
-            isinstance(label, int | float) and not isinstance(label, bool) for label in self.labels
-        )
+        return all(isinstance(label, int | float) for label in self.labels)
 
     @property
     def actions(self) -> tuple[float, ...]:
         """The numbers that a loss sees."""
         return tuple(float(n) for n in (self.labels if self.are_numbers else range(len(self))))
+
+    def check(self, columns: varying.Columns) -> None:
+        """Actions are the same for all cases."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -263,14 +278,8 @@ class OneOf(_Stepwise):
         return actions[jnp.argmin(jnp.where(away >= 0, away, jnp.inf), axis=-1)]
 
     def labelled(self, decisions: np.ndarray) -> np.ndarray:
-        labels = np.empty(len(self), object)
-        labels[:] = self.labels
-        order = np.argsort(self.actions)
-        place = np.searchsorted(
-            np.asarray(self.actions)[order], np.asarray(decisions, float) - 1e-6
-        )
-        found = labels[order[np.minimum(place, len(self) - 1)]]
-        return np.array(found.tolist()) if np.ndim(found) else np.array(found)
+        away = np.abs(np.asarray(decisions, float)[..., None] - np.array(self.actions))
+        return np.asarray(np.array(self.labels)[np.argmin(away, axis=-1)])
 
     def coded(self, where: str, decisions: Any) -> np.ndarray:
         number = dict(zip(self.labels, self.actions, strict=True))

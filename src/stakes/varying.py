@@ -104,7 +104,8 @@ def _groups(
         along = (1,) * axis + (-1,) + (1,) * (len(shape) - axis - 1)
         return jnp.broadcast_to(jnp.arange(shape[axis]).reshape(along), shape)
     if data.get(name) is not None:
-        values = _column(name, data, shape).ravel()
+        # As they are: large numbers of groups are not told apart in single precision.
+        values = _broadcast(name, jnp.asarray(data[name]), shape).ravel()
         _, number = jnp.unique(values, return_inverse=True, size=values.size)
         return jnp.reshape(number, shape)
     if name == "all":
@@ -116,16 +117,19 @@ def _groups(
 
 
 def _column(need: str | PerCase, data: Mapping[str, Any], shape: tuple[int, ...]) -> Array:
-    name = f"`data[{need!r}]`" if isinstance(need, str) else f"An {need!r}"
     if isinstance(need, str) and data.get(need) is None:
         raise InputError(
             f"`data` has no {need!r}, which the loss or the limits of decisions ask for by name."
         )
     values = jnp.asarray(data[need] if isinstance(need, str) else need.values)
-    values = values.astype(jnp.result_type(float))
+    return _broadcast(need, values.astype(jnp.result_type(float)), shape)
+
+
+def _broadcast(need: str | PerCase, values: Array, shape: tuple[int, ...]) -> Array:
     try:
         return jnp.broadcast_to(values, shape)
     except ValueError:
+        name = f"`data[{need!r}]`" if isinstance(need, str) else f"An {need!r}"
         hint = "" if isinstance(need, str) else " Give the name of a data argument instead."
         raise InputError(
             f"{name} has the shape {values.shape}; the loss or the limits of decisions need a "
@@ -148,3 +152,9 @@ class CanVary:
         for field in fields(self):  # type: ignore[arg-type]
             object.__setattr__(here, field.name, given(getattr(self, field.name), columns))
         return here
+
+    def check(self, columns: Columns) -> None:
+        """Refuse values for some cases that the class would refuse for all."""
+        if self.needs:
+            plain = {need: np.asarray(values) for need, values in columns.items()}
+            type(self)(*(given(getattr(self, f.name), plain) for f in fields(self)))  # type: ignore[arg-type]

@@ -33,10 +33,13 @@ from stakes import (
     calibrate,
 )
 from stakes.aim import Aim
-from stakes.deciding import best_decision
+from stakes.calibration import given
+from stakes.deciding import best_decision, objective_of
 from stakes.expectation import choose
 from stakes.losses import Asked
+from stakes.sharing import Shared
 from stakes.utilities import ScaledLoss
+from stakes.varying import GroupOf, columns_for
 
 KEY = jax.random.key(0)
 LOCS, SCALES = np.array([[0.3, 4.2, -2.0, 11.0], [1.4, 7.9, -1.0, 12.5]]), np.array([0.8, 2.0])
@@ -459,3 +462,73 @@ def test_a_bad_problem_is_refused_before_any_fit(name, monkeypatch):
     monkeypatch.setattr("stakes.calibration.pipeline.run", run)
     with pytest.raises(InputError):
         BAD[name]()
+
+
+def test_labels_survive_single_precision():
+    packs = OneOf([59.9, 49.9])
+    assert packs.labelled(np.array([49.9, 59.9], np.float32)).tolist() == [49.9, 59.9]
+    assert OneOf([False, True]).actions == (0.0, 1.0)
+
+
+def test_large_numbers_of_groups_are_told_apart():
+    groups = np.array([20240001, 20240002, 20240003, 20240004])
+    found = columns_for((GroupOf("shop"),), {"shop": groups}, (4,))[GroupOf("shop")]
+    assert np.asarray(found).tolist() == [0, 1, 2, 3]
+
+
+def test_a_case_without_room_is_held_at_its_limit():
+    space = Interval(0, "most").at({"most": jnp.array([0.0, 2.0])})
+    free = space.free(jnp.array([0.0, 1.0]))
+    assert np.isfinite(free).all()
+    np.testing.assert_allclose(space.held(free), [0.0, 1.0], atol=1e-6)
+    whole = Integers(0, "most").at({"most": jnp.array([30.5])})
+    assert float(whole.inside(jnp.array([99.0]))[0]) == 30
+
+
+def test_masked_cases_do_not_move_the_best_shared_decision():
+    gain = ScaledLoss(Squared(), 1.0)
+    space = Shared(Real(), jnp.zeros(3, int))
+    term = objective_of(gain, stakes.ClosedForm(), None, space).term
+    outcome = dist.Normal(jnp.array([0.0, 1.0, 100.0]), 1.0)
+    weight = jnp.array([1.0, 1.0, 0.0])
+    each = term.weighing(weight)(KEY, outcome, jnp.full(3, 0.5))
+    assert float(jnp.sum(jnp.where(weight > 0, each, 0.0))) == pytest.approx(0, abs=1e-3)
+
+
+def test_limits_and_costs_from_data_are_checked():
+    crossed = Problem(regression, outcome="y", loss=Squared(), decision=Interval("low", "high"))
+    data = DATA | {"low": np.ones(24), "high": np.zeros(24)}
+    with pytest.raises(InputError, match="below the upper"):
+        calibrate(KEY, crossed, data)
+    tilted = Problem(regression, outcome="y", loss=Tilted("level"))
+    with pytest.raises(InputError, match="between 0 and 1"):
+        calibrate(KEY, tilted, DATA | {"level": np.full(24, 1.5)})
+
+
+def test_words_of_what_is_decided_about_stand_for_the_actions():
+    def trial(treat, well=None):
+        effect = numpyro.sample("effect", dist.Normal(0, 1))
+        with numpyro.plate("patient", len(treat)):
+            numpyro.sample("well", dist.Normal(effect * treat, 1), obs=well)
+
+    space = OneOf(["placebo", "drug"])
+    problem = Problem(trial, outcome="well", loss=Squared(), decision={"treat": space})
+    frame = pd.DataFrame({"treat": ["placebo", "drug", "placebo"], "well": [0.0, 1.0, 0.1]})
+    assert given(problem, frame, needs_outcome=True).data["treat"].tolist() == [0, 1, 0]
+
+
+STEPS = {
+    "a class of a number": lambda: calibrate(
+        KEY, Problem(regression, outcome="y", loss=ZeroOne()), DATA
+    ),
+    "steps of a latent": lambda: calibrate(
+        KEY, Problem(schools, outcome="own", loss=ZeroOne(1.0)), SCHOOLS
+    ),
+    "limits of a price by name": lambda: pricing(Interval(1, "cap")),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_what_has_no_best_decision_or_no_slope_is_refused(name):
+    with pytest.raises(InputError):
+        STEPS[name]()

@@ -236,8 +236,8 @@ def approximate(problem: Problem, data: dict[str, Any], key: Key) -> NumPyroAppr
     data = in_form(data, plain)
     sites = model_sites(problem, data, key)
     site = sites[problem.outcome]
-    check_observed(problem, site, data)
     subsamples = subsamples_of(sites)
+    check_observed(problem, site, data, subsamples)
     latents = {n: s for n, s in sites.items() if is_latent(s)}
     check_latents(guide, sites, latents, subsamples)
     if not isinstance(guide, autoguide.AutoGuide):  # one by hand may look at the data, too
@@ -259,6 +259,7 @@ def approximate(problem: Problem, data: dict[str, Any], key: Key) -> NumPyroAppr
         derived=derived_of(sites, subsamples),
         about_latent=problem.about_latent,
         action=problem.action,
+        acts_in_steps=not problem.space.is_smooth,
     )
     check_action(cases, data)
     check_indices(cases, arrays)

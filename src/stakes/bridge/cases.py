@@ -42,6 +42,8 @@ class Cases:
     """Whether decisions are about a latent or deterministic site, which is never observed."""
     action: str | None = None
     """The argument that is decided about, where decisions change outcomes."""
+    acts_in_steps: bool = False
+    """Whether decisions about it are whole numbers or actions, which the model may index with."""
     told: frozenset[str] = frozenset()
     """Plates whose members are told by labels: some may be new, or in another order."""
 
@@ -62,7 +64,11 @@ def with_decision(
 ) -> dict[str, Any]:
     """The data of the cases, if this were decided for those in the batch."""
     assert cases.action is not None
-    whole = jnp.asarray(data[cases.action], jnp.result_type(float))
+    made = jnp.asarray(data[cases.action])
+    if cases.acts_in_steps and jnp.issubdtype(made.dtype, jnp.integer):
+        whole, decision = made, jnp.round(decision).astype(made.dtype)
+    else:
+        whole = made.astype(jnp.result_type(float))
     return {**data, cases.action: Rows.of(cases.instances, batch).scatter(whole, decision)}
 
 

@@ -48,7 +48,9 @@ def model_sites(problem: Problem, data: Mapping[str, Any], key: Key) -> Sites:
     return sites
 
 
-def check_observed(problem: Problem, site: Site, data: Mapping[str, Any]) -> None:
+def check_observed(
+    problem: Problem, site: Site, data: Mapping[str, Any], subsamples: tuple[Subsample, ...]
+) -> None:
     """Refuse an outcome without observations, but for one that is latent and meant to be."""
     observed = site["type"] == "sample" and site["is_observed"]
     if problem.about_latent:
@@ -57,6 +59,12 @@ def check_observed(problem: Problem, site: Site, data: Mapping[str, Any]) -> Non
                 f"`Problem(outcome={problem.outcome!r})`: the model observes it, but has no "
                 f"argument of that name to carry the observations. Say which one does: "
                 f"`observed=`."
+            )
+        parts = [p.plate for p in subsamples if p.plate in site_plates(site)]
+        if site["type"] == "deterministic" and parts:
+            raise InputError(
+                f"`Problem(outcome={problem.outcome!r})` is deterministic and comes in minibatches "
+                f"of {some(parts)}; leave `subsample_size` out."
             )
         left_out = [name for name in arguments_of(problem.model).open if data.get(name) is None]
         if left_out:

@@ -35,14 +35,16 @@ from stakes.bridge.sites import (
 from stakes.errors import InputError, some
 from stakes.port import Instances, Response
 from stakes.problem import Problem
-from stakes.varying import Need, columns_for
+from stakes.varying import Need, PerCase, columns_for
 
 Made = TypeVar("Made")
 
 
 @final
 @functools.partial(
-    jax.tree_util.register_dataclass, data_fields=["arrays", "rows"], meta_fields=["cases"]
+    jax.tree_util.register_dataclass,
+    data_fields=["arrays", "rows"],
+    meta_fields=["cases", "are_others"],
 )
 @dataclass(frozen=True)
 class Predictor:
@@ -53,6 +55,8 @@ class Predictor:
     rows: dict[str, Array] = field(default_factory=dict)
     """Plate -> which member of the fit each of its members is; -1 for a new one. Plates whose
     members are those of the fit in the same order, or all new, are left out."""
+    are_others: bool = False
+    """Whether these are other cases than those of the fit, or the same in another order."""
 
     @property
     def instances(self) -> Instances:
@@ -60,6 +64,11 @@ class Predictor:
 
     def columns(self, needs: tuple[Need, ...]) -> dict[Need, Array]:
         """What the loss or the limits of decisions ask for, of all instances."""
+        if self.are_others and any(isinstance(need, PerCase) for need in needs):
+            raise InputError(
+                "The loss or the limits of decisions have an array with a number for each case of "
+                "the fit, and these are other cases. Give the name of a data argument instead."
+            )
         return columns_for(needs, {**self.cases.constants, **self.arrays}, *self.instances)
 
     def predict(
@@ -162,7 +171,11 @@ class Predictors:
         check_indices(cases, arrays)
         matched = {dim for latent in cases.matched.values() for dim in latent.dims}
         found = {dim: jnp.asarray(at) for dim, at in rows.items() if dim in matched}
-        return Predictor(arrays, cases, found)
+        dims = cases.instances.dims
+        moved = [d for d, at in rows.items() if d in dims and not _are_in_place(at)]
+        same = cases.instances == self._approximation.cases.instances
+        others = bool(moved or new.intersection(dims)) or not same
+        return Predictor(arrays, cases, found, others)
 
     def _looked_at(self, data: dict[str, Any]) -> frozenset[str]:
         model, key = self._problem.program, jax.random.key(0)
@@ -191,6 +204,11 @@ def _shape(value: Any) -> Hashable:
     if isinstance(value, np.ndarray):
         return value.shape, value.dtype, value.tobytes()
     return (value.shape, value.dtype) if isinstance(value, jax.Array) else value
+
+
+def _are_in_place(rows: np.ndarray) -> bool:
+    """Whether members are those of the fit, or new ones in their places."""
+    return bool(np.all((rows < 0) | (rows == np.arange(len(rows)))))
 
 
 def _cases(
@@ -231,6 +249,7 @@ def _cases(
         derived=derived_of(sites, subsamples),
         about_latent=problem.about_latent,
         action=problem.action,
+        acts_in_steps=not problem.space.is_smooth,
         matched=matched,
         parts_of_fit=frozenset(part.plate for part in fitted.subsamples),
         told=frozenset(rows),

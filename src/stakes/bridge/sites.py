@@ -187,7 +187,8 @@ def prediction_of(site: Site, *, latent: bool = False) -> tuple[Distribution, Ar
     """
     if latent:
         value = jnp.asarray(site["value"], jnp.result_type(float))
-        return dist.Delta(value), jnp.ones_like(value)
+        scale = _scale_of(site) if site["type"] == "sample" else 1.0
+        return dist.Delta(value), jnp.broadcast_to(scale, value.shape).astype(value.dtype)
     outcome, mask = unwrapped(site["fn"])
     weight = jnp.broadcast_to(mask * _scale_of(site), site["fn"].shape())
     return outcome, weight.astype(jnp.result_type(float))

@@ -63,6 +63,8 @@ class Assessment:
         checks.names("`Assessment(unconverged=...)`", self.unconverged)
         known = "one such as `Quadrature()`"
         checks.choice("`Assessment(expectation=...)`", self.expectation, Expectation, known)
+        aim = self.problem.aim
+        aim.check_columns(self.predictor.columns(aim.needs))
 
     def __repr__(self) -> str:
         where = "on other cases" if self.held_out else "on the data of the fit"
@@ -131,7 +133,7 @@ class Assessment:
         """Risk of VI's and the calibrated decisions, and of those of NUTS where given."""
         if nuts is not None:
             checks.instance("`nuts=`", nuts, SampledPosterior, "what `result.nuts(draws)` returns")
-        _check_judged(self.problem)
+        check_judged(self.problem)
         dependence = dependence_of(self.by if by is None else by, self.predictor)
         seen = self.observations
         if seen is None:
@@ -215,7 +217,7 @@ def decided(
     return found
 
 
-def _check_judged(problem: Problem) -> None:
+def check_judged(problem: Problem) -> None:
     if problem.about_latent:
         raise InputError(
             f"Decisions about {problem.outcome!r}, which is never observed, cannot be judged by "

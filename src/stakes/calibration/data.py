@@ -89,9 +89,20 @@ def given(
         before = None if cases is None else Coding() if fitted is None else fitted.coding
         counted = () if cases is None or before is None else _counted(cases, before)
         found = read(data, wanted, before, counted=counted, needs_outcome=needs_outcome)
+    found = _with_actions(problem, found)
     checked = problem.check_data(found.arguments, needs_outcome=needs_outcome)
     table = found._replace(arguments={})
     return Given(checked, table, table if cases is None else fitted)
+
+
+def _with_actions(problem: Problem, found: Read) -> Read:
+    """Words of what is decided about stand for actions, by their place among these."""
+    words = found.coding.categories.get(problem.action or "")
+    if problem.action is None or words is None or problem.action not in found.arguments:
+        return found
+    made = np.asarray(words, object)[found.arguments[problem.action]]
+    numbers = problem.space.coded(f"`data[{problem.action!r}]`", made).astype(int)
+    return found._replace(arguments={**found.arguments, problem.action: numbers})
 
 
 def handed_back(decisions: "xr.DataArray", table: Read | None) -> Any:

@@ -20,6 +20,7 @@ from stakes.calibration.keys import Keys
 from stakes.calibration.options import Options
 from stakes.deciding import objective_of
 from stakes.errors import InputError, NumericalError, some, warn
+from stakes.losses import ZeroOne
 from stakes.optimise import EM, VI, Fit, FitSettings, Info, Joint, Method, State, Step, Stop
 from stakes.port import Instances
 from stakes.predicting import FittedPosterior
@@ -219,7 +220,13 @@ def method_for(problem: Problem, options: Options) -> Method:
 
 def _check_shared(problem: Problem, approximation: NumPyroApproximation) -> None:
     """Refuse decisions that are shared across minibatches, each of which sees a part of them."""
-    parts = [p.plate for p in approximation.subsamples if p.plate in approximation.instances.dims]
+    dims = approximation.instances.dims
+    if problem.per == "row" and "row" in dims and len(dims) > 1:
+        raise InputError(
+            "`Problem(per='row')` is a decision for each outcome, but the model also has a plate "
+            "of that name. Leave `per` out, or give the plate another name."
+        )
+    parts = [p.plate for p in approximation.subsamples if p.plate in dims]
     if problem.aim.per is not None and parts:
         raise InputError(
             f"`Problem(per={problem.per!r})`: a shared decision needs all of its outcomes at once, "
@@ -229,6 +236,12 @@ def _check_shared(problem: Problem, approximation: NumPyroApproximation) -> None
 
 def _check_classes(problem: Problem, outcome: Distribution) -> None:
     """Refuse a table of costs that is about other classes than the outcome has."""
+    loss, counts = problem.loss, outcome.support.is_discrete
+    if isinstance(loss, ZeroOne) and isinstance(loss.width, float) and not (loss.width or counts):
+        raise InputError(
+            f"`loss=ZeroOne()` is for classes: {problem.outcome!r} is a number, which no decision "
+            f"hits exactly. Say how near is near enough: `ZeroOne(width=...)`."
+        )
     classes = getattr(problem.loss, "classes", None)
     if not isinstance(classes, int) or getattr(problem.loss, "bins", None) is not None:
         return
@@ -258,7 +271,9 @@ def _checked_expectation(
     outcome = jax.tree.map(lambda leaf: leaf[0], stacked)
     drawn = jnp.asarray(outcome.expand(weight.shape).sample(y_key), jnp.result_type(float))
     seen = predicting.observations(posterior, predictor)
-    aim = problem.aim.at(predictor.columns(problem.aim.needs))
+    columns = predictor.columns(problem.aim.needs)
+    problem.aim.check_columns(columns)
+    aim = problem.aim.at(columns)
     if seen is None:
         _try_cost(aim, drawn, drawn)
     else:
@@ -267,8 +282,7 @@ def _checked_expectation(
         typical = np.median(counted) if counted.size else 0.0
         _try_cost(aim, jnp.asarray(np.where(seen.counted, seen.outcomes, typical)), drawn)
     _check_classes(problem, outcome)
-    here = predictor.columns(problem.aim.needs)
-    gain = problem.gain(transform, 1.0, here)
+    gain = problem.gain(transform, 1.0, columns)
     where = f"What `transform={transform}` returns"
     checks.choice(where, gain, Gain, "a utility or a scaled loss", hashable=False)
     method = method_for(problem, options)
@@ -282,7 +296,22 @@ def _checked_expectation(
     else:
         expectations.check(expectation, outcome, asked, weight)
     asked.term(expectation)  # says what does not fit
+    if problem.about_latent:
+        _check_slope(problem, aim, drawn)
     return expectation
+
+
+def _check_slope(problem: Problem, aim: Aim, drawn: Array) -> None:
+    """Refuse, for a latent, a cost in steps: it would have no slope to follow."""
+    decision = aim.space.inside(jnp.broadcast_to(jnp.median(drawn), drawn.shape))
+    tried = drawn + jnp.linspace(-1, 1, 9).reshape(-1, *(1 for _ in drawn.shape))
+    slope = jax.grad(lambda y: jnp.sum(aim.criterion.cost(y, decision)))(tried)
+    if not bool(jnp.any(slope != 0)):
+        raise InputError(
+            f"By `{aim.criterion.title}` the cost of {problem.outcome!r}, which is latent, goes in "
+            f"steps, and a fit has no slope to follow. Use a loss that rises gradually, such as "
+            f"`Huber(...)`."
+        )
 
 
 def _try_cost(aim: Aim, seen: Array, drawn: Array) -> None:

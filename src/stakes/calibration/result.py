@@ -13,7 +13,7 @@ from stakes._types import Data, Key
 from stakes.arguments import Columns
 from stakes.bridge import NumPyroApproximation, Predictors, nuts
 from stakes.calibration.arviz import data_tree
-from stakes.calibration.assessment import Assessment, labelled
+from stakes.calibration.assessment import Assessment, check_judged, labelled
 from stakes.calibration.comparison import Comparison
 from stakes.calibration.data import Coords, Given, given, handed_back
 from stakes.calibration.dependence import By, dependence_of
@@ -213,6 +213,12 @@ class Calibration:
             draws: of each fit.
             by: as in `compare`.
         """
+        check_judged(self.problem)
+        if self.problem.aim.per is not None:
+            raise InputError(
+                "`leave_one_out()` judges each decision without its own outcome, and decisions "
+                "here are shared. Hold out data: `compare(held_out)`."
+            )
         if self.plan is None:
             raise InputError("`leave_one_out()` needs the result of `calibrate(...)`.")
         draws = checks.whole("`leave_one_out(draws=...)`", draws, least=LEAST_DRAWS)
@@ -339,7 +345,7 @@ class Calibration:
         draws = checks.whole("`expected(draws=...)`", draws)
         tried = self.problem.space.coded("`expected(decisions)`", decisions).ravel()
         found = np.stack([cases.expected(posterior, float(each), draws) for each in tried], axis=1)
-        labels = {"decision": self.problem.space.labelled(tried), **self.coords}
+        labels = {"decision": self.problem.space.labelled(tried), **cases.coords}
         return xr.Dataset(
             {
                 name: labelled(values, cases.instances, labels, name, ("decision",))

@@ -197,7 +197,7 @@ def term_decision(
     if space.actions is not None:
         return least_of(shortfall, _every(space.actions, now)).astype(now.dtype)
     if isinstance(outcomes, Response):
-        places = jnp.concatenate([now[None], _across(space, now, 2 * PLACES)])
+        places = jnp.sort(jnp.concatenate([now[None], _across(space, now, 2 * PLACES)]), axis=0)
         best = by_parabolas(shortfall, places, 5).place
         best = _with_neighbours(shortfall, best) if is_whole(space) else best
         return space.inside(best).astype(now.dtype)

@@ -7,6 +7,9 @@ envelope theorem its slope in θ is that of log ũ(θ, h') with h' held fixed.
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import final
 
 import jax
 import jax.numpy as jnp
@@ -48,8 +51,25 @@ def objective_of(
     on_its_own = isinstance(space, Real) or (_is_convex(gain) and not isinstance(space, Shared))
     is_known = estimator is None and on_its_own
     known = gain.exact_decision if is_known else _no_formula
-    term = _regret(gain, expectation, estimator, worth, known, space)
+    build = partial(_regret, gain, expectation, estimator, worth, known)
+    term = SharedTerm(build, space) if isinstance(space, Shared) else build(space)
     return Objective(gain, expectation, worth, term, space)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SharedTerm:
+    """A term whose best decisions are shared: which cases matter is known once they are drawn."""
+
+    build: Callable[[Space], UtilityTerm]
+    space: Shared
+
+    def weighing(self, weight: Array) -> UtilityTerm:
+        """The term in which these cases count."""
+        return self.build(self.space.counting(weight))
+
+    def __call__(self, key: Key, outcome: Distribution, decision: Array) -> Array:
+        return self.build(self.space)(key, outcome, decision)
 
 
 def _is_convex(gain: Gain) -> bool:

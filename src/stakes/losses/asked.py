@@ -96,6 +96,12 @@ class Asked:
         at = getattr(self.loss, "at", None)
         return Asked(WithCovariates.of(self.loss, columns) if at is None else at(columns))
 
+    def check(self, columns: Columns) -> None:
+        """Refuse parameters of some cases that could not be those of all."""
+        check = getattr(self.loss, "check", None)
+        if check is not None and self.needs:
+            check(columns)
+
     @property
     def knows_decision(self) -> bool:
         return hasattr(self.loss, "exact_decision") or hasattr(self.loss, "bayes_decision")

@@ -227,6 +227,7 @@ class LinEx(CanVary):
         return _exp_minus_tangent(self.c * (jnp.asarray(decision) - outcome))
 
     def expected(self, predicted: Predicted, decision: Array) -> Array:
+        self._check_alike()
         # Both terms are non-negative, so nothing cancels when c is small.
         return self.expected_regret(predicted, decision) + predicted.cumulant(-self.c)
 
@@ -242,7 +243,12 @@ class LinEx(CanVary):
         return jnp.asarray(-found / self.c)
 
     def exact_decision(self, predicted: Predicted) -> Array:
+        self._check_alike()
         return jnp.asarray(-predicted.log_mgf(-self.c) / self.c)
+
+    def _check_alike(self) -> None:
+        if not isinstance(self.c, float):
+            raise NoClosedForm("Moment generating functions have a formula for the same c for all.")
 
     @property
     def dial(self) -> Dial | None:

@@ -75,6 +75,12 @@ class CostTable:
             object.__setattr__(here, name, value)
         return here
 
+    def check(self, columns: varying.Columns) -> None:
+        """Refuse costs of some cases that could not be those of all."""
+        for need in self.needs:
+            where = f"`CostTable(costs=...)`: {need!r}"
+            varying.checked(where, np.asarray(columns[need]).ravel(), least=0)
+
     def __call__(self, outcome: Array, decision: Array) -> Array:
         found = self._class_of(jnp.asarray(outcome, jnp.result_type(float)))
         chances = [(found == k).astype(found.dtype) for k in range(self.classes)]

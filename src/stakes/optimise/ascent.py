@@ -113,7 +113,8 @@ def bound(
         draw = approximation.draw(params, theta_key, batch)
         if term is None or decisions is None:
             return draw.log_ratio, jnp.zeros(())
-        gained = term(y_key, draw.outcome, decisions)
+        here = term.weighing(draw.weight) if hasattr(term, "weighing") else term
+        gained = here(y_key, draw.outcome, decisions)
         check_shape("The utility term of the loss or utility", gained.shape, decisions.shape)
         return draw.log_ratio, jnp.sum(jnp.where(draw.weight > 0, draw.weight * gained, 0.0))
 

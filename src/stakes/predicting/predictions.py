@@ -218,12 +218,13 @@ def _expected_batch(
     theta_key, y_key = jax.random.split(key)
     outcomes, weight = _outcomes(posterior, predictor, theta_key, batch, draws, responding=True)
     here = aim.at(columns_in(predictor, aim.needs, batch))
+    space = here.space.counting(weight) if isinstance(here.space, Shared) else here.space
     same = jnp.full_like(weight, decision)
 
     def one(key: Key, outcome: Any) -> Array:
         at = outcome_at(outcome, same)
         found = here.criterion.worth(here.criterion.risk(expectation, key, at, same))
-        return here.space.over(found, "sum") if isinstance(here.space, Shared) else found
+        return space.over(found, "sum") if isinstance(space, Shared) else found
 
     each = jax.vmap(one)(jax.random.split(y_key, draws), outcomes)
     ends = jnp.quantile(each, jnp.array([0.05, 0.95]), axis=0)

@@ -10,9 +10,10 @@ import numpy as np
 from stakes.calibration import Assessment, are_whole_numbers, predictive_quantiles
 from stakes.errors import InputError
 from stakes.losses import Asked
-from stakes.protocols import Loss, Space
+from stakes.problem import Problem
+from stakes.protocols import Space
 from stakes.report.content import Chosen, Decisions, WhatIf
-from stakes.spaces import OneOf
+from stakes.spaces import OneOf, Real
 
 MOST_ROWS = 100_000
 """In the decision table."""
@@ -74,10 +75,13 @@ def _are_counts(outcomes: np.ndarray) -> bool:
     return bool(outcomes.min() >= 0 and outcomes.max() > 1 and are_whole_numbers(outcomes))
 
 
-def what_if(loss: Loss | None, draws: np.ndarray, unit: float = 1.0) -> WhatIf | None:
-    """From predictive draws of all instances; None where the loss has no parameter to vary."""
-    dial = None if loss is None else Asked(loss).dial
-    if dial is None:
+def what_if(problem: Problem, draws: np.ndarray, unit: float = 1.0) -> WhatIf | None:
+    """From predictive draws of all instances; None where the loss has no parameter to vary.
+
+    The page decides by quantiles, each instance for itself and without limits.
+    """
+    dial = None if problem.loss is None else Asked(problem.loss).dial
+    if dial is None or not isinstance(problem.space, Real) or problem.aim.per is not None:
         return None
     rows = min(draws.shape[1], MOST_ROWS)
     chosen = np.arange(rows)

@@ -84,7 +84,7 @@ def summarise(
         loss=result.problem.criterion.title,
         verdict=verdict(comparison, unit),
         decisions=decision_table(result.on_fit, labels, chosen),
-        what_if=what_if(result.problem.loss, result.on_fit.predicted, unit),
+        what_if=what_if(result.problem, result.on_fit.predicted, unit),
         movement=movement(result, sampled),
         convergence=_convergence(result),
         price=_price(result, judged),

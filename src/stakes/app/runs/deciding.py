@@ -82,7 +82,7 @@ class _Decider:
     def decisions(self) -> Iterator[tuple[list[Any], np.ndarray]]:
         """Labels and decisions, part by part."""
         size = 0
-        for part in self.rows.parts(self.rows.fitted if self.known else CHUNK):
+        for part in self.rows.parts(self.rows.fitted if self.known else self._chunk):
             if self.known:
                 self._check_known(part.labels, part.start)
             size = size or self._padded_size(len(part.labels))
@@ -90,8 +90,15 @@ class _Decider:
                 decided = self._decided(part.arguments, len(part.labels), size, part.start)
             yield part.labels, decided
 
+    @property
+    def _chunk(self) -> int:
+        """Rows that may share a decision are read together."""
+        return CHUNK if self.rows.job.problem.aim.per is None else 2**31 - 1
+
     def _padded_size(self, rows: int) -> int:
         """A short file is not padded to the size of a whole part."""
+        if self.rows.job.problem.aim.per is not None:
+            return rows
         return self.rows.fitted if self.known else min(CHUNK, 1 << max(rows - 1, 1).bit_length())
 
     def _decided(
@@ -105,7 +112,7 @@ class _Decider:
             else values
             for name, values in arguments.items()
         }
-        others = {n: v for n, v in job.fit.arguments.items() if n != job.problem.outcome}
+        others = {n: v for n, v in job.fit.arguments.items() if n != job.problem.observations}
         plates = fresh_plates(self.result, job)
         new, known = ((), plates) if self.known else (plates, ())
         data = job.data({**others, **padded}, start)
