@@ -206,7 +206,7 @@ def test_days_are_counted_from_the_first_date_of_the_fit() -> None:
 def test_rows_that_are_just_numbered_have_no_labels() -> None:
     frame = pd.DataFrame({"store": [1, 2], "x": [1, 2]})
     assert read(frame, WANTED, needs_outcome=False).rows.labels is None
-    assert read(frame.set_index([[5, 6]]), WANTED, needs_outcome=False).rows.labels == [5, 6]
+    assert read(frame.set_index([[7, 3]]), WANTED, needs_outcome=False).rows.labels == [7, 3]
 
 
 def test_a_table_for_a_fit_that_had_none_must_hold_numbers() -> None:

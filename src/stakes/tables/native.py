@@ -43,7 +43,11 @@ class TableRows:
         """Of the rows; None where they are just numbered, which says nothing of who they are."""
         import pandas as pd
 
-        return None if isinstance(self.index, pd.RangeIndex) else self.index.tolist()
+        index = self.index
+        # pandas makes a range of any evenly spaced numbers, such as the ids 10, 20, 30.
+        if isinstance(index, pd.RangeIndex) and index.step == 1 and index.name is None:
+            return None
+        return index.tolist()
 
     def named(self, at: Any) -> list[str]:
         """What these rows are called."""

@@ -172,8 +172,8 @@ def by_name(
         wrong = np.flatnonzero(found.isna() & (words != ""))
         if len(wrong):
             raise InputError(
-                f"column {name!r}, row {first_row + wrong[0] + 1}: "
-                f"{str(words[wrong[0]])!r} is no date; write it as 2024-12-31."
+                f"column {name!r}, row {first_row + wrong[0] + 1}: {str(words[wrong[0]])!r} is no "
+                f"date; write it as 2024-12-31."
             )
         columns[name] = found.to_numpy()
     rows = len(next(iter(columns.values())))
