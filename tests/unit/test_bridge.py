@@ -1064,8 +1064,9 @@ def test_observations_come_under_any_name(name):
 def test_an_argument_for_observations_that_is_not_there_is_refused():
     with pytest.raises(stakes.InputError, match=r"`Problem\(observed='seen'\)`.*'x', 'obs'"):
         stakes.Problem(_renamed, outcome="y", observed="seen", loss=stakes.Squared())
-    with pytest.raises(stakes.InputError, match=r"`Problem\(outcome='y'\)`.*say `observed=`"):
-        stakes.Problem(_renamed, outcome="y", loss=stakes.Squared())
+    unsaid = stakes.Problem(_renamed, outcome="y", loss=stakes.Squared())
+    with pytest.raises(stakes.InputError, match=r"`Problem\(outcome='y'\)`.*`observed=`"):
+        stakes.calibrate(KEY, unsaid, {"x": np.ones(3), "obs": np.ones(3)})
     problem = stakes.Problem(_renamed, outcome="y", observed="obs", loss=stakes.Squared())
     with pytest.raises(stakes.InputError, match="`data` has no 'obs'"):
         problem.check_data({"x": np.ones(3)}, needs_outcome=True)

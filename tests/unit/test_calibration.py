@@ -811,11 +811,8 @@ def factorization(*, batch: int = 6) -> tuple[stakes.Problem, dict[str, Any]]:
     return problem, {**data, "factors": 2, "batch": batch, "sigma_prior": 1.0}
 
 
-@pytest.mark.parametrize(
-    "method",
-    [stakes.Joint(), pytest.param(stakes.EM(), marks=pytest.mark.slow)],
-    ids=["joint", "EM"],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("method", [stakes.Joint(), stakes.EM()], ids=["joint", "EM"])
 def test_matrix_factorisation_runs_in_minibatches_with_a_mask(method: Any) -> None:
     problem, data = factorization()
     observed = np.asarray(data["observed"])

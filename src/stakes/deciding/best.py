@@ -208,11 +208,12 @@ def term_decision(
     if isinstance(space, Shared):
         low, high = space.over(low, "least"), space.over(high, "most")
         now, spacing = space.mean(now), space.over(spacing, "most")
-    # From M-step to M-step the way may lead beyond all outcomes.
-    low, high = jnp.minimum(low, now), jnp.maximum(high, now)
     grid = space.inside(evenly(low - spacing, high + spacing, PLACES + 2))
-    found = better(by_parabolas(shortfall, grid, 5), At(now.astype(grid.dtype), shortfall(now)))
-    place = found.place
+    # From M-step to M-step the way may lead beyond all outcomes.
+    now = now.astype(grid.dtype)
+    around = space.inside(jnp.stack([now - spacing, now, now + spacing]))
+    found = better(by_parabolas(shortfall, grid, 5), by_parabolas(shortfall, around, 5))
+    place = better(found, At(now, shortfall(now))).place
     if outcomes.support.is_discrete or is_whole(space):
         place = _with_neighbours(shortfall, place)
     return space.inside(place).astype(now.dtype)

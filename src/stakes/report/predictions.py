@@ -11,7 +11,7 @@ from stakes.calibration import Assessment, are_whole_numbers, predictive_quantil
 from stakes.errors import InputError
 from stakes.losses import Asked
 from stakes.problem import Problem
-from stakes.protocols import Space
+from stakes.protocols import Loss, Space
 from stakes.report.content import Chosen, Decisions, WhatIf
 from stakes.spaces import OneOf, Real
 
@@ -75,13 +75,16 @@ def _are_counts(outcomes: np.ndarray) -> bool:
     return bool(outcomes.min() >= 0 and outcomes.max() > 1 and are_whole_numbers(outcomes))
 
 
-def what_if(problem: Problem, draws: np.ndarray, unit: float = 1.0) -> WhatIf | None:
-    """From predictive draws of all instances; None where the loss has no parameter to vary.
+def loss_to_vary(problem: Problem) -> Loss | None:
+    """The page decides by quantiles, each instance for itself and without limits."""
+    alone = isinstance(problem.space, Real) and problem.aim.per is None
+    return problem.loss if alone else None
 
-    The page decides by quantiles, each instance for itself and without limits.
-    """
-    dial = None if problem.loss is None else Asked(problem.loss).dial
-    if dial is None or not isinstance(problem.space, Real) or problem.aim.per is not None:
+
+def what_if(loss: Loss | None, draws: np.ndarray, unit: float = 1.0) -> WhatIf | None:
+    """From predictive draws of all instances; None where the loss has no parameter to vary."""
+    dial = None if loss is None else Asked(loss).dial
+    if dial is None:
         return None
     rows = min(draws.shape[1], MOST_ROWS)
     chosen = np.arange(rows)

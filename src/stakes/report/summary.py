@@ -21,7 +21,7 @@ from stakes.report.content import (
     Verdict,
 )
 from stakes.report.movement import movement
-from stakes.report.predictions import Labels, decision_table, what_if
+from stakes.report.predictions import Labels, decision_table, loss_to_vary, what_if
 
 POINTS = 250
 """In each trace of a bound."""
@@ -84,7 +84,7 @@ def summarise(
         loss=result.problem.criterion.title,
         verdict=verdict(comparison, unit),
         decisions=decision_table(result.on_fit, labels, chosen),
-        what_if=what_if(result.problem, result.on_fit.predicted, unit),
+        what_if=what_if(loss_to_vary(result.problem), result.on_fit.predicted, unit),
         movement=movement(result, sampled),
         convergence=_convergence(result),
         price=_price(result, judged),
