@@ -25,7 +25,12 @@ def programs(page):
 
 
 @pytest.mark.parametrize(
-    ("page", "count"), [("README.md", 2), ("docs/decisions.md", 1), ("docs/extending.md", 6)]
+    ("page", "count"),
+    [
+        ("README.md", 2),
+        pytest.param("docs/decisions.md", 1, marks=pytest.mark.slow),
+        ("docs/extending.md", 6),
+    ],
 )
 def test_programs_print_what_their_page_says(page, count):
     scope = {}
