@@ -5,17 +5,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from stakes.app.spec.costs import DecisionSection, LossSection, UtilitySection
 from stakes.app.spec.schema import (
     ChooseSection,
-    DecisionSection,
     ExpectationSection,
     FoldsSection,
     GuideSection,
-    LossSection,
     MethodSection,
     Spec,
     TransformSection,
-    UtilitySection,
 )
 from stakes.calibration import Options
 from stakes.deciding import BayesDecisions, NumericalDecisions

@@ -1,16 +1,12 @@
 """The sections of a spec. Each description of a field completes "must be ..." in a message."""
 
-from collections.abc import Callable
-from math import isfinite
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
+from stakes.app.spec.costs import DecisionSection, LossSection, UtilitySection
 from stakes.app.spec.messages import FieldErrors
-
-PYTHON = r"^[^:]+\.py:[A-Za-z_][A-Za-z_0-9]*$"
-Python = Annotated[str, Field(pattern=PYTHON)]
-CODE = "a Python file and a name in it, such as 'model.py:model'"
+from stakes.app.spec.section import CODE, COUNT, POSITIVE, Python, Section, check_either
 
 
 def _as_table(value: Any) -> Any:
@@ -29,15 +25,6 @@ Names = Annotated[list[str], BeforeValidator(_as_list)]
 Columns = Annotated[dict[str, str], BeforeValidator(_as_table)]
 
 
-class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-def _check_either(section: Section, one: str, other: str) -> None:
-    if (getattr(section, one) is None) == (getattr(section, other) is None):
-        raise FieldErrors(("", f"needs either `{one}` or `{other}`, and not both"))
-
-
 class ModelSection(Section):
     python: Python | None = Field(None, description=CODE)
     example: str | None = Field(None, description="the name of a built-in example")
@@ -49,7 +36,7 @@ class ModelSection(Section):
     @model_validator(mode="after")
     def _one_source(self) -> "ModelSection":
         if self.formula is None:
-            _check_either(self, "python", "example")
+            check_either(self, "python", "example")
             said = [name for name in ("family", "link") if getattr(self, name) is not None]
             if said:
                 raise FieldErrors(*((name, "belongs to `formula`; leave it out") for name in said))
@@ -76,7 +63,7 @@ class HeldOutSection(Section):
 
     @model_validator(mode="after")
     def _one_way(self) -> "HeldOutSection":
-        _check_either(self, "file", "fraction")
+        check_either(self, "file", "fraction")
         return self
 
 
@@ -122,111 +109,6 @@ class DataSection(Section):
         return self
 
 
-POSITIVE = "a number above zero"
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
-
-
-def _cost(of: str) -> Callable[[Any], Any]:
-    def checked(value: Any) -> Any:
-        if value is None or isinstance(value, str):
-            return value
-        if not _is_number(value) or value <= 0:
-            rule = f"the cost of {of}: a number above zero, or the name of an argument"
-            raise FieldErrors(("", f"must be {rule}; got {value!r}"))
-        return float(value)
-
-    return checked
-
-
-def _limit(value: Any) -> Any:
-    if value is None or isinstance(value, str) or _is_number(value):
-        return value
-    raise FieldErrors(("", f"must be a number, or the name of an argument; got {value!r}"))
-
-
-COUNT = "a whole number above zero"
-
-
-LOSSES = Literal[
-    "squared",
-    "absolute",
-    "tilted",
-    "newsvendor",
-    "linex",
-    "expectile",
-    "huber",
-    "zero-one",
-    "table",
-]
-PARAMETERS = {
-    "tilted": ("q", "under", "over"),
-    "newsvendor": ("under", "over"),
-    "linex": ("c",),
-    "expectile": ("q",),
-    "huber": ("delta",),
-    "zero-one": ("width",),
-    "table": ("costs", "file", "bins"),
-}
-NEEDED = {
-    "newsvendor": (("under", "the cost of one unit short"), ("over", "that of one too many")),
-    "linex": (("c", "a number other than zero"),),
-    "expectile": (("q", "a number strictly between 0 and 1"),),
-    "huber": (("delta", "a number above zero"),),
-}
-
-
-class LossSection(Section):
-    name: LOSSES | None = Field(None, description="the name of a loss")
-    python: Python | None = Field(None, description=CODE)
-    q: float | None = Field(None, gt=0, lt=1, description="a number strictly between 0 and 1")
-    under: Annotated[Any, AfterValidator(_cost("one unit short"))] = None
-    over: Annotated[Any, AfterValidator(_cost("one unit too many"))] = None
-    c: float | None = Field(None, allow_inf_nan=False, description="a number other than zero")
-    delta: float | None = Field(None, gt=0, allow_inf_nan=False, description=POSITIVE)
-    width: float | None = Field(
-        None, ge=0, allow_inf_nan=False, description="a number of zero or more"
-    )
-    costs: dict[str, list[float | str]] | None = Field(
-        None, description="a table from actions to a cost for each class"
-    )
-    file: str | None = Field(None, description="a .csv file, a row of costs for each action")
-    bins: list[float] | None = Field(None, description="a list of rising numbers")
-
-    @model_validator(mode="after")
-    def _parameters(self) -> "LossSection":
-        _check_either(self, "name", "python")
-        takes = PARAMETERS.get(self.name or "", ())
-        every = dict.fromkeys(name for names in PARAMETERS.values() for name in names)
-        found = [
-            (name, f"does not belong to {self.name or self.python!r}; leave it out")
-            for name in every
-            if getattr(self, name) is not None and name not in takes
-        ]
-        found += [
-            (name, f"is required for {self.name!r}: {what}")
-            for name, what in NEEDED.get(self.name or "", ())
-            if not getattr(self, name)
-        ]
-        if self.name == "table" and (self.costs is None) == (self.file is None):
-            found.append(("costs", "give `costs`, or the `file` that has them instead"))
-        given = tuple(n for n in ("q", "under", "over") if getattr(self, n) is not None)
-        if self.name == "tilted" and given not in (("q",), ("under", "over")):
-            found.append(("q", "give `q`, or both `under` and `over` instead of it"))
-        if self.name == "tilted" and any(isinstance(getattr(self, n), str) for n in given):
-            found.append(("name", "costs that differ by row belong to 'newsvendor'"))
-        if found:
-            raise FieldErrors(*found)
-        return self
-
-
-class UtilitySection(Section):
-    python: Python = Field(description=CODE)
-    infimum: float = Field(0.0, ge=0, allow_inf_nan=False, description="a number of zero or more")
-
-
 class GuideSection(Section):
     name: (
         Literal[
@@ -243,7 +125,7 @@ class GuideSection(Section):
 
     @model_validator(mode="after")
     def _one_source(self) -> "GuideSection":
-        _check_either(self, "name", "python")
+        check_either(self, "name", "python")
         return self
 
 
@@ -254,30 +136,6 @@ class TransformSection(Section):
     quantile: float = Field(0.9, gt=0, le=1, description="a number above 0 and up to 1")
     scale: float | None = Field(None, gt=0, allow_inf_nan=False, description=POSITIVE)
     regret: bool = Field(True, description="true or false")
-
-
-class DecisionSection(Section):
-    space: Literal["real", "interval", "whole", "actions"] = Field(
-        "real", description="the name of a space"
-    )
-    low: Annotated[Any, AfterValidator(_limit)] = None
-    high: Annotated[Any, AfterValidator(_limit)] = None
-    actions: list[str | float] | None = Field(None, min_length=1, description="a list of actions")
-    per: str | None = Field(None, description="a plate, an argument with groups of rows, or 'all'")
-
-    @model_validator(mode="after")
-    def _parameters(self) -> "DecisionSection":
-        limited = self.space in ("interval", "whole")
-        found = [
-            (name, f"belongs to the spaces 'interval' and 'whole', not to {self.space!r}")
-            for name in ("low", "high")
-            if getattr(self, name) is not None and not limited
-        ]
-        if (self.actions is None) == (self.space == "actions"):
-            found.append(("actions", "belongs to the space 'actions', which needs it"))
-        if found:
-            raise FieldErrors(*found)
-        return self
 
 
 class MethodSection(Section):
@@ -347,7 +205,7 @@ class FoldsSection(Section):
 
     @model_validator(mode="after")
     def _one_kind(self) -> "FoldsSection":
-        _check_either(self, "random", "forward")
+        check_either(self, "random", "forward")
         if self.start is not None and self.forward is None:
             raise FieldErrors(("start", "belongs to `forward`; leave it out"))
         return self
