@@ -69,10 +69,17 @@ def _decide_batch(
     expectation: Expectation,
     draws: int,
 ) -> Float[Array, "*instance"]:
+    here, outcomes, weight, y_key = _at(posterior, predictor, key, batch, aim, draws)
+    return best_decision(here, expectation, y_key, outcomes, weight)
+
+
+def _at(
+    posterior: Posterior, predictor: Predictor, key: Key, batch: Batch, aim: Aim, draws: int
+) -> tuple[Aim, Any, Array, Key]:
+    """The aim for a batch, what may come of decisions there, weights, and a key for outcomes."""
     theta_key, y_key = jax.random.split(key)
     outcomes, weight = _outcomes(posterior, predictor, theta_key, batch, draws, responding=True)
-    here = aim.at(columns_in(predictor, aim.needs, batch))
-    return best_decision(here, expectation, y_key, outcomes, weight)
+    return aim.at(columns_in(predictor, aim.needs, batch)), outcomes, weight, y_key
 
 
 def outcomes(
@@ -215,9 +222,7 @@ def _expected_batch(
     expectation: Expectation,
     draws: int,
 ) -> Float[Array, "statistic *instance"]:
-    theta_key, y_key = jax.random.split(key)
-    outcomes, weight = _outcomes(posterior, predictor, theta_key, batch, draws, responding=True)
-    here = aim.at(columns_in(predictor, aim.needs, batch))
+    here, outcomes, weight, y_key = _at(posterior, predictor, key, batch, aim, draws)
     space = here.space.counting(weight) if isinstance(here.space, Shared) else here.space
     same = jnp.full_like(weight, decision)
 
