@@ -13,7 +13,6 @@ MODULES = {
     "newsvendor": "newsvendor",
     "retail": "retail",
     "radon": "radon",
-    "bank": "bank",
 }
 
 
