@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple, final
 
@@ -24,6 +24,7 @@ from stakes.bridge.checks import (
 )
 from stakes.bridge.forms import in_form, looked_at
 from stakes.bridge.indices import check_indices
+from stakes.bridge.setup import set_up
 from stakes.bridge.sites import (
     Counting,
     GivenParams,
@@ -35,18 +36,14 @@ from stakes.bridge.sites import (
     log_prob_of,
     log_q_of,
     ordered_sum,
-    parameters_of,
     plate_axes,
     plate_sizes,
     prediction_of,
     samples_of,
-    shapes_of,
     site_plates,
     split_data,
-    start_of,
     subsamples_of,
     trace_of,
-    transform_of,
 )
 from stakes.port import Draw, Instances, Response, Rows, Subsample
 from stakes.problem import Problem
@@ -78,8 +75,6 @@ class Structure:
     transforms: Mapping[str, Any]
     """For each parameter, from unconstrained values to those that the program takes."""
     parameter_plates: Mapping[str, dict[str, int]]
-    start: Params
-    """Where the guide starts for the key it was set up with."""
 
 
 @final
@@ -87,6 +82,7 @@ class Structure:
     jax.tree_util.register_dataclass,
     data_fields=["arrays", "counted"],
     meta_fields=["structure"],
+    drop_fields=["start"],
 )
 @dataclass(frozen=True)
 class NumPyroApproximation:
@@ -96,6 +92,8 @@ class NumPyroApproximation:
     structure: Structure
     counted: Bool[Array, "*instance"] | None = None
     """Which outcomes the fit may see; None for all. The others are there to be predicted."""
+    start: Params = field(default_factory=dict)
+    """Where the guide starts for the key it was set up with; compiled programs do not know."""
 
     def counting(self, counted: Bool[Array, "*instance"]) -> "NumPyroApproximation":
         """The same, fitted to these outcomes only."""
@@ -119,11 +117,6 @@ class NumPyroApproximation:
         return self.cases.latents
 
     @property
-    def start(self) -> Params:
-        """Where the guide starts for the key it was set up with."""
-        return self.structure.start
-
-    @property
     def data(self) -> dict[str, Any]:
         return {**self.cases.constants, **self.arrays}
 
@@ -137,7 +130,7 @@ class NumPyroApproximation:
         """Where the guide starts. An autoguide draws a new start with this key."""
         guide = self.structure.guide
         forget(guide)
-        return start_of(parameters_of(self.cases.model, guide, self.data, key))
+        return set_up(self.cases.model, guide, self.data, key).start
 
     def draw(self, params: Params, key: Key, batch: Batch) -> Draw:
         guide_sites, model_sites = self._both_sites(params, key, batch)
@@ -242,9 +235,8 @@ def approximate(problem: Problem, data: dict[str, Any], key: Key) -> NumPyroAppr
     check_latents(guide, sites, latents, subsamples)
     if not isinstance(guide, autoguide.AutoGuide):  # one by hand may look at the data, too
         data = in_form(data, plain | looked_at(guide, data, key))
-    parameters = parameters_of(problem.program, guide, data, key)
-    guide_sites = shapes_of(guide, data, key)
-    check_guide(problem, latents, guide_sites, subsamples)
+    ready = set_up(problem.program, guide, data, key)
+    check_guide(problem, latents, ready.guide_sites, subsamples)
     arrays, constants = split_data(data)
     cases = Cases(
         model=problem.program,
@@ -266,10 +258,9 @@ def approximate(problem: Problem, data: dict[str, Any], key: Key) -> NumPyroAppr
     structure = Structure(
         cases=cases,
         guide=guide,
-        transforms={name: transform_of(param) for name, param in parameters.items()},
+        transforms=ready.transforms,
         parameter_plates={
-            name: plate_axes(param, subsamples) for name, param in parameters.items()
+            name: plate_axes(param, subsamples) for name, param in ready.parameters.items()
         },
-        start=start_of(parameters),
     )
-    return NumPyroApproximation(arrays, structure)
+    return NumPyroApproximation(arrays, structure, start=ready.start)

@@ -96,7 +96,7 @@ class Plan:
         if seen is None:  # the decision is about a latent
             return self._after_vi_unobserved(plan, posterior, decisions, keys)
         likely = np.where(seen.counted, seen.outcomes, decisions)
-        seen.aim(aim).check_cost(jnp.asarray(likely), jnp.asarray(decisions))
+        seen.aim(aim).check_cost(likely, decisions)
         transform = self.transform
         if transform is not None:
             # What was observed happened at the decisions that were made, if they change outcomes.

@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from stakes import checks
@@ -40,9 +41,9 @@ def start(variables: PyTree, trained: PyTree, optimizer: optax.GradientTransform
     return State(
         variables=variables,
         optimizer=optimizer.init(trained),
-        rate=jnp.ones(()),
-        taken=jnp.zeros((), jnp.int32),
-        skipped=jnp.zeros((), jnp.int32),
+        rate=jax.device_put(np.ones((), jnp.result_type(float))),
+        taken=jax.device_put(np.int32(0)),
+        skipped=jax.device_put(np.int32(0)),
     )
 
 
