@@ -34,8 +34,10 @@ def _(outcome: dist.Normal, decision: Array, above: float, below: float) -> Arra
 
 @least_tails.register
 def _(outcome: dist.Normal, above: float, below: float) -> Array:
-    z = NormalDist().inv_cdf(above / (above + below))
-    return outcome.scale * ((above + below) * NormalDist().pdf(z))
+    level = above / (above + below)
+    if isinstance(level, float):
+        return outcome.scale * ((above + below) * NormalDist().pdf(NormalDist().inv_cdf(level)))
+    return outcome.scale * ((above + below) * density(ndtri(level)))
 
 
 @best_in_log_kernel.register
