@@ -92,6 +92,10 @@ class TwoSided(CanVary):
     def log_expected_utility(self, predicted: Predicted, decision: Array, scale: Number) -> Array:
         return predicted.log_tails(decision, self.above / scale, self.below / scale)
 
+    def log_utility_regret(self, predicted: Predicted, decision: Array, scale: Number) -> Array:
+        most = predicted.most_log_tails(self.above / scale, self.below / scale)
+        return most - self.log_expected_utility(predicted, decision, scale)
+
     def bayes_decision(self, draws: Array) -> Array:
         # The average is least at one of the draws, not at a value between two of them.
         if isinstance(self.level, float):

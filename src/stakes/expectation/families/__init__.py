@@ -6,8 +6,9 @@ from stakes.expectation.families import (
     known,
     labels,
     normal,
+    poisson,
     positive,
     real_line,
 )
 
-__all__ = ["bounded", "counts", "known", "labels", "normal", "positive", "real_line"]
+__all__ = ["bounded", "counts", "known", "labels", "normal", "poisson", "positive", "real_line"]
