@@ -5,9 +5,21 @@ from stakes.expectation.families import (
     counts,
     known,
     labels,
+    mixtures,
     normal,
     positive,
     real_line,
+    transformed,
 )
 
-__all__ = ["bounded", "counts", "known", "labels", "normal", "positive", "real_line"]
+__all__ = [
+    "bounded",
+    "counts",
+    "known",
+    "labels",
+    "mixtures",
+    "normal",
+    "positive",
+    "real_line",
+    "transformed",
+]
