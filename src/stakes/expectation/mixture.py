@@ -49,8 +49,9 @@ class Single:
         return weighted_sum(log_weights, (points <= value).astype(log_weights.dtype))
 
     def below(self, value: Array) -> Array:
-        discrete = stats.is_discrete(self.distribution)
-        return self.cdf(jnp.ceil(value) - 1 if discrete else value)
+        if self.values is not None:
+            return self.cdf(jnp.ceil(value) - 1)
+        return _within_support(self.distribution, value, stats.below(self.distribution, value))
 
     def tails(self, decision: Array, above: float, below: float) -> Array:
         return stats.tails(self.distribution, decision, above, below)

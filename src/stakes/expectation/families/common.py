@@ -4,11 +4,20 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpyro.distributions as dist
+from numpyro.distributions import Distribution
 
 from stakes._types import Array, Number
 
 LEAST = 1e-25
 """A rate or chance that is as good as zero, but has a logarithm."""
+
+
+def bare(outcome: Distribution) -> Distribution:
+    """Without wrappers that only repeat it."""
+    while isinstance(outcome, dist.ExpandedDistribution):
+        outcome = outcome.base_dist
+    return outcome
 
 
 def not_zero(chance: Array) -> Array:
