@@ -15,7 +15,7 @@ from stakes._types import Data, Key
 from stakes.calibration import Calibration, calibrate
 from stakes.errors import InputError
 from stakes.host.text_tables import text_table
-from stakes.host.workers import Failed, run_each
+from stakes.host.workers import Failed, checked_client, run_each
 from stakes.problem import checked_key
 from stakes.ways import Choice
 
@@ -49,6 +49,9 @@ class Answers:
     answers: Mapping[Any, Answer]
     failures: Mapping[Any, str]
     """Group -> the error that its problem ended in."""
+
+    def __post_init__(self) -> None:
+        checks.fields(self, answers=Mapping, failures=Mapping)
 
     @cached_property
     def table(self) -> "pd.DataFrame":
@@ -147,6 +150,8 @@ def map(
     key = checked_key(key)
     checks.function("`map(problem_for)`", problem_for, ("group", "data"))
     checks.function("`map(solve=...)`", solve, ("key", "problem", "data"))
+    show = checks.flag("`map(progress=...)`", progress)
+    client = None if on is None else checked_client(on)
     listed, further = _listed(groups), {} if decide is None else _further(decide)
     strangers = [name for name in further if name not in listed]
     if strangers:
@@ -158,8 +163,7 @@ def map(
         (_Piece(problem_for, name, data, further.get(name), solve, options), kind, each)
         for (name, data), each in zip(listed.items(), numbers, strict=True)
     ]
-    show = checks.flag("`map(progress=...)`", progress)
-    found = run_each(_solved, pieces, title="groups", on=on, show=show)
+    found = run_each(_solved, pieces, title="groups", on=client, show=show)
     both = dict(zip(listed, found, strict=True))
     return Answers(
         {name: one for name, one in both.items() if not isinstance(one, Failed)},

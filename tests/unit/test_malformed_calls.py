@@ -738,6 +738,26 @@ CALLS: dict[str, Call] = {
         {"options": "own or None"},
         works=False,
     ),
+    "map": Call(
+        stakes.map,
+        lambda: {"key": KEY, "problem_for": lambda group, data: PROBLEM, "groups": {"one": DATA}},
+        {
+            "key": "key",
+            "problem_for": "loss",
+            "groups": "mapping",
+            "solve": "function of three",
+            "decide": "own or None",
+            "on": "own or None",
+            "progress": "flag",
+            "options": TRACED,
+        },
+        works=False,
+    ),
+    "Answers": Call(
+        stakes.Answers,
+        lambda: {"answers": {}, "failures": {}},
+        {"answers": "mapping", "failures": "mapping"},
+    ),
     "Choice": Call(
         stakes.Choice,
         lambda: {"bench": None, "entries": ()},

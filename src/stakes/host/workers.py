@@ -39,7 +39,7 @@ def run_each(
                 found.append(attempt(work, *piece))
                 tell(isinstance(found[-1], Failed))
         return found
-    return _on_cluster(work, pieces, checked_client(on), title=title, show=show)
+    return _on_cluster(work, pieces, on, title=title, show=show)
 
 
 def checked_client(on: Any) -> Any:
