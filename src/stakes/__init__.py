@@ -25,6 +25,7 @@ from stakes.losses import (
     CostTable,
     Expectile,
     Huber,
+    IntervalScore,
     LinEx,
     Newsvendor,
     Squared,
@@ -36,6 +37,7 @@ from stakes.problem import Problem
 from stakes.spaces import Integers, Interval, OneOf, Real
 from stakes.utilities import Exponential, ExpUtility, Linearized, Utility
 from stakes.utility_estimators import Jensen, Nested, Taylor
+from stakes.vectors import Vector
 from stakes.ways import (
     NUTS,
     Calibrated,
@@ -80,6 +82,7 @@ __all__ = [
     "InputError",
     "Integers",
     "Interval",
+    "IntervalScore",
     "Jensen",
     "Joint",
     "Level",
@@ -112,6 +115,7 @@ __all__ = [
     "Taylor",
     "Tilted",
     "Utility",
+    "Vector",
     "ZeroOne",
     "calibrate",
     "choose",
