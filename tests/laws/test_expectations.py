@@ -45,6 +45,7 @@ from stakes import (
 )
 from stakes.expectation import Single, check, choose, stats
 from stakes.expectation.mills import mills
+from stakes.expectation.poisson import poisson_tail
 from stakes.protocols import Expectation
 from stakes.utilities import ScaledLoss
 
@@ -800,3 +801,39 @@ def test_mills_ratio_agrees_with_scipy_in_single_precision():
 @pytest.mark.usefixtures("double_precision")
 def test_mills_ratio_agrees_with_scipy_in_double_precision():
     _assert_mills_agrees(1e-12)
+
+
+def _poisson_cases() -> tuple[np.ndarray, np.ndarray]:
+    """Counts and rates from a thousandth to 10,000, up to eight standard deviations apart."""
+    rate, z = np.meshgrid(10.0 ** np.linspace(-3, 4, 141), np.linspace(-8, 8, 81))
+    rate = rate.astype(np.float32).astype(float)
+    return np.maximum(np.floor(rate + z * np.sqrt(rate)), 0), rate
+
+
+def _assert_poisson_agrees(tolerance: float) -> None:
+    count, rate = _poisson_cases()
+    reached, weight = poisson_tail(jnp.asarray(count, float), jnp.asarray(rate, float))
+    np.testing.assert_allclose(reached, scipy_stats.poisson.cdf(count, rate), atol=tolerance)
+    mass = scipy_stats.poisson.pmf(count, rate)
+    np.testing.assert_allclose(weight / np.sqrt(rate), mass * np.sqrt(rate), atol=tolerance)
+
+
+def test_poisson_distribution_function_agrees_with_scipy_in_single_precision():
+    _assert_poisson_agrees(1.5e-6)
+
+
+@pytest.mark.usefixtures("double_precision")
+def test_poisson_distribution_function_agrees_with_scipy_in_double_precision():
+    _assert_poisson_agrees(1e-9)
+
+
+@pytest.mark.parametrize("level", [0.001, 0.02, 0.3, 0.5, 0.8, 0.97, 0.999])
+def test_least_tails_of_poisson_counts_are_those_of_the_best_count(level):
+    rate = (10.0 ** np.linspace(-2, 3, 201)).astype(np.float32)
+    least = stats.least_tails(dist.Poisson(jnp.asarray(rate)), level, 1 - level)
+    exact = rate.astype(float)
+    best = scipy_stats.poisson.ppf(level, exact)
+    reached = scipy_stats.poisson.cdf(best, exact)
+    at_best = exact * scipy_stats.poisson.pmf(best, exact)
+    value = at_best + (exact - best) * (level - reached)
+    np.testing.assert_allclose(least / np.sqrt(exact), value / np.sqrt(exact), atol=3e-6)

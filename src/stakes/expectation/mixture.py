@@ -66,6 +66,9 @@ class Single:
     def best_in_log_tails(self, above: Number, below: Number) -> Array:
         return stats.best_in_log_tails(self.distribution, above, below)
 
+    def most_log_tails(self, above: Number, below: Number) -> Array:
+        return stats.most_log_tails(self.distribution, above, below)
+
     def best_in_log_kernel(self, width: Number) -> Array:
         return stats.best_in_log_kernel(self.distribution, width)
 
@@ -136,6 +139,9 @@ class Mixture:
 
     def best_in_log_tails(self, above: Number, below: Number) -> Array:
         return self._alone().best_in_log_tails(above, below)
+
+    def most_log_tails(self, above: Number, below: Number) -> Array:
+        return self._alone().most_log_tails(above, below)
 
     def best_in_log_kernel(self, width: Number) -> Array:
         return self._alone().best_in_log_kernel(width)

@@ -107,6 +107,12 @@ def best_in_log_tails(outcome: Distribution, above: Number, below: Number) -> Ar
 
 
 @singledispatch
+def most_log_tails(outcome: Distribution, above: Number, below: Number) -> Array:
+    """The largest value of `log_tails` over all decisions."""
+    raise unknown("largest exponential tails", outcome)
+
+
+@singledispatch
 def best_in_log_kernel(outcome: Distribution, width: Number) -> Array:
     """The decision at which `log_kernel` is largest."""
     raise unknown("best decision of a Gaussian kernel", outcome)

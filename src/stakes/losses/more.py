@@ -32,6 +32,7 @@ class Expectile(CanVary):
     q: Any
 
     convex: ClassVar[bool] = True
+    numbers: ClassVar[tuple[str, ...]] = ("q",)
 
     def __post_init__(self) -> None:
         q = varying.checked("`Expectile(q=...)`", self.q, above=0, below=1)
@@ -67,6 +68,7 @@ class Huber(CanVary):
     delta: Any
 
     convex: ClassVar[bool] = True
+    numbers: ClassVar[tuple[str, ...]] = ("delta",)
 
     def __post_init__(self) -> None:
         delta = varying.checked("`Huber(delta=...)`", self.delta, above=0)

@@ -31,6 +31,11 @@ def floats(*values: Number) -> tuple[Array, ...]:
     return tuple(jnp.asarray(value, dtype) for value in values)
 
 
+def whole(value: Array) -> Array:
+    """The largest count that is not above the value, or zero."""
+    return jnp.maximum(jnp.floor(value), 0.0)
+
+
 def positive(value: Array, below: Number, inside: Callable[[Array], Array]) -> Array:
     """A function of positive values; `below` for the others.
 
