@@ -25,6 +25,7 @@ from stakes.losses import (
     CostTable,
     Expectile,
     Huber,
+    IntervalScore,
     LinEx,
     Newsvendor,
     Squared,
@@ -37,6 +38,7 @@ from stakes.problem import Problem
 from stakes.spaces import Integers, Interval, OneOf, Real
 from stakes.utilities import Exponential, ExpUtility, Linearized, Utility
 from stakes.utility_estimators import Jensen, Nested, Taylor
+from stakes.vectors import Vector
 from stakes.ways import (
     NUTS,
     Calibrated,
@@ -82,6 +84,7 @@ __all__ = [
     "InputError",
     "Integers",
     "Interval",
+    "IntervalScore",
     "Jensen",
     "Joint",
     "Level",
@@ -114,6 +117,7 @@ __all__ = [
     "Taylor",
     "Tilted",
     "Utility",
+    "Vector",
     "ZeroOne",
     "calibrate",
     "choose",

@@ -18,6 +18,7 @@ from stakes.port import Instances
 from stakes.predicting import FittedPosterior, Observations, Posterior, SampledPosterior
 from stakes.problem import Problem
 from stakes.protocols import Expectation
+from stakes.vectors import Vector
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -92,7 +93,13 @@ class Assessment:
 
     def labels(self, decisions: np.ndarray) -> "xr.DataArray":
         """Decisions as users see them, with the names of their axes and members."""
-        return self._labelled(self.problem.space.labelled(decisions), "decision")
+        space = self.problem.space
+        shown = space.labelled(decisions)
+        if not isinstance(space, Vector):
+            return self._labelled(shown, "decision")
+        names = {"part": list(space.names), **self.coords}
+        found = labelled(shown, self.instances, names, "decision", ("part",))
+        return found.transpose(..., "part")
 
     @cached_property
     def observations(self) -> Observations | None:

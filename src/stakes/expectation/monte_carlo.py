@@ -9,7 +9,7 @@ import numpy as np
 
 from stakes import checks
 from stakes._types import Array, Distribution, Key
-from stakes.expectation.points import ByPoints
+from stakes.expectation.points import ByPoints, kink
 from stakes.expectation.sums import Rule
 from stakes.protocols import Gain, PositiveUtility
 
@@ -49,7 +49,7 @@ class MonteCarlo(ByPoints):
     def relative_variance(
         self, key: Key | None, outcome: Distribution, utility: PositiveUtility, decision: Array
     ) -> Array:
-        points, _ = self.rule(key, outcome, decision)
+        points, _ = self.rule(key, outcome, kink(decision))
         log_u = utility.log(points, decision)
         u = jnp.exp(log_u - log_u.max(axis=0))
         mean = u.mean(axis=0)

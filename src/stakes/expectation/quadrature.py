@@ -14,7 +14,7 @@ from stakes import checks
 from stakes._types import Array, Distribution, Float, Key
 from stakes.errors import InputError, NoClosedForm
 from stakes.expectation import stats
-from stakes.expectation.points import ByPoints, column_like
+from stakes.expectation.points import ByPoints, column_like, kink
 from stakes.expectation.sums import Rule, Terms, neglectable, normalised
 from stakes.protocols import Gain
 
@@ -67,7 +67,7 @@ class Quadrature(ByPoints):
 
     def _has_quantiles(self, outcome: Distribution, decision: Array) -> bool:
         try:
-            jax.eval_shape(lambda: self.rule(None, outcome, decision))
+            jax.eval_shape(lambda: self.rule(None, outcome, kink(decision)))
         except (NotImplementedError, InputError):
             return False
         return not outcome.event_shape
