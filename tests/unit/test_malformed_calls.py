@@ -713,6 +713,7 @@ CALLS: dict[str, Call] = {
             "target": "path",
             "known": "flag",
             "way": "text or None",
+            "overwrite": "flag",
             "tell": "function of one",
         },
         works=False,

@@ -9,6 +9,7 @@ import numpy as np
 
 from stakes import checks
 from stakes.errors import InputError
+from stakes.predicting import Posterior
 from stakes.problem import Problem
 from stakes.spaces import OneOf
 from stakes.ways.bench import Bench
@@ -104,6 +105,9 @@ class WithHead:
 
     def forecast(self, at: int, ground: Ground) -> Forecast | None:
         return self.base.forecast(at, ground)
+
+    def posterior(self, at: int) -> Posterior | None:
+        return self.base.posterior(at)
 
 
 def _shown(base: Fitted, head: Head, at: int, ground: Ground) -> Shown:

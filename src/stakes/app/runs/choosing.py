@@ -19,6 +19,7 @@ from stakes.ways import (
     Fitted,
     Forecast,
     Ground,
+    Outlook,
     Plain,
     choose,
     kept,
@@ -180,6 +181,14 @@ class Ways:
         found = self._fitted(name).decide(0, ground)
         # As many digits as the fits have, whatever a correction computes with.
         return found.astype(jax.dtypes.canonicalize_dtype(float))
+
+    def outlook(self, cases: Assessment, decisions: np.ndarray, way: str | None = None) -> Outlook:
+        """What a way predicts, and what decisions will cost by that, in the user's unit."""
+        posterior = self._fitted(self.name(way)).posterior(0)
+        if posterior is None:
+            posterior = _known(self.result)[TWO[0]]
+        found = Ground.of(cases).outlook(posterior, decisions)
+        return found._replace(cost=self.job.unit * found.cost)
 
     def forecast(self, cases: Assessment) -> Forecast:
         """What the way to decide by predicts; plain VI, where it predicts nothing."""
