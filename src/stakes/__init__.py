@@ -11,7 +11,14 @@ from stakes.calibration import (
 )
 from stakes.deciding import BayesDecisions, NumericalDecisions
 from stakes.errors import InputError, NoClosedForm, NumericalError, StakesError, StakesWarning
-from stakes.expectation import ClosedForm, Enumeration, MonteCarlo, Quadrature
+from stakes.expectation import (
+    ClosedForm,
+    Componentwise,
+    Enumeration,
+    MonteCarlo,
+    Quadrature,
+    ScoreFunction,
+)
 from stakes.formulas import formula
 from stakes.losses import (
     Absolute,
@@ -58,6 +65,7 @@ __all__ = [
     "Choice",
     "ClosedForm",
     "Comparison",
+    "Componentwise",
     "Corrected",
     "CostTable",
     "Enumeration",
@@ -95,6 +103,7 @@ __all__ = [
     "Regressor",
     "Reweighted",
     "Same",
+    "ScoreFunction",
     "Shift",
     "Squared",
     "StakesError",

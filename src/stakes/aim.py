@@ -1,6 +1,7 @@
 """The aim of a decision: where it may lie, and what it is judged by."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import jax
@@ -9,19 +10,12 @@ import numpy as np
 
 from stakes._types import Array
 from stakes.errors import InputError
+from stakes.host.programs import TRACING_ERRORS
 from stakes.losses import Asked
 from stakes.protocols import Criterion, Space, Trial
 from stakes.sharing import Shared
 from stakes.spaces import Real
-from stakes.varying import Columns, GroupOf, Need
-
-TRACING_ERRORS = (
-    jax.errors.ConcretizationTypeError,
-    jax.errors.NonConcreteBooleanIndexError,
-    jax.errors.TracerArrayConversionError,
-    jax.errors.TracerIntegerConversionError,
-)
-"""What JAX raises where a program asks for a value that is not known while it is compiled."""
+from stakes.varying import CanVary, Columns, GroupOf, Need
 
 
 @final
@@ -48,6 +42,21 @@ class Aim:
         if self.per is not None:
             space = Shared(space, columns[GroupOf(self.per)])
         return Aim(self.criterion.at(columns), space)
+
+    def opened(self) -> tuple["Aim", tuple[float, ...]]:
+        """The same without the numbers of its loss, and these: arguments of compiled programs."""
+        if not isinstance(self.criterion, Asked) or not isinstance(self.criterion.loss, CanVary):
+            return self, ()
+        loss, numbers = self.criterion.loss.opened()
+        return replace(self, criterion=Asked(loss)), numbers
+
+    def filled(self, numbers: Sequence[Any]) -> "Aim":
+        """With these numbers, which may be traced, where `opened` took some."""
+        if not numbers:
+            return self
+        assert isinstance(self.criterion, Asked)
+        assert isinstance(self.criterion.loss, CanVary)
+        return replace(self, criterion=Asked(self.criterion.loss.filled(numbers)))
 
     def check_columns(self, columns: Columns) -> None:
         """Refuse limits or parameters of some cases that could not be those of all."""

@@ -178,17 +178,20 @@ class Problem:
         transform: Transform | None,
         scale: Number | None,
         columns: varying.Columns | None = None,
+        loss: Loss | None = None,
     ) -> Gain:
         """What a calibrated fit maximises: the loss on the scale M, or the utility as it is.
 
-        For some cases, with their values in place, where `columns` are given.
+        For some cases, with their values in place, where `columns` are given; with this `loss`
+        in place of the problem's, which is the same but for numbers that are traced.
         """
         if self.utility is not None:
             return self.utility if columns is None else self.utility.at(columns)
-        assert self.loss is not None
+        loss = loss or self.loss
+        assert loss is not None
         assert transform is not None
         assert scale is not None
-        loss = self.loss if columns is None else Asked(self.loss).at(columns).loss
+        loss = loss if columns is None else Asked(loss).at(columns).loss
         return transform(loss, scale)
 
     def check_data(

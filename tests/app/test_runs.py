@@ -70,9 +70,9 @@ def test_rows_belong_together_as_the_spec_says(finished: Path) -> None:
     ending = json.loads((finished / "manifest.json").read_text())["ending"]
     assert ", clustered by name" in ending["verdict"]
     run = runs.reopen(finished)
-    assert run.job.fit.groups["name"].tolist() == run.job.fit.labels.tolist()
+    assert run.job.fit.groups["name"].tolist() == run.job.fit.names.tolist()
     result = runs.restore(run)
-    assert result.by.tolist() == run.job.fit.labels.tolist()
+    assert result.by.tolist() == run.job.fit.names.tolist()
     assert held_out_cases(result, run.job).by.tolist() == run.job.held_out.labels.tolist()
 
 
@@ -349,9 +349,11 @@ def test_a_run_is_reopened_by_its_path_only() -> None:
     [
         ("kind,name\noak,a\n", "has no column 'x'"),
         ("kind,name,X\noak,a,1\n", "Did you mean 'X'?"),
-        ("kind,name,x\noak,a,\n", "without a finite value"),
+        ("kind,name,x\noak,a,\n", "column 'x': has no value in row 1"),
         ("kind,name,x\noak,a,1\noka,b,1\n", "row 2: 'oka' was not in the data of the fit. Did you"),
         ("kind,name,x\noak,a,high\n", "must hold numbers"),
+        ("kind,name,x\noka,a,1\noak,b,\n", "has 2 faults"),
+        ("kind,name,x\noak,a,1,2\n", "row 1 has 4 values"),
         ("kind,name,x\n", "no rows"),
         ("", "cannot read"),
     ],

@@ -477,7 +477,7 @@ def test_tables_of_all_kinds_give_the_same_arguments(
         np.testing.assert_array_equal(job.fit.arguments[name], values)
     assert job.fit.labels is not None
     assert job.fit.labels.tolist() == plain.fit.labels.tolist()
-    assert set(job.fit.labels).isdisjoint(job.held_out.labels)
+    assert set(job.fit.names).isdisjoint(job.held_out.names)
 
 
 def test_numbers_can_be_categories_and_costs_give_the_level(project: Path, tmp_path: Path) -> None:
@@ -493,7 +493,7 @@ def test_numbers_can_be_categories_and_costs_give_the_level(project: Path, tmp_p
     assert job.fit.vocabulary["kind"] == ["10", "9"]
     assert job.fit.arguments["group"].tolist() == [0, 1, 0]
     assert job.fit.arguments["groups"] == 2
-    assert job.fit.labels.tolist() == ["a", "b", "NA"]
+    assert job.fit.names.tolist() == ["a", "b", "NA"]
     assert (job.problem.loss.under, job.problem.loss.over) == (4.0, 1.0)
 
 

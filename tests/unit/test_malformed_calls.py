@@ -310,6 +310,12 @@ CALLS: dict[str, Call] = {
         {"points": "count or None", "stretches": "index"},
     ),
     "Quadrature": Call(stakes.Quadrature, lambda: {"points": 64}, {"points": "count or None"}),
+    "Componentwise": Call(
+        stakes.Componentwise,
+        lambda: {"count": 2, "by": stakes.Quadrature()},
+        {"count": "count", "by": "own"},
+    ),
+    "ScoreFunction": Call(stakes.ScoreFunction, lambda: {"draws": 3}, {"draws": "count"}),
     "EM": Call(
         stakes.EM,
         lambda: {"m_step": stakes.BayesDecisions(), "draws": 3, "every": 2},

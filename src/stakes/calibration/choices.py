@@ -130,6 +130,13 @@ def checked_expectation(
     expectation = options.expectation
     if expectation is None:
         expectation = expectations.choose(outcome, asked, weight)
+        if isinstance(expectation, expectations.ScoreFunction):
+            warn(
+                f"The outcome {problem.outcome!r}, {type(outcome).__name__}, can only be drawn, "
+                f"and no gradient passes through its draws: those of the calibrated fit are noisy "
+                f"estimates by its score function. Look at the course of the bound, and give more "
+                f"draws, `expectation=ScoreFunction(draws=...)`, where it does not settle."
+            )
     else:
         expectations.check(expectation, outcome, asked, weight)
     asked.term(expectation)  # says what does not fit

@@ -89,6 +89,7 @@ def _regret(
     space: Space,
 ) -> UtilityTerm:
     """log ũ(θ, h) - max over h' of log ũ(θ, h')."""
+    is_plain = estimator is None and isinstance(space, Real)
 
     def best(key: Key, outcome: Distribution, decision: Array) -> Array:
         """The best decision for this θ: by a formula, or by a search that starts at this one."""
@@ -111,7 +112,7 @@ def _regret(
         return space.inside(tabled_decision(shortfall, table, decision, counts=counts))
 
     def term(key: Key, outcome: Distribution, decision: Array) -> Array:
-        if isinstance(space, Real) and not isinstance(outcome, Response):
+        if is_plain and not isinstance(outcome, Response):
             with suppress(NoClosedForm):
                 return gain.regret_term(expectation)(key, outcome, decision)
         fixed = jax.lax.stop_gradient((key, outcome, decision))

@@ -113,6 +113,9 @@ class Asked:
     def log_expected_utility(self, predicted: Predicted, decision: Array, scale: Number) -> Array:
         return self._answer("log_expected_utility", "expectation")(predicted, decision, scale)
 
+    def log_utility_regret(self, predicted: Predicted, decision: Array, scale: Number) -> Array:
+        return self._answer("log_utility_regret", "regret")(predicted, decision, scale)
+
     def exact_decision(self, predicted: Predicted) -> Array:
         return self._answer("exact_decision", "decision")(predicted)
 

@@ -29,6 +29,7 @@ class Expectile(CanVary):
     q: Any
 
     convex: ClassVar[bool] = True
+    numbers: ClassVar[tuple[str, ...]] = ("q",)
 
     def __post_init__(self) -> None:
         q = varying.checked("`Expectile(q=...)`", self.q, above=0, below=1)
@@ -64,6 +65,7 @@ class Huber(CanVary):
     delta: Any
 
     convex: ClassVar[bool] = True
+    numbers: ClassVar[tuple[str, ...]] = ("delta",)
 
     def __post_init__(self) -> None:
         delta = varying.checked("`Huber(delta=...)`", self.delta, above=0)

@@ -44,7 +44,7 @@ class EM:
     """
 
     m_step: DecisionRule | None = None
-    draws: int = 30
+    draws: int = 15
     every: int = 1
 
     def __post_init__(self) -> None:

@@ -66,11 +66,11 @@ def _plots(report: Report) -> Iterator[tuple[str, Plot]]:
 
 
 def _figure(height: int, **options: Any) -> Plot:
+    bare: dict[str, Any] = {"toolbar_location": None, "tools": ""}  # not all typed by Bokeh
     plot: Plot = figure(
         height=height,
         sizing_mode="stretch_width",
-        toolbar_location=None,
-        tools="",
+        **bare,
         background_fill_color=None,
         border_fill_color=None,
         outline_line_color=None,

@@ -15,7 +15,7 @@ from stakes.app.runs.indices import columns_named
 from stakes.app.runs.opening import Run
 from stakes.app.runs.outputs import check_output, output
 from stakes.app.runs.results import check_run, fresh_plates, restore, ways_of
-from stakes.app.spec import RowReader
+from stakes.app.spec import Part, RowReader
 from stakes.calibration import Calibration
 from stakes.errors import InputError
 
@@ -52,7 +52,7 @@ def decide_file(
     first = next(parts, None)  # before the target is opened: what is refused leaves no trace
     if first is None:
         raise InputError(f"{source} has no rows.")
-    with output(target, decider.rows.label or "row") as add:
+    with output(target, ", ".join(decider.rows.label) or "row") as add:
         for labels, decisions in chain([first], parts):
             add(labels, decisions)
             done += len(labels)
@@ -84,11 +84,11 @@ class _Decider:
         size = 0
         for part in self.rows.parts(self.rows.fitted if self.known else self._chunk):
             if self.known:
-                self._check_known(part.labels, part.start)
-            size = size or self._padded_size(len(part.labels))
+                self._check_known(part)
+            size = size or self._padded_size(part.rows)
             with columns_named(self.rows.job, first_row=part.start):
-                decided = self._decided(part.arguments, len(part.labels), size, part.start)
-            yield part.labels, decided
+                decided = self._decided(part.arguments, part.rows, size, part.start)
+            yield part.labels or list(range(part.start + 1, part.start + part.rows + 1)), decided
 
     @property
     def _chunk(self) -> int:
@@ -126,15 +126,15 @@ class _Decider:
             )
         return found[:rows]
 
-    def _check_known(self, labels: list[Any], start: int) -> None:
+    def _check_known(self, part: Part) -> None:
         source, fitted = self.rows.source, self.rows.fitted
-        if start or len(labels) != fitted:
+        if part.start or part.rows != fitted:
             raise InputError(
                 f"With `--known`, {source} must have the {fitted} rows of the fit; leave `--known` "
                 f"out to decide about new rows."
             )
-        own = self.rows.job.fit.labels
-        if own is not None and labels != own.tolist():
+        own, labels = self.rows.job.fit.names, part.labels
+        if own is not None and labels is not None and labels != own.tolist():
             row = next(i for i, (a, b) in enumerate(zip(labels, own, strict=True)) if a != b)
             raise InputError(
                 f"{source}, row {row + 1}: {labels[row]!r} is {own[row]!r} in the fit. Known rows "

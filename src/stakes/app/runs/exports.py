@@ -23,24 +23,27 @@ def write_decisions(path: Path, parts: Mapping[str, Assessment], ways: Ways, job
     """A row for each instance, part by part."""
     import pandas as pd
 
-    label = job.spec.data.label if job.spec.data else None
-    today = {"fit": job.fit, "held out": job.held_out}
+    label = job.spec.data.label if job.spec.data else []
+    own_rows = {"fit": job.fit, "held out": job.held_out}
     tables = []
     for part, cases in parts.items():
-        table, own = _decisions(part, cases, ways, label), today[part]
+        own = own_rows[part]
+        table = _decisions(part, cases, ways, label, None if own is None else own.labels)
         if TODAY in ways.names and own is not None and "today" in own.beside:
             table["decision_today"] = own.beside["today"].ravel()
         tables.append(table)
     files.write(path, pd.concat(tables).to_csv(index=False).encode())
 
 
-def _decisions(part: str, cases: Assessment, ways: Ways, label: str | None) -> "pd.DataFrame":
+def _decisions(
+    part: str, cases: Assessment, ways: Ways, label: list[str], labels: np.ndarray | None
+) -> "pd.DataFrame":
     import pandas as pd
 
     decided, observed = ways.decide(cases), cases.observed
     rows = decided.to_series().index.to_frame(index=False)
-    if label and decided.ndim == 1:
-        rows.columns = pd.Index([label])
+    if labels is not None and decided.shape == (len(labels),):
+        rows = pd.DataFrame(labels, columns=pd.Index(label))
     central = ways.forecast(cases).central
     return rows.assign(
         part=part,

@@ -1,6 +1,6 @@
 """The report of a run: its page from what the run has saved, and from rows to decide about."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +9,7 @@ import numpy as np
 from stakes.app.runs.choosing import COSTS, TODAY, Ways, in_words
 from stakes.app.runs.manifest import Manifest
 from stakes.app.runs.results import fresh_plates
-from stakes.app.spec import Job, RowReader
+from stakes.app.spec import Job, RowReader, Table
 from stakes.calibration import Assessment, Calibration
 from stakes.errors import InputError, warn
 
@@ -62,10 +62,11 @@ def write_report(
 def report_rows(ways: Ways, held_out: Assessment | None) -> "list[report.Rows]":
     """The rows of the run, those held out first: they are the latest where time matters."""
     job, fit = ways.job, ways.result.on_fit
-    rows = [_rows("fit", fit, ways, _columns(job, job.fit.arguments))]
+    rows = [_rows("fit", fit, ways, _columns(job, job.fit.arguments), _labels(job, job.fit))]
     if held_out is not None and job.held_out is not None:
-        inputs = _columns(job, job.held_out.arguments)
-        rows.insert(0, _rows("held out", held_out, ways, inputs, today=job.held_out.beside))
+        inputs, labels = _columns(job, job.held_out.arguments), _labels(job, job.held_out)
+        today = job.held_out.beside
+        rows.insert(0, _rows("held out", held_out, ways, inputs, labels, today=today))
     return rows
 
 
@@ -76,14 +77,25 @@ def asked_rows(ways: Ways, table: Path) -> "report.Rows":
     part = next(iter(reader.parts(MOST_ROWS)), None)
     if part is None:
         raise InputError(f"{table} has no rows.")
+    if part.lacking.any():
+        raise InputError(
+            f"{table}, row {int(np.argmax(part.lacking)) + 1} lacks a value that the model needs: fill "
+            f"it, or leave the row out."
+        )
     others = {n: v for n, v in job.fit.arguments.items() if n != job.problem.observations}
     data = job.data({**others, **part.arguments})
     dims = result.approximation.instances.dims
-    coords = {dims[0]: part.labels} if len(dims) == 1 else {}
+    coords = {dims[0]: part.labels} if len(dims) == 1 and part.labels is not None else {}
     cases = result.assess(data, new=fresh_plates(result, job), coords=coords)
-    labels = {reader.label or "row": part.labels}
-    inputs = _columns(job, part.arguments)
-    return _rows("new", cases, ways, inputs, where=table.name, labels=labels)
+    labels: dict[str, Any] = {name: part.table[name] for name in reader.label}
+    labels = labels or {"row": range(1, part.rows + 1)}
+    return _rows("new", cases, ways, _columns(job, part.arguments), labels, where=table.name)
+
+
+def _labels(job: Job, table: Table) -> dict[str, Any] | None:
+    if table.labels is None or job.spec.data is None:
+        return None
+    return dict(zip(job.spec.data.label, table.labels.T, strict=True))
 
 
 def _rows(
@@ -91,17 +103,16 @@ def _rows(
     cases: Assessment,
     ways: Ways,
     inputs: Mapping[str, Any],
+    labels: Mapping[str, Any] | None,
     *,
     where: str = "",
-    labels: Mapping[str, Sequence[Any]] | None = None,
     today: Mapping[str, np.ndarray] | None = None,
 ) -> "report.Rows":
     from stakes import report
 
     size = int(np.prod(cases.instances.shape))
-    named = ways.job.spec.data.label if ways.job.spec.data else None
-    if labels is None and named is not None and len(cases.instances.dims) == 1:
-        labels = {named: cases.decisions.coords[cases.instances.dims[0]].values.tolist()}
+    if labels is not None and any(len(values) != size for values in labels.values()):
+        labels = None
     rules = ways.rules(cases)
     if today is not None and "today" in today and TODAY in ways.names:
         rules[TODAY] = today["today"]

@@ -63,8 +63,15 @@ class Job:
         """Data for the library: arguments, or the table that they are the columns of."""
         if self.spec.model.formula is None:
             return arguments
-        needed = formula_columns(self.spec.model.formula, list(self.fit.arguments))
-        return by_name(arguments, needed.dates, first_row)
+        listed = self.spec.data.categories if self.spec.data else ()
+        return by_name(arguments, self.dates, listed, first_row)
+
+    @property
+    def dates(self) -> tuple[str, ...]:
+        """Columns of which the formula asks for parts of dates."""
+        if self.spec.model.formula is None:
+            return ()
+        return formula_columns(self.spec.model.formula, list(self.fit.arguments)).dates
 
     def rows_in(self, table: Table) -> int:
         return len(table.arguments[self.problem.outcome])
