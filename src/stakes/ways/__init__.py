@@ -2,7 +2,7 @@
 
 from stakes.ways.choice import Choice
 from stakes.ways.choosing import STRENGTHS, choose, default_ways, opened_bench
-from stakes.ways.corrected import Corrected
+from stakes.ways.corrected import Corrected, behind
 from stakes.ways.folds import Forward
 from stakes.ways.ground import Forecast, Ground, Outlook
 from stakes.ways.heads import Level, Regressor, Shift
@@ -34,6 +34,7 @@ __all__ = [
     "Reweighted",
     "Same",
     "Shift",
+    "behind",
     "choose",
     "default_ways",
     "kept",
