@@ -16,6 +16,7 @@ from stakes.protocols import Criterion, Space, Trial
 from stakes.sharing import Shared
 from stakes.spaces import Real
 from stakes.varying import CanVary, Columns, GroupOf, Need
+from stakes.vectors import leading, seen
 
 TRIED, MOST_TRIED = 18, 2**22
 """Decisions for each case that are tried at once, and for all cases together."""
@@ -74,10 +75,11 @@ class Aim:
         like = struct((), jnp.result_type(float))
 
         def cost(outcome: Array, decision: Array) -> Array:
-            return self.criterion.at(dict.fromkeys(self.needs, outcome)).cost(outcome, decision)
+            here = self.criterion.at(dict.fromkeys(self.needs, outcome))
+            return here.cost(outcome, seen(self.space, decision))
 
         try:
-            jax.eval_shape(cost, like, like)
+            jax.eval_shape(cost, like, struct(leading(self.space), jnp.result_type(float)))
         except TRACING_ERRORS as error:
             given = "loss" if isinstance(self.criterion, Asked) else "utility"
             raise InputError(
@@ -114,8 +116,7 @@ class Aim:
         ends = [(low - away) for away in far] + [(high + away) for away in far]
         tried = self._tried(
             outcome,
-            [self._all(outcome, h) for h in (*places, *ends)]
-            + [self._all(outcome, np.median(outcome)), self.space.inside(outcome)],
+            [self.everywhere(outcome, h) for h in (*places, *ends, np.median(outcome), outcome)],
         )
         count = len(places)
         inside, beyond, likely = tried[:count], tried[count : count + 6], tried[count + 6 :]
@@ -152,9 +153,10 @@ class Aim:
                 f"`1000 * jnp.maximum({limit}, 0)`."
             )
 
-    def _all(self, outcome: np.ndarray, decision: Any) -> Any:
+    def everywhere(self, outcome: Any, decision: Any) -> Any:
         """The same decision for all, as far as the space allows."""
-        same: Any = np.full(outcome.shape, decision, jnp.result_type(float))
+        shape = (*leading(self.space), *outcome.shape)
+        same: Any = np.broadcast_to(np.asarray(decision, jnp.result_type(float)), shape)
         return self.space.inside(same)
 
     def _tried(self, outcome: Any, decisions: Sequence[Any]) -> list["Tried"]:
@@ -166,15 +168,19 @@ class Aim:
             criterion = bare.filled(parameters).criterion
 
             def one(decision: Array) -> tuple[Array, ...]:
-                trial = criterion.trial(outcome, decision)
+                parts = seen(bare.space, decision)
+                trial = criterion.trial(outcome, parts)
                 about.append(trial)
-                return trial.values, trial.broken, criterion.cost(outcome, decision)
+                return trial.values, trial.broken, criterion.cost(outcome, parts)
 
             return jax.vmap(one)(decisions)
 
         program = Program(all_at_once, numbers=("parameters",), options=ONCE)
         kind = jnp.result_type(float)
-        outcome, *places = np.broadcast_arrays(outcome, *(np.asarray(h) for h in decisions))
+        places, lead = [np.asarray(h) for h in decisions], leading(self.space)
+        of_cases = (h.shape[len(lead) :] for h in places)
+        outcome = np.broadcast_to(outcome, np.broadcast_shapes(np.shape(outcome), *of_cases))
+        places = [np.broadcast_to(h, (*lead, *outcome.shape)) for h in places]
         # Always as many at once, the last one again and again, so that one program serves all.
         size = int(np.clip(MOST_TRIED // max(outcome.size, 1), 1, TRIED))
         tried: list[Any] = []
@@ -226,9 +232,9 @@ def _forbidden(tried: Tried) -> str | None:
     trial = tried.trial
     if not trial.broken.any():
         return None
-    at = tuple(int(i) for i in np.argwhere(trial.broken)[0])
+    at: Any = tuple(int(i) for i in np.argwhere(trial.broken)[0])
+    decided = ", ".join(f"{float(part):.6g}" for part in np.ravel(tried.decision[(..., *at)]))
     return (
         f"{trial.name} is {trial.rule} ({float(trial.values[at])}) at outcome "
-        f"{float(tried.outcome[at]):.6g} and decision {float(tried.decision[at]):.6g}. "
-        f"{trial.remedy}"
+        f"{float(tried.outcome[at]):.6g} and decision {decided}. {trial.remedy}"
     )

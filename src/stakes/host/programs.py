@@ -259,9 +259,9 @@ def keep_compiled(folder: str | os.PathLike[str]) -> None:
         >>> import tempfile, stakes
         >>> stakes.keep_compiled(tempfile.mkdtemp())  # such as "~/.cache/stakes"
     """
-    named = isinstance(folder, str | os.PathLike) and str(folder)
-    path = Path(folder if named else "").expanduser()
-    if not named or (path.exists() and not path.is_dir()):
+    given: Any = folder
+    path = Path(folder).expanduser() if isinstance(given, str | os.PathLike) else None
+    if not str(given) or path is None or (path.exists() and not path.is_dir()):
         raise InputError(f"`keep_compiled(folder)` must be the path of a folder; got {folder!r}.")
     config: Any = jax.config
     config.update("jax_compilation_cache_dir", str(path))

@@ -26,6 +26,7 @@ from stakes.port import (
 from stakes.predicting.posteriors import FittedPosterior, Members, Posterior
 from stakes.protocols import Expectation
 from stakes.sharing import Shared
+from stakes.vectors import leading, seen
 
 MOST_ELEMENTS = 2**25
 """Instances times draws held at once; 128 MB per array in single precision."""
@@ -59,7 +60,7 @@ def decide(
     def best(batch: Batch) -> Array:
         return _decide_batch(posterior, predictor, key, batch, bare, numbers, expectation, count)
 
-    return _everywhere(best, predictor, asked=asked)
+    return _everywhere(best, predictor, leading(aim.space), asked)
 
 
 @partial(Program, static=("aim", "expectation", "draws"), numbers=("numbers",))
@@ -209,7 +210,8 @@ def predictive_costs(
     counted = weights(posterior, predictor) > 0
     found = predict(posterior, predictor, key, draws)
     criterion = aim.at(predictor.columns(aim.needs)).criterion
-    costs = np.asarray(criterion.cost(jnp.asarray(found), jnp.asarray(decisions)))
+    decided = seen(aim.space, jnp.asarray(decisions))
+    costs = np.asarray(criterion.cost(jnp.asarray(found), decided))
     return costs[:, counted].ravel()
 
 

@@ -62,6 +62,10 @@ class Checked:
     least_choice_seconds: float
     """The same for the fits of the choice; NUTS and corrections take extra time."""
     choice_seconds: float
+    notes: tuple[str, ...]
+    """What is odd about the tables, but stops no fit."""
+    about: tuple[str, ...]
+    """How files are written, and what their columns hold."""
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -97,6 +101,8 @@ def checked(job: Job) -> Checked:
         folds=_folds(job),
         least_choice_seconds=rehearsed.choosing(job, least) * TOGETHER,
         choice_seconds=rehearsed.choosing(job, settings.steps),
+        notes=job.tables.notes,
+        about=job.tables.about,
     )
 
 
