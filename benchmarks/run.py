@@ -19,6 +19,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import optax
+from compiling import figures
 from numpyro.infer import SVI, Trace_ELBO
 from numpyro.infer.autoguide import AutoNormal
 
@@ -37,7 +38,7 @@ Chunk = Callable[[], None]
 
 
 def main() -> None:
-    ratios = {**row_ratios(), **step_ratios(), **count_ratios(), **import_ratio()}
+    ratios = {**row_ratios(), **step_ratios(), **count_ratios(), **import_ratio(), **figures()}
     lines = [
         [name, f"{value:.2f}", "" if limit is None else f"{limit:.1f}"]
         for name, (value, limit) in ratios.items()
@@ -213,8 +214,10 @@ def import_ratio() -> dict[str, tuple[float, float | None]]:
     def importing(what: str) -> Chunk:
         return lambda: subprocess.run([sys.executable, "-c", f"import {what}"], check=True) and None
 
-    seconds = interleaved({"stakes": importing("stakes"), "base": importing("jax, numpyro")})
-    return {"import stakes / import jax, numpyro": (seconds["stakes"] / seconds["base"], 1.3)}
+    seconds = interleaved(
+        {"stakes": importing("stakes; stakes.calibrate"), "base": importing("jax, numpyro")}
+    )
+    return {"import stakes / import jax, numpyro": (seconds["stakes"] / seconds["base"], 1.1)}
 
 
 if __name__ == "__main__":

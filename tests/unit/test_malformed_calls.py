@@ -321,6 +321,9 @@ CALLS: dict[str, Call] = {
         lambda: {"m_step": stakes.BayesDecisions(), "draws": 3, "every": 2},
         {"m_step": "own or None", "draws": "count", "every": "count"},
     ),
+    "keep_compiled": Call(
+        stakes.keep_compiled, lambda: {"folder": "programs"}, {"folder": "path"}, works=False
+    ),
     "natural_gradient": Call(
         stakes.natural_gradient,
         lambda: {"rate": 0.1, "otherwise": optax.sgd(0.1)},
