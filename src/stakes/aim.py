@@ -28,6 +28,8 @@ class Aim:
     space: Space = Real()  # noqa: RUF009 (a frozen value)
     per: str | None = None
     """What shares a decision: a plate, groups by a data argument, or "all"; none for None."""
+    together: bool = False
+    """Whether outcomes are vectors, along a last axis."""
 
     @property
     def needs(self) -> tuple[Need, ...]:
@@ -42,7 +44,7 @@ class Aim:
         space = self.space.at(columns)
         if self.per is not None:
             space = Shared(space, columns[GroupOf(self.per)])
-        return Aim(self.criterion.at(columns), space)
+        return Aim(self.criterion.at(columns), space, together=self.together)
 
     def opened(self) -> tuple["Aim", tuple[float, ...]]:
         """The same without the numbers of its loss, and these: arguments of compiled programs."""
@@ -68,6 +70,8 @@ class Aim:
 
     def check_compiles(self) -> None:
         """Trace the loss or utility as a fit does, which gives it outcomes without their values."""
+        if self.together:
+            return  # how many numbers there are is not known yet
         like = jnp.zeros(())
         here = self.criterion.at(dict.fromkeys(self.needs, like))
         try:
@@ -88,8 +92,9 @@ class Aim:
     def cost_fault(self, outcome: Array, decision: Array) -> str | None:
         """What is wrong with the loss or utility at these outcomes and decisions, if anything."""
         outcome, decision = jnp.asarray(outcome), jnp.asarray(decision)
-        trial = self._trial(outcome, decision)
-        return _undefined(trial, outcome, decision) or _forbidden(trial, outcome, decision)
+        trial, shape = self._trial(outcome, decision), self._shape(outcome)
+        shape = jnp.broadcast_shapes(shape, decision.shape[len(leading(self.space)) :])
+        return _undefined(trial, shape, outcome, decision) or _forbidden(trial, outcome, decision)
 
     def check_observed(self, outcome: Array) -> None:
         """Try decisions on and far around the range of the observed outcomes.
@@ -99,12 +104,14 @@ class Aim:
         """
         trial = self._trial
         low, high = float(outcome.min()), float(outcome.max())
-        likely = [self.everywhere(outcome, jnp.median(outcome)), self.everywhere(outcome, outcome)]
+        each = outcome.mean(axis=-1) if self.together else outcome
+        likely = [self.everywhere(outcome, jnp.median(outcome)), self.everywhere(outcome, each)]
         inside = [self.everywhere(outcome, h) for h in np.linspace(low, high, 9)]
         if self.space.actions is not None:
             likely = inside = [self.everywhere(outcome, h) for h in self.space.actions]
         for decision in likely:
-            _refuse(_undefined(trial(outcome, decision), outcome, decision))
+            found = trial(outcome, decision)
+            _refuse(_undefined(found, self._shape(outcome), outcome, decision))
         self._check_limits(outcome, low, high, min(self._mean(outcome, h) for h in inside))
         for decision in likely:
             _refuse(_forbidden(trial(outcome, decision), outcome, decision))
@@ -137,8 +144,12 @@ class Aim:
 
     def everywhere(self, outcome: Array, decision: Any) -> Array:
         """The same decision for all, as far as the space allows."""
-        shape, dtype = (*leading(self.space), *outcome.shape), jnp.result_type(float)
+        shape, dtype = (*leading(self.space), *self._shape(outcome)), jnp.result_type(float)
         return self.space.inside(jnp.broadcast_to(jnp.asarray(decision, dtype), shape))
+
+    def _shape(self, outcome: Array) -> tuple[int, ...]:
+        """Of the cases."""
+        return outcome.shape[:-1] if self.together else outcome.shape
 
     def _trial(self, outcome: Array, decision: Array) -> Trial:
         return self.criterion.trial(outcome, seen(self.space, decision))
@@ -153,9 +164,10 @@ def _refuse(fault: str | None) -> None:
         raise InputError(fault)
 
 
-def _undefined(trial: Trial, outcome: Array, decision: Array) -> str | None:
+def _undefined(
+    trial: Trial, expected: tuple[int, ...], outcome: Array, decision: Array
+) -> str | None:
     """That there is not one finite value for each outcome and decision."""
-    expected = jnp.broadcast_shapes(outcome.shape, decision.shape[-outcome.ndim or None :])
     if trial.values.shape != expected:
         return (
             f"{trial.name} must work elementwise and not sum or average: for outcomes and "
@@ -173,10 +185,13 @@ def _forbidden(trial: Trial, outcome: Array, decision: Array) -> str | None:
     if not bool(trial.broken.any()):
         return None
     at = tuple(int(i) for i in np.argwhere(np.asarray(trial.broken))[0])
-    here = jnp.broadcast_to(outcome, trial.values.shape)[at]
+    # A vector has its numbers along the last axis, a decision its parts along the first.
     parts = decision[(..., *at)] if decision.ndim >= len(at) else decision
-    decided = ", ".join(f"{float(part):.6g}" for part in jnp.ravel(parts))
+    happened, decided = (
+        ", ".join(f"{float(number):.6g}" for number in jnp.ravel(numbers))
+        for numbers in (outcome[at] if outcome.ndim >= len(at) else outcome, parts)
+    )
     return (
-        f"{trial.name} is {trial.rule} ({float(trial.values[at])}) at outcome {float(here):.6g} "
+        f"{trial.name} is {trial.rule} ({float(trial.values[at])}) at outcome {happened} "
         f"and decision {decided}. {trial.remedy}"
     )

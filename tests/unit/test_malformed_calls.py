@@ -255,6 +255,14 @@ CALLS: dict[str, Call] = {
     "Expectile": Call(stakes.Expectile, lambda: {"q": 0.2}, {"q": "share, may vary"}),
     "Huber": Call(stakes.Huber, lambda: {"delta": 1}, {"delta": "positive, may vary"}),
     "ZeroOne": Call(stakes.ZeroOne, lambda: {"width": 1}, {"width": "not negative, may vary"}),
+    "IntervalScore": Call(
+        stakes.IntervalScore, lambda: {"level": 0.9}, {"level": "share, may vary"}
+    ),
+    "Vector": Call(
+        stakes.Vector,
+        lambda: {"parts": stakes.Real(), "others": stakes.Real()},
+        {"parts": "own"},
+    ),
     "CostTable": Call(
         stakes.CostTable,
         lambda: {"costs": {"call": [5, 1], "skip": [0, 20]}, "bins": None},
@@ -351,6 +359,7 @@ CALLS: dict[str, Call] = {
             "guide": "guide or None",
             "decision": "own or None",
             "per": "text or None",
+            "together": "flag",
             "observed": "own or None",
         },
         named={"model": "model|argument"},

@@ -36,7 +36,6 @@ from stakes.protocols import (
 )
 from stakes.tables import Read
 from stakes.varying import Columns as CaseColumns
-from stakes.vectors import leading
 
 
 @final
@@ -96,8 +95,7 @@ class Plan:
         seen = predicting.observations(posterior, predictor)
         if seen is None:  # the decision is about a latent
             return self._after_vi_unobserved(plan, posterior, decisions, keys)
-        some_decision = decisions[0] if leading(aim.space) else decisions
-        likely = np.where(seen.counted, seen.outcomes, some_decision)
+        likely = seen.filled()
         seen.aim(aim).check_cost(jnp.asarray(likely), jnp.asarray(decisions))
         transform = self.transform
         if transform is not None:

@@ -299,6 +299,8 @@ def _with_neighbours(
 def _spread(outcomes: Distribution, like: Array) -> Array:
     """The standard deviation of the mixture, or a tiny number where it is not known."""
     least = 1e-6 * jnp.maximum(jnp.abs(like), 1.0)
+    if outcomes.event_shape:
+        return least
     try:
         sd = jnp.sqrt(Mixture(outcomes).variance())
     except NoClosedForm:
@@ -329,4 +331,6 @@ def _draws(key: Key, outcomes: Distribution, shape: tuple[int, ...], each: int) 
         return outcome.expand(shape).sample(key, (each,))
 
     draws = jax.vmap(some)(jax.random.split(key, _count(outcomes)), outcomes)
+    if draws.ndim > len(shape) + 2:  # of vectors: their numbers and their sums
+        draws = jnp.concatenate([jnp.moveaxis(draws, -1, 0), draws.sum(axis=-1)[None]])
     return draws.reshape(-1, *shape).astype(jnp.result_type(float))

@@ -161,6 +161,15 @@ class Observations(NamedTuple):
     predictor: Predictor
     """Of the cases that they are of."""
 
+    def filled(self) -> np.ndarray:
+        """The outcomes, with the median of all in place of those that do not count."""
+        outcomes = self.outcomes
+        counted = self.counted.reshape(
+            self.counted.shape + (1,) * (outcomes.ndim - self.counted.ndim)
+        )
+        some = outcomes[self.counted]
+        return np.where(counted, outcomes, np.median(some) if some.size else 0.0)
+
     def aim(self, aim: Aim) -> Aim:
         """With the values of these cases in place."""
         return aim.at(self.predictor.columns(aim.needs))
