@@ -334,7 +334,6 @@ def _check_space(problem: Problem) -> None:
             )
     if problem.decision is None:
         return
-    _check_parts(problem)
     if isinstance(problem.decision, Argument):
         _check_action(problem, problem.decision)
         return
@@ -343,6 +342,7 @@ def _check_space(problem: Problem) -> None:
         "these"
     )
     checks.choice("`Problem(decision=...)`", problem.decision, Space, known)
+    _check_parts(problem)
     if isinstance(own, Vector):
         names = getattr(problem.decision, "names", None)
         if names != own.names:

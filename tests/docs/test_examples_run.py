@@ -28,7 +28,7 @@ def programs(page):
     ("page", "count"),
     [
         ("README.md", 2),
-        pytest.param("docs/decisions.md", 1, marks=pytest.mark.slow),
+        pytest.param("docs/decisions.md", 2, marks=pytest.mark.slow),
         ("docs/extending.md", 6),
     ],
 )
