@@ -32,6 +32,7 @@ from stakes.losses import (
     Tilted,
     ZeroOne,
 )
+from stakes.many import Answers, map
 from stakes.optimise import EM, Fit, Joint, Stop, natural_gradient
 from stakes.problem import Problem
 from stakes.spaces import Integers, Interval, OneOf, Real
@@ -60,6 +61,7 @@ __all__ = [
     "EM",
     "NUTS",
     "Absolute",
+    "Answers",
     "BayesDecisions",
     "Calibrated",
     "CalibratedELBO",
@@ -120,5 +122,6 @@ __all__ = [
     "calibrate",
     "choose",
     "formula",
+    "map",
     "natural_gradient",
 ]

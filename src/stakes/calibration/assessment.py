@@ -121,12 +121,12 @@ class Assessment:
 
         Many draws for a few instances, a few for many.
         """
-        return self._predicted("LCVI")
+        return self._drawn(self.posteriors["LCVI"])
 
     @cached_property
     def vi_predicted(self) -> np.ndarray:
         """Outcomes drawn from the predictive distribution of plain VI: draw x instance."""
-        return self._predicted("VI")
+        return self._drawn(self.posteriors["VI"])
 
     @cached_property
     def interval(self) -> np.ndarray:
@@ -194,11 +194,17 @@ class Assessment:
         name = self.problem.outcome
         return xr.Dataset({name: self._labelled(found, name, ("chain", "draw"))})
 
-    def _predicted(self, name: str) -> np.ndarray:
+    def drawn(self, posterior: Posterior) -> np.ndarray:
+        """Outcomes drawn from the predictive distribution of any posterior: draw x instance."""
+        own = {id(each): name for name, each in self.posteriors.items()}
+        if id(posterior) in own:
+            return self.predicted if own[id(posterior)] == "LCVI" else self.vi_predicted
+        return self._drawn(posterior)
+
+    def _drawn(self, posterior: Posterior) -> np.ndarray:
         size = int(np.prod(self.instances.shape))
         draws = int(np.clip(MOST_VALUES // max(size, 1), 50, 4000))
-        posterior, key = self.posteriors[name], self.keys.predictions
-        found = predicting.predict(posterior, self.predictor, key, draws)
+        found = predicting.predict(posterior, self.predictor, self.keys.predictions, draws)
         return found.reshape(draws, -1)
 
     def _labelled(
