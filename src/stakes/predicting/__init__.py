@@ -14,6 +14,7 @@ from stakes.predicting.predictions import (
     outcomes_by_batch,
     predict,
     predictive_costs,
+    rivals,
     weights,
 )
 from stakes.predicting.reweighting import decide_weighted, weighed
@@ -35,6 +36,7 @@ __all__ = [
     "outcomes_by_batch",
     "predict",
     "predictive_costs",
+    "rivals",
     "weighed",
     "weights",
 ]
