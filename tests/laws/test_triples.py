@@ -1,7 +1,7 @@
 """Outcome x loss x space: no decision in the space costs less than the one that is found.
 
-What a decision costs is known in NumPy: a sum over counts, or over a fine grid of a normal's values;
-where a cost jumps, the distribution function says it.
+What a decision costs is known in NumPy: a sum over counts, or over a fine grid of values; where a
+cost jumps, the distribution function says it.
 """
 
 from functools import cache
