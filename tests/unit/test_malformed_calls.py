@@ -323,8 +323,8 @@ CALLS: dict[str, Call] = {
     ),
     "natural_gradient": Call(
         stakes.natural_gradient,
-        lambda: {"rate": 0.1, "otherwise": optax.sgd(0.1)},
-        {"rate": "share", "otherwise": "own or None"},
+        lambda: {"rate": 0.1, "adam": 0.1},
+        {"rate": "share", "adam": "positive"},
     ),
     "Options": Call(stakes.Options, dict, OPTIONS),
     "FitSettings": Call(

@@ -46,7 +46,7 @@ from stakes.bridge.sites import (
     trace_of,
 )
 from stakes.bridge.support import check_support
-from stakes.port import Draw, Instances, Response, Rows, Subsample
+from stakes.port import Draw, Instances, NormalPair, Response, Rows, Subsample
 from stakes.problem import Problem
 from stakes.varying import Need, columns_for
 
@@ -116,6 +116,19 @@ class NumPyroApproximation:
     def latents(self) -> Mapping[str, Instances]:
         """Shape and dims of each latent."""
         return self.cases.latents
+
+    @property
+    def normals(self) -> tuple[NormalPair, ...]:
+        """Locations and scales of a guide that consists of independent normals."""
+        guide, transforms = self.structure.guide, self.structure.transforms
+        if type(guide) is autoguide.AutoNormal:
+            stems = [f"{name}_{guide.prefix}" for name in self.latents]
+        elif type(guide) is autoguide.AutoDiagonalNormal:
+            stems = [guide.prefix]
+        else:
+            return ()
+        pairs = ((f"{stem}_loc", f"{stem}_scale") for stem in stems)
+        return tuple(NormalPair(loc, scale, transforms[scale]) for loc, scale in pairs)
 
     @property
     def data(self) -> dict[str, Any]:
