@@ -1,7 +1,7 @@
 """Ways to a decision, and the choice among them."""
 
 from stakes.ways.choice import Choice
-from stakes.ways.choosing import STRENGTHS, choose, default_ways, opened_bench
+from stakes.ways.choosing import STRENGTHS, choose, chosen_among, default_ways, opened_bench
 from stakes.ways.corrected import Corrected
 from stakes.ways.folds import Forward
 from stakes.ways.ground import Forecast, Ground
@@ -34,6 +34,7 @@ __all__ = [
     "Same",
     "Shift",
     "choose",
+    "chosen_among",
     "default_ways",
     "kept",
     "opened_bench",

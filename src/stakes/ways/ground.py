@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 MOST_VALUES = 4_000_000
 """Predicted outcomes held at once."""
+DRAWS_IN_FOLDS = 512
+"""Of θ, to decide by where decisions are judged: all ways have the same ones, so that they differ
+by no luck, and more of them change a decision by little beside the spread of outcomes."""
 CENTRAL = (0.05, 0.25, 0.75, 0.95)
 """Ends of the central 90 and 50 % of what is predicted."""
 
@@ -50,6 +53,8 @@ class Ground:
     """Whether these are the cases of the fit."""
     asked: np.ndarray | None = None
     """The instances asked about; for others, decisions and forecasts may be anything."""
+    most_draws: int | None = None
+    """Of θ, to decide by; None for many."""
 
     @classmethod
     def of(cls, cases: Assessment) -> "Ground":
@@ -72,7 +77,13 @@ class Ground:
     def decide(self, posterior: Posterior) -> np.ndarray:
         """The best decision for each instance."""
         return decided(
-            self.problem, posterior, self.predictor, self.expectation, self.keys, self.asked
+            self.problem,
+            posterior,
+            self.predictor,
+            self.expectation,
+            self.keys,
+            self.asked,
+            self.most_draws,
         )
 
     def inside(self, decisions: np.ndarray) -> np.ndarray:
@@ -88,7 +99,7 @@ class Ground:
 
     def forecast(self, posterior: Posterior) -> Forecast:
         size = int(np.prod(self.instances.shape))
-        draws = int(np.clip(MOST_VALUES // max(size, 1), 200, 2000))
+        draws = int(np.clip(MOST_VALUES // max(size, 1), 200, 1000))
         drawn = predicting.predict(
             posterior, self.predictor, self.keys.predictions, draws, self.asked
         )
