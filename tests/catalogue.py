@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import oracles
 import pytest
-from numpyro.distributions import Distribution
+from numpyro.distributions import Distribution, constraints
+from numpyro.distributions.transforms import AffineTransform
 from scipy import stats
 
 from stakes import (
@@ -238,6 +240,123 @@ FORMULAS = {
 }
 """Outcomes enrolled in the laws of closed forms only."""
 
+
+def _two(rng: np.random.Generator, size: int, unit: np.ndarray) -> Parameters:
+    return {
+        "share": rng.uniform(0.1, 0.9, size),
+        "first": unit * rng.uniform(-3, 3, size),
+        "second": unit * rng.uniform(-3, 3, size),
+        "scale": unit * np.exp(rng.uniform(-1, 1, size)),
+    }
+
+
+def _both(share: Any, first: Distribution, second: Distribution, **options: Any) -> Distribution:
+    weights = dist.Categorical(probs=jnp.stack([share, 1 - share], axis=-1))
+    return dist.MixtureGeneral(weights, [first, second], **options)
+
+
+def _side_by_side(share: Any) -> dist.Categorical:
+    return dist.Categorical(probs=jnp.stack([share, 1 - share], axis=-1))
+
+
+COMPOSITE = {
+    "two normals": Family(
+        lambda share, first, second, scale: dist.MixtureSameFamily(
+            _side_by_side(share),
+            dist.Normal(jnp.stack([first, second], -1), jnp.stack([scale, 3 * scale], -1)),
+        ),
+        lambda share, first, second, scale: oracles.Blend(
+            ((share, stats.norm(first, scale)), (1 - share, stats.norm(second, 3 * scale)))
+        ),
+        _two,
+        shifts=frozenset({"first", "second"}),
+    ),
+    "normal or Laplace": Family(
+        lambda share, first, second, scale: _both(
+            share, dist.Normal(first, scale), dist.Laplace(second, scale)
+        ),
+        lambda share, first, second, scale: oracles.Blend(
+            ((share, stats.norm(first, scale)), (1 - share, stats.laplace(second, scale)))
+        ),
+        _two,
+        shifts=frozenset({"first", "second"}),
+    ),
+    "zero or lognormal": Family(
+        lambda share, loc, scale: _both(
+            share,
+            dist.Delta(jnp.zeros_like(loc)),
+            dist.LogNormal(loc, scale),
+            support=constraints.nonnegative,
+        ),
+        lambda share, loc, scale: oracles.Blend(
+            (
+                (share, oracles.Point(np.zeros_like(loc))),
+                (1 - share, stats.lognorm(scale, scale=np.exp(loc))),
+            )
+        ),
+        lambda rng, size, unit: {
+            "share": rng.uniform(0.1, 0.9, size),
+            "loc": np.log(unit) + rng.uniform(-1, 1, size),
+            "scale": rng.uniform(0.2, 1, size),
+        },
+        free=frozenset({"loc"}),
+        linex_signs=(1,),
+    ),
+    "HurdleGamma": Family(
+        lambda gate, concentration, rate: dist.HurdleGamma(gate, concentration, rate),
+        lambda gate, concentration, rate: oracles.Blend(
+            (
+                (gate, oracles.Point(np.zeros_like(rate))),
+                (1 - gate, stats.gamma(concentration, scale=1 / rate)),
+            )
+        ),
+        lambda rng, size, unit: {
+            "gate": rng.uniform(0.1, 0.9, size),
+            "concentration": np.exp(rng.uniform(-0.3, 3, size)),
+            "rate": np.exp(rng.uniform(-1, 1, size)) / unit,
+        },
+    ),
+    "shifted gamma": Family(
+        lambda start, concentration, rate: dist.TransformedDistribution(
+            dist.Gamma(concentration, rate),
+            AffineTransform(start, -2.0, domain=constraints.positive),
+        ),
+        lambda start, concentration, rate: oracles.Reflected(
+            start, stats.gamma(concentration, scale=2 / rate)
+        ),
+        lambda rng, size, unit: {
+            "start": unit * rng.uniform(-3, 3, size),
+            "concentration": np.exp(rng.uniform(0.3, 3, size)),
+            "rate": np.exp(rng.uniform(-1, 1, size)) / unit,
+        },
+        shifts=frozenset({"start"}),
+    ),
+    "two Poissons": Family(
+        lambda share, first, second: dist.MixtureSameFamily(
+            _side_by_side(share), dist.Poisson(jnp.stack([first, second], -1))
+        ),
+        lambda share, first, second: oracles.BlendOfCounts(
+            ((share, stats.poisson(first)), (1 - share, stats.poisson(second)))
+        ),
+        lambda rng, size, unit: {
+            "share": rng.uniform(0.1, 0.9, size),
+            "first": np.exp(rng.uniform(-2, 4, size)),
+            "second": np.exp(rng.uniform(-2, 4, size)),
+        },
+        has_scale=False,
+    ),
+    "HurdlePoisson": Family(
+        lambda gate, rate: dist.HurdlePoisson(gate, rate),
+        lambda gate, rate: oracles.Hurdle(gate, stats.poisson(rate)),
+        lambda rng, size, unit: {
+            "gate": rng.uniform(0.1, 0.9, size),
+            "rate": np.exp(rng.uniform(-1, 4, size)),
+        },
+        has_scale=False,
+    ),
+}
+"""Outcomes made of others."""
+
 LABELS = frozenset({"Bernoulli", "Categorical"})
 """Discrete outcomes whose few values need no window."""
 
@@ -287,6 +406,13 @@ CLOSED_FORMS = {
     "NegativeBinomial2": LOSSES.keys(),
     "NegativeBinomialProbs": LOSSES.keys(),
     "Geometric": LOSSES.keys(),
+    "two normals": LOSSES.keys() | (UTILITIES.keys() - {"bump"}),
+    "normal or Laplace": LOSSES.keys(),
+    "zero or lognormal": TAILS,
+    "HurdleGamma": LOSSES.keys(),
+    "shifted gamma": TAILS,
+    "two Poissons": LOSSES.keys(),
+    "HurdlePoisson": TAILS,
 }
 """What has a formula, also where it is infinite; every other outcome has one for the squared
 loss, by mean and variance."""

@@ -80,6 +80,90 @@ class Labels:
         return np.sqrt(np.square(np.arange(len(probs))) @ probs - np.square(self.mean()))
 
 
+@dataclass(frozen=True)
+class Point:
+    """All of the probability at one place."""
+
+    at: np.ndarray
+
+    def mean(self) -> np.ndarray:
+        return self.at
+
+    def std(self) -> np.ndarray:
+        return np.zeros_like(self.at)
+
+
+@dataclass(frozen=True)
+class Blend:
+    """A mixture, each component of which has a grid of its own."""
+
+    parts: tuple[tuple[np.ndarray, Twin], ...]
+    """Weights and components."""
+
+    def mean(self) -> np.ndarray:
+        return sum(weight * part.mean() for weight, part in self.parts)
+
+    def std(self) -> np.ndarray:
+        squares = (w * (p.std() ** 2 + (p.mean() - self.mean()) ** 2) for w, p in self.parts)
+        return np.sqrt(sum(squares))
+
+
+class BlendOfCounts(Blend):
+    """Without a grid between whole numbers."""
+
+    def logpmf(self, k: np.ndarray) -> np.ndarray:
+        return logsumexp([np.log(w) + part.logpmf(k) for w, part in self.parts], axis=0)
+
+    def support(self) -> tuple[float, float]:
+        return 0.0, np.inf
+
+
+@dataclass(frozen=True)
+class Hurdle:
+    """Zero with the chance `gate`, and otherwise a count that is not zero."""
+
+    gate: np.ndarray
+    base: Twin
+
+    def logpmf(self, k: np.ndarray) -> np.ndarray:
+        others = np.log1p(-self.gate) + self.base.logpmf(k) - np.log(self.base.sf(0))
+        return np.where(k == 0, np.log(self.gate), others)
+
+    def support(self) -> tuple[float, float]:
+        return 0.0, np.inf
+
+    def mean(self) -> np.ndarray:
+        return (1 - self.gate) * self.base.mean() / self.base.sf(0)
+
+    def std(self) -> np.ndarray:
+        square = (1 - self.gate) * (self.base.std() ** 2 + self.base.mean() ** 2)
+        return np.sqrt(square / self.base.sf(0) - self.mean() ** 2)
+
+
+@dataclass(frozen=True)
+class Reflected:
+    """Below `start`, as far as `distance` says."""
+
+    start: np.ndarray
+    distance: Twin
+
+    def logpdf(self, y: np.ndarray) -> np.ndarray:
+        return self.distance.logpdf(self.start - y)
+
+    def ppf(self, level: float) -> np.ndarray:
+        return self.start - self.distance.ppf(1 - level)
+
+    def support(self) -> tuple[Any, Any]:
+        low, high = self.distance.support()
+        return self.start - high, self.start - low
+
+    def mean(self) -> np.ndarray:
+        return self.start - self.distance.mean()
+
+    def std(self) -> np.ndarray:
+        return self.distance.std()
+
+
 class Grid(NamedTuple):
     """Points (point, case) with weights that add up to one."""
 
@@ -135,6 +219,16 @@ def grid(twin: Twin, decision: np.ndarray, width: float | np.ndarray = 1.0) -> G
     """Where to sum; `width` is the size of the finest feature of the loss or utility at h."""
     if hasattr(twin, "logpmf"):
         return _every_value(twin, decision)
+    if isinstance(twin, Point):
+        points = np.broadcast_to(twin.at, decision.shape)[None]
+        return Grid(points, np.zeros_like(points))
+    if isinstance(twin, Blend):
+        found = [grid(part, decision, width) for _, part in twin.parts]
+        log_weights = [
+            np.log(weight) + each.log_weights
+            for (weight, _), each in zip(twin.parts, found, strict=True)
+        ]
+        return Grid(np.concatenate([g.points for g in found]), np.concatenate(log_weights))
     panels = _panels(twin, decision, width)
     middle, half = (panels[1:] + panels[:-1]) / 2, np.diff(panels, axis=0) / 2
     points = (middle[:, None] + half[:, None] * NODES[:, None]).reshape(-1, *decision.shape)

@@ -11,24 +11,34 @@ from stakes.calibration import (
 )
 from stakes.deciding import BayesDecisions, NumericalDecisions
 from stakes.errors import InputError, NoClosedForm, NumericalError, StakesError, StakesWarning
-from stakes.expectation import ClosedForm, Enumeration, MonteCarlo, Quadrature
+from stakes.expectation import (
+    ClosedForm,
+    Componentwise,
+    Enumeration,
+    MonteCarlo,
+    Quadrature,
+    ScoreFunction,
+)
 from stakes.formulas import formula
 from stakes.losses import (
     Absolute,
     CostTable,
     Expectile,
     Huber,
+    IntervalScore,
     LinEx,
     Newsvendor,
     Squared,
     Tilted,
     ZeroOne,
 )
+from stakes.many import Answers, map
 from stakes.optimise import EM, Fit, Joint, Stop, natural_gradient
 from stakes.problem import Problem
 from stakes.spaces import Integers, Interval, OneOf, Real
 from stakes.utilities import Exponential, ExpUtility, Linearized, Utility
 from stakes.utility_estimators import Jensen, Nested, Taylor
+from stakes.vectors import Vector
 from stakes.ways import (
     NUTS,
     Calibrated,
@@ -51,6 +61,7 @@ __all__ = [
     "EM",
     "NUTS",
     "Absolute",
+    "Answers",
     "BayesDecisions",
     "Calibrated",
     "CalibratedELBO",
@@ -58,6 +69,7 @@ __all__ = [
     "Choice",
     "ClosedForm",
     "Comparison",
+    "Componentwise",
     "Corrected",
     "CostTable",
     "Enumeration",
@@ -72,6 +84,7 @@ __all__ = [
     "InputError",
     "Integers",
     "Interval",
+    "IntervalScore",
     "Jensen",
     "Joint",
     "Level",
@@ -95,6 +108,7 @@ __all__ = [
     "Regressor",
     "Reweighted",
     "Same",
+    "ScoreFunction",
     "Shift",
     "Squared",
     "StakesError",
@@ -103,9 +117,11 @@ __all__ = [
     "Taylor",
     "Tilted",
     "Utility",
+    "Vector",
     "ZeroOne",
     "calibrate",
     "choose",
     "formula",
+    "map",
     "natural_gradient",
 ]

@@ -1,6 +1,7 @@
 """The aim of a decision: where it may lie, and what it is judged by."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import jax
@@ -9,19 +10,13 @@ import numpy as np
 
 from stakes._types import Array
 from stakes.errors import InputError
+from stakes.host.programs import TRACING_ERRORS
 from stakes.losses import Asked
 from stakes.protocols import Criterion, Space, Trial
 from stakes.sharing import Shared
 from stakes.spaces import Real
-from stakes.varying import Columns, GroupOf, Need
-
-TRACING_ERRORS = (
-    jax.errors.ConcretizationTypeError,
-    jax.errors.NonConcreteBooleanIndexError,
-    jax.errors.TracerArrayConversionError,
-    jax.errors.TracerIntegerConversionError,
-)
-"""What JAX raises where a program asks for a value that is not known while it is compiled."""
+from stakes.varying import CanVary, Columns, GroupOf, Need
+from stakes.vectors import leading, seen
 
 
 @final
@@ -49,6 +44,21 @@ class Aim:
             space = Shared(space, columns[GroupOf(self.per)])
         return Aim(self.criterion.at(columns), space)
 
+    def opened(self) -> tuple["Aim", tuple[float, ...]]:
+        """The same without the numbers of its loss, and these: arguments of compiled programs."""
+        if not isinstance(self.criterion, Asked) or not isinstance(self.criterion.loss, CanVary):
+            return self, ()
+        loss, numbers = self.criterion.loss.opened()
+        return replace(self, criterion=Asked(loss)), numbers
+
+    def filled(self, numbers: Sequence[Any]) -> "Aim":
+        """With these numbers, which may be traced, where `opened` took some."""
+        if not numbers:
+            return self
+        assert isinstance(self.criterion, Asked)
+        assert isinstance(self.criterion.loss, CanVary)
+        return replace(self, criterion=Asked(self.criterion.loss.filled(numbers)))
+
     def check_columns(self, columns: Columns) -> None:
         """Refuse limits or parameters of some cases that could not be those of all."""
         for part in (self.criterion, self.space):
@@ -61,7 +71,8 @@ class Aim:
         like = jnp.zeros(())
         here = self.criterion.at(dict.fromkeys(self.needs, like))
         try:
-            jax.eval_shape(here.cost, like, like)
+            parts = jnp.zeros(leading(self.space))
+            jax.eval_shape(here.cost, like, seen(self.space, parts))
         except TRACING_ERRORS as error:
             given = "loss" if isinstance(self.criterion, Asked) else "utility"
             raise InputError(
@@ -77,7 +88,7 @@ class Aim:
     def cost_fault(self, outcome: Array, decision: Array) -> str | None:
         """What is wrong with the loss or utility at these outcomes and decisions, if anything."""
         outcome, decision = jnp.asarray(outcome), jnp.asarray(decision)
-        trial = self.criterion.trial(outcome, decision)
+        trial = self._trial(outcome, decision)
         return _undefined(trial, outcome, decision) or _forbidden(trial, outcome, decision)
 
     def check_observed(self, outcome: Array) -> None:
@@ -86,12 +97,12 @@ class Aim:
         Refused is also a loss or utility by which decisions beyond all outcomes are best, however
         far we look.
         """
-        trial = self.criterion.trial
+        trial = self._trial
         low, high = float(outcome.min()), float(outcome.max())
-        likely = [self._all(outcome, jnp.median(outcome)), self.space.inside(outcome)]
-        inside = [self._all(outcome, h) for h in np.linspace(low, high, 9)]
+        likely = [self.everywhere(outcome, jnp.median(outcome)), self.everywhere(outcome, outcome)]
+        inside = [self.everywhere(outcome, h) for h in np.linspace(low, high, 9)]
         if self.space.actions is not None:
-            likely = inside = [self._all(outcome, h) for h in self.space.actions]
+            likely = inside = [self.everywhere(outcome, h) for h in self.space.actions]
         for decision in likely:
             _refuse(_undefined(trial(outcome, decision), outcome, decision))
         self._check_limits(outcome, low, high, min(self._mean(outcome, h) for h in inside))
@@ -110,7 +121,7 @@ class Aim:
             (high, 1, "rises", "decision - highest"),
         ):
             far = [end + sign * width * 4.0**power for power in (3, 4, 5)]
-            tried = [self._all(outcome, h) for h in far]
+            tried = [self.everywhere(outcome, h) for h in far]
             if bool(jnp.any(tried[-1] != jnp.asarray(far[-1], tried[-1].dtype))):
                 continue  # there are limits
             costs = [self._mean(outcome, h) for h in tried]
@@ -124,13 +135,17 @@ class Aim:
                     f"`1000 * jnp.maximum({limit}, 0)`."
                 )
 
-    def _all(self, outcome: Array, decision: Any) -> Array:
+    def everywhere(self, outcome: Array, decision: Any) -> Array:
         """The same decision for all, as far as the space allows."""
-        like = jnp.asarray(outcome, jnp.result_type(float))
-        return self.space.inside(jnp.full_like(like, decision))
+        shape, dtype = (*leading(self.space), *outcome.shape), jnp.result_type(float)
+        return self.space.inside(jnp.broadcast_to(jnp.asarray(decision, dtype), shape))
+
+    def _trial(self, outcome: Array, decision: Array) -> Trial:
+        return self.criterion.trial(outcome, seen(self.space, decision))
 
     def _mean(self, outcome: Array, decision: Array) -> float:
-        return float(np.mean(np.asarray(self.criterion.cost(outcome, decision), np.float64)))
+        costs = self.criterion.cost(outcome, seen(self.space, decision))
+        return float(np.mean(np.asarray(costs, np.float64)))
 
 
 def _refuse(fault: str | None) -> None:
@@ -140,7 +155,7 @@ def _refuse(fault: str | None) -> None:
 
 def _undefined(trial: Trial, outcome: Array, decision: Array) -> str | None:
     """That there is not one finite value for each outcome and decision."""
-    expected = jnp.broadcast_shapes(outcome.shape, decision.shape)
+    expected = jnp.broadcast_shapes(outcome.shape, decision.shape[-outcome.ndim or None :])
     if trial.values.shape != expected:
         return (
             f"{trial.name} must work elementwise and not sum or average: for outcomes and "
@@ -158,8 +173,10 @@ def _forbidden(trial: Trial, outcome: Array, decision: Array) -> str | None:
     if not bool(trial.broken.any()):
         return None
     at = tuple(int(i) for i in np.argwhere(np.asarray(trial.broken))[0])
-    y, h = jnp.broadcast_arrays(outcome, decision)
+    here = jnp.broadcast_to(outcome, trial.values.shape)[at]
+    parts = decision[(..., *at)] if decision.ndim >= len(at) else decision
+    decided = ", ".join(f"{float(part):.6g}" for part in jnp.ravel(parts))
     return (
-        f"{trial.name} is {trial.rule} ({float(trial.values[at])}) at outcome {float(y[at]):.6g} "
-        f"and decision {float(h[at]):.6g}. {trial.remedy}"
+        f"{trial.name} is {trial.rule} ({float(trial.values[at])}) at outcome {float(here):.6g} "
+        f"and decision {decided}. {trial.remedy}"
     )

@@ -27,6 +27,7 @@ from stakes.losses import Asked
 from stakes.protocols import Criterion, Gain, Loss, Space, Transform
 from stakes.spaces import Real
 from stakes.utilities import ExpUtility, Utility
+from stakes.vectors import Vector
 
 FAR = 1e30
 """Beyond all limits of decisions."""
@@ -59,7 +60,8 @@ class Problem:
             alone, as in `loss(outcome, decision, *, price)`, come from the data.
         utility: a `Utility`, instead of a loss.
         decision: where decisions may lie: `Real()` by default, `Interval(low, high)`,
-            `Integers(low, high)` or `OneOf(labels)`. A `CostTable` says so itself. Where the
+            `Integers(low, high)`, `OneOf(labels)` or a `Vector` of these. A `CostTable` and an
+            `IntervalScore` say so themselves. Where the
             decision changes the outcome, the argument of the model that carries it, such as
             `{"price": Interval(1, 10)}`: the data has the prices that were set.
         per: outcomes that share one decision: those of each member of a plate, of each group by a
@@ -178,18 +180,29 @@ class Problem:
         transform: Transform | None,
         scale: Number | None,
         columns: varying.Columns | None = None,
+        loss: Loss | None = None,
     ) -> Gain:
         """What a calibrated fit maximises: the loss on the scale M, or the utility as it is.
 
-        For some cases, with their values in place, where `columns` are given.
+        For some cases, with their values in place, where `columns` are given; with this `loss`
+        in place of the problem's, which is the same but for numbers that are traced.
         """
         if self.utility is not None:
             return self.utility if columns is None else self.utility.at(columns)
-        assert self.loss is not None
+        loss = loss or self.loss
+        assert loss is not None
         assert transform is not None
         assert scale is not None
-        loss = self.loss if columns is None else Asked(self.loss).at(columns).loss
+        loss = loss if columns is None else Asked(loss).at(columns).loss
         return transform(loss, scale)
+
+    def check_single(self, where: str) -> None:
+        """Refuse decisions with several parts, where single numbers are needed."""
+        if isinstance(self.space, Vector):
+            raise InputError(
+                f"{where} is for decisions that are single numbers; those in `{self.space!r}` have "
+                f"several parts. Use `calibrate`, `decide` and `compare`."
+            )
 
     def check_data(
         self, data: Data, *, needs_outcome: bool, columns: Mapping[str, Columns] | None = None
@@ -298,6 +311,11 @@ def _check_space(problem: Problem) -> None:
     if problem.per is not None:
         rule = "the name of a plate or of a data argument, 'all' or 'row'"
         checks.instance("`Problem(per=...)`", problem.per, str, rule)
+        if isinstance(problem.space, Vector) and problem.per != "row":
+            raise InputError(
+                f"`Problem(per={problem.per!r})`: decisions with several parts are not shared; "
+                f"leave `per` out, or decide about single numbers."
+            )
         if problem.space.needs and problem.per != "row":
             raise InputError(
                 f"`Problem(per={problem.per!r})`: outcomes that share a decision share its limits, "
@@ -305,15 +323,41 @@ def _check_space(problem: Problem) -> None:
             )
     if problem.decision is None:
         return
+    _check_parts(problem)
     if isinstance(problem.decision, Argument):
         _check_action(problem, problem.decision)
         return
-    known = "`Real()`, `Interval(low, high)`, `Integers(low, high)` or `OneOf(labels)`"
+    known = (
+        "`Real()`, `Interval(low, high)`, `Integers(low, high)`, `OneOf(labels)` or a `Vector` of "
+        "these"
+    )
     checks.choice("`Problem(decision=...)`", problem.decision, Space, known)
+    if isinstance(own, Vector):
+        names = getattr(problem.decision, "names", None)
+        if names != own.names:
+            raise InputError(
+                f"`Problem(decision={problem.decision!r})`: `{problem.criterion.title}` decides "
+                f"about `Vector({', '.join(f'{name}=...' for name in own.names)})`."
+            )
+        return
     if own is not None and own != problem.decision:
         raise InputError(
             f"`Problem(decision={problem.decision!r})`: the actions of the loss are {own!r}; leave "
             f"`decision` out."
+        )
+
+
+def _check_parts(problem: Problem) -> None:
+    """Refuse a loss of single numbers where a decision has several parts."""
+    loss = problem.loss if problem.utility is None else problem.utility.loss
+    if not isinstance(problem.space, Vector) or loss is None:
+        return
+    asked = Asked(loss)
+    if (asked.knows_decision or hasattr(loss, "convex")) and not isinstance(asked.space, Vector):
+        raise InputError(
+            f"`Problem(decision={problem.decision!r})`: `{asked.title}` takes single numbers. Give "
+            f"a function of (outcome, decision) that takes the parts of the decision, "
+            f"`{', '.join(problem.space.names)} = decision`."
         )
 
 
@@ -338,6 +382,10 @@ def _check_action(problem: Problem, stated: Argument) -> None:
         raise InputError(
             f"{where}: `{name_of(problem.model)}` has no argument {name!r} to decide about; its "
             f"arguments are {some(arguments.names)}."
+        )
+    if isinstance(space, Vector):
+        raise InputError(
+            f"{where}: decisions about {name!r} must be single numbers; got {space!r}."
         )
     if space.needs:
         raise InputError(

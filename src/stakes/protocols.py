@@ -83,6 +83,10 @@ class Predicted(Protocol):
         """The decision at which `log_tails` is largest."""
         ...
 
+    def most_log_tails(self, above: Number, below: Number) -> Float[Array, "*instance"]:
+        """The largest value of `log_tails` over all decisions."""
+        ...
+
     def best_in_log_kernel(self, width: Number) -> Float[Array, "*instance"]:
         """The decision at which `log_kernel` is largest."""
         ...
@@ -120,6 +124,12 @@ class SolvedLoss(Loss, Protocol):
         """E ℓ(y, h) less its least value over all decisions."""
         ...
 
+    def log_utility_regret(
+        self, predicted: Predicted, decision: Float[Array, "*instance"], scale: Number
+    ) -> Float[Array, "*instance"]:
+        """The largest log E exp(-ℓ(y, h')/scale) over all decisions h', less that of h."""
+        ...
+
     def exact_decision(self, predicted: Predicted) -> Float[Array, "*instance"]:
         """The decision with the least expected loss."""
         ...
@@ -154,6 +164,12 @@ class PositiveUtility(Protocol):
         self, predicted: Predicted, decision: Float[Array, "*instance"]
     ) -> Float[Array, "*instance"]:
         """log E u(y, h); may raise `NoClosedForm`."""
+        ...
+
+    def log_expected_regret(
+        self, predicted: Predicted, decision: Float[Array, "*instance"]
+    ) -> Float[Array, "*instance"]:
+        """The largest log E u(y, h') less log E u(y, h); may raise `NoClosedForm`."""
         ...
 
     def expected_log(
@@ -272,6 +288,16 @@ class Expectation(Protocol):
     ) -> Float[Array, "*instance"]:
         """E ℓ(y, h) less its least value over all decisions; may raise `NoClosedForm`."""
         raise NoClosedForm("Only a closed form knows the least expected loss.")
+
+    def log_expected_regret(
+        self,
+        key: Key | None,
+        outcome: Distribution,
+        utility: "PositiveUtility",
+        decision: Float[Array, "*instance"],
+    ) -> Float[Array, "*instance"]:
+        """The largest log E u(y, h') less log E u(y, h); may raise `NoClosedForm`."""
+        raise NoClosedForm("Only a closed form knows the largest expected utility.")
 
     def relative_variance(
         self,

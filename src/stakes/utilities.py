@@ -43,8 +43,14 @@ class _InsideLogarithm(ABC):
         self, expectation: Expectation, key: Key | None, outcome: Distribution, decision: Array
     ) -> Array: ...
 
-    def regret_term(self, expectation: Expectation) -> UtilityTerm:
+    def log_expected_regret(self, predicted: Predicted, decision: Array) -> Array:
         raise NoClosedForm("The largest expected utility has no closed form.")
+
+    def regret_term(self, expectation: Expectation) -> UtilityTerm:
+        def term(key: Key, outcome: Distribution, decision: Array) -> Array:
+            return -expectation.log_expected_regret(key, outcome, self, decision)
+
+        return term
 
     def exact_decision(self, predicted: Predicted) -> Array:
         raise NoClosedForm("A utility given as a function has no closed-form decision.")
@@ -194,6 +200,9 @@ class ExpUtility(_InsideLogarithm):
 
     def log_expected(self, predicted: Predicted, decision: Array) -> Array:
         return Asked(self.loss).log_expected_utility(predicted, decision, self.scale)
+
+    def log_expected_regret(self, predicted: Predicted, decision: Array) -> Array:
+        return Asked(self.loss).log_utility_regret(predicted, decision, self.scale)
 
     def exact_decision(self, predicted: Predicted) -> Array:
         return Asked(self.loss).exact_utility_decision(predicted, self.scale)

@@ -1,8 +1,8 @@
 """What may differ from case to case: a number for all, an array, or the name of a data argument."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Self, TypeAlias, final
+from typing import Any, ClassVar, Self, TypeAlias, final
 
 import jax
 import jax.numpy as jnp
@@ -73,6 +73,11 @@ def needs(values: Iterable[Any]) -> tuple[Need, ...]:
     return tuple(dict.fromkeys(each for each in values if isinstance(each, str | PerCase)))
 
 
+def is_one_number(value: Any) -> bool:
+    """Whether it is the same for all cases: a number, which may be traced."""
+    return isinstance(value, float) or (isinstance(value, jax.Array) and value.ndim == 0)
+
+
 def given(value: Any, columns: Columns) -> Any:
     return columns[value] if isinstance(value, str | PerCase) else value
 
@@ -140,6 +145,19 @@ def _broadcast(need: str | PerCase, values: Array, shape: tuple[int, ...]) -> Ar
 class CanVary:
     """For frozen dataclasses, some of whose fields may differ from case to case."""
 
+    numbers: ClassVar[tuple[str, ...]] = ()
+    """Fields that, as numbers, compiled programs may take as arguments."""
+
+    def opened(self) -> tuple[Self, tuple[float, ...]]:
+        """The same without its numbers, and these."""
+        found = {n: v for n in self.numbers if isinstance(v := getattr(self, n), float)}
+        return self._with(dict.fromkeys(found)), tuple(found.values())
+
+    def filled(self, numbers: Sequence[Any]) -> Self:
+        """With these numbers, which may be traced, where `opened` took some."""
+        missing = [name for name in self.numbers if getattr(self, name) is None]
+        return self._with(dict(zip(missing, numbers, strict=True)))
+
     @property
     def needs(self) -> tuple[Need, ...]:
         return needs(getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
@@ -148,9 +166,15 @@ class CanVary:
         """The same for some cases, with their values in place."""
         if not self.needs:
             return self
+        names = [field.name for field in fields(self)]  # type: ignore[arg-type]
+        return self._with({name: given(getattr(self, name), columns) for name in names})
+
+    def _with(self, values: Mapping[str, Any]) -> Self:
+        """The same with other values, unchecked: they may be traced."""
         here = object.__new__(type(self))
         for field in fields(self):  # type: ignore[arg-type]
-            object.__setattr__(here, field.name, given(getattr(self, field.name), columns))
+            now = values.get(field.name, getattr(self, field.name))
+            object.__setattr__(here, field.name, now)
         return here
 
     def check(self, columns: Columns) -> None:

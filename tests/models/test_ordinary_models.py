@@ -315,8 +315,12 @@ def mixture(x, y=None):
         numpyro.sample("y", dist.MixtureSameFamily(parts, both), obs=y)
 
 
-def test_a_mixture_as_the_outcome_is_refused_with_the_way_out():
-    problem = stakes.Problem(mixture, outcome="y", loss=stakes.Absolute())
-    data = {"x": np.ones(20), "y": np.random.default_rng(0).normal(size=20)}
-    with pytest.raises(stakes.InputError, match="Mixture"):
-        stakes.calibrate(jax.random.key(0), problem, data, progress=False)
+def test_decisions_about_a_mixture_are_those_of_its_draws():
+    rng = np.random.default_rng(0)
+    data = {"x": np.ones(40), "y": np.where(rng.random(40) < 0.3, -1, 1) + rng.normal(0, 0.5, 40)}
+    problem = stakes.Problem(mixture, outcome="y", loss=stakes.Tilted(0.8))
+    result = stakes.calibrate(jax.random.key(0), problem, data, steps=400, progress=False)
+    drawn = result.predictive(fit=result.vi, draws=4000)["y"].values[0, :, :5]
+    expected = np.quantile(drawn, 0.8)  # all rows are alike
+    np.testing.assert_allclose(result.vi_decisions.values, expected, atol=0.03)
+    assert np.isfinite(result.decisions.values).all()

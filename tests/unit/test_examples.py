@@ -52,7 +52,7 @@ def test_newsvendor_learns_how_much_demand_varies():
 
 
 def test_newsvendor_takes_its_quantile_from_the_cost_ratio():
-    assert newsvendor.problem(underage=9.0, overage=1.0).loss.q == 0.9
+    assert newsvendor.problem(underage=9.0, overage=1.0).loss.level == 0.9
 
 
 def test_newsvendor_names_the_dishes_there_are():

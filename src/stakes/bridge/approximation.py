@@ -48,6 +48,7 @@ from stakes.bridge.sites import (
     trace_of,
     transform_of,
 )
+from stakes.bridge.support import check_support
 from stakes.port import Draw, Instances, Response, Rows, Subsample
 from stakes.problem import Problem
 from stakes.varying import Need, columns_for
@@ -242,9 +243,6 @@ def approximate(problem: Problem, data: dict[str, Any], key: Key) -> NumPyroAppr
     check_latents(guide, sites, latents, subsamples)
     if not isinstance(guide, autoguide.AutoGuide):  # one by hand may look at the data, too
         data = in_form(data, plain | looked_at(guide, data, key))
-    parameters = parameters_of(problem.program, guide, data, key)
-    guide_sites = shapes_of(guide, data, key)
-    check_guide(problem, latents, guide_sites, subsamples)
     arrays, constants = split_data(data)
     cases = Cases(
         model=problem.program,
@@ -263,6 +261,10 @@ def approximate(problem: Problem, data: dict[str, Any], key: Key) -> NumPyroAppr
     )
     check_action(cases, data)
     check_indices(cases, arrays)
+    check_support(cases, site, arrays)
+    parameters = parameters_of(problem.program, guide, data, key)
+    guide_sites = shapes_of(guide, data, key)
+    check_guide(problem, latents, guide_sites, subsamples)
     structure = Structure(
         cases=cases,
         guide=guide,

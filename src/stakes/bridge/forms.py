@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from stakes._types import Key, Program
-from stakes.aim import TRACING_ERRORS
 from stakes.bridge.sites import shapes_of
 from stakes.errors import InputError, name_of
+from stakes.host.programs import TRACING_ERRORS
 
 MOST_TUPLES = 3
 """More tuples than this are not tried as they are."""

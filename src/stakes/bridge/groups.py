@@ -25,6 +25,7 @@ from stakes.bridge.sites import (
     trace_of,
     unwrapped,
 )
+from stakes.host.programs import Program
 from stakes.port import over_batches
 
 NO_MEMBER = -1
@@ -73,7 +74,7 @@ def _members(predictor: Predictor, plate: str) -> np.ndarray:
     return np.where((ones != zeros).all(axis=0), numbers, NO_MEMBER)
 
 
-@functools.partial(jax.jit, static_argnames=("cases", "plate"))
+@functools.partial(Program, static=("cases", "plate"))
 def _marked(
     cases: Cases, arrays: dict[str, Array], batch: Batch, plate: str, marks: Array
 ) -> Array:

@@ -23,6 +23,7 @@ from stakes.bridge.cases import Cases
 from stakes.bridge.forms import holds_whole_numbers
 from stakes.bridge.sites import possible, trace_of
 from stakes.errors import InputError, OutOfRangeError, listed, some
+from stakes.host.programs import Program
 from stakes.port import sweep
 
 HUGE = 2**30
@@ -126,7 +127,7 @@ def _beyond(cases: Cases, arrays: dict[str, Array]) -> Beyond | None:
     return Beyond(int(at), int(size))
 
 
-@functools.partial(jax.jit, static_argnames="cases")
+@functools.partial(Program, static=("cases",))
 def _checked(cases: Cases, arrays: dict[str, Array], batches: Batch) -> checkify.Error:
     def run(_: None, batch: Batch) -> tuple[None, None]:
         with Placeholders(), handlers.substitute(data=dict(batch)):

@@ -8,6 +8,7 @@ from numpyro import handlers
 from stakes._types import Array, Batch, Key
 from stakes.bridge.approximation import NumPyroApproximation
 from stakes.bridge.sites import Counting, trace_of
+from stakes.host.programs import Program
 from stakes.port import Instances, Rows, params_in, sweep
 
 DRAWS = 4
@@ -60,7 +61,7 @@ def _mark(seen: dict[str, np.ndarray], latent: Instances, felt: np.ndarray, batc
             np.logical_or.at(seen[dim], members, felt.any(axis=others))
 
 
-@jax.jit
+@Program
 def _told(
     approximation: NumPyroApproximation, seen: dict[str, Array], key: Key, batch: Batch
 ) -> dict[str, Array]:

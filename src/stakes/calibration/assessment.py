@@ -18,6 +18,7 @@ from stakes.port import Instances
 from stakes.predicting import FittedPosterior, Observations, Posterior, SampledPosterior
 from stakes.problem import Problem
 from stakes.protocols import Expectation
+from stakes.vectors import Vector
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -92,7 +93,13 @@ class Assessment:
 
     def labels(self, decisions: np.ndarray) -> "xr.DataArray":
         """Decisions as users see them, with the names of their axes and members."""
-        return self._labelled(self.problem.space.labelled(decisions), "decision")
+        space = self.problem.space
+        shown = space.labelled(decisions)
+        if not isinstance(space, Vector):
+            return self._labelled(shown, "decision")
+        names = {"part": list(space.names), **self.coords}
+        found = labelled(shown, self.instances, names, "decision", ("part",))
+        return found.transpose(..., "part")
 
     @cached_property
     def observations(self) -> Observations | None:
@@ -113,12 +120,12 @@ class Assessment:
 
         Many draws for a few instances, a few for many.
         """
-        return self._predicted("LCVI")
+        return self._drawn(self.posteriors["LCVI"])
 
     @cached_property
     def vi_predicted(self) -> np.ndarray:
         """Outcomes drawn from the predictive distribution of plain VI: draw x instance."""
-        return self._predicted("VI")
+        return self._drawn(self.posteriors["VI"])
 
     @cached_property
     def interval(self) -> np.ndarray:
@@ -186,11 +193,17 @@ class Assessment:
         name = self.problem.outcome
         return xr.Dataset({name: self._labelled(found, name, ("chain", "draw"))})
 
-    def _predicted(self, name: str) -> np.ndarray:
+    def drawn(self, posterior: Posterior) -> np.ndarray:
+        """Outcomes drawn from the predictive distribution of any posterior: draw x instance."""
+        own = {id(each): name for name, each in self.posteriors.items()}
+        if id(posterior) in own:
+            return self.predicted if own[id(posterior)] == "LCVI" else self.vi_predicted
+        return self._drawn(posterior)
+
+    def _drawn(self, posterior: Posterior) -> np.ndarray:
         size = int(np.prod(self.instances.shape))
         draws = int(np.clip(MOST_VALUES // max(size, 1), 50, 4000))
-        posterior, key = self.posteriors[name], self.keys.predictions
-        found = predicting.predict(posterior, self.predictor, key, draws)
+        found = predicting.predict(posterior, self.predictor, self.keys.predictions, draws)
         return found.reshape(draws, -1)
 
     def _labelled(

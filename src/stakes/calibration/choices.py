@@ -29,6 +29,8 @@ from stakes.protocols import (
     UtilityTerm,
 )
 from stakes.utilities import Linearized
+from stakes.vectors import leading
+from stakes.vectors import seen as seen_by_loss
 
 
 def checked_transform(problem: Problem, transform: Transform | None) -> Transform | None:
@@ -127,11 +129,19 @@ def checked_expectation(
     if reason is not None:
         raise InputError(f"`method={method}` does not fit: {reason}.")
     asked = _AllAsked(gain, options.estimator, aim.criterion)
-    expectation = options.expectation
+    expectation, parts = options.expectation, leading(aim.space)
+    like = seen_by_loss(aim.space, jnp.broadcast_to(weight, (*parts, *weight.shape)))
     if expectation is None:
-        expectation = expectations.choose(outcome, asked, weight)
+        expectation = expectations.choose(outcome, asked, like)
+        if isinstance(expectation, expectations.ScoreFunction):
+            warn(
+                f"The outcome {problem.outcome!r}, {type(outcome).__name__}, can only be drawn, "
+                f"and no gradient passes through its draws: those of the calibrated fit are noisy "
+                f"estimates by its score function. Look at the course of the bound, and give more "
+                f"draws, `expectation=ScoreFunction(draws=...)`, where it does not settle."
+            )
     else:
-        expectations.check(expectation, outcome, asked, weight)
+        expectations.check(expectation, outcome, asked, like)
     asked.term(expectation)  # says what does not fit
     if problem.about_latent:
         _check_slope(problem, aim, drawn)
@@ -140,7 +150,7 @@ def checked_expectation(
 
 def _check_slope(problem: Problem, aim: Aim, drawn: Array) -> None:
     """Refuse, for a latent, a cost in steps: it would have no slope to follow."""
-    decision = aim.space.inside(jnp.broadcast_to(jnp.median(drawn), drawn.shape))
+    decision = seen_by_loss(aim.space, aim.everywhere(drawn, jnp.median(drawn)))
     tried = drawn + jnp.linspace(-1, 1, 9).reshape(-1, *(1 for _ in drawn.shape))
     slope = jax.grad(lambda y: jnp.sum(aim.criterion.cost(y, decision)))(tried)
     if not bool(jnp.any(slope != 0)):
@@ -157,7 +167,7 @@ def _try_cost(aim: Aim, seen: Array, drawn: Array) -> None:
     aim.check_observed(seen)
     # What is drawn before a fit may be anywhere.
     likely = jnp.where(jnp.abs(drawn - middle) <= width, drawn, middle)
-    fault = aim.cost_fault(likely, aim.space.inside(jnp.broadcast_to(middle, likely.shape)))
+    fault = aim.cost_fault(likely, aim.everywhere(likely, middle))
     if fault is not None:
         warn(f"At an outcome that was not observed, but may be predicted: {fault}")
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from stakes import checks, predicting
 from stakes._types import Array, Batch, Data, Key, Number, Params
+from stakes.aim import Aim
 from stakes.arguments import Columns, columns_of
 from stakes.bridge import NumPyroApproximation, Predictors, approximate
 from stakes.calibration.choices import (
@@ -23,7 +24,7 @@ from stakes.calibration.keys import Keys
 from stakes.calibration.options import Options
 from stakes.deciding import objective_of
 from stakes.errors import InputError, NumericalError, some, warn
-from stakes.optimise import VI, Fit, FitSettings, Info, Method, State, Step, Stop
+from stakes.optimise import VI, Fit, FitSettings, Info, Method, Numbered, State, Step, Stop
 from stakes.port import Instances
 from stakes.predicting import FittedPosterior
 from stakes.problem import Problem, checked_key
@@ -35,6 +36,7 @@ from stakes.protocols import (
 )
 from stakes.tables import Read
 from stakes.varying import Columns as CaseColumns
+from stakes.vectors import leading
 
 
 @final
@@ -94,7 +96,8 @@ class Plan:
         seen = predicting.observations(posterior, predictor)
         if seen is None:  # the decision is about a latent
             return self._after_vi_unobserved(plan, posterior, decisions, keys)
-        likely = np.where(seen.counted, seen.outcomes, decisions)
+        some_decision = decisions[0] if leading(aim.space) else decisions
+        likely = np.where(seen.counted, seen.outcomes, some_decision)
         seen.aim(aim).check_cost(jnp.asarray(likely), jnp.asarray(decisions))
         transform = self.transform
         if transform is not None:
@@ -124,17 +127,28 @@ class Plan:
 
     def step(self, scale: Number | None) -> Step:
         """A step of the calibrated fit, with this M."""
-        return self.method.step(self.objective(scale), self.settings)
+        bare, numbers = self.problem.aim.opened()
 
-    def objective(self, scale: Number | None, columns: CaseColumns | None = None) -> Objective:
-        """What the calibrated fit maximises beside the ELBO; where asked for, for some cases."""
-        aim = self.problem.aim
-        gain = self.problem.gain(self.transform, scale, columns)
+        def made(scale: Number | None, numbers: tuple[Any, ...]) -> Step:
+            return self.method.step(self.objective(scale, aim=bare.filled(numbers)), self.settings)
+
+        return Numbered(made, scale, numbers)
+
+    def objective(
+        self, scale: Number | None, columns: CaseColumns | None = None, *, aim: Aim | None = None
+    ) -> Objective:
+        """What the calibrated fit maximises beside the ELBO; where asked for, for some cases.
+
+        With an `aim` in place of the problem's, which is the same but for traced numbers.
+        """
+        aim = aim or self.problem.aim
+        loss = getattr(aim.criterion, "loss", None)
+        gain = self.problem.gain(self.transform, scale, columns, loss)
         space = aim.space if columns is None else aim.at(columns).space
         found = objective_of(gain, self.expectation, self.estimator, space)
         if not aim.needs or columns is not None:
             return found
-        return found._replace(needs=aim.needs, build=partial(self.objective, scale))
+        return found._replace(needs=aim.needs, build=partial(self.objective, scale, aim=aim))
 
     def state(self, params: Params, decisions: Array | np.ndarray) -> State:
         return self.method.init(params, jnp.asarray(decisions), self.settings)

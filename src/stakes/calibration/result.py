@@ -214,6 +214,7 @@ class Calibration:
             by: as in `compare`.
         """
         check_judged(self.problem)
+        self.problem.check_single("`leave_one_out()`")
         if self.problem.aim.per is not None:
             raise InputError(
                 "`leave_one_out()` judges each decision without its own outcome, and decisions "

@@ -26,12 +26,14 @@ from stakes.deciding.search import (
     evenly,
     one_by_one,
 )
+from stakes.deciding.vectors import best_parts
 from stakes.errors import NoClosedForm, check_shape
 from stakes.expectation import Mixture
 from stakes.port import Response, outcome_at
 from stakes.protocols import Criterion, Expectation, Space, Tabled, UtilityTerm
 from stakes.sharing import Shared
 from stakes.spaces import Integers, Real
+from stakes.vectors import Vector, laid_out, seen
 
 REAL = Real()
 Outcome: TypeAlias = Distribution | Response
@@ -43,6 +45,8 @@ ROUNDS = 40
 FEW, MORE = 256, 8
 """With fewer draws of θ than this a search takes up to so many times as many places."""
 PLACES = 7
+SWEEPS = 3
+"""Through the parts of a decision, in a coarse search."""
 FAR = 1e30
 """Beyond all limits of decisions."""
 MOST_ELEMENTS = 2**24
@@ -62,6 +66,8 @@ def best_decision(
     where the expectation consists of draws, too.
     """
     criterion, space = aim.criterion, aim.space
+    if isinstance(space, Vector):
+        return _best_vector(aim, space, expectation, key, outcomes, like)
     responds = isinstance(outcomes, Response)
     if isinstance(space, Shared):
         aim = replace(aim, space=space.counting(like))
@@ -79,6 +85,28 @@ def best_decision(
                 decision = jnp.broadcast_to(decision, like.shape).astype(like.dtype)
                 return beside(risk, space, decision)
     return numerical_decision(aim, expectation, key, outcomes, like)
+
+
+def _best_vector(
+    aim: Aim,
+    space: Vector,
+    expectation: Expectation,
+    key: Key,
+    outcomes: Distribution,
+    like: Array,
+) -> Float[Array, "part *instance"]:
+    if is_any_number(space):
+        with suppress(NoClosedForm):
+            return known_decision(aim.criterion, expectation, outcomes, like, space)
+    risk = risk_of(aim.criterion, expectation, key, outcomes, like, space)
+    _, range_key = jax.random.split(key)
+    return best_parts(risk, space, _draws(range_key, outcomes, like.shape, 8))
+
+
+def is_any_number(space: Space) -> bool:
+    """Whether no limits keep a decision from being the best of all numbers."""
+    parts = space.spaces if isinstance(space, Vector) else (space,)
+    return all(isinstance(part, Real) for part in parts)
 
 
 def beside(risk: Curve, space: Space, best: Array) -> Array:
@@ -102,15 +130,26 @@ def least_of(objective: Curve, places: Float[Array, "place *instance"]) -> Array
 
 
 def known_decision(
-    criterion: Criterion, expectation: Expectation, outcomes: Distribution, like: Array
+    criterion: Criterion,
+    expectation: Expectation,
+    outcomes: Distribution,
+    like: Array,
+    space: Space = REAL,
 ) -> Array:
     """The best decision by a formula of the loss; raises `NoClosedForm` where it has none."""
     decision = criterion.decision(expectation.mixture(outcomes))
+    if isinstance(space, Vector):
+        return laid_out(decision, like)
     return jnp.broadcast_to(decision, like.shape).astype(like.dtype)
 
 
 def risk_of(
-    criterion: Criterion, expectation: Expectation, key: Key, outcomes: Outcome, like: Array
+    criterion: Criterion,
+    expectation: Expectation,
+    key: Key,
+    outcomes: Outcome,
+    like: Array,
+    space: Space = REAL,
 ) -> Curve:
     """The risk of a decision for each instance."""
     risk_key, _ = jax.random.split(key)
@@ -118,7 +157,8 @@ def risk_of(
 
     def risk(decision: Array) -> Array:
         def one(key: Key, outcome: Outcome) -> Array:
-            return criterion.risk(expectation, key, outcome_at(outcome, decision), decision)
+            there = outcome_at(outcome, decision)
+            return criterion.risk(expectation, key, there, seen(space, decision))
 
         found = criterion.averaged(_each_draw(one, risk_key, outcomes, held))
         check_shape(f"The expected cost by `{criterion.title}`", found.shape, like.shape)
@@ -194,6 +234,9 @@ def term_decision(
         found = _each_draw(one, term_key, outcomes, held * now.size).mean(axis=0)
         return space.over(found, "sum") if isinstance(space, Shared) else found
 
+    if isinstance(space, Vector):
+        drawn = _draws(range_key, outcomes, now.shape[1:], -(-2 * draws // _count(outcomes)))
+        return best_parts(shortfall, space, drawn, now, sweeps=SWEEPS).astype(now.dtype)
     if space.actions is not None:
         return least_of(shortfall, _every(space.actions, now)).astype(now.dtype)
     if isinstance(outcomes, Response):

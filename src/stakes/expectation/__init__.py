@@ -9,21 +9,25 @@ need, `families` what is known of each distribution.
 from stakes.expectation import families, stats
 from stakes.expectation.choosing import check, choose
 from stakes.expectation.closed_form import ClosedForm
+from stakes.expectation.componentwise import Componentwise
 from stakes.expectation.enumeration import Enumeration
 from stakes.expectation.mixture import Mixture, Single
 from stakes.expectation.monte_carlo import MonteCarlo
 from stakes.expectation.points import ByPoints
 from stakes.expectation.quadrature import Quadrature
+from stakes.expectation.score_function import ScoreFunction
 from stakes.expectation.sums import Rule
 
 __all__ = [
     "ByPoints",
     "ClosedForm",
+    "Componentwise",
     "Enumeration",
     "Mixture",
     "MonteCarlo",
     "Quadrature",
     "Rule",
+    "ScoreFunction",
     "Single",
     "check",
     "choose",

@@ -3,10 +3,12 @@
 from stakes._types import Array, Distribution
 from stakes.errors import InputError
 from stakes.expectation.closed_form import ClosedForm
+from stakes.expectation.componentwise import Componentwise
 from stakes.expectation.enumeration import Enumeration
 from stakes.expectation.known import Known
 from stakes.expectation.monte_carlo import MonteCarlo
 from stakes.expectation.quadrature import Quadrature
+from stakes.expectation.score_function import ScoreFunction
 from stakes.protocols import Expectation, Gain
 
 BEST_FIRST: tuple[Expectation, ...] = (
@@ -14,7 +16,9 @@ BEST_FIRST: tuple[Expectation, ...] = (
     Known(),
     Enumeration(),
     Quadrature(),
+    Componentwise(),
     MonteCarlo(),
+    ScoreFunction(),
 )
 
 
@@ -25,9 +29,10 @@ def choose(outcome: Distribution, gain: Gain, decision: Array) -> Expectation:
             return expectation
     raise InputError(
         f"No expectation can handle an outcome that is {type(outcome).__name__}: it has no closed "
-        f"form, is not discrete, has no inverse distribution function `icdf`, and its draws cannot "
-        f"be reparameterised. Rewrite the outcome with a distribution that allows one of these, "
-        f"or marginalise what prevents it."
+        f"form, is not discrete, has no inverse distribution function `icdf`, and its density is "
+        f"not that of its draws, if it has any. "
+        f"Rewrite the outcome with a distribution that allows one of these, or marginalise what "
+        f"prevents it."
     )
 
 

@@ -46,6 +46,11 @@ class ClosedForm(Expectation):
     ) -> Array:
         return utility.log_expected(Single(outcome), decision)
 
+    def log_expected_regret(
+        self, key: Key | None, outcome: Distribution, utility: PositiveUtility, decision: Array
+    ) -> Array:
+        return utility.log_expected_regret(Single(outcome), decision)
+
     @property
     def cheap(self) -> bool:
         return True

@@ -49,8 +49,9 @@ class Single:
         return weighted_sum(log_weights, (points <= value).astype(log_weights.dtype))
 
     def below(self, value: Array) -> Array:
-        discrete = stats.is_discrete(self.distribution)
-        return self.cdf(jnp.ceil(value) - 1 if discrete else value)
+        if self.values is not None:
+            return self.cdf(jnp.ceil(value) - 1)
+        return _within_support(self.distribution, value, stats.below(self.distribution, value))
 
     def tails(self, decision: Array, above: float, below: float) -> Array:
         return stats.tails(self.distribution, decision, above, below)
@@ -64,6 +65,9 @@ class Single:
 
     def best_in_log_tails(self, above: Number, below: Number) -> Array:
         return stats.best_in_log_tails(self.distribution, above, below)
+
+    def most_log_tails(self, above: Number, below: Number) -> Array:
+        return stats.most_log_tails(self.distribution, above, below)
 
     def best_in_log_kernel(self, width: Number) -> Array:
         return stats.best_in_log_kernel(self.distribution, width)
@@ -135,6 +139,9 @@ class Mixture:
 
     def best_in_log_tails(self, above: Number, below: Number) -> Array:
         return self._alone().best_in_log_tails(above, below)
+
+    def most_log_tails(self, above: Number, below: Number) -> Array:
+        return self._alone().most_log_tails(above, below)
 
     def best_in_log_kernel(self, width: Number) -> Array:
         return self._alone().best_in_log_kernel(width)

@@ -9,7 +9,7 @@ import numpy as np
 
 from stakes import checks
 from stakes._types import Array, Distribution, Key
-from stakes.expectation.points import ByPoints
+from stakes.expectation.points import ByPoints, kink
 from stakes.expectation.sums import Rule
 from stakes.protocols import Gain, PositiveUtility
 
@@ -41,16 +41,15 @@ class MonteCarlo(ByPoints):
         return None
 
     def rule(self, key: Key | None, outcome: Distribution, decision: Array) -> Rule:
-        shape = np.broadcast_shapes(outcome.batch_shape, jnp.shape(decision))
-        missing = shape[: len(shape) - len(outcome.batch_shape)]
-        points = outcome.expand(missing + tuple(outcome.batch_shape)).rsample(key, (self.draws,))
+        outcome, shape = drawn_shape(outcome, decision)
+        points = outcome.rsample(key, (self.draws,))
         points = jnp.broadcast_to(points, (self.draws, *shape))
         return Rule(points, jnp.full_like(points, -math.log(self.draws)))
 
     def relative_variance(
         self, key: Key | None, outcome: Distribution, utility: PositiveUtility, decision: Array
     ) -> Array:
-        points, _ = self.rule(key, outcome, decision)
+        points, _ = self.rule(key, outcome, kink(decision))
         log_u = utility.log(points, decision)
         u = jnp.exp(log_u - log_u.max(axis=0))
         mean = u.mean(axis=0)
@@ -64,3 +63,10 @@ class MonteCarlo(ByPoints):
     @property
     def drawn(self) -> bool:
         return True
+
+
+def drawn_shape(outcome: Distribution, decision: Array) -> tuple[Distribution, tuple[int, ...]]:
+    """The outcome with as many axes as there are instances, and their shape."""
+    shape = np.broadcast_shapes(outcome.batch_shape, jnp.shape(decision))
+    missing = shape[: len(shape) - len(outcome.batch_shape)]
+    return outcome.expand(missing + tuple(outcome.batch_shape)), shape

@@ -5,7 +5,7 @@ are fixed) or through the points (Monte Carlo: the points are reparameterised dr
 """
 
 from abc import abstractmethod
-from typing import Protocol
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +34,11 @@ LARGE = 30.0
 still = jax.lax.stop_gradient
 
 
+def kink(decision: Any) -> Array:
+    """Where a loss may have a kink: at the decision, or at the first of its parts."""
+    return decision[0] if isinstance(decision, tuple) else decision
+
+
 class ByPoints(Expectation, Protocol):
     """An expectation that has to define only its points and what it objects to."""
 
@@ -54,7 +59,7 @@ class ByPoints(Expectation, Protocol):
     def expected(
         self, key: Key | None, outcome: Distribution, loss: Loss, decision: Array
     ) -> Array:
-        points, log_weights = self.rule(key, outcome, decision)
+        points, log_weights = self.rule(key, outcome, kink(decision))
         typical = self.typical(outcome)
         weights = flushed_exp(log_weights)
         weightless = weights == 0
@@ -76,7 +81,7 @@ class ByPoints(Expectation, Protocol):
     def log_expected(
         self, key: Key | None, outcome: Distribution, utility: PositiveUtility, decision: Array
     ) -> Array:
-        points, log_weights = self.rule(key, outcome, decision)
+        points, log_weights = self.rule(key, outcome, kink(decision))
         log_shares = still(log_weights + utility.log(points, decision))
         shares = flushed_exp(log_shares - largest_of(log_shares))
         # What adds nothing may have overflowed, and has no finite slope then.

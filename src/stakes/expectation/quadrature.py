@@ -12,9 +12,9 @@ from numpyro.distributions import constraints
 
 from stakes import checks
 from stakes._types import Array, Distribution, Float, Key
-from stakes.errors import InputError
+from stakes.errors import InputError, NoClosedForm
 from stakes.expectation import stats
-from stakes.expectation.points import ByPoints, column_like
+from stakes.expectation.points import ByPoints, column_like, kink
 from stakes.expectation.sums import Rule, Terms, neglectable, normalised
 from stakes.protocols import Gain
 
@@ -67,7 +67,7 @@ class Quadrature(ByPoints):
 
     def _has_quantiles(self, outcome: Distribution, decision: Array) -> bool:
         try:
-            jax.eval_shape(lambda: self.rule(None, outcome, decision))
+            jax.eval_shape(lambda: self.rule(None, outcome, kink(decision)))
         except (NotImplementedError, InputError):
             return False
         return not outcome.event_shape
@@ -308,8 +308,11 @@ def _middle_and_spread(outcome: Distribution) -> tuple[Array, Array]:
 @singledispatch
 def rough_place(outcome: Distribution) -> tuple[Array, Array]:
     """A place where there is mass, and its spread, where NumPyro lacks quantiles."""
-    sd = jnp.sqrt(stats.variance(outcome))
-    return outcome.mean, jnp.where(jnp.isfinite(sd), sd, getattr(outcome, "scale", 1.0))
+    try:
+        centre, sd = stats.mean(outcome), jnp.sqrt(stats.variance(outcome))
+    except NoClosedForm as error:
+        raise NotImplementedError from error
+    return centre, jnp.where(jnp.isfinite(sd), sd, getattr(outcome, "scale", 1.0))
 
 
 @rough_place.register

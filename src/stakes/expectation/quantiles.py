@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax.scipy.special import digamma, polygamma
+from numpyro.distributions.discrete import HurdleProbs
 
 from stakes._types import Array, Distribution
 from stakes.expectation import stats
@@ -21,6 +22,7 @@ from stakes.expectation import stats
 STEPS = 2
 FURTHEST = 3.0
 """How far a step may go: in standard deviations, or in the logarithm of a distance to an end."""
+HALVINGS = 16
 NEAR = 2
 """Counts on either side of the guess among which the quantile of a count is looked for."""
 
@@ -70,6 +72,46 @@ def _(outcome: Distribution, level: float) -> Array:
 @_quantile.register
 def _(outcome: dist.Weibull, level: float) -> Array:
     return outcome.scale * (-math.log1p(-level)) ** (1 / outcome.concentration)
+
+
+@_quantile.register
+def _(outcome: dist.Delta, level: float) -> Array:
+    return jnp.asarray(outcome.v)
+
+
+@_quantile.register(dist.MixtureSameFamily)
+@_quantile.register(dist.MixtureGeneral)
+def _(outcome: Distribution, level: float) -> Array:
+    """Between those of the components."""
+    parts = stats.components(outcome)
+    assert parts is not None
+    each = parts.answers(lambda part, _: _quantile(part, level))
+    return _by_halving(outcome, level, each.min(axis=-1), each.max(axis=-1))
+
+
+@_quantile.register
+def _(outcome: HurdleProbs, level: float) -> Array:
+    """By Cantelli's inequality, and at zero or above it."""
+    above = jnp.sqrt(stats.variance(outcome)) * math.sqrt(level / (1 - level))
+    high = stats.mean(outcome) + above
+    return _by_halving(outcome, level, jnp.zeros_like(high), high)
+
+
+def _by_halving(outcome: Distribution, level: float, low: Array, high: Array) -> Array:
+    """For outcomes with several peaks, or with mass at single points."""
+    reached = stats.cdf(outcome, low) >= level
+    dtype = jnp.result_type(float)
+    low, high = (jnp.asarray(end, dtype) for end in (low, high))
+    low, high = jnp.broadcast_arrays(low, jnp.where(reached, low, high))
+
+    def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = ends
+        middle = low + (high - low) / 2
+        reached = stats.cdf(outcome, middle) >= level
+        return jnp.where(reached, low, middle), jnp.where(reached, middle, high)
+
+    found = jax.lax.fori_loop(0, HALVINGS, halve, (low, high))[1]
+    return jnp.floor(found) if stats.is_discrete(outcome) else found
 
 
 @singledispatch

@@ -6,6 +6,7 @@ of small numbers.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -26,7 +27,7 @@ def log_less_tangent(ratio: Array, less_one: Array) -> Array:
     r = v / (2 + v)
     # log(1 + v) is twice the inverse hyperbolic tangent of r, and 2r - v = -vr.
     terms = 5 if r.dtype == jnp.float32 else 10
-    series = 2 * _horner(jnp.square(r), [1 / (2 * k + 3) for k in range(terms)])
+    series = 2 * horner(jnp.square(r), [1 / (2 * k + 3) for k in range(terms)])
     far = jnp.log(jnp.where(near, 1.0, ratio)) - less_one
     return jnp.where(near, r * (jnp.square(r) * series - v), far)
 
@@ -42,7 +43,7 @@ def exp_less_tangent(x: Array) -> Array:
     near = jnp.abs(x) < _NEAR
     v = jnp.where(near, x, 0.0)
     terms = 6 if v.dtype == jnp.float32 else 9
-    series = _horner(v, [1 / math.factorial(k + 2) for k in range(terms)])
+    series = horner(v, [1 / math.factorial(k + 2) for k in range(terms)])
     return jnp.where(near, jnp.square(v) * series, jnp.expm1(x) - x)
 
 
@@ -50,7 +51,7 @@ def stirling_error(x: Array) -> Array:
     """log Γ(x) less Stirling's (x - 1/2) log x - x + log √2π, for x > 0."""
     far, near, small = _raised(x)
     terms = [1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360]
-    series = _horner(jnp.square(1 / far), terms) / far
+    series = horner(jnp.square(1 / far), terms) / far
     # Γ(x+8) is x (x+1) ... (x+7) times Γ(x).
     product = math.prod(near + k for k in range(1, _RAISE)) * near
     rest = (near - 0.5) * jnp.log1p(_RAISE / near) + _RAISE * (jnp.log(near + _RAISE) - 1)
@@ -61,7 +62,7 @@ def log_less_digamma(x: Array) -> Array:
     """log x - ψ(x), for x > 0."""
     far, near, small = _raised(x)
     terms = [1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760]
-    series = 1 / (2 * far) + jnp.square(1 / far) * _horner(jnp.square(1 / far), terms)
+    series = 1 / (2 * far) + jnp.square(1 / far) * horner(jnp.square(1 / far), terms)
     rest = sum(1 / (near + k) for k in range(1, _RAISE)) + 1 / near
     return series + jnp.where(small, rest - jnp.log1p(_RAISE / near), 0.0)
 
@@ -82,9 +83,9 @@ def along(slopes: Any, tangents: Any, like: Array) -> Array:
     return sum(moving, jnp.zeros_like(like))
 
 
-def _horner(x: Array, terms: list[float]) -> Array:
+def horner(x: Array, terms: Sequence[float | Array]) -> Array:
     """Σ terms[k] x^k."""
-    total = jnp.full_like(x, terms[-1])
+    total = jnp.broadcast_to(jnp.asarray(terms[-1], x.dtype), jnp.shape(x))
     for term in reversed(terms[:-1]):
         total = total * x + term
     return total

@@ -5,7 +5,9 @@ Each function dispatches on the type of the NumPyro distribution; an unknown typ
 handful of `register` lines, in `families` or in your own code.
 """
 
+from collections.abc import Callable
 from functools import singledispatch
+from typing import NamedTuple, TypeAlias
 
 import jax.numpy as jnp
 from numpyro.distributions import Distribution, constraints
@@ -44,6 +46,12 @@ def cdf(outcome: Distribution, value: Array) -> Array:
         return outcome.cdf(jnp.floor(value) if is_discrete(outcome) else value)
     except NotImplementedError:
         raise unknown("distribution function", outcome) from None
+
+
+@singledispatch
+def below(outcome: Distribution, value: Array) -> Array:
+    """P(y < value), which is less than the distribution function where a single point has mass."""
+    return cdf(outcome, jnp.ceil(value) - 1 if is_discrete(outcome) else value)
 
 
 @singledispatch
@@ -99,9 +107,44 @@ def best_in_log_tails(outcome: Distribution, above: Number, below: Number) -> Ar
 
 
 @singledispatch
+def most_log_tails(outcome: Distribution, above: Number, below: Number) -> Array:
+    """The largest value of `log_tails` over all decisions."""
+    raise unknown("largest exponential tails", outcome)
+
+
+@singledispatch
 def best_in_log_kernel(outcome: Distribution, width: Number) -> Array:
     """The decision at which `log_kernel` is largest."""
     raise unknown("best decision of a Gaussian kernel", outcome)
+
+
+Widen: TypeAlias = Callable[[Array], Array]
+"""Lays out what each case has, such as a decision, beside all components."""
+
+
+class Components(NamedTuple):
+    """What a mixture is made of."""
+
+    weights: Array
+    """Along the last axis."""
+    distributions: tuple[Distribution, ...]
+    side_by_side: bool = False
+    """Whether there is one distribution, which has all components along its last axis."""
+
+    def answers(self, question: Callable[[Distribution, Widen], Array]) -> Array:
+        """Of all components, along a last axis."""
+        if self.side_by_side:
+            [every] = self.distributions
+            return question(every, lambda value: value[..., None] if jnp.ndim(value) else value)
+        found = [question(each, lambda value: value) for each in self.distributions]
+        return jnp.stack(jnp.broadcast_arrays(*found), axis=-1)
+
+
+@singledispatch
+def components(outcome: Distribution) -> Components | None:
+    """The components of a mixture; None where the outcome is none."""
+    _check(outcome)
+    return None
 
 
 @singledispatch

@@ -14,19 +14,11 @@ from stakes.varying import Columns, Need
 
 
 class Dial(NamedTuple):
-    """The parameter of a loss that a reader of the report may turn."""
+    """What a reader of the report may turn, where the page can decide again."""
 
     kind: str
-    """The loss whose decisions the page can recompute: `tilted` or `linex`."""
-    parameter: float
-    low: float
-    high: float
-    factor: float = 1.0
-    """The loss is this many times the tilted or LinEx loss."""
-
-
-def tilted_dial(q: float, factor: float = 1.0) -> Dial:
-    return Dial("tilted", q, min(0.02, q), max(0.98, q), factor)
+    """`costs`, of a unit short and a unit too many, or `linex`."""
+    values: tuple[float, ...]
 
 
 def covariates_of(function: Callable[..., Any]) -> tuple[str, ...]:
@@ -120,6 +112,9 @@ class Asked:
 
     def log_expected_utility(self, predicted: Predicted, decision: Array, scale: Number) -> Array:
         return self._answer("log_expected_utility", "expectation")(predicted, decision, scale)
+
+    def log_utility_regret(self, predicted: Predicted, decision: Array, scale: Number) -> Array:
+        return self._answer("log_utility_regret", "regret")(predicted, decision, scale)
 
     def exact_decision(self, predicted: Predicted) -> Array:
         return self._answer("exact_decision", "decision")(predicted)

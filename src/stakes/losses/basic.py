@@ -16,7 +16,7 @@ from jax.scipy.special import logsumexp
 from stakes import varying
 from stakes._types import Array, Number
 from stakes.errors import NoClosedForm
-from stakes.losses.asked import Dial, tilted_dial
+from stakes.losses.asked import Dial
 from stakes.protocols import Predicted
 from stakes.varying import CanVary
 
@@ -92,9 +92,13 @@ class TwoSided(CanVary):
     def log_expected_utility(self, predicted: Predicted, decision: Array, scale: Number) -> Array:
         return predicted.log_tails(decision, self.above / scale, self.below / scale)
 
+    def log_utility_regret(self, predicted: Predicted, decision: Array, scale: Number) -> Array:
+        most = predicted.most_log_tails(self.above / scale, self.below / scale)
+        return most - self.log_expected_utility(predicted, decision, scale)
+
     def bayes_decision(self, draws: Array) -> Array:
         # The average is least at one of the draws, not at a value between two of them.
-        if self._is_the_same_for_all:
+        if isinstance(self.level, float):
             place = max(math.ceil(round(draws.shape[0] * self.level, 6)) - 1, 0)
             return jnp.sort(draws, axis=0)[place]
         first = jnp.maximum(jnp.ceil(draws.shape[0] * self.level - 1e-6) - 1, 0)
@@ -111,11 +115,11 @@ class TwoSided(CanVary):
     def dial(self) -> Dial | None:
         if not self._is_the_same_for_all:
             return None
-        return tilted_dial(self.level, self.above + self.below)
+        return Dial("costs", (self.above, self.below))
 
     @property
     def _is_the_same_for_all(self) -> bool:
-        return all(isinstance(side, float) for side in (self.above, self.below))
+        return all(varying.is_one_number(side) for side in (self.above, self.below))
 
 
 @final
@@ -152,6 +156,8 @@ class Tilted(TwoSided):
 
     q: Any
 
+    numbers: ClassVar[tuple[str, ...]] = ("q",)
+
     def __post_init__(self) -> None:
         q = varying.checked("`Tilted(q=...)`", self.q, above=0, below=1)
         object.__setattr__(self, "q", q)
@@ -186,6 +192,8 @@ class Newsvendor(TwoSided):
     under: Any
     over: Any
 
+    numbers: ClassVar[tuple[str, ...]] = ("under", "over")
+
     def __post_init__(self) -> None:
         for name in ("under", "over"):
             value = varying.checked(f"`Newsvendor({name}=...)`", getattr(self, name), above=0)
@@ -217,6 +225,7 @@ class LinEx(CanVary):
     c: Any
 
     convex: ClassVar[bool] = True
+    numbers: ClassVar[tuple[str, ...]] = ("c",)
 
     def __post_init__(self) -> None:
         hint = "At zero the loss vanishes; for a symmetric loss use `Squared()`."
@@ -247,14 +256,14 @@ class LinEx(CanVary):
         return jnp.asarray(-predicted.log_mgf(-self.c) / self.c)
 
     def _check_alike(self) -> None:
-        if not isinstance(self.c, float):
+        if not varying.is_one_number(self.c):
             raise NoClosedForm("Moment generating functions have a formula for the same c for all.")
 
     @property
     def dial(self) -> Dial | None:
         if not isinstance(self.c, float):
             return None
-        return Dial("linex", self.c, *sorted((self.c / 3, self.c * 3)))
+        return Dial("linex", (self.c,))
 
 
 def _exp_minus_tangent(x: Array) -> Array:

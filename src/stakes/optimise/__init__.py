@@ -15,7 +15,7 @@ from stakes.optimise.stages import (
     has_stopped_rising,
     is_no_better,
 )
-from stakes.optimise.step import Info, Method, State, Step
+from stakes.optimise.step import Info, Method, Numbered, State, Step
 from stakes.optimise.vi import VI
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "Info",
     "Joint",
     "Method",
+    "Numbered",
     "State",
     "Step",
     "Stop",

@@ -115,7 +115,10 @@ def bound(
             return draw.log_ratio, jnp.zeros(())
         here = term.weighing(draw.weight) if hasattr(term, "weighing") else term
         gained = here(y_key, draw.outcome, decisions)
-        check_shape("The utility term of the loss or utility", gained.shape, decisions.shape)
+        # The parts of a decision lie along a leading axis.
+        parted = draw.weight.ndim > 0 and decisions.ndim > draw.weight.ndim
+        expected = decisions.shape[1:] if parted else decisions.shape
+        check_shape("The utility term of the loss or utility", gained.shape, expected)
         return draw.log_ratio, jnp.sum(jnp.where(draw.weight > 0, draw.weight * gained, 0.0))
 
     elbos, utilities = jax.vmap(one)(jax.random.split(key, draws))

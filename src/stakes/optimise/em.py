@@ -16,6 +16,7 @@ from stakes.optimise.step import Info, State, Step
 from stakes.port import Approximation, Rows, columns_in, params_in, rows_of_params
 from stakes.protocols import DecisionRule, Gain, Objective
 from stakes.sharing import Shared
+from stakes.vectors import leading
 
 
 def _counting(objective: Objective, weight: Array) -> Objective:
@@ -44,7 +45,7 @@ class EM:
     """
 
     m_step: DecisionRule | None = None
-    draws: int = 30
+    draws: int = 15
     every: int = 1
 
     def __post_init__(self) -> None:
@@ -83,7 +84,7 @@ class EM:
         ) -> tuple[State, Info]:
             e_key, theta_key, y_key = jax.random.split(key, 3)
             params, decisions = state.variables["params"], state.variables["decisions"]
-            at = Rows.of(approximation.instances, batch)
+            at = Rows.of(approximation.instances, batch, leading=len(leading(objective.space)))
             here = at.gather(decisions)
             aims = objective.at(columns_in(approximation, objective.needs, batch))
             params, state, info = ascend(

@@ -11,11 +11,12 @@ import numpy as np
 from stakes._types import Array, Batch, Key
 from stakes.host import progress
 from stakes.host.interrupts import deferred_ctrl_c
+from stakes.host.programs import Program
 from stakes.optimise.course import Course, extended, fit_of, next_stage, one_of, outset, verdict
 from stakes.optimise.fit import Fit, Stop
 from stakes.optimise.settings import FitSettings
 from stakes.optimise.stages import finite_mean
-from stakes.optimise.step import Info, State, Step
+from stakes.optimise.step import Info, Numbered, State, Step
 from stakes.port import Approximation, Batches
 
 Watch: TypeAlias = Callable[[Course], None]
@@ -121,20 +122,29 @@ def _loop(
     return course, reason, float(np.median(chunks[1:])) if chunks[1:] else float("nan")
 
 
-def compiled(step: Callable[..., tuple[State, Info]]) -> Callable[..., tuple[State, Info]]:
-    """A function that takes as many steps as there are numbers, each with `given` first."""
+def compiled(step: Callable[..., tuple[State, Info]]) -> "partial[tuple[State, Info]]":
+    """A `Program` that takes as many steps as there are numbers, each with `given` first."""
+    numbered = step if isinstance(step, Numbered) else Numbered(lambda *_: step, None, ())
 
-    @partial(jax.jit, donate_argnums=1)
     def chunk(
-        given: Any, state: State, key: Key, numbers: Array, batches: Batch
+        given: Any,
+        state: State,
+        key: Key,
+        numbers: Array,
+        batches: Batch,
+        scale: Any,
+        parameters: tuple[Any, ...],
     ) -> tuple[State, Info]:
+        here = numbered.make(scale, parameters)
+
         def one(state: State, x: tuple[Array, Batch]) -> tuple[State, Info]:
             number, batch = x
-            return step(given, state, _folded(key, number), batch)
+            return here(given, state, _folded(key, number), batch)
 
         return jax.lax.scan(one, state, (numbers, batches))
 
-    return chunk
+    program = Program(chunk, donated=("state",), numbers=("parameters",))
+    return partial(program, scale=numbered.scale, parameters=numbered.parameters)
 
 
 def _folded(key: Key, number: Array) -> Key:

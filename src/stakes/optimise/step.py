@@ -1,6 +1,8 @@
 """What one step of a fit takes and returns, and what a method has to provide."""
 
-from typing import NamedTuple, Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, final
 
 from stakes._types import Array, Batch, Float, Key, Params, PyTree
 from stakes.optimise.settings import FitSettings
@@ -44,6 +46,23 @@ class Step(Protocol):
             batch: plate -> the members in this minibatch; empty where no plate is subsampled.
         """
         ...
+
+
+@final
+@dataclass(frozen=True)
+class Numbered:
+    """A step with numbers in it, which the compiled program takes as arguments."""
+
+    make: Callable[[Any, tuple[Any, ...]], Step]
+    """From scale and parameters to the step."""
+    scale: Any
+    parameters: tuple[float, ...]
+    """Of the loss; they become part of the program where that has to know them."""
+
+    def __call__(
+        self, approximation: Approximation, state: State, key: Key, batch: Batch, /
+    ) -> tuple[State, Info]:
+        return self.make(self.scale, self.parameters)(approximation, state, key, batch)
 
 
 class Method(Protocol):

@@ -36,7 +36,7 @@ SEARCHING = {
 METHODS: dict[str, Method | None] = {
     "VI": None,
     "joint": Joint(),
-    "EM, Bayes decisions": EM(m_step=BayesDecisions()),
+    "EM, Bayes decisions": EM(m_step=BayesDecisions(), draws=30),
     **SEARCHING,
 }
 PUBLISHED_NAMES = {

@@ -13,6 +13,7 @@ from stakes._types import Array, Batch, Distribution, Float, Key
 from stakes.aim import Aim
 from stakes.bridge import Predictor
 from stakes.deciding import best_decision
+from stakes.host.programs import Program
 from stakes.port import (
     Instances,
     Rows,
@@ -25,6 +26,7 @@ from stakes.port import (
 from stakes.predicting.posteriors import FittedPosterior, Members, Posterior
 from stakes.protocols import Expectation
 from stakes.sharing import Shared
+from stakes.vectors import leading, seen
 
 MOST_ELEMENTS = 2**25
 """Instances times draws held at once; 128 MB per array in single precision."""
@@ -53,23 +55,28 @@ def decide(
     size = int(np.prod(predictor.cases.instances.shape))
     count = draws or draws_for(size * expectation.summed)
 
+    bare, numbers = aim.opened()
+
     def best(batch: Batch) -> Array:
-        return _decide_batch(posterior, predictor, key, batch, aim, expectation, count)
+        return _decide_batch(posterior, predictor, key, batch, bare, numbers, expectation, count)
 
-    return _everywhere(best, predictor, asked=asked)
+    return _everywhere(best, predictor, leading(aim.space), asked)
 
 
-@partial(jax.jit, static_argnames=("aim", "expectation", "draws"))
+@partial(Program, static=("aim", "expectation", "draws"), numbers=("numbers",))
 def _decide_batch(
     posterior: Posterior,
     predictor: Predictor,
     key: Key,
     batch: Batch,
     aim: Aim,
+    numbers: tuple[Any, ...],
     expectation: Expectation,
     draws: int,
 ) -> Float[Array, "*instance"]:
-    here, outcomes, weight, y_key = _at(posterior, predictor, key, batch, aim, draws)
+    here, outcomes, weight, y_key = _at(
+        posterior, predictor, key, batch, aim.filled(numbers), draws
+    )
     return best_decision(here, expectation, y_key, outcomes, weight)
 
 
@@ -117,7 +124,7 @@ def _outcomes(
     return outcome, weight[0]
 
 
-_outcomes_batch = jax.jit(_outcomes, static_argnums=4)
+_outcomes_batch = Program(_outcomes, static=("draws", "responding"))
 
 
 def weights(posterior: Posterior, predictor: Predictor) -> np.ndarray:
@@ -125,7 +132,7 @@ def weights(posterior: Posterior, predictor: Predictor) -> np.ndarray:
     return _everywhere(lambda batch: _weigh_batch(posterior, predictor, batch), predictor)
 
 
-@jax.jit
+@Program
 def _weigh_batch(posterior: Posterior, predictor: Predictor, batch: Batch) -> Array:
     return _outcomes(posterior, predictor, jax.random.key(0), batch, 1)[1]
 
@@ -138,7 +145,7 @@ def observed(posterior: Posterior, predictor: Predictor) -> np.ndarray | None:
     return _everywhere(lambda batch: _observed_batch(posterior, predictor, batch), predictor)
 
 
-@jax.jit
+@Program
 def _observed_batch(posterior: Posterior, predictor: Predictor, batch: Batch) -> Any:
     key = jax.random.key(0)
     latents = posterior.latents(key, 1, Members(predictor.fitted_members(batch)))
@@ -160,8 +167,8 @@ class Observations(NamedTuple):
 
     def costs(self, aim: Aim, decisions: np.ndarray) -> np.ndarray:
         """ℓ(y_i, h_i), or minus the utility, of each instance that counts."""
-        criterion = self.aim(aim).criterion
-        found = criterion.cost(jnp.asarray(self.outcomes), jnp.asarray(decisions))
+        criterion, decided = self.aim(aim).criterion, jnp.asarray(decisions)
+        found = criterion.cost(jnp.asarray(self.outcomes), seen(aim.space, decided))
         return np.asarray(found, np.float64)[self.counted]
 
 
@@ -185,7 +192,8 @@ def predictive_costs(
     counted = weights(posterior, predictor) > 0
     found = predict(posterior, predictor, key, draws)
     criterion = aim.at(predictor.columns(aim.needs)).criterion
-    costs = np.asarray(criterion.cost(jnp.asarray(found), jnp.asarray(decisions)))
+    decided = seen(aim.space, jnp.asarray(decisions))
+    costs = np.asarray(criterion.cost(jnp.asarray(found), decided))
     return costs[:, counted].ravel()
 
 
@@ -203,15 +211,18 @@ def expected(
     Where outcomes share a decision, all of them together.
     """
 
+    bare, numbers = aim.opened()
+    same = jnp.asarray(decision)
+
     def some(batch: Batch) -> Array:
         return _expected_batch(
-            posterior, predictor, key, batch, jnp.asarray(decision), aim, expectation, draws
+            posterior, predictor, key, batch, same, bare, numbers, expectation, draws
         )
 
     return _everywhere(some, predictor, leading=(3,))
 
 
-@partial(jax.jit, static_argnames=("aim", "expectation", "draws"))
+@partial(Program, static=("aim", "expectation", "draws"), numbers=("numbers",))
 def _expected_batch(
     posterior: Posterior,
     predictor: Predictor,
@@ -219,9 +230,11 @@ def _expected_batch(
     batch: Batch,
     decision: Array,
     aim: Aim,
+    numbers: tuple[Any, ...],
     expectation: Expectation,
     draws: int,
 ) -> Float[Array, "statistic *instance"]:
+    aim = aim.filled(numbers)
     here, outcomes, weight, y_key = _at(posterior, predictor, key, batch, aim, draws)
     space = here.space.counting(weight) if isinstance(here.space, Shared) else here.space
     same = jnp.full_like(weight, decision)
@@ -256,9 +269,14 @@ def predict(
     return _everywhere(some, predictor, (draws,), asked)
 
 
-@partial(jax.jit, static_argnames=("draws",))
+@partial(Program, static=("draws",))
 def _predict_batch(
-    posterior: Posterior, predictor: Predictor, key: Key, batch: Batch, draws: int, part: Array
+    posterior: Posterior,
+    predictor: Predictor,
+    key: Key,
+    batch: Batch,
+    draws: int,
+    part: Array | int,
 ) -> Array:
     theta_key, y_key = jax.random.split(key)
     outcomes, weight = _outcomes(posterior, predictor, theta_key, batch, draws, part)
@@ -309,7 +327,7 @@ def explained(
     return found["log_likelihood"], found["outcome"]
 
 
-@partial(jax.jit, static_argnames=("draws",))
+@partial(Program, static=("draws",))
 def _explained_batch(
     posterior: FittedPosterior,
     predictor: Predictor,
@@ -357,14 +375,14 @@ def _in_parts(
     return {name: values for name, values in whole.items() if name not in stray}
 
 
-@partial(jax.jit, static_argnames=("draws",))
+@partial(Program, static=("draws",))
 def _latents_batch(
     posterior: FittedPosterior, key: Key, batch: Batch, draws: int, part: Array | int
 ) -> dict[str, Array]:
     return posterior.latents(key, draws, Members(batch, part))
 
 
-@partial(jax.jit, static_argnames=("draws",))
+@partial(Program, static=("draws",))
 def _derived_batch(
     posterior: FittedPosterior,
     predictor: Predictor,
@@ -390,7 +408,7 @@ def outcomes_by_batch(
             yield _responses_batch(posterior, predictor, key, batch, jnp.asarray(decision))
 
 
-@jax.jit
+@Program
 def _responses_batch(
     posterior: Posterior, predictor: Predictor, key: Key, batch: Batch, decision: Array
 ) -> Distribution:

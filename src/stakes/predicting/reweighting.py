@@ -2,6 +2,7 @@
 
 import copy
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,7 @@ from stakes.aim import Aim
 from stakes.bridge import Weighed
 from stakes.deciding import best_decision
 from stakes.errors import InputError
+from stakes.host.programs import Program
 from stakes.predicting.posteriors import FittedPosterior
 from stakes.protocols import Expectation
 from stakes.varying import Columns
@@ -19,7 +21,7 @@ from stakes.varying import Columns
 CLOSE = 1e-3
 
 
-@partial(jax.jit, static_argnames="draws")
+@partial(Program, static=("draws",))
 def weighed(posterior: FittedPosterior, key: Key, draws: int) -> Weighed:
     """Draws of the posterior along a leading axis, with all that weights are made of."""
     keys = jax.random.split(key, draws)
@@ -44,19 +46,22 @@ def decide_weighted(
     outcomes = _taken(draws.outcome, chosen)
     _check(draws.outcome, outcomes, chosen)
     like = draws.weight[0]
-    return np.asarray(_decide(decision_key, outcomes, like, columns or {}, aim, expectation))
+    bare, numbers = aim.opened()
+    found = _decide(decision_key, outcomes, like, columns or {}, bare, numbers, expectation)
+    return np.asarray(found)
 
 
-@partial(jax.jit, static_argnames=("aim", "expectation"))
+@partial(Program, static=("aim", "expectation"), numbers=("numbers",))
 def _decide(
     key: Key,
     outcomes: Distribution,
     like: Array,
     columns: Columns,
     aim: Aim,
+    numbers: tuple[Any, ...],
     expectation: Expectation,
 ) -> Array:
-    return best_decision(aim.at(columns), expectation, key, outcomes, like)
+    return best_decision(aim.filled(numbers).at(columns), expectation, key, outcomes, like)
 
 
 def _resampled(log_weights: np.ndarray, start: float) -> np.ndarray:

@@ -7,6 +7,9 @@ from stakes.tables.categories import (
     numbers_among,
 )
 from stakes.tables.columns import DATE_PARTS, DAYS, Coding
+from stakes.tables.delimited import Delimited, Words, repeated, uneven_rows
+from stakes.tables.dialect import Dialect
+from stakes.tables.doctor import Column, Examined, Finding, Kind, Said, examined, rows_named
 from stakes.tables.native import TableRows, columns_in, is_table
 from stakes.tables.reading import Read, Wanted, as_frame, lacking, read
 
@@ -14,16 +17,28 @@ __all__ = [
     "DATE_PARTS",
     "DAYS",
     "Coding",
+    "Column",
+    "Delimited",
+    "Dialect",
+    "Examined",
+    "Finding",
+    "Kind",
     "Read",
+    "Said",
     "TableRows",
     "Wanted",
+    "Words",
     "alike",
     "as_frame",
     "categories_of",
     "codes_of",
     "columns_in",
+    "examined",
     "is_table",
     "lacking",
     "numbers_among",
     "read",
+    "repeated",
+    "rows_named",
+    "uneven_rows",
 ]

@@ -1,5 +1,6 @@
 """Categories: which there are in a column, and the number of each."""
 
+import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -23,12 +24,23 @@ def codes_of(values: Iterable[Any], categories: Sequence[Any]) -> np.ndarray:
 
 
 def alike(categories: Iterable[Any]) -> list[list[Any]]:
-    """Words that differ in nothing but spaces, or in capital letters."""
+    """Words that differ in nothing but spaces, capital letters, or how accents are stored."""
     together: dict[str, list[Any]] = {}
     for each in categories:
         if isinstance(each, str):
-            together.setdefault(" ".join(each.split()).casefold(), []).append(each)
+            together.setdefault(_plain(each).casefold(), []).append(each)
     return [words for words in together.values() if len(words) > 1]
+
+
+def in_what_they_differ(words: Iterable[str]) -> str:
+    """What makes words differ that are alike."""
+    if len({_plain(word) for word in words}) > 1:
+        return "capital letters"
+    return "spaces" if len({" ".join(w.split()) for w in words}) == 1 else "how accents are stored"
+
+
+def _plain(word: str) -> str:
+    return unicodedata.normalize("NFC", " ".join(word.split()))
 
 
 class Numbers(NamedTuple):

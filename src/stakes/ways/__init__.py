@@ -2,9 +2,9 @@
 
 from stakes.ways.choice import Choice
 from stakes.ways.choosing import STRENGTHS, choose, chosen_among, default_ways, opened_bench
-from stakes.ways.corrected import Corrected
+from stakes.ways.corrected import Corrected, behind
 from stakes.ways.folds import Forward
-from stakes.ways.ground import Forecast, Ground
+from stakes.ways.ground import Forecast, Ground, Outlook
 from stakes.ways.heads import Level, Regressor, Shift
 from stakes.ways.keeping import kept, restored
 from stakes.ways.monotone import Monotone
@@ -28,11 +28,13 @@ __all__ = [
     "Level",
     "Monotone",
     "Network",
+    "Outlook",
     "Plain",
     "Regressor",
     "Reweighted",
     "Same",
     "Shift",
+    "behind",
     "choose",
     "chosen_among",
     "default_ways",

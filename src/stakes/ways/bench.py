@@ -117,9 +117,7 @@ class Bench:
             plan, masks = self.plan_of(guide), self.splits.masks
             fewer = self.options.draws is None
             found = self._before and self._before.setup(guide).plain
-            self._setups[guide] = Setup(
-                plan, masks, self.keys, self.seen, self.home, fewer, found
-            )
+            self._setups[guide] = Setup(plan, masks, self.keys, self.seen, self.home, fewer, found)
         return self._setups[guide]
 
     def calibrated(self, guide: Any, strength: Strength) -> list[Fit]:

@@ -81,6 +81,7 @@ def choose(
     if options is not None and said != Options():
         raise InputError("`choose(options=...)` replaces the other options: leave those out.")
     checks.instance("`problem`", problem, Problem, "a `Problem(model, outcome=..., loss=...)`")
+    problem.check_single("`choose(problem)`")
     asked = default_ways(problem) if ways is None else _checked(ways)
     bench = opened_bench(
         key,

@@ -38,6 +38,15 @@ class Forecast(NamedTuple):
     """Instance x (low of 90 %, low of 50 %, high of 50 %, high of 90 %)."""
 
 
+class Outlook(NamedTuple):
+    """What is predicted for each instance, and what its decision will cost by that."""
+
+    interval: np.ndarray
+    """Instance x ends of the central 90 %."""
+    cost: np.ndarray
+    """The mean cost, or minus the mean utility."""
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class Ground:
@@ -54,7 +63,7 @@ class Ground:
     asked: np.ndarray | None = None
     """The instances asked about; for others, decisions and forecasts may be anything."""
     most_draws: int | None = None
-    """Of θ, to decide by; None for many."""
+    """Of θ, to decide by, and twice as many to predict by; None for many."""
 
     @classmethod
     def of(cls, cases: Assessment) -> "Ground":
@@ -98,13 +107,27 @@ class Ground:
         return labelled(shown, self.instances, self.coords, "decision")
 
     def forecast(self, posterior: Posterior) -> Forecast:
-        size = int(np.prod(self.instances.shape))
-        draws = int(np.clip(MOST_VALUES // max(size, 1), 200, 1000))
-        drawn = predicting.predict(
-            posterior, self.predictor, self.keys.predictions, draws, self.asked
-        )
-        found = predictive_quantiles(drawn.reshape(draws, -1), np.array([*LEVELS, *CENTRAL]))
+        drawn = self._drawn(posterior)
+        levels = np.array([*LEVELS, *CENTRAL])
+        found = predictive_quantiles(drawn.reshape(len(drawn), -1), levels)
         return Forecast(found[:, : len(LEVELS)], found[:, len(LEVELS) :])
+
+    def outlook(self, posterior: Posterior, decisions: np.ndarray) -> Outlook:
+        """What a posterior predicts, and what decisions will cost by that."""
+        drawn, aim = self._drawn(posterior), self.problem.aim
+        criterion = aim.at(self.predictor.columns(aim.needs)).criterion
+        costs = criterion.cost(jnp.asarray(drawn), jnp.asarray(decisions))
+        ends = np.array([CENTRAL[0], CENTRAL[-1]])
+        interval = predictive_quantiles(drawn.reshape(len(drawn), -1), ends)
+        return Outlook(interval, np.asarray(costs, np.float64).mean(axis=0).ravel())
+
+    def _drawn(self, posterior: Posterior) -> np.ndarray:
+        """Outcomes that may come: many draws for a few instances, fewer for many."""
+        size = int(np.prod(self.instances.shape))
+        most = 2000 if self.most_draws is None else 2 * self.most_draws
+        draws = int(np.clip(MOST_VALUES // max(size, 1), 200, most))
+        key = self.keys.predictions
+        return predicting.predict(posterior, self.predictor, key, draws, self.asked)
 
     def covariates(self, names: Sequence[str]) -> np.ndarray | None:
         """Data arguments with one row for each instance: instance x column."""

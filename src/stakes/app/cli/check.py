@@ -19,8 +19,8 @@ def check(
 ) -> None:
     """Validate a spec, its model and its data without fitting.
 
-    Shows sites, shapes, plates and types, which expectation will be used, and what memory and
-    time a run will take.
+    Tells all that is odd about the table, with row and column. Shows sites, shapes, plates and
+    types, which expectation will be used, and what memory and time a run will take.
 
     Example: stakes check sales.toml
     """
@@ -60,7 +60,8 @@ def _text(spec: Path, found: "Checked") -> str:
             f"{found.folds} folds; corrections and NUTS take extra time"
         )
     lines = "\n".join(f"{name + ':':<13}{value}" for name, value in about.items())
-    return f"{spec} is valid.\n\n{table}\n\n{lines}"
+    seen = "\n".join([*found.about, *(f"note: {note}" for note in found.notes)])
+    return "\n\n".join(part for part in (f"{spec} is valid.", table, seen, lines) if part)
 
 
 def _time(found: "Checked") -> str:

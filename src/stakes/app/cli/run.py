@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stakes.app.cli.arguments import Json, NoChoose, NoReport, Out
-from stakes.app.cli.command import command
+from stakes.app.cli.command import command, say
 from stakes.app.cli.ending import finish
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ def start(job: "Job", folder: Path, *, report: bool, json: bool) -> None:
     """Begin a run of the job and carry it out."""
     from stakes.app import runs
 
+    for note in job.tables.notes:
+        say(f"note: {note}")
     typed = shlex.join(["stakes", *sys.argv[1:]])
     finish(runs.begin(job, folder, command=typed), report=report, json=json)
 

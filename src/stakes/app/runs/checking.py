@@ -62,6 +62,10 @@ class Checked:
     least_choice_seconds: float
     """The same for the fits of the choice; NUTS and corrections take extra time."""
     choice_seconds: float
+    notes: tuple[str, ...]
+    """What is odd about the tables, but stops no fit."""
+    about: tuple[str, ...]
+    """How files are written, and what their columns hold."""
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -97,6 +101,8 @@ def checked(job: Job) -> Checked:
         folds=_folds(job),
         least_choice_seconds=rehearsed.choosing(job, least) * TOGETHER,
         choice_seconds=rehearsed.choosing(job, settings.steps),
+        notes=job.tables.notes,
+        about=job.tables.about,
     )
 
 
@@ -184,15 +190,16 @@ def _steps(plan: Plan, step: Step, state: State, key: jax.Array) -> _Steps:
         return {"key": key, "numbers": numbers, "batches": schedule.take(done, CHUNK)}
 
     started = time.perf_counter()
-    jitted: Any = compiled(step)
-    chunk = jitted.lower(approximation, state, **given(0)).compile()
+    chunk = compiled(step)
+    whole: Any = chunk.func
+    program = whole.prepare(approximation, state, **given(0), **chunk.keywords)
     compiling = time.perf_counter() - started
     while len(took) < FEWEST or (sum(took) < PATIENCE and len(took) < MOST):
         started = time.perf_counter()
         state, info = chunk(approximation, state, **given(CHUNK * len(took)))
         info.elbo.block_until_ready()
         took.append(time.perf_counter() - started)
-    memory = chunk.memory_analysis()
+    memory = program.memory_analysis()
     sizes = ("argument_size_in_bytes", "output_size_in_bytes", "temp_size_in_bytes")
     size = sum(getattr(memory, name, 0) for name in sizes)
     return _Steps(state.variables["params"], size, compiling, float(np.median(took)) / CHUNK)

@@ -41,7 +41,10 @@ def unpacked(arrays: Mapping[str, np.ndarray]) -> Tables:
 
     def table(part: str) -> Table:
         own = {n.removeprefix(f"{part}/"): a for n, a in beside.items() if n.startswith(f"{part}/")}
-        return Table(_arguments(parts[part]), labels.get(part), vocabulary, groups[part], own)
+        named = labels.get(part)
+        if named is not None and named.ndim == 1:  # as runs had it that could have one label only
+            named = named[:, None]
+        return Table(_arguments(parts[part]), named, vocabulary, groups[part], own)
 
     return Tables(table(FIT), table(HELD_OUT) if HELD_OUT in parts else None)
 

@@ -69,8 +69,8 @@ def held_out_cases(result: Calibration, job: Job) -> Assessment | None:
     if table is None:
         return None
     coords = {}
-    if table.labels is not None and len(dims) == 1:
-        coords = {dims[0]: table.labels.tolist()}
+    if table.names is not None and len(dims) == 1:
+        coords = {dims[0]: table.names.tolist()}
     return result.assess(
         job.data(table.arguments),
         new=fresh_plates(result, job),
@@ -132,6 +132,7 @@ def _labels(result: Calibration, job: Job) -> dict[str, Any]:
         for name in (argument, column):
             if words is not None and sizes.get(name) == len(words):
                 found[name] = words
-    if job.fit.labels is not None:
-        found |= dict.fromkeys(_row_plates(result, len(job.fit.labels)), job.fit.labels)
+    names = job.fit.names
+    if names is not None:
+        found |= dict.fromkeys(_row_plates(result, len(names)), names)
     return found

@@ -11,10 +11,10 @@ from pydantic import TypeAdapter, ValidationError
 from stakes.app.spec import choices
 from stakes.app.spec.builtin import Example, example
 from stakes.app.spec.messages import Collector, mistakes_of
-from stakes.app.spec.reading import Tables, read_tables
+from stakes.app.spec.reading import Tables, read_tables, table_file
 from stakes.app.spec.schema import DataSection, ModelSection, Spec
 from stakes.app.spec.source import Code, read_code, run_code
-from stakes.app.spec.table import Table, by_name, column_names
+from stakes.app.spec.table import Table, by_name
 from stakes.arguments import arguments_of
 from stakes.calibration import Options
 from stakes.errors import InputError, suggestion
@@ -57,6 +57,8 @@ class Draft:
     read: Tables | None = None
     """The tables, once they have been read."""
     example: Example | None = None
+    dates: tuple[str, ...] = ()
+    """Columns of which a formula asks for parts of dates."""
     asked: tuple[str, ...] = ()
     """What loss and decisions ask for, beside the model."""
 
@@ -114,7 +116,13 @@ class Draft:
             self._check_arguments(data)
             by_table = getattr(self.spec.model, "formula", None) is not None
             self.read = read_tables(
-                data, self.spec.choose, self.outcome, self.folder, self.found, coded=not by_table
+                data,
+                self.spec.choose,
+                self.outcome,
+                self.folder,
+                self.found,
+                coded=not by_table,
+                dates=self.dates,
             )
         return self.read
 
@@ -128,11 +136,11 @@ class Draft:
         own = {name: value for name, value in self.example.fitted_with.items() if name not in said}
         return replace(given, **own)
 
-    def unit(self) -> float:
-        """What a loss of one costs, in the unit of the spec or of its example."""
-        if self.example is not None and not {"loss", "utility"} & {*self.raw}:
-            return self.example.unit
-        return choices.unit(self.spec.loss)
+    @property
+    def unit(self) -> str | None:
+        """What costs are counted in, where the spec says so."""
+        section = self.spec.loss or self.spec.utility
+        return None if section is None else section.unit
 
     def choosing(self, problem: Problem, fit: Table) -> Choosing | None:
         section, example = self.spec.choose, self.example
@@ -193,18 +201,21 @@ class Draft:
         data, text = self.spec.data, model.formula
         if data is None or text is None:
             return
-        said = [n for n in ("columns", "counts", "constants", "categories") if getattr(data, n)]
+        said = [n for n in ("columns", "counts", "constants") if getattr(data, n)]
         for name in said + (["outcome"] if data.outcome is not None else []):
             self.found.add(f"data.{name}", "leave it out: the formula names its columns.")
-        there = column_names((self.folder / data.file).resolve()) if self.read is None else None
-        needed = formula_columns(text, [*self.read.fit.arguments] if self.read else there or [])
+        if self.read is None:
+            there = table_file(data, (self.folder / data.file).resolve()).columns
+        else:
+            there = [*self.read.fit.arguments]
+        needed = formula_columns(text, there)
         columns = {name: name for name in needed.columns}
         section = data.model_copy(update={"columns": columns, "outcome": needed.response})
         self.spec = self.spec.model_copy(update={"data": section})
-        self.outcome = needed.response
+        self.outcome, self.dates = needed.response, needed.dates
         tables = None if self.found.mistakes else self.tables()
         if tables is not None:
-            frame = by_name(tables.fit.arguments, needed.dates)
+            frame = by_name(tables.fit.arguments, needed.dates, data.categories)
             self.model = formula(text, frame, model.family or "normal", link=model.link)
 
     def _cost_and_guide(self) -> tuple[Loss | None, AnyUtility | None, Guide | None]:

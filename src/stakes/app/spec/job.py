@@ -37,8 +37,8 @@ class Job:
     """Plates whose members are the same in the held-out data."""
     code: Mapping[str, str]
     """Python file -> its checksum."""
-    unit: float
-    """What a loss of one costs."""
+    unit: str | None
+    """What costs are counted in, such as "€"; None where the spec does not say."""
     choosing: Choosing | None
     """None for the two fits alone."""
 
@@ -63,8 +63,15 @@ class Job:
         """Data for the library: arguments, or the table that they are the columns of."""
         if self.spec.model.formula is None:
             return arguments
-        needed = formula_columns(self.spec.model.formula, list(self.fit.arguments))
-        return by_name(arguments, needed.dates, first_row)
+        listed = self.spec.data.categories if self.spec.data else ()
+        return by_name(arguments, self.dates, listed, first_row)
+
+    @property
+    def dates(self) -> tuple[str, ...]:
+        """Columns of which the formula asks for parts of dates."""
+        if self.spec.model.formula is None:
+            return ()
+        return formula_columns(self.spec.model.formula, list(self.fit.arguments)).dates
 
     def rows_in(self, table: Table) -> int:
         return len(table.arguments[self.problem.outcome])
@@ -123,7 +130,7 @@ def _job(draft: Draft, problem: Problem | None, tables: Tables | None) -> Job:
         coords=draft.example.coords if draft.example else {},
         known=draft.example.known if draft.example else (),
         code=draft.code,
-        unit=draft.unit(),
+        unit=draft.unit,
         choosing=draft.choosing(problem, tables.fit),
     )
 

@@ -1,17 +1,28 @@
 """Tables for the fit and for judging it, as a spec's [data] section describes them."""
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
 import numpy as np
 
+from stakes.app.spec.files import Raw, TableFile, check_columns
 from stakes.app.spec.messages import Collector
 from stakes.app.spec.schema import ChooseSection, DataSection, HeldOutSection
-from stakes.app.spec.table import Table, categories_in, check_columns, chunks, encoded
+from stakes.app.spec.table import Table, encoded, part_of, source_of
 from stakes.errors import InputError, suggestion
-
-Columns = dict[str, np.ndarray]
+from stakes.tables import (
+    DATE_PARTS,
+    Column,
+    Dialect,
+    Finding,
+    Kind,
+    Said,
+    categories_of,
+    examined,
+    rows_named,
+)
 
 
 @final
@@ -23,6 +34,10 @@ class Tables:
     held_out: Table | None
     files: tuple[Path, ...] = ()
     """The files that they were read from."""
+    notes: tuple[str, ...] = ()
+    """What is odd about them, but stops no fit."""
+    about: tuple[str, ...] = ()
+    """How files are written, and what their columns hold."""
 
     @property
     def both(self) -> tuple[Table, ...]:
@@ -35,6 +50,11 @@ def wanted(data: DataSection, outcome: str) -> dict[str, str]:
     return {**others, outcome: data.outcome or data.columns.get(outcome, outcome)}
 
 
+def table_file(data: DataSection, path: Path) -> TableFile:
+    """A file that is written as the spec says."""
+    return TableFile(path, Dialect(data.separator, data.decimal, data.encoding))
+
+
 def read_tables(
     data: DataSection,
     choose: ChooseSection | None,
@@ -43,23 +63,26 @@ def read_tables(
     found: Collector,
     *,
     coded: bool = True,
+    dates: Collection[str] = (),
 ) -> Tables | None:
-    """Both tables; None with mistakes noted. Where not `coded`, words are kept as they are."""
+    """Both tables; None with mistakes noted.
+
+    Args:
+        coded: otherwise words are kept as they are.
+        dates: columns that hold dates.
+    """
     before = len(found.mistakes)
-    beside = _beside(choose)
-    fields = _fields(data, outcome) | {f"choose.{name}": col for name, col in beside.items()}
-    paths = [(folder / data.file).resolve()]
-    check_columns("data.file", paths[0], fields, found)
+    named = [("data.file", data.file)]
     if data.held_out is not None and data.held_out.file is not None:
-        paths.append((folder / data.held_out.file).resolve())
-        check_columns("data.held_out.file", paths[1], fields, found)
+        named.append(("data.held_out.file", data.held_out.file))
+    reader = _Reader(data, _beside(choose), outcome, found, coded, tuple(dates))
+    files = [(where, table_file(data, (folder / name).resolve())) for where, name in named]
+    for where, file in files:
+        reader.check(where, file)
     if len(found.mistakes) > before:
         return None
     with found.at("data"):
-        columns = list(dict.fromkeys(fields.values()))
-        text = [*data.categories, *([data.label] if data.label else [])]
-        parts = [next(chunks(path, columns, text, None)) for path in paths]
-        return _tables(data, beside, outcome, parts, tuple(paths), found, coded=coded)
+        return reader.tables(files)
     return None
 
 
@@ -71,110 +94,255 @@ def _beside(choose: ChooseSection | None) -> dict[str, str]:
     return {name: column for name, column in named.items() if column is not None}
 
 
-def _fields(data: DataSection, outcome: str) -> dict[str, str]:
-    """The field of the spec that names a column -> the column."""
-    fields = {f"data.columns.{name}": column for name, column in wanted(data, outcome).items()}
-    fields["data.outcome"] = fields.pop(f"data.columns.{outcome}")
-    fields |= {f"data.counts.{name}": column for name, column in data.counts.items()}
-    fields |= {f"data.categories.{i}": column for i, column in enumerate(data.categories)}
-    fields |= {f"data.by.{i}": column for i, column in enumerate(data.by)}
-    return fields | ({"data.label": data.label} if data.label else {})
+@final
+@dataclass(frozen=True)
+class _Reader:
+    """Reads the files of one spec."""
 
+    data: DataSection
+    beside: dict[str, str]
+    outcome: str
+    found: Collector
+    coded: bool
+    dates: tuple[str, ...]
 
-def _tables(
-    data: DataSection,
-    beside: dict[str, str],
-    outcome: str,
-    parts: list[Columns],
-    paths: tuple[Path, ...],
-    found: Collector,
-    *,
-    coded: bool,
-) -> Tables | None:
-    columns = dict.fromkeys([*wanted(data, outcome).values(), *data.counts.values()])
-    vocabulary: dict[str, list[str]] = {}
-    for name in columns if coded else ():
-        categories = categories_in([p[name] for p in parts], forced=name in data.categories)
-        if categories is not None:
-            vocabulary[name] = categories
-    column = wanted(data, outcome)[outcome]
-    if column in vocabulary and column not in data.categories:
-        found.add(
-            "data.outcome",
-            f"column {column!r} holds words. List it in `data.categories` to code them as 0, 1, 2, "
-            f"...",
+    @property
+    def arguments(self) -> dict[str, str]:
+        return wanted(self.data, self.outcome)
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The field of the spec that names a column -> the column."""
+        data, outcome = self.data, self.outcome
+        fields = {f"data.columns.{name}": column for name, column in self.arguments.items()}
+        fields["data.outcome"] = fields.pop(f"data.columns.{outcome}")
+        fields |= {f"data.counts.{name}": column for name, column in data.counts.items()}
+        fields |= {f"data.categories.{i}": column for i, column in enumerate(data.categories)}
+        fields |= {f"data.by.{i}": column for i, column in enumerate(data.by)}
+        fields |= {f"data.replace.{column}": column for column in data.replace}
+        fields |= {f"data.dates.{column}": column for column in data.dates}
+        fields |= {"data.ordered": data.ordered} if isinstance(data.ordered, str) else {}
+        several = len(data.label) > 1
+        labels = {
+            f"data.label.{i}" if several else "data.label": c for i, c in enumerate(data.label)
+        }
+        return fields | labels | {f"choose.{name}": column for name, column in self.beside.items()}
+
+    def check(self, where: str, file: TableFile) -> None:
+        with self.found.at(where):
+            there = file.columns
+            asked = {field: source_of(name, there)[0] for field, name in self.fields.items()}
+            check_columns(where, file, asked, self.found)
+
+    def tables(self, files: list[tuple[str, TableFile]]) -> Tables | None:
+        read: list[_Read] = []
+        notes: list[str] = []
+        for where, file in files:
+            read.append(self._read(where, file, read[0].columns if read else {}))
+            own = [str(finding) for finding in read[-1].findings if not finding.stops]
+            notes += [f"{file.path.name}, {note}" for note in own]
+        vocabulary = self._vocabulary([each.columns for each in read])
+        tables = [self._table(each, vocabulary) for each in read]
+        if self.found.mistakes:
+            return None
+        notes += [
+            f"{f.path.name}: {n}" for (_, f), e in zip(files, read, strict=True) for n in e.left
+        ]
+        fit, held_out = tables[0], tables[1] if len(tables) > 1 else None
+        how = self.data.held_out
+        if how is not None and how.fraction is not None:
+            fit, held_out = _split(fit, how, read[0].kept)
+        about = [f"{file.path.name}: {_written(file)}" for _, file in files]
+        about += _summaries(read[0].columns)
+        paths = tuple(file.path for _, file in files)
+        return Tables(fit, held_out, paths, tuple(notes), tuple(about))
+
+    def _read(self, where: str, file: TableFile, like: Mapping[str, Column]) -> "_Read":
+        """The columns of one file, of the kinds that those of the first have."""
+        sources = {name: source_of(name, file.columns) for name in self.fields.values()}
+        raw = file.whole(list(dict.fromkeys(column for column, _ in sources.values())))
+        parts = {column for column, part in sources.values() if part is not None}
+        named = dict.fromkeys((*self.arguments.values(), *self.data.counts.values()))
+        needed = dict.fromkeys(sources[name][0] for name in named)
+        if isinstance(self.data.ordered, str):
+            needed[self.data.ordered] = None
+        said = {name: self._said(name, like.get(name), name in parts) for name in needed}
+        columns = {name: raw.columns[name] for name in needed}
+        for name, column in self.beside.items():
+            kind = Kind.CATEGORIES if name == "by" else Kind.NUMBERS
+            columns[f"choose.{name}"] = raw.columns[column]
+            said[f"choose.{name}"] = self._given(column, kind)
+        seen = examined(columns, said, decimal=file.decimal)
+        findings = [*raw.findings, *seen.findings]
+        self._tell(where, findings)
+        for name, (column, part) in sources.items():
+            if part is not None:
+                seen.columns[name] = part_of(seen.columns[column], part)
+        for argument, name in self.arguments.items():
+            self._check_dates(argument, name, seen.columns[name])
+        return _Read(raw, seen.columns, findings, self._kept(raw, seen.columns))
+
+    def _given(self, name: str, kind: Kind | None) -> Said:
+        """What the spec says of a column."""
+        data = self.data
+        words, format = data.replace.get(name, {}), data.dates.get(name)
+        gaps = data.missing == "drop"
+        return Said(kind, words, date_format=format, gaps=gaps)
+
+    def _said(self, name: str, like: Column | None, asked: bool) -> Said:
+        if name in self.data.categories:
+            return self._given(name, Kind.CATEGORIES)
+        if asked or name in self.dates or name in self.data.dates:
+            return self._given(name, Kind.DATES)
+        known = None if like is None or like.kind is Kind.CATEGORIES else like.kind
+        return self._given(name, known)
+
+    def _tell(self, where: str, findings: list[Finding]) -> None:
+        field_of = {column: field for field, column in reversed(self.fields.items())}
+        for finding in findings:
+            if finding.stops:
+                field = field_of.get(finding.column, finding.column or where)
+                self.found.add(field if where == "data.file" else where, str(finding))
+
+    def _check_dates(self, argument: str, name: str, column: Column) -> None:
+        """Dates are no numbers, and hardly categories."""
+        if column.kind is not Kind.DATES or name in self.dates:
+            return
+        parts = ", ".join(f"`{name}_{part}`" for part in DATE_PARTS)
+        self.found.add(
+            "data.outcome" if argument == self.outcome else f"data.columns.{argument}",
+            f"column {name!r} holds dates. Name what the model needs of them instead: {parts}; or "
+            f"list it in `data.categories`.",
         )
-    if column in data.categories and all(_holds_numbers(part[column]) for part in parts):
-        found.add(
-            "data.categories",
-            f"column {column!r} has the outcomes, and they are numbers: as categories they would "
-            f"be renumbered as 0, 1, 2, ... Leave it out.",
-        )
-    for argument, column in data.counts.items():
-        if column not in vocabulary:
+
+    def _kept(self, raw: Raw, columns: Mapping[str, Column]) -> np.ndarray:
+        """The rows to keep, in the order that the spec asks for."""
+        like = len(columns[self.arguments[self.outcome]].values)
+        lacking = np.zeros(like, bool)
+        for column in columns.values():
+            if column.missing.shape == lacking.shape:
+                lacking |= column.missing
+        if isinstance(self.data.ordered, str):
+            order = np.argsort(columns[self.data.ordered].values, kind="stable")
+            return np.asarray(order[~lacking[order]])
+        return np.flatnonzero(~lacking)
+
+    def _vocabulary(self, parts: list[dict[str, Column]]) -> dict[str, list[str]]:
+        """The categories of all columns that have some."""
+        data, found = self.data, self.found
+        named = dict.fromkeys([*self.arguments.values(), *data.counts.values()])
+        vocabulary = {
+            name: categories_of([part[name].values for part in parts])
+            for name in (named if self.coded else ())
+            if any(part[name].kind is Kind.CATEGORIES for part in parts)
+        }
+        column = self.arguments[self.outcome]
+        if column in vocabulary and column not in data.categories:
             found.add(
-                f"data.counts.{argument}",
-                f"column {column!r} has no categories.{suggestion(column, vocabulary)} List it in "
-                f"`data.categories` to code its values.",
+                "data.outcome",
+                f"column {column!r} holds words. List it in `data.categories` to code them as 0, "
+                f"1, 2, ...",
             )
-    tables = [_table(data, outcome, part, vocabulary, found, coded=coded) for part in parts]
-    for table, part in zip(tables, parts, strict=True):
-        table.beside.update(_read_beside(beside, part, found))
-    if found.mistakes:
-        return None
-    fit, held_out = tables[0], tables[1] if len(tables) > 1 else None
-    if data.held_out is not None and data.held_out.fraction is not None:
-        fit, held_out = _split(fit, data.held_out, len(parts[0][wanted(data, outcome)[outcome]]))
-    return Tables(fit, held_out, paths)
+        if column in data.categories and all(_holds_numbers(part[column]) for part in parts):
+            found.add(
+                "data.categories",
+                f"column {column!r} has the outcomes, and they are numbers: as categories they "
+                f"would be renumbered as 0, 1, 2, ... Leave it out.",
+            )
+        for argument, column in data.counts.items():
+            if column not in vocabulary:
+                found.add(
+                    f"data.counts.{argument}",
+                    f"column {column!r} has no categories.{suggestion(column, vocabulary)} List it "
+                    f"in `data.categories` to code its values.",
+                )
+        return vocabulary
+
+    def _table(self, read: "_Read", vocabulary: dict[str, list[str]]) -> Table:
+        data, columns = self.data, read.columns
+        arguments: dict[str, object] = {}
+        for argument, name in self.arguments.items():
+            column = columns[name]
+            if column.values.ndim and len(column.values) == 0:
+                self.found.add("data.file", "the table has no rows.")
+            elif column.values.ndim and not len(read.kept):
+                self.found.add("data.file", "no row has a value in every column.")
+            arguments[argument] = encoded(column, vocabulary.get(name))
+        arguments |= {name: len(vocabulary.get(col, ())) for name, col in data.counts.items()}
+        labels = None
+        if data.label:
+            labels = np.stack([np.asarray(read.raw.columns[name], str) for name in data.label], -1)
+        groups = {name: np.asarray(read.raw.columns[name]).astype(str) for name in data.by}
+        shape = columns[self.arguments[self.outcome]].values.shape
+        _check_together(data, groups, shape, self.found)
+        beside = {}
+        for name in self.beside:
+            column = columns[f"choose.{name}"]
+            words = categories_of([column.values]) if name == "by" else None
+            beside[name] = encoded(column, words)
+        table = Table({**arguments, **data.constants}, labels, vocabulary, groups, beside)
+        same = not shape or np.array_equal(read.kept, np.arange(shape[0]))
+        return table if same else table.rows(read.kept, shape[0])
 
 
-def _read_beside(beside: dict[str, str], columns: Columns, found: Collector) -> Columns:
-    """Groups as whole numbers, decisions as numbers."""
-    read: Columns = {}
-    for name, column in beside.items():
-        with found.at(f"choose.{name}"):
-            values, words = columns[column], {}
-            if name == "by":
-                words = {column: categories_in([values], forced=True) or []}
-            read[name] = encoded(column, values, words)
-    return read
+@final
+@dataclass(frozen=True, eq=False)
+class _Read:
+    """What was read from one file."""
+
+    raw: Raw
+    columns: dict[str, Column]
+    findings: list[Finding]
+    kept: np.ndarray
+    """The rows that are used, in their order."""
+
+    @property
+    def left(self) -> list[str]:
+        """The rows left out."""
+        gone = np.setdiff1d(np.arange(self.raw.rows), self.kept)
+        return (
+            [f"{rows_named((gone + 1).tolist())} left out, for want of values"] if len(gone) else []
+        )
 
 
-def _holds_numbers(values: np.ndarray) -> bool:
-    """Whether all are numbers, even if they were read as text."""
+def _written(file: TableFile) -> str:
+    return str(file.text.dialect) if file.kind == "csv" else file.kind
+
+
+def _summaries(columns: Mapping[str, Column]) -> list[str]:
+    """What each column holds."""
+    return [f"{name}: {summary_of(column)}" for name, column in columns.items()]
+
+
+MOST_NAMED = 12
+
+
+def summary_of(column: Column) -> str:
+    """What a column holds: a range, or categories with their counts."""
+    there = column.values[~column.missing] if column.values.ndim == 1 else column.values
+    if not there.size:
+        return f"no {column.kind}"
+    if column.kind is Kind.CATEGORIES and there.ndim == 1:
+        counts = column.counts()
+        shown = ", ".join(f"{word!r} {count}" for word, count in counts[:MOST_NAMED])
+        more = f", and {len(counts) - MOST_NAMED} more" if len(counts) > MOST_NAMED else ""
+        return f"{len(counts)} categories: {shown}{more}"
+    if column.kind is Kind.NUMBERS:
+        return f"numbers from {there.min():g} to {there.max():g}"
+    return f"{column.kind} from {min(there.tolist())} to {max(there.tolist())}"
+
+
+def _holds_numbers(column: Column) -> bool:
+    """Whether all are numbers, even if they were read as words."""
     try:
-        np.asarray(values[values != ""], float)
+        np.asarray(column.values[column.values != ""], float)
     except ValueError:
         return False
     return True
 
 
-def _table(
-    data: DataSection,
-    outcome: str,
-    columns: Columns,
-    vocabulary: dict[str, list[str]],
-    found: Collector,
-    *,
-    coded: bool,
-) -> Table:
-    arguments: dict[str, object] = {}
-    for argument, column in wanted(data, outcome).items():
-        field = "data.outcome" if argument == outcome else f"data.columns.{argument}"
-        with found.at(field):
-            if columns[column].ndim and len(columns[column]) == 0:
-                raise InputError("the table has no rows.")
-            values = columns[column]
-            arguments[argument] = encoded(column, values, vocabulary) if coded else values
-    arguments |= {name: len(vocabulary.get(col, ())) for name, col in data.counts.items()}
-    labels = columns[data.label].astype(str) if data.label else None
-    groups = {column: columns[column].astype(str) for column in data.by}
-    _check_together(data, groups, columns[wanted(data, outcome)[outcome]].shape, found)
-    return Table({**arguments, **data.constants}, labels, vocabulary, groups)
-
-
 def _check_together(
-    data: DataSection, groups: Columns, shape: tuple[int, ...], found: Collector
+    data: DataSection, groups: Mapping[str, np.ndarray], shape: tuple[int, ...], found: Collector
 ) -> None:
     """Arrays of an .npz file may have any shape."""
     for column, values in groups.items():
@@ -188,8 +356,9 @@ def _check_together(
         found.add("data.ordered", f"outcomes of shape {shape} are not in one row; leave it out.")
 
 
-def _split(whole: Table, how: HeldOutSection, rows: int) -> tuple[Table, Table]:
+def _split(whole: Table, how: HeldOutSection, kept: np.ndarray) -> tuple[Table, Table]:
     assert how.fraction is not None
+    rows = len(kept)
     count = round(how.fraction * rows)
     if not 0 < count < rows:
         raise InputError(

@@ -1,29 +1,39 @@
 """The rows of a new file, a part at a time, as arguments of the model."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import NamedTuple, final
 
 import numpy as np
 
+from stakes.app.spec.files import TableFile, Values, check_columns
 from stakes.app.spec.job import Job
 from stakes.app.spec.messages import Collector
-from stakes.app.spec.reading import wanted
+from stakes.app.spec.reading import table_file, wanted
 from stakes.app.spec.schema import DataSection
-from stakes.app.spec.table import check_columns, chunks, encoded
+from stakes.app.spec.table import encoded, part_of, source_of
 from stakes.errors import InputError
+from stakes.formulas import FormulaModel
+from stakes.tables import Column, Finding, Kind, Said, examined
 
 
 class Part(NamedTuple):
     """Some consecutive rows."""
 
     arguments: dict[str, np.ndarray]
-    labels: list[Any]
-    """One for each row; its number where the spec names no column of labels."""
+    table: dict[str, Values]
+    """All columns with a value for each row, as they are written."""
+    labels: list[str] | None
+    """One for each row."""
+    rows: int
     start: int
     """How many rows come before these."""
+    lacking: np.ndarray
+    """Whether each row lacks a value; arguments have one of the fit in its place."""
+    notes: tuple[Finding, ...]
+    """What is odd about them."""
 
 
 @final
@@ -43,13 +53,23 @@ class RowReader:
         if not self.columns:
             raise InputError("The model takes no column but the outcome, so all rows are the same.")
         found = Collector()
-        asked = {f"the column of `{name}`": column for name, column in self.columns.items()}
-        asked |= {"the label": self.label} if self.label else {}
-        check_columns("the file", self.source, asked, found)
+        with found.at("the file"):
+            there = self.file.columns
+            asked = {
+                f"the column of `{name}`": source_of(column, there)[0]
+                for name, column in self.columns.items()
+            }
+            asked |= {f"the label {name!r}": name for name in self.label}
+            check_columns("the file", self.file, asked, found)
         found.raise_any(str(self.source))
 
+    @cached_property
+    def file(self) -> TableFile:
+        """New tables may be written in another way than that of the fit; what is said holds."""
+        return table_file(self._data, self.source)
+
     @property
-    def label(self) -> str | None:
+    def label(self) -> list[str]:
         return self._data.label
 
     @cached_property
@@ -66,23 +86,42 @@ class RowReader:
 
     def parts(self, most: int) -> Iterator[Part]:
         """The rows, at most `most` of them at a time."""
-        names = list(dict.fromkeys([*self.columns.values(), *([self.label] if self.label else [])]))
-        words = {n for n, v in self.job.fit.arguments.items() if np.asarray(v).dtype.kind == "U"}
-        words |= self.job.fit.vocabulary.keys()
-        text = [name for name in names if name in words or name == self.label]
-        start = 0
-        for found in chunks(self.source, names, text, most):
+        there, start = self.file.columns, 0
+        sources = {column: source_of(column, there) for column in self.columns.values()}
+        needed = dict.fromkeys(column for column, _ in sources.values())
+        known = self._known(sources)
+        for raw in self.file.parts(there, most):
+            if raw.rows == 0:
+                continue
+            seen = examined(
+                {name: raw.columns[name] for name in needed},
+                known,
+                decimal=self.file.decimal,
+                first_row=start,
+            )
+            self._refuse([*raw.findings, *seen.findings])
+            for column, (base, part) in sources.items():
+                if part is not None:
+                    seen.columns[column] = part_of(seen.columns[base], part)
+            lacking = np.zeros(raw.rows, bool)
+            for each in seen.columns.values():
+                lacking |= each.missing if each.missing.shape == (raw.rows,) else False
             arguments = {
-                argument: self._argument(argument, column, found[column], start)
+                argument: self._argument(argument, column, seen.columns[column], start)
                 for argument, column in self.columns.items()
             }
-            rows = len(next(v for n, v in arguments.items() if self.is_by_row(n)))
-            if rows == 0:
-                continue
-            numbers = list(range(start + 1, start + rows + 1))
-            labels = found[self.label].astype(str).tolist() if self.label else numbers
-            yield Part(arguments, labels, start)
-            start += rows
+            table = {n: v for n, v in raw.columns.items() if np.shape(v)[:1] == (raw.rows,)}
+            labels = [list(map(str, raw.columns[name])) for name in self.label]
+            yield Part(
+                arguments,
+                table,
+                [", ".join(row) for row in zip(*labels, strict=True)] if labels else None,
+                raw.rows,
+                start,
+                lacking,
+                tuple(seen.findings),
+            )
+            start += raw.rows
 
     def is_by_row(self, argument: str) -> bool:
         """Whether an argument has a value for each row."""
@@ -94,17 +133,56 @@ class RowReader:
         assert self.job.spec.data is not None
         return self.job.spec.data
 
-    def _argument(self, argument: str, column: str, values: np.ndarray, start: int) -> np.ndarray:
+    def _known(self, sources: Mapping[str, tuple[str, str | None]]) -> dict[str, Said]:
+        """What the fit tells of each column."""
+        data, found = self._data, {}
+        model, gaps = self.job.problem.model, data.missing == "drop"
+        for argument, column in self.columns.items():
+            base, part = sources[column]
+            words = self.job.fit.vocabulary.get(column)
+            values = np.asarray(self.job.fit.arguments[argument])
+            kind, new = Kind.NUMBERS, False
+            if part is not None or column in self.job.dates:
+                kind = Kind.DATES
+            elif words is not None or values.dtype.kind == "U":
+                kind = Kind.CATEGORIES
+                words = words if words is not None else sorted(set(values.tolist()))
+                new = isinstance(model, FormulaModel) and column not in model.parsed.names
+            found[base] = Said(
+                kind, data.replace.get(base, {}), words, new, data.dates.get(base), gaps
+            )
+        return found
+
+    def _refuse(self, findings: list[Finding]) -> None:
+        faults = [finding for finding in findings if finding.stops]
+        if len(faults) == 1:
+            raise InputError(f"{self.source}, {faults[0]}")
+        if faults:
+            lines = "\n".join(f"  {fault}" for fault in faults)
+            raise InputError(f"{self.source} has {len(faults)} faults:\n{lines}")
+
+    def _argument(self, argument: str, name: str, column: Column, start: int) -> np.ndarray:
         """In the fit's number type: another would be compiled again, or mean something else."""
+        fitted = np.asarray(self.job.fit.arguments[argument])
         if self.job.by_table:
-            return values
-        codes = encoded(column, values, self.job.fit.vocabulary, start)
-        dtype = np.asarray(self.job.fit.arguments[argument]).dtype
-        found = codes.astype(dtype)
-        if dtype.kind in "iub" and not np.array_equal(found, codes):
+            return _filled(column.values, column.missing, fitted)
+        codes = encoded(column, self.job.fit.vocabulary.get(name))
+        codes = _filled(codes, column.missing, fitted)
+        found = codes.astype(fitted.dtype)
+        if fitted.dtype.kind in "iub" and not np.array_equal(found, codes):
             row = start + int(np.argwhere(found != codes)[0, 0]) + 1
             raise InputError(
-                f"column {column!r}, row {row}: the fit had whole numbers in this column, and this "
+                f"column {name!r}, row {row}: the fit had whole numbers in this column, and this "
                 f"is not one."
             )
         return found
+
+
+def _filled(values: np.ndarray, missing: np.ndarray, fitted: np.ndarray) -> np.ndarray:
+    """With a value of the fit where one is missing: such rows get no decision."""
+    if not missing.any():
+        return values
+    kind = np.result_type(values, fitted) if values.dtype.kind == "U" else values.dtype
+    filled = values.astype(kind)
+    filled[missing] = fitted[0]
+    return filled

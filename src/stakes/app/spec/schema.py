@@ -1,5 +1,6 @@
 """The sections of a spec. Each description of a field completes "must be ..." in a message."""
 
+import codecs
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -69,11 +70,23 @@ class HeldOutSection(Section):
 
 class DataSection(Section):
     file: str = Field(description="a .csv, .parquet or .npz file")
+    separator: str | None = Field(
+        None, min_length=1, max_length=1, description="the sign between values, such as ';'"
+    )
+    decimal: Literal[".", ","] | None = Field(None, description="the decimal sign, '.' or ','")
+    encoding: str | None = Field(None, description="an encoding, such as 'utf-8' or 'cp1252'")
+    missing: Literal["refuse", "drop"] = Field("refuse", description="'refuse' or 'drop'")
+    replace: dict[str, dict[str, str]] = Field(
+        {}, description="a table from columns to words and what they stand for"
+    )
+    dates: dict[str, str] = Field(
+        {}, description="a table from columns to the way dates are written, such as '%d.%m.%Y'"
+    )
     columns: Columns = Field(
         {}, description="a list of columns, or a table from the model's arguments to columns"
     )
     outcome: str | None = Field(None, description="the name of the column with the outcomes")
-    label: str | None = Field(None, description="the name of the column that labels the rows")
+    label: Names = Field([], description="the name of the column that labels the rows, or several")
     categories: list[str] = Field([], description="a list of columns to be coded as 0, 1, 2, ...")
     counts: dict[str, str] = Field(
         {}, description="a table from the model's arguments to columns with categories"
@@ -86,7 +99,9 @@ class DataSection(Section):
         max_length=2,
         description="a column, or two, whose equal values say what belongs together",
     )
-    ordered: bool = Field(False, description="true or false")
+    ordered: bool | str = Field(
+        False, description="true, false, or the column to put the rows in order by"
+    )
     held_out: HeldOutSection | None = Field(None, description="a table with `fraction` or `file`")
 
     @model_validator(mode="after")
@@ -102,11 +117,21 @@ class DataSection(Section):
                 if name in seen:
                     found.append((f"{part}.{name}", f"is given in `{seen[name]}` already"))
                 seen[name] = part
+        if self.encoding is not None and not _is_encoding(self.encoding):
+            found.append(("encoding", f"there is no encoding {self.encoding!r}"))
         if self.by and self.ordered:
             found.append(("ordered", "rows belong together `by` columns or in order, not both"))
         if found:
             raise FieldErrors(*found)
         return self
+
+
+def _is_encoding(name: str) -> bool:
+    try:
+        codecs.lookup(name)
+    except LookupError:
+        return False
+    return True
 
 
 class GuideSection(Section):

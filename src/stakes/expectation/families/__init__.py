@@ -5,9 +5,23 @@ from stakes.expectation.families import (
     counts,
     known,
     labels,
+    mixtures,
     normal,
+    poisson,
     positive,
     real_line,
+    transformed,
 )
 
-__all__ = ["bounded", "counts", "known", "labels", "normal", "positive", "real_line"]
+__all__ = [
+    "bounded",
+    "counts",
+    "known",
+    "labels",
+    "mixtures",
+    "normal",
+    "poisson",
+    "positive",
+    "real_line",
+    "transformed",
+]

@@ -4,11 +4,20 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpyro.distributions as dist
+from numpyro.distributions import Distribution
 
 from stakes._types import Array, Number
 
 LEAST = 1e-25
 """A rate or chance that is as good as zero, but has a logarithm."""
+
+
+def bare(outcome: Distribution) -> Distribution:
+    """Without wrappers that only repeat it."""
+    while isinstance(outcome, dist.ExpandedDistribution):
+        outcome = outcome.base_dist
+    return outcome
 
 
 def not_zero(chance: Array) -> Array:
@@ -20,6 +29,11 @@ def floats(*values: Number) -> tuple[Array, ...]:
     """The values in one floating type: a whole number has no derivative."""
     dtype = jnp.result_type(float, *values)
     return tuple(jnp.asarray(value, dtype) for value in values)
+
+
+def whole(value: Array) -> Array:
+    """The largest count that is not above the value, or zero."""
+    return jnp.maximum(jnp.floor(value), 0.0)
 
 
 def positive(value: Array, below: Number, inside: Callable[[Array], Array]) -> Array:

@@ -22,6 +22,11 @@ def _(outcome: dist.Delta, value: Array) -> Array:
     return (value >= outcome.v).astype(jnp.result_type(float))
 
 
+@stats.below.register
+def _(outcome: dist.Delta, value: Array) -> Array:
+    return (value > outcome.v).astype(jnp.result_type(float))
+
+
 @stats.tails.register
 def _(outcome: dist.Delta, decision: Array, above: float, below: float) -> Array:
     short = outcome.v - decision

@@ -16,7 +16,7 @@ from numpyro.distributions import Distribution
 from numpyro.distributions.discrete import ZeroInflatedProbs
 
 from stakes._types import Array
-from stakes.expectation.families.common import floats, not_zero
+from stakes.expectation.families.common import bare, floats, not_zero
 from stakes.expectation.special import log_less_tangent, stirling_error
 from stakes.expectation.stats import log_mass
 
@@ -82,5 +82,4 @@ def _(outcome: dist.BinomialLogits) -> tuple[Array, Array]:
 
 def inflated(outcome: ZeroInflatedProbs) -> Distribution:
     """The distribution to which zeros were added."""
-    base = outcome.base_dist
-    return base.base_dist if isinstance(base, dist.ExpandedDistribution) else base
+    return bare(outcome.base_dist)

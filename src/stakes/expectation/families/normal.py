@@ -20,6 +20,7 @@ from stakes.expectation.stats import (
     least_tails,
     log_kernel,
     log_tails,
+    most_log_tails,
     tails,
 )
 from stakes.expectation.sums import flushed_exp
@@ -34,8 +35,10 @@ def _(outcome: dist.Normal, decision: Array, above: float, below: float) -> Arra
 
 @least_tails.register
 def _(outcome: dist.Normal, above: float, below: float) -> Array:
-    z = NormalDist().inv_cdf(above / (above + below))
-    return outcome.scale * ((above + below) * NormalDist().pdf(z))
+    level = above / (above + below)
+    if isinstance(level, float):
+        return outcome.scale * ((above + below) * NormalDist().pdf(NormalDist().inv_cdf(level)))
+    return outcome.scale * ((above + below) * density(ndtri(level)))
 
 
 @best_in_log_kernel.register
@@ -47,6 +50,13 @@ def _(outcome: dist.Normal, width: Number) -> Array:
 def _(outcome: dist.Normal, above: Number, below: Number) -> Array:
     rates = floats(above * outcome.scale, below * outcome.scale)
     return outcome.loc - outcome.scale * _best_distance(*rates)
+
+
+@most_log_tails.register
+def _(outcome: dist.Normal, above: Number, below: Number) -> Array:
+    """It does not depend on where the outcome lies."""
+    rates = floats(above * outcome.scale, below * outcome.scale)
+    return _log_tails(jax.lax.stop_gradient(_best_distance(*rates)), *rates)
 
 
 @cumulant.register

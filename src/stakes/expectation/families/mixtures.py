@@ -1,0 +1,234 @@
+"""Mixtures, and outcomes with a hurdle at zero: every statistic, from those of the components.
+
+A mixture is asked component by component; their answers lie along a last axis. Counts with a hurdle
+are a base without its zeros: E g = gate g(0) + (1 - gate) (E g(base) - p₀ g(0)) / (1 - p₀).
+"""
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax.scipy.special import logsumexp
+from numpyro.distributions import Distribution
+from numpyro.distributions.discrete import HurdleProbs
+
+from stakes._types import Array, Number
+from stakes.expectation import stats
+from stakes.expectation.families.common import bare, floats, not_zero
+from stakes.expectation.special import exp_less_tangent
+from stakes.expectation.stats import Components, Widen
+
+Question = Callable[[Distribution, Widen], Array]
+"""(component, how to lay out what each case has beside it) -> an answer."""
+
+
+@stats.components.register
+def _(outcome: dist.MixtureSameFamily) -> Components:
+    weights = jnp.asarray(outcome.mixing_distribution.probs)
+    return Components(weights, (bare(outcome.component_distribution),), side_by_side=True)
+
+
+@stats.components.register
+def _(outcome: dist.MixtureGeneral) -> Components:
+    weights = jnp.asarray(outcome.mixing_distribution.probs)
+    return Components(weights, tuple(map(bare, outcome.component_distributions)))
+
+
+@stats.components.register
+def _(outcome: HurdleProbs) -> Components | None:
+    """Only where the outcome is no count is the base a component: it has no zeros to take out."""
+    base = bare(outcome.base_dist)
+    if base.support.is_discrete:
+        return None
+    weights = jnp.stack([outcome.gate, 1 - outcome.gate], axis=-1)
+    return Components(weights, (dist.Delta(jnp.zeros(())), base))
+
+
+def _asked(outcome: Distribution, question: Question) -> tuple[Array, Array]:
+    """The weights of the components, and their answers."""
+    parts = stats.components(outcome)
+    assert parts is not None
+    return parts.weights, parts.answers(question)
+
+
+def _sum(outcome: Distribution, question: Question) -> Array:
+    weights, answers = _asked(outcome, question)
+    # What has no weight counts for nothing, even where it is infinite.
+    return jnp.sum(jnp.where(weights > 0, weights * answers, 0.0), axis=-1)
+
+
+def _log_sum(outcome: Distribution, question: Question) -> Array:
+    weights, answers = _asked(outcome, question)
+    return logsumexp(jnp.log(not_zero(weights)) + answers, axis=-1)
+
+
+@stats.mean.register(dist.MixtureSameFamily)
+@stats.mean.register(dist.MixtureGeneral)
+def _mean(outcome: Distribution) -> Array:
+    return _sum(outcome, lambda part, _: stats.mean(part))
+
+
+@stats.variance.register(dist.MixtureSameFamily)
+@stats.variance.register(dist.MixtureGeneral)
+def _variance(outcome: Distribution) -> Array:
+    centre = stats.mean(outcome)[..., None]
+    weights, means = _asked(outcome, lambda part, _: stats.mean(part))
+    between = jnp.sum(weights * jnp.square(means - centre), axis=-1)
+    return between + _sum(outcome, lambda part, _: stats.variance(part))
+
+
+@stats.cdf.register(dist.MixtureSameFamily)
+@stats.cdf.register(dist.MixtureGeneral)
+def _cdf(outcome: Distribution, value: Array) -> Array:
+    return _sum(outcome, lambda part, widen: stats.cdf(part, widen(value)))
+
+
+@stats.below.register(dist.MixtureSameFamily)
+@stats.below.register(dist.MixtureGeneral)
+def _below(outcome: Distribution, value: Array) -> Array:
+    return _sum(outcome, lambda part, widen: stats.below(part, widen(value)))
+
+
+@stats.log_mass.register(dist.MixtureSameFamily)
+@stats.log_mass.register(dist.MixtureGeneral)
+def _log_mass(outcome: Distribution, count: Array) -> Array:
+    return _log_sum(outcome, lambda part, widen: stats.log_mass(part, widen(count)))
+
+
+@stats.tails.register(dist.MixtureSameFamily)
+@stats.tails.register(dist.MixtureGeneral)
+def _tails(outcome: Distribution, decision: Array, above: float, below: float) -> Array:
+    return _sum(outcome, lambda part, widen: stats.tails(part, widen(decision), above, below))
+
+
+@stats.cumulant.register(dist.MixtureSameFamily)
+@stats.cumulant.register(dist.MixtureGeneral)
+def _cumulant(outcome: Distribution, t: float) -> Array:
+    """The logarithm of one and terms that are not negative: nothing cancels when t is small."""
+    weights, spreads = _asked(outcome, lambda part, _: stats.cumulant(part, t))
+    _, means = _asked(outcome, lambda part, _: stats.mean(part))
+    x = t * (means - stats.mean(outcome)[..., None]) + spreads
+    small = jnp.max(x, axis=-1) < 1
+    held, spread = (jnp.where(small[..., None], each, 0.0) for each in (x, spreads))
+    near = jnp.log1p(jnp.sum(weights * (exp_less_tangent(held) + spread), axis=-1))
+    return jnp.where(small, near, logsumexp(jnp.log(not_zero(weights)) + x, axis=-1))
+
+
+@stats.log_tails.register(dist.MixtureSameFamily)
+@stats.log_tails.register(dist.MixtureGeneral)
+def _log_tails(outcome: Distribution, decision: Array, above: Number, below: Number) -> Array:
+    return _log_sum(
+        outcome,
+        lambda part, widen: stats.log_tails(part, *map(widen, floats(decision, above, below))),
+    )
+
+
+@stats.log_kernel.register(dist.MixtureSameFamily)
+@stats.log_kernel.register(dist.MixtureGeneral)
+def _log_kernel(outcome: Distribution, decision: Array, width: Number) -> Array:
+    return _log_sum(
+        outcome, lambda part, widen: stats.log_kernel(part, *map(widen, floats(decision, width)))
+    )
+
+
+@stats.few_values.register(dist.MixtureSameFamily)
+@stats.few_values.register(dist.MixtureGeneral)
+def _(outcome: Distribution) -> int | None:
+    parts = stats.components(outcome)
+    assert parts is not None
+    found = [stats.few_values(part) for part in parts.distributions]
+    return max(each or 0 for each in found) if all(found) else None
+
+
+@stats.largest_value.register(dist.MixtureSameFamily)
+@stats.largest_value.register(dist.MixtureGeneral)
+def _(outcome: Distribution) -> Array | None:
+    parts = stats.components(outcome)
+    assert parts is not None
+    each = [stats.largest_value(part) for part in parts.distributions]
+    if any(largest is None for largest in each):
+        return None
+    return jnp.max(parts.answers(lambda part, _: jnp.asarray(stats.largest_value(part))), axis=-1)
+
+
+# Hurdles -----------------------------------------------------------------------------------
+
+
+def _without_zeros(outcome: HurdleProbs) -> tuple[Array, Array, Distribution]:
+    """E g(y) is the first times g(0) and the second times E g(base)."""
+    base = bare(outcome.base_dist)
+    none = jnp.exp(stats.log_mass(base, jnp.zeros(())))
+    others = (1 - outcome.gate) / (1 - none)
+    return outcome.gate - others * none, others, base
+
+
+@stats.mean.register
+def _(outcome: HurdleProbs) -> Array:
+    if stats.components(outcome) is not None:
+        return _mean(outcome)
+    _, others, base = _without_zeros(outcome)
+    return others * stats.mean(base)
+
+
+@stats.variance.register
+def _(outcome: HurdleProbs) -> Array:
+    if stats.components(outcome) is not None:
+        return _variance(outcome)
+    zero, others, base = _without_zeros(outcome)
+    centre = others * stats.mean(base)
+    around = stats.variance(base) + jnp.square(stats.mean(base) - centre)
+    return zero * jnp.square(centre) + others * around
+
+
+@stats.cdf.register
+def _(outcome: HurdleProbs, value: Array) -> Array:
+    if stats.components(outcome) is not None:
+        return _cdf(outcome, value)
+    zero, others, base = _without_zeros(outcome)
+    return zero * (value >= 0) + others * stats.cdf(base, value)
+
+
+@stats.below.register
+def _(outcome: HurdleProbs, value: Array) -> Array:
+    if stats.components(outcome) is not None:
+        return _below(outcome, value)
+    return stats.cdf(outcome, jnp.ceil(value) - 1)
+
+
+@stats.log_mass.register
+def _(outcome: HurdleProbs, count: Array) -> Array:
+    base, gate = bare(outcome.base_dist), not_zero(jnp.asarray(outcome.gate))
+    some = jnp.where(count > 0, count, 1)
+    none = jnp.exp(stats.log_mass(base, jnp.zeros(())))
+    others = jnp.log(not_zero(1 - gate)) + stats.log_mass(base, some) - jnp.log1p(-none)
+    return jnp.where(count > 0, others, jnp.log(gate))
+
+
+@stats.tails.register
+def _(outcome: HurdleProbs, decision: Array, above: float, below: float) -> Array:
+    if stats.components(outcome) is not None:
+        return _tails(outcome, decision, above, below)
+    zero, others, base = _without_zeros(outcome)
+    at_zero = jnp.maximum(-above * decision, below * decision)
+    return zero * at_zero + others * stats.tails(base, decision, above, below)
+
+
+@stats.cumulant.register
+def _(outcome: HurdleProbs, t: float) -> Array:
+    if stats.components(outcome) is None:
+        raise stats.unknown("moment generating function", outcome)
+    return _cumulant(outcome, t)
+
+
+@stats.log_tails.register
+def _(outcome: HurdleProbs, decision: Array, above: Number, below: Number) -> Array:
+    if stats.components(outcome) is None:
+        raise stats.unknown("exponential tails", outcome)
+    return _log_tails(outcome, decision, above, below)
+
+
+@stats.log_kernel.register
+def _(outcome: HurdleProbs, decision: Array, width: Number) -> Array:
+    if stats.components(outcome) is None:
+        raise stats.unknown("Gaussian kernel", outcome)
+    return _log_kernel(outcome, decision, width)

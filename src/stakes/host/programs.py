@@ -1,0 +1,253 @@
+"""Compiled programs, kept for as long as they may be of use again.
+
+A program is known by what it does. Where something about it is new it is traced and lowered, which
+is quick; it is compiled, which is not, only if no program of the same text has been before. So what
+a model closes over, a global that it reads or data that it looks at may change at will: another
+text is another program. Arrays and numbers that are arguments are no part of the text.
+"""
+
+import hashlib
+import inspect
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, final
+
+import jax
+import jax.monitoring
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+MOST_TRACED = 32
+"""For so many kinds of arguments each function remembers which program serves them."""
+MOST_COMPILED = 256
+"""Programs kept. They hold no data but what a model has made constants of."""
+SETTINGS = (
+    "jax_default_device",
+    "jax_default_matmul_precision",
+    "jax_default_prng_impl",
+    "jax_enable_x64",
+    "jax_numpy_dtype_promotion",
+    "jax_threefry_partitionable",
+)
+"""Those of JAX that programs depend on."""
+TRACING_ERRORS = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.NonConcreteBooleanIndexError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+)
+"""What JAX raises where a program asks for a value that is not known while it is compiled."""
+
+
+class Split(NamedTuple):
+    """Arguments of a call by what becomes of them."""
+
+    static: tuple[tuple[str, Any], ...]
+    """Part of the program."""
+    donated: dict[str, Any]
+    """Arrays whose memory it may use for what it returns."""
+    kept: dict[str, Any]
+
+
+class Ready(NamedTuple):
+    """A program, and how what it returns is put together."""
+
+    program: Any
+    tree: Any
+
+
+@final
+class Program(Generic[P, R]):
+    """A function compiled as by `jax.jit`, with programs shared by their text.
+
+    Called inside of another program, it is an ordinary function.
+
+    Args:
+        static: arguments that are part of the program; they need a hash.
+        numbers: arguments with plain numbers. Where the function has to know them, such as to
+            choose a formula by their sign, they become part of the program as well.
+        donated: arguments whose memory the program may use for what it returns.
+        options: for XLA.
+    """
+
+    def __init__(
+        self,
+        function: Callable[P, R],
+        *,
+        static: Sequence[str] = (),
+        numbers: Sequence[str] = (),
+        donated: Sequence[str] = (),
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.function = function
+        self._static, self._numbers, self._donated = map(frozenset, (static, numbers, donated))
+        self._options = dict(options or {})
+        self._signature = inspect.signature(function)
+        self._ready: Lately[Ready | None] = Lately(MOST_TRACED)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        bound = self._signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        given = bound.arguments
+        every = jax.tree.leaves([v for n, v in given.items() if n not in self._static])
+        if _setting("jax_disable_jit") or any(isinstance(each, jax.core.Tracer) for each in every):
+            return self.function(*args, **kwargs)
+        if any(isinstance(each, jax.Array) and each.committed for each in every):
+            return self._on_device(self._split(given, self._static))
+        split, ready = self._made(given)
+        values = (jax.tree.leaves(split.donated), jax.tree.leaves(split.kept))
+        result: R = jax.tree.unflatten(ready.tree, ready.program(*values))
+        return result
+
+    def prepare(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """The compiled program for these arguments."""
+        bound = self._signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return self._made(bound.arguments)[1].program
+
+    def _made(self, given: Mapping[str, Any]) -> tuple[Split, Ready]:
+        open_ = self._split(given, self._static)
+        key = _key(open_)
+        ready = self._ready.get(key, lambda: self._tried(open_))
+        if ready is not None:
+            return open_, ready
+        closed = self._split(given, self._static | self._numbers)
+        made = self._ready.get(_key(closed), lambda: self._traced(closed))
+        assert made is not None
+        return closed, made
+
+    def _tried(self, split: Split) -> Ready | None:
+        """The program with numbers as arguments; None where they have to be part of it."""
+        if not self._numbers:
+            return self._traced(split)
+        try:
+            return self._traced(split)
+        except (*TRACING_ERRORS, jax.errors.UnexpectedTracerError):
+            return None
+
+    def _traced(self, split: Split) -> Ready:
+        types, trees = _types(split), _trees(split)
+        found: list[Any] = []
+
+        def flat(*values: list[Any]) -> list[Any]:
+            given = [jax.tree.unflatten(*each) for each in zip(trees, values, strict=True)]
+            leaves, tree = jax.tree.flatten(self._called(split.static, *given))
+            found.append(tree)
+            return leaves
+
+        flat.__name__ = getattr(self.function, "__name__", "program")
+        # All arguments stay, used or not: programs of the same text have to take the same ones.
+        jitted = jax.jit(flat, donate_argnums=0, keep_unused=True)
+        lowered = jitted.lower(*([_like(each) for each in part] for part in types))
+        return Ready(compiled(lowered, self._options), found[0])
+
+    def _called(
+        self, static: tuple[tuple[str, Any], ...], donated: dict[str, Any], kept: dict[str, Any]
+    ) -> R:
+        every = {**dict(static), **donated, **kept}
+        bound = self._signature.bind_partial()
+        bound.arguments.update({name: every[name] for name in self._signature.parameters})
+        return self.function(*bound.args, **bound.kwargs)
+
+    def _on_device(self, split: Split) -> R:
+        """With arrays that were put on a device: as JAX compiles it."""
+
+        def placed(donated: dict[str, Any], kept: dict[str, Any]) -> R:
+            return self._called(split.static, donated, kept)
+
+        result: R = jax.jit(placed, donate_argnums=0)(split.donated, split.kept)
+        return result
+
+    def _split(self, given: Mapping[str, Any], static: frozenset[str]) -> Split:
+        return Split(
+            tuple((name, value) for name, value in given.items() if name in static),
+            {name: value for name, value in given.items() if name in self._donated},
+            {n: v for n, v in given.items() if n not in static and n not in self._donated},
+        )
+
+
+def _trees(split: Split) -> tuple[Any, Any]:
+    return jax.tree.structure(split.donated), jax.tree.structure(split.kept)
+
+
+def _types(split: Split) -> tuple[tuple[Any, ...], ...]:
+    parts = (jax.tree.leaves(split.donated), jax.tree.leaves(split.kept))
+    return tuple(tuple(jax.typeof(each) for each in part) for part in parts)
+
+
+def _like(array: Any) -> Any:
+    struct: Any = jax.ShapeDtypeStruct
+    return struct(array.shape, array.dtype, weak_type=array.weak_type)
+
+
+def _setting(name: str) -> Any:
+    return getattr(jax.config, name)
+
+
+def _key(split: Split) -> Any:
+    settings = tuple(_setting(name) for name in SETTINGS)
+    return split.static, _trees(split), _types(split), settings
+
+
+T = TypeVar("T")
+
+
+@final
+class Lately(Generic[T]):
+    """What was made for the keys that were asked for last."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._made, self._lock = most, OrderedDict[Any, T](), threading.Lock()
+
+    def get(self, key: Any, make: Callable[[], T]) -> T:
+        with self._lock:
+            if key in self._made:
+                self._made.move_to_end(key)
+                return self._made[key]
+        made = make()
+        with self._lock:
+            self._made[key] = made
+            while len(self._made) > self._most:
+                self._made.popitem(last=False)
+        return made
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+
+COMPILED: Lately[Any] = Lately(MOST_COMPILED)
+
+
+def compiled(lowered: Any, options: Mapping[str, Any]) -> Any:
+    """The lowered program, compiled now or before."""
+
+    def compile_now() -> Any:
+        return lowered.compile(compiler_options=dict(options) or None)
+
+    text = lowered.as_text()
+    if "callback" in text:  # what is called back is not in the text
+        return compile_now()
+    types = str(lowered.in_avals), str(jax.tree.leaves(lowered.out_info))
+    settings = tuple(str(_setting(name)) for name in SETTINGS)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    key = (digest, types, settings, tuple(sorted(options.items())))
+    return COMPILED.get(key, compile_now)
+
+
+@contextmanager
+def compilations() -> Iterator[list[str]]:
+    """The names of all programs that JAX compiles meanwhile, or takes from a cache on disk."""
+    names: list[str] = []
+
+    def listen(event: str, duration_secs: float, **about: str | int) -> None:
+        if event == "/jax/core/compile/backend_compile_duration":
+            names.append(str(about.get("fun_name")))
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        yield names
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)

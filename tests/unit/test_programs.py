@@ -1,0 +1,196 @@
+"""Compiled programs are shared where they do the same, and only there."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from numpyro.infer.autoguide import AutoNormal
+
+import stakes
+from stakes.host import programs
+from stakes.host.programs import Program, compilations
+
+KEY = jax.random.key(3)
+Y = np.array([1.0, -0.5, 2.0, 0.3, 0.9, 1.4])
+
+
+@pytest.fixture
+def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "COMPILED", programs.Lately(programs.MOST_COMPILED))
+
+
+def times(factor):
+    return Program(lambda x: x * factor)
+
+
+# Programs --------------------------------------------------------------------------------------
+
+
+def test_same_text_is_compiled_once(nothing_kept):
+    ones, fives = jnp.ones(2), 5 * jnp.ones(2)
+    with compilations() as names:
+        first, second = times(3.0)(ones), times(3.0)(fives)
+    assert len(names) == 1
+    assert first.tolist() == [3, 3]
+    assert second.tolist() == [15, 15]
+
+
+def test_what_a_function_closes_over_is_part_of_the_program(nothing_kept):
+    array = jnp.arange(200.0)
+    assert times(3.0)(jnp.ones(2)).tolist() == [3, 3]
+    assert times(4.0)(jnp.ones(2)).tolist() == [4, 4]
+    np.testing.assert_array_equal(times(array)(1.0), array)
+    np.testing.assert_array_equal(times(array.at[150].set(-1))(1.0), array.at[150].set(-1))
+
+
+def test_arguments_that_are_not_used_are_not_mixed_up(nothing_kept):
+    assert float(Program(lambda a, b: a + 1)(1.0, 10.0)) == 2
+    assert float(Program(lambda a, b: b + 1)(1.0, 10.0)) == 11
+
+
+def test_returned_trees_are_those_of_the_function(nothing_kept):
+    assert Program(lambda x: {"a": x, "b": x + 1})(1.0) == {"a": 1, "b": 2}
+    assert Program(lambda x: {"c": x, "d": x + 1})(1.0) == {"c": 1, "d": 2}
+
+
+def test_functions_that_are_called_back_are_not_shared(nothing_kept):
+    def calling(function):
+        return Program(lambda x: jax.pure_callback(function, jax.ShapeDtypeStruct((), "f"), x))
+
+    assert float(calling(lambda x: np.float32(x + 1))(1.0)) == 2
+    assert float(calling(lambda x: np.float32(x + 2))(1.0)) == 3
+
+
+def test_numbers_that_are_looked_at_become_part_of_the_program(nothing_kept):
+    seen = []
+
+    def either(x, n):
+        seen.append(n)
+        return x + 1 if n > 0 else x - 1
+
+    program = Program(either, numbers=("n",))
+    assert [float(program(1.0, n)) for n in (2.0, -2.0, 2.0, 3.0)] == [2, 0, 2, 2]
+    assert [n for n in seen if isinstance(n, float)] == [2.0, -2.0, 3.0]
+
+
+def test_donated_static_and_default_arguments(nothing_kept):
+    @partial(Program, static=("count", "twice"), donated=("state",))
+    def step(state, count, by=1.0, *, twice=False):
+        return state + count * by * (2 if twice else 1)
+
+    state = jnp.ones(3)
+    assert step(state, 2).tolist() == [3, 3, 3]
+    assert state.is_deleted()
+    assert step(jnp.ones(3), count=2, by=2.0, twice=True).tolist() == [9, 9, 9]
+
+
+def test_inside_another_program_and_on_a_device(nothing_kept):
+    double = times(2.0)
+    assert jax.vmap(double)(jnp.arange(3.0)).tolist() == [0, 2, 4]
+    assert float(jax.grad(lambda x: double(x) ** 2)(1.0)) == 8
+    assert float(double(jax.device_put(1.0, jax.devices()[0]))) == 2
+
+
+def test_double_precision_is_another_program(nothing_kept):
+    double = times(2.0)
+    assert double(np.float64(1.5)).dtype == "float32"
+    with jax.enable_x64(True):
+        assert double(np.float64(1.5)).dtype == "float64"
+
+
+def test_few_are_kept(nothing_kept, monkeypatch):
+    monkeypatch.setattr(programs, "COMPILED", programs.Lately(3))
+    monkeypatch.setattr(programs, "MOST_TRACED", 2)
+    double = times(2.0)
+    for size in range(1, 6):
+        double(np.ones(size))
+    assert len(programs.COMPILED) == 3
+    assert len(double._ready) == 2
+
+
+# Fits ------------------------------------------------------------------------------------------
+
+SPREAD = 3.0
+
+
+def model(n, y=None):
+    mean = numpyro.sample("mean", dist.Normal(0, SPREAD))
+    with numpyro.plate("row", n):
+        numpyro.sample("y", dist.Normal(mean, 1.0), obs=y)
+
+
+def bounded(y=None):
+    """The support of the latent depends on the data."""
+    mean = numpyro.sample("mean", dist.Uniform(0.0, jnp.max(y)))
+    with numpyro.plate("row", 6):
+        numpyro.sample("y", dist.Normal(mean, 1.0), obs=y)
+
+
+def fit(key=KEY, *, q=0.2, scale=2.0, n=6, y=Y, guide=None, model=model, steps=60, **options):
+    data = {"n": n, "y": y} if model.__code__.co_argcount == 2 else {"y": y}
+    problem = stakes.Problem(model, outcome="y", loss=stakes.Tilted(q), guide=guide)
+    transform = stakes.Linearized(scale=scale)
+    return stakes.calibrate(
+        key, problem, data, transform=transform, steps=steps, progress=False, **options
+    )
+
+
+def numbers(result):
+    return [
+        *jax.tree.leaves(result.calibrated.variables),
+        result.calibrated.bound,
+        result.vi.bound,
+        result.decisions.values,
+    ]
+
+
+@pytest.fixture(scope="module")
+def first() -> None:
+    numbers(fit())
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"y": Y[::-1] * 2},
+        {"key": jax.random.key(8)},
+        {"q": 0.35},
+        {"scale": 7.5},
+        {"guide": AutoNormal},
+        {"guide": AutoNormal(model)},
+        {"guide": partial(AutoNormal, init_scale=0.5)},
+    ],
+    ids=["data", "key", "loss", "M", "guide", "own guide", "start"],
+)
+def test_fitting_again_compiles_nothing(first, other):
+    with compilations() as names:
+        again = fit(**other)
+        numbers(again)
+    assert [name for name in names if "stage" not in name] == []
+
+
+def test_changes_that_matter_give_the_numbers_of_a_fresh_process(first, monkeypatch):
+    """Whatever was kept: the same numbers as where nothing was, bit for bit."""
+    kept = programs.COMPILED
+    changes = [
+        {"q": 0.35, "scale": 7.5, "y": Y + 1},
+        {"model": bounded, "y": np.abs(Y)},
+        {"model": bounded, "y": np.abs(Y) * 3},
+    ]
+    for change in changes:
+        monkeypatch.setattr(programs, "COMPILED", kept)
+        shared = numbers(fit(**change))
+        monkeypatch.setattr(programs, "COMPILED", programs.Lately(programs.MOST_COMPILED))
+        for mine, fresh in zip(shared, numbers(fit(**change)), strict=True):
+            np.testing.assert_array_equal(mine, fresh, err_msg=str(change))
+
+
+def test_a_global_that_the_model_reads_may_change(first, monkeypatch):
+    wide = fit(steps=400)
+    monkeypatch.setitem(globals(), "SPREAD", 0.1)
+    narrow = fit(steps=400)
+    assert abs(narrow.vi.params["mean_auto_loc"]) < 0.2 < abs(wide.vi.params["mean_auto_loc"])
