@@ -26,8 +26,6 @@ def run(
     """
     decided: dict[str, Decided] = {}
     tools = {rival.name: partial(by_rival, rival) for rival in RIVALS}
-    if contest.model.one_fit:
-        tools[ours.ONE_FIT] = ours.by_one_fit
     for name, decide in tools.items():
         made = Decided.kept(contest.name, name)
         if made is None and compute:
@@ -90,8 +88,41 @@ def result(contest: Contest, decided: dict[str, Decided]) -> dict[str, Any]:
         "all costs": _table(contest, {tool: found.mean(axis=0) for tool, found in paid.items()})
         if len({type(cost) for cost in contest.costs}) == 1
         else {},
+        "choices": _choices(contest, decided),
         "versions": _versions(),
     }
+
+
+def _choices(contest: Contest, decided: dict[str, Decided]) -> list[dict[str, Any]]:
+    """For each table and cost: the chosen way beside plain VI and beside the best way.
+
+    Which way is best is known in hindsight alone, from the rows held out.
+    """
+    ways = {tool: costs_of(contest, made) for tool, made in decided.items() if ours.is_way(tool)}
+    if ours.CHOSEN not in decided or ours.PLAIN not in ways:
+        return []
+    chosen, found = costs_of(contest, decided[ours.CHOSEN]), []
+    for at, cost in enumerate(contest.costs):
+        for place, table in enumerate(contest.tables):
+            mine, plain = chosen[at, place], ways[ours.PLAIN][at, place]
+            if np.isnan(mine).any():
+                continue
+            gap = scoring.difference(
+                mine[None], plain[None], contest.cluster, in_order=contest.in_order
+            )
+            risks = {tool: float(paid[at, place].mean()) for tool, paid in ways.items()}
+            best = min(risks, key=lambda tool: risks[tool])
+            found.append(
+                {
+                    "cost": cost.name,
+                    "table": table.name,
+                    "chosen": decided[ours.CHOSEN].notes[cost.name]["way"],
+                    "more than plain": [share / abs(plain.mean()) for share in gap],
+                    "best": best,
+                    "more than best": float(mine.mean()) / risks[best] - 1,
+                }
+            )
+    return found
 
 
 def _table(contest: Contest, paid: dict[str, np.ndarray]) -> dict[str, dict[str, Any]]:

@@ -16,11 +16,6 @@ def default_ways() -> list[Any]:
     ]
 
 
-def quick_ways() -> list[Any]:
-    """Without calibrated fits, which take minutes where outcomes are many counts."""
-    return [stakes.Plain(), *corrections(), stakes.Same()]
-
-
 def corrections() -> list[Any]:
     return [
         stakes.Corrected(stakes.Plain(), head)

@@ -4,6 +4,7 @@ from stakes.bridge.approximation import NumPyroApproximation, Weighed, approxima
 from stakes.bridge.cases import Cases
 from stakes.bridge.groups import groups_of
 from stakes.bridge.predictor import Predictor, Predictors
+from stakes.bridge.prior import prior_draws
 from stakes.bridge.running import Running, guide_with_decisions
 from stakes.bridge.sampling import Diagnostics, check_sampling, nuts
 from stakes.bridge.unseen import seen_members
@@ -21,5 +22,6 @@ __all__ = [
     "groups_of",
     "guide_with_decisions",
     "nuts",
+    "prior_draws",
     "seen_members",
 ]

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 from numpyro import handlers
 from numpyro.distributions import constraints
+from numpyro.distributions.discrete import HurdleProbs
 
 from stakes._types import Array, Batch, Distribution
 from stakes.arguments import rows_where
@@ -18,6 +19,7 @@ from stakes.bridge.indices import Placeholders
 from stakes.bridge.sites import Site, base_of, prediction_of, trace_of
 from stakes.checks import is_traced
 from stakes.errors import InputError, listed
+from stakes.host.programs import Program
 from stakes.port import sweep
 
 WORDS = (
@@ -32,9 +34,9 @@ WORDS = (
 
 def check_support(cases: Cases, site: Site, arrays: dict[str, Array]) -> None:
     """Refuse outcomes that the model's distribution cannot have, with their rows."""
-    outcome = base_of(site["fn"])
-    if cases.about_latent or not _can_be_told(outcome):
+    if cases.about_latent or cases.together or not _can_be_told(base_of(site["fn"])):
         return
+    outcome = base_of(site["fn"])
     batches = list(sweep(cases.subsamples))
     tried = [_tried(cases, arrays, batch) for batch in batches]
     values, possible = (np.concatenate(each) for each in zip(*tried, strict=True))
@@ -55,13 +57,14 @@ def check_support(cases: Cases, site: Site, arrays: dict[str, Array]) -> None:
 def _can_be_told(outcome: Distribution) -> bool:
     """Limits are known, and do not depend on latents; those of discrete ones never do."""
     support = outcome.support
-    if support is constraints.real or outcome.event_shape:
+    # The zeros of a hurdle lie outside the support of what is behind it.
+    if support is constraints.real or outcome.event_shape or isinstance(outcome, HurdleProbs):
         return False
     fixed = not any(is_traced(leaf) for leaf in jax.tree.leaves(support))
     return bool(support.is_discrete) or fixed
 
 
-@functools.partial(jax.jit, static_argnames="cases")
+@functools.partial(Program, static=("cases",))
 def _tried(cases: Cases, arrays: dict[str, Array], batch: Batch) -> tuple[Array, Array]:
     """The outcomes, and whether they are possible or do not count."""
     with Placeholders(), handlers.substitute(data=dict(batch)):

@@ -1,11 +1,14 @@
 """Members of plates that no outcome says anything about, because a fit may not see their rows."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpyro import handlers
 
-from stakes._types import Array, Batch, Key
+from stakes._types import Array, Batch, Key, Params
 from stakes.bridge.approximation import NumPyroApproximation
 from stakes.bridge.sites import Counting, trace_of
 from stakes.host.programs import Program
@@ -45,7 +48,7 @@ def _seen(approximation: NumPyroApproximation, key: Key) -> dict[str, np.ndarray
     while True:
         before = {plate: members.copy() for plate, members in seen.items()}
         for batch in sweep(cases.subsamples):
-            told = _told(approximation, {p: jnp.asarray(before[p]) for p in before}, key, batch)
+            told = _told(approximation, approximation.start, before, key, batch)
             for name, slopes in told.items():
                 _mark(seen, cases.latents[name], np.asarray(slopes), batch)
         if all(np.array_equal(seen[plate], before[plate]) for plate in seen):
@@ -63,10 +66,14 @@ def _mark(seen: dict[str, np.ndarray], latent: Instances, felt: np.ndarray, batc
 
 @Program
 def _told(
-    approximation: NumPyroApproximation, seen: dict[str, Array], key: Key, batch: Batch
+    approximation: NumPyroApproximation,
+    start: Params,
+    seen: Mapping[str, Any],
+    key: Key,
+    batch: Batch,
 ) -> dict[str, Array]:
     """For each latent, at which elements the density of what is known has a slope."""
-    params = params_in(approximation, approximation.start, batch)
+    params = params_in(approximation, start, batch)
 
     def slopes(key: Key) -> dict[str, Array]:
         drawn = approximation.draw_latents(params, key, batch)
@@ -82,7 +89,7 @@ def _log_density(
     latents: dict[str, Array],
     learned: dict[str, Array],
     approximation: NumPyroApproximation,
-    seen: dict[str, Array],
+    seen: Mapping[str, Any],
     key: Key,
     batch: Batch,
 ) -> Array:
@@ -102,7 +109,7 @@ def _log_density(
     return total
 
 
-def _known(latent: Instances, seen: dict[str, Array], batch: Batch, axes: int) -> Array:
+def _known(latent: Instances, seen: Mapping[str, Any], batch: Batch, axes: int) -> Array:
     """Which elements of a latent belong to members seen so far, in the shape of its density."""
     known = jnp.array(True)
     for axis, dim in enumerate(latent.dims[:axes]):

@@ -220,13 +220,18 @@ def decided(
     expectation: Expectation,
     keys: Keys,
     asked: np.ndarray | None = None,
+    most_draws: int | None = None,
 ) -> np.ndarray:
     """The best decision for each instance under a posterior; for some, where they are asked for."""
     # Outcomes of other cases may spread over more values than those of the fit.
     some = problem.some_decisions
     outcomes = predicting.outcomes_by_batch(posterior, predictor, keys.spread, some)
     wide = expectation.widened(outcomes)
-    found = predicting.decide(problem.aim, posterior, predictor, wide, keys.decisions, asked=asked)
+    size, draws = int(np.prod(predictor.cases.instances.shape)), None
+    if most_draws is not None:
+        draws = min(most_draws, predicting.draws_for(size * wide.summed))
+    key = keys.decisions
+    found = predicting.decide(problem.aim, posterior, predictor, wide, key, draws, asked)
     check_decisions(found)
     return found
 

@@ -53,7 +53,7 @@ def _with_room(days: dict[str, Any]) -> dict[str, Any]:
 
 def costs(portions: np.ndarray, sold: np.ndarray) -> np.ndarray:
     short = sold - portions
-    return np.maximum(newsvendor.UNDERAGE * short, -newsvendor.OVERAGE * short)
+    return np.asarray(np.maximum(newsvendor.UNDERAGE * short, -newsvendor.OVERAGE * short))
 
 
 def solve(key: Key, **other: Any) -> Calibration:

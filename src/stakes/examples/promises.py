@@ -56,7 +56,7 @@ def data(seed: int = 0) -> dict[str, Any]:
 def costs(promised: np.ndarray) -> np.ndarray:
     """Of each school's promise."""
     short = effects() - promised
-    return np.maximum(MODEST * short, -BROKEN * short)
+    return np.asarray(np.maximum(MODEST * short, -BROKEN * short))
 
 
 def solve(key: Key, **other: Any) -> Calibration:

@@ -18,8 +18,8 @@ from stakes.examples.judging import table
 from stakes.losses import CostTable
 from stakes.problem import Problem
 
-EDGES = (4.0, 10.0)
-"""Levels, in pCi/L, at which radon is high, and very high."""
+EDGES = (3.95, 9.95)
+"""Levels, in pCi/L, at which radon is high, and very high: 4 and 10, as measured to a tenth."""
 COSTS = {
     "leave": [0.0, 3000.0, 12000.0],
     "test again": [150.0, 2450.0, 3350.0],
