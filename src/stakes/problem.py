@@ -364,7 +364,7 @@ def _check_together(problem: Problem) -> None:
     if not problem.together:
         return
     loss = problem.loss if problem.utility is None else problem.utility.loss
-    if loss is not None and (Asked(loss).knows_decision or hasattr(loss, "convex")):
+    if loss is not None and Asked(loss).of_numbers:
         raise InputError(
             f"`Problem(together=True)`: `{Asked(loss).title}` takes single numbers. Give a "
             f"function of (outcome, decision) that takes vectors, along the last axis of the "
@@ -383,7 +383,7 @@ def _check_parts(problem: Problem) -> None:
     if not isinstance(problem.space, Vector) or loss is None:
         return
     asked = Asked(loss)
-    if (asked.knows_decision or hasattr(loss, "convex")) and not isinstance(asked.space, Vector):
+    if asked.of_numbers and not isinstance(asked.space, Vector):
         raise InputError(
             f"`Problem(decision={problem.decision!r})`: `{asked.title}` takes single numbers. Give "
             f"a function of (outcome, decision) that takes the parts of the decision, "
