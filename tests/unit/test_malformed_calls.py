@@ -22,7 +22,7 @@ import pandas as pd
 import pytest
 
 import stakes
-from stakes import calibration, datasets, expectation, optimise, report
+from stakes import calibration, datasets, expectation, optimise, plot, report
 from stakes.app import runs, spec
 from stakes.calibration.keys import Keys
 from stakes.examples import matrix_factorization, newsvendor, radon, retail
@@ -323,8 +323,8 @@ CALLS: dict[str, Call] = {
     ),
     "natural_gradient": Call(
         stakes.natural_gradient,
-        lambda: {"rate": 0.1, "otherwise": optax.sgd(0.1)},
-        {"rate": "share", "otherwise": "own or None"},
+        lambda: {"rate": 0.1, "adam": 0.1},
+        {"rate": "share", "adam": "positive"},
     ),
     "Options": Call(stakes.Options, dict, OPTIONS),
     "FitSettings": Call(
@@ -656,6 +656,20 @@ CALLS: dict[str, Call] = {
             "worth": "own or None",
             "unit": "text or None",
         },
+        works=False,
+    ),
+    "plot.decisions": Call(plot.decisions, dict, {"result": "own"}, works=False),
+    "plot.expected_loss": Call(
+        plot.expected_loss,
+        lambda: {"result": result()},
+        {"result": "own", "case": "own", "draws": "count"},
+        works=False,
+    ),
+    "plot.reduction": Call(plot.reduction, dict, {"result": "own"}, works=False),
+    "plot.posterior": Call(
+        plot.posterior,
+        lambda: {"result": result()},
+        {"result": "own", "latent": "own"},
         works=False,
     ),
     "render": Call(report.render, dict, {"report": "own"}, works=False),

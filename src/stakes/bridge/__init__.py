@@ -4,6 +4,7 @@ from stakes.bridge.approximation import NumPyroApproximation, Weighed, approxima
 from stakes.bridge.cases import Cases
 from stakes.bridge.groups import groups_of
 from stakes.bridge.predictor import Predictor, Predictors
+from stakes.bridge.prior import prior_draws
 from stakes.bridge.running import Running, guide_with_decisions
 from stakes.bridge.sampling import Diagnostics, check_sampling, nuts
 from stakes.bridge.unseen import lost_parameters, seen_members
@@ -22,5 +23,6 @@ __all__ = [
     "guide_with_decisions",
     "lost_parameters",
     "nuts",
+    "prior_draws",
     "seen_members",
 ]

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple, final
 
@@ -24,6 +24,7 @@ from stakes.bridge.checks import (
 )
 from stakes.bridge.forms import in_form, looked_at
 from stakes.bridge.indices import check_indices
+from stakes.bridge.setup import set_up
 from stakes.bridge.sites import (
     Counting,
     GivenParams,
@@ -35,21 +36,17 @@ from stakes.bridge.sites import (
     log_prob_of,
     log_q_of,
     ordered_sum,
-    parameters_of,
     plate_axes,
     plate_sizes,
     prediction_of,
     samples_of,
-    shapes_of,
     site_plates,
     split_data,
-    start_of,
     subsamples_of,
     trace_of,
-    transform_of,
 )
 from stakes.bridge.support import check_support
-from stakes.port import Draw, Instances, Response, Rows, Subsample
+from stakes.port import Draw, Instances, NormalPair, Response, Rows, Subsample
 from stakes.problem import Problem
 from stakes.varying import Need, columns_for
 
@@ -79,8 +76,6 @@ class Structure:
     transforms: Mapping[str, Any]
     """For each parameter, from unconstrained values to those that the program takes."""
     parameter_plates: Mapping[str, dict[str, int]]
-    start: Params
-    """Where the guide starts for the key it was set up with."""
 
 
 @final
@@ -88,6 +83,7 @@ class Structure:
     jax.tree_util.register_dataclass,
     data_fields=["arrays", "counted"],
     meta_fields=["structure"],
+    drop_fields=["start"],
 )
 @dataclass(frozen=True)
 class NumPyroApproximation:
@@ -97,6 +93,8 @@ class NumPyroApproximation:
     structure: Structure
     counted: Bool[Array, "*instance"] | None = None
     """Which outcomes the fit may see; None for all. The others are there to be predicted."""
+    start: Params = field(default_factory=dict)
+    """Where the guide starts for the key it was set up with; compiled programs do not know."""
 
     def counting(self, counted: Bool[Array, "*instance"]) -> "NumPyroApproximation":
         """The same, fitted to these outcomes only."""
@@ -120,9 +118,17 @@ class NumPyroApproximation:
         return self.cases.latents
 
     @property
-    def start(self) -> Params:
-        """Where the guide starts for the key it was set up with."""
-        return self.structure.start
+    def normals(self) -> tuple[NormalPair, ...]:
+        """Locations and scales of a guide that consists of independent normals."""
+        guide, transforms = self.structure.guide, self.structure.transforms
+        if type(guide) is autoguide.AutoNormal:
+            stems = [f"{name}_{guide.prefix}" for name in self.latents]
+        elif type(guide) is autoguide.AutoDiagonalNormal:
+            stems = [guide.prefix]
+        else:
+            return ()
+        pairs = ((f"{stem}_loc", f"{stem}_scale") for stem in stems)
+        return tuple(NormalPair(loc, scale, transforms[scale]) for loc, scale in pairs)
 
     @property
     def data(self) -> dict[str, Any]:
@@ -138,7 +144,7 @@ class NumPyroApproximation:
         """Where the guide starts. An autoguide draws a new start with this key."""
         guide = self.structure.guide
         forget(guide)
-        return start_of(parameters_of(self.cases.model, guide, self.data, key))
+        return set_up(self.cases.model, guide, self.data, key).start
 
     def draw(self, params: Params, key: Key, batch: Batch) -> Draw:
         guide_sites, model_sites = self._both_sites(params, key, batch)
@@ -262,16 +268,14 @@ def approximate(problem: Problem, data: dict[str, Any], key: Key) -> NumPyroAppr
     check_action(cases, data)
     check_indices(cases, arrays)
     check_support(cases, site, arrays)
-    parameters = parameters_of(problem.program, guide, data, key)
-    guide_sites = shapes_of(guide, data, key)
-    check_guide(problem, latents, guide_sites, subsamples)
+    ready = set_up(problem.program, guide, data, key)
+    check_guide(problem, latents, ready.guide_sites, subsamples)
     structure = Structure(
         cases=cases,
         guide=guide,
-        transforms={name: transform_of(param) for name, param in parameters.items()},
+        transforms=ready.transforms,
         parameter_plates={
-            name: plate_axes(param, subsamples) for name, param in parameters.items()
+            name: plate_axes(param, subsamples) for name, param in ready.parameters.items()
         },
-        start=start_of(parameters),
     )
-    return NumPyroApproximation(arrays, structure)
+    return NumPyroApproximation(arrays, structure, start=ready.start)

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 from numpyro import handlers
-from numpyro.distributions import biject_to, constraints
 
 from stakes._types import Array, Bool, Distribution, Key, Params, Program
 from stakes.port import Instances, Subsample
@@ -116,30 +115,6 @@ def shapes_of(program: Program, data: Mapping[str, Any], key: Key) -> Sites:
 
     jax.eval_shape(run, arrays)
     return sites
-
-
-def parameters_of(model: Program, guide: Program, data: Mapping[str, Any], key: Key) -> Sites:
-    """The `numpyro.param` sites of guide and model with the values they start from."""
-    guide_sites = trace_of(guide, data, key)
-    learned = any(site["type"] == "param" for site in shapes_of(model, data, key).values())
-    model_sites = trace_of(handlers.replay(model, guide_sites), data, key) if learned else {}
-    both = {**model_sites, **guide_sites}
-    return {name: site for name, site in both.items() if site["type"] == "param"}
-
-
-def transform_of(parameter: Site) -> Any:
-    return biject_to(parameter["kwargs"].get("constraint", constraints.real))
-
-
-def start_of(parameters: Sites) -> Params:
-    """Where the parameters start, unconstrained."""
-    return {
-        name: jax.tree.map(
-            lambda leaf: jnp.asarray(leaf, jnp.result_type(float)),
-            transform_of(site).inv(site["value"]),
-        )
-        for name, site in parameters.items()
-    }
 
 
 def samples_of(sites: Sites) -> list[Site]:

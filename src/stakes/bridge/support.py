@@ -18,6 +18,7 @@ from stakes.bridge.indices import Placeholders
 from stakes.bridge.sites import Site, base_of, prediction_of, trace_of
 from stakes.checks import is_traced
 from stakes.errors import InputError, listed
+from stakes.host.programs import Program
 from stakes.port import sweep
 
 WORDS = (
@@ -61,7 +62,7 @@ def _can_be_told(outcome: Distribution) -> bool:
     return bool(support.is_discrete) or fixed
 
 
-@functools.partial(jax.jit, static_argnames="cases")
+@functools.partial(Program, static=("cases",))
 def _tried(cases: Cases, arrays: dict[str, Array], batch: Batch) -> tuple[Array, Array]:
     """The outcomes, and whether they are possible or do not count."""
     with Placeholders(), handlers.substitute(data=dict(batch)):

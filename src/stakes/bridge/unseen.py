@@ -1,13 +1,15 @@
 """Members of plates that no outcome says anything about, because a fit may not see their rows."""
 
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpyro import handlers
 
-from stakes._types import Array, Batch, Key
+from stakes._types import Array, Batch, Key, Params
 from stakes.bridge.approximation import NumPyroApproximation
 from stakes.bridge.sites import Counting, trace_of
 from stakes.host.programs import Program
@@ -56,9 +58,9 @@ def lost_parameters(approximation: NumPyroApproximation, key: Key) -> list[str]:
 def _parameters_told(approximation: NumPyroApproximation, key: Key) -> dict[str, np.ndarray]:
     """For each parameter of the model, of which elements the outcomes say something."""
     told: dict[str, np.ndarray] = {}
-    seen = {plate: jnp.ones(size, bool) for plate, size in approximation.cases.plates.items()}
+    seen = {plate: np.ones(size, bool) for plate, size in approximation.cases.plates.items()}
     for batch in sweep(approximation.cases.subsamples):
-        felt = _told(approximation, seen, key, batch, False)
+        felt = _told(approximation, approximation.start, seen, key, batch, False)
         told = {name: told.get(name, False) | np.asarray(each) for name, each in felt.items()}
     return told
 
@@ -71,8 +73,7 @@ def _seen(approximation: NumPyroApproximation, key: Key) -> dict[str, np.ndarray
     while True:
         before = {plate: members.copy() for plate, members in seen.items()}
         for batch in sweep(cases.subsamples):
-            known = {p: jnp.asarray(before[p]) for p in before}
-            told = _told(approximation, known, key, batch, True)
+            told = _told(approximation, approximation.start, before, key, batch, True)
             for name, slopes in told.items():
                 _mark(seen, cases.latents[name], np.asarray(slopes), batch)
         if all(np.array_equal(seen[plate], before[plate]) for plate in seen):
@@ -91,13 +92,14 @@ def _mark(seen: dict[str, np.ndarray], latent: Instances, felt: np.ndarray, batc
 @partial(Program, static=("of_latents",))
 def _told(
     approximation: NumPyroApproximation,
-    seen: dict[str, Array],
+    start: Params,
+    seen: Mapping[str, Any],
     key: Key,
     batch: Batch,
     of_latents: bool,
 ) -> dict[str, Array]:
     """For each latent, or parameter, at which elements the density of what is known has a slope."""
-    params = params_in(approximation, approximation.start, batch)
+    params = params_in(approximation, start, batch)
 
     def slopes(key: Key) -> dict[str, Array]:
         drawn = approximation.draw_latents(params, key, batch)
@@ -114,7 +116,7 @@ def _log_density(
     latents: dict[str, Array],
     learned: dict[str, Array],
     approximation: NumPyroApproximation,
-    seen: dict[str, Array],
+    seen: Mapping[str, Any],
     key: Key,
     batch: Batch,
 ) -> Array:
@@ -134,7 +136,7 @@ def _log_density(
     return total
 
 
-def _known(latent: Instances, seen: dict[str, Array], batch: Batch, axes: int) -> Array:
+def _known(latent: Instances, seen: Mapping[str, Any], batch: Batch, axes: int) -> Array:
     """Which elements of a latent belong to members seen so far, in the shape of its density."""
     known = jnp.array(True)
     for axis, dim in enumerate(latent.dims[:axes]):

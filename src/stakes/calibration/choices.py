@@ -104,11 +104,7 @@ def checked_expectation(
     """Try loss, expectation and method before any fit, on observed outcomes and where it starts."""
     posterior = FittedPosterior(approximation, approximation.start)
     predictor = Predictors(problem, approximation).on()
-    # The first two keys folded in are those of a split, from which the guide has started.
-    theta_key, y_key = (jax.random.fold_in(key, number) for number in (2, 3))
-    stacked, weight = predicting.outcomes(posterior, predictor, theta_key, 1)
-    outcome = jax.tree.map(lambda leaf: leaf[0], stacked)
-    drawn = jnp.asarray(outcome.expand(weight.shape).sample(y_key), jnp.result_type(float))
+    outcome, weight, drawn = predicting.one_outcome(posterior, predictor, key)
     seen = predicting.observations(posterior, predictor)
     columns = predictor.columns(problem.aim.needs)
     problem.aim.check_columns(columns)
@@ -119,7 +115,7 @@ def checked_expectation(
         # Masked outcomes may have been filled with anything.
         counted = seen.outcomes[seen.counted]
         typical = np.median(counted) if counted.size else 0.0
-        _try_cost(aim, jnp.asarray(np.where(seen.counted, seen.outcomes, typical)), drawn)
+        _try_cost(aim, np.where(seen.counted, seen.outcomes, typical), drawn)
     _check_classes(problem, outcome)
     gain = problem.gain(transform, 1.0, columns)
     where = f"What `transform={transform}` returns"
@@ -148,7 +144,7 @@ def checked_expectation(
     return expectation
 
 
-def _check_slope(problem: Problem, aim: Aim, drawn: Array) -> None:
+def _check_slope(problem: Problem, aim: Aim, drawn: np.ndarray) -> None:
     """Refuse, for a latent, a cost in steps: it would have no slope to follow."""
     decision = seen_by_loss(aim.space, aim.everywhere(drawn, jnp.median(drawn)))
     tried = drawn + jnp.linspace(-1, 1, 9).reshape(-1, *(1 for _ in drawn.shape))
@@ -161,12 +157,12 @@ def _check_slope(problem: Problem, aim: Aim, drawn: Array) -> None:
         )
 
 
-def _try_cost(aim: Aim, seen: Array, drawn: Array) -> None:
+def _try_cost(aim: Aim, seen: np.ndarray, drawn: np.ndarray) -> None:
     """Refuse a loss or utility that fails on observed outcomes; warn where others show a fault."""
-    middle, width = jnp.median(seen), seen.max() - seen.min()
+    middle, width = np.median(seen).astype(seen.dtype), seen.max() - seen.min()
     aim.check_observed(seen)
     # What is drawn before a fit may be anywhere.
-    likely = jnp.where(jnp.abs(drawn - middle) <= width, drawn, middle)
+    likely = np.where(np.abs(drawn - middle) <= width, drawn, middle)
     fault = aim.cost_fault(likely, aim.everywhere(likely, middle))
     if fault is not None:
         warn(f"At an outcome that was not observed, but may be predicted: {fault}")

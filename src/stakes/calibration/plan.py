@@ -98,7 +98,7 @@ class Plan:
             return self._after_vi_unobserved(plan, posterior, decisions, keys)
         some_decision = decisions[0] if leading(aim.space) else decisions
         likely = np.where(seen.counted, seen.outcomes, some_decision)
-        seen.aim(aim).check_cost(jnp.asarray(likely), jnp.asarray(decisions))
+        seen.aim(aim).check_cost(likely, decisions)
         transform = self.transform
         if transform is not None:
             # What was observed happened at the decisions that were made, if they change outcomes.

@@ -13,7 +13,7 @@ from stakes._types import Array, Batch, Distribution, Float, Key
 from stakes.aim import Aim
 from stakes.bridge import Predictor
 from stakes.deciding import best_decision
-from stakes.host.programs import Program
+from stakes.host.programs import ONCE, Program
 from stakes.port import (
     Instances,
     Rows,
@@ -97,6 +97,26 @@ def outcomes(
     return _outcomes_batch(posterior, predictor, key, batch, draws)
 
 
+def one_outcome(
+    posterior: Posterior, predictor: Predictor, key: Key
+) -> tuple[Distribution, Array, np.ndarray]:
+    """p(y|θ) for one θ and the first batch of instances; weights; and a draw of y."""
+    batch = next(sweep(predictor.cases.subsamples))
+    outcome, weight, drawn = _one_batch(posterior, predictor, key, batch)
+    return outcome, weight, np.asarray(drawn)
+
+
+@partial(Program, options=ONCE)
+def _one_batch(
+    posterior: Posterior, predictor: Predictor, key: Key, batch: Batch
+) -> tuple[Distribution, Array, Array]:
+    # The first two keys folded in are those of a split, from which the guide has started.
+    theta_key, y_key = (jax.random.fold_in(key, number) for number in (2, 3))
+    stacked, weight = _outcomes(posterior, predictor, theta_key, batch, 1)
+    outcome = jax.tree.map(lambda leaf: leaf[0], stacked)
+    return outcome, weight, jnp.asarray(outcome.expand(weight.shape).sample(y_key), weight.dtype)
+
+
 def _outcomes(
     posterior: Posterior,
     predictor: Predictor,
@@ -167,9 +187,7 @@ class Observations(NamedTuple):
 
     def costs(self, aim: Aim, decisions: np.ndarray) -> np.ndarray:
         """ℓ(y_i, h_i), or minus the utility, of each instance that counts."""
-        criterion, decided = self.aim(aim).criterion, jnp.asarray(decisions)
-        found = criterion.cost(jnp.asarray(self.outcomes), seen(aim.space, decided))
-        return np.asarray(found, np.float64)[self.counted]
+        return self.aim(aim).costs(self.outcomes, decisions)[self.counted]
 
 
 def observations(posterior: Posterior, predictor: Predictor) -> Observations | None:

@@ -189,8 +189,7 @@ class Ways:
         posterior = self._fitted(self.name(way)).posterior(0)
         if posterior is None:
             posterior = _known(self.result)[TWO[0]]
-        found = Ground.of(cases).outlook(posterior, decisions)
-        return found._replace(cost=self.job.unit * found.cost)
+        return Ground.of(cases).outlook(posterior, decisions)
 
     def forecast(self, cases: Assessment) -> Forecast:
         """What the way to decide by predicts; plain VI, where it predicts nothing."""
