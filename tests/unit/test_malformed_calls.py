@@ -22,7 +22,7 @@ import pandas as pd
 import pytest
 
 import stakes
-from stakes import calibration, datasets, expectation, optimise, report
+from stakes import calibration, datasets, expectation, optimise, plot, report
 from stakes.app import runs, spec
 from stakes.calibration.keys import Keys
 from stakes.examples import matrix_factorization, newsvendor, radon, retail
@@ -255,6 +255,14 @@ CALLS: dict[str, Call] = {
     "Expectile": Call(stakes.Expectile, lambda: {"q": 0.2}, {"q": "share, may vary"}),
     "Huber": Call(stakes.Huber, lambda: {"delta": 1}, {"delta": "positive, may vary"}),
     "ZeroOne": Call(stakes.ZeroOne, lambda: {"width": 1}, {"width": "not negative, may vary"}),
+    "IntervalScore": Call(
+        stakes.IntervalScore, lambda: {"level": 0.9}, {"level": "share, may vary"}
+    ),
+    "Vector": Call(
+        stakes.Vector,
+        lambda: {"parts": stakes.Real(), "others": stakes.Real()},
+        {"parts": "own"},
+    ),
     "CostTable": Call(
         stakes.CostTable,
         lambda: {"costs": {"call": [5, 1], "skip": [0, 20]}, "bins": None},
@@ -326,8 +334,8 @@ CALLS: dict[str, Call] = {
     ),
     "natural_gradient": Call(
         stakes.natural_gradient,
-        lambda: {"rate": 0.1, "otherwise": optax.sgd(0.1)},
-        {"rate": "share", "otherwise": "own or None"},
+        lambda: {"rate": 0.1, "adam": 0.1},
+        {"rate": "share", "adam": "positive"},
     ),
     "Options": Call(stakes.Options, dict, OPTIONS),
     "FitSettings": Call(
@@ -354,6 +362,7 @@ CALLS: dict[str, Call] = {
             "guide": "guide or None",
             "decision": "own or None",
             "per": "text or None",
+            "together": "flag",
             "observed": "own or None",
         },
         named={"model": "model|argument"},
@@ -659,6 +668,20 @@ CALLS: dict[str, Call] = {
             "worth": "own or None",
             "unit": "text or None",
         },
+        works=False,
+    ),
+    "plot.decisions": Call(plot.decisions, dict, {"result": "own"}, works=False),
+    "plot.expected_loss": Call(
+        plot.expected_loss,
+        lambda: {"result": result()},
+        {"result": "own", "case": "index", "draws": "count"},
+        works=False,
+    ),
+    "plot.reduction": Call(plot.reduction, dict, {"result": "own"}, works=False),
+    "plot.posterior": Call(
+        plot.posterior,
+        lambda: {"result": result()},
+        {"result": "own", "latent": "index"},
         works=False,
     ),
     "render": Call(report.render, dict, {"report": "own"}, works=False),

@@ -113,9 +113,7 @@ def checked_expectation(
         _try_cost(aim, drawn, drawn)
     else:
         # Masked outcomes may have been filled with anything.
-        counted = seen.outcomes[seen.counted]
-        typical = np.median(counted) if counted.size else 0.0
-        _try_cost(aim, np.where(seen.counted, seen.outcomes, typical), drawn)
+        _try_cost(aim, seen.filled(), drawn)
     _check_classes(problem, outcome)
     gain = problem.gain(transform, 1.0, columns)
     where = f"What `transform={transform}` returns"

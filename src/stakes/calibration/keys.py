@@ -37,6 +37,7 @@ class Keys(NamedTuple):
     """Of draws that are reweighted."""
     folds: Key
     heads: Key
+    prior: Key
 
     @classmethod
     def of(cls, key: Key) -> "Keys":

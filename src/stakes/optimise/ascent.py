@@ -18,7 +18,7 @@ from stakes._types import Array, Batch, Float, Key, Params, PyTree
 from stakes.errors import check_shape
 from stakes.optimise.settings import check_optimizer
 from stakes.optimise.step import Info, State
-from stakes.port import Approximation, Rows, gather, scatter
+from stakes.port import Approximation, NormalPair, Rows, gather, scatter
 from stakes.protocols import UtilityTerm
 
 Bound: TypeAlias = Callable[[PyTree], tuple[Array, tuple[Array, Array]]]
@@ -55,10 +55,12 @@ def ascend(
     state: State,
     *,
     chart: Chart | None = None,
+    normals: tuple[NormalPair, ...] = (),
 ) -> tuple[PyTree, State, Info]:
     """One step up in the trained variables; skipped where value or gradient is not finite.
 
-    With a `chart`, the step is one in other coordinates, in which there are no limits.
+    With a `chart`, the step is one in other coordinates, in which there are no limits. The
+    optimiser is told which parameters belong to `normals`.
     """
     check_optimizer("`ascend(optimizer=...)`", optimizer)
     checks.function("`ascend(objective=...)`", objective, ("variables",))
@@ -76,7 +78,7 @@ def ascend(
         lambda free: objective(chart.held(free)), has_aux=True
     )(here)
     updates, memory_after = optax.with_extra_args_support(optimizer).update(
-        jax.tree.map(jnp.negative, slope), memory, here, value=-value
+        jax.tree.map(jnp.negative, slope), memory, here, value=-value, normals=normals
     )
     after = jax.tree.map(lambda old, update: old + state.rate * update, here, updates)
     finite = jnp.isfinite(value) & _all_finite(slope)

@@ -13,7 +13,14 @@ from stakes.errors import check_shape
 from stakes.optimise.ascent import ascend, bound, start
 from stakes.optimise.settings import FitSettings
 from stakes.optimise.step import Info, State, Step
-from stakes.port import Approximation, Rows, columns_in, params_in, rows_of_params
+from stakes.port import (
+    Approximation,
+    Rows,
+    columns_in,
+    normals_of,
+    params_in,
+    rows_of_params,
+)
 from stakes.protocols import DecisionRule, Gain, Objective
 from stakes.sharing import Shared
 from stakes.vectors import leading
@@ -95,6 +102,7 @@ class EM:
                 params,
                 rows_of_params(approximation, params, batch),
                 state,
+                normals=normals_of(approximation),
             )
 
             def m_step() -> Array:

@@ -7,7 +7,7 @@ from stakes._types import Array, Batch, Key, Params
 from stakes.optimise.ascent import Chart, ascend, bound, start
 from stakes.optimise.settings import FitSettings
 from stakes.optimise.step import Info, State, Step
-from stakes.port import Approximation, Rows, columns_in, rows_of_params
+from stakes.port import Approximation, Rows, columns_in, normals_of, rows_of_params
 from stakes.protocols import Gain, Objective, Space
 from stakes.spaces import Real
 from stakes.vectors import leading
@@ -52,6 +52,7 @@ class Joint:
                 at,
                 state,
                 chart=_chart(here.space),
+                normals=normals_of(approximation),
             )
             return state._replace(variables=variables), info
 

@@ -5,6 +5,7 @@ from stakes.predicting.predictions import (
     Observations,
     decide,
     derived_draws,
+    draws_for,
     expected,
     explained,
     latent_draws,
@@ -15,6 +16,7 @@ from stakes.predicting.predictions import (
     outcomes_by_batch,
     predict,
     predictive_costs,
+    rivals,
     weights,
 )
 from stakes.predicting.reweighting import decide_weighted, weighed
@@ -27,6 +29,7 @@ __all__ = [
     "decide",
     "decide_weighted",
     "derived_draws",
+    "draws_for",
     "expected",
     "explained",
     "latent_draws",
@@ -37,6 +40,7 @@ __all__ = [
     "outcomes_by_batch",
     "predict",
     "predictive_costs",
+    "rivals",
     "weighed",
     "weights",
 ]

@@ -16,6 +16,7 @@ from bokeh.plotting import figure
 from contourpy import contour_generator
 
 from stakes.report.content import (
+    COLORS,
     METHODS,
     Marginal,
     Pair,
@@ -27,8 +28,6 @@ from stakes.report.content import (
 )
 from stakes.report.density import centres, levels, smoothed
 
-COLORS = {"VI": "#0072B2", "LCVI": "#D55E00", "NUTS": "#999999"}
-"""By Okabe and Ito: colour-blind readers can tell them apart, also in grey."""
 DASHES = {"VI": "dashed", "LCVI": "solid", "NUTS": "dotted"}
 MARKERS = {"VI": "circle", "LCVI": "triangle", "NUTS": "square"}
 NEUTRAL = "#767676"

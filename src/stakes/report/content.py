@@ -10,6 +10,8 @@ import numpy as np
 from stakes.report.worth import Answer, Quality, Worth
 
 Column: TypeAlias = tuple[str | int | float, ...]
+COLORS = {"VI": "#0072B2", "LCVI": "#D55E00", "NUTS": "#999999"}
+"""By Okabe and Ito: colour-blind readers can tell them apart, also in grey."""
 METHODS = {"VI": "Plain VI", "LCVI": "Calibrated", "NUTS": "NUTS"}
 """What the page calls each method of a comparison."""
 

@@ -21,7 +21,7 @@ from stakes.host import files
 from stakes.host.packages import how_to_install, missing
 from stakes.report import worth
 from stakes.report.columns import Shown, columns, rounded
-from stakes.report.content import METHODS, Report, WhatIf
+from stakes.report.content import COLORS, METHODS, Report, WhatIf
 from stakes.report.picture import picture
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def render(report: Report) -> str:
     reason = objection()
     if reason is not None:
         raise InputError(reason)
-    from stakes.report.charts import COLORS, charts
+    from stakes.report.charts import charts
 
     template = _template()
     scripts = [_bokeh(), "\n".join(_file(name) for name in SCRIPTS)]

@@ -94,7 +94,11 @@ def choose(
         coords=coords,
         progress=checks.flag("`progress=`", progress),
     )
-    return Choice(bench, tuple(_entry(bench, way) for way in asked))
+    return chosen_among(asked, bench)
+
+
+def chosen_among(ways: Sequence[Any], bench: Bench) -> Choice:
+    return Choice(bench, tuple(_entry(bench, way) for way in ways))
 
 
 def opened_bench(
@@ -108,8 +112,12 @@ def opened_bench(
     options: Options,
     coords: Coords | None,
     progress: bool,
+    before: Bench | None = None,
 ) -> Bench:
-    """What the ways are fitted with; refuses, before any fit, what one of them cannot handle."""
+    """What the ways are fitted with; refuses, before any fit, what one of them cannot handle.
+
+    One `before` is of the same model, data, key and folds, about another loss.
+    """
     bench = Bench(
         checked_key(key),
         problem,
@@ -120,6 +128,7 @@ def opened_bench(
         by=by,
         coords=coords,
         progress=progress,
+        before=before,
     )
     for way in ways:
         way.check(bench)
