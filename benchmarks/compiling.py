@@ -56,15 +56,16 @@ def figures() -> dict[str, Figure]:
 def cold_decide() -> float:
     """After a run, by the command line, which keeps compiled programs."""
     with tempfile.TemporaryDirectory() as folder:
-        home, run = Path(folder), Path(folder) / "run"
-        table = home / "new.csv"
-        table.write_text("sigma\n12.0\n9.0\n")
-        keeping = {"XDG_CACHE_HOME": folder}
-        command = ("-m", "stakes_command")
-        _seconds(*command, "demo", "--no-choose", "-o", str(run), **keeping)
-        decide = ("decide", str(run), str(table), "-o", str(home / "out.csv"))
+        home, mine = Path(folder), Path(folder) / "mine"
+        run, new, out = home / "run", home / "new.csv", home / "out.csv"
+        keeping, command = {"XDG_CACHE_HOME": folder}, ("-m", "stakes_command")
+        _seconds(*command, "init", str(mine), **keeping)
+        fit = ("run", str(mine / "stakes.toml"), "--no-choose", "--no-report", "-o", str(run))
+        _seconds(*command, *fit, **keeping)
+        new.write_text("".join((mine / "tomorrow.csv").read_text().splitlines(True)[:3]))
+        decide = ("decide", str(run), str(new), "-o", str(out))
         _seconds(*command, *decide, **keeping)
-        (home / "out.csv").unlink()
+        out.unlink()
         return _seconds(*command, *decide, **keeping)
 
 
@@ -78,9 +79,11 @@ def _said(program: str) -> tuple[float, float]:
 
 def _seconds(*command: str, **environment: str) -> float:
     started = time.perf_counter()
-    subprocess.run(
-        [sys.executable, *command], check=True, capture_output=True, env=_bare() | environment
+    found = subprocess.run(
+        [sys.executable, *command], capture_output=True, text=True, env=_bare() | environment
     )
+    if found.returncode not in (0, 4):  # 4: not converged, with results written
+        raise RuntimeError(found.stderr)
     return time.perf_counter() - started
 
 
