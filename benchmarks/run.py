@@ -156,7 +156,7 @@ def counts(
 def count_factorisation_ratios() -> dict[str, tuple[float, float | None]]:
     """A step as in `step_ratios`, for counts."""
     observed = matrix_factorization.simulate()["observed"]
-    y = np.random.default_rng(0).poisson(20, observed.shape).astype(np.float32)
+    y = jnp.asarray(np.random.default_rng(0).poisson(20, observed.shape), float)
     problem = Problem(counts, outcome="y", loss=Squared())
     approximation = approximate(problem, {"observed": observed, "y": y}, jax.random.key(0))
     settings, loss, exact = FitSettings(draws=DRAWS), Tilted(0.8), ClosedForm()

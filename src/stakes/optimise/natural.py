@@ -30,7 +30,7 @@ MEMORY, SQUARED_MEMORY = 0.9, 0.99
 class NaturalState(NamedTuple):
     """Means over the steps so far; those of squares are for parameters that Adam moves."""
 
-    count: Array
+    taken: Array
     mean: PyTree
     square: PyTree
 
@@ -59,8 +59,8 @@ def natural_gradient(rate: float = 0.1, *, adam: float = 0.03) -> optax.Gradient
     adam = checks.number("`natural_gradient(adam=...)`", adam, above=0)
 
     def init(params: PyTree) -> NaturalState:
-        zeros = lambda: jax.tree.map(jnp.zeros_like, params)  # noqa: E731
-        return NaturalState(jnp.zeros((), jnp.int32), zeros(), zeros())
+        mean, square = (jax.tree.map(jnp.zeros_like, params) for _ in range(2))
+        return NaturalState(jnp.zeros((), jnp.int32), mean, square)
 
     def update(
         gradient: PyTree,
@@ -78,7 +78,7 @@ def natural_gradient(rate: float = 0.1, *, adam: float = 0.03) -> optax.Gradient
                 "`natural_gradient` is for mean-field normal guides: `AutoNormal` or "
                 "`AutoDiagonalNormal`. Use one of them, or another optimiser."
             )
-        count = state.count + 1
+        taken = state.taken + 1
 
         def one(path: Any, slope: Array, mean: Array, square: Array) -> tuple[Array, Array, Array]:
             if path in known:
@@ -86,17 +86,17 @@ def natural_gradient(rate: float = 0.1, *, adam: float = 0.03) -> optax.Gradient
                 wild = natural.longest(WILD_SDS, WILD_FAR)
                 mean = MEMORY * mean + (1 - MEMORY) * jnp.clip(natural.step, -wild, wild)
                 longest = natural.longest(SDS, FAR)
-                step = jnp.clip(rate * mean / (1 - MEMORY**count), -longest, longest)
+                step = jnp.clip(rate * mean / (1 - MEMORY**taken), -longest, longest)
                 return -natural.slope * step, mean, square
             mean = MEMORY * mean + (1 - MEMORY) * slope
             square = SQUARED_MEMORY * square + (1 - SQUARED_MEMORY) * jnp.square(slope)
-            size = jnp.sqrt(square / (1 - SQUARED_MEMORY**count)) + 1e-8
-            return -adam * mean / (1 - MEMORY**count) / size, mean, square
+            size = jnp.sqrt(square / (1 - SQUARED_MEMORY**taken)) + 1e-8
+            return -adam * mean / (1 - MEMORY**taken) / size, mean, square
 
         rows = jax.tree_util.tree_map_with_path(one, gradient, state.mean, state.square)
         inside = jax.tree.structure(gradient)
         updates, mean, square = jax.tree.transpose(inside, jax.tree.structure((0, 0, 0)), rows)
-        return updates, NaturalState(count, mean, square)
+        return updates, NaturalState(taken, mean, square)
 
     return optax.GradientTransformationExtraArgs(init, update)
 
