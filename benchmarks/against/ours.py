@@ -1,6 +1,7 @@
 """The ways of `stakes` on the model that a contest brings, and the one that `choose` takes."""
 
 import time
+from collections.abc import Callable
 
 import jax
 import numpy as np
@@ -9,13 +10,13 @@ import stakes
 from benchmarks.against.contest import Contest
 from benchmarks.against.costs import Cost
 from benchmarks.against.keeping import Decided, file_of
-from benchmarks.against.ways import default_ways
+from benchmarks.against.ways import default_ways, falling
 from stakes.ways import Choice, chosen_among, opened_bench
 
 CHOSEN = "stakes, as chosen"
 PLAIN = "stakes, plain VI"
-OPTIONS = stakes.Options(steps=5_000)
-"""Of each fit at most: fewer than by default, for the many contests."""
+OPTIONS = falling(1_000)
+"""Of each fit: fewer steps than by default, for the many contests."""
 
 
 def competes(tool: str) -> bool:
@@ -28,7 +29,9 @@ def is_way(tool: str) -> bool:
     return tool.startswith("stakes") and tool != CHOSEN
 
 
-def decided(contest: Contest, *, compute: bool = True) -> dict[str, Decided]:
+def decided(
+    contest: Contest, *, compute: bool = True, say: Callable[[str], None] = print
+) -> dict[str, Decided]:
     """By tool: each way by itself, and the way that was chosen; nan for costs not done yet."""
     found: list[dict[str, Decided]] = []
     first: Choice | None = None
@@ -40,6 +43,7 @@ def decided(contest: Contest, *, compute: bool = True) -> dict[str, Decided]:
             first = first or choice
             for name in [*(name for name in made if name != CHOSEN), CHOSEN]:
                 made[name].keep(folder, name)
+            say(f"{contest.name}: {cost.name}: {choice.chosen}")
         kept = Decided.kept_in(folder)
         found.append(kept if CHOSEN in kept else {})
     names = dict.fromkeys(name for ways in found for name in ways)

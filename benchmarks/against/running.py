@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from functools import partial
 from importlib import metadata
 from typing import Any
 
@@ -24,21 +23,22 @@ def run(
 
     Without `compute` it is that of what is kept, which may be less than all.
     """
-    decided: dict[str, Decided] = {}
-    tools = {rival.name: partial(by_rival, rival) for rival in RIVALS}
-    for name, decide in tools.items():
-        made = Decided.kept(contest.name, name)
-        if made is None and compute:
-            made = decide(contest)
-            made.keep(contest.name, name)
-        if made is not None:
-            decided[name] = made
-            say(_line(contest, name, made))
-    for name, found in ours.decided(contest, compute=compute).items():
-        decided[name] = found
+    mine = ours.decided(contest, compute=compute, say=say)
+    for name, found in mine.items():
         say(_line(contest, name, found))
+    decided: dict[str, Decided] = {}
+    for rival in RIVALS:
+        made = Decided.kept(contest.name, rival.name)
+        if made is None and compute:
+            made = by_rival(rival, contest)
+            made.keep(contest.name, rival.name)
+        if made is not None:
+            decided[rival.name] = made
+            say(_line(contest, rival.name, made))
+    whole = len(decided) == len(RIVALS)
+    decided |= mine
     own = decided.get(ours.CHOSEN)
-    whole = tools.keys() <= decided.keys() and own is not None and not np.isnan(own.decisions).any()
+    whole &= own is not None and not np.isnan(own.decisions).any()
     return {**result(contest, decided), "complete": whole}
 
 

@@ -671,14 +671,14 @@ CALLS: dict[str, Call] = {
     "plot.expected_loss": Call(
         plot.expected_loss,
         lambda: {"result": result()},
-        {"result": "own", "case": "own", "draws": "count"},
+        {"result": "own", "case": "index", "draws": "count"},
         works=False,
     ),
     "plot.reduction": Call(plot.reduction, dict, {"result": "own"}, works=False),
     "plot.posterior": Call(
         plot.posterior,
         lambda: {"result": result()},
-        {"result": "own", "latent": "own"},
+        {"result": "own", "latent": "index"},
         works=False,
     ),
     "render": Call(report.render, dict, {"report": "own"}, works=False),

@@ -18,6 +18,7 @@ import pandas as pd
 from benchmarks.against.contest import Contest, Model, Table
 from benchmarks.against.costs import Newsvendor
 from benchmarks.against.tuning import FOLDS
+from benchmarks.against.ways import falling, quick_ways
 from stakes import datasets
 
 DROPPED, FITTED = 27, 553
@@ -176,6 +177,8 @@ def _model(data: dict[str, Any], new_data: dict[str, Any], known: tuple[str, ...
     choosing = {
         "folds": np.broadcast_to(blocks[:, None], data["sold"].shape),
         "by": "day",
+        "ways": quick_ways,
+        "options": falling(1_200, draws=4),
     }
     return Model(
         demand,

@@ -9,7 +9,7 @@ import numpy as np
 
 from stakes import checks, predicting
 from stakes._types import Data, Key
-from stakes.bridge import seen_members
+from stakes.bridge import lost_parameters, seen_members
 from stakes.calibration import (
     Clustered,
     Coords,
@@ -23,7 +23,7 @@ from stakes.calibration import (
     predictor_for,
     prepare,
 )
-from stakes.errors import InputError
+from stakes.errors import InputError, some
 from stakes.host.progress import waiting
 from stakes.optimise import Fit
 from stakes.predicting import FittedPosterior, Observations
@@ -161,6 +161,13 @@ class Bench:
     def _without(self, mask: np.ndarray) -> Ground:
         """The cases of the fit; members of which it saw no outcome are new."""
         approximation = self.plan.approximation.counting(jax.numpy.asarray(mask))
+        lost = lost_parameters(approximation, self.keys.spread)
+        if lost:
+            raise InputError(
+                f"`folds=` leaves out all outcomes that tell the model some of its parameter "
+                f"{some(lost)}, and no way can predict such cases: a parameter has no distribution "
+                f"to draw new members from. Sample it inside a plate, or give other folds."
+            )
         rows = seen_members(approximation, self.keys.spread)
         if not rows:
             return self.home

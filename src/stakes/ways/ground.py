@@ -124,8 +124,10 @@ class Ground:
     def _drawn(self, posterior: Posterior) -> np.ndarray:
         """Outcomes that may come: many draws for a few instances, fewer for many."""
         size = int(np.prod(self.instances.shape))
-        most = 2000 if self.most_draws is None else 2 * self.most_draws
-        draws = int(np.clip(MOST_VALUES // max(size, 1), 200, most))
+        values, most = MOST_VALUES, 2000
+        if self.most_draws is not None:
+            values, most = MOST_VALUES // 4, 2 * self.most_draws
+        draws = int(np.clip(values // max(size, 1), 200, most))
         key = self.keys.predictions
         return predicting.predict(posterior, self.predictor, key, draws, self.asked)
 

@@ -41,7 +41,7 @@ SAME = Same().name
 
 WORDS = {
     "plain VI": "the best decision for what the model predicts",
-    "calibrated": "the same, with a model that was fitted with the cost in mind",
+    "calibrated": "the best decision for what the model predicts, fitted with the cost in mind",
     "NUTS": "the best decision for what the model predicts, fitted by sampling",
     SAME: "one decision for all, the best single one for the outcomes known",
     TODAY: "the decisions of today, from the table",
