@@ -397,6 +397,7 @@ def test_a_rival_is_a_dip_beyond_a_ridge_that_is_nearly_as_good() -> None:
     assert float(found.between[0]) == pytest.approx(3, abs=0.01)
 
 
+@pytest.mark.slow
 def test_decisions_far_apart_that_are_nearly_equally_good_are_warned_of() -> None:
     def model(y: Any = None) -> None:
         level = numpyro.sample("level", dist.Normal(0, 0.1))

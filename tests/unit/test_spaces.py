@@ -416,6 +416,20 @@ def test_masked_cases_do_not_move_the_best_shared_decision():
     assert float(jnp.sum(jnp.where(weight > 0, each, 0.0))) == pytest.approx(0, abs=1e-3)
 
 
+def test_limits_and_costs_by_row_go_with_minibatches():
+    def model(x, y=None):
+        slope = numpyro.sample("slope", dist.Normal(0, 1))
+        with numpyro.plate("row", len(x), subsample_size=8) as rows:
+            seen = None if y is None else y[rows]
+            numpyro.sample("y", dist.Normal(slope * x[rows], 1.0), obs=seen)
+
+    loss, space = Newsvendor("price", 1), Interval(-1, "most")
+    problem = Problem(model, outcome="y", loss=loss, decision=space)
+    data = DATA | {"most": np.linspace(0.5, 1.5, 24), "price": np.linspace(1, 5, 24)}
+    result = calibrate(KEY, problem, data, steps=30, draws=2, progress=False)
+    assert (result.decisions.values <= data["most"] + 1e-6).all()
+
+
 def test_limits_and_costs_from_data_are_checked():
     crossed = Problem(regression, outcome="y", loss=Squared(), decision=Interval("low", "high"))
     data = DATA | {"low": np.ones(24), "high": np.zeros(24)}

@@ -43,6 +43,8 @@ Outcome: TypeAlias = Distribution | Response
 EVENLY, QUANTILES = 17, 49
 """Where a search starts: places spread over the range of the outcome, and its quantiles."""
 ROUNDS = 40
+AROUND = 3
+"""Times the range of the outcome, on either side: where another dip is looked for."""
 FEW, MORE = 256, 8
 """With fewer draws of θ than this a search takes up to so many times as many places."""
 PLACES = 7
@@ -213,7 +215,9 @@ def rivals(
     if isinstance(outcomes, Response):
         grid = _across(space, like, 2 * EVENLY)
     else:
-        grid, _ = _places(space, range_key, outcomes, like, 1)
+        grid, reach = _places(space, range_key, outcomes, like, 1)
+        low, high = grid.min(axis=0) - AROUND * reach, grid.max(axis=0) + AROUND * reach
+        grid = jnp.concatenate([grid, space.inside(evenly(low, high, QUANTILES))])
     grid = jnp.sort(grid, axis=0)
     return rival(At(grid, one_by_one(risk, grid)))
 
