@@ -14,6 +14,7 @@ from stakes.report.content import (
     Convergence,
     Coverage,
     Decisions,
+    Handle,
     Marginal,
     Moments,
     Movement,
@@ -22,15 +23,13 @@ from stakes.report.content import (
     Price,
     Report,
     Risk,
-    Saving,
     ScaleOfLosses,
     Trace,
     Verdict,
-    WayLine,
     WhatIf,
-    Worth,
 )
 from stakes.report.predictions import LEVELS
+from stakes.report.worth import Answer, Quality, Saving, WayLine, Worth
 
 NORMAL_QUANTILES = np.quantile(np.random.default_rng(1).normal(size=100_000), LEVELS)
 
@@ -51,7 +50,7 @@ def small_fit() -> stakes.Calibration:
 def sample_report(
     rows: int = 40,
     *,
-    kind: str | None = "tilted",
+    kind: str | None = "costs",
     whole_numbers: bool = False,
     text: Callable[[str], str] = str,
     columns: Mapping[str, tuple[Any, ...]] | None = None,
@@ -62,7 +61,8 @@ def sample_report(
     if whole_numbers:
         table = replace(table, calibrated=np.round(table.calibrated))
     if worth:
-        table = replace(table, chosen=table.calibrated + 1, sum=float(table.calibrated.sum()))
+        table = replace(table, chosen=table.calibrated + 1, costs=0.5 + table.calibrated / 10)
+        table = replace(table, **_more(rows, text))
     return Report(
         title=text("Orders for Monday"),
         loss=text("Tilted(q=0.2)"),
@@ -93,9 +93,40 @@ def sample_report(
             command=text("stakes report runs/monday"),
             program=text("import stakes\nprint(1 < 2)"),
         ),
+        answer=Answer(
+            where=text("tomorrow.csv"),
+            count=rows,
+            every=rows,
+            rows=tuple(range(min(rows, 7))),
+            total=12.0 * rows,
+            actions=(),
+            cost=10.5 * rows,
+            others=((text("the same for all"), 20.0 * rows),),
+            unit=text("€"),
+        ),
+        quality=Quality(
+            outcomes=40,
+            unseen=True,
+            coverage=((0.9, 0.88, 0.9), (0.5, 0.48, 0.5)),
+            expected=12.0,
+            realised=12.3,
+            error=0.8,
+            unit=text("€"),
+        ),
         worth=_worth(text) if worth else None,
-        unit=4.0 if worth else 1.0,
+        unit=text("€") if worth else None,
     )
+
+
+def _more(rows: int, text: Callable[[str], str]) -> dict[str, Any]:
+    """What a run knows about its rows."""
+    return {
+        "inputs": {
+            text("weekday"): tuple(text(f"day {i % 7}") for i in range(rows)),
+            text("sunshine"): tuple(round(0.1 * (i % 10), 1) for i in range(rows)),
+        },
+        "parts": tuple("new" if i < rows // 4 else "fit" for i in range(rows)),
+    }
 
 
 def _worth(text: Callable[[str], str]) -> Worth:
@@ -110,7 +141,9 @@ def _worth(text: Callable[[str], str]) -> Worth:
             WayLine(plain, text("the best"), 12.3, None, (None, None), 0.5, 0.9, 8.0),
             WayLine(same, text("one"), 20.0, -0.63, (-0.8, -0.4), None, None, 0.0),
         ),
-        savings=(Saving(same, 20.0, 7.7, 5.0, 10.0),),
+        savings=(Saving(same, 20.0, 7.7, 5.0, 10.0, text("€")),),
+        error=0.8,
+        unit=text("€"),
     )
 
 
@@ -142,10 +175,12 @@ def _what_if(kind: str, table: Decisions, whole_numbers: bool) -> WhatIf:
     quantiles = center[:, None] + NORMAL_QUANTILES
     return WhatIf(
         kind=kind,
-        parameter=0.2 if kind == "tilted" else 1.0,
-        factor=1.0,
-        low=0.02 if kind == "tilted" else 0.2,
-        high=0.98 if kind == "tilted" else 5.0,
+        handles=(
+            Handle("cost of a unit short", 1.0, 5.0),
+            Handle("cost of a unit too many", 4.0, 5.0),
+        )
+        if kind == "costs"
+        else (Handle("c, how lopsided the loss is", 1.0, 3.0),),
         levels=LEVELS,
         rows=rows,
         quantiles=np.round(quantiles) if whole_numbers else quantiles,

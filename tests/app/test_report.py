@@ -16,14 +16,15 @@ from stakes import predicting
 from stakes.calibration import predictive_quantiles
 from stakes.examples import eight_schools
 from stakes.predicting import Observations, SampledPosterior
-from stakes.report import Report, Saving, render, summarise, write
+from stakes.report import Report, Rows, Saving, render, summarise, write
 from stakes.report.density import centres, levels, smoothed
 from stakes.report.movement import movement
 from stakes.report.predictions import LEVELS, decision_table, what_if
 from stakes.report.rendering import number, percent, safe_json
 from stakes.report.summary import verdict
 
-SECTIONS = ["verdict", "decisions", "what-if", "posterior", "convergence", "price", "provenance"]
+ANALYST = ["analyst", "posterior", "convergence", "price", "provenance", "glossary"]
+SECTIONS = ["answer", "model", "decisions", "what-if", "verdict", *ANALYST]
 
 
 class Outline(HTMLParser):
@@ -89,7 +90,8 @@ def test_decision_table_holds_the_decisions_of_both_fits(
 def test_what_if_quantiles_surround_the_decision_of_the_fit(report: Report) -> None:
     found = report.what_if
     assert found is not None
-    assert (found.kind, found.parameter) == ("tilted", 0.2)
+    assert found.kind == "costs"
+    assert [handle.value for handle in found.handles] == pytest.approx([0.2, 0.8])
     assert found.quantiles.shape == (8, len(LEVELS)) == (8, 41)
     width = found.quantiles[:, 30] - found.quantiles[:, 10]
     at_fit = np.array([np.interp(0.2, LEVELS, row) for row in found.quantiles])
@@ -207,8 +209,10 @@ def test_held_out_data_judges_and_labels_name_the_rows(result: stakes.Calibratio
     assert report.price.held_out
     assert (report.verdict.instances, report.price.instances) == (3, 3)
     assert report.price.coverage[1].vi <= 2 / 3  # nobody predicts 900
-    assert list(report.decisions.labels) == ["name", "size"]
-    assert report.decisions.labels["size"] == tuple(range(8))
+    assert list(report.decisions.labels) == ["school", "name", "size"]
+    assert report.decisions.labels["size"] == ("", "", "", *range(8))
+    assert report.decisions.parts == ("held out",) * 3 + ("fit",) * 8
+    assert report.answer.every == 3
 
 
 def test_labels_of_the_wrong_length_are_an_error(result: stakes.Calibration) -> None:
@@ -225,14 +229,14 @@ def test_linex_slider_keeps_the_sign_of_c() -> None:
     counts = np.random.default_rng(0).poisson(3.0, size=(50, 3)).astype(float)
     found = what_if(stakes.LinEx(-0.5), counts)
     assert found is not None
-    assert (found.low, found.parameter, found.high) == pytest.approx((-1.5, -0.5, -0.5 / 3))
+    assert [(handle.value, handle.span) for handle in found.handles] == [(-0.5, 3.0)]
     assert not found.whole_numbers  # the best decision about a count need not be one
 
 
-def test_absolute_loss_is_twice_a_tilted_one_in_the_middle() -> None:
+def test_an_absolute_loss_has_two_costs_of_one() -> None:
     found = what_if(stakes.Absolute(), np.random.default_rng(0).normal(size=(50, 3)))
     assert found is not None
-    assert (found.kind, found.parameter, found.factor) == ("tilted", 0.5, 2.0)
+    assert (found.kind, [handle.value for handle in found.handles]) == ("costs", [1.0, 1.0])
     assert not found.whole_numbers
 
 
@@ -262,7 +266,7 @@ def test_an_unconverged_fit_makes_the_verdict_unclear() -> None:
 def test_page_says_what_a_problem_does_not_have() -> None:
     report = sample_report(3, kind=None)
     page = render(replace(report, convergence=replace(report.convergence, scale=None)))
-    assert "has no parameter to vary" in page
+    assert "has nothing that this page could turn" in page
     assert "needs no scale M" in page
 
 
@@ -285,7 +289,7 @@ def test_masked_outcomes_are_not_shown(result: stakes.Calibration) -> None:
     cases = replace(result.on_fit)
     # Where the assessment keeps what it has found out.
     vars(cases)["observations"] = Observations(np.arange(8.0), np.arange(8) < 5, cases.predictor)
-    table = decision_table(cases, None)
+    table = decision_table([Rows("fit", cases)])
     assert np.isnan(table.observed[5:]).all()
     assert not np.isnan(table.observed[:5]).any()
 
@@ -306,7 +310,7 @@ def test_nothing_is_predicted_or_decided_twice(
     assert sorted(asked) == ["decide", "decide", "observations", "predict", "predict"]
 
 
-def test_page_has_the_seven_sections_with_headings_and_landmarks(page: str) -> None:
+def test_page_has_its_sections_with_headings_and_landmarks(page: str) -> None:
     outline = Outline(page)
     assert [section["id"] for section in outline.all("section")] == SECTIONS
     assert [link["href"] for link in outline.all("nav") + outline.all("a")[1:] if "href" in link]
@@ -319,25 +323,33 @@ def test_page_has_the_seven_sections_with_headings_and_landmarks(page: str) -> N
 def test_page_opens_with_the_decisions_and_their_worth_where_ways_were_compared() -> None:
     page = render(sample_report(8, worth=True))
     outline = Outline(page)
-    assert [section["id"] for section in outline.all("section")][:3] == [
-        "worth",
-        "decisions",
+    assert [section["id"] for section in outline.all("section")] == [
+        *SECTIONS[:4],
+        "analyst",
+        "ways",
         "verdict",
+        *ANALYST[1:],
     ]
     assert all(table_has_caption(part) for part in page.split("<table")[1:])
     text = "".join(outline.texts)
-    assert "A decision costs 12.3 on average." in text
-    assert "That is 7.70 better than deciding the same for all (95 % interval 5.00 to 10.0)" in text
-    assert "A unit short costs 4 · q" in text
-    data = json.loads(embedded(page, "report-data"))["decisions"]
-    np.testing.assert_allclose(data["chosen"], np.array(data["calibrated"]) + 1, atol=1e-3)
+    text = text.replace("\N{NO-BREAK SPACE}", " ")
+    assert "96 in all, for 8 rows of tomorrow.csv." in text
+    assert "On 40 outcomes that it had not seen, a decision cost 12.3 € on average." in text
+    assert "That is 7.70 € better than deciding the same for all (95 % interval 5.00 to" in text
+    assert "The 90 % ranges held 88 % of 40 outcomes that the fit had not seen" in text
+    titles = [
+        column["title"]
+        for column in json.loads(embedded(page, "report-data"))["decisions"]["columns"]
+    ]
+    known = ["dish", "day", "Rows", "weekday", "sunshine"]
+    assert titles == [*known, "Decision", "5 %", "95 %", "Expected cost, €", "Observed"]
 
 
 @pytest.mark.parametrize(
     ("each", "low", "high", "said"),
     [
         (2.0, 1.0, 3.0, "That is 2.00 better than what is done today (95 % interval 1.00 to 3.00)"),
-        (-2.0, -3.0, -1.0, "That is 2.00 worse than what is done today"),
+        (-2.0, -3.0, -1.0, "2.00 worse than what is done today (95 % interval 1.00 to 3.00)"),
         (0.5, -1.0, 2.0, "Against what is done today it is 0.500 better, which may be chance"),
         (-0.5, -2.0, 1.0, "it is 0.500 worse, which may be chance (95 % interval −2.00 to 1.00)"),
         (0.5, None, None, "it is 0.500 better, which may be chance."),
@@ -368,6 +380,7 @@ def test_every_chart_has_a_place_and_a_text_alternative(page: str) -> None:
     }
     charts = json.loads(embedded(page, "chart-data"))
     assert {chart["target_id"] for chart in charts} == set(alternatives)
+    assert all(svg["aria-label"] for svg in outline.all("svg") if svg.get("role") == "img")
     assert len(charts) == 1 + 1 + 6 + 3 + 2 + 1
     assert all(alternatives.values())
 
@@ -393,7 +406,8 @@ def test_hostile_labels_add_no_element_and_no_attribute(
     label: str, harmless: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("stakes.report.charts.charts", lambda report: [])  # slow to make
-    hostile = render(sample_report(3, text=lambda text: label + text, worth=True))
+    # As long as the harmless ones: how many names a picture has room for depends on that.
+    hostile = render(sample_report(3, text=lambda text: (label + text).ljust(30, "x"), worth=True))
     assert shape(hostile) == shape(harmless)
 
 
@@ -401,7 +415,7 @@ def test_hostile_labels_add_no_element_and_no_attribute(
 def harmless() -> str:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("stakes.report.charts.charts", lambda report: [])
-        return render(sample_report(3, text=lambda text: "x" + text, worth=True))
+        return render(sample_report(3, text=lambda text: "x" * 30 + text, worth=True))
 
 
 def shape(page: str) -> list[tuple[str, list[str]]]:
@@ -428,9 +442,10 @@ def test_safe_json_refuses_what_is_not_json() -> None:
 
 def test_table_data_has_null_for_unknown_outcomes_and_few_digits() -> None:
     data = json.loads(embedded(render(sample_report(8)), "report-data"))
-    assert data["decisions"]["observed"][0] is None
-    assert data["decisions"]["calibrated"][0] == 9.1584
-    assert data["decisions"]["labels"][1] == {"name": "day", "values": list(range(8))}
+    columns = {column["title"]: column for column in data["decisions"]["columns"]}
+    assert columns["Observed"]["values"][0] is None
+    assert columns["Calibrated"]["values"][0] == data["decisions"]["taken"][0] == 9.1584
+    assert (columns["day"]["kind"], columns["day"]["values"]) == ("given", list(range(8)))
 
 
 def embedded(page: str, name: str) -> str:

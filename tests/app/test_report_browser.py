@@ -1,5 +1,6 @@
 """The report in a real Chromium: what a reader sees, and what a hostile label cannot do."""
 
+import math
 import re
 import shutil
 import time
@@ -58,8 +59,8 @@ class Visit:
         rows = self.page.locator(f"{table} tbody tr")
         return [row.locator("th, td").nth(column).inner_text() for row in rows.all()]
 
-    def slide(self, position: float) -> None:
-        self.page.locator("#what-if-slider").evaluate(
+    def slide(self, position: float, handle: int = 0) -> None:
+        self.page.locator(f"#what-if-{handle}").evaluate(
             "(slider, to) => { slider.value = to; slider.dispatchEvent(new Event('input')); }",
             position,
         )
@@ -124,16 +125,20 @@ def test_slider_moves_decisions_and_expected_loss(visit: Open) -> None:
     at_fit = seen.cells("#what-if-panel", 3)
     assert at_fit == seen.cells("#what-if-panel", 2)
     loss = number(seen.text("[data-out=best]"))
-    # The outcome is standard normal around its centre, of which 0.28 is the least tilted loss.
-    assert loss == pytest.approx(0.2800, rel=0.02)
-    assert seen.text("[data-out=ratio]") == "0.25"
+    # The outcome is standard normal around its centre; a unit short costs 1, one too many 4.
+    assert loss == pytest.approx(1.400, rel=0.02)
 
-    seen.slide(0.625)  # q = 0.8
-    assert seen.text("[data-out=parameter]") == "0.8"
-    assert seen.text("[data-out=ratio]") == "4"
-    assert number(seen.text("[data-out=best]")) == pytest.approx(0.2800, rel=0.02)
-    # q·E(y-h)+ + (1-q)·E(h-y)+ at h = -0.8416
-    assert number(seen.text("[data-out=kept]")) == pytest.approx(0.7850, rel=0.02)
+    seen.slide(-1)  # a unit short costs a fifth
+    assert seen.text('[data-value="0"]') == "0.2"
+    # (under + over) times the density at the best decision, the quantile of 0.2 / 4.2
+    assert number(seen.text("[data-out=best]")) == pytest.approx(0.4171, rel=0.04)
+
+    seen.slide(math.log(4) / math.log(5))
+    seen.slide(-math.log(4) / math.log(5), handle=1)  # now 4 and 1
+    assert (seen.text('[data-value="0"]'), seen.text('[data-value="1"]')) == ("4", "1")
+    assert number(seen.text("[data-out=best]")) == pytest.approx(1.400, rel=0.02)
+    # 4·E(y-h)+ + E(h-y)+ at h = -0.8416
+    assert number(seen.text("[data-out=kept]")) == pytest.approx(3.925, rel=0.02)
     moved = [number(cell) for cell in seen.cells("#what-if-panel", 4)]
     assert moved == pytest.approx([1.683] * 10, abs=0.03)
 
@@ -148,8 +153,8 @@ def test_slider_of_a_linex_loss_goes_by_factors(visit: Open) -> None:
     before = number(seen.text("[data-out=mean]"))
     # -(1/c) log E exp(-cy) lies c/2 below the mean of a standard normal; the loss is c²/2.
     assert number(seen.text("[data-out=best]")) == pytest.approx(0.5, rel=0.05)
-    seen.slide(-0.430677)  # c = 0.5
-    assert number(seen.text("[data-out=parameter]")) == pytest.approx(0.5, rel=1e-3)
+    seen.slide(-math.log(2) / math.log(3))  # c = 0.5
+    assert number(seen.text('[data-value="0"]')) == pytest.approx(0.5, rel=1e-3)
     assert number(seen.text("[data-out=mean]")) - before == pytest.approx(0.25, abs=0.03)
     assert number(seen.text("[data-out=best]")) == pytest.approx(0.125, rel=0.05)
     assert seen.complaints == []
@@ -157,7 +162,7 @@ def test_slider_of_a_linex_loss_goes_by_factors(visit: Open) -> None:
 
 def test_decisions_about_counts_stay_whole_numbers(visit: Open) -> None:
     seen = visit(sample_report(12, whole_numbers=True))
-    seen.slide(0.4)
+    seen.slide(0.9)
     change = [number(cell) for cell in seen.cells("#what-if-panel", 4)]
     assert change == [round(value) for value in change]
     assert max(change) >= 1
@@ -189,9 +194,9 @@ def test_search_and_sort_and_pages_work_from_the_keyboard(visit: Open) -> None:
 
 def test_the_decision_to_take_is_a_column_of_its_own(visit: Open) -> None:
     seen = visit(sample_report(40, worth=True))
-    heading = seen.page.locator("#decision-table th[data-column]").nth(2)
+    heading = seen.page.locator("#decision-table th[data-column]").nth(5)
     assert heading.inner_text() == "Decision"
-    assert seen.cells("#decision-table", 2)[0] == "10.16"
+    assert seen.cells("#decision-table", 5)[0] == "10.16"
     assert seen.page.locator("#decision-table .sketch .chosen").count() == 15
 
 
@@ -244,10 +249,10 @@ def test_a_hundred_thousand_rows_stay_responsive(visit: Open) -> None:
         "sort by label, twice": seconds(by_label, f"{first} === 'dish 99999'"),
     }
     assert max(times.values()) < 3, times
-    slider = "document.querySelector('#what-if-slider')"
-    slide = f"{slider}.value = 0.5; {slider}.dispatchEvent(new Event('input'))"
-    mean = "document.querySelector('[data-out=parameter]').textContent"
-    assert seconds(slide, f"{mean} === '0.74'") < 0.5
+    slider = "document.querySelector('#what-if-0')"
+    slide = f"{slider}.value = 1; {slider}.dispatchEvent(new Event('input'))"
+    value = "document.querySelector('[data-value]').textContent"
+    assert seconds(slide, f"{value} === '5'") < 0.5
     assert "2,000 instances, drawn at random from the 100,000" in seen.text("#what-if .note")
     assert seen.complaints == []
 
@@ -305,11 +310,35 @@ def test_policy_stops_a_script_that_found_its_way_in(visit: Open) -> None:
     assert any("Content Security Policy" in text for text in seen.complaints)
 
 
-def test_page_fits_a_phone_and_wide_tables_scroll_inside(visit: Open) -> None:
-    seen = visit(sample_report(40), viewport={"width": 360, "height": 740}, is_mobile=True)
-    assert seen.page.evaluate("document.documentElement.scrollWidth") <= 360
-    region = seen.page.locator("#decision-table .scroll")
-    assert region.evaluate("element => element.scrollWidth > element.clientWidth")
+def test_a_phone_shows_fewer_columns(visit: Open) -> None:
+    report = sample_report(40, worth=True)
+    seen = visit(report, viewport={"width": 360, "height": 740}, is_mobile=True)
+    headings = seen.page.locator("#decision-table th[data-column]:visible").all_inner_texts()
+    assert headings == ["dish", "Decision", "Expected cost, €", "Observed"]
+    row = seen.page.locator("#decision-table tbody tr").first
+    assert row.locator("th:visible, td:visible").count() == 4
+
+
+CLIPPED = """() => [...document.querySelectorAll(".scroll, .verdict, figure, dl, p")]
+  .filter((part) => part.offsetParent && part.scrollWidth > part.clientWidth + 1)
+  .map((part) => part.textContent.trim().slice(0, 60))"""
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_nothing_is_clipped_on_a_desk_or_a_phone(visit: Open, width: int) -> None:
+    seen = visit(sample_report(40, worth=True), viewport={"width": width, "height": 900})
+    assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
+    assert seen.page.evaluate(CLIPPED) == []
+
+
+@pytest.mark.parametrize("size", [(1280, 900), (390, 844)])
+def test_the_answer_stands_on_the_first_screen(visit: Open, size: tuple[int, int]) -> None:
+    viewport = dict(zip(("width", "height"), size, strict=True))
+    page = visit(sample_report(4, worth=True), viewport=viewport).page
+    for said in ("48 in all", "42.0", "How sure is that?"):
+        box = page.get_by_text(said).first.bounding_box()
+        assert box is not None
+        assert box["y"] + box["height"] <= size[1], said
 
 
 def test_charts_follow_light_dark_and_print(visit: Open) -> None:
@@ -335,15 +364,16 @@ def test_screen_readers_find_names_for_regions_and_controls(visit: Open) -> None
     for role, name in [
         ("navigation", "Sections"),
         ("main", None),
-        ("region", "Decisions"),
-        ("slider", "q, the cost of a unit short"),
+        ("region", "All decisions"),
+        ("slider", "cost of a unit short"),
+        ("slider", "cost of a unit too many"),
         ("searchbox", "Search labels"),
         ("columnheader", "Calibrated"),
         ("img", "Histogram of losses"),
+        ("img", "sold: decisions, ranges and outcomes, row by row"),
     ]:
         assert seen.page.get_by_role(role, name=name).count() >= 1, (role, name)
-    slider = seen.page.locator("#what-if-slider")
-    assert slider.get_attribute("aria-valuetext") == "q = 0.2"
+    assert seen.page.locator("#what-if-1").get_attribute("aria-valuetext") == "4"
 
 
 def test_rows_can_be_read_without_scripts(visit: Open, browser: Any, tmp_path: Path) -> None:
@@ -353,5 +383,8 @@ def test_rows_can_be_read_without_scripts(visit: Open, browser: Any, tmp_path: P
     page = context.new_page()
     page.goto(path.as_uri())
     assert page.locator("#decision-table tbody tr").count() == 15
-    assert not page.locator("#what-if-slider").is_visible()
+    assert not page.locator("#what-if-0").is_visible()
+    assert page.locator(".picture.large .observed").first.is_visible()
+    empty = "() => [...document.querySelectorAll('.chart')].filter((chart) => chart.offsetParent)"
+    assert page.evaluate(f"({empty})().length") == 0
     context.close()

@@ -1,8 +1,10 @@
 """Runs: their files, resuming after a kill, decisions in another process, damage told apart."""
 
+import io
 import json
 import os
 import random
+import re
 import resource
 import signal
 import subprocess
@@ -90,13 +92,13 @@ def test_draws_of_one_fit_are_a_posterior_for_arviz(finished: Path) -> None:
 
 def test_report_and_decisions_show_the_same_intervals_and_decisions(finished: Path) -> None:
     from stakes.app import runs
-    from stakes.app.runs.exports import chosen_decisions
+    from stakes.app.runs.reporting import report_rows
     from stakes.report.predictions import decision_table
 
     run = runs.reopen(finished)
     result = runs.restore(run)
-    chosen = chosen_decisions(runs.ways_of(run, result), result.on_fit)
-    shown = decision_table(result.on_fit, None, chosen)
+    held_out = runs.held_out_cases(result, run.job)
+    shown = decision_table(report_rows(runs.ways_of(run, result), held_out))
     table = pd.read_csv(finished / "decisions.csv")
     columns = {
         "low": "predicted_low",
@@ -105,8 +107,9 @@ def test_report_and_decisions_show_the_same_intervals_and_decisions(finished: Pa
         "chosen": "decision",
     }
     for name, column in columns.items():
-        written = table.query("part == 'fit'")[column]
-        np.testing.assert_allclose(getattr(shown, name), written, rtol=1e-6)
+        for part in ("fit", "held out"):
+            written, rows = table.query("part == @part")[column], np.array(shown.parts) == part
+            np.testing.assert_allclose(getattr(shown, name)[rows], written, rtol=1e-6)
 
 
 def test_states_are_plain_numpy_archives_without_pickle(finished: Path) -> None:
@@ -169,7 +172,7 @@ def test_the_choice_is_recorded_in_the_unit_of_the_costs(finished: Path) -> None
     cost = np.where(short > 0, 3 * short, -short).mean()
     assert found.row("what is done today").risk == pytest.approx(cost, rel=1e-4)
     for row in found.ways:
-        assert row.risk == pytest.approx(4 * costs[f"costs of {row.name}"].mean(), rel=1e-5)
+        assert row.risk == pytest.approx(costs[f"costs of {row.name}"].mean(), rel=1e-5)
 
 
 def test_every_way_of_the_table_decides_in_another_process(
@@ -366,6 +369,26 @@ def test_rows_that_do_not_fit_are_told_and_nothing_is_written(
 
 
 @pytest.mark.slow
+def test_a_report_opens_with_the_rows_that_are_asked_about(copied: Path, new_rows: Path) -> None:
+    said = invoke("report", copied, "--for", new_rows)
+    assert said.exit_code == 0, said.output
+    page = (copied / "report.html").read_text("utf-8")
+    assert "Decisions for 3 rows of new.csv." in page
+    assert f"stakes report {copied} --for {new_rows}" in page
+    data = re.search(r'id="report-data">(.*?)</script>', page)
+    assert data is not None
+    columns = {
+        each["title"]: each["values"] for each in json.loads(data[1])["decisions"]["columns"]
+    }
+    assert columns["Rows"][:4] == ["new", "new", "new", "held out"]
+    assert columns["kind"][:3] == ["oak", "ash", "elm"]
+    assert columns["name"][:3] == ["NA", 'b, "c"', "3"]
+    decided = invoke("decide", copied, new_rows, "-o", "-").stdout
+    table = pd.read_csv(io.StringIO(decided), keep_default_na=False)
+    np.testing.assert_allclose(columns["Decision"][:3], table["decision"], atol=1e-3)
+    assert invoke("report", copied, "--for", copied / "none.csv").exit_code == 2
+
+
 def test_a_report_is_written_later_and_again(copied: Path) -> None:
     first = invoke("report", copied)
     assert first.exit_code == 0, first.stderr
@@ -434,7 +457,7 @@ def test_every_ending_of_a_run_is_recorded_with_its_reason(
 
 
 def test_a_run_without_what_a_report_needs_says_so_and_goes_on(tmp_path, monkeypatch) -> None:
-    from stakes.app.runs.exports import write_report
+    from stakes.app.runs.reporting import write_report
     from stakes.errors import StakesWarning
 
     monkeypatch.setitem(sys.modules, "bokeh", None)

@@ -494,8 +494,7 @@ def test_numbers_can_be_categories_and_costs_give_the_level(project: Path, tmp_p
     assert job.fit.arguments["group"].tolist() == [0, 1, 0]
     assert job.fit.arguments["groups"] == 2
     assert job.fit.names.tolist() == ["a", "b", "NA"]
-    assert job.problem.loss.q == 0.8
-    assert job.unit == 5
+    assert (job.problem.loss.under, job.problem.loss.over) == (4.0, 1.0)
 
 
 def test_what_a_spec_says_of_the_fit_wins_over_its_example(tmp_path: Path) -> None:
@@ -511,7 +510,7 @@ def test_ways_and_folds_of_a_spec_are_values(project: Path, tmp_path: Path) -> N
 
     own = {"model": {"example": "newsvendor"}}
     shop = job_of(own, tmp_path, where="here")
-    assert (shop.choosing.folds, shop.unit) == (stakes.Forward(), 4.0)
+    assert shop.choosing.folds == stakes.Forward()
     assert [way.name for way in shop.choosing.ways] == [
         *("plain VI", "calibrated, strength 0.25", "calibrated", "calibrated, strength 4"),
         *("calibrated, strength 16", "plain VI, corrected by shift", "the same for all"),

@@ -22,7 +22,7 @@ import pandas as pd
 import pytest
 
 import stakes
-from stakes import calibration, datasets, expectation, optimise, report
+from stakes import calibration, datasets, expectation, optimise, plot, report
 from stakes.app import runs, spec
 from stakes.calibration.keys import Keys
 from stakes.examples import matrix_factorization, newsvendor, radon, retail
@@ -255,6 +255,14 @@ CALLS: dict[str, Call] = {
     "Expectile": Call(stakes.Expectile, lambda: {"q": 0.2}, {"q": "share, may vary"}),
     "Huber": Call(stakes.Huber, lambda: {"delta": 1}, {"delta": "positive, may vary"}),
     "ZeroOne": Call(stakes.ZeroOne, lambda: {"width": 1}, {"width": "not negative, may vary"}),
+    "IntervalScore": Call(
+        stakes.IntervalScore, lambda: {"level": 0.9}, {"level": "share, may vary"}
+    ),
+    "Vector": Call(
+        stakes.Vector,
+        lambda: {"parts": stakes.Real(), "others": stakes.Real()},
+        {"parts": "own"},
+    ),
     "CostTable": Call(
         stakes.CostTable,
         lambda: {"costs": {"call": [5, 1], "skip": [0, 20]}, "bins": None},
@@ -323,8 +331,8 @@ CALLS: dict[str, Call] = {
     ),
     "natural_gradient": Call(
         stakes.natural_gradient,
-        lambda: {"rate": 0.1, "otherwise": optax.sgd(0.1)},
-        {"rate": "share", "otherwise": "own or None"},
+        lambda: {"rate": 0.1, "adam": 0.1},
+        {"rate": "share", "adam": "positive"},
     ),
     "Options": Call(stakes.Options, dict, OPTIONS),
     "FitSettings": Call(
@@ -351,6 +359,7 @@ CALLS: dict[str, Call] = {
             "guide": "guide or None",
             "decision": "own or None",
             "per": "text or None",
+            "together": "flag",
             "observed": "own or None",
         },
         named={"model": "model|argument"},
@@ -652,9 +661,24 @@ CALLS: dict[str, Call] = {
             "provenance": "own or None",
             "command": "text or None",
             "program": "text or None",
-            "chosen": "own or None",
-            "unit": "positive",
+            "rows": "own or None",
+            "worth": "own or None",
+            "unit": "text or None",
         },
+        works=False,
+    ),
+    "plot.decisions": Call(plot.decisions, dict, {"result": "own"}, works=False),
+    "plot.expected_loss": Call(
+        plot.expected_loss,
+        lambda: {"result": result()},
+        {"result": "own", "case": "index", "draws": "count"},
+        works=False,
+    ),
+    "plot.reduction": Call(plot.reduction, dict, {"result": "own"}, works=False),
+    "plot.posterior": Call(
+        plot.posterior,
+        lambda: {"result": result()},
+        {"result": "own", "latent": "index"},
         works=False,
     ),
     "render": Call(report.render, dict, {"report": "own"}, works=False),
@@ -739,6 +763,26 @@ CALLS: dict[str, Call] = {
         lambda: {"key": KEY, "problem": PROBLEM, "data": DATA, "folds": 2},
         {"options": "own or None"},
         works=False,
+    ),
+    "map": Call(
+        stakes.map,
+        lambda: {"key": KEY, "problem_for": lambda group, data: PROBLEM, "groups": {"one": DATA}},
+        {
+            "key": "key",
+            "problem_for": "loss",
+            "groups": "mapping",
+            "solve": "function of three",
+            "decide": "own or None",
+            "on": "own or None",
+            "progress": "flag",
+            "options": TRACED,
+        },
+        works=False,
+    ),
+    "Answers": Call(
+        stakes.Answers,
+        lambda: {"answers": {}, "failures": {}},
+        {"answers": "mapping", "failures": "mapping"},
     ),
     "Choice": Call(
         stakes.Choice,

@@ -4,9 +4,10 @@ from stakes.bridge.approximation import NumPyroApproximation, Weighed, approxima
 from stakes.bridge.cases import Cases
 from stakes.bridge.groups import groups_of
 from stakes.bridge.predictor import Predictor, Predictors
+from stakes.bridge.prior import prior_draws
 from stakes.bridge.running import Running, guide_with_decisions
 from stakes.bridge.sampling import Diagnostics, check_sampling, nuts
-from stakes.bridge.unseen import seen_members
+from stakes.bridge.unseen import lost_parameters, seen_members
 
 __all__ = [
     "Cases",
@@ -20,6 +21,8 @@ __all__ = [
     "check_sampling",
     "groups_of",
     "guide_with_decisions",
+    "lost_parameters",
     "nuts",
+    "prior_draws",
     "seen_members",
 ]

@@ -11,7 +11,7 @@ import numpy as np
 from stakes import checks, predicting
 from stakes._types import Data, Key
 from stakes.arguments import Columns
-from stakes.bridge import NumPyroApproximation, Predictors, nuts
+from stakes.bridge import NumPyroApproximation, Predictors, nuts, prior_draws
 from stakes.calibration.arviz import data_tree
 from stakes.calibration.assessment import Assessment, check_judged, labelled
 from stakes.calibration.comparison import Comparison
@@ -23,6 +23,7 @@ from stakes.calibration.members import predictor_for
 from stakes.calibration.plan import Plan
 from stakes.errors import InputError
 from stakes.optimise import Fit, Method
+from stakes.port import Instances
 from stakes.predicting import FittedPosterior, SampledPosterior
 from stakes.problem import Problem
 from stakes.protocols import Expectation, Transform
@@ -214,6 +215,7 @@ class Calibration:
             by: as in `compare`.
         """
         check_judged(self.problem)
+        self.problem.check_single("`leave_one_out()`")
         if self.problem.aim.per is not None:
             raise InputError(
                 "`leave_one_out()` judges each decision without its own outcome, and decisions "
@@ -241,14 +243,26 @@ class Calibration:
 
         With the latents come the model's `numpyro.deterministic` sites.
         """
-        import xarray as xr
-
         draws = checks.whole("`posterior(draws=...)`", draws)
         posterior, cases = self._posterior(fit), self.approximation.cases
         key = self.keys.posterior
         found = predicting.latent_draws(posterior, key, draws)
         found |= predicting.derived_draws(posterior, self.predictors.on(), key, draws)
-        axes = {**cases.latents, **cases.derived}
+        return self._drawn(found, {**cases.latents, **cases.derived})
+
+    def prior(self, *, draws: int = 1000) -> "xr.Dataset":
+        """Draws of the latents before any outcome was seen, laid out as `posterior()` has them.
+
+        Latents of members that come in minibatches are left out.
+        """
+        draws = checks.whole("`prior(draws=...)`", draws)
+        found = prior_draws(self.approximation, self.keys.prior, draws)
+        return self._drawn(found, self.approximation.latents)
+
+    def _drawn(self, found: Mapping[str, Any], axes: Mapping[str, Instances]) -> "xr.Dataset":
+        """Draws of some sites, as one chain."""
+        import xarray as xr
+
         return xr.Dataset(
             {
                 name: labelled(values[None], axes[name], self.coords, name, ("chain", "draw"))
@@ -281,6 +295,8 @@ class Calibration:
             (1, 500, 8)
         """
         draws = checks.whole("`to_arviz(draws=...)`", draws)
+        if self.problem.together:
+            self.problem.check_single("`to_arviz()`")
         fits = {"": self.calibrated, "vi_": self.vi}
         posteriors = {prefix: self.posterior(fit, draws=draws) for prefix, fit in fits.items()}
         return data_tree(

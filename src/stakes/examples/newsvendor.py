@@ -1,9 +1,9 @@
 """Newsvendor: how many portions of a dish to prepare, when too few cost more than too many.
 
 A restaurant's daily demand is negative binomial, its rate log-linear in calendar and weather.
-A portion short loses what it would have earned, a portion left over what it cost to make: the
-tilted loss at q = underage / (underage + overage). The model is fitted to the days up to a date
-and judged by the days after it. Run `python -m stakes.examples.newsvendor`.
+A portion short loses what it would have earned, a portion left over what it cost to make. The
+model is fitted to the days up to a date and judged by the days after it. Run
+`python -m stakes.examples.newsvendor`.
 """
 
 import time
@@ -17,7 +17,7 @@ import numpyro.distributions as dist
 from stakes import checks, datasets
 from stakes._types import Array, Key
 from stakes.calibration import Calibration, calibrate
-from stakes.losses import Tilted
+from stakes.losses import Newsvendor
 from stakes.problem import Problem
 from stakes.ways import Forward
 
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 DISH = "shrimp"
 UNDERAGE, OVERAGE = 3.0, 1.0
 """What a portion short and a portion left over cost."""
-UNIT = UNDERAGE + OVERAGE
-"""What a loss of one costs: the tilted loss divides by this."""
 FOLDS = Forward()
 """Days are judged by what was known before them."""
 WEEKDAYS = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
@@ -61,7 +59,7 @@ def model(
 def problem(underage: float = UNDERAGE, overage: float = OVERAGE) -> Problem:
     underage = checks.number("`underage=`", underage, above=0)
     overage = checks.number("`overage=`", overage, above=0)
-    return Problem(model, outcome="sold", loss=Tilted(underage / (underage + overage)))
+    return Problem(model, outcome="sold", loss=Newsvendor(underage, overage))
 
 
 def data(dish: str = DISH) -> dict[str, Any]:

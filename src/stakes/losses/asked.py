@@ -14,19 +14,11 @@ from stakes.varying import Columns, Need
 
 
 class Dial(NamedTuple):
-    """The parameter of a loss that a reader of the report may turn."""
+    """What a reader of the report may turn, where the page can decide again."""
 
     kind: str
-    """The loss whose decisions the page can recompute: `tilted` or `linex`."""
-    parameter: float
-    low: float
-    high: float
-    factor: float = 1.0
-    """The loss is this many times the tilted or LinEx loss."""
-
-
-def tilted_dial(q: float, factor: float = 1.0) -> Dial:
-    return Dial("tilted", q, min(0.02, q), max(0.98, q), factor)
+    """`costs`, of a unit short and a unit too many, or `linex`."""
+    values: tuple[float, ...]
 
 
 def covariates_of(function: Callable[..., Any]) -> tuple[str, ...]:
@@ -105,6 +97,11 @@ class Asked:
     @property
     def knows_decision(self) -> bool:
         return hasattr(self.loss, "exact_decision") or hasattr(self.loss, "bayes_decision")
+
+    @property
+    def of_numbers(self) -> bool:
+        """Whether it is one that knows more of itself than a function does, of a single outcome."""
+        return self.knows_decision or any(hasattr(self.loss, n) for n in ("convex", "expected"))
 
     @property
     def dial(self) -> Dial | None:

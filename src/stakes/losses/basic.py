@@ -16,7 +16,7 @@ from jax.scipy.special import logsumexp
 from stakes import varying
 from stakes._types import Array, Number
 from stakes.errors import NoClosedForm
-from stakes.losses.asked import Dial, tilted_dial
+from stakes.losses.asked import Dial
 from stakes.protocols import Predicted
 from stakes.varying import CanVary
 
@@ -115,7 +115,7 @@ class TwoSided(CanVary):
     def dial(self) -> Dial | None:
         if not self._is_the_same_for_all:
             return None
-        return tilted_dial(self.level, self.above + self.below)
+        return Dial("costs", (self.above, self.below))
 
     @property
     def _is_the_same_for_all(self) -> bool:
@@ -263,7 +263,7 @@ class LinEx(CanVary):
     def dial(self) -> Dial | None:
         if not isinstance(self.c, float):
             return None
-        return Dial("linex", self.c, *sorted((self.c / 3, self.c * 3)))
+        return Dial("linex", (self.c,))
 
 
 def _exp_minus_tangent(x: Array) -> Array:

@@ -3,18 +3,26 @@
 `summarise` turns a result into a `Report`, a tree of plain values; `render` turns that into HTML.
 """
 
-from stakes.report.content import Chosen, Report, Saving, WayLine, Worth
+from stakes.report.content import COLORS, METHODS, Report
+from stakes.report.density import smoothed
+from stakes.report.movement import movement as moved_latents
 from stakes.report.rendering import objection, render, write
+from stakes.report.rows import Rows
 from stakes.report.summary import summarise
+from stakes.report.worth import Saving, WayLine, Worth
 
 __all__ = [
-    "Chosen",
+    "COLORS",
+    "METHODS",
     "Report",
+    "Rows",
     "Saving",
     "WayLine",
     "Worth",
+    "moved_latents",
     "objection",
     "render",
+    "smoothed",
     "summarise",
     "write",
 ]

@@ -16,6 +16,7 @@ from bokeh.plotting import figure
 from contourpy import contour_generator
 
 from stakes.report.content import (
+    COLORS,
     METHODS,
     Marginal,
     Pair,
@@ -27,8 +28,6 @@ from stakes.report.content import (
 )
 from stakes.report.density import centres, levels, smoothed
 
-COLORS = {"VI": "#0072B2", "LCVI": "#D55E00", "NUTS": "#999999"}
-"""By Okabe and Ito: colour-blind readers can tell them apart, also in grey."""
 DASHES = {"VI": "dashed", "LCVI": "solid", "NUTS": "dotted"}
 MARKERS = {"VI": "circle", "LCVI": "triangle", "NUTS": "square"}
 NEUTRAL = "#767676"
@@ -132,22 +131,23 @@ def _what_if(what_if: WhatIf) -> Plot:
     """The lines and the marker are computed and filled in by the page."""
     # Away from the c of the fit the loss of decisions made for it grows exponentially.
     plot = _figure(280, **({"y_axis_type": "log"} if what_if.kind == "linex" else {}))
-    plot.xaxis.axis_label = "q" if what_if.kind == "tilted" else "c"
-    plot.yaxis.axis_label = "expected loss"
-    ends = [what_if.low, what_if.high]
+    handle = what_if.handles[0]
+    plot.xaxis.axis_label = handle.name
+    plot.yaxis.axis_label = "expected cost"
+    ends = [handle.value / handle.span, handle.value * handle.span]
     lines = {
         "what-if-best": (COLORS["LCVI"], "solid", "new decisions"),
-        "what-if-kept": (NEUTRAL, "dashed", "decisions as fitted"),
+        "what-if-kept": (NEUTRAL, "dashed", "decisions as they are"),
     }
     items = []
     for name, (color, dash, label) in lines.items():
         source = ColumnDataSource({"x": ends, "y": [1.0, 2.0]}, name=name)
         line = plot.line("x", "y", source=source, color=color, line_dash=dash, line_width=2)
         items.append(LegendItem(label=label, renderers=[line]))
-    here: dict[str, Any] = {"x": [what_if.parameter], "y": [1.0], "color": [NEUTRAL]}
+    here: dict[str, Any] = {"x": [handle.value], "y": [1.0], "color": [NEUTRAL]}
     source = ColumnDataSource(here, name="what-if-here")
     plot.scatter("x", "y", source=source, size=10, color="color", line_color="color")
-    _mark(plot, what_if.parameter, NEUTRAL, line_dash="dotted")
+    _mark(plot, handle.value, NEUTRAL, line_dash="dotted")
     plot.add_layout(_legend(items), "above")
     return plot
 

@@ -3,10 +3,15 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import final
+from typing import TypeAlias, final
 
 import numpy as np
 
+from stakes.report.worth import Answer, Quality, Worth
+
+Column: TypeAlias = tuple[str | int | float, ...]
+COLORS = {"VI": "#0072B2", "LCVI": "#D55E00", "NUTS": "#999999"}
+"""By Okabe and Ito: colour-blind readers can tell them apart, also in grey."""
 METHODS = {"VI": "Plain VI", "LCVI": "Calibrated", "NUTS": "NUTS"}
 """What the page calls each method of a comparison."""
 
@@ -41,109 +46,12 @@ class Verdict:
 
 
 @final
-@dataclass(frozen=True)
-class WayLine:
-    """A way to a decision, and what its decisions cost on outcomes that it had not seen."""
-
-    name: str
-    words: str
-    """What it is, in plain words."""
-    risk: float
-    better_by: float | None
-    """Than plain VI, as a share."""
-    interval: tuple[float | None, float | None]
-    coverage_50: float | None
-    coverage_90: float | None
-    seconds: float
-
-
-@final
-@dataclass(frozen=True)
-class Saving:
-    """What a decision by the chosen way saves against another way."""
-
-    than: str
-    risk: float
-    """Of that other way."""
-    each: float
-    low: float | None
-    high: float | None
-
-    @property
-    def sentence(self) -> str:
-        """In words that follow the numbers."""
-        than = TODAY.get(self.than, f"deciding by {self.than}")
-        span = _span(self.low, self.high)
-        if self.low is not None and self.low > 0:
-            return f"That is {shown(self.each)} better than {than}{span}."
-        if self.high is not None and self.high < 0:
-            return f"That is {shown(-self.each)} worse than {than}{span}."
-        way = "better" if self.each >= 0 else "worse"
-        size = shown(abs(self.each))
-        return f"Against {than} it is {size} {way}, which may be chance{span}."
-
-
-TODAY = {
-    "the same for all": "deciding the same for all",
-    "what is done today": "what is done today",
-}
-
-
-def _span(low: float | None, high: float | None) -> str:
-    if low is None or high is None:
-        return ""
-    return f" (95 % interval {shown(low)} to {shown(high)})"
-
-
-def shown(value: float) -> str:
-    """Three significant digits, with thousands apart."""
-    size = math.floor(math.log10(abs(value))) if 0 < abs(value) < math.inf else 0
-    return f"{value:,.{max(2 - size, 0)}f}".replace("-", "−")
-
-
-@final
-@dataclass(frozen=True)
-class Worth:
-    """Which way decides, and what its decisions are worth, in the user's unit."""
-
-    way: str
-    quantity: str
-    """`cost`, or `gain` for a utility."""
-    verdict: str
-    folds: str
-    outcomes: int
-    ways: tuple[WayLine, ...]
-    savings: tuple[Saving, ...]
-
-    @property
-    def line(self) -> WayLine:
-        """That of the way that decides."""
-        return next(line for line in self.ways if line.name == self.way)
-
-    @property
-    def sentence(self) -> str:
-        verb = "gains" if self.quantity == "gain" else "costs"
-        return f"A decision {verb} {shown(self.line.risk)} on average."
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Chosen:
-    """The decisions of the way that was chosen, for the data of the fit, and their worth."""
-
-    decisions: np.ndarray
-    interval: np.ndarray
-    """Of what it predicts: instance x (5 %, 95 %)."""
-    worth: Worth
-
-
-@final
 @dataclass(frozen=True, eq=False)
 class Decisions:
     """One row for each instance; nan where no outcome was observed."""
 
     outcome: str
-    labels: Mapping[str, tuple[str | int | float, ...]]
+    labels: Mapping[str, Column]
     """Column name -> what identifies each row."""
     low: np.ndarray
     high: np.ndarray
@@ -158,35 +66,51 @@ class Decisions:
     """Draws of the predictive distribution, from which the intervals come."""
     chosen: np.ndarray | None = None
     """By the way that was chosen; None where there was no choice."""
-    sum: float | None = None
-    """Of all decisions to take, where they can be added up: counts."""
+    costs: np.ndarray | None = None
+    """What each decision is expected to cost, or to gain; None where that is not known."""
+    inputs: Mapping[str, Column] = field(default_factory=dict)
+    """Column name -> what the model was told about each row."""
+    parts: tuple[str, ...] = ()
+    """Where each row comes from: "new", "held out" or "fit"; none where all come from the fit."""
+    chances: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """For classes: class -> its probability for each row."""
     actions: tuple[str, ...] = ()
     """Names of the actions, of which decisions are the numbers from zero; none for quantities."""
-    counts: tuple[tuple[str, int], ...] = ()
-    """How often each action is to be taken."""
 
     def __len__(self) -> int:
         return len(self.calibrated)
+
+    @property
+    def taken(self) -> np.ndarray:
+        """The decisions to take."""
+        return self.calibrated if self.chosen is None else self.chosen
+
+
+@final
+@dataclass(frozen=True)
+class Handle:
+    """A cost, or another parameter of the loss, that the reader may turn."""
+
+    name: str
+    value: float
+    """As in the fit."""
+    span: float
+    """It may be turned up and down by this factor."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class WhatIf:
-    """All that the page needs to decide again for another parameter of the loss."""
+    """All that the page needs to decide again for other parameters of the loss."""
 
     kind: str
-    """`tilted` or `linex`."""
-    parameter: float
-    """As in the fit."""
-    factor: float
-    """The loss is this many times the tilted or LinEx loss."""
-    low: float
-    high: float
+    """`costs`, of a unit short and one too many, or `linex`."""
+    handles: tuple[Handle, ...]
     levels: np.ndarray
     rows: np.ndarray
     """Which rows of the decision table take part."""
     quantiles: np.ndarray
-    """Of the calibrated predictive distribution: row x level."""
+    """Of the predictive distribution: row x level."""
     whole_numbers: bool
 
 
@@ -349,7 +273,10 @@ class Report:
     convergence: Convergence
     price: Price
     origin: Origin
+    answer: Answer
+    quality: Quality | None
+    """None where no outcomes were observed."""
     worth: Worth | None = None
     """None where there was no choice among ways."""
-    unit: float = 1.0
-    """What a loss of one costs."""
+    unit: str | None = None
+    """What costs are counted in."""

@@ -1,7 +1,7 @@
-"""What the posterior predicts for each instance: the decision table and the what-if."""
+"""What is decided and predicted for each instance: the decision table and the what-if."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
@@ -11,9 +11,10 @@ from stakes.calibration import Assessment, are_whole_numbers, predictive_quantil
 from stakes.errors import InputError
 from stakes.losses import Asked
 from stakes.problem import Problem
-from stakes.protocols import Loss, Space
-from stakes.report.content import Chosen, Decisions, WhatIf
-from stakes.spaces import OneOf, Real
+from stakes.protocols import Loss
+from stakes.report.content import Column, Decisions, Handle, WhatIf
+from stakes.report.rows import Labels, Rows
+from stakes.spaces import Real
 
 MOST_ROWS = 100_000
 """In the decision table."""
@@ -21,58 +22,49 @@ MOST_VARIED = 2_000
 """Instances that the what-if decides about again."""
 TAIL = (0.002, 0.005, 0.01, 0.02, 0.03)
 LEVELS = np.array([*TAIL, *np.linspace(0.05, 0.95, 31), *(1 - t for t in reversed(TAIL))])
+HANDLES = {
+    "costs": (("cost of a unit short", 5.0), ("cost of a unit too many", 5.0)),
+    "linex": (("c, how lopsided the loss is", 3.0),),
+}
+"""What a loss has to turn, each with the factor by which."""
 
-Labels = Mapping[str, Sequence[Any]]
-"""Column name -> a value for each instance."""
 
+def decision_table(parts: Sequence[Rows], *, gain: bool = False) -> Decisions:
+    """One row for each instance, part by part, or for the first ones where there are too many."""
 
-def decision_table(
-    cases: Assessment, labels: Labels | None, chosen: Chosen | None = None
-) -> Decisions:
-    """One row for each instance, or for the first ones where there are too many."""
-    total = cases.decisions.size
-    rows = slice(0, min(total, MOST_ROWS))
-    columns = _plate_labels(cases) if labels is None else _checked_labels(labels, total)
-    calibrated = cases.found["LCVI"].ravel()[rows]
-    observed = cases.observed
-    ends = (cases.interval if chosen is None else chosen.interval)[rows]
-    to_take = cases.found["LCVI"].ravel() if chosen is None else chosen.decisions.ravel()
-    actions = _actions(cases.problem.space)
-    whole_numbers = all(map(are_whole_numbers, (cases.predicted, calibrated, to_take)))
+    def joined(values: Sequence[np.ndarray]) -> np.ndarray:
+        return np.concatenate(values)[:MOST_ROWS]
+
+    first, sign = parts[0], -1.0 if gain else 1.0
+    ends = joined([part.ranges[:, [0, -1]] for part in parts])
+    calibrated = joined([part.cases.found["LCVI"].ravel() for part in parts])
+    taken = joined([part.decisions for part in parts])
+    names = [part.part for part in parts for _ in range(len(part.decisions))]
+    shown = all(are_whole_numbers(part.draws) for part in parts)
+    whole_numbers = shown and are_whole_numbers(calibrated) and are_whole_numbers(taken)
+    classes = dict.fromkeys(name for part in parts for name in part.chances)
+    costs = sign * joined([part.costs for part in parts])
     return Decisions(
-        outcome=cases.problem.outcome,
-        labels={name: values[rows] for name, values in columns.items()},
+        outcome=first.cases.problem.outcome,
+        labels=_side_by_side({part: _labels(part) for part in parts}),
         low=ends[:, 0],
         high=ends[:, 1],
-        vi=cases.found["VI"].ravel()[rows],
+        vi=joined([part.cases.found["VI"].ravel() for part in parts]),
         calibrated=calibrated,
-        observed=np.full(total, np.nan)[rows]
-        if observed is None
-        else observed.values.ravel()[rows],
+        observed=joined([part.seen for part in parts]),
         decimals=_decimals(ends, whole_numbers),
-        total=total,
-        draws=len(cases.predicted),
-        chosen=None if chosen is None else to_take[rows],
-        sum=float(to_take.sum()) if _are_counts(cases.predicted) and not actions else None,
-        actions=actions,
-        counts=_counted(to_take, actions),
+        total=sum(len(part.decisions) for part in parts),
+        draws=len(first.draws),
+        chosen=None if first.decided is None else taken,
+        costs=costs if np.isfinite(costs).all() else None,
+        inputs=_side_by_side({part: _checked_labels(part.inputs, part) for part in parts}),
+        parts=tuple(names[:MOST_ROWS]) if len(parts) > 1 else (),
+        chances={
+            name: joined([part.chances.get(name, np.zeros(len(part.decisions))) for part in parts])
+            for name in classes
+        },
+        actions=first.actions,
     )
-
-
-def _actions(space: Space) -> tuple[str, ...]:
-    """Labels of the actions, where decisions are no numbers."""
-    if not isinstance(space, OneOf) or space.are_numbers:
-        return ()
-    return tuple(map(str, space.labels))
-
-
-def _counted(decisions: np.ndarray, actions: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
-    return tuple((name, int((decisions == number).sum())) for number, name in enumerate(actions))
-
-
-def _are_counts(outcomes: np.ndarray) -> bool:
-    """Things that can be added up; not just yes and no."""
-    return bool(outcomes.min() >= 0 and outcomes.max() > 1 and are_whole_numbers(outcomes))
 
 
 def loss_to_vary(problem: Problem) -> Loss | None:
@@ -81,8 +73,8 @@ def loss_to_vary(problem: Problem) -> Loss | None:
     return problem.loss if alone else None
 
 
-def what_if(loss: Loss | None, draws: np.ndarray, unit: float = 1.0) -> WhatIf | None:
-    """From predictive draws of all instances; None where the loss has no parameter to vary."""
+def what_if(loss: Loss | None, draws: np.ndarray) -> WhatIf | None:
+    """From predictive draws of the first instances; None where there is nothing to vary."""
     dial = None if loss is None else Asked(loss).dial
     if dial is None:
         return None
@@ -90,12 +82,14 @@ def what_if(loss: Loss | None, draws: np.ndarray, unit: float = 1.0) -> WhatIf |
     chosen = np.arange(rows)
     if rows > MOST_VARIED:
         chosen = np.sort(np.random.default_rng(0).choice(rows, MOST_VARIED, replace=False))
+    handles = zip(HANDLES[dial.kind], dial.values, strict=True)
     return WhatIf(
-        **dial._replace(factor=unit * dial.factor)._asdict(),
+        kind=dial.kind,
+        handles=tuple(Handle(name, value, span) for (name, span), value in handles),
         levels=LEVELS,
         rows=chosen,
         quantiles=predictive_quantiles(draws[:, chosen], LEVELS),
-        whole_numbers=are_whole_numbers(draws) and dial.kind == "tilted",
+        whole_numbers=are_whole_numbers(draws) and dial.kind == "costs",
     )
 
 
@@ -107,7 +101,26 @@ def _decimals(ends: np.ndarray, whole_numbers: bool) -> int:
     return int(np.clip(2 - math.floor(math.log10(width)), 0, 9))
 
 
-def _plate_labels(cases: Assessment) -> dict[str, tuple[str | int | float, ...]]:
+def _labels(part: Rows) -> dict[str, Column]:
+    if part.labels is None:
+        return _plate_labels(part.cases)
+    return _checked_labels(part.labels, part)
+
+
+def _side_by_side(parts: dict[Rows, dict[str, Column]]) -> dict[str, Column]:
+    """Columns of all parts, one below the other; empty where a part has no such column."""
+    names = dict.fromkeys(name for columns in parts.values() for name in columns)
+    return {
+        name: tuple(
+            value
+            for part, columns in parts.items()
+            for value in columns.get(name, ("",) * len(part.decisions))
+        )[:MOST_ROWS]
+        for name in names
+    }
+
+
+def _plate_labels(cases: Assessment) -> dict[str, Column]:
     decisions = cases.decisions
     if not decisions.dims:
         return {"instance": (cases.problem.outcome,)}
@@ -116,7 +129,8 @@ def _plate_labels(cases: Assessment) -> dict[str, tuple[str | int | float, ...]]
     return {str(dim): _plain(values) for dim, values in zip(decisions.dims, columns, strict=True)}
 
 
-def _checked_labels(labels: Labels, total: int) -> dict[str, tuple[str | int | float, ...]]:
+def _checked_labels(labels: Labels, part: Rows) -> dict[str, Column]:
+    total = len(part.decisions)
     columns = {str(name): np.ravel(np.asarray(values)) for name, values in labels.items()}
     for name, values in columns.items():
         if len(values) != total:
@@ -127,6 +141,6 @@ def _checked_labels(labels: Labels, total: int) -> dict[str, tuple[str | int | f
     return {name: _plain(values.tolist()) for name, values in columns.items()}
 
 
-def _plain(values: Sequence[Any]) -> tuple[str | int | float, ...]:
+def _plain(values: Sequence[Any]) -> Column:
     """Numbers as numbers, so that they sort as such; all else as text."""
     return tuple(v if type(v) in (int, float) else str(v) for v in values)

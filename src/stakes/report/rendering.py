@@ -9,18 +9,20 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from stakes import checks
 from stakes.errors import InputError, StorageError
 from stakes.host import files
 from stakes.host.packages import how_to_install, missing
-from stakes.report.content import METHODS, Decisions, Report, WhatIf
+from stakes.report import worth
+from stakes.report.columns import Shown, columns, rounded
+from stakes.report.content import COLORS, METHODS, Report, WhatIf
+from stakes.report.picture import picture
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -30,6 +32,8 @@ NEEDED = ("bokeh", "contourpy", "jinja2", "markupsafe")
 SCRIPTS = ("table.js", "what_if.js", "charts.js", "main.js")
 FIRST_ROWS = 15
 """Rows of the decision table that are written into the page, for readers without scripts."""
+SHORT = ("chosen", "vi", "calibrated", "low", "high", "chance", "cost")
+"""Columns on the first screen, beside the label."""
 
 
 def objection() -> str | None:
@@ -44,20 +48,24 @@ def render(report: Report) -> str:
     reason = objection()
     if reason is not None:
         raise InputError(reason)
-    from stakes.report.charts import COLORS, charts
+    from stakes.report.charts import charts
 
     template = _template()
     scripts = [_bokeh(), "\n".join(_file(name) for name in SCRIPTS)]
-    drawn = charts(report)
+    drawn, table = charts(report), report.decisions
+    shown = columns(table, report.unit, gain=report.verdict.quantity == "gain")
+    short = [column for column in shown if column.name in SHORT or column is shown[0]]
     page = template.render(
         report=report,
         colors=COLORS,
-        data=_data(report),
+        data=_data(report, shown),
         charts=drawn,
         drawn={chart["target_id"] for chart in drawn},
         bins=_bins(report),
-        first_rows=_first_rows(report.decisions),
-        columns=_columns(report.decisions),
+        columns=shown,
+        pictures=(picture(table), picture(table, width=420, most=30)),
+        answers=_rows(short, report.answer.rows),
+        first_rows=_rows(shown, range(min(FIRST_ROWS, len(table)))),
         policy=_policy(scripts),
         style=_inline(_file("report.css")),
         scripts=[_inline(script) for script in scripts],
@@ -80,6 +88,7 @@ def _template() -> "Template":
         "json": safe_json,
         "number": number,
         "percent": percent,
+        "money": worth.shown,
         "method": METHODS.__getitem__,
     }
     return environment.get_template("report.html")
@@ -130,78 +139,34 @@ def percent(share: float | None, decimals: int = 1) -> str:
     return f"{100 * share:.{decimals}f} %".replace("-", "−")
 
 
-def _data(report: Report) -> dict[str, Any]:
+def _data(report: Report, shown: list[Shown]) -> dict[str, Any]:
     """What the scripts of the page work with."""
-    what_if = report.what_if
+    what_if, table = report.what_if, report.decisions
     return {
-        "decisions": _table(report.decisions),
-        "whatIf": None if what_if is None else _what_if(what_if, report.decisions.decimals),
+        "decisions": {
+            "columns": [column._asdict() for column in shown],
+            "taken": [] if table.actions else rounded(table.taken, table.decimals + 2),
+            "decimals": table.decimals,
+            "rows": len(table),
+        },
+        "whatIf": None if what_if is None else _what_if(what_if, table.decimals),
     }
-
-
-def _table(table: Decisions) -> dict[str, Any]:
-    digits = table.decimals + 2
-    return {
-        "labels": [
-            {"name": name, "values": [_finite(v) for v in values]}
-            for name, values in table.labels.items()
-        ],
-        "decimals": table.decimals,
-        "actions": list(table.actions),
-        **{name: _rounded(getattr(table, name), digits) for name in _columns(table)},
-    }
-
-
-DECIDED = ("chosen", "vi", "calibrated")
-
-
-def _columns(table: Decisions) -> tuple[str, ...]:
-    own = ("vi", "calibrated", "low", "high", "observed")
-    return own if table.chosen is None else ("chosen", *own)
 
 
 def _what_if(what_if: WhatIf, decimals: int) -> dict[str, Any]:
     return {
         "kind": what_if.kind,
-        "parameter": what_if.parameter,
-        "factor": what_if.factor,
-        "low": what_if.low,
-        "high": what_if.high,
+        "handles": [asdict(handle) for handle in what_if.handles],
         "wholeNumbers": what_if.whole_numbers,
         "levels": what_if.levels.tolist(),
         "rows": what_if.rows.tolist(),
-        "quantiles": _rounded(what_if.quantiles.ravel(), decimals + 2),
+        "quantiles": rounded(what_if.quantiles.ravel(), decimals + 2),
     }
 
 
-def _rounded(values: np.ndarray, digits: int) -> list[float | int | None]:
-    return [_compact(value) for value in np.round(np.asarray(values, float), digits).tolist()]
-
-
-def _compact(value: float) -> float | int | None:
-    if not math.isfinite(value):
-        return None
-    return int(value) if value == int(value) else value
-
-
-def _finite(value: str | int | float) -> str | int | float:
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _first_rows(table: Decisions) -> list[dict[str, Any]]:
-    return [
-        {
-            "labels": [values[i] for values in table.labels.values()],
-            **{name: _cell(table, name, i) for name in _columns(table)},
-        }
-        for i in range(min(FIRST_ROWS, len(table)))
-    ]
-
-
-def _cell(table: Decisions, name: str, row: int) -> float | str:
-    value = float(getattr(table, name)[row])
-    decided = table.actions and name in DECIDED
-    return table.actions[int(value)] if decided else value
+def _rows(shown: list[Shown], rows: Iterable[int]) -> list[list[tuple[Shown, Any]]]:
+    """Cells, each with its column."""
+    return [[(column, column.values[row]) for column in shown] for row in rows]
 
 
 def _bins(report: Report) -> list[tuple[float, float, int]]:

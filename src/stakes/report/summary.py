@@ -1,6 +1,6 @@
 """From a calibration to the content of its report."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -8,8 +8,8 @@ from stakes import checks
 from stakes.calibration import Assessment, Calibration, Comparison, predictive_quantiles
 from stakes.optimise import Fit, finite_mean
 from stakes.predicting import Observations
+from stakes.report.answers import answer, quality
 from stakes.report.content import (
-    Chosen,
     Convergence,
     Coverage,
     Origin,
@@ -21,7 +21,9 @@ from stakes.report.content import (
     Verdict,
 )
 from stakes.report.movement import movement
-from stakes.report.predictions import Labels, decision_table, loss_to_vary, what_if
+from stakes.report.predictions import decision_table, loss_to_vary, what_if
+from stakes.report.rows import Labels, Rows
+from stakes.report.worth import Worth
 
 POINTS = 250
 """In each trace of a bound."""
@@ -39,8 +41,9 @@ def summarise(
     provenance: Mapping[str, str] | None = None,
     command: str | None = None,
     program: str | None = None,
-    chosen: Chosen | None = None,
-    unit: float = 1.0,
+    rows: Sequence[Rows] | None = None,
+    worth: Worth | None = None,
+    unit: str | None = None,
 ) -> Report:
     """Everything that the report says about a calibration.
 
@@ -54,11 +57,15 @@ def summarise(
         provenance: what the result was made from, such as versions, seed and hashes.
         command: the command that makes this report again.
         program: the Python program that makes this report again.
-        chosen: the decisions of the way that was chosen, and what they are worth.
-        unit: what a loss of one costs; 4 where a unit short costs 3 and a unit too many 1.
+        rows: the cases in the decision table, part by part, with what is decided about them; the
+            first part are the decisions to take. The cases of the fit, and those held out, where
+            left out.
+        worth: what the decisions of the way that was chosen are worth.
+        unit: what costs are counted in, such as "€".
     """
     where = "`summarise({}=...)`".format
     checks.instance(where("result"), result, Calibration, "what `calibrate(...)` returns")
+    result.problem.check_single("A report")
     checks.text(where("title"), title)
     if held_out is not None:
         rule = "what `result.assess(data)` returns"
@@ -73,31 +80,57 @@ def summarise(
     for name, written in (("command", command), ("program", program)):
         if written is not None:
             checks.text(where(name), written)
-    if chosen is not None:
-        checks.instance(where("chosen"), chosen, Chosen, "a `Chosen(...)` of the report")
-    unit = checks.number(where("unit"), unit, above=0)
+    if worth is not None:
+        checks.instance(where("worth"), worth, Worth, "a `Worth(...)` of the report")
+    if unit is not None:
+        checks.text(where("unit"), unit)
+    parts = _parts(result, held_out, labels) if rows is None else _checked(where("rows"), rows)
     judged = result.on_fit if held_out is None else held_out
+    gain = result.problem.loss is None
     sampled = None if nuts is None else result.nuts(nuts)
     comparison = judged.comparison if sampled is None else judged.compared(sampled)
     return Report(
         title=title,
         loss=result.problem.criterion.title,
-        verdict=verdict(comparison, unit),
-        decisions=decision_table(result.on_fit, labels, chosen),
-        what_if=what_if(loss_to_vary(result.problem), result.on_fit.predicted, unit),
+        verdict=verdict(comparison),
+        decisions=decision_table(parts, gain=gain),
+        what_if=what_if(loss_to_vary(result.problem), parts[0].draws),
         movement=movement(result, sampled),
         convergence=_convergence(result),
         price=_price(result, judged),
         origin=Origin(dict(provenance or {}), command, program),
-        worth=None if chosen is None else chosen.worth,
+        answer=answer(parts[0], gain=gain, unit=unit),
+        quality=quality(
+            next(part for part in parts if part.cases is judged),
+            worth,
+            unseen=judged.held_out,
+            gain=gain,
+            unit=unit,
+        ),
+        worth=worth,
         unit=unit,
     )
 
 
-def verdict(comparison: Comparison, unit: float = 1.0) -> Verdict:
+def _parts(
+    result: Calibration, held_out: Assessment | None, labels: Labels | None
+) -> tuple[Rows, ...]:
+    fit = Rows("fit", result.on_fit, labels=labels)
+    return (fit,) if held_out is None else (Rows("held out", held_out), fit)
+
+
+def _checked(where: str, rows: object) -> tuple[Rows, ...]:
+    if not isinstance(rows, Sequence) or not rows:
+        raise checks.refused(where, "a list of `Rows(...)`, at least one", rows)
+    for part in rows:
+        checks.instance(where, part, Rows, "a list of `Rows(...)`")
+    return tuple(rows)
+
+
+def verdict(comparison: Comparison) -> Verdict:
     low, high = comparison.interval
     tone = "better" if low > 0 else "worse" if high < 0 else "unclear"
-    sign = -unit if comparison.gain else unit
+    sign = -1.0 if comparison.gain else 1.0
     risks = [
         Risk(
             method,

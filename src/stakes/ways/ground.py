@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 MOST_VALUES = 4_000_000
 """Predicted outcomes held at once."""
+DRAWS_IN_FOLDS = 512
+"""Of θ, to decide by where decisions are judged: all ways have the same ones, so that they differ
+by no luck, and more of them change a decision by little beside the spread of outcomes."""
 CENTRAL = (0.05, 0.25, 0.75, 0.95)
 """Ends of the central 90 and 50 % of what is predicted."""
 
@@ -59,6 +62,8 @@ class Ground:
     """Whether these are the cases of the fit."""
     asked: np.ndarray | None = None
     """The instances asked about; for others, decisions and forecasts may be anything."""
+    most_draws: int | None = None
+    """Of θ, to decide by, and twice as many to predict by; None for many."""
 
     @classmethod
     def of(cls, cases: Assessment) -> "Ground":
@@ -81,7 +86,13 @@ class Ground:
     def decide(self, posterior: Posterior) -> np.ndarray:
         """The best decision for each instance."""
         return decided(
-            self.problem, posterior, self.predictor, self.expectation, self.keys, self.asked
+            self.problem,
+            posterior,
+            self.predictor,
+            self.expectation,
+            self.keys,
+            self.asked,
+            self.most_draws,
         )
 
     def inside(self, decisions: np.ndarray) -> np.ndarray:
@@ -113,7 +124,10 @@ class Ground:
     def _drawn(self, posterior: Posterior) -> np.ndarray:
         """Outcomes that may come: many draws for a few instances, fewer for many."""
         size = int(np.prod(self.instances.shape))
-        draws = int(np.clip(MOST_VALUES // max(size, 1), 200, 2000))
+        values, most = MOST_VALUES, 2000
+        if self.most_draws is not None:
+            values, most = MOST_VALUES // 4, 2 * self.most_draws
+        draws = int(np.clip(values // max(size, 1), 200, most))
         key = self.keys.predictions
         return predicting.predict(posterior, self.predictor, key, draws, self.asked)
 

@@ -10,7 +10,7 @@ from stakes.app.runs.deciding import decide_file
 from stakes.app.runs.folder import DECISIONS, DRAWS, REPORT, RunFolder
 from stakes.app.runs.manifest import Chosen, Ending, Manifest
 from stakes.app.runs.opening import Run, begin, reopen
-from stakes.app.runs.results import restore, ways_of
+from stakes.app.runs.results import held_out_cases, restore, ways_of
 from stakes.app.runs.working import carry_out, rewrite_report
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "carry_out",
     "checked",
     "decide_file",
+    "held_out_cases",
     "reopen",
     "restore",
     "rewrite_report",

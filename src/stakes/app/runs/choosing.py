@@ -21,6 +21,8 @@ from stakes.ways import (
     Ground,
     Outlook,
     Plain,
+    Same,
+    behind,
     choose,
     kept,
     opened_bench,
@@ -34,14 +36,15 @@ TWO = (Plain(), Calibrated())
 """The ways whose fits to everything a run has anyway."""
 COSTS = "costs of "
 TODAY = "what is done today"
+SAME = Same().name
 CORRECTED = ", corrected by "
 
 
 WORDS = {
     "plain VI": "the best decision for what the model predicts",
-    "calibrated": "the same, with a model that was fitted with the cost in mind",
+    "calibrated": "the best decision for what the model predicts, fitted with the cost in mind",
     "NUTS": "the best decision for what the model predicts, fitted by sampling",
-    "the same for all": "one decision for all, the best single one for the outcomes known",
+    SAME: "one decision for all, the best single one for the outcomes known",
     TODAY: "the decisions of today, from the table",
 }
 HEADS = {
@@ -97,7 +100,7 @@ def chosen_for(
     )
     arrays = kept(choice, _known(result))
     costs = {f"{COSTS}{entry.name}": entry.costs for entry in choice.entries}
-    return _record(choice, job.unit), {**arrays, **costs}
+    return _record(choice), {**arrays, **costs}
 
 
 def _known(result: Calibration) -> dict[Any, Any]:
@@ -105,7 +108,7 @@ def _known(result: Calibration) -> dict[Any, Any]:
     return dict(zip(TWO, result.on_fit.posteriors.values(), strict=True))
 
 
-def _record(choice: Choice, unit: float) -> Chosen:
+def _record(choice: Choice) -> Chosen:
     gain, table = choice.bench.problem.loss is None, choice.table
     others = [e.name for e in choice.entries if e.way.is_yardstick or e is choice.yardstick]
     return Chosen(
@@ -115,29 +118,28 @@ def _record(choice: Choice, unit: float) -> Chosen:
         folds=choice.bench.splits.title,
         outcomes=len(choice.entries[0].costs),
         gain=gain,
-        unit=unit,
         ways=[
-            _row(entry.name, dict(table.loc[entry.name]), unit * (-1 if gain else 1))
+            _row(entry.name, dict(table.loc[entry.name]), -1 if gain else 1)
             for entry in choice.entries
         ],
-        saved=[_saved(choice, name, unit) for name in others if name != choice.chosen],
+        saved=[_saved(choice, name) for name in others if name != choice.chosen],
     )
 
 
-def _row(name: str, row: Mapping[str, Any], unit: float) -> WayRow:
+def _row(name: str, row: Mapping[str, Any], sign: int) -> WayRow:
     numbers = ("better_by", "low", "high", "coverage_50", "coverage_90")
     note = row.get("note")
     return WayRow(
         name=name,
-        risk=float(unit * row["risk"]),
+        risk=float(sign * row["risk"]),
         seconds=float(row["seconds"]),
         note=note if isinstance(note, str) else "",
         **{each: finite(row.get(each, math.nan)) for each in numbers},
     )
 
 
-def _saved(choice: Choice, than: str, unit: float) -> Saved:
-    each, low, high = (unit * value for value in choice.saving(than))
+def _saved(choice: Choice, than: str) -> Saved:
+    each, low, high = choice.saving(than)
     return Saved(than=than, each=each, low=finite(low), high=finite(high))
 
 
@@ -194,12 +196,11 @@ class Ways:
         return found
 
     def outlook(self, cases: Assessment, decisions: np.ndarray, way: str | None = None) -> Outlook:
-        """What a way predicts, and what decisions will cost by that, in the user's unit."""
-        posterior = self._fitted(self.name(way)).posterior(0)
+        """What a way predicts, and what decisions will cost by that."""
+        posterior = behind(self._fitted(self.name(way)))
         if posterior is None:
             posterior = _known(self.result)[TWO[0]]
-        found = Ground.of(cases).outlook(posterior, decisions)
-        return found._replace(cost=self.job.unit * found.cost)
+        return Ground.of(cases).outlook(posterior, decisions)
 
     def forecast(self, cases: Assessment) -> Forecast:
         """What the way to decide by predicts; plain VI, where it predicts nothing."""
@@ -212,6 +213,18 @@ class Ways:
         if not cases.held_out:
             self._forecasts[cases] = found
         return found
+
+    def drawn(self, cases: Assessment) -> np.ndarray:
+        """Outcomes that it predicts: draw x instance."""
+        found = behind(self._fitted(self.name()))
+        return cases.drawn(_known(self.result)[TWO[0]] if found is None else found)
+
+    def rules(self, cases: Assessment) -> dict[str, np.ndarray]:
+        """What the simple rules of the table decide, beside the way to decide by."""
+        known = [name for name in (SAME, TODAY) if name in self.names and name != self.name()]
+        if cases.held_out:
+            known = [name for name in known if name != TODAY]
+        return {name: self.found(cases, name) for name in known}
 
     def _fitted(self, name: str) -> Fitted:
         """Made again each time: it remembers all cases that it has decided about."""

@@ -1,4 +1,4 @@
-"""Files that people and other programs read: decisions as CSV, draws as netCDF, the report."""
+"""Files that people and other programs read: decisions as CSV, draws as netCDF."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,18 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stakes.app.runs.choosing import TODAY, Ways, in_words
-from stakes.app.runs.manifest import Manifest
+from stakes.app.runs.choosing import TODAY, Ways
 from stakes.app.runs.results import titled_fits
 from stakes.app.spec import Job
 from stakes.calibration import Assessment, Calibration
-from stakes.errors import InputError, warn
 from stakes.host import files
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from stakes import report
 
 MOST_VALUES = 2**25
 """Draws of latents held at once."""
@@ -74,90 +70,3 @@ def write_draws(path: Path, result: Calibration) -> None:
     # A name such as "scope/site" would be a path within the file.
     merged = merged.rename({n: str(n).replace("/", ".") for n in merged if "/" in str(n)})
     files.write(path, bytes(merged.to_netcdf(engine="scipy")))
-
-
-def write_report(
-    path: Path,
-    result: Calibration,
-    ways: Ways,
-    held_out: Assessment | None,
-    manifest: Manifest,
-    *,
-    required: bool = False,
-) -> None:
-    """Write the report; where what it needs is not installed only warn, unless it is `required`."""
-    from stakes import report
-
-    reason = report.objection()
-    if reason is not None:
-        if required:
-            raise InputError(reason)
-        warn(f"No report was written. {reason} Then write it: `stakes report {path.parent}`.")
-        return
-    folder = path.parent
-    page = report.summarise(
-        result,
-        title=manifest.title,
-        held_out=held_out,
-        provenance=_provenance(manifest),
-        command=f"stakes report {folder}",
-        program=PROGRAM.format(path=str(folder)),
-        chosen=chosen_decisions(ways, result.on_fit),
-        unit=ways.job.unit,
-    )
-    report.write(page, path)
-
-
-def chosen_decisions(ways: Ways, cases: Assessment) -> "report.Chosen | None":
-    """The decisions of the chosen way, and what they are worth, as the report takes them."""
-    from stakes import report
-
-    found = ways.chosen
-    if found is None:
-        return None
-    lines = tuple(
-        report.WayLine(
-            name=row.name,
-            words=in_words(row.name),
-            risk=row.risk,
-            better_by=None if row.name == found.base else row.better_by,
-            interval=(row.low, row.high),
-            coverage_50=row.coverage_50,
-            coverage_90=row.coverage_90,
-            seconds=row.seconds,
-        )
-        for row in found.ways
-    )
-    savings = tuple(
-        report.Saving(each.than, found.row(each.than).risk, each.each, each.low, each.high)
-        for each in found.saved
-    )
-    worth = report.Worth(
-        way=found.way,
-        quantity="gain" if found.gain else "cost",
-        verdict=found.verdict,
-        folds=found.folds,
-        outcomes=found.outcomes,
-        ways=lines,
-        savings=savings,
-    )
-    central = ways.forecast(cases).central
-    return report.Chosen(ways.found(cases), central[:, [0, -1]], worth)
-
-
-PROGRAM = """\
-from stakes.app import runs
-
-runs.rewrite_report(runs.reopen({path!r}))
-"""
-
-
-def _provenance(manifest: Manifest) -> dict[str, str]:
-    return {
-        "made": manifest.created,
-        "by": manifest.command,
-        "seed": str(manifest.seed),
-        "precision": manifest.precision,
-        **manifest.versions,
-        **{f"SHA-256 of {Path(s.path).name}": s.sha256 for s in (*manifest.code, *manifest.data)},
-    }

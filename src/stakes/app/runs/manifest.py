@@ -81,8 +81,6 @@ class Chosen(_Part):
     """By what the ways were judged, in words."""
     outcomes: int
     gain: bool
-    unit: float
-    """What a loss of one costs."""
     ways: list[WayRow]
     saved: list[Saved]
 

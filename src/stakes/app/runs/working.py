@@ -15,6 +15,7 @@ from stakes.app.runs.folder import CHOICE, DECISIONS, DRAWS, REPORT, STATE
 from stakes.app.runs.journal import FileJournal
 from stakes.app.runs.manifest import Ending, Manifest
 from stakes.app.runs.opening import Run, now
+from stakes.app.runs.reporting import write_report
 from stakes.app.runs.results import (
     check_run,
     held_out_cases,
@@ -83,12 +84,17 @@ def _choose(run: Run, result: Calibration, record: "_Record", *, progress: bool)
     record.note(chosen.verdict)
 
 
-def rewrite_report(run: Run) -> Path:
-    """Write the report of a finished run again."""
+def rewrite_report(run: Run, table: str | Path | None = None) -> Path:
+    """Write the report of a finished run again.
+
+    Args:
+        table: rows to decide about, which the report is to open with.
+    """
     result = restore(run)
+    table = None if table is None else checks.path("`table=`", table)
     path = run.folder / REPORT
     held_out, ways = held_out_cases(result, run.job), ways_of(run, result)
-    exports.write_report(path, result, ways, held_out, run.manifest, required=True)
+    write_report(path, result, ways, held_out, run.manifest, table=table, required=True)
     run.folder.update()
     return path
 
@@ -155,7 +161,7 @@ def _export(
     exports.write_decisions(folder / DECISIONS, parts, ways, run.job)
     exports.write_draws(folder / DRAWS, result)
     if report:
-        exports.write_report(folder / REPORT, result, ways, held_out, run.manifest)
+        write_report(folder / REPORT, result, ways, held_out, run.manifest)
     return comparison
 
 

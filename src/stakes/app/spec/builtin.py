@@ -29,8 +29,6 @@ class Example:
     known: tuple[str, ...] = ()
     fitted_with: Mapping[str, Any] = field(default_factory=dict)
     """Fields of `Options`."""
-    unit: float = 1.0
-    """What a loss of one costs."""
     folds: Any = None
     """To choose among ways by, where not any rows will do."""
 
@@ -47,6 +45,5 @@ def example(name: str) -> Example:
         coords=getattr(module, "labels", dict)(),
         known=tuple(getattr(module, "KNOWN", ())),
         fitted_with=getattr(module, "FITTED_WITH", {}),
-        unit=getattr(module, "UNIT", 1.0),
         folds=getattr(module, "FOLDS", None),
     )

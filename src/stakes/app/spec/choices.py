@@ -54,7 +54,7 @@ from stakes.ways import (
 LOSSES: dict[str, Callable[[LossSection], Loss]] = {
     "squared": lambda section: Squared(),
     "absolute": lambda section: Absolute(),
-    "tilted": lambda section: Tilted(_level(section)),
+    "tilted": lambda section: _tilted(section),
     "newsvendor": lambda section: Newsvendor(section.under, section.over),
     "linex": lambda section: LinEx(section.c or 0.0),
     "expectile": lambda section: Expectile(section.q),
@@ -129,22 +129,9 @@ def space(section: DecisionSection) -> Space | None:
     return SPACES[section.space](section)
 
 
-def _level(section: LossSection) -> float:
-    """q itself, or found from the costs of one unit short and one too many."""
-    if section.q is not None:
-        return section.q
-    assert isinstance(section.under, float)
-    assert isinstance(section.over, float)
-    return section.under / (section.under + section.over)
-
-
-def unit(section: LossSection | None) -> float:
-    """What a loss of one costs: a tilted loss has costs that add up to one."""
-    if section is None or section.name != "tilted" or section.q is not None:
-        return 1.0
-    assert isinstance(section.under, float)
-    assert isinstance(section.over, float)
-    return section.under + section.over
+def _tilted(section: LossSection) -> Loss:
+    """By its level q; costs of one unit short and one too many stay what they are."""
+    return Newsvendor(section.under, section.over) if section.q is None else Tilted(section.q)
 
 
 def ways(section: ChooseSection, problem: Problem) -> list[Any]:

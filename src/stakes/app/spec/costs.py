@@ -32,6 +32,7 @@ def _limit(value: Any) -> Any:
     raise FieldErrors(("", f"must be a number, or the name of an argument; got {value!r}"))
 
 
+UNIT: Any = Field(None, max_length=12, description='what costs are counted in, such as "€"')
 LOSSES = Literal[
     "squared",
     "absolute",
@@ -76,6 +77,7 @@ class LossSection(Section):
     )
     file: str | None = Field(None, description="a .csv file, a row of costs for each action")
     bins: list[float] | None = Field(None, description="a list of rising numbers")
+    unit: str | None = UNIT
 
     @model_validator(mode="after")
     def _parameters(self) -> "LossSection":
@@ -107,6 +109,7 @@ class LossSection(Section):
 class UtilitySection(Section):
     python: Python = Field(description=CODE)
     infimum: float = Field(0.0, ge=0, allow_inf_nan=False, description="a number of zero or more")
+    unit: str | None = UNIT
 
 
 class DecisionSection(Section):

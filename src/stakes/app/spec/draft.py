@@ -136,11 +136,11 @@ class Draft:
         own = {name: value for name, value in self.example.fitted_with.items() if name not in said}
         return replace(given, **own)
 
-    def unit(self) -> float:
-        """What a loss of one costs, in the unit of the spec or of its example."""
-        if self.example is not None and not {"loss", "utility"} & {*self.raw}:
-            return self.example.unit
-        return choices.unit(self.spec.loss)
+    @property
+    def unit(self) -> str | None:
+        """What costs are counted in, where the spec says so."""
+        section = self.spec.loss or self.spec.utility
+        return None if section is None else section.unit
 
     def choosing(self, problem: Problem, fit: Table) -> Choosing | None:
         section, example = self.spec.choose, self.example

@@ -38,8 +38,8 @@ class Job:
     """Plates whose members are the same in the held-out data."""
     code: Mapping[str, str]
     """Python file -> its checksum."""
-    unit: float
-    """What a loss of one costs."""
+    unit: str | None
+    """What costs are counted in, such as "€"; None where the spec does not say."""
     choosing: Choosing | None
     """None for the two fits alone."""
 
@@ -141,7 +141,7 @@ def _job(draft: Draft, problem: Problem | None, tables: Tables | None) -> Job:
         coords=draft.example.coords if draft.example else {},
         known=draft.example.known if draft.example else (),
         code=draft.code,
-        unit=draft.unit(),
+        unit=draft.unit,
         choosing=draft.choosing(problem, tables.fit),
     )
 

@@ -18,6 +18,7 @@ COSTS = """\
 name = "tilted"                   # costs grow with the distance; or squared, absolute, linex, ...
 under = 1                         # what one unit too few costs
 over = 1                          # what one unit too many costs
+# unit = "€"                      # what costs are counted in, for the report
 """
 ACTIONS = """\
 [loss]                            # what a wrong decision costs: FILL IN, in your own unit

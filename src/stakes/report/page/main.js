@@ -4,26 +4,17 @@ function readJson(id) {
   return JSON.parse(document.getElementById(id).textContent);
 }
 
-function decisionColumns(table) {
-  const column = (name) => numberColumn((row) => table[name][row], table.decimals);
-  const decided = (name) => table.actions.length === 0
-    ? column(name)
-    : textColumn(table[name].map((number) => table.actions[number]));
-  return [
-    ...table.labels.map((label) => textColumn(label.values)),
-    ...(table.chosen ? [decided("chosen")] : []),
-    decided("vi"),
-    decided("calibrated"),
-    column("low"),
-    column("high"),
-    column("observed"),
-    sketchColumn(table),
-  ];
+function shownColumn({ kind, values, decimals, style }) {
+  if (kind === "text") return { ...textColumn(values), className: style };
+  if (kind === "given") return { text: (row) => String(values[row]), value: (row) => values[row], className: style };
+  return { ...numberColumn((row) => values[row], decimals), className: style };
 }
 
 async function start() {
   const { decisions, whatIf } = readJson("report-data");
-  new PagedTable(document.getElementById("decision-table"), decisionColumns(decisions), decisions.calibrated.length);
+  const columns = decisions.columns.map(shownColumn);
+  const sketch = sketchColumn(decisions.columns);
+  new PagedTable(document.getElementById("decision-table"), sketch ? [...columns, sketch] : columns, decisions.rows);
   const panel = whatIf && new WhatIfPanel(document.getElementById("what-if-panel"), whatIf, decisions);
   document.documentElement.classList.add("scripted");
   window.addEventListener("beforeprint", () => {
@@ -31,11 +22,12 @@ async function start() {
   });
   await drawCharts(readJson("chart-data"));
   if (panel) {
-    const { x, best, kept } = panel.model.curve();
-    modelNamed("what-if-best").data = { x, y: best };
-    modelNamed("what-if-kept").data = { x, y: kept };
-    panel.onUpdate = (here) => { modelNamed("what-if-here").data = here; };
-    panel.onUpdate(panel.here);
+    panel.onUpdate = (here, { x, best, kept }) => {
+      modelNamed("what-if-best").data = { x, y: best };
+      modelNamed("what-if-kept").data = { x, y: kept };
+      modelNamed("what-if-here").data = here;
+    };
+    panel.draw();
   }
   document.documentElement.classList.add("drawn");
 }

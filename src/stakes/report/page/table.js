@@ -130,40 +130,43 @@ class PagedTable {
   }
 }
 
-// A line for the interval, a dot for plain VI, a triangle for calibrated, a bar for the observed outcome.
-function sketchColumn(data) {
-  const width = 180;
+// A line for the range, a bar for the observed outcome, and marks for decisions.
+// None where the table has no ranges.
+function sketchColumn(columns) {
+  const width = 150;
   const height = 18;
   const middle = height / 2;
+  const named = (name) => columns.find((column) => column.name === name)?.values;
+  const [low, high, observed] = ["low", "high", "observed"].map(named);
+  const [vi, calibrated, chosen] = ["vi", "calibrated", "chosen"].map(named);
+  if (!low || typeof (chosen ?? calibrated)[0] === "string") return null;
   const shape = (name, attributes) => {
     const element = document.createElementNS("http://www.w3.org/2000/svg", name);
     for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
     return element;
   };
+  const all = [low, high, observed, vi, calibrated, chosen].filter(Boolean);
   const draw = (row, rows) => {
-    const chosen = (i) => (data.chosen ? data.chosen[i] : null);
-    const parts = (i) => [data.low[i], data.high[i], data.vi[i], data.calibrated[i], data.observed[i], chosen(i)];
-    const values = rows.flatMap(parts).filter((value) => value !== null);
-    const low = Math.min(...values);
-    const span = Math.max(...values) - low || 1;
-    const at = (value) => 6 + ((width - 12) * (value - low)) / span;
+    const values = rows.flatMap((i) => all.map((column) => column[i])).filter((value) => value !== null);
+    const least = Math.min(...values);
+    const span = Math.max(...values) - least || 1;
+    const at = (value) => 6 + ((width - 12) * (value - least)) / span;
+    const known = (column) => column && column[row] !== null;
     const svg = shape("svg", { viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
-    if (data.low[row] !== null && data.high[row] !== null) {
-      svg.append(shape("line", { x1: at(data.low[row]), x2: at(data.high[row]), y1: middle, y2: middle, class: "interval" }));
+    if (known(low) && known(high)) {
+      svg.append(shape("line", { x1: at(low[row]), x2: at(high[row]), y1: middle, y2: middle, class: "interval" }));
     }
-    if (data.observed[row] !== null) {
-      svg.append(shape("line", { x1: at(data.observed[row]), x2: at(data.observed[row]), y1: 2, y2: height - 2, class: "observed" }));
+    if (known(observed)) {
+      svg.append(shape("line", { x1: at(observed[row]), x2: at(observed[row]), y1: 2, y2: height - 2, class: "observed" }));
     }
-    if (data.vi[row] !== null) svg.append(shape("circle", { cx: at(data.vi[row]), cy: middle, r: 3.5, class: "vi" }));
-    if (data.calibrated[row] !== null) {
-      const x = at(data.calibrated[row]);
-      svg.append(shape("path", { d: `M${x - 4.5} ${middle + 4}h9l-4.5-8z`, class: "calibrated" }));
+    if (known(vi)) svg.append(shape("circle", { cx: at(vi[row]), cy: middle, r: 3.5, class: "vi" }));
+    if (known(calibrated)) {
+      svg.append(shape("path", { d: `M${at(calibrated[row]) - 4.5} ${middle + 4}h9l-4.5-8z`, class: "calibrated" }));
     }
-    if (chosen(row) !== null) {
-      const x = at(chosen(row));
-      svg.append(shape("path", { d: `M${x} ${middle - 6}l5 6l-5 6l-5 -6z`, class: "chosen" }));
+    if (known(chosen)) {
+      svg.append(shape("path", { d: `M${at(chosen[row])} ${middle - 6}l5 6l-5 6l-5 -6z`, class: "chosen" }));
     }
     return svg;
   };
-  return { text: () => "", value: (row) => data.calibrated[row], draw, className: "sketch" };
+  return { text: () => "", value: () => null, draw, className: "sketch wide" };
 }

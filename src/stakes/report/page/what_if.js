@@ -1,22 +1,24 @@
 "use strict";
 
-// Decisions and expected loss for another parameter of the loss, from predictive quantiles.
-// The quantiles stand for a distribution with an atom at each of them.
+// Decisions and expected cost for other parameters of the loss, from predictive quantiles.
+// The quantiles stand for a distribution with an atom at each of them. The parameters are the costs
+// of a unit short and of one too many, or the c of a LinEx loss.
 
 class WhatIf {
-  constructor(data, fitted) {
+  constructor(data, taken) {
     this.data = data;
     this.levels = data.levels;
     this.count = data.rows.length;
-    this.fitted = Float64Array.from(data.rows, (row) => fitted[row]);
+    this.fitted = Float64Array.from(data.rows, (row) => taken[row]);
+    this.parameters = data.handles.map((handle) => handle.value);
     this.weights = this.levels.map((level, k) => {
       const below = k === 0 ? 0 : (this.levels[k - 1] + level) / 2;
       const above = k === this.levels.length - 1 ? 1 : (level + this.levels[k + 1]) / 2;
       return above - below;
     });
     this.quantiles = Float64Array.from(data.quantiles);
-    // Shifted so that the fit's parameter gives the fit's decisions: quantiles come from draws.
-    const raw = this.decide(data.parameter);
+    // Shifted so that the parameters of the fit give its decisions: quantiles come from draws.
+    const raw = this.decide(this.parameters);
     for (let i = 0; i < this.count; i++) {
       for (let k = 0; k < this.levels.length; k++) {
         this.quantiles[i * this.levels.length + k] += this.fitted[i] - raw[i];
@@ -24,24 +26,17 @@ class WhatIf {
     }
   }
 
-  // The slider's position, from -1 to 1, as a parameter: c changes by factors.
-  parameterAt(position) {
-    const { kind, low, high, parameter } = this.data;
-    if (kind === "linex") {
-      const widest = Math.max(Math.abs(low), Math.abs(high)) / Math.abs(parameter);
-      return parameter * widest ** position;
-    }
-    return low + ((high - low) * (position + 1)) / 2;
+  // A slider's position, from -1 to 1, as a parameter: it changes by factors.
+  parameterAt(handle, position) {
+    const { value, span } = this.data.handles[handle];
+    return value * span ** position;
   }
 
-  positionOf(parameter) {
-    if (this.data.kind === "linex") return 0;
-    return (2 * (parameter - this.data.low)) / (this.data.high - this.data.low) - 1;
-  }
-
-  decide(parameter) {
-    const one = this.data.kind === "tilted" ? this.quantile : this.certaintyEquivalent;
-    return Float64Array.from({ length: this.count }, (_, i) => one.call(this, i, parameter));
+  decide(parameters) {
+    const one = this.data.kind === "costs"
+      ? (i) => this.quantile(i, parameters[0] / (parameters[0] + parameters[1]))
+      : (i) => this.certaintyEquivalent(i, parameters[0]);
+    return Float64Array.from({ length: this.count }, (_, i) => one(i));
   }
 
   quantile(i, level) {
@@ -66,11 +61,12 @@ class WhatIf {
   }
 
   // Mean over instances of E loss(y, h).
-  expectedLoss(parameter, decisions) {
+  expectedLoss(parameters, decisions) {
     const { weights, quantiles } = this;
-    const loss = this.data.kind === "tilted"
-      ? (y, h) => Math.max(parameter * (y - h), (parameter - 1) * (y - h))
-      : (y, h) => Math.expm1(parameter * (h - y)) - parameter * (h - y);
+    const [a, b] = parameters;
+    const loss = this.data.kind === "costs"
+      ? (y, h) => Math.max(a * (y - h), b * (h - y))
+      : (y, h) => Math.expm1(a * (h - y)) - a * (h - y);
     let sum = 0;
     for (let i = 0; i < this.count; i++) {
       const start = i * weights.length;
@@ -78,16 +74,16 @@ class WhatIf {
         sum += weights[k] * loss(quantiles[start + k], decisions[i]);
       }
     }
-    return (this.data.factor * sum) / Math.max(this.count, 1);
+    return sum / Math.max(this.count, 1);
   }
 
-  curve() {
-    const positions = Array.from({ length: 49 }, (_, i) => -1 + i / 24);
-    const x = positions.map((position) => this.parameterAt(position));
+  // Over the first parameter, with the others as they are.
+  curve([, ...others]) {
+    const x = Array.from({ length: 25 }, (_, i) => this.parameterAt(0, -1 + i / 12));
     return {
       x,
-      best: x.map((parameter) => this.expectedLoss(parameter, this.decide(parameter))),
-      kept: x.map((parameter) => this.expectedLoss(parameter, this.fitted)),
+      best: x.map((value) => this.expectedLoss([value, ...others], this.decide([value, ...others]))),
+      kept: x.map((value) => this.expectedLoss([value, ...others], this.fitted)),
     };
   }
 }
@@ -103,46 +99,55 @@ function significant(value) {
 class WhatIfPanel {
   constructor(root, data, table) {
     this.root = root;
-    this.model = new WhatIf(data, table.calibrated);
+    this.model = new WhatIf(data, table.taken);
     this.decisions = this.model.fitted;
-    this.slider = root.querySelector("input[type=range]");
-    this.slider.value = this.model.positionOf(data.parameter);
+    this.sliders = [...root.querySelectorAll("input[type=range]")];
     const { rows } = data;
-    const labels = table.labels.map((label) => textColumn(rows.map((row) => label.values[row])));
+    const columns = table.columns.slice(0, root.querySelectorAll("th.text").length);
+    const labels = columns.map((label) => textColumn(rows.map((row) => label.values[row])));
     const change = (i) => this.decisions[i] - this.model.fitted[i];
     this.table = new PagedTable(root.querySelector(".data"), [
       ...labels,
       numberColumn((i) => this.model.fitted[i], table.decimals),
-      numberColumn((i) => this.decisions[i], table.decimals),
+      { ...numberColumn((i) => this.decisions[i], table.decimals), className: "decision" },
       numberColumn(change, table.decimals),
     ], rows.length);
-    this.slider.addEventListener("input", () => {
-      this.update(this.model.parameterAt(Number(this.slider.value)));
-    });
+    for (const slider of this.sliders) slider.addEventListener("input", () => this.update());
     root.querySelector("[data-reset]").addEventListener("click", () => {
-      this.slider.value = this.model.positionOf(data.parameter);
-      this.update(data.parameter);
+      for (const slider of this.sliders) slider.value = 0;
+      this.update();
     });
-    this.update(data.parameter);
+    this.update();
   }
 
-  update(parameter) {
-    const { model } = this;
-    this.decisions = model.decide(parameter);
-    const best = model.expectedLoss(parameter, this.decisions);
-    const kept = model.expectedLoss(parameter, model.fitted);
+  get parameters() {
+    return this.sliders.map((slider, i) => this.model.parameterAt(i, Number(slider.value)));
+  }
+
+  update() {
+    const { model, parameters } = this;
+    this.decisions = model.decide(parameters);
+    this.best = model.expectedLoss(parameters, this.decisions);
+    this.kept = model.expectedLoss(parameters, model.fitted);
     const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
-    this.say("parameter", significant(parameter));
-    this.say("best", significant(best));
-    this.say("kept", significant(kept));
+    this.say("best", significant(this.best));
+    this.say("kept", significant(this.kept));
     this.say("mean", significant(mean(this.decisions)));
-    const tilted = model.data.kind === "tilted";
-    if (tilted) this.say("ratio", significant(parameter / (1 - parameter)));
-    const name = tilted ? "q" : "c";
-    this.slider.setAttribute("aria-valuetext", `${name} = ${significant(parameter)}`);
+    const change = mean(this.decisions) - mean(model.fitted);
+    this.say("change", significant(Math.abs(change) < 1e-9 ? 0 : change));
+    parameters.forEach((value, i) => {
+      this.root.querySelector(`[data-value="${i}"]`).textContent = significant(value);
+      this.sliders[i].setAttribute("aria-valuetext", significant(value));
+    });
     this.table.draw();
-    this.here = { x: [parameter, parameter], y: [kept, best], color: ["#767676", "#D55E00"] };
-    this.onUpdate?.(this.here);
+    this.draw();
+  }
+
+  draw() {
+    if (!this.onUpdate) return;
+    const [x] = this.parameters;
+    const here = { x: [x, x], y: [this.kept, this.best], color: ["#767676", "#D55E00"] };
+    this.onUpdate(here, this.model.curve(this.parameters));
   }
 
   say(name, text) {

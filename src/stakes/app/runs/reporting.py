@@ -1,0 +1,199 @@
+"""The report of a run: its page from what the run has saved, and from rows to decide about."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stakes.app.runs.choosing import COSTS, TODAY, Ways, in_words
+from stakes.app.runs.manifest import Manifest
+from stakes.app.runs.results import fresh_plates
+from stakes.app.spec import Job, RowReader, Table
+from stakes.calibration import Assessment, Calibration
+from stakes.errors import InputError, warn
+
+if TYPE_CHECKING:
+    from stakes import report
+
+MOST_ROWS = 100_000
+"""Of a table that a report decides about."""
+
+
+def write_report(
+    path: Path,
+    result: Calibration,
+    ways: Ways,
+    held_out: Assessment | None,
+    manifest: Manifest,
+    *,
+    table: Path | None = None,
+    required: bool = False,
+) -> None:
+    """Write the report; where what it needs is not installed only warn, unless it is `required`.
+
+    Args:
+        table: rows to decide about, which the report opens with.
+    """
+    from stakes import report
+
+    reason = report.objection()
+    if reason is not None:
+        if required:
+            raise InputError(reason)
+        warn(f"No report was written. {reason} Then write it: `stakes report {path.parent}`.")
+        return
+    folder = path.parent
+    rows = report_rows(ways, held_out)
+    page = report.summarise(
+        result,
+        title=manifest.title,
+        held_out=held_out,
+        provenance=_provenance(manifest),
+        command=f"stakes report {folder}" + ("" if table is None else f" --for {table}"),
+        program=PROGRAM.format(path=str(folder), table=f", {str(table)!r}" if table else ""),
+        rows=rows if table is None else [asked_rows(ways, table), *rows],
+        worth=worth_of(ways),
+        unit=ways.job.unit,
+    )
+    report.write(page, path)
+
+
+def report_rows(ways: Ways, held_out: Assessment | None) -> "list[report.Rows]":
+    """The rows of the run, those held out first: they are the latest where time matters."""
+    job, fit = ways.job, ways.result.on_fit
+    rows = [_rows("fit", fit, ways, _columns(job, job.fit.arguments), _labels(job, job.fit))]
+    if held_out is not None and job.held_out is not None:
+        inputs, labels = _columns(job, job.held_out.arguments), _labels(job, job.held_out)
+        today = job.held_out.beside
+        rows.insert(0, _rows("held out", held_out, ways, inputs, labels, today=today))
+    return rows
+
+
+def asked_rows(ways: Ways, table: Path) -> "report.Rows":
+    """The rows of a new table."""
+    job, result = ways.job, ways.result
+    reader = RowReader(job, table)
+    part = next(iter(reader.parts(MOST_ROWS)), None)
+    if part is None:
+        raise InputError(f"{table} has no rows.")
+    if part.lacking.any():
+        raise InputError(
+            f"{table}, row {int(np.argmax(part.lacking)) + 1} lacks a value that the model needs: "
+            f"fill it, or leave the row out."
+        )
+    others = {n: v for n, v in job.fit.arguments.items() if n != job.problem.observations}
+    data = job.data({**others, **part.arguments})
+    dims = result.approximation.instances.dims
+    coords = {dims[0]: part.labels} if len(dims) == 1 and part.labels is not None else {}
+    cases = result.assess(data, new=fresh_plates(result, job), coords=coords)
+    labels: dict[str, Any] = {name: part.table[name] for name in reader.label}
+    labels = labels or {"row": range(1, part.rows + 1)}
+    return _rows("new", cases, ways, _columns(job, part.arguments), labels, where=table.name)
+
+
+def _labels(job: Job, table: Table) -> dict[str, Any] | None:
+    if table.labels is None or job.spec.data is None:
+        return None
+    return dict(zip(job.spec.data.label, table.labels.T, strict=True))
+
+
+def _rows(
+    part: str,
+    cases: Assessment,
+    ways: Ways,
+    inputs: Mapping[str, Any],
+    labels: Mapping[str, Any] | None,
+    *,
+    where: str = "",
+    today: Mapping[str, np.ndarray] | None = None,
+) -> "report.Rows":
+    from stakes import report
+
+    size = int(np.prod(cases.instances.shape))
+    if labels is not None and any(len(values) != size for values in labels.values()):
+        labels = None
+    rules = ways.rules(cases)
+    if today is not None and "today" in today and TODAY in ways.names:
+        rules[TODAY] = today["today"]
+    return report.Rows(
+        part,
+        cases,
+        where=where,
+        labels=labels,
+        inputs={name: values for name, values in inputs.items() if len(values) == size},
+        decided=ways.found(cases),
+        central=ways.forecast(cases).central,
+        drawn=ways.drawn(cases),
+        others=rules,
+    )
+
+
+def _columns(job: Job, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """What the model was told, under the names of the table's columns, with words for codes."""
+    if job.spec.data is None:
+        return {}
+    found = {}
+    for argument, column in job.spec.data.columns.items():
+        values = np.asarray(arguments.get(argument))
+        if argument == job.problem.outcome or values.ndim != 1:
+            continue
+        words = None if job.by_table else job.fit.vocabulary.get(column)
+        found[column] = values if words is None else np.array(words)[values]
+    return found
+
+
+def worth_of(ways: Ways) -> "report.Worth | None":
+    """What the decisions of the chosen way are worth; None where there was no choice."""
+    from stakes import report
+
+    found, unit = ways.chosen, ways.job.unit
+    if found is None:
+        return None
+    lines = tuple(
+        report.WayLine(
+            name=row.name,
+            words=in_words(row.name),
+            risk=row.risk,
+            better_by=None if row.name == found.base else row.better_by,
+            interval=(row.low, row.high),
+            coverage_50=row.coverage_50,
+            coverage_90=row.coverage_90,
+            seconds=row.seconds,
+        )
+        for row in found.ways
+    )
+    savings = tuple(
+        report.Saving(each.than, found.row(each.than).risk, each.each, each.low, each.high, unit)
+        for each in found.saved
+    )
+    costs = ways.arrays.get(f"{COSTS}{found.way}")
+    return report.Worth(
+        way=found.way,
+        quantity="gain" if found.gain else "cost",
+        verdict=found.verdict,
+        folds=found.folds,
+        outcomes=found.outcomes,
+        ways=lines,
+        savings=savings,
+        error=None if costs is None else float(costs.std() / np.sqrt(len(costs))),
+        unit=unit,
+    )
+
+
+PROGRAM = """\
+from stakes.app import runs
+
+runs.rewrite_report(runs.reopen({path!r}){table})
+"""
+
+
+def _provenance(manifest: Manifest) -> dict[str, str]:
+    return {
+        "made": manifest.created,
+        "by": manifest.command,
+        "seed": str(manifest.seed),
+        "precision": manifest.precision,
+        **manifest.versions,
+        **{f"SHA-256 of {Path(s.path).name}": s.sha256 for s in (*manifest.code, *manifest.data)},
+    }

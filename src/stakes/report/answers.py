@@ -1,0 +1,109 @@
+"""The first screen: what to decide and what that is expected to cost; and whether to believe it."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from stakes.report.rows import Rows
+from stakes.report.worth import Answer, Quality, Worth
+
+LATEST = 7
+"""Rows that stand for the present where nobody says which rows to decide about."""
+FIRST = 7
+"""Rows of decisions on the first screen."""
+WHERE = {"held out": "of those held out", "fit": "of those of the fit", "new": "the new table"}
+
+
+def answer(rows: Rows, *, gain: bool, unit: str | None) -> Answer:
+    """The decisions to take: all of a new table, or the latest of the data."""
+    every = len(rows.decisions)
+    count = every if rows.part == "new" or every <= 2 * LATEST else LATEST
+    taken = slice(every - count, every)
+    decisions, sign = rows.decisions[taken], -1.0 if gain else 1.0
+    first = range(every - count, min(every - count + FIRST, every))
+    return Answer(
+        where=rows.where or WHERE.get(rows.part, rows.part),
+        count=count,
+        every=every,
+        rows=tuple(first),
+        total=float(decisions.sum()) if rows.are_counts else None,
+        actions=_counted(decisions, rows.actions),
+        cost=sign * float(rows.costs[taken].sum()),
+        others=tuple(
+            (name, sign * float(rows.expected(each)[taken].sum()))
+            for name, each in rows.others.items()
+        ),
+        gain=gain,
+        unit=unit,
+    )
+
+
+def _counted(decisions: np.ndarray, actions: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
+    return tuple((name, int((decisions == number).sum())) for number, name in enumerate(actions))
+
+
+def quality(
+    judged: Rows, worth: Worth | None, *, unseen: bool, gain: bool, unit: str | None
+) -> Quality | None:
+    """What the model expected of outcomes that came, best of such that it had not seen."""
+    counted = np.isfinite(judged.seen)
+    if not counted.any():
+        return None
+    sign = -1.0 if gain else 1.0
+    shares, realised = _shares(judged, counted), sign * judged.realised
+    found = Quality(
+        outcomes=int(counted.sum()),
+        unseen=unseen,
+        coverage=() if shares else _covered(judged, counted),
+        shares=shares,
+        expected=sign * float(judged.costs[counted].mean()),
+        realised=float(realised.mean()),
+        error=float(realised.std() / np.sqrt(len(realised))),
+        gain=gain,
+        unit=unit,
+    )
+    if worth is None or unseen:
+        return found
+    return replace(
+        found,
+        outcomes=worth.outcomes,
+        unseen=True,
+        coverage=() if shares else _of_folds(worth, judged),
+        shares=(),
+        realised=worth.line.risk,
+        error=worth.error,
+    )
+
+
+def _shares(judged: Rows, counted: np.ndarray) -> tuple[tuple[str, float, float], ...]:
+    """Of classes: what was expected of each, and what came; zero is what is left."""
+    came = judged.seen[counted]
+    chances: Mapping[str, np.ndarray] = judged.chances
+    return tuple(
+        (name, float(each[counted].mean()), float((came == float(name)).mean()))
+        for name, each in chances.items()
+        if name != "0"
+    )
+
+
+def _of_folds(worth: Worth, judged: Rows) -> tuple[tuple[float, float, float], ...]:
+    due = _inside(judged, judged.draws)
+    both = {0.9: worth.line.coverage_90, 0.5: worth.line.coverage_50}
+    return tuple((level, held, due[level]) for level, held in both.items() if held is not None)
+
+
+def _covered(judged: Rows, counted: np.ndarray) -> tuple[tuple[float, float, float], ...]:
+    due = _inside(judged, judged.draws)
+    held = _inside(judged, judged.seen, counted)
+    return tuple((level, held[level], due[level]) for level in held)
+
+
+def _inside(
+    judged: Rows, outcomes: np.ndarray, counted: np.ndarray | slice = slice(None)
+) -> dict[float, float]:
+    """Level -> share of outcomes within the central range of that level."""
+    low, lower, upper, high = judged.ranges[counted].T
+    came = outcomes[..., counted]
+    inside = {0.9: (low <= came) & (came <= high), 0.5: (lower <= came) & (came <= upper)}
+    return {level: float(held.mean()) for level, held in inside.items()}

@@ -1,0 +1,132 @@
+"""The cases that a report is about: what is decided, and what that is expected to cost."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, final
+
+import jax.numpy as jnp
+import numpy as np
+
+from stakes import checks
+from stakes.calibration import Assessment, are_whole_numbers, predictive_quantiles
+from stakes.spaces import OneOf
+
+MOST_VALUES = 4_000_000
+"""Costs of drawn outcomes held at once."""
+LEVELS = (0.05, 0.25, 0.75, 0.95)
+"""Ends of the central 90 and 50 % of what is predicted."""
+MOST_CLASSES = 6
+
+Labels = Mapping[str, Sequence[Any]]
+"""Column name -> a value for each instance."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Some cases, and what is to be decided about them.
+
+    What is left out is that of the calibrated posterior.
+    """
+
+    part: str
+    """Where they come from: "new", "held out" or "fit"."""
+    cases: Assessment
+    where: str = ""
+    """The same in words that readers understand, such as the name of a file."""
+    labels: Labels | None = None
+    """What identifies each row; the labels of the plates where left out."""
+    inputs: Labels = field(default_factory=dict)
+    """What the model was told about each row."""
+    decided: np.ndarray | None = None
+    """By the way that was chosen."""
+    central: np.ndarray | None = None
+    """Of what that way predicts: instance x (5, 25, 75, 95 %)."""
+    drawn: np.ndarray | None = None
+    """Outcomes that it predicts: draw x instance."""
+    others: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """What simple rules would decide."""
+
+    def __post_init__(self) -> None:
+        checks.fields(self, part=str, cases=Assessment, where=str, inputs=Mapping, others=Mapping)
+
+    @property
+    def decisions(self) -> np.ndarray:
+        """The decisions to take, as numbers."""
+        found = self.cases.found["LCVI"] if self.decided is None else self.decided
+        return np.asarray(found, float).ravel()
+
+    @property
+    def draws(self) -> np.ndarray:
+        return self.cases.predicted if self.drawn is None else self.drawn
+
+    @cached_property
+    def ranges(self) -> np.ndarray:
+        """Instance x (5, 25, 75, 95 %) of what is predicted."""
+        if self.central is not None:
+            return self.central
+        return predictive_quantiles(self.draws, np.array(LEVELS))
+
+    @cached_property
+    def costs(self) -> np.ndarray:
+        """What each decision is expected to cost; minus what it gains, where there is a utility."""
+        return self.expected(self.decisions)
+
+    def expected(self, decisions: np.ndarray) -> np.ndarray:
+        """What decisions about these cases are expected to cost; nan where they change outcomes."""
+        cases, draws = self.cases, self.draws
+        shape, aim = cases.instances.shape, cases.problem.aim
+        if cases.problem.action is not None:
+            return np.full(draws.shape[1], np.nan)
+        criterion = aim.at(cases.predictor.columns(aim.needs)).criterion
+        decision, total = jnp.asarray(decisions).reshape(shape), np.zeros(draws.shape[1])
+        step = max(MOST_VALUES // max(draws.shape[1], 1), 1)
+        for start in range(0, len(draws), step):
+            some = jnp.asarray(draws[start : start + step]).reshape(-1, *shape)
+            costs = np.asarray(criterion.cost(some, decision), np.float64)
+            total += costs.reshape(len(some), -1).sum(axis=0)
+        return total / len(draws)
+
+    @cached_property
+    def seen(self) -> np.ndarray:
+        """The outcomes that came; nan where there are none."""
+        observed = self.cases.observed
+        if observed is None:
+            return np.full(self.draws.shape[1], np.nan)
+        return np.asarray(observed.values, float).ravel()
+
+    @property
+    def realised(self) -> np.ndarray:
+        """What the decisions did cost, where outcomes came that count."""
+        found = self.cases.observations
+        assert found is not None
+        return found.costs(self.cases.problem.aim, self.decisions.reshape(found.outcomes.shape))
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """Labels of the actions, where decisions are no numbers."""
+        space = self.cases.problem.space
+        if not isinstance(space, OneOf) or space.are_numbers:
+            return ()
+        return tuple(map(str, space.labels))
+
+    @cached_property
+    def classes(self) -> tuple[float, ...]:
+        """The values of outcomes that are classes: a few whole numbers from zero, and actions."""
+        if not (are_whole_numbers(self.draws) and self.draws.min() >= 0):
+            return ()
+        top = max(self.draws.max(), np.nanmax(self.seen, initial=0.0))
+        are_few = top == 1 or (self.actions and top < MOST_CLASSES)
+        return tuple(np.arange(top + 1)) if are_few else ()
+
+    @cached_property
+    def chances(self) -> dict[str, np.ndarray]:
+        """Class -> its probability for each row."""
+        return {f"{value:.0f}": (self.draws == value).mean(axis=0) for value in self.classes}
+
+    @property
+    def are_counts(self) -> bool:
+        """Whether decisions can be added up: outcomes are counts, and not just yes and no."""
+        whole = are_whole_numbers(self.draws) and self.draws.min() >= 0 and self.draws.max() > 1
+        return bool(whole and not self.actions)

@@ -1,0 +1,272 @@
+"""What to decide, what that is worth and how sure it is, in words that follow the numbers."""
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+
+def shown(value: float, unit: str | None = None) -> str:
+    """Three significant digits, with thousands apart, and the unit if there is one."""
+    size = math.floor(math.log10(abs(value))) if 0 < abs(value) < math.inf else 0
+    text = f"{value:,.{max(2 - size, 0)}f}".replace("-", "−")
+    return f"{text}\N{NO-BREAK SPACE}{unit}" if unit else text
+
+
+@final
+@dataclass(frozen=True)
+class WayLine:
+    """A way to a decision, and what its decisions cost on outcomes that it had not seen."""
+
+    name: str
+    words: str
+    """What it is, in plain words."""
+    risk: float
+    better_by: float | None
+    """Than plain VI, as a share."""
+    interval: tuple[float | None, float | None]
+    coverage_50: float | None
+    coverage_90: float | None
+    seconds: float
+
+
+TODAY = {
+    "the same for all": "deciding the same for all",
+    "what is done today": "what is done today",
+}
+
+
+@final
+@dataclass(frozen=True)
+class Saving:
+    """What a decision by the chosen way saves against another way."""
+
+    than: str
+    risk: float
+    """Of that other way."""
+    each: float
+    low: float | None
+    high: float | None
+    unit: str | None = None
+
+    @property
+    def sentence(self) -> str:
+        """In words that follow the numbers."""
+        than = TODAY.get(self.than, f"deciding by {self.than}")
+        size = shown(abs(self.each), self.unit)
+        if self.low is not None and self.low > 0:
+            return f"That is {size} better than {than}{self._span(self.low, self.high)}."
+        if self.high is not None and self.high < 0:
+            low = None if self.low is None else -self.low
+            return f"That is {size} worse than {than}{self._span(-self.high, low)}."
+        way = "better" if self.each >= 0 else "worse"
+        span = self._span(self.low, self.high)
+        return f"Against {than} it is {size} {way}, which may be chance{span}."
+
+    @staticmethod
+    def _span(low: float | None, high: float | None) -> str:
+        if low is None or high is None:
+            return ""
+        return f" (95 % interval {shown(low)} to {shown(high)})"
+
+
+@final
+@dataclass(frozen=True)
+class Worth:
+    """Which way decides, and what its decisions are worth, in the user's unit."""
+
+    way: str
+    quantity: str
+    """`cost`, or `gain` for a utility."""
+    verdict: str
+    folds: str
+    outcomes: int
+    ways: tuple[WayLine, ...]
+    savings: tuple[Saving, ...]
+    error: float | None = None
+    """Standard error of the mean cost of the way that decides."""
+    unit: str | None = None
+
+    @property
+    def line(self) -> WayLine:
+        """That of the way that decides."""
+        return next(line for line in self.ways if line.name == self.way)
+
+    @property
+    def against_rules(self) -> tuple[Saving, ...]:
+        """Against simple rules alone, that of today first."""
+        rules = [saving for saving in self.savings if saving.than in TODAY]
+        return tuple(reversed(rules))
+
+    @property
+    def sentence(self) -> str:
+        verb = "gained" if self.quantity == "gain" else "cost"
+        return (
+            f"On {self.outcomes:,} outcomes that it had not seen, a decision {verb} "
+            f"{shown(self.line.risk, self.unit)} on average."
+        )
+
+
+@final
+@dataclass(frozen=True)
+class Answer:
+    """The decisions to take, and what they are expected to cost."""
+
+    where: str
+    """Which rows these are, in words: "tomorrow.csv", or "the rows held out"."""
+    count: int
+    every: int
+    """How many rows there are, of which these may be the latest."""
+    rows: tuple[int, ...]
+    """Those to show first: their places in the table of decisions."""
+    total: float | None
+    """Of the decisions, where they can be added up."""
+    actions: tuple[tuple[str, int], ...]
+    """How often each action is to be taken; none where decisions are quantities."""
+    cost: float
+    """Expected, of all together; gain, where there is a utility. nan where it is not known."""
+    others: tuple[tuple[str, float], ...] = ()
+    """What other rules would be expected to cost for the same rows."""
+    gain: bool = False
+    unit: str | None = None
+
+    @property
+    def sentence(self) -> str:
+        """How many, at a glance."""
+        latest = f"the latest {self.count:,} of {self.every:,} rows"
+        rows = "1 row" if self.count == 1 else f"{self.count:,} rows"
+        where = f"{rows} of {self.where}" if self.count == self.every else f"{latest}, {self.where}"
+        if self.actions:
+            said = ", ".join(f"{count:,} × {action}" for action, count in self.actions)
+            return f"{said}, for {where}."
+        if self.total is not None:
+            return f"{self.total:,.0f} in all, for {where}."
+        return f"{'One decision' if self.count == 1 else 'Decisions'} for {where}."
+
+    @property
+    def known(self) -> bool:
+        return math.isfinite(self.cost)
+
+    @property
+    def each(self) -> float:
+        return self.cost / max(self.count, 1)
+
+
+TOO_FAR = 2.5
+"""Standard errors by which a share or a mean has to be off before it is said to be."""
+
+
+@final
+@dataclass(frozen=True)
+class Quality:
+    """Is the model any good? What it expected, and what happened."""
+
+    outcomes: int
+    unseen: bool
+    """Whether these outcomes had no part in the fit."""
+    coverage: tuple[tuple[float, float, float], ...] = ()
+    """(level, share of outcomes inside the central range of that level, share that was due).
+
+    Ranges of counts hold a little more than their level. None for classes.
+    """
+    shares: tuple[tuple[str, float, float], ...] = ()
+    """For classes: (class, share that was expected, share that came)."""
+    expected: float | None = None
+    realised: float | None = None
+    """Mean cost of a decision; mean gain, where there is a utility."""
+    error: float | None = None
+    """Standard error of the realised one."""
+    gain: bool = False
+    unit: str | None = None
+
+    @property
+    def about(self) -> str:
+        seen = "that the fit had not seen" if self.unseen else "of the fit itself"
+        return f"{self.outcomes:,} outcomes {seen}"
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        found = (self._coverage_sentence, self._shares_sentence, self._cost_sentence)
+        return tuple(sentence for sentence in found if sentence)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the reader should know before relying on the decisions."""
+        found = (self._coverage_warning, self._shares_warning, self._cost_warning)
+        return tuple(warning for warning in found if warning)
+
+    @property
+    def _coverage_sentence(self) -> str:
+        if not self.coverage:
+            return ""
+        (wide, held, _), *rest = sorted(self.coverage, reverse=True)
+        also = "".join(
+            f", the {_percent(level)} ranges {_percent(held)}" for level, held, _ in rest
+        )
+        return f"The {_percent(wide)} ranges held {_percent(held)} of {self.about}{also}."
+
+    @property
+    def _coverage_warning(self) -> str:
+        off = [
+            held - due
+            for _, held, due in self.coverage
+            if self._is_off(held - due, math.sqrt(due * (1 - due) / self.outcomes), 0.03)
+        ]
+        if off and min(off) < 0:
+            return (
+                "The ranges are too narrow: outcomes vary more than the model allows for. Then "
+                "expected costs are too low, and decisions not cautious enough. Look for what the "
+                "model leaves out, or for a family of outcomes that varies more."
+            )
+        wide = "The ranges are wider than they need to be: expected costs are too high."
+        return wide if off else ""
+
+    @property
+    def _shares_sentence(self) -> str:
+        if not self.shares:
+            return ""
+        said = [f"{_percent(e, 1)} of {n}, and {_percent(s, 1)} came" for n, e, s in self.shares]
+        return f"In {self.about}, the model expected {'; '.join(said)}."
+
+    @property
+    def _shares_warning(self) -> str:
+        off = [
+            name
+            for name, share, came in self.shares
+            if self._is_off(came - share, math.sqrt(share * (1 - share) / self.outcomes), 0.01)
+        ]
+        return f"Probabilities are off on the whole, for {', '.join(off)}." if off else ""
+
+    @property
+    def _cost_sentence(self) -> str:
+        if self.expected is None or self.realised is None:
+            return ""
+        what = "bring" if self.gain else "cost"
+        came = "brought" if self.gain else "cost"
+        came = "it was" if came == what else f"it {came}"
+        sure = "" if not self.error else f" (± {shown(2 * self.error)})"
+        return (
+            f"The model expected a decision to {what} {shown(self.expected, self.unit)}; "
+            f"{came} {shown(self.realised, self.unit)}{sure}."
+        )
+
+    @property
+    def _cost_warning(self) -> str:
+        if self.expected is None or self.realised is None:
+            return ""
+        size = max(abs(self.expected), abs(self.realised))
+        if not self._is_off(self.realised - self.expected, self.error or 0.0, 0.2 * size):
+            return ""
+        times = self.realised / self.expected if self.expected > 0 else math.nan
+        how = f", {times:.2g} times as much" if np.isfinite(times) and times > 1 else ""
+        what = "gains" if self.gain else "costs"
+        return f"Expected and realised {what} disagree{how}: rely on the realised ones."
+
+    @staticmethod
+    def _is_off(by: float, error: float, least: float) -> bool:
+        return abs(by) > max(TOO_FAR * error, least)
+
+
+def _percent(share: float, decimals: int = 0) -> str:
+    return f"{100 * share:.{decimals}f} %"
