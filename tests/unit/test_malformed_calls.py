@@ -707,7 +707,7 @@ CALLS: dict[str, Call] = {
     "read_job": Call(
         spec.read_job,
         lambda: {"path": "spec.toml"},
-        {"path": "path", "choose": "flag"},
+        {"path": "path", "choose": "flag", "changes": "names"},
         works=False,
     ),
     "begin": Call(
@@ -719,7 +719,7 @@ CALLS: dict[str, Call] = {
     "reopen": Call(
         runs.reopen,
         lambda: {"path": "run"},
-        {"path": "path", "allow_changed_model": "flag"},
+        {"path": "path", "allow_changed_model": "flag", "model": "path or None"},
         works=False,
     ),
     "checked": Call(runs.checked, dict, {"job": "own"}, works=False),
@@ -740,6 +740,7 @@ CALLS: dict[str, Call] = {
             "target": "path",
             "known": "flag",
             "way": "text or None",
+            "changes": "names",
             "overwrite": "flag",
             "tell": "function of one",
         },
