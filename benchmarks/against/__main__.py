@@ -9,6 +9,8 @@ import argparse
 import os
 from functools import partial
 
+import jax
+
 from benchmarks.against import keeping, page, running
 from benchmarks.against.problems import CONTESTS
 
@@ -19,6 +21,9 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="also what the results have already")
     parser.add_argument("--kept", action="store_true", help="only what has been computed so far")
     chosen = parser.parse_args()
+    # An interrupted run goes on without compiling everything again.
+    jax.config.update("jax_compilation_cache_dir", str(keeping.COMPILED))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
     names = [name for name in chosen.names if name != "page"]
     for name in names if chosen.names else CONTESTS:
         contest(name, again=chosen.again, compute=not chosen.kept)

@@ -36,8 +36,6 @@ class Model:
     """Plates whose members are new ones in `new_data`."""
     arranged: Callable[[np.ndarray], np.ndarray] = np.atleast_2d
     """From decisions for `new_data` to one row per table, in the order of `new_y`."""
-    one_fit: bool = False
-    """Whether plain VI is also run by itself, one fit for all costs: `choose` takes very long."""
     choosing: Mapping[str, Any] = field(default_factory=dict)
     """Further arguments of `choose`, such as folds in order of time."""
 

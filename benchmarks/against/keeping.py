@@ -15,6 +15,7 @@ import numpy as np
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs/against/results.json"
 DECISIONS = ROOT / "build/against"
+COMPILED = ROOT / "build/compiled"
 
 
 @final

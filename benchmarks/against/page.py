@@ -11,7 +11,6 @@ from benchmarks.against.problems import yaz
 TEXT = Path(__file__).with_name("page.md")
 PAGE = keeping.ROOT / "docs/against.md"
 FIGURE = keeping.ROOT / "docs/against/differences.svg"
-OURS = {ours.CHOSEN: "", ours.ONE_FIT: "; plain VI, nothing chosen"}
 PLACE = re.compile(r"<!-- (\w+) -->")
 
 
@@ -26,6 +25,7 @@ def made(text: str, results: dict[str, Any]) -> str:
     parts = {
         "words": words(results),
         "winners": winners(results),
+        "choices": choices(results),
         "published": published(results),
         "tables": "\n\n".join(_section(result) for result in results.values()),
         "versions": _versions(results),
@@ -44,7 +44,7 @@ def _told(by_cost: dict[str, Any]) -> str:
     best = Counter(_best(tools) for tools in by_cost.values())
     ranked = ", ".join(f"{tool} ({count} of {len(by_cost)})" for tool, count in best.most_common())
     told = [f"least risk by {ranked}."]
-    own = {cost: tools[tool] for cost, tools in by_cost.items() if (tool := _own(tools))}
+    own = {cost: tools[ours.CHOSEN] for cost, tools in by_cost.items() if ours.CHOSEN in tools}
     if not own:
         return f"{told[0]} `stakes` has not been run on it yet."
     behind = [cost for cost, row in own.items() if row["low"] > 0]
@@ -64,21 +64,52 @@ def _best(tools: dict[str, Any]) -> str:
     return min(filter(ours.competes, tools), key=lambda tool: tools[tool]["risk"])
 
 
-def _own(tools: dict[str, Any]) -> str | None:
-    """Our tool that is compared: the chosen way, or plain VI where nothing has been chosen."""
-    return next((tool for tool in OURS if tool in tools), None)
-
-
 def winners(results: dict[str, Any]) -> str:
     """For each contest and cost, who was best and how far behind the chosen way was."""
     rows = [["problem", "cost", "best", "risk", "`stakes`, as chosen: more than the best (95 %)"]]
     for result in results.values():
         for cost, tools in result["by cost"].items():
-            best = _best(tools)
-            own = _own(tools)
-            mine = "not run yet" if own is None else f"{_gap(tools[own])}{OURS[own]}"
+            best, own = _best(tools), tools.get(ours.CHOSEN)
+            mine = "not run yet" if own is None else _gap(own)
             rows.append([result["title"], cost, best, f"{tools[best]['risk']:.4g}", mine])
     return _markdown(rows)
+
+
+def choices(results: dict[str, Any]) -> str:
+    """How good the choices among ways were, over all problems; and where each went wrong."""
+    found = [
+        (f"{result['title']}, {each['table']}" if result["tables"] > 1 else result["title"], each)
+        for result in results.values()
+        for each in result.get("choices", ())
+    ]
+    if not found:
+        return "No choice has been made yet."
+    every = [each for _, each in found]
+    worse = [row for row in found if row[1]["more than plain"][1] > 0]
+    better = sum(each["more than plain"][2] < 0 for each in every)
+    near = sum(each["more than best"] <= 0.01 for each in every)
+    ways = Counter(each["chosen"] for each in every).most_common()
+    told = (
+        f"{len(every)} problems, each an outcome and a cost. The chosen way is reliably worse than "
+        f"plain VI on {len(worse)} ({100 * len(worse) / len(every):.0f} %), reliably better on "
+        f"{better}, and within 1 % of the risk of the best way, known in hindsight, on {near} "
+        f"({100 * near / len(every):.0f} %). Chosen were "
+        f"{', '.join(f'{way} ({count})' for way, count in ways)}."
+    )
+    rows = [["problem", "cost", "chosen", "more than plain VI (95 %)", "best way", "more than it"]]
+    for title, each in found:
+        more, low, high = (100 * share for share in each["more than plain"])
+        if each["chosen"] == "plain VI" and each["more than best"] <= 0.01:
+            continue
+        gap = "" if each["chosen"] == "plain VI" else f"{more:.1f} % ({low:.1f} to {high:.1f})"
+        best = each["best"].removeprefix("stakes, ")
+        cells = [title, each["cost"], each["chosen"], gap, best]
+        rows.append([*cells, f"{100 * each['more than best']:.1f} %"])
+    note = (
+        "Where another way was chosen, or plain VI was chosen and another way would have been more "
+        "than 1 % better:"
+    )
+    return f"{told}\n\n{note}\n\n{_markdown(rows)}"
 
 
 def published(results: dict[str, Any]) -> str:

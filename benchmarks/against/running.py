@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from functools import partial
 from importlib import metadata
 from typing import Any
 
@@ -24,23 +23,22 @@ def run(
 
     Without `compute` it is that of what is kept, which may be less than all.
     """
-    decided: dict[str, Decided] = {}
-    tools = {rival.name: partial(by_rival, rival) for rival in RIVALS}
-    if contest.model.one_fit:
-        tools[ours.ONE_FIT] = ours.by_one_fit
-    for name, decide in tools.items():
-        made = Decided.kept(contest.name, name)
-        if made is None and compute:
-            made = decide(contest)
-            made.keep(contest.name, name)
-        if made is not None:
-            decided[name] = made
-            say(_line(contest, name, made))
-    for name, found in ours.decided(contest, compute=compute).items():
-        decided[name] = found
+    mine = ours.decided(contest, compute=compute, say=say)
+    for name, found in mine.items():
         say(_line(contest, name, found))
+    decided: dict[str, Decided] = {}
+    for rival in RIVALS:
+        made = Decided.kept(contest.name, rival.name)
+        if made is None and compute:
+            made = by_rival(rival, contest)
+            made.keep(contest.name, rival.name)
+        if made is not None:
+            decided[rival.name] = made
+            say(_line(contest, rival.name, made))
+    whole = len(decided) == len(RIVALS)
+    decided |= mine
     own = decided.get(ours.CHOSEN)
-    whole = tools.keys() <= decided.keys() and own is not None and not np.isnan(own.decisions).any()
+    whole &= own is not None and not np.isnan(own.decisions).any()
     return {**result(contest, decided), "complete": whole}
 
 
@@ -90,8 +88,41 @@ def result(contest: Contest, decided: dict[str, Decided]) -> dict[str, Any]:
         "all costs": _table(contest, {tool: found.mean(axis=0) for tool, found in paid.items()})
         if len({type(cost) for cost in contest.costs}) == 1
         else {},
+        "choices": _choices(contest, decided),
         "versions": _versions(),
     }
+
+
+def _choices(contest: Contest, decided: dict[str, Decided]) -> list[dict[str, Any]]:
+    """For each table and cost: the chosen way beside plain VI and beside the best way.
+
+    Which way is best is known in hindsight alone, from the rows held out.
+    """
+    ways = {tool: costs_of(contest, made) for tool, made in decided.items() if ours.is_way(tool)}
+    if ours.CHOSEN not in decided or ours.PLAIN not in ways:
+        return []
+    chosen, found = costs_of(contest, decided[ours.CHOSEN]), []
+    for at, cost in enumerate(contest.costs):
+        for place, table in enumerate(contest.tables):
+            mine, plain = chosen[at, place], ways[ours.PLAIN][at, place]
+            if np.isnan(mine).any():
+                continue
+            gap = scoring.difference(
+                mine[None], plain[None], contest.cluster, in_order=contest.in_order
+            )
+            risks = {tool: float(paid[at, place].mean()) for tool, paid in ways.items()}
+            best = min(risks, key=lambda tool: risks[tool])
+            found.append(
+                {
+                    "cost": cost.name,
+                    "table": table.name,
+                    "chosen": decided[ours.CHOSEN].notes[cost.name]["way"],
+                    "more than plain": [share / abs(plain.mean()) for share in gap],
+                    "best": best,
+                    "more than best": float(mine.mean()) / risks[best] - 1,
+                }
+            )
+    return found
 
 
 def _table(contest: Contest, paid: dict[str, np.ndarray]) -> dict[str, dict[str, Any]]:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import optax
+
 import stakes
 
 
@@ -19,6 +21,13 @@ def default_ways() -> list[Any]:
 def quick_ways() -> list[Any]:
     """Without calibrated fits, which take minutes where outcomes are many counts."""
     return [stakes.Plain(), *corrections(), stakes.Same()]
+
+
+def falling(steps: int, rate: float = 0.1, draws: int | None = None) -> stakes.Options:
+    """Natural gradients whose rate falls to nothing: a few hundred steps where Adam needs many."""
+    fall = optax.scale_by_schedule(optax.cosine_decay_schedule(1.0, steps))
+    optimizer = optax.chain(stakes.natural_gradient(rate), fall)
+    return stakes.Options(steps=steps, optimizer=optimizer, all_steps=True, draws=draws)
 
 
 def corrections() -> list[Any]:

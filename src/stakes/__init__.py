@@ -25,17 +25,20 @@ from stakes.losses import (
     CostTable,
     Expectile,
     Huber,
+    IntervalScore,
     LinEx,
     Newsvendor,
     Squared,
     Tilted,
     ZeroOne,
 )
+from stakes.many import Answers, map
 from stakes.optimise import EM, Fit, Joint, Stop, natural_gradient
 from stakes.problem import Problem
 from stakes.spaces import Integers, Interval, OneOf, Real
 from stakes.utilities import Exponential, ExpUtility, Linearized, Utility
 from stakes.utility_estimators import Jensen, Nested, Taylor
+from stakes.vectors import Vector
 from stakes.ways import (
     NUTS,
     Calibrated,
@@ -58,6 +61,7 @@ __all__ = [
     "EM",
     "NUTS",
     "Absolute",
+    "Answers",
     "BayesDecisions",
     "Calibrated",
     "CalibratedELBO",
@@ -80,6 +84,7 @@ __all__ = [
     "InputError",
     "Integers",
     "Interval",
+    "IntervalScore",
     "Jensen",
     "Joint",
     "Level",
@@ -112,9 +117,11 @@ __all__ = [
     "Taylor",
     "Tilted",
     "Utility",
+    "Vector",
     "ZeroOne",
     "calibrate",
     "choose",
     "formula",
+    "map",
     "natural_gradient",
 ]

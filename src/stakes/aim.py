@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
@@ -10,12 +10,16 @@ import numpy as np
 
 from stakes._types import Array
 from stakes.errors import InputError
-from stakes.host.programs import TRACING_ERRORS
+from stakes.host.programs import ONCE, TRACING_ERRORS, Program
 from stakes.losses import Asked
 from stakes.protocols import Criterion, Space, Trial
 from stakes.sharing import Shared
 from stakes.spaces import Real
 from stakes.varying import CanVary, Columns, GroupOf, Need
+from stakes.vectors import leading, seen
+
+TRIED, MOST_TRIED = 18, 2**22
+"""Decisions for each case that are tried at once, and for all cases together."""
 
 
 @final
@@ -27,6 +31,8 @@ class Aim:
     space: Space = Real()  # noqa: RUF009 (a frozen value)
     per: str | None = None
     """What shares a decision: a plate, groups by a data argument, or "all"; none for None."""
+    together: bool = False
+    """Whether outcomes are vectors, along a last axis."""
 
     @property
     def needs(self) -> tuple[Need, ...]:
@@ -41,7 +47,7 @@ class Aim:
         space = self.space.at(columns)
         if self.per is not None:
             space = Shared(space, columns[GroupOf(self.per)])
-        return Aim(self.criterion.at(columns), space)
+        return Aim(self.criterion.at(columns), space, together=self.together)
 
     def opened(self) -> tuple["Aim", tuple[float, ...]]:
         """The same without the numbers of its loss, and these: arguments of compiled programs."""
@@ -67,10 +73,17 @@ class Aim:
 
     def check_compiles(self) -> None:
         """Trace the loss or utility as a fit does, which gives it outcomes without their values."""
-        like = jnp.zeros(())
-        here = self.criterion.at(dict.fromkeys(self.needs, like))
+        if self.together:
+            return  # how many numbers there are is not known yet
+        struct: Any = jax.ShapeDtypeStruct
+        like = struct((), jnp.result_type(float))
+
+        def cost(outcome: Array, decision: Array) -> Array:
+            here = self.criterion.at(dict.fromkeys(self.needs, outcome))
+            return here.cost(outcome, seen(self.space, decision))
+
         try:
-            jax.eval_shape(here.cost, like, like)
+            jax.eval_shape(cost, like, struct(leading(self.space), jnp.result_type(float)))
         except TRACING_ERRORS as error:
             given = "loss" if isinstance(self.criterion, Asked) else "utility"
             raise InputError(
@@ -79,67 +92,133 @@ class Aim:
                 f"place of NumPy and `math`, and `jnp.where` in place of `if`, `min` and `max`."
             ) from error
 
-    def check_cost(self, outcome: Array, decision: Array) -> None:
+    def check_cost(self, outcome: Any, decision: Any) -> None:
         """Try the loss or utility on outcomes and decisions, and refuse what does not fit."""
         _refuse(self.cost_fault(outcome, decision))
 
-    def cost_fault(self, outcome: Array, decision: Array) -> str | None:
+    def cost_fault(self, outcome: Any, decision: Any) -> str | None:
         """What is wrong with the loss or utility at these outcomes and decisions, if anything."""
-        outcome, decision = jnp.asarray(outcome), jnp.asarray(decision)
-        trial = self.criterion.trial(outcome, decision)
-        return _undefined(trial, outcome, decision) or _forbidden(trial, outcome, decision)
+        [tried] = self._tried(outcome, [decision])
+        return _undefined(tried) or _forbidden(tried)
 
-    def check_observed(self, outcome: Array) -> None:
+    def costs(self, outcome: Any, decision: Any) -> np.ndarray:
+        """ℓ(y, h), or minus the utility, on the host."""
+        [tried] = self._tried(outcome, [decision])
+        return tried.costs.astype(np.float64)
+
+    def check_observed(self, outcome: Any) -> None:
         """Try decisions on and far around the range of the observed outcomes.
 
         Refused is also a loss or utility by which decisions beyond all outcomes are best, however
         far we look.
         """
-        trial = self.criterion.trial
+        outcome = np.asarray(outcome)
         low, high = float(outcome.min()), float(outcome.max())
-        likely = [self._all(outcome, jnp.median(outcome)), self.space.inside(outcome)]
-        inside = [self._all(outcome, h) for h in np.linspace(low, high, 9)]
-        if self.space.actions is not None:
-            likely = inside = [self._all(outcome, h) for h in self.space.actions]
-        for decision in likely:
-            _refuse(_undefined(trial(outcome, decision), outcome, decision))
-        self._check_limits(outcome, low, high, min(self._mean(outcome, h) for h in inside))
-        for decision in likely:
-            _refuse(_forbidden(trial(outcome, decision), outcome, decision))
-        for decision in inside:
-            found = trial(outcome, decision)
-            # Far from its outcome a utility may underflow to zero.
-            found = found._replace(broken=found.broken & (found.values < 0))
-            _refuse(_forbidden(found, outcome, decision))
-
-    def _check_limits(self, outcome: Array, low: float, high: float, least: float) -> None:
         width = max(high - low, 1e-3 * max(abs(low), abs(high), 1.0))
-        for end, sign, where, limit in (
-            (low, -1, "falls", "lowest - decision"),
-            (high, 1, "rises", "decision - highest"),
-        ):
-            far = [end + sign * width * 4.0**power for power in (3, 4, 5)]
-            tried = [self._all(outcome, h) for h in far]
-            if bool(jnp.any(tried[-1] != jnp.asarray(far[-1], tried[-1].dtype))):
-                continue  # there are limits
-            costs = [self._mean(outcome, h) for h in tried]
-            if least > costs[0] >= costs[1] >= costs[2]:
-                raise InputError(
-                    f"By `{self.criterion.title}` decisions get better without end as the decision "
-                    f"{where}: the mean cost of the observed outcomes is {costs[2]:.4g} at "
-                    f"{far[2]:.4g}, but {least:.4g} or more between {low:.4g} and {high:.4g}, "
-                    f"where they lie. The decision needs limits: say `decision=Interval(low, "
-                    f"high)`, or add what exceeding them costs, such as "
-                    f"`1000 * jnp.maximum({limit}, 0)`."
-                )
+        each_case = outcome.mean(axis=-1) if self.together else outcome
+        places = np.linspace(low, high, 9) if self.space.actions is None else self.space.actions
+        far = [width * 4.0**power for power in (3, 4, 5)]
+        ends = [(low - away) for away in far] + [(high + away) for away in far]
+        tried = self._tried(
+            outcome,
+            [self.everywhere(outcome, h) for h in (*places, *ends, np.median(outcome), each_case)],
+        )
+        count = len(places)
+        inside, beyond, likely = tried[:count], tried[count : count + 6], tried[count + 6 :]
+        if self.space.actions is not None:
+            likely = inside
+        for each in likely:
+            _refuse(_undefined(each))
+        least = min(each.mean for each in inside)
+        for ended, there in ((ends[:3], beyond[:3]), (ends[3:], beyond[3:])):
+            if np.all(there[-1].decision == np.asarray(ended[-1], there[-1].decision.dtype)):
+                self._check_limit(ended[-1], there, low, high, least)
+        for each in likely:
+            _refuse(_forbidden(each))
+        for each in inside:
+            # Far from its outcome a utility may underflow to zero.
+            trial = each.trial
+            broken = trial.broken & (trial.values < 0)
+            _refuse(_forbidden(each._replace(trial=trial._replace(broken=broken))))
 
-    def _all(self, outcome: Array, decision: Any) -> Array:
+    def _check_limit(
+        self, end: float, there: list["Tried"], low: float, high: float, least: float
+    ) -> None:
+        where, limit = (
+            ("falls", "lowest - decision") if end < low else ("rises", "decision - highest")
+        )
+        costs = [each.mean for each in there]
+        if least > costs[0] >= costs[1] >= costs[2]:
+            raise InputError(
+                f"By `{self.criterion.title}` decisions get better without end as the decision "
+                f"{where}: the mean cost of the observed outcomes is {costs[2]:.4g} at "
+                f"{end:.4g}, but {least:.4g} or more between {low:.4g} and {high:.4g}, "
+                f"where they lie. The decision needs limits: say `decision=Interval(low, "
+                f"high)`, or add what exceeding them costs, such as "
+                f"`1000 * jnp.maximum({limit}, 0)`."
+            )
+
+    def everywhere(self, outcome: Any, decision: Any) -> Any:
         """The same decision for all, as far as the space allows."""
-        like = jnp.asarray(outcome, jnp.result_type(float))
-        return self.space.inside(jnp.full_like(like, decision))
+        shape = (*leading(self.space), *self._shape(outcome))
+        same: Any = np.broadcast_to(np.asarray(decision, jnp.result_type(float)), shape)
+        return self.space.inside(same)
 
-    def _mean(self, outcome: Array, decision: Array) -> float:
-        return float(np.mean(np.asarray(self.criterion.cost(outcome, decision), np.float64)))
+    def _shape(self, outcome: Any) -> tuple[int, ...]:
+        """Of the cases."""
+        return np.shape(outcome)[:-1] if self.together else np.shape(outcome)
+
+    def _tried(self, outcome: Any, decisions: Sequence[Any]) -> list["Tried"]:
+        """The loss or utility with each of these decisions, as one compiled program."""
+        bare, parameters = self.opened()
+        about: list[Trial] = []
+
+        def all_at_once(outcome: Any, decisions: Any, parameters: Any) -> tuple[Array, ...]:
+            criterion = bare.filled(parameters).criterion
+
+            def one(decision: Array) -> tuple[Array, ...]:
+                parts = seen(bare.space, decision)
+                trial = criterion.trial(outcome, parts)
+                about.append(trial)
+                return trial.values, trial.broken, criterion.cost(outcome, parts)
+
+            return jax.vmap(one)(decisions)
+
+        program = Program(all_at_once, numbers=("parameters",), options=ONCE)
+        kind = jnp.result_type(float)
+        places, lead = [np.asarray(h) for h in decisions], leading(self.space)
+        of_cases = (h.shape[len(lead) :] for h in places)
+        shape = np.broadcast_shapes(self._shape(outcome), *of_cases)
+        numbers = np.shape(outcome)[-1:] if self.together else ()
+        outcome = np.broadcast_to(outcome, (*shape, *numbers))
+        places = [np.broadcast_to(h, (*lead, *shape)) for h in places]
+        # Always as many at once, the last one again and again, so that one program serves all.
+        size = int(np.clip(MOST_TRIED // max(outcome.size, 1), 1, TRIED))
+        tried: list[Any] = []
+        for first in range(0, len(places), size):
+            some = places[first : first + size]
+            filled = np.stack([*some, *some[-1:] * (size - len(some))]).astype(kind)
+            found = program(outcome.astype(kind), filled, parameters)
+            tried += zip(some, *(np.asarray(each) for each in found), strict=False)
+        return [
+            Tried(about[-1]._replace(values=values, broken=broken), shape, outcome, decision, costs)
+            for decision, values, broken, costs in tried
+        ]
+
+
+class Tried(NamedTuple):
+    """A loss or utility at outcomes and a decision for each."""
+
+    trial: Trial
+    shape: tuple[int, ...]
+    """Of the cases."""
+    outcome: np.ndarray
+    decision: np.ndarray
+    costs: np.ndarray
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean(self.costs, dtype=float))
 
 
 def _refuse(fault: str | None) -> None:
@@ -147,28 +226,32 @@ def _refuse(fault: str | None) -> None:
         raise InputError(fault)
 
 
-def _undefined(trial: Trial, outcome: Array, decision: Array) -> str | None:
+def _undefined(tried: Tried) -> str | None:
     """That there is not one finite value for each outcome and decision."""
-    expected = jnp.broadcast_shapes(outcome.shape, decision.shape)
+    trial, expected = tried.trial, tried.shape
     if trial.values.shape != expected:
         return (
             f"{trial.name} must work elementwise and not sum or average: for outcomes and "
             f"decisions of shape {expected} it returned shape {trial.values.shape}."
         )
     remedy = "Keep it finite for every outcome that the model may predict."
-    odd = ~jnp.isfinite(trial.values)
-    return _forbidden(
-        trial._replace(rule="not finite", broken=odd, remedy=remedy), outcome, decision
-    )
+    odd: Any = ~np.isfinite(trial.values)
+    trial = trial._replace(rule="not finite", broken=odd, remedy=remedy)
+    return _forbidden(tried._replace(trial=trial))
 
 
-def _forbidden(trial: Trial, outcome: Array, decision: Array) -> str | None:
+def _forbidden(tried: Tried) -> str | None:
     """Where the rule of the trial is broken first."""
-    if not bool(trial.broken.any()):
+    trial = tried.trial
+    if not trial.broken.any():
         return None
-    at = tuple(int(i) for i in np.argwhere(np.asarray(trial.broken))[0])
-    y, h = jnp.broadcast_arrays(outcome, decision)
+    at: Any = tuple(int(i) for i in np.argwhere(trial.broken)[0])
+    # A vector has its numbers along the last axis, a decision its parts along the first.
+    happened, decided = (
+        ", ".join(f"{float(number):.6g}" for number in np.ravel(numbers))
+        for numbers in (tried.outcome[at], tried.decision[(..., *at)])
+    )
     return (
-        f"{trial.name} is {trial.rule} ({float(trial.values[at])}) at outcome {float(y[at]):.6g} "
-        f"and decision {float(h[at]):.6g}. {trial.remedy}"
+        f"{trial.name} is {trial.rule} ({float(trial.values[at])}) at outcome {happened} "
+        f"and decision {decided}. {trial.remedy}"
     )

@@ -4,7 +4,7 @@ import inspect
 from dataclasses import dataclass
 from typing import Any, TypeAlias, final
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 from numpyro import handlers
 from numpyro.primitives import Messenger
@@ -146,7 +146,7 @@ def _checked_array(name: str, value: Any) -> Array:
         )
     if array.size == 0:
         raise InputError(f"`data[{name!r}]` has zero rows: its shape is {array.shape}.")
-    held = jnp.asarray(array)
+    held: Array = jax.device_put(array.astype(jax.dtypes.canonicalize_dtype(array.dtype)))
     if array.dtype.kind in "iu" and not np.array_equal(np.asarray(held), array):
         raise InputError(
             f"`data[{name!r}]` has whole numbers that {held.dtype} cannot hold; renumber them, or "

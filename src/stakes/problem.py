@@ -27,6 +27,7 @@ from stakes.losses import Asked
 from stakes.protocols import Criterion, Gain, Loss, Space, Transform
 from stakes.spaces import Real
 from stakes.utilities import ExpUtility, Utility
+from stakes.vectors import Vector
 
 FAR = 1e30
 """Beyond all limits of decisions."""
@@ -59,11 +60,15 @@ class Problem:
             alone, as in `loss(outcome, decision, *, price)`, come from the data.
         utility: a `Utility`, instead of a loss.
         decision: where decisions may lie: `Real()` by default, `Interval(low, high)`,
-            `Integers(low, high)` or `OneOf(labels)`. A `CostTable` says so itself. Where the
+            `Integers(low, high)`, `OneOf(labels)` or a `Vector` of these. A `CostTable` and an
+            `IntervalScore` say so themselves. Where the
             decision changes the outcome, the argument of the model that carries it, such as
             `{"price": Interval(1, 10)}`: the data has the prices that were set.
         per: outcomes that share one decision: those of each member of a plate, of each group by a
             data argument, or "all"; by default each outcome has its own.
+        together: whether all numbers of an event, as of a `MultivariateNormal` or after
+            `.to_event(1)`, are one outcome: the loss is a function of vectors, along the last axis
+            of the outcome, and there is one decision for each of them.
         guide: a NumPyro autoguide class or a guide function; mean-field normal by default.
         observed: the model argument that carries the observations, where it has another name than
             the site. A model that has them already, by `handlers.condition`, needs none.
@@ -87,6 +92,7 @@ class Problem:
     observed: str | None = None
     decision: Any = None
     per: str | None = None
+    together: bool = False
 
     def __post_init__(self) -> None:
         said: Any = self.outcome
@@ -107,7 +113,8 @@ class Problem:
     @property
     def aim(self) -> Aim:
         """Where decisions may lie, and what they are judged by."""
-        return Aim(self.criterion, self.space, None if self.per == "row" else self.per)
+        per = None if self.per == "row" else self.per
+        return Aim(self.criterion, self.space, per, self.together)
 
     @property
     def space(self) -> Space:
@@ -193,6 +200,19 @@ class Problem:
         assert scale is not None
         loss = loss if columns is None else Asked(loss).at(columns).loss
         return transform(loss, scale)
+
+    def check_single(self, where: str) -> None:
+        """Refuse decisions with several parts, or about vectors, where numbers are needed."""
+        if self.together:
+            raise InputError(
+                f"{where} is for outcomes that are single numbers; with `together=True` they are "
+                f"vectors. Use `calibrate`, `decide` and `compare`."
+            )
+        if isinstance(self.space, Vector):
+            raise InputError(
+                f"{where} is for decisions that are single numbers; those in `{self.space!r}` have "
+                f"several parts. Use `calibrate`, `decide` and `compare`."
+            )
 
     def check_data(
         self, data: Data, *, needs_outcome: bool, columns: Mapping[str, Columns] | None = None
@@ -293,6 +313,7 @@ def _check_cost(problem: Problem) -> None:
         checks.instance("`Problem(utility=...)`", problem.utility, kinds, "a `Utility(fn)`")
         checks.hashed("`Problem(utility=...)`", problem.utility)
     check_guide("`Problem(guide=...)`", problem.guide)
+    _check_together(problem)
     _check_space(problem)
 
 
@@ -301,6 +322,11 @@ def _check_space(problem: Problem) -> None:
     if problem.per is not None:
         rule = "the name of a plate or of a data argument, 'all' or 'row'"
         checks.instance("`Problem(per=...)`", problem.per, str, rule)
+        if isinstance(problem.space, Vector) and problem.per != "row":
+            raise InputError(
+                f"`Problem(per={problem.per!r})`: decisions with several parts are not shared; "
+                f"leave `per` out, or decide about single numbers."
+            )
         if problem.space.needs and problem.per != "row":
             raise InputError(
                 f"`Problem(per={problem.per!r})`: outcomes that share a decision share its limits, "
@@ -311,12 +337,57 @@ def _check_space(problem: Problem) -> None:
     if isinstance(problem.decision, Argument):
         _check_action(problem, problem.decision)
         return
-    known = "`Real()`, `Interval(low, high)`, `Integers(low, high)` or `OneOf(labels)`"
+    known = (
+        "`Real()`, `Interval(low, high)`, `Integers(low, high)`, `OneOf(labels)` or a `Vector` of "
+        "these"
+    )
     checks.choice("`Problem(decision=...)`", problem.decision, Space, known)
+    _check_parts(problem)
+    if isinstance(own, Vector):
+        names = getattr(problem.decision, "names", None)
+        if names != own.names:
+            raise InputError(
+                f"`Problem(decision={problem.decision!r})`: `{problem.criterion.title}` decides "
+                f"about `Vector({', '.join(f'{name}=...' for name in own.names)})`."
+            )
+        return
     if own is not None and own != problem.decision:
         raise InputError(
             f"`Problem(decision={problem.decision!r})`: the actions of the loss are {own!r}; leave "
             f"`decision` out."
+        )
+
+
+def _check_together(problem: Problem) -> None:
+    """Refuse a loss of single numbers where outcomes are vectors."""
+    checks.flags(problem, "together")
+    if not problem.together:
+        return
+    loss = problem.loss if problem.utility is None else problem.utility.loss
+    if loss is not None and Asked(loss).of_numbers:
+        raise InputError(
+            f"`Problem(together=True)`: `{Asked(loss).title}` takes single numbers. Give a "
+            f"function of (outcome, decision) that takes vectors, along the last axis of the "
+            f"outcome."
+        )
+    if problem.about_latent:
+        raise InputError(
+            f"`Problem(together=True)` is for outcomes that are observed; {problem.outcome!r} is "
+            f"not. Make what is decided about a `numpyro.deterministic` site of single numbers."
+        )
+
+
+def _check_parts(problem: Problem) -> None:
+    """Refuse a loss of single numbers where a decision has several parts."""
+    loss = problem.loss if problem.utility is None else problem.utility.loss
+    if not isinstance(problem.space, Vector) or loss is None:
+        return
+    asked = Asked(loss)
+    if asked.of_numbers and not isinstance(asked.space, Vector):
+        raise InputError(
+            f"`Problem(decision={problem.decision!r})`: `{asked.title}` takes single numbers. Give "
+            f"a function of (outcome, decision) that takes the parts of the decision, "
+            f"`{', '.join(problem.space.names)} = decision`."
         )
 
 
@@ -341,6 +412,10 @@ def _check_action(problem: Problem, stated: Argument) -> None:
         raise InputError(
             f"{where}: `{name_of(problem.model)}` has no argument {name!r} to decide about; its "
             f"arguments are {some(arguments.names)}."
+        )
+    if isinstance(space, Vector):
+        raise InputError(
+            f"{where}: decisions about {name!r} must be single numbers; got {space!r}."
         )
     if space.needs:
         raise InputError(

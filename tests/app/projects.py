@@ -103,8 +103,8 @@ def write_project(folder: Path, spec: Mapping[str, Any] = SPEC) -> Path:
     return path
 
 
-def invoke(*args: object) -> Any:
-    return CliRunner().invoke(app, [str(arg) for arg in args])
+def invoke(*args: object, stdin: str | None = None) -> Any:
+    return CliRunner().invoke(app, [str(arg) for arg in args], input=stdin)
 
 
 def command(*args: object) -> list[str]:

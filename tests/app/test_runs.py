@@ -196,7 +196,7 @@ def test_every_way_of_the_table_decides_in_another_process(
     spread = {}
     for name in ways.names[:-1]:
         out = tmp_path / "out.csv"
-        result_of = invoke("decide", finished, new_rows, "-o", out, "--way", name)
+        result_of = invoke("decide", finished, new_rows, "-o", out, "--way", name, "--overwrite")
         assert result_of.exit_code == 0, result_of.stderr
         spread[name] = pd.read_csv(out)["decision"].std()
     assert spread.pop("the same for all") == 0

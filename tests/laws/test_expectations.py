@@ -317,6 +317,13 @@ def test_own_losses_and_utilities_of_mixtures_agree_with_the_oracle(name):
     assert_agree(family, case, ("tilted low", "exp squared", "bump"), best, 1e-6)
 
 
+@pytest.mark.usefixtures("double_precision")
+def test_quadrature_serves_outcomes_without_quantiles_whose_moments_are_known():
+    family = FORMULAS["Weibull"]
+    case = random_case(family, seed=10, unit=1.0)
+    assert_agree(family, case, ("tilted low", "linex over", "bump"), Quadrature(), 1e-6)
+
+
 def test_the_score_function_has_the_right_slope_on_average():
     def found(rate: Any) -> Any:
         score = ScoreFunction(draws=20_000)
@@ -692,7 +699,7 @@ def test_the_best_expectation_is_chosen_for_every_loss_and_utility(name):
 
 
 def test_draws_are_the_last_resort():
-    outcome = dist.Weibull(1.0, 2.0)  # reparameterised, but without an inverse cdf
+    outcome = dist.FoldedDistribution(dist.Normal())  # reparameterised, and nothing else
     assert isinstance(choose(outcome, UTILITIES["exp absolute"], jnp.zeros(())), MonteCarlo)
 
 

@@ -623,7 +623,7 @@ def test_an_exponential_utility_may_underflow_at_an_outcome_far_from_its_decisio
     infinite = slope_problem(utility=stakes.ExpUtility(lambda y, h: (y - h) / 0.0, scale=1.0))
     with pytest.raises(stakes.InputError, match=r"logarithm of .* is not finite"):
         infinite.aim.check_cost(jnp.array([20.0]), jnp.array([0.0]))
-    own = slope_problem(utility=stakes.Utility(lambda y, h: np.exp(-((y - h) ** 2))))
+    own = slope_problem(utility=stakes.Utility(lambda y, h: jnp.exp(-((y - h) ** 2))))
     with pytest.raises(stakes.InputError, match="ExpUtility"):
         own.aim.check_cost(np.array([200.0]), np.array([0.0]))
 

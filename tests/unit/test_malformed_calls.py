@@ -255,6 +255,14 @@ CALLS: dict[str, Call] = {
     "Expectile": Call(stakes.Expectile, lambda: {"q": 0.2}, {"q": "share, may vary"}),
     "Huber": Call(stakes.Huber, lambda: {"delta": 1}, {"delta": "positive, may vary"}),
     "ZeroOne": Call(stakes.ZeroOne, lambda: {"width": 1}, {"width": "not negative, may vary"}),
+    "IntervalScore": Call(
+        stakes.IntervalScore, lambda: {"level": 0.9}, {"level": "share, may vary"}
+    ),
+    "Vector": Call(
+        stakes.Vector,
+        lambda: {"parts": stakes.Real(), "others": stakes.Real()},
+        {"parts": "own"},
+    ),
     "CostTable": Call(
         stakes.CostTable,
         lambda: {"costs": {"call": [5, 1], "skip": [0, 20]}, "bins": None},
@@ -323,8 +331,8 @@ CALLS: dict[str, Call] = {
     ),
     "natural_gradient": Call(
         stakes.natural_gradient,
-        lambda: {"rate": 0.1, "otherwise": optax.sgd(0.1)},
-        {"rate": "share", "otherwise": "own or None"},
+        lambda: {"rate": 0.1, "adam": 0.1},
+        {"rate": "share", "adam": "positive"},
     ),
     "Options": Call(stakes.Options, dict, OPTIONS),
     "FitSettings": Call(
@@ -351,6 +359,7 @@ CALLS: dict[str, Call] = {
             "guide": "guide or None",
             "decision": "own or None",
             "per": "text or None",
+            "together": "flag",
             "observed": "own or None",
         },
         named={"model": "model|argument"},
@@ -728,6 +737,7 @@ CALLS: dict[str, Call] = {
             "target": "path",
             "known": "flag",
             "way": "text or None",
+            "overwrite": "flag",
             "tell": "function of one",
         },
         works=False,
@@ -752,6 +762,26 @@ CALLS: dict[str, Call] = {
         lambda: {"key": KEY, "problem": PROBLEM, "data": DATA, "folds": 2},
         {"options": "own or None"},
         works=False,
+    ),
+    "map": Call(
+        stakes.map,
+        lambda: {"key": KEY, "problem_for": lambda group, data: PROBLEM, "groups": {"one": DATA}},
+        {
+            "key": "key",
+            "problem_for": "loss",
+            "groups": "mapping",
+            "solve": "function of three",
+            "decide": "own or None",
+            "on": "own or None",
+            "progress": "flag",
+            "options": TRACED,
+        },
+        works=False,
+    ),
+    "Answers": Call(
+        stakes.Answers,
+        lambda: {"answers": {}, "failures": {}},
+        {"answers": "mapping", "failures": "mapping"},
     ),
     "Choice": Call(
         stakes.Choice,

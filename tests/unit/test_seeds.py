@@ -12,13 +12,16 @@ import numpyro
 import numpyro.distributions as dist
 import optax
 import pytest
+from numpyro.infer import autoguide
 
 import stakes
 from stakes import calibration as seeds
+from stakes.bridge import approximate
 from stakes.calibration import Plan, check_whole, prepare
 from stakes.calibration.keys import Keys
 from stakes.errors import NumericalError
-from stakes.optimise import Course, Stop, run
+from stakes.optimise import Course, Stop, adam, run
+from stakes.port import NormalPair
 
 Y = np.array([1.0, 2.0, 4.0, 5.0], np.float32)
 
@@ -140,12 +143,11 @@ def test_natural_gradients_find_the_exact_posterior() -> None:
 
 
 def test_natural_gradients_are_the_gradient_over_the_fisher_information() -> None:
-    params = {"z_auto_loc": jnp.array(1.0), "z_auto_scale": jnp.array(-1.0)}
+    params = {"m": jnp.array(1.0), "s": jnp.array(-1.0)}
     tree = {"params": params, "decisions": jnp.array(2.0)}
-    slope = {"params": {"z_auto_loc": jnp.array(0.3), "z_auto_scale": jnp.array(0.2)}}
-    slope["decisions"] = jnp.array(0.1)
-    optimizer = stakes.natural_gradient(0.5, otherwise=optax.sgd(0.01))
-    updates, _ = optimizer.update(slope, optimizer.init(tree), tree)
+    slope = {"params": {"m": jnp.array(0.3), "s": jnp.array(0.2)}, "decisions": jnp.array(0.1)}
+    optimizer, normals = stakes.natural_gradient(0.5), (NormalPair("m", "s", jax.nn.softplus),)
+    updates, _ = optimizer.update(slope, optimizer.init(tree), tree, normals=normals)
 
     def fisher(m: float, u: float) -> Any:
         """By brute force: E ∇ log q ∇ log q' over a grid."""
@@ -161,9 +163,49 @@ def test_natural_gradients_are_the_gradient_over_the_fisher_information() -> Non
         return jnp.einsum("n,ni,nj->ij", weights, scores, scores)
 
     expected = -0.5 * jnp.linalg.solve(fisher(1.0, -1.0), jnp.array([0.3, 0.2]))
-    found = [updates["params"]["z_auto_loc"], updates["params"]["z_auto_scale"]]
+    found = [updates["params"]["m"], updates["params"]["s"]]
     np.testing.assert_allclose(found, expected, rtol=1e-3)
-    assert float(updates["decisions"]) == pytest.approx(-0.001)
+    assert float(updates["decisions"]) == pytest.approx(-0.03, rel=1e-4)
+
+
+def test_what_is_not_of_a_normal_is_moved_by_adam_as_optax_has_it() -> None:
+    tree = {"params": {"m": jnp.array(1.0), "s": jnp.array(-1.0)}, "decisions": jnp.arange(3.0)}
+    normals = (NormalPair("m", "s", jax.nn.softplus),)
+    ours, theirs = stakes.natural_gradient(adam=0.1), adam(0.1)
+    state, other = ours.init(tree), theirs.init(tree["decisions"])
+    for key in jax.random.split(jax.random.key(0), 5):
+        slope = {"params": tree["params"], "decisions": jax.random.normal(key, (3,))}
+        updates, state = ours.update(slope, state, tree, normals=normals)
+        expected, other = theirs.update(slope["decisions"], other)
+        np.testing.assert_allclose(updates["decisions"], expected, rtol=1e-5)
+
+
+def test_a_step_is_cut_off_and_follows_the_mean_of_those_before() -> None:
+    tree = {"m": jnp.array(0.0), "s": jnp.array(10.0)}
+    optimizer, normals = stakes.natural_gradient(0.1), (NormalPair("m", "s", jax.nn.softplus),)
+    slope = {"m": jnp.array(-1e6), "s": jnp.array(0.0)}
+    first, state = optimizer.update(slope, optimizer.init(tree), tree, normals=normals)
+    assert float(first["m"]) == pytest.approx(0.1 * 2 * 10, rel=1e-3)
+    second, _ = optimizer.update(jax.tree.map(jnp.zeros_like, slope), state, tree, normals=normals)
+    assert float(second["m"]) == pytest.approx(float(first["m"]) * 0.09 / 0.19, rel=1e-3)
+
+
+def test_normals_of_a_guide_are_told_by_its_type() -> None:
+    def model(y: Any = None) -> None:
+        z = numpyro.sample("z_auto_loc", dist.Normal(0, 1))  # not what the name says
+        numpyro.param("own_auto_loc", jnp.array(0.0))
+        numpyro.param("own_auto_scale", jnp.array(1.0))
+        with numpyro.plate("case", 3):
+            numpyro.sample("y", dist.Normal(z, 1), obs=y)
+
+    def normals(guide: Any) -> list[tuple[str, str]]:
+        problem = stakes.Problem(model, outcome="y", loss=stakes.Squared(), guide=guide)
+        found = approximate(problem, {"y": jnp.zeros(3)}, jax.random.key(0)).normals
+        return [pair[:2] for pair in found]
+
+    assert normals(autoguide.AutoNormal) == [("z_auto_loc_auto_loc", "z_auto_loc_auto_scale")]
+    assert normals(autoguide.AutoDiagonalNormal) == [("auto_loc", "auto_scale")]
+    assert normals(autoguide.AutoMultivariateNormal) == []
 
 
 @pytest.mark.parametrize("rate", [0.0, -0.1, 1.5])
@@ -174,6 +216,6 @@ def test_a_rate_outside_its_range_is_refused(rate: float) -> None:
 
 def test_a_guide_without_normals_of_its_own_is_refused_rather_than_fitted_by_adam() -> None:
     optimizer = stakes.natural_gradient(0.1)
-    params = {"auto_loc": jnp.zeros(2), "auto_scale": jnp.ones(2)}  # AutoDiagonalNormal's
+    params = {"z_auto_loc": jnp.zeros(2), "z_auto_scale": jnp.ones(2)}  # of nobody knows what
     with pytest.raises(stakes.InputError, match="AutoNormal"):
         optimizer.update(params, optimizer.init(params), params)

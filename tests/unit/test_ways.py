@@ -265,10 +265,13 @@ def refusals() -> list[tuple[dict[str, Any], str]]:
         ({"folds": 1}, "`folds=` must be a whole number of at least 2"),
         ({"folds": np.zeros(3, int)}, "whole numbers of shape"),
         ({"folds": np.where(rows < 9, 2, 0)}, "fold 1 has no outcome that counts"),
+        ({"folds": np.zeros(ROWS, int)}, "leaves nothing to fit to"),
+        ({"folds": np.full(ROWS, -1)}, "fold 0 has no outcome that counts"),
         ({"folds": rows % 2, "by": rows // 5}, "splits the groups"),
         ({"folds": stakes.Forward(), "by": "group"}, "splits the groups"),
         ({"folds": stakes.Forward(blocks=40)}, "leave a fold without rows"),
-        ({"by": np.zeros(7)}, "`by=`"),
+        ({"by": np.zeros(7)}, r"labels of shape \(7,\) for instances of shape \(48,\)"),
+        ({"by": "n"}, r"has shape \(\), and outcomes have shape \(48,\)"),
         ({"by": "shop"}, "names no plate"),
         ({"by": "group", "folds": 7}, "there are 6 groups"),
         ({"ways": []}, "`ways=` must be a list of ways"),
@@ -289,6 +292,23 @@ def test_what_does_not_fit_is_refused_before_any_fit(
     monkeypatch.setattr("stakes.ways.setup.run_together", pytest.fail)
     with pytest.raises(stakes.InputError, match=message):
         stakes.choose(KEY, PROBLEM, simulated(), progress=False, **call)
+
+
+def learned(group: Any, n: int, y: Any = None) -> None:
+    """Means of groups without a distribution: nothing is known of a group without outcomes."""
+    level = numpyro.sample("level", dist.Normal(0, 1))
+    mean = numpyro.param("mean", jnp.zeros(n))
+    with numpyro.plate("row", len(group)):
+        numpyro.sample("y", dist.Normal(level + mean[group], 1), obs=y)
+
+
+def test_folds_that_leave_a_parameter_untold_are_refused_before_any_fit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("stakes.ways.setup.run_together", pytest.fail)
+    problem, data = stakes.Problem(learned, outcome="y", loss=stakes.Tilted(Q)), simulated()
+    with pytest.raises(stakes.InputError, match="parameter 'mean', and no way can predict"):
+        stakes.choose(KEY, problem, data, by=data["group"], folds=3, progress=False)
 
 
 def test_a_utility_has_no_strength(monkeypatch: pytest.MonkeyPatch) -> None:

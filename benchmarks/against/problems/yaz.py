@@ -15,11 +15,10 @@ import numpyro
 import numpyro.distributions as dist
 import pandas as pd
 
-import stakes
 from benchmarks.against.contest import Contest, Model, Table
 from benchmarks.against.costs import Newsvendor
 from benchmarks.against.tuning import FOLDS
-from benchmarks.against.ways import quick_ways
+from benchmarks.against.ways import falling, quick_ways
 from stakes import datasets
 
 DROPPED, FITTED = 27, 553
@@ -38,12 +37,22 @@ PUBLISHED = {
 }
 """Mean cost over dishes and ratios, with weekday, month and year alone."""
 KNOWN = ("dish", "weekday", "month")
+SINCE = 26
+"""Months from the first day to the last that is judged."""
+SPREADS = {"weekday": 0.3, "dish": 0.06, "season": 0.05, "month": 0.04}
+"""How much, in logarithms, weekdays differ; that of one dish from others; a weekday from month to
+month; and how far a dish's level moves in a month."""
+REMAINS = 0.9
+"""What is left of such a move a month later."""
+COVARIATES = ((1.0, 0.3), (0.3, 0.05), (0.3, 0.05), (0.3, 0.05), (0.05, 0.02))
+"""How large slopes may be: for all dishes, and for one beside that. Of holidays, sales of the week,
+of four weeks and of the same weekday before, and of sunshine on warm days."""
 
 
 def calendar() -> Contest:
     days = datasets.newsvendor()
     features = calendar_features(days)
-    model = _model(*_arguments(days), known=KNOWN)
+    model = _model(*_arguments(days), known=(*KNOWN, "since"))
     return _contest("yaz-calendar", "Yaz, calendar alone", days, lambda dish: features, model)
 
 
@@ -55,10 +64,7 @@ def lagged() -> Contest:
     def features(dish: str) -> np.ndarray:
         return np.column_stack([calendar, weather, lag_features(days, dish)])
 
-    def covariates(dish: str) -> np.ndarray:
-        return np.column_stack([weather, np.log1p(lag_features(days, dish))])
-
-    model = _model(*_arguments(days, covariates), known=(*KNOWN, "feature"))
+    model = _model(*_arguments(days, covariates(days)), known=(*KNOWN, "feature"))
     return _contest("yaz-lagged", "Yaz, with weather and days before", days, features, model)
 
 
@@ -99,82 +105,107 @@ def lag_features(days: pd.DataFrame, dish: str) -> np.ndarray:
 def demand(
     weekday: Any,
     month: Any,
-    year: Any,
+    since: Any,
     covariates: Any = None,
-    batch: int | None = None,
     sold: Any = None,
 ) -> None:
-    """Negative binomial, log-linear; what weekday and month do is partly common to all dishes."""
-    spread = dist.HalfNormal(0.3)
+    """Negative binomial, log-linear; what a day does is for the most part common to all dishes.
+
+    Without covariates, each dish has a level of its own that moves from month to month and returns
+    slowly to where it was; with them, what was sold on the days before says where it is. How much
+    each part may do was chosen by going forward in time within the days of the fit (`SPREADS`).
+    """
     dish = numpyro.plate("dish", len(datasets.DISHES), dim=-1)
-    with numpyro.plate("weekday", len(WEEKDAYS), dim=-2):
-        weekday_all = numpyro.sample("weekday_all", dist.Normal(0, 0.3))
-    with numpyro.plate("month", len(MONTHS), dim=-2):
-        month_all = numpyro.sample("month_all", dist.Normal(0, 0.2))
-    weekday_spread = numpyro.sample("weekday_spread", spread)
-    month_spread = numpyro.sample("month_spread", spread)
+    weekdays = numpyro.plate("weekday", len(WEEKDAYS), dim=-2)
+    with weekdays:
+        weekday_all = numpyro.sample("weekday_all", dist.Normal(0, 1))
+        with numpyro.plate("month", len(MONTHS), dim=-3):
+            in_month = numpyro.sample("in_month", dist.Normal(0, 1))
     with dish:
         level = numpyro.sample("level", dist.Normal(3, 1))
-        trend = numpyro.sample("trend", dist.Normal(0, 0.3))
-        concentration = numpyro.sample("concentration", dist.LogNormal(2.5, 1))
-        with numpyro.plate("weekday", len(WEEKDAYS), dim=-2):
+        concentration = numpyro.sample("concentration", dist.LogNormal(2.5, 0.7))
+        with weekdays:
             weekday_own = numpyro.sample("weekday_own", dist.Normal(0, 1))
-        with numpyro.plate("month", len(MONTHS), dim=-2):
-            month_own = numpyro.sample("month_own", dist.Normal(0, 1))
-        if covariates is not None:
-            with numpyro.plate("feature", covariates.shape[-1], dim=-2):
-                slope = numpyro.sample("slope", dist.Normal(0, 0.3))
-    weekday_effect = weekday_all + weekday_spread * weekday_own
-    month_effect = month_all + month_spread * month_own
-    days = len(weekday)
-    day = numpyro.plate("day", days, subsample_size=min(batch or days, days), dim=-2)
-    with day as members, dish:
-        log_rate = level + weekday_effect[weekday[members]] + month_effect[month[members]]
-        log_rate = log_rate + trend * year[members][:, None]
-        if covariates is not None:
-            log_rate = log_rate + jnp.einsum("tdf,fd->td", covariates[members], slope)
+    of_weekday = SPREADS["weekday"] * weekday_all + SPREADS["dish"] * weekday_own
+    effect = of_weekday + SPREADS["season"] * in_month
+    if covariates is None:
+        with numpyro.plate("since", SINCE, dim=-2), dish:
+            moved = numpyro.sample("moved", dist.Normal(0, 1))
+        level = level + SPREADS["month"] * (_returning() @ moved)
+    else:
+        scale = jnp.asarray(COVARIATES)
+        with numpyro.plate("feature", covariates.shape[-1], dim=-2):
+            slope_all = numpyro.sample("slope_all", dist.Normal(0, 1))
+            with dish:
+                slope_own = numpyro.sample("slope_own", dist.Normal(0, 1))
+        slope = scale[:, :1] * slope_all + scale[:, 1:] * slope_own
+    log_rate = effect[month, weekday]
+    if covariates is None:
+        log_rate = log_rate + level[since]
+    else:
+        log_rate = log_rate + level + jnp.einsum("tdf,fd->td", covariates, slope)
+    with numpyro.plate("day", len(weekday), dim=-2), dish:
         outcome = dist.NegativeBinomial2(jnp.exp(log_rate), concentration)
-        numpyro.sample("sold", outcome, obs=None if sold is None else sold[members])
+        numpyro.sample("sold", outcome, obs=sold)
+
+
+def _returning() -> np.ndarray:
+    """(month, month): what each month's move still does in the months after it."""
+    apart = np.subtract.outer(np.arange(SINCE), np.arange(SINCE))
+    return np.where(apart >= 0, REMAINS ** np.maximum(apart, 0), 0.0)
+
+
+def covariates(days: pd.DataFrame) -> np.ndarray:
+    """(day, dish, feature), as `COVARIATES` lists them, in units of the days of the fit."""
+    sunshine = days["sunshine"].to_numpy(float)
+    sunny = (sunshine - sunshine[FIT].mean()) / sunshine[FIT].std()
+    warm = 1 / (1 + np.exp((18 - days["temperature"].to_numpy()) / 3))
+
+    def of(dish: str) -> np.ndarray:
+        _, week, _, month, weekday, _ = np.log(lag_features(days, dish) + 0.5).T
+        lags = np.column_stack([week, month, weekday])
+        lags = lags - lags[FIT].mean(axis=0)
+        return np.column_stack([days["is_holiday"], lags, warm * sunny])
+
+    return np.stack([of(dish) for dish in datasets.DISHES], axis=1)
 
 
 def _model(data: dict[str, Any], new_data: dict[str, Any], known: tuple[str, ...]) -> Model:
-    """Fitted to minibatches of days; the folds are blocks of days, as those of the other tools."""
+    """The folds are blocks of days, as those of the other tools."""
     days = len(data["weekday"])
     blocks = np.arange(days) * FOLDS // days
     choosing = {
         "folds": np.broadcast_to(blocks[:, None], data["sold"].shape),
         "by": "day",
         "ways": quick_ways,
-        "options": stakes.Options(steps=3_000, draws=4),
+        "options": falling(1_200, draws=4),
     }
-    fitted = {**data, "batch": 64}
     return Model(
         demand,
         "sold",
-        fitted,
+        data,
         new_data,
         known=known,
         new=("day",),
         arranged=np.transpose,
-        one_fit=True,
         choosing=choosing,
     )
 
 
 def _arguments(
-    days: pd.DataFrame, covariates: Callable[[str], np.ndarray] | None = None
+    days: pd.DataFrame, covariates: np.ndarray | None = None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """For the days of the fit, but for those on which nothing was sold, and for the days after."""
+    month = np.array([MONTHS.index(name) for name in days["month"]])
+    since = 12 * (days["year"].to_numpy() - 2013) + month
     arguments = {
         "weekday": np.array([WEEKDAYS.index(name) for name in days["weekday"]]),
-        "month": np.array([MONTHS.index(name) for name in days["month"]]),
-        "year": days["year"].to_numpy() - 2014.0,
+        "month": month,
+        "since": since - since[0],
         "sold": days[list(datasets.DISHES)].to_numpy(),
     }
     if covariates is not None:
-        stacked = np.stack([covariates(dish) for dish in datasets.DISHES], axis=1)
-        seen = stacked[FIT]
-        arguments["covariates"] = (stacked - seen.mean(axis=0)) / seen.std(axis=0)
+        arguments["covariates"] = covariates
     fitted, later = (
         {name: values[part] for name, values in arguments.items()} for part in (FIT, NEW)
     )

@@ -7,7 +7,7 @@ from stakes.bridge.predictor import Predictor, Predictors
 from stakes.bridge.prior import prior_draws
 from stakes.bridge.running import Running, guide_with_decisions
 from stakes.bridge.sampling import Diagnostics, check_sampling, nuts
-from stakes.bridge.unseen import seen_members
+from stakes.bridge.unseen import lost_parameters, seen_members
 
 __all__ = [
     "Cases",
@@ -21,6 +21,7 @@ __all__ = [
     "check_sampling",
     "groups_of",
     "guide_with_decisions",
+    "lost_parameters",
     "nuts",
     "prior_draws",
     "seen_members",

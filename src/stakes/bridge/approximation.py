@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple, final
 
@@ -24,6 +24,7 @@ from stakes.bridge.checks import (
 )
 from stakes.bridge.forms import in_form, looked_at
 from stakes.bridge.indices import check_indices
+from stakes.bridge.setup import set_up
 from stakes.bridge.sites import (
     Counting,
     GivenParams,
@@ -35,20 +36,17 @@ from stakes.bridge.sites import (
     log_prob_of,
     log_q_of,
     ordered_sum,
-    parameters_of,
     plate_axes,
     plate_sizes,
     prediction_of,
     samples_of,
-    shapes_of,
     site_plates,
     split_data,
-    start_of,
     subsamples_of,
     trace_of,
-    transform_of,
 )
-from stakes.port import Draw, Instances, Response, Rows, Subsample
+from stakes.bridge.support import check_support
+from stakes.port import Draw, Instances, NormalPair, Response, Rows, Subsample
 from stakes.problem import Problem
 from stakes.varying import Need, columns_for
 
@@ -78,8 +76,6 @@ class Structure:
     transforms: Mapping[str, Any]
     """For each parameter, from unconstrained values to those that the program takes."""
     parameter_plates: Mapping[str, dict[str, int]]
-    start: Params
-    """Where the guide starts for the key it was set up with."""
 
 
 @final
@@ -87,6 +83,7 @@ class Structure:
     jax.tree_util.register_dataclass,
     data_fields=["arrays", "counted"],
     meta_fields=["structure"],
+    drop_fields=["start"],
 )
 @dataclass(frozen=True)
 class NumPyroApproximation:
@@ -96,6 +93,8 @@ class NumPyroApproximation:
     structure: Structure
     counted: Bool[Array, "*instance"] | None = None
     """Which outcomes the fit may see; None for all. The others are there to be predicted."""
+    start: Params = field(default_factory=dict)
+    """Where the guide starts for the key it was set up with; compiled programs do not know."""
 
     def counting(self, counted: Bool[Array, "*instance"]) -> "NumPyroApproximation":
         """The same, fitted to these outcomes only."""
@@ -119,9 +118,17 @@ class NumPyroApproximation:
         return self.cases.latents
 
     @property
-    def start(self) -> Params:
-        """Where the guide starts for the key it was set up with."""
-        return self.structure.start
+    def normals(self) -> tuple[NormalPair, ...]:
+        """Locations and scales of a guide that consists of independent normals."""
+        guide, transforms = self.structure.guide, self.structure.transforms
+        if type(guide) is autoguide.AutoNormal:
+            stems = [f"{name}_{guide.prefix}" for name in self.latents]
+        elif type(guide) is autoguide.AutoDiagonalNormal:
+            stems = [guide.prefix]
+        else:
+            return ()
+        pairs = ((f"{stem}_loc", f"{stem}_scale") for stem in stems)
+        return tuple(NormalPair(loc, scale, transforms[scale]) for loc, scale in pairs)
 
     @property
     def data(self) -> dict[str, Any]:
@@ -137,12 +144,11 @@ class NumPyroApproximation:
         """Where the guide starts. An autoguide draws a new start with this key."""
         guide = self.structure.guide
         forget(guide)
-        return start_of(parameters_of(self.cases.model, guide, self.data, key))
+        return set_up(self.cases.model, guide, self.data, key).start
 
     def draw(self, params: Params, key: Key, batch: Batch) -> Draw:
         guide_sites, model_sites = self._both_sites(params, key, batch)
-        latent = self.cases.about_latent
-        found = draw_of(guide_sites, model_sites, self.cases.outcome, latent=latent)
+        found = draw_of(guide_sites, model_sites, self.cases.outcome, **self.cases.kind)
         if self.cases.action is None:
             return found
         drawn = {site["name"]: site["value"] for site in samples_of(guide_sites)}
@@ -155,8 +161,7 @@ class NumPyroApproximation:
         data = with_decision(self.data, self.cases, batch, decision)
         with self._given(params), handlers.substitute(data={**drawn, **batch}):
             sites = trace_of(self.cases.model, data, jax.random.fold_in(key, AFTER_SPLIT))
-        latent = self.cases.about_latent
-        return prediction_of(sites[self.cases.outcome], latent=latent)[0]
+        return prediction_of(sites[self.cases.outcome], **self.cases.kind)[0]
 
     def weigh(self, params: Params, key: Key) -> "Weighed":
         """One draw, and what its weight in the exact posterior is made of.
@@ -222,11 +227,11 @@ class NumPyroApproximation:
         return GivenParams(values, self.structure.parameter_plates)
 
 
-def draw_of(guide_sites: Sites, model_sites: Sites, outcome: str, *, latent: bool = False) -> Draw:
+def draw_of(guide_sites: Sites, model_sites: Sites, outcome: str, **kind: bool) -> Draw:
     """What a draw of the guide, and the model there, mean for the bound."""
     log_p = ordered_sum(log_prob_of(site) for site in samples_of(model_sites))
     log_q = ordered_sum(log_q_of(site) for site in samples_of(guide_sites))
-    return Draw(log_p - log_q, *prediction_of(model_sites[outcome], latent=latent))
+    return Draw(log_p - log_q, *prediction_of(model_sites[outcome], **kind))
 
 
 def approximate(problem: Problem, data: dict[str, Any], key: Key) -> NumPyroApproximation:
@@ -242,9 +247,6 @@ def approximate(problem: Problem, data: dict[str, Any], key: Key) -> NumPyroAppr
     check_latents(guide, sites, latents, subsamples)
     if not isinstance(guide, autoguide.AutoGuide):  # one by hand may look at the data, too
         data = in_form(data, plain | looked_at(guide, data, key))
-    parameters = parameters_of(problem.program, guide, data, key)
-    guide_sites = shapes_of(guide, data, key)
-    check_guide(problem, latents, guide_sites, subsamples)
     arrays, constants = split_data(data)
     cases = Cases(
         model=problem.program,
@@ -258,18 +260,21 @@ def approximate(problem: Problem, data: dict[str, Any], key: Key) -> NumPyroAppr
         learned=learned_by(sites, subsamples),
         derived=derived_of(sites, subsamples),
         about_latent=problem.about_latent,
+        together=problem.together,
         action=problem.action,
         acts_in_steps=not problem.space.is_smooth,
     )
     check_action(cases, data)
     check_indices(cases, arrays)
+    check_support(cases, site, arrays)
+    ready = set_up(problem.program, guide, data, key)
+    check_guide(problem, latents, ready.guide_sites, subsamples)
     structure = Structure(
         cases=cases,
         guide=guide,
-        transforms={name: transform_of(param) for name, param in parameters.items()},
+        transforms=ready.transforms,
         parameter_plates={
-            name: plate_axes(param, subsamples) for name, param in parameters.items()
+            name: plate_axes(param, subsamples) for name, param in ready.parameters.items()
         },
-        start=start_of(parameters),
     )
-    return NumPyroApproximation(arrays, structure)
+    return NumPyroApproximation(arrays, structure, start=ready.start)

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 from numpyro import handlers
-from numpyro.distributions import biject_to, constraints
 
 from stakes._types import Array, Bool, Distribution, Key, Params, Program
 from stakes.port import Instances, Subsample
@@ -51,6 +50,16 @@ def unwrapped(outcome: Distribution) -> tuple[Distribution, Array]:
                 outcome = outcome.base_dist
             case _:
                 return outcome, jnp.asarray(mask)
+
+
+def whole_event(outcome: Distribution) -> tuple[Distribution, Array]:
+    """The distribution of a vector, without expansion and mask; and the mask."""
+    mask: Any = True
+    while isinstance(outcome, dist.MaskedDistribution | dist.ExpandedDistribution):
+        if isinstance(outcome, dist.MaskedDistribution):
+            mask = mask & jnp.asarray(outcome._mask)
+        outcome = outcome.base_dist
+    return outcome, jnp.asarray(mask)
 
 
 class GivenParams(numpyro.primitives.Messenger):  # type: ignore[misc]
@@ -118,30 +127,6 @@ def shapes_of(program: Program, data: Mapping[str, Any], key: Key) -> Sites:
     return sites
 
 
-def parameters_of(model: Program, guide: Program, data: Mapping[str, Any], key: Key) -> Sites:
-    """The `numpyro.param` sites of guide and model with the values they start from."""
-    guide_sites = trace_of(guide, data, key)
-    learned = any(site["type"] == "param" for site in shapes_of(model, data, key).values())
-    model_sites = trace_of(handlers.replay(model, guide_sites), data, key) if learned else {}
-    both = {**model_sites, **guide_sites}
-    return {name: site for name, site in both.items() if site["type"] == "param"}
-
-
-def transform_of(parameter: Site) -> Any:
-    return biject_to(parameter["kwargs"].get("constraint", constraints.real))
-
-
-def start_of(parameters: Sites) -> Params:
-    """Where the parameters start, unconstrained."""
-    return {
-        name: jax.tree.map(
-            lambda leaf: jnp.asarray(leaf, jnp.result_type(float)),
-            transform_of(site).inv(site["value"]),
-        )
-        for name, site in parameters.items()
-    }
-
-
 def samples_of(sites: Sites) -> list[Site]:
     return [site for site in sites.values() if site["type"] == "sample"]
 
@@ -180,11 +165,18 @@ def log_q_of(site: Site) -> Array:
     return log_prob_of(site)
 
 
-def prediction_of(site: Site, *, latent: bool = False) -> tuple[Distribution, Array]:
+def prediction_of(
+    site: Site, *, latent: bool = False, together: bool = False
+) -> tuple[Distribution, Array]:
     """p(y_i|θ) for the instances in a batch, and how much each counts.
 
     A latent, or what follows from latents, is known for each θ.
     """
+    if together:
+        outcome, mask = whole_event(site["fn"])
+        scale = 1.0 if site["scale"] is None else site["scale"]
+        weight = jnp.broadcast_to(mask * scale, site["fn"].batch_shape)
+        return outcome, weight.astype(jnp.result_type(float))
     if latent:
         value = jnp.asarray(site["value"], jnp.result_type(float))
         scale = _scale_of(site) if site["type"] == "sample" else 1.0
@@ -231,8 +223,11 @@ def site_plates(site: Site) -> tuple[str, ...]:
     return tuple(frame.name for frame in site["cond_indep_stack"])
 
 
-def instances_of(name: str, site: Site, subsamples: tuple[Subsample, ...]) -> Instances:
-    shape = list(site["fn"].shape())
+def instances_of(
+    name: str, site: Site, subsamples: tuple[Subsample, ...], *, together: bool = False
+) -> Instances:
+    """All numbers of a site, or all its events."""
+    shape = list(site["fn"].batch_shape if together else site["fn"].shape())
     dims = [f"{name}_dim_{axis}" for axis in range(len(shape))]
     full = {part.plate: part.size for part in subsamples}
     for frame in site["cond_indep_stack"]:

@@ -1,11 +1,15 @@
 """Members of plates that no outcome says anything about, because a fit may not see their rows."""
 
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpyro import handlers
 
-from stakes._types import Array, Batch, Key
+from stakes._types import Array, Batch, Key, Params
 from stakes.bridge.approximation import NumPyroApproximation
 from stakes.bridge.sites import Counting, trace_of
 from stakes.host.programs import Program
@@ -37,6 +41,30 @@ def seen_members(approximation: NumPyroApproximation, key: Key) -> dict[str, np.
     }
 
 
+def lost_parameters(approximation: NumPyroApproximation, key: Key) -> list[str]:
+    """Parameters that the model learns and of which the outcomes that count leave some untold.
+
+    They have no distribution, so that nothing is known of what is left untold.
+    """
+    if approximation.counted is None or not approximation.cases.learned:
+        return []
+    everyone = jnp.ones(approximation.instances.shape, bool)
+    here, all_told = (
+        _parameters_told(each, key) for each in (approximation, approximation.counting(everyone))
+    )
+    return sorted(name for name in here if (all_told[name] & ~here[name]).any())
+
+
+def _parameters_told(approximation: NumPyroApproximation, key: Key) -> dict[str, np.ndarray]:
+    """For each parameter of the model, of which elements the outcomes say something."""
+    told: dict[str, np.ndarray] = {}
+    seen = {plate: np.ones(size, bool) for plate, size in approximation.cases.plates.items()}
+    for batch in sweep(approximation.cases.subsamples):
+        felt = _told(approximation, approximation.start, seen, key, batch, False)
+        told = {name: told.get(name, False) | np.asarray(each) for name, each in felt.items()}
+    return told
+
+
 def _seen(approximation: NumPyroApproximation, key: Key) -> dict[str, np.ndarray]:
     """Members that the outcomes say something about, directly or through those of other plates."""
     cases = approximation.cases
@@ -45,7 +73,7 @@ def _seen(approximation: NumPyroApproximation, key: Key) -> dict[str, np.ndarray
     while True:
         before = {plate: members.copy() for plate, members in seen.items()}
         for batch in sweep(cases.subsamples):
-            told = _told(approximation, {p: jnp.asarray(before[p]) for p in before}, key, batch)
+            told = _told(approximation, approximation.start, before, key, batch, True)
             for name, slopes in told.items():
                 _mark(seen, cases.latents[name], np.asarray(slopes), batch)
         if all(np.array_equal(seen[plate], before[plate]) for plate in seen):
@@ -61,17 +89,23 @@ def _mark(seen: dict[str, np.ndarray], latent: Instances, felt: np.ndarray, batc
             np.logical_or.at(seen[dim], members, felt.any(axis=others))
 
 
-@Program
+@partial(Program, static=("of_latents",))
 def _told(
-    approximation: NumPyroApproximation, seen: dict[str, Array], key: Key, batch: Batch
+    approximation: NumPyroApproximation,
+    start: Params,
+    seen: Mapping[str, Any],
+    key: Key,
+    batch: Batch,
+    of_latents: bool,
 ) -> dict[str, Array]:
-    """For each latent, at which elements the density of what is known has a slope."""
-    params = params_in(approximation, approximation.start, batch)
+    """For each latent, or parameter, at which elements the density of what is known has a slope."""
+    params = params_in(approximation, start, batch)
 
     def slopes(key: Key) -> dict[str, Array]:
         drawn = approximation.draw_latents(params, key, batch)
         latents = {name: drawn.pop(name) for name in approximation.latents}
-        found = jax.grad(_log_density)(latents, drawn, approximation, seen, key, batch)
+        slope = jax.grad(_log_density, argnums=0 if of_latents else 1)
+        found = slope(latents, drawn, approximation, seen, key, batch)
         return {name: slope != 0 for name, slope in found.items()}
 
     each = jax.vmap(slopes)(jax.random.split(key, DRAWS))
@@ -82,7 +116,7 @@ def _log_density(
     latents: dict[str, Array],
     learned: dict[str, Array],
     approximation: NumPyroApproximation,
-    seen: dict[str, Array],
+    seen: Mapping[str, Any],
     key: Key,
     batch: Batch,
 ) -> Array:
@@ -102,7 +136,7 @@ def _log_density(
     return total
 
 
-def _known(latent: Instances, seen: dict[str, Array], batch: Batch, axes: int) -> Array:
+def _known(latent: Instances, seen: Mapping[str, Any], batch: Batch, axes: int) -> Array:
     """Which elements of a latent belong to members seen so far, in the shape of its density."""
     known = jnp.array(True)
     for axis, dim in enumerate(latent.dims[:axes]):

@@ -18,6 +18,7 @@ from stakes.port import Instances
 from stakes.predicting import FittedPosterior, Observations, Posterior, SampledPosterior
 from stakes.problem import Problem
 from stakes.protocols import Expectation
+from stakes.vectors import Vector
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -92,7 +93,13 @@ class Assessment:
 
     def labels(self, decisions: np.ndarray) -> "xr.DataArray":
         """Decisions as users see them, with the names of their axes and members."""
-        return self._labelled(self.problem.space.labelled(decisions), "decision")
+        space = self.problem.space
+        shown = space.labelled(decisions)
+        if not isinstance(space, Vector):
+            return self._labelled(shown, "decision")
+        names = {"part": list(space.names), **self.coords}
+        found = labelled(shown, self.instances, names, "decision", ("part",))
+        return found.transpose(..., "part")
 
     @cached_property
     def observations(self) -> Observations | None:
@@ -105,6 +112,7 @@ class Assessment:
         if self.observations is None:
             return None
         outcomes, counted, _ = self.observations
+        counted = counted.reshape(counted.shape + (1,) * (outcomes.ndim - counted.ndim))
         return self._labelled(np.where(counted, outcomes, np.nan), self.problem.outcome)
 
     @cached_property
@@ -212,13 +220,18 @@ def decided(
     expectation: Expectation,
     keys: Keys,
     asked: np.ndarray | None = None,
+    most_draws: int | None = None,
 ) -> np.ndarray:
     """The best decision for each instance under a posterior; for some, where they are asked for."""
     # Outcomes of other cases may spread over more values than those of the fit.
     some = problem.some_decisions
     outcomes = predicting.outcomes_by_batch(posterior, predictor, keys.spread, some)
     wide = expectation.widened(outcomes)
-    found = predicting.decide(problem.aim, posterior, predictor, wide, keys.decisions, asked=asked)
+    size, draws = int(np.prod(predictor.cases.instances.shape)), None
+    if most_draws is not None:
+        draws = min(most_draws, predicting.draws_for(size * wide.summed))
+    key = keys.decisions
+    found = predicting.decide(problem.aim, posterior, predictor, wide, key, draws, asked)
     check_decisions(found)
     return found
 
@@ -252,7 +265,8 @@ def labelled(
     """An array with the names of its axes, and labels or numbers of their members."""
     import xarray as xr
 
-    dims = (*leading, *instances.dims)
+    further = values.ndim - len(leading) - len(instances.dims)
+    dims = (*leading, *instances.dims, *(f"{name}_dim_{axis}" for axis in range(further)))
     labels = {
         dim: np.asarray(coords[dim]) if dim in coords else np.arange(size)
         for dim, size in zip(dims, values.shape, strict=True)

@@ -29,6 +29,8 @@ from stakes.protocols import (
     UtilityTerm,
 )
 from stakes.utilities import Linearized
+from stakes.vectors import leading
+from stakes.vectors import seen as seen_by_loss
 
 
 def checked_transform(problem: Problem, transform: Transform | None) -> Transform | None:
@@ -102,11 +104,7 @@ def checked_expectation(
     """Try loss, expectation and method before any fit, on observed outcomes and where it starts."""
     posterior = FittedPosterior(approximation, approximation.start)
     predictor = Predictors(problem, approximation).on()
-    # The first two keys folded in are those of a split, from which the guide has started.
-    theta_key, y_key = (jax.random.fold_in(key, number) for number in (2, 3))
-    stacked, weight = predicting.outcomes(posterior, predictor, theta_key, 1)
-    outcome = jax.tree.map(lambda leaf: leaf[0], stacked)
-    drawn = jnp.asarray(outcome.expand(weight.shape).sample(y_key), jnp.result_type(float))
+    outcome, weight, drawn = predicting.one_outcome(posterior, predictor, key)
     seen = predicting.observations(posterior, predictor)
     columns = predictor.columns(problem.aim.needs)
     problem.aim.check_columns(columns)
@@ -115,9 +113,7 @@ def checked_expectation(
         _try_cost(aim, drawn, drawn)
     else:
         # Masked outcomes may have been filled with anything.
-        counted = seen.outcomes[seen.counted]
-        typical = np.median(counted) if counted.size else 0.0
-        _try_cost(aim, jnp.asarray(np.where(seen.counted, seen.outcomes, typical)), drawn)
+        _try_cost(aim, seen.filled(), drawn)
     _check_classes(problem, outcome)
     gain = problem.gain(transform, 1.0, columns)
     where = f"What `transform={transform}` returns"
@@ -127,9 +123,10 @@ def checked_expectation(
     if reason is not None:
         raise InputError(f"`method={method}` does not fit: {reason}.")
     asked = _AllAsked(gain, options.estimator, aim.criterion)
-    expectation = options.expectation
+    expectation, parts = options.expectation, leading(aim.space)
+    like = seen_by_loss(aim.space, jnp.broadcast_to(weight, (*parts, *weight.shape)))
     if expectation is None:
-        expectation = expectations.choose(outcome, asked, weight)
+        expectation = expectations.choose(outcome, asked, like)
         if isinstance(expectation, expectations.ScoreFunction):
             warn(
                 f"The outcome {problem.outcome!r}, {type(outcome).__name__}, can only be drawn, "
@@ -138,16 +135,16 @@ def checked_expectation(
                 f"draws, `expectation=ScoreFunction(draws=...)`, where it does not settle."
             )
     else:
-        expectations.check(expectation, outcome, asked, weight)
+        expectations.check(expectation, outcome, asked, like)
     asked.term(expectation)  # says what does not fit
     if problem.about_latent:
         _check_slope(problem, aim, drawn)
     return expectation
 
 
-def _check_slope(problem: Problem, aim: Aim, drawn: Array) -> None:
+def _check_slope(problem: Problem, aim: Aim, drawn: np.ndarray) -> None:
     """Refuse, for a latent, a cost in steps: it would have no slope to follow."""
-    decision = aim.space.inside(jnp.broadcast_to(jnp.median(drawn), drawn.shape))
+    decision = seen_by_loss(aim.space, aim.everywhere(drawn, jnp.median(drawn)))
     tried = drawn + jnp.linspace(-1, 1, 9).reshape(-1, *(1 for _ in drawn.shape))
     slope = jax.grad(lambda y: jnp.sum(aim.criterion.cost(y, decision)))(tried)
     if not bool(jnp.any(slope != 0)):
@@ -158,13 +155,13 @@ def _check_slope(problem: Problem, aim: Aim, drawn: Array) -> None:
         )
 
 
-def _try_cost(aim: Aim, seen: Array, drawn: Array) -> None:
+def _try_cost(aim: Aim, seen: np.ndarray, drawn: np.ndarray) -> None:
     """Refuse a loss or utility that fails on observed outcomes; warn where others show a fault."""
-    middle, width = jnp.median(seen), seen.max() - seen.min()
+    middle, width = np.median(seen).astype(seen.dtype), seen.max() - seen.min()
     aim.check_observed(seen)
     # What is drawn before a fit may be anywhere.
-    likely = jnp.where(jnp.abs(drawn - middle) <= width, drawn, middle)
-    fault = aim.cost_fault(likely, aim.space.inside(jnp.broadcast_to(middle, likely.shape)))
+    likely = np.where(np.abs(drawn - middle) <= width, drawn, middle)
+    fault = aim.cost_fault(likely, aim.everywhere(likely, middle))
     if fault is not None:
         warn(f"At an outcome that was not observed, but may be predicted: {fault}")
 

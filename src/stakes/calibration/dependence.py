@@ -118,6 +118,12 @@ def _named(name: str, predictor: Predictor) -> Groups:
             f"`by={name!r}`: the model does not show to which member of the plate {name!r} each "
             f"outcome belongs. Give an array with a label for each instance instead."
         )
+    if name in given and name != cases.observed:
+        raise InputError(
+            f"`by={name!r}`: that data argument has shape {np.shape(given[name])}, and outcomes "
+            f"have shape {instances.shape}. Give a group for each outcome, or for each member of "
+            f"one of its plates."
+        )
     known = dict.fromkeys((*instances.dims, *cases.plates, *columns))
     raise InputError(
         f"`by={name!r}` names no plate of the model and no argument along the outcome; there are "

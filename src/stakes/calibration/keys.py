@@ -3,8 +3,17 @@
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from stakes._types import Key
+from stakes.host.programs import Program
+
+
+@Program
+def _folded(key: Key) -> list[Key]:
+    numbers = jnp.arange(len(Keys._fields))
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, numbers)
+    return [keys[number] for number in range(len(Keys._fields))]
 
 
 class Keys(NamedTuple):
@@ -32,7 +41,7 @@ class Keys(NamedTuple):
 
     @classmethod
     def of(cls, key: Key) -> "Keys":
-        return cls(*(jax.random.fold_in(key, purpose) for purpose in range(len(cls._fields))))
+        return cls(*_folded(key))
 
     @classmethod
     def of_each(cls, keys: Key) -> "Keys":

@@ -18,6 +18,7 @@ from stakes.host.progress import waiting
 from stakes.optimise import Fit, Method, State, Step, Stop, not_begun, outset, run
 from stakes.problem import Problem, checked_key
 from stakes.protocols import Estimator, Expectation, Transform
+from stakes.vectors import leading
 
 
 def calibrate(
@@ -131,7 +132,8 @@ def calibrate_with(
     # Plain VI, its decisions, and the scale of its losses.
     vi = fitted("VI", plan.vi_step(), plan.vi_state(approximation.start), keys.vi)
     check_fit("VI", vi)
-    kept = journal.decisions(approximation.instances.shape) if journal is not None else None
+    shape = (*leading(problem.space), *approximation.instances.shape)
+    kept = journal.decisions(shape) if journal is not None else None
     with waiting("deciding under plain VI", show=progress), deferred_ctrl_c() as interruption:
         plan, decisions = plan.after_vi(vi, keys, kept)
 

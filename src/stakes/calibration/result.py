@@ -215,6 +215,7 @@ class Calibration:
             by: as in `compare`.
         """
         check_judged(self.problem)
+        self.problem.check_single("`leave_one_out()`")
         if self.problem.aim.per is not None:
             raise InputError(
                 "`leave_one_out()` judges each decision without its own outcome, and decisions "
@@ -294,6 +295,8 @@ class Calibration:
             (1, 500, 8)
         """
         draws = checks.whole("`to_arviz(draws=...)`", draws)
+        if self.problem.together:
+            self.problem.check_single("`to_arviz()`")
         fits = {"": self.calibrated, "vi_": self.vi}
         posteriors = {prefix: self.posterior(fit, draws=draws) for prefix, fit in fits.items()}
         return data_tree(

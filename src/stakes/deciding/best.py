@@ -16,6 +16,7 @@ import jax.numpy as jnp
 
 from stakes._types import Array, Distribution, Float, Key
 from stakes.aim import Aim
+from stakes.deciding.dips import Rival, rival
 from stakes.deciding.promise import by_promise
 from stakes.deciding.search import (
     At,
@@ -26,12 +27,14 @@ from stakes.deciding.search import (
     evenly,
     one_by_one,
 )
+from stakes.deciding.vectors import best_parts
 from stakes.errors import NoClosedForm, check_shape
 from stakes.expectation import Mixture
 from stakes.port import Response, outcome_at
 from stakes.protocols import Criterion, Expectation, Space, Tabled, UtilityTerm
 from stakes.sharing import Shared
 from stakes.spaces import Integers, Real
+from stakes.vectors import Vector, laid_out, seen
 
 REAL = Real()
 Outcome: TypeAlias = Distribution | Response
@@ -43,6 +46,8 @@ ROUNDS = 40
 FEW, MORE = 256, 8
 """With fewer draws of θ than this a search takes up to so many times as many places."""
 PLACES = 7
+SWEEPS = 3
+"""Through the parts of a decision, in a coarse search."""
 FAR = 1e30
 """Beyond all limits of decisions."""
 MOST_ELEMENTS = 2**24
@@ -62,6 +67,8 @@ def best_decision(
     where the expectation consists of draws, too.
     """
     criterion, space = aim.criterion, aim.space
+    if isinstance(space, Vector):
+        return _best_vector(aim, space, expectation, key, outcomes, like)
     responds = isinstance(outcomes, Response)
     if isinstance(space, Shared):
         aim = replace(aim, space=space.counting(like))
@@ -79,6 +86,28 @@ def best_decision(
                 decision = jnp.broadcast_to(decision, like.shape).astype(like.dtype)
                 return beside(risk, space, decision)
     return numerical_decision(aim, expectation, key, outcomes, like)
+
+
+def _best_vector(
+    aim: Aim,
+    space: Vector,
+    expectation: Expectation,
+    key: Key,
+    outcomes: Distribution,
+    like: Array,
+) -> Float[Array, "part *instance"]:
+    if is_any_number(space):
+        with suppress(NoClosedForm):
+            return known_decision(aim.criterion, expectation, outcomes, like, space)
+    risk = risk_of(aim.criterion, expectation, key, outcomes, like, space)
+    _, range_key = jax.random.split(key)
+    return best_parts(risk, space, _draws(range_key, outcomes, like.shape, 8))
+
+
+def is_any_number(space: Space) -> bool:
+    """Whether no limits keep a decision from being the best of all numbers."""
+    parts = space.spaces if isinstance(space, Vector) else (space,)
+    return all(isinstance(part, Real) for part in parts)
 
 
 def beside(risk: Curve, space: Space, best: Array) -> Array:
@@ -102,15 +131,26 @@ def least_of(objective: Curve, places: Float[Array, "place *instance"]) -> Array
 
 
 def known_decision(
-    criterion: Criterion, expectation: Expectation, outcomes: Distribution, like: Array
+    criterion: Criterion,
+    expectation: Expectation,
+    outcomes: Distribution,
+    like: Array,
+    space: Space = REAL,
 ) -> Array:
     """The best decision by a formula of the loss; raises `NoClosedForm` where it has none."""
     decision = criterion.decision(expectation.mixture(outcomes))
+    if isinstance(space, Vector):
+        return laid_out(decision, like)
     return jnp.broadcast_to(decision, like.shape).astype(like.dtype)
 
 
 def risk_of(
-    criterion: Criterion, expectation: Expectation, key: Key, outcomes: Outcome, like: Array
+    criterion: Criterion,
+    expectation: Expectation,
+    key: Key,
+    outcomes: Outcome,
+    like: Array,
+    space: Space = REAL,
 ) -> Curve:
     """The risk of a decision for each instance."""
     risk_key, _ = jax.random.split(key)
@@ -118,7 +158,8 @@ def risk_of(
 
     def risk(decision: Array) -> Array:
         def one(key: Key, outcome: Outcome) -> Array:
-            return criterion.risk(expectation, key, outcome_at(outcome, decision), decision)
+            there = outcome_at(outcome, decision)
+            return criterion.risk(expectation, key, there, seen(space, decision))
 
         found = criterion.averaged(_each_draw(one, risk_key, outcomes, held))
         check_shape(f"The expected cost by `{criterion.title}`", found.shape, like.shape)
@@ -151,7 +192,37 @@ def numerical_decision(
         found = by_promise(risk, grid, grid[-1] - grid[0], 2 * ROUNDS)
         found = _with_neighbours(risk, found) if whole else found
         return space.inside(found).astype(like.dtype)
-    draws = _draws(range_key, outcomes, like.shape, 4 * times)
+    grid, reach = _places(space, range_key, outcomes, like, times)
+    found = space.inside(by_promise(risk, grid, reach, times * ROUNDS))
+    if outcomes.support.is_discrete or whole:
+        found = _with_neighbours(risk, found)
+    return space.inside(found).astype(like.dtype)
+
+
+def rivals(
+    aim: Aim, expectation: Expectation, key: Key, outcomes: Outcome, like: Array
+) -> Rival | None:
+    """Another dip of the cost that is nearly as good; None where the cost can have but one."""
+    space = aim.space
+    if not isinstance(outcomes, Response):
+        with suppress(NoClosedForm):
+            known_decision(aim.criterion, expectation, outcomes, like)
+            return None
+    risk = pooled_risk(aim, expectation, key, outcomes, like)
+    _, range_key = jax.random.split(key)
+    if isinstance(outcomes, Response):
+        grid = _across(space, like, 2 * EVENLY)
+    else:
+        grid, _ = _places(space, range_key, outcomes, like, 1)
+    grid = jnp.sort(grid, axis=0)
+    return rival(At(grid, one_by_one(risk, grid)))
+
+
+def _places(
+    space: Space, key: Key, outcomes: Distribution, like: Array, times: int
+) -> tuple[Float[Array, "place *instance"], Array]:
+    """Where a search begins, and how far it looks around: on the range of the outcome."""
+    draws = _draws(key, outcomes, like.shape, 4 * times)
     low, high = draws.min(axis=0), draws.max(axis=0)
     quantiles = jnp.quantile(draws, jnp.linspace(0, 1, times * QUANTILES), axis=0)
     reach = jnp.maximum(high - low, _spread(outcomes, high))
@@ -160,14 +231,9 @@ def numerical_decision(
         quantiles = jax.vmap(space.mean)(quantiles)
         reach = jnp.maximum(space.over(reach, "most"), high - low)
     places = evenly(low, high, times * EVENLY)
-    counts = outcomes.support.is_discrete
-    if counts or whole:
+    if outcomes.support.is_discrete or is_whole(space):
         quantiles, reach = jnp.round(quantiles), jnp.maximum(reach, 1.0)
-    grid = space.inside(jnp.concatenate([places, quantiles]))
-    found = space.inside(by_promise(risk, grid, reach, times * ROUNDS))
-    if counts or whole:
-        found = _with_neighbours(risk, found)
-    return space.inside(found).astype(like.dtype)
+    return space.inside(jnp.concatenate([places, quantiles])), reach
 
 
 def term_decision(
@@ -194,6 +260,9 @@ def term_decision(
         found = _each_draw(one, term_key, outcomes, held * now.size).mean(axis=0)
         return space.over(found, "sum") if isinstance(space, Shared) else found
 
+    if isinstance(space, Vector):
+        drawn = _draws(range_key, outcomes, now.shape[1:], -(-2 * draws // _count(outcomes)))
+        return best_parts(shortfall, space, drawn, now, sweeps=SWEEPS).astype(now.dtype)
     if space.actions is not None:
         return least_of(shortfall, _every(space.actions, now)).astype(now.dtype)
     if isinstance(outcomes, Response):
@@ -256,6 +325,8 @@ def _with_neighbours(
 def _spread(outcomes: Distribution, like: Array) -> Array:
     """The standard deviation of the mixture, or a tiny number where it is not known."""
     least = 1e-6 * jnp.maximum(jnp.abs(like), 1.0)
+    if outcomes.event_shape:
+        return least
     try:
         sd = jnp.sqrt(Mixture(outcomes).variance())
     except NoClosedForm:
@@ -286,4 +357,6 @@ def _draws(key: Key, outcomes: Distribution, shape: tuple[int, ...], each: int) 
         return outcome.expand(shape).sample(key, (each,))
 
     draws = jax.vmap(some)(jax.random.split(key, _count(outcomes)), outcomes)
+    if draws.ndim > len(shape) + 2:  # of vectors: their numbers and their sums
+        draws = jnp.concatenate([jnp.moveaxis(draws, -1, 0), draws.sum(axis=-1)[None]])
     return draws.reshape(-1, *shape).astype(jnp.result_type(float))

@@ -5,12 +5,18 @@ from dataclasses import dataclass
 from typing import final
 
 from stakes._types import Array, Distribution, Key
-from stakes.deciding.best import beside, known_decision, risk_of, term_decision
+from stakes.deciding.best import (
+    beside,
+    is_any_number,
+    known_decision,
+    risk_of,
+    term_decision,
+)
 from stakes.errors import NoClosedForm
 from stakes.losses import Asked
 from stakes.protocols import Gain, Objective
 from stakes.sharing import Shared
-from stakes.spaces import Real
+from stakes.vectors import Vector, seen
 
 
 @final
@@ -36,12 +42,15 @@ class BayesDecisions:
     def decide(self, objective: Objective, key: Key, outcomes: Distribution, now: Array) -> Array:
         assert objective.gain.loss is not None
         loss, expectation = Asked(objective.gain.loss), objective.expectation
+        space = objective.space
 
         def term(key: Key, outcome: Distribution, decision: Array) -> Array:
-            return -loss.risk(expectation, key, outcome, decision)
+            return -loss.risk(expectation, key, outcome, seen(space, decision))
 
-        space = objective.space
-        if not isinstance(space, Shared) and (isinstance(space, Real) or loss.convex):
+        if isinstance(space, Vector) and is_any_number(space):
+            with suppress(NoClosedForm):
+                return known_decision(loss, expectation, outcomes, now[0], space)
+        elif not isinstance(space, Shared | Vector) and (is_any_number(space) or loss.convex):
             with suppress(NoClosedForm):
                 best = known_decision(loss, expectation, outcomes, now)
                 return beside(risk_of(loss, expectation, key, outcomes, now), space, best)

@@ -15,7 +15,14 @@ import jax
 import jax.numpy as jnp
 
 from stakes._types import Array, Distribution, Key
-from stakes.deciding.best import REAL, beside, is_whole, tabled_decision, term_decision
+from stakes.deciding.best import (
+    REAL,
+    beside,
+    is_any_number,
+    is_whole,
+    tabled_decision,
+    term_decision,
+)
 from stakes.errors import NoClosedForm
 from stakes.losses import Asked
 from stakes.port import Response, outcome_at
@@ -29,7 +36,7 @@ from stakes.protocols import (
     UtilityTerm,
 )
 from stakes.sharing import Shared
-from stakes.spaces import Real
+from stakes.vectors import Vector, laid_out, seen
 
 
 def objective_of(
@@ -42,13 +49,14 @@ def objective_of(
     alone = gain.term(expectation, estimator)
 
     def worth(key: Key, outcome: Distribution | Response, decision: Array) -> Array:
-        return alone(key, outcome_at(outcome, decision), decision)
+        return alone(key, outcome_at(outcome, decision), seen(space, decision))
 
     if not gain.regret:
         return Objective(gain, expectation, worth, worth, space)
     # An estimator that was chosen may have its largest value elsewhere than log E u itself, and
     # the best number of all is no guide to the best one in a space unless the loss is convex.
-    on_its_own = isinstance(space, Real) or (_is_convex(gain) and not isinstance(space, Shared))
+    alike = isinstance(space, Shared | Vector)
+    on_its_own = is_any_number(space) or (_is_convex(gain) and not alike)
     is_known = estimator is None and on_its_own
     known = gain.exact_decision if is_known else _no_formula
     build = partial(_regret, gain, expectation, estimator, worth, known)
@@ -89,16 +97,19 @@ def _regret(
     space: Space,
 ) -> UtilityTerm:
     """log ũ(θ, h) - max over h' of log ũ(θ, h')."""
-    is_plain = estimator is None and isinstance(space, Real)
+    is_plain = estimator is None and is_any_number(space)
 
     def best(key: Key, outcome: Distribution, decision: Array) -> Array:
         """The best decision for this θ: by a formula, or by a search that starts at this one."""
         alone = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], outcome)
         if space.actions is None and not isinstance(outcome, Response):
             with suppress(NoClosedForm):
-                best = jnp.broadcast_to(known(expectation.mixture(alone)), decision.shape)
+                best = known(expectation.mixture(alone))
+                if isinstance(space, Vector):
+                    return laid_out(best, decision[0])
+                best = jnp.broadcast_to(best, decision.shape)
                 return beside(lambda place: -worth(key, outcome, place), space, best)
-            if not isinstance(space, Shared):
+            if not isinstance(space, Shared | Vector):
                 with suppress(NoClosedForm):
                     return by_table(key, outcome, decision)
         same = lambda _, outcome, decision: worth(key, outcome, decision)  # noqa: E731
@@ -114,7 +125,7 @@ def _regret(
     def term(key: Key, outcome: Distribution, decision: Array) -> Array:
         if is_plain and not isinstance(outcome, Response):
             with suppress(NoClosedForm):
-                return gain.regret_term(expectation)(key, outcome, decision)
+                return gain.regret_term(expectation)(key, outcome, seen(space, decision))
         fixed = jax.lax.stop_gradient((key, outcome, decision))
         against = jax.lax.stop_gradient(best(*fixed))
         gap = worth(key, outcome, decision) - worth(key, outcome, against)

@@ -17,6 +17,7 @@ from stakes import checks, datasets
 from stakes._types import Array, Key
 from stakes.calibration import Calibration, calibrate
 from stakes.losses import CostTable
+from stakes.optimise import EM
 from stakes.problem import Problem
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def net_benefit(bought: np.ndarray, chance: np.ndarray, threshold: float) -> flo
     return float(found - vain * threshold / (1 - threshold))
 
 
-FITTED_WITH: dict[str, Any] = {"steps": 3000, "draws": 10}
+FITTED_WITH: dict[str, Any] = {"steps": 3000, "draws": 10, "method": EM(every=10)}
 
 
 def solve(key: Key, **other: Any) -> Calibration:

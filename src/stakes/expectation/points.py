@@ -5,13 +5,14 @@ are fixed) or through the points (Monte Carlo: the points are reparameterised dr
 """
 
 from abc import abstractmethod
-from typing import Protocol
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from stakes._types import Array, Bool, Distribution, Float, Key
+from stakes.errors import NoClosedForm
 from stakes.expectation.mixture import Mixture
 from stakes.expectation.sums import (
     COARSE,
@@ -34,6 +35,11 @@ LARGE = 30.0
 still = jax.lax.stop_gradient
 
 
+def kink(decision: Any) -> Array:
+    """Where a loss may have a kink: at the decision, or at the first of its parts."""
+    return decision[0] if isinstance(decision, tuple) else decision
+
+
 class ByPoints(Expectation, Protocol):
     """An expectation that has to define only its points and what it objects to."""
 
@@ -54,7 +60,7 @@ class ByPoints(Expectation, Protocol):
     def expected(
         self, key: Key | None, outcome: Distribution, loss: Loss, decision: Array
     ) -> Array:
-        points, log_weights = self.rule(key, outcome, decision)
+        points, log_weights = self.rule(key, outcome, kink(decision))
         typical = self.typical(outcome)
         weights = flushed_exp(log_weights)
         weightless = weights == 0
@@ -76,12 +82,11 @@ class ByPoints(Expectation, Protocol):
     def log_expected(
         self, key: Key | None, outcome: Distribution, utility: PositiveUtility, decision: Array
     ) -> Array:
-        points, log_weights = self.rule(key, outcome, decision)
+        points, log_weights = self.rule(key, outcome, kink(decision))
         log_shares = still(log_weights + utility.log(points, decision))
         shares = flushed_exp(log_shares - largest_of(log_shares))
         # What adds nothing may have overflowed, and has no finite slope then.
-        heaviest = largest_of(jnp.where(shares == 1, still(points), -jnp.inf))
-        log_utility = utility.log(jnp.where(shares == 0, heaviest, points), decision)
+        log_utility = utility.log(_finite(points, shares), decision)
         total = log_sum_exp(jnp.where(shares == 0, -jnp.inf, log_weights + log_utility))
         weightless = still(log_weights) == -jnp.inf
         # A utility is smooth, and of a logarithm that is large a small part matters little.
@@ -99,7 +104,20 @@ class ByPoints(Expectation, Protocol):
 
     def table(self, key: Key | None, outcome: Distribution, decision: Array) -> Table:
         """The points and weights for one outcome, fixed, to search among decisions near this."""
+        if outcome.event_shape:
+            raise NoClosedForm("A table has the values of a number, not of a vector.")
         return Table.of(self, still(self.rule(key, outcome, decision)))
+
+
+def _finite(points: Array, shares: Array) -> Array:
+    """The points, of which the heaviest stands in for those that add nothing."""
+    if points.ndim > shares.ndim:  # vectors
+        heaviest = jnp.take_along_axis(
+            still(points), jnp.argmax(shares, axis=0)[None, ..., None], axis=0
+        )
+        return jnp.where(shares[..., None] == 0, heaviest, points)
+    heaviest = largest_of(jnp.where(shares == 1, still(points), -jnp.inf))
+    return jnp.where(shares == 0, heaviest, points)
 
 
 def _known(total: Array, fine: Array | bool) -> Array:

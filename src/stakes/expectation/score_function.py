@@ -10,7 +10,7 @@ import numpyro.distributions as dist
 from stakes import checks
 from stakes._types import Array, Distribution, Key
 from stakes.expectation.monte_carlo import drawn_shape
-from stakes.expectation.points import ByPoints
+from stakes.expectation.points import ByPoints, kink
 from stakes.expectation.sums import Rule
 from stakes.protocols import Gain
 
@@ -49,7 +49,7 @@ class ScoreFunction(ByPoints):
         if isinstance(outcome, CENSORED):
             return "what is drawn of a censored outcome is not what its density is of"
         try:
-            jax.eval_shape(lambda: self.rule(jax.random.key(0), outcome, decision))
+            jax.eval_shape(lambda: self.rule(jax.random.key(0), outcome, kink(decision)))
         except NotImplementedError:
             return "it cannot be drawn"
         return None

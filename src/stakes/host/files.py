@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import os
+import shutil
 import stat
 import sys
 import tempfile
@@ -39,6 +40,7 @@ def explained(doing: str, path: Path) -> Iterator[None]:
         raise StorageError(f"Cannot {doing} {path}: {reason}.") from error
 
 
+STANDARD_INPUT = (Path("-"), Path("/dev/stdin"), Path("/dev/fd/0"), Path("/proc/self/fd/0"))
 STANDARD_OUTPUT = (Path("-"), Path("/dev/stdout"), Path("/dev/fd/1"), Path("/proc/self/fd/1"))
 
 
@@ -48,6 +50,24 @@ def is_stream(path: Path) -> bool:
         return True
     found = _existing(path)
     return found is not None and not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode))
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[Path]:
+    """A file that can be read more than once: of a stream, and of `-`, a copy is made."""
+    if path not in STANDARD_INPUT and not is_stream(path):
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="stakes-") as folder, explained("read", path):
+        name = "standard input" if path in STANDARD_INPUT else path.name
+        copy = Path(folder) / f"{name}.csv"
+        with copy.open("wb") as file:
+            if path in STANDARD_INPUT:
+                shutil.copyfileobj(sys.stdin.buffer, file)
+            else:
+                with path.open("rb") as stream:
+                    shutil.copyfileobj(stream, file)
+        yield copy
 
 
 @contextmanager

@@ -8,18 +8,26 @@ text is another program. Arrays and numbers that are arguments are no part of th
 
 import hashlib
 import inspect
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, final
 
 import jax
 import jax.monitoring
+from jax.experimental.compilation_cache import compilation_cache
+
+from stakes.errors import InputError
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
+LARGEST_CACHE = 2**28
+"""Bytes of compiled programs to keep on disk."""
 MOST_TRACED = 32
 """For so many kinds of arguments each function remembers which program serves them."""
 MOST_COMPILED = 256
@@ -33,6 +41,8 @@ SETTINGS = (
     "jax_threefry_partitionable",
 )
 """Those of JAX that programs depend on."""
+ONCE = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+"""Options for programs that run once: quick to compile."""
 TRACING_ERRORS = (
     jax.errors.ConcretizationTypeError,
     jax.errors.NonConcreteBooleanIndexError,
@@ -235,6 +245,31 @@ def compiled(lowered: Any, options: Mapping[str, Any]) -> Any:
     digest = hashlib.sha256(text.encode()).hexdigest()
     key = (digest, types, settings, tuple(sorted(options.items())))
     return COMPILED.get(key, compile_now)
+
+
+def keep_compiled(folder: str | os.PathLike[str]) -> None:
+    """Keep compiled programs in a folder, where later processes find them again.
+
+    Most of the time of a first fit goes into compiling; with the programs of an earlier process it
+    does not. The folder is JAX's own compilation cache and may be shared by all your programs. It
+    is kept below 256 MB, for which JAX needs the package filelock. As with any cache of programs,
+    others should not be able to write to it.
+
+    Examples:
+        >>> import tempfile, stakes
+        >>> stakes.keep_compiled(tempfile.mkdtemp())  # such as "~/.cache/stakes"
+    """
+    given: Any = folder
+    path = Path(folder).expanduser() if isinstance(given, str | os.PathLike) else None
+    if not str(given) or path is None or (path.exists() and not path.is_dir()):
+        raise InputError(f"`keep_compiled(folder)` must be the path of a folder; got {folder!r}.")
+    config: Any = jax.config
+    config.update("jax_compilation_cache_dir", str(path))
+    if find_spec("filelock") is not None:
+        config.update("jax_compilation_cache_max_size", LARGEST_CACHE)
+    config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    # JAX looks at these once, when it compiles for the first time.
+    compilation_cache.reset_cache()
 
 
 @contextmanager

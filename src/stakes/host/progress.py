@@ -4,7 +4,11 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
 
 Tell: TypeAlias = Callable[[int, float, float], None]
 """(steps done, bound, utility term)."""
@@ -89,14 +93,6 @@ Tick: TypeAlias = Callable[[str], None]
 def steps_of(title: str, total: int) -> Iterator[Tick]:
     """One bar with a time estimate over the parts of an experiment; lines if not on a terminal."""
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
 
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -109,16 +105,7 @@ def steps_of(title: str, total: int) -> Iterator[Tick]:
 
         yield line
         return
-    columns = (
-        TextColumn(title),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.description}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    # The time is estimated from the last ten minutes: parts are long and differ in speed.
-    progress = Progress(*columns, console=console, transient=True, speed_estimate_period=600)
+    progress = _parts_bar(title, console)
     task = progress.add_task("", total=total)
     begun = 0
 
@@ -134,6 +121,52 @@ def steps_of(title: str, total: int) -> Iterator[Tick]:
 
     with progress, part_of(share):
         yield tick
+
+
+def _parts_bar(title: str, console: "Console") -> "Progress":
+    """How many parts of the whole are done, what is being done, and the time left."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn(title),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    # The time is estimated from the last ten minutes: parts are long and differ in speed.
+    return Progress(*columns, console=console, transient=True, speed_estimate_period=600)
+
+
+@contextmanager
+def pieces_done(title: str, total: int, *, show: bool = True) -> Iterator[Callable[[bool], None]]:
+    """One bar over independent pieces of work; call it for each that is done: did it fail?"""
+    if not (show and sys.stderr.isatty()):
+        with part_of(lambda share: None):
+            yield lambda failed: None
+        return
+    from rich.console import Console
+
+    failures = 0
+    with _parts_bar(title, Console(stderr=True)) as progress:
+        task = progress.add_task("", total=total)
+
+        def tell(failed: bool) -> None:
+            nonlocal failures
+            failures += failed
+            said = f"{failures} failed" if failures else ""
+            progress.update(task, advance=1, description=said)
+
+        with part_of(lambda share: None):
+            yield tell
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from stakes.losses.asked import Asked, Dial, WithCovariates, covariates_of
 from stakes.losses.basic import Absolute, LinEx, Newsvendor, Squared, Tilted
-from stakes.losses.more import Expectile, Huber, ZeroOne
+from stakes.losses.more import Expectile, Huber, IntervalScore, ZeroOne
 from stakes.losses.table import CostTable
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "Dial",
     "Expectile",
     "Huber",
+    "IntervalScore",
     "LinEx",
     "Newsvendor",
     "Squared",

@@ -7,8 +7,11 @@ import jax.numpy as jnp
 
 from stakes import varying
 from stakes._types import Array
+from stakes.losses.basic import Tilted
 from stakes.protocols import Predicted
+from stakes.spaces import Real
 from stakes.varying import CanVary
+from stakes.vectors import Vector
 
 HALVINGS = 50
 
@@ -104,3 +107,70 @@ class ZeroOne(CanVary):
         low, high = decision - self.width, decision + self.width
         held: Array = predicted.cdf(high) - predicted.below(low)
         return 1 - held
+
+
+@final
+@dataclass(frozen=True)
+class IntervalScore(CanVary):
+    """high - low, and 2/α for each unit by which the outcome lies outside, with α = 1 - level.
+
+    For an interval that should hold the outcome with the chance `level`, decided as
+    `Vector(low=Real(), high=Real())`. The best one lies between the quantiles at α/2 and 1 - α/2
+    (Gneiting and Raftery, 2007): it is 2/α times the tilted losses of its two ends.
+
+    Examples:
+        >>> import stakes
+        >>> float(stakes.IntervalScore(0.9)(5.0, (1.0, 4.0)))  # one above an interval of three
+        23.0
+    """
+
+    level: Any
+
+    convex: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        level = varying.checked("`IntervalScore(level=...)`", self.level, above=0, below=1)
+        object.__setattr__(self, "level", level)
+
+    @property
+    def space(self) -> Vector:
+        return Vector(low=Real(), high=Real())
+
+    @property
+    def _factor(self) -> Any:
+        return 2 / (1 - self.level)
+
+    @property
+    def _ends(self) -> tuple[Tilted, Tilted]:
+        """The losses of the lower and the upper end."""
+        below = (1 - self.level) / 2
+        return _tilted(below), _tilted(1 - below)
+
+    def __call__(self, outcome: Array, decision: tuple[Array, Array]) -> Array:
+        low, high = decision
+        outcome = jnp.asarray(outcome)
+        outside = jnp.maximum(low - outcome, 0.0) + jnp.maximum(outcome - high, 0.0)
+        return jnp.asarray(high - low + self._factor * outside)
+
+    def expected(self, predicted: Predicted, decision: tuple[Array, Array]) -> Array:
+        ends = zip(self._ends, decision, strict=True)
+        total = sum(loss.expected(predicted, part) for loss, part in ends)
+        return jnp.asarray(self._factor * total)
+
+    def expected_regret(self, predicted: Predicted, decision: tuple[Array, Array]) -> Array:
+        ends = zip(self._ends, decision, strict=True)
+        total = sum(loss.expected_regret(predicted, part) for loss, part in ends)
+        return jnp.asarray(self._factor * total)
+
+    def bayes_decision(self, draws: Array) -> tuple[Array, ...]:
+        return tuple(loss.bayes_decision(draws) for loss in self._ends)
+
+    def exact_decision(self, predicted: Predicted) -> tuple[Array, ...]:
+        return tuple(loss.exact_decision(predicted) for loss in self._ends)
+
+
+def _tilted(q: Any) -> Tilted:
+    """Also for levels of some cases, which are traced."""
+    loss = object.__new__(Tilted)
+    object.__setattr__(loss, "q", q)
+    return loss

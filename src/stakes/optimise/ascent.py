@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from stakes import checks
@@ -17,7 +18,7 @@ from stakes._types import Array, Batch, Float, Key, Params, PyTree
 from stakes.errors import check_shape
 from stakes.optimise.settings import check_optimizer
 from stakes.optimise.step import Info, State
-from stakes.port import Approximation, Rows, gather, scatter
+from stakes.port import Approximation, NormalPair, Rows, gather, scatter
 from stakes.protocols import UtilityTerm
 
 Bound: TypeAlias = Callable[[PyTree], tuple[Array, tuple[Array, Array]]]
@@ -40,9 +41,9 @@ def start(variables: PyTree, trained: PyTree, optimizer: optax.GradientTransform
     return State(
         variables=variables,
         optimizer=optimizer.init(trained),
-        rate=jnp.ones(()),
-        taken=jnp.zeros((), jnp.int32),
-        skipped=jnp.zeros((), jnp.int32),
+        rate=jax.device_put(np.ones((), jnp.result_type(float))),
+        taken=jax.device_put(np.int32(0)),
+        skipped=jax.device_put(np.int32(0)),
     )
 
 
@@ -54,10 +55,12 @@ def ascend(
     state: State,
     *,
     chart: Chart | None = None,
+    normals: tuple[NormalPair, ...] = (),
 ) -> tuple[PyTree, State, Info]:
     """One step up in the trained variables; skipped where value or gradient is not finite.
 
-    With a `chart`, the step is one in other coordinates, in which there are no limits.
+    With a `chart`, the step is one in other coordinates, in which there are no limits. The
+    optimiser is told which parameters belong to `normals`.
     """
     check_optimizer("`ascend(optimizer=...)`", optimizer)
     checks.function("`ascend(objective=...)`", objective, ("variables",))
@@ -75,7 +78,7 @@ def ascend(
         lambda free: objective(chart.held(free)), has_aux=True
     )(here)
     updates, memory_after = optax.with_extra_args_support(optimizer).update(
-        jax.tree.map(jnp.negative, slope), memory, here, value=-value
+        jax.tree.map(jnp.negative, slope), memory, here, value=-value, normals=normals
     )
     after = jax.tree.map(lambda old, update: old + state.rate * update, here, updates)
     finite = jnp.isfinite(value) & _all_finite(slope)
@@ -115,7 +118,10 @@ def bound(
             return draw.log_ratio, jnp.zeros(())
         here = term.weighing(draw.weight) if hasattr(term, "weighing") else term
         gained = here(y_key, draw.outcome, decisions)
-        check_shape("The utility term of the loss or utility", gained.shape, decisions.shape)
+        # The parts of a decision lie along a leading axis.
+        parted = draw.weight.ndim > 0 and decisions.ndim > draw.weight.ndim
+        expected = decisions.shape[1:] if parted else decisions.shape
+        check_shape("The utility term of the loss or utility", gained.shape, expected)
         return draw.log_ratio, jnp.sum(jnp.where(draw.weight > 0, draw.weight * gained, 0.0))
 
     elbos, utilities = jax.vmap(one)(jax.random.split(key, draws))

@@ -7,7 +7,6 @@ nothing had happened.
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from stakes.optimise.fit import Fit, Stop
@@ -17,6 +16,7 @@ from stakes.optimise.stages import (
     are_drifting,
     has_stopped_rising,
     is_no_better,
+    owned,
     some_of,
 )
 from stakes.optimise.step import Info, State
@@ -63,9 +63,9 @@ class Course(NamedTuple):
 
 def outset(state: State, runs: tuple[int, ...] = ()) -> Course:
     """The course of a fit that has yet to take its first step."""
-    # The loop hands its buffers over to each chunk, so it must own them; naming the dtype makes
-    # weak types strong, for which the chunk would otherwise be compiled again.
-    state = jax.tree.map(lambda leaf: jnp.array(leaf, leaf.dtype), state)
+    # The loop hands its buffers over to each chunk, so it must own them; weak types, for which the
+    # chunk would be compiled again, become strong.
+    state = owned(state)
     none = np.zeros((0, *runs))
     nothing = np.zeros((0, len(some_of(state.variables))))
     return Course(state, none, none, none.astype(bool), 0, 0, Average(), nothing)
@@ -87,7 +87,7 @@ def extended(course: Course, state: State, info: Info) -> Course:
 
 def verdict(course: Course, settings: FitSettings, interrupted: bool) -> Stop | None:
     """Why to stop here; None to continue."""
-    if np.max(course.state.skipped) >= MOST_SKIPPED:
+    if np.asarray(course.state.skipped).max() >= MOST_SKIPPED:
         return Stop.NUMERICAL_FAILURE
     if _stopped_rising(course, settings) and _gained_nothing(course, settings):
         return Stop.CONVERGED
@@ -114,7 +114,7 @@ def next_stage(course: Course, settings: FitSettings) -> Course:
     return after._replace(
         state=state._replace(
             variables=course.average.over(state.variables),
-            rate=jnp.full_like(state.rate, after.rate),
+            rate=jax.device_put(np.full_like(state.rate, after.rate)),
         )
     )
 

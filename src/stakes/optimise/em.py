@@ -13,9 +13,17 @@ from stakes.errors import check_shape
 from stakes.optimise.ascent import ascend, bound, start
 from stakes.optimise.settings import FitSettings
 from stakes.optimise.step import Info, State, Step
-from stakes.port import Approximation, Rows, columns_in, params_in, rows_of_params
+from stakes.port import (
+    Approximation,
+    Rows,
+    columns_in,
+    normals_of,
+    params_in,
+    rows_of_params,
+)
 from stakes.protocols import DecisionRule, Gain, Objective
 from stakes.sharing import Shared
+from stakes.vectors import leading
 
 
 def _counting(objective: Objective, weight: Array) -> Objective:
@@ -83,7 +91,7 @@ class EM:
         ) -> tuple[State, Info]:
             e_key, theta_key, y_key = jax.random.split(key, 3)
             params, decisions = state.variables["params"], state.variables["decisions"]
-            at = Rows.of(approximation.instances, batch)
+            at = Rows.of(approximation.instances, batch, leading=len(leading(objective.space)))
             here = at.gather(decisions)
             aims = objective.at(columns_in(approximation, objective.needs, batch))
             params, state, info = ascend(
@@ -94,6 +102,7 @@ class EM:
                 params,
                 rows_of_params(approximation, params, batch),
                 state,
+                normals=normals_of(approximation),
             )
 
             def m_step() -> Array:

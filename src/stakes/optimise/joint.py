@@ -7,9 +7,10 @@ from stakes._types import Array, Batch, Key, Params
 from stakes.optimise.ascent import Chart, ascend, bound, start
 from stakes.optimise.settings import FitSettings
 from stakes.optimise.step import Info, State, Step
-from stakes.port import Approximation, Rows, columns_in, rows_of_params
+from stakes.port import Approximation, Rows, columns_in, normals_of, rows_of_params
 from stakes.protocols import Gain, Objective, Space
 from stakes.spaces import Real
+from stakes.vectors import leading
 
 
 @final
@@ -34,14 +35,14 @@ class Joint:
         return start(variables, variables, settings.transformation())
 
     def step(self, objective: Objective, settings: FitSettings) -> Step:
-        optimizer = settings.transformation()
+        optimizer, parted = settings.transformation(), len(leading(objective.space))
 
         def step(
             approximation: Approximation, state: State, key: Key, batch: Batch
         ) -> tuple[State, Info]:
             at = {
                 "params": rows_of_params(approximation, state.variables["params"], batch),
-                "decisions": Rows.of(approximation.instances, batch),
+                "decisions": Rows.of(approximation.instances, batch, leading=parted),
             }
             here = objective.at(columns_in(approximation, objective.needs, batch))
             variables, state, info = ascend(
@@ -51,6 +52,7 @@ class Joint:
                 at,
                 state,
                 chart=_chart(here.space),
+                normals=normals_of(approximation),
             )
             return state._replace(variables=variables), info
 

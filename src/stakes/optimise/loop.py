@@ -31,6 +31,11 @@ class _Keys(NamedTuple):
     batches: Key
 
 
+@Program
+def _split(key: Key) -> _Keys:
+    return _Keys(*jax.random.split(key))
+
+
 def run(
     title: str,
     step: Step,
@@ -47,7 +52,7 @@ def run(
     Given the `course` of a run that was cut short, it is resumed there and ends with the same
     numbers, bit for bit, as if it had not been; given that of a finished run, it ends at once.
     """
-    keys = _Keys(*jax.random.split(key))
+    keys = _split(key)
     chunk = partial(compiled(step), approximation, key=keys.step)
     schedule = Batches(keys.batches, approximation.subsamples)
     return fit_of(*_loop(title, chunk, schedule, course or outset(state), settings, watch))

@@ -5,82 +5,113 @@ a wide one. The Fisher information of a normal q is diagonal in its location m a
 1/s² and 2, so the natural gradient costs nothing: s² ∂/∂m and ½ ∂/∂log s.
 """
 
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
 import jax
 import jax.numpy as jnp
 import optax
 
 from stakes import checks
-from stakes._types import PyTree
+from stakes._types import Array, PyTree
 from stakes.errors import InputError
-from stakes.optimise.settings import adam, check_optimizer
+from stakes.port import NormalPair
 
-LOC, SCALE = "_auto_loc", "_auto_scale"
-LONGEST = 2.0
-"""Steps are cut off at this many standard deviations, before they are multiplied by the rate."""
+SDS, FAR = 2.0, 1.0
+"""A location moves by at most so many standard deviations, or so far where that is further, since a
+sharp posterior would otherwise creep towards a distant optimum; the logarithm of a scale moves by at
+most the first. Both are then multiplied by the rate."""
+MEMORY, SQUARED_MEMORY = 0.9, 0.99
+"""What is kept of the mean of the steps, and of the mean square of Adam's gradients."""
 
 
-def natural_gradient(
-    rate: float = 0.1, *, otherwise: optax.GradientTransformation | None = None
-) -> optax.GradientTransformation:
-    """An optimiser for `AutoNormal` guides: natural gradients for them, Adam for all else.
+class NaturalState(NamedTuple):
+    """Means over the steps so far; those of squares are for parameters that Adam moves."""
+
+    count: Array
+    mean: PyTree
+    square: PyTree
+
+
+def natural_gradient(rate: float = 0.1, *, adam: float = 0.03) -> optax.GradientTransformation:
+    """An optimiser for `AutoNormal` and `AutoDiagonalNormal` guides.
 
     Args:
-        rate: of the step; 1 would jump to the optimum of each latent given the others, were it
-            not for noise.
-        otherwise: for decisions and for parameters that are not of a normal autoguide.
+        rate: of natural gradients; 1 would jump to the optimum of each latent given the others,
+            were it not for noise. Each step follows the mean of the last ten or so.
+        adam: the step size of Adam, which moves decisions and parameters of the model.
 
     Examples:
-        >>> import jax.numpy as jnp, stakes
+        >>> import jax, jax.numpy as jnp, stakes
+        >>> from stakes.port import NormalPair
         >>> fast = stakes.natural_gradient(0.1)  # calibrate(..., optimizer=fast)
-        >>> at = {"z_auto_loc": jnp.array(0.0), "z_auto_scale": jnp.array(2.0)}
-        >>> slope = {"z_auto_loc": jnp.array(0.5), "z_auto_scale": jnp.array(0.0)}
-        >>> step, _ = fast.update(slope, fast.init(at), at)
-        >>> round(float(step["z_auto_loc"]), 4)  # -0.1 s² times the slope, with s = softplus(2)
+        >>> at = {"z_loc": jnp.array(0.0), "z_scale": jnp.array(2.0)}
+        >>> slope = {"z_loc": jnp.array(0.5), "z_scale": jnp.array(0.0)}
+        >>> known = (NormalPair("z_loc", "z_scale", jax.nn.softplus),)  # a fit says this itself
+        >>> step, _ = fast.update(slope, fast.init(at), at, normals=known)
+        >>> round(float(step["z_loc"]), 4)  # -0.1 s² times the slope, with s = softplus(2)
         -0.2262
     """
     rate = checks.number("`natural_gradient(rate=...)`", rate, above=0, most=1)
-    if otherwise is not None:
-        check_optimizer("`natural_gradient(otherwise=...)`", otherwise)
-    rest = optax.with_extra_args_support(adam() if otherwise is None else otherwise)
+    adam = checks.number("`natural_gradient(adam=...)`", adam, above=0)
+
+    def init(params: PyTree) -> NaturalState:
+        zeros = lambda: jax.tree.map(jnp.zeros_like, params)  # noqa: E731
+        return NaturalState(jnp.zeros((), jnp.int32), zeros(), zeros())
 
     def update(
-        gradient: PyTree, state: PyTree, params: PyTree = None, **extra: PyTree
-    ) -> tuple[PyTree, PyTree]:
+        gradient: PyTree,
+        state: NaturalState,
+        params: PyTree = None,
+        *,
+        normals: tuple[NormalPair, ...] = (),
+        **extra: Any,
+    ) -> tuple[PyTree, NaturalState]:
         if params is None:
             raise ValueError("natural_gradient needs the parameters: `update(gradient, state, p)`.")
-        if not _has_normals(params):
+        known = dict(_of_normals(gradient, params, normals))
+        if not known:
             raise InputError(
-                "`natural_gradient` finds no locations and scales of an `AutoNormal` guide among "
-                "the parameters. Use that guide, or another optimiser."
+                "`natural_gradient` is for mean-field normal guides: `AutoNormal` or "
+                "`AutoDiagonalNormal`. Use one of them, or another optimiser."
             )
-        updates, state = rest.update(gradient, state, params, **extra)
-        return _replaced(updates, gradient, params, rate), state
+        count = state.count + 1
 
-    return optax.GradientTransformationExtraArgs(rest.init, update)
+        def one(path: Any, slope: Array, mean: Array, square: Array) -> tuple[Array, Array, Array]:
+            if path in known:
+                step, back = known[path]
+                mean = MEMORY * mean + (1 - MEMORY) * step
+                return -rate * back * mean / (1 - MEMORY**count), mean, square
+            mean = MEMORY * mean + (1 - MEMORY) * slope
+            square = SQUARED_MEMORY * square + (1 - SQUARED_MEMORY) * jnp.square(slope)
+            size = jnp.sqrt(square / (1 - SQUARED_MEMORY**count)) + 1e-8
+            return -adam * mean / (1 - MEMORY**count) / size, mean, square
 
+        rows = jax.tree_util.tree_map_with_path(one, gradient, state.mean, state.square)
+        inside = jax.tree.structure(gradient)
+        updates, mean, square = jax.tree.transpose(inside, jax.tree.structure((0, 0, 0)), rows)
+        return updates, NaturalState(count, mean, square)
 
-def _has_normals(params: PyTree) -> bool:
-    if not isinstance(params, dict):
-        return False
-    here = any(name.endswith(LOC) and name.removesuffix(LOC) + SCALE in params for name in params)
-    return here or any(_has_normals(part) for part in params.values())
-
-
-def _replaced(updates: PyTree, gradient: PyTree, params: PyTree, rate: float) -> PyTree:
-    """The updates, with those of normal locations and scales replaced by natural gradients."""
-    if not isinstance(updates, dict):
-        return updates
-    out = {k: _replaced(v, gradient[k], params[k], rate) for k, v in updates.items()}
-    for name in updates:
-        if name.endswith(LOC) and (scale_name := name.removesuffix(LOC) + SCALE) in updates:
-            # AutoNormal keeps its scale positive by a softplus.
-            scale = jax.nn.softplus(params[scale_name])
-            slope = jax.nn.sigmoid(params[scale_name]) / scale  # of log s
-            loc_step = _cut(scale * gradient[name]) * scale
-            scale_step = _cut(gradient[scale_name] / slope / 2) / slope
-            out |= {name: -rate * loc_step, scale_name: -rate * scale_step}
-    return out
+    return optax.GradientTransformationExtraArgs(init, update)
 
 
-def _cut(step: PyTree) -> PyTree:
-    return jnp.clip(step, -LONGEST, LONGEST)
+def _of_normals(
+    gradient: PyTree, params: PyTree, normals: tuple[NormalPair, ...]
+) -> Iterator[tuple[Any, tuple[Array, Array | float]]]:
+    """For each location and scale, by its path: the natural gradient, and how a parameter follows.
+
+    The parameters stand alone, or beside the decisions.
+    """
+    beside = isinstance(params, dict) and isinstance(params.get("params"), dict)
+    before = (jax.tree_util.DictKey("params"),) if beside else ()
+    here, slopes = (params["params"], gradient["params"]) if beside else (params, gradient)
+    for pair in normals:
+        scale, by_raw = jax.jvp(
+            pair.positive, (here[pair.scale],), (jnp.ones_like(here[pair.scale]),)
+        )
+        by_log = scale / by_raw  # how the parameter moves with log s
+        longest = jnp.maximum(SDS * scale, FAR)
+        step = jnp.square(scale) * slopes[pair.loc]
+        yield (*before, jax.tree_util.DictKey(pair.loc)), (jnp.clip(step, -longest, longest), 1.0)
+        turn = jnp.clip(by_log * slopes[pair.scale] / 2, -SDS, SDS)
+        yield (*before, jax.tree_util.DictKey(pair.scale)), (turn, by_log)

@@ -1,10 +1,8 @@
 """Stages of a fit: whether the bound still rises, and the average over the later part."""
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from stakes._types import PyTree
@@ -118,7 +116,7 @@ class Average(NamedTuple):
         if grown.age == grown.restart:
             grown = Average(self.newer, self.newer_count, None, 0, grown.age, 2 * grown.restart)
         if grown.newer is None:
-            return grown._replace(newer=jax.tree.map(jnp.array, variables), newer_count=1)
+            return grown._replace(newer=owned(variables), newer_count=1)
         mean = _towards(grown.newer, variables, 1 / (grown.newer_count + 1))
         return grown._replace(newer=mean, newer_count=grown.newer_count + 1)
 
@@ -127,15 +125,20 @@ class Average(NamedTuple):
         if self.newer is None:
             return variables
         if self.older is None:
-            return jax.tree.map(jnp.array, self.newer)
+            return owned(self.newer)
         share = self.older_count / (self.older_count + self.newer_count)
-        return jax.tree.map(lambda a, b: a + share * (b - a), self.newer, self.older)
+        return _towards(self.newer, self.older, share)
 
     def one_of(self, i: int) -> "Average":
         older, newer = jax.tree.map(lambda leaf: leaf[i], (self.older, self.newer))
         return self._replace(older=older, newer=newer)
 
 
-@partial(jax.jit, donate_argnums=0)
+def owned(tree: PyTree) -> PyTree:
+    """A copy of its own. By way of the host, nothing has to be compiled for it."""
+    return jax.tree.map(lambda leaf: jax.device_put(np.array(leaf)), tree)
+
+
+@jax.jit
 def _towards(mean: PyTree, variables: PyTree, share: float) -> PyTree:
     return jax.tree.map(lambda old, new: old + share * (new - old), mean, variables)

@@ -7,7 +7,7 @@ from stakes._types import Batch, Key, Params
 from stakes.optimise.ascent import ascend, bound, start
 from stakes.optimise.settings import FitSettings
 from stakes.optimise.step import Info, State, Step
-from stakes.port import Approximation, rows_of_params
+from stakes.port import Approximation, normals_of, rows_of_params
 
 
 @final
@@ -31,6 +31,7 @@ class VI:
                 params,
                 rows_of_params(approximation, params, batch),
                 state,
+                normals=normals_of(approximation),
             )
             return state._replace(variables={"params": params}), info
 

@@ -1,6 +1,13 @@
 """The port: what the algorithms need from a model and its approximation, and its minibatches."""
 
-from stakes.port.approximation import Approximation, Draw, Instances, Subsample
+from stakes.port.approximation import (
+    Approximation,
+    Draw,
+    Instances,
+    NormalPair,
+    Subsample,
+    normals_of,
+)
 from stakes.port.minibatches import (
     Batches,
     Rows,
@@ -19,11 +26,13 @@ __all__ = [
     "Batches",
     "Draw",
     "Instances",
+    "NormalPair",
     "Response",
     "Rows",
     "Subsample",
     "columns_in",
     "gather",
+    "normals_of",
     "outcome_at",
     "over_batches",
     "params_in",

@@ -4,6 +4,7 @@
 known in closed form.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from stakes._types import Array, Batch, Distribution, Key, Params
@@ -35,6 +36,21 @@ class Subsample(NamedTuple):
     plate: str
     size: int
     batch_size: int
+
+
+class NormalPair(NamedTuple):
+    """Two parameters by name: the location and scale of independent normals that q consists of."""
+
+    loc: str
+    scale: str
+    positive: Callable[[Array], Array]
+    """From the second, which has no limits, to the scale."""
+
+
+def normals_of(approximation: "Approximation") -> tuple[NormalPair, ...]:
+    """Those that the approximation says it has."""
+    normals: tuple[NormalPair, ...] = getattr(approximation, "normals", ())
+    return normals
 
 
 class Approximation(Protocol):

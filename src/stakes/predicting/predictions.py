@@ -12,8 +12,9 @@ import numpy as np
 from stakes._types import Array, Batch, Distribution, Float, Key
 from stakes.aim import Aim
 from stakes.bridge import Predictor
-from stakes.deciding import best_decision
-from stakes.host.programs import Program
+from stakes.deciding import Rival, best_decision
+from stakes.deciding import rivals as near_rivals
+from stakes.host.programs import ONCE, Program
 from stakes.port import (
     Instances,
     Rows,
@@ -26,9 +27,11 @@ from stakes.port import (
 from stakes.predicting.posteriors import FittedPosterior, Members, Posterior
 from stakes.protocols import Expectation
 from stakes.sharing import Shared
+from stakes.vectors import leading, seen
 
 MOST_ELEMENTS = 2**25
 """Instances times draws held at once; 128 MB per array in single precision."""
+DRAWS_FOR_RIVALS = 256
 DRAWS_FOR_SIZE = 64
 """Draws of θ that show over which values outcomes spread."""
 
@@ -59,7 +62,7 @@ def decide(
     def best(batch: Batch) -> Array:
         return _decide_batch(posterior, predictor, key, batch, bare, numbers, expectation, count)
 
-    return _everywhere(best, predictor, asked=asked)
+    return _everywhere(best, predictor, leading(aim.space), asked)
 
 
 @partial(Program, static=("aim", "expectation", "draws"), numbers=("numbers",))
@@ -79,6 +82,40 @@ def _decide_batch(
     return best_decision(here, expectation, y_key, outcomes, weight)
 
 
+def rivals(
+    aim: Aim,
+    posterior: Posterior,
+    predictor: Predictor,
+    expectation: Expectation,
+    key: Key,
+    draws: int = DRAWS_FOR_RIVALS,
+) -> Rival | None:
+    """Of the first batch of instances, other decisions that are nearly as good as the best."""
+    if aim.criterion.convex or aim.space.actions is not None or leading(aim.space):
+        return None
+    batch, (bare, numbers) = next(sweep(predictor.cases.subsamples)), aim.opened()
+    found: Rival | None = _rivals_batch(
+        posterior, predictor, key, batch, bare, numbers, expectation, draws
+    )
+    return found
+
+
+@partial(Program, static=("aim", "expectation", "draws"), numbers=("numbers",))
+def _rivals_batch(
+    posterior: Posterior,
+    predictor: Predictor,
+    key: Key,
+    batch: Batch,
+    aim: Aim,
+    numbers: tuple[Any, ...],
+    expectation: Expectation,
+    draws: int,
+) -> Rival | None:
+    filled = aim.filled(numbers)
+    here, outcomes, weight, y_key = _at(posterior, predictor, key, batch, filled, draws)
+    return near_rivals(here, expectation, y_key, outcomes, weight)
+
+
 def _at(
     posterior: Posterior, predictor: Predictor, key: Key, batch: Batch, aim: Aim, draws: int
 ) -> tuple[Aim, Any, Array, Key]:
@@ -94,6 +131,26 @@ def outcomes(
     """p(y|θ) for the first batch of instances, draws of θ along a leading axis; and weights."""
     batch = next(sweep(predictor.cases.subsamples))
     return _outcomes_batch(posterior, predictor, key, batch, draws)
+
+
+def one_outcome(
+    posterior: Posterior, predictor: Predictor, key: Key
+) -> tuple[Distribution, Array, np.ndarray]:
+    """p(y|θ) for one θ and the first batch of instances; weights; and a draw of y."""
+    batch = next(sweep(predictor.cases.subsamples))
+    outcome, weight, drawn = _one_batch(posterior, predictor, key, batch)
+    return outcome, weight, np.asarray(drawn)
+
+
+@partial(Program, options=ONCE)
+def _one_batch(
+    posterior: Posterior, predictor: Predictor, key: Key, batch: Batch
+) -> tuple[Distribution, Array, Array]:
+    # The first two keys folded in are those of a split, from which the guide has started.
+    theta_key, y_key = (jax.random.fold_in(key, number) for number in (2, 3))
+    stacked, weight = _outcomes(posterior, predictor, theta_key, batch, 1)
+    outcome = jax.tree.map(lambda leaf: leaf[0], stacked)
+    return outcome, weight, jnp.asarray(outcome.expand(weight.shape).sample(y_key), weight.dtype)
 
 
 def _outcomes(
@@ -160,15 +217,22 @@ class Observations(NamedTuple):
     predictor: Predictor
     """Of the cases that they are of."""
 
+    def filled(self) -> np.ndarray:
+        """The outcomes, with the median of all in place of those that do not count."""
+        outcomes = self.outcomes
+        counted = self.counted.reshape(
+            self.counted.shape + (1,) * (outcomes.ndim - self.counted.ndim)
+        )
+        some = outcomes[self.counted]
+        return np.where(counted, outcomes, np.median(some) if some.size else 0.0)
+
     def aim(self, aim: Aim) -> Aim:
         """With the values of these cases in place."""
         return aim.at(self.predictor.columns(aim.needs))
 
     def costs(self, aim: Aim, decisions: np.ndarray) -> np.ndarray:
         """ℓ(y_i, h_i), or minus the utility, of each instance that counts."""
-        criterion = self.aim(aim).criterion
-        found = criterion.cost(jnp.asarray(self.outcomes), jnp.asarray(decisions))
-        return np.asarray(found, np.float64)[self.counted]
+        return self.aim(aim).costs(self.outcomes, decisions)[self.counted]
 
 
 def observations(posterior: Posterior, predictor: Predictor) -> Observations | None:
@@ -191,7 +255,8 @@ def predictive_costs(
     counted = weights(posterior, predictor) > 0
     found = predict(posterior, predictor, key, draws)
     criterion = aim.at(predictor.columns(aim.needs)).criterion
-    costs = np.asarray(criterion.cost(jnp.asarray(found), jnp.asarray(decisions)))
+    decided = seen(aim.space, jnp.asarray(decisions))
+    costs = np.asarray(criterion.cost(jnp.asarray(found), decided))
     return costs[:, counted].ravel()
 
 

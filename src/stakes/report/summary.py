@@ -65,6 +65,7 @@ def summarise(
     """
     where = "`summarise({}=...)`".format
     checks.instance(where("result"), result, Calibration, "what `calibrate(...)` returns")
+    result.problem.check_single("A report")
     checks.text(where("title"), title)
     if held_out is not None:
         rule = "what `result.assess(data)` returns"

@@ -1,10 +1,10 @@
 """Ways to a decision, and the choice among them."""
 
 from stakes.ways.choice import Choice
-from stakes.ways.choosing import STRENGTHS, choose, default_ways, opened_bench
+from stakes.ways.choosing import STRENGTHS, choose, chosen_among, default_ways, opened_bench
 from stakes.ways.corrected import Corrected, behind
 from stakes.ways.folds import Forward
-from stakes.ways.ground import Forecast, Ground
+from stakes.ways.ground import Forecast, Ground, Outlook
 from stakes.ways.heads import Level, Regressor, Shift
 from stakes.ways.keeping import kept, restored
 from stakes.ways.monotone import Monotone
@@ -28,6 +28,7 @@ __all__ = [
     "Level",
     "Monotone",
     "Network",
+    "Outlook",
     "Plain",
     "Regressor",
     "Reweighted",
@@ -35,6 +36,7 @@ __all__ = [
     "Shift",
     "behind",
     "choose",
+    "chosen_among",
     "default_ways",
     "kept",
     "opened_bench",

@@ -9,7 +9,7 @@ import numpy as np
 
 from stakes import checks, predicting
 from stakes._types import Data, Key
-from stakes.bridge import seen_members
+from stakes.bridge import lost_parameters, seen_members
 from stakes.calibration import (
     Clustered,
     Coords,
@@ -23,13 +23,13 @@ from stakes.calibration import (
     predictor_for,
     prepare,
 )
-from stakes.errors import InputError
+from stakes.errors import InputError, some
 from stakes.host.progress import waiting
 from stakes.optimise import Fit
 from stakes.predicting import FittedPosterior, Observations
 from stakes.problem import Problem
 from stakes.ways.folds import Forward, split
-from stakes.ways.ground import Ground
+from stakes.ways.ground import DRAWS_IN_FOLDS, Ground
 from stakes.ways.setup import Setup, Strength
 
 if TYPE_CHECKING:
@@ -38,7 +38,11 @@ if TYPE_CHECKING:
 
 @final
 class Bench:
-    """A problem with its data and folds, and what has been fitted to them so far."""
+    """A problem with its data and folds, and what has been fitted to them so far.
+
+    Given one of the same model, data, key and folds `before`, about another loss, its fits of plain
+    VI are taken over: they do not depend on the loss.
+    """
 
     def __init__(
         self,
@@ -52,7 +56,9 @@ class Bench:
         by: Any,
         coords: Coords | None,
         progress: bool,
+        before: "Bench | None" = None,
     ) -> None:
+        self._before = before
         self.keys, self.options, self.progress = Keys.of(key), options, progress
         self._said = None if coords is None else checks.labels("`coords=`", coords)
         self._strengths = strengths
@@ -80,7 +86,7 @@ class Bench:
             together = Ordered()
         self.dependence = together.among(self.splits.ever_judged)
         self.grounds = [
-            replace(self._without(fitted), asked=judged)
+            replace(self._without(fitted), asked=judged, most_draws=DRAWS_IN_FOLDS)
             for fitted, judged in zip(self.splits.fitted, self.splits.judged, strict=True)
         ]
 
@@ -101,6 +107,7 @@ class Bench:
                     self.options,
                     coords=self._said,
                     progress=self.progress,
+                    approximation=self._before and self._before.plan_of(guide).approximation,
                 )
         return self._plans[guide]
 
@@ -108,7 +115,9 @@ class Bench:
         """The fits with this guide."""
         if guide not in self._setups:
             plan, masks = self.plan_of(guide), self.splits.masks
-            self._setups[guide] = Setup(plan, masks, self.keys, self.seen, self.home)
+            fewer = self.options.draws is None
+            found = self._before and self._before.setup(guide).plain
+            self._setups[guide] = Setup(plan, masks, self.keys, self.seen, self.home, fewer, found)
         return self._setups[guide]
 
     def calibrated(self, guide: Any, strength: Strength) -> list[Fit]:
@@ -152,6 +161,13 @@ class Bench:
     def _without(self, mask: np.ndarray) -> Ground:
         """The cases of the fit; members of which it saw no outcome are new."""
         approximation = self.plan.approximation.counting(jax.numpy.asarray(mask))
+        lost = lost_parameters(approximation, self.keys.spread)
+        if lost:
+            raise InputError(
+                f"`folds=` leaves out all outcomes that tell the model some of its parameter "
+                f"{some(lost)}, and no way can predict such cases: a parameter has no distribution "
+                f"to draw new members from. Sample it inside a plate, or give other folds."
+            )
         rows = seen_members(approximation, self.keys.spread)
         if not rows:
             return self.home

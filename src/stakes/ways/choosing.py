@@ -81,6 +81,7 @@ def choose(
     if options is not None and said != Options():
         raise InputError("`choose(options=...)` replaces the other options: leave those out.")
     checks.instance("`problem`", problem, Problem, "a `Problem(model, outcome=..., loss=...)`")
+    problem.check_single("`choose(problem)`")
     asked = default_ways(problem) if ways is None else _checked(ways)
     bench = opened_bench(
         key,
@@ -93,7 +94,11 @@ def choose(
         coords=coords,
         progress=checks.flag("`progress=`", progress),
     )
-    return Choice(bench, tuple(_entry(bench, way) for way in asked))
+    return chosen_among(asked, bench)
+
+
+def chosen_among(ways: Sequence[Any], bench: Bench) -> Choice:
+    return Choice(bench, tuple(_entry(bench, way) for way in ways))
 
 
 def opened_bench(
@@ -107,8 +112,12 @@ def opened_bench(
     options: Options,
     coords: Coords | None,
     progress: bool,
+    before: Bench | None = None,
 ) -> Bench:
-    """What the ways are fitted with; refuses, before any fit, what one of them cannot handle."""
+    """What the ways are fitted with; refuses, before any fit, what one of them cannot handle.
+
+    One `before` is of the same model, data, key and folds, about another loss.
+    """
     bench = Bench(
         checked_key(key),
         problem,
@@ -119,6 +128,7 @@ def opened_bench(
         by=by,
         coords=coords,
         progress=progress,
+        before=before,
     )
     for way in ways:
         way.check(bench)

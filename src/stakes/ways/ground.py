@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 MOST_VALUES = 4_000_000
 """Predicted outcomes held at once."""
+DRAWS_IN_FOLDS = 512
+"""Of θ, to decide by where decisions are judged: all ways have the same ones, so that they differ
+by no luck, and more of them change a decision by little beside the spread of outcomes."""
 CENTRAL = (0.05, 0.25, 0.75, 0.95)
 """Ends of the central 90 and 50 % of what is predicted."""
 
@@ -33,6 +36,15 @@ class Forecast(NamedTuple):
     """Instance x level, at the levels that heads see."""
     central: np.ndarray
     """Instance x (low of 90 %, low of 50 %, high of 50 %, high of 90 %)."""
+
+
+class Outlook(NamedTuple):
+    """What is predicted for each instance, and what its decision will cost by that."""
+
+    interval: np.ndarray
+    """Instance x ends of the central 90 %."""
+    cost: np.ndarray
+    """The mean cost, or minus the mean utility."""
 
 
 @final
@@ -50,6 +62,8 @@ class Ground:
     """Whether these are the cases of the fit."""
     asked: np.ndarray | None = None
     """The instances asked about; for others, decisions and forecasts may be anything."""
+    most_draws: int | None = None
+    """Of θ, to decide by, and twice as many to predict by; None for many."""
 
     @classmethod
     def of(cls, cases: Assessment) -> "Ground":
@@ -72,7 +86,13 @@ class Ground:
     def decide(self, posterior: Posterior) -> np.ndarray:
         """The best decision for each instance."""
         return decided(
-            self.problem, posterior, self.predictor, self.expectation, self.keys, self.asked
+            self.problem,
+            posterior,
+            self.predictor,
+            self.expectation,
+            self.keys,
+            self.asked,
+            self.most_draws,
         )
 
     def inside(self, decisions: np.ndarray) -> np.ndarray:
@@ -87,13 +107,29 @@ class Ground:
         return labelled(shown, self.instances, self.coords, "decision")
 
     def forecast(self, posterior: Posterior) -> Forecast:
-        size = int(np.prod(self.instances.shape))
-        draws = int(np.clip(MOST_VALUES // max(size, 1), 200, 2000))
-        drawn = predicting.predict(
-            posterior, self.predictor, self.keys.predictions, draws, self.asked
-        )
-        found = predictive_quantiles(drawn.reshape(draws, -1), np.array([*LEVELS, *CENTRAL]))
+        drawn = self._drawn(posterior)
+        levels = np.array([*LEVELS, *CENTRAL])
+        found = predictive_quantiles(drawn.reshape(len(drawn), -1), levels)
         return Forecast(found[:, : len(LEVELS)], found[:, len(LEVELS) :])
+
+    def outlook(self, posterior: Posterior, decisions: np.ndarray) -> Outlook:
+        """What a posterior predicts, and what decisions will cost by that."""
+        drawn, aim = self._drawn(posterior), self.problem.aim
+        criterion = aim.at(self.predictor.columns(aim.needs)).criterion
+        costs = criterion.cost(jnp.asarray(drawn), jnp.asarray(decisions))
+        ends = np.array([CENTRAL[0], CENTRAL[-1]])
+        interval = predictive_quantiles(drawn.reshape(len(drawn), -1), ends)
+        return Outlook(interval, np.asarray(costs, np.float64).mean(axis=0).ravel())
+
+    def _drawn(self, posterior: Posterior) -> np.ndarray:
+        """Outcomes that may come: many draws for a few instances, fewer for many."""
+        size = int(np.prod(self.instances.shape))
+        values, most = MOST_VALUES, 2000
+        if self.most_draws is not None:
+            values, most = MOST_VALUES // 4, 2 * self.most_draws
+        draws = int(np.clip(values // max(size, 1), 200, most))
+        key = self.keys.predictions
+        return predicting.predict(posterior, self.predictor, key, draws, self.asked)
 
     def covariates(self, names: Sequence[str]) -> np.ndarray | None:
         """Data arguments with one row for each instance: instance x column."""

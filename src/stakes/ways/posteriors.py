@@ -49,6 +49,9 @@ class ByPosterior:
             self._forecasts[at, ground] = ground.forecast(self.posteriors[at])
         return self._forecasts[at, ground]
 
+    def posterior(self, at: int) -> Posterior:
+        return self.posteriors[at]
+
 
 @final
 @dataclass(frozen=True)

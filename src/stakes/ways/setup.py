@@ -15,7 +15,11 @@ from stakes.calibration import Keys, Plan, check_whole, seeing, stacked
 from stakes.optimise import Fit, State, Step, run_together
 from stakes.predicting import FittedPosterior, Observations
 from stakes.protocols import Transform
-from stakes.ways.ground import Ground
+from stakes.ways.ground import DRAWS_IN_FOLDS, Ground
+
+MOST_VALUES = 2**15
+"""Outcomes times draws of θ times fits in one step: with more, a batch of fits takes minutes."""
+FEWEST_DRAWS = 4
 
 
 class Strength(NamedTuple):
@@ -39,16 +43,24 @@ class Setup:
     """All outcomes."""
     home: Ground
     """The cases of the fit."""
+    fewer_draws: bool = True
+    """Whether a step of many fits may take fewer draws than the plan says."""
+    found: Sequence[Fit] | None = None
+    """Fits of plain VI, where they were found for another loss."""
 
     @cached_property
-    def plain(self) -> list[Fit]:
+    def plain(self) -> Sequence[Fit]:
         """Plain VI: one fit for each mask."""
-        start = self.plan.vi_state(self.plan.approximation.start)
+        if self.found is not None:
+            return self.found
         count = len(self.masks)
+        plan = self._together_with(self.plan, count)
+        start = plan.vi_state(plan.approximation.start)
         states = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), start)
         return self._together(
             f"VI, {count - 1} folds and all",
-            lambda _: self.plan.vi_step(),
+            plan,
+            lambda _: plan.vi_step(),
             jnp.zeros(count),
             self.masks,
             states,
@@ -58,7 +70,8 @@ class Setup:
     @cached_property
     def decided(self) -> list[np.ndarray]:
         """Decisions of the plain fits for the cases of the fit."""
-        return [self.home.decide(self.posterior(fit)) for fit in self.plain]
+        cases = replace(self.home, most_draws=DRAWS_IN_FOLDS)
+        return [cases.decide(self.posterior(fit)) for fit in self.plain]
 
     def posterior(self, fit: Fit) -> FittedPosterior:
         return FittedPosterior(self.plan.approximation, fit.params)
@@ -76,8 +89,9 @@ class Setup:
     ) -> dict[Strength, list[Fit]]:
         plan = replace(self.plan, transform=transform)
         plan, _ = plan.after_vi(self.plain[-1], self.keys, self.decided[-1])
-        plan = replace(plan, expectation=self._wide_enough(plan))
         count, factors = len(self.masks), [each.factor for each in strengths]
+        plan = self._together_with(plan, count * len(factors))
+        plan = replace(plan, expectation=self._wide_enough(plan))
         scales = None
         if transform is not None:
             own = np.array([self._scale(transform, at) for at in range(count)])
@@ -88,6 +102,7 @@ class Setup:
         several = jax.tree.map(lambda leaf: jnp.concatenate([leaf] * len(factors)), states)
         fits = self._together(
             f"calibrated, {count - 1} folds and all, {len(factors)} strengths",
+            plan,
             plan.step,
             scales,
             np.concatenate([self.masks] * len(factors)),
@@ -115,8 +130,26 @@ class Setup:
             found = found.widened(outcomes)
         return found
 
+    def _together_with(self, plan: Plan, fits: int) -> Plan:
+        """The plan, with fewer draws of θ in a step where many fits take it at once.
+
+        Each stage of a fit ends in an average over many steps, so that fewer draws cost little.
+        """
+        if not self.fewer_draws:
+            return plan
+        values = fits * _outcomes_in_step(plan)
+        draws = max(FEWEST_DRAWS, min(plan.settings.draws, MOST_VALUES // values))
+        return replace(plan, settings=replace(plan.settings, draws=draws))
+
     def _together(
-        self, title: str, step: Any, each: Any, masks: np.ndarray, states: State, key: Key
+        self,
+        title: str,
+        plan: Plan,
+        step: Any,
+        each: Any,
+        masks: np.ndarray,
+        states: State,
+        key: Key,
     ) -> list[Fit]:
         """With the same random numbers for every fit, so that they differ by no luck."""
         given = (each, jnp.asarray(masks))
@@ -126,8 +159,16 @@ class Setup:
             return seeing(mask, step(value))
 
         keys = jnp.broadcast_to(key[None], (len(masks),))
-        approximation, settings = self.plan.approximation, self.plan.settings
+        approximation, settings = plan.approximation, plan.settings
         fits = run_together(title, masked, given, approximation, states, keys, settings)
         for fit in fits:
             check_whole(title, fit)
         return fits
+
+
+def _outcomes_in_step(plan: Plan) -> int:
+    """Outcomes that a step sees: those of its minibatch, where the model takes some."""
+    instances, parts = plan.approximation.instances, plan.approximation.subsamples
+    batches = {part.plate: part.batch_size for part in parts}
+    sizes = zip(instances.dims, instances.shape, strict=True)
+    return int(np.prod([batches.get(plate, size) for plate, size in sizes])) or 1

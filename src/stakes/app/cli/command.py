@@ -17,9 +17,6 @@ from stakes.host.interrupts import ENDING, raised, signal_of
 P = ParamSpec("P")
 R = TypeVar("R")
 
-LARGEST_CACHE = 2**28
-"""Bytes of compiled programs to keep."""
-
 
 class Exit(IntEnum):
     """How a command ended; one that a signal ended, with 128 + the signal's number."""
@@ -92,12 +89,11 @@ def _keep_compiled() -> None:
     import jax
     from platformdirs import user_cache_path
 
+    from stakes.host.programs import keep_compiled
+
     config: Any = jax.config
-    folder = user_cache_path("stakes") / "jax" / platform.node()  # a home may be shared
     if config.jax_compilation_cache_dir is None:
-        config.update("jax_compilation_cache_dir", str(folder))
-        config.update("jax_compilation_cache_max_size", LARGEST_CACHE)
-        config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+        keep_compiled(user_cache_path("stakes") / "jax" / platform.node())  # a home may be shared
 
 
 def fail(message: str, code: int) -> NoReturn:

@@ -14,7 +14,11 @@ from stakes.app.cli.command import command, print_json, say
 def decide(
     run: RunPath,
     table: Annotated[
-        Path, typer.Argument(metavar="NEW.csv", help="Rows to decide about: CSV, Parquet or .npz.")
+        Path,
+        typer.Argument(
+            metavar="NEW.csv",
+            help="Rows to decide about: CSV, Parquet or .npz; - for standard input.",
+        ),
     ],
     out: Annotated[
         Path,
@@ -33,13 +37,16 @@ def decide(
             help="Decide by another way of the run's table than the chosen.",
         ),
     ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace OUT.csv if it is there already.")
+    ] = False,
     allow_changed_model: AllowChangedModel = False,
     json: Json = False,
 ) -> None:
     """Decide about the rows of a table, by the way that a run has chosen.
 
-    The table has the columns of the spec except the outcome; labels are kept. It is read in parts,
-    so it may be of any length.
+    The table has the columns of the spec except the outcome, and maybe others. All are kept, with
+    the decision, the central 90 % of what is predicted, and what it will cost on average.
 
     Example: stakes decide runs/sales next-week.csv -o orders.csv
     """
@@ -53,9 +60,14 @@ def decide(
     started = time.monotonic()
     opened = runs.reopen(run, allow_changed_model=allow_changed_model)
     with rows_done() as tell:
-        rows = runs.decide_file(opened, table, out, known=known, way=way, tell=tell)
+        rows, doubts = runs.decide_file(
+            opened, table, out, known=known, way=way, overwrite=overwrite, tell=tell
+        )
     seconds = time.monotonic() - started
+    for doubt in doubts:
+        say(f"warning: {doubt}")
     if json:
-        print_json({"run": str(run), "out": str(out), "rows": rows, "seconds": round(seconds, 3)})
+        about = {"run": str(run), "out": str(out), "rows": rows, "seconds": round(seconds, 3)}
+        print_json({**about, "warnings": doubts})
     else:
         say(f"{rows:,} decisions in {seconds:.1f} s: {out}")

@@ -19,6 +19,7 @@ from stakes.ways import (
     Fitted,
     Forecast,
     Ground,
+    Outlook,
     Plain,
     Same,
     behind,
@@ -182,6 +183,13 @@ class Ways:
         found = self._fitted(name).decide(0, ground)
         # As many digits as the fits have, whatever a correction computes with.
         return found.astype(jax.dtypes.canonicalize_dtype(float))
+
+    def outlook(self, cases: Assessment, decisions: np.ndarray, way: str | None = None) -> Outlook:
+        """What a way predicts, and what decisions will cost by that, in the user's unit."""
+        posterior = self._fitted(self.name(way)).posterior(0)
+        if posterior is None:
+            posterior = _known(self.result)[TWO[0]]
+        return Ground.of(cases).outlook(posterior, decisions)
 
     def forecast(self, cases: Assessment) -> Forecast:
         """What the way to decide by predicts; plain VI, where it predicts nothing."""

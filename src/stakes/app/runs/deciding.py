@@ -5,22 +5,36 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
 from stakes import checks
 from stakes.app.runs.choosing import Ways
+from stakes.app.runs.doubts import Ranges, doubts_about
 from stakes.app.runs.indices import columns_named
 from stakes.app.runs.opening import Run
 from stakes.app.runs.outputs import check_output, output
 from stakes.app.runs.results import check_run, fresh_plates, restore, ways_of
 from stakes.app.spec import Part, RowReader
 from stakes.calibration import Calibration
-from stakes.errors import InputError
+from stakes.errors import InputError, some
+from stakes.host import files
 
 CHUNK = 8192
 """The most rows decided at once: what JAX compiles for one part serves all parts."""
+MOST_TOLD = 20
+"""Of what is odd about rows."""
+DECISION, LOW, HIGH = "decision", "predicted_low", "predicted_high"
+COST, GAIN = "expected_cost", "expected_gain"
+
+
+class Handed(NamedTuple):
+    """What was written."""
+
+    rows: int
+    doubts: tuple[str, ...]
+    """Why some or all decisions are not to be relied on, and what was odd about the rows."""
 
 
 def decide_file(
@@ -30,34 +44,41 @@ def decide_file(
     *,
     known: bool = False,
     way: str | None = None,
+    overwrite: bool = False,
     tell: Callable[[int], None] = lambda rows: None,
-) -> int:
-    """Write a decision for each row of `source`, and return the number of rows.
+) -> Handed:
+    """Write the rows of `source` with a decision for each, the central 90 % of what is predicted,
+    and what the decision will cost on average.
 
     Args:
+        source: a table, or `-` for standard input.
         target: a .csv or .parquet file, a device or pipe, or `-` for standard output.
         known: whether the rows are those of the fit, in the same order; they are new otherwise.
         way: the name of another way than the one that was chosen, as in the run's table.
+        overwrite: whether to replace `target` if it is there.
         tell: called with the number of rows done after each part.
     """
     check_run(run)
     checks.function("`tell=`", tell, ("rows",))
     source, target = checks.path("`source`", source), checks.path("`target`", target)
     known = checks.flag("`known=`", known)
+    overwrite = checks.flag("`overwrite=`", overwrite)
     if way is not None:
         checks.text("`way=`", way)
-    check_output(target, (source, *run.folder.inputs, *map(Path, run.job.code)))
-    decider, done = _Decider(run, RowReader(run.job, source), known, way), 0
-    parts = decider.decisions()
-    first = next(parts, None)  # before the target is opened: what is refused leaves no trace
-    if first is None:
-        raise InputError(f"{source} has no rows.")
-    with output(target, ", ".join(decider.rows.label) or "row") as add:
-        for labels, decisions in chain([first], parts):
-            add(labels, decisions)
-            done += len(labels)
-            tell(done)
-    return done
+    inputs = (source, *run.folder.inputs, *map(Path, run.job.code))
+    check_output(target, inputs, overwrite=overwrite)
+    with files.reading(source) as path:
+        decider, done = _Decider(run, RowReader(run.job, path), known, way), 0
+        parts = decider.decisions()
+        first = next(parts, None)  # before the target is opened: what is refused leaves no trace
+        if first is None:
+            raise InputError(f"{source} has no rows.")
+        with output(target, decider.rows.file.dialect) as add:
+            for columns in chain([first], parts):
+                add(columns)
+                done += len(columns[DECISION])
+                tell(done)
+    return Handed(done, tuple(decider.doubts()))
 
 
 @final
@@ -70,6 +91,14 @@ class _Decider:
     known: bool
     way: str | None
 
+    def __post_init__(self) -> None:
+        taken = {DECISION, LOW, HIGH, COST, GAIN} & {*self.rows.file.columns}
+        if taken:
+            raise InputError(
+                f"{self.rows.source} has columns of its own called {some(sorted(taken))}. Rename "
+                f"them: these are for what is decided."
+            )
+
     @cached_property
     def result(self) -> Calibration:
         """Made once the first rows have been read and checked."""
@@ -79,16 +108,34 @@ class _Decider:
     def ways(self) -> Ways:
         return ways_of(self.run, self.result)
 
-    def decisions(self) -> Iterator[tuple[list[Any], np.ndarray]]:
-        """Labels and decisions, part by part."""
+    @cached_property
+    def _ranges(self) -> Ranges:
+        return Ranges.of(self.rows.job, self.rows.columns)
+
+    @cached_property
+    def _odd(self) -> list[str]:
+        return []
+
+    def doubts(self) -> list[str]:
+        """To be asked when all rows are decided."""
+        more = len(self._odd) - MOST_TOLD
+        odd = self._odd[:MOST_TOLD] + ([f"... and {more} more"] if more > 0 else [])
+        return doubts_about(self.run.manifest, self.ways.name(self.way)) + self._ranges.told() + odd
+
+    def decisions(self) -> Iterator[dict[str, Any]]:
+        """All columns of the table, and what is decided, part by part."""
         size = 0
         for part in self.rows.parts(self.rows.fitted if self.known else self._chunk):
             if self.known:
                 self._check_known(part)
+            if part.lacking.any() and (self.known or self.rows.job.problem.aim.per is not None):
+                raise InputError(f"{self.rows.source}, {part.notes[0]} They cannot be left out.")
             size = size or self._padded_size(part.rows)
+            self._odd.extend(str(note) for note in part.notes)
+            self._ranges.look(part.arguments, self.rows.columns, part.start)
             with columns_named(self.rows.job, first_row=part.start):
                 decided = self._decided(part.arguments, part.rows, size, part.start)
-            yield part.labels or list(range(part.start + 1, part.start + part.rows + 1)), decided
+            yield {**part.table, **{n: _blank(v, part.lacking) for n, v in decided.items()}}
 
     @property
     def _chunk(self) -> int:
@@ -103,7 +150,7 @@ class _Decider:
 
     def _decided(
         self, arguments: dict[str, np.ndarray], rows: int, size: int, start: int
-    ) -> np.ndarray:
+    ) -> dict[str, np.ndarray]:
         """A part that is not full is padded with its last row, so that shapes stay the same."""
         job, missing = self.rows.job, size - rows
         padded = {
@@ -117,14 +164,19 @@ class _Decider:
         new, known = ((), plates) if self.known else (plates, ())
         data = job.data({**others, **padded}, start)
         cases = self.result.assess(data, new=new, known=known)
-        found = self.ways.decide(cases, self.way).values
+        found = self.ways.found(cases, self.way)
         if found.shape != (size,):
             raise InputError(
                 f"For {size} rows the model predicts outcomes of shape {found.shape}; "
                 f"`stakes decide` needs one for each row. Let the model take its number of rows "
                 f"from a column."
             )
-        return found[:rows]
+        decided = {DECISION: job.problem.space.labelled(found)}
+        if job.problem.action is None:  # otherwise what comes depends on the decision
+            interval, cost = self.ways.outlook(cases, found, self.way)
+            worth = (GAIN, -cost) if job.problem.loss is None else (COST, cost)
+            decided |= {LOW: interval[:, 0], HIGH: interval[:, 1], worth[0]: _rounded(worth[1])}
+        return {name: np.asarray(values)[:rows] for name, values in decided.items()}
 
     def _check_known(self, part: Part) -> None:
         source, fitted = self.rows.source, self.rows.fitted
@@ -140,3 +192,19 @@ class _Decider:
                 f"{source}, row {row + 1}: {labels[row]!r} is {own[row]!r} in the fit. Known rows "
                 f"have to be in the order of the fit; leave `--known` out for new ones."
             )
+
+
+def _rounded(costs: np.ndarray) -> np.ndarray:
+    """To four digits: these are means over draws."""
+    return np.array([float(f"{cost:.4g}") for cost in costs])
+
+
+def _blank(values: np.ndarray, lacking: np.ndarray) -> np.ndarray:
+    """No decision for rows that lack a value."""
+    if not lacking.any():
+        return values
+    if values.dtype.kind == "f":
+        return np.where(lacking, values.dtype.type(np.nan), values)
+    blanked = values.astype(object)
+    blanked[lacking] = None
+    return blanked

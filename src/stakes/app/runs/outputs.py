@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, Any, TypeAlias
@@ -12,12 +12,14 @@ import numpy as np
 from stakes.errors import InputError
 from stakes.host import files
 from stakes.host.packages import how_to_install, missing
+from stakes.tables import Dialect
 
-Add: TypeAlias = Callable[[list[Any], np.ndarray], None]
-"""Writes the next rows: their labels and their decisions."""
+Columns: TypeAlias = Mapping[str, Sequence[Any] | np.ndarray]
+Add: TypeAlias = Callable[[Columns], None]
+"""Writes the next rows; None and nan are no values."""
 
 
-def check_output(target: Path, inputs: Iterable[Path]) -> None:
+def check_output(target: Path, inputs: Iterable[Path], *, overwrite: bool = True) -> None:
     """Refuse what cannot be written, and what would overwrite something that is read."""
     for path in inputs:
         if target.exists() and path.exists() and target.samefile(path):
@@ -34,25 +36,31 @@ def check_output(target: Path, inputs: Iterable[Path]) -> None:
         raise InputError(
             f"`-o {target}` needs pyarrow: {how_to_install('parquet')}; or write a .csv file."
         )
+    if not overwrite and target.is_file() and target.stat().st_size:
+        raise InputError(f"{target} exists already; say `--overwrite` to replace it.")
 
 
 @contextmanager
-def output(target: Path, label: str) -> Iterator[Add]:
-    """What writes rows of a label and a decision to a file, which is either whole or not there."""
+def output(target: Path, dialect: Dialect | None = None) -> Iterator[Add]:
+    """What writes rows to a file, which is either whole or not there; CSV in this dialect."""
     table = FORMATS.get(target.suffix.lower(), _csv)
-    with files.writing(target) as file, table(file, label) as add:
+    with files.writing(target) as file, table(file, dialect or Dialect()) as add:
         yield add
 
 
 @contextmanager
-def _csv(file: IO[bytes], label: str) -> Iterator[Add]:
-    text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([label, "decision"])
+def _csv(file: IO[bytes], dialect: Dialect) -> Iterator[Add]:
+    text = io.TextIOWrapper(file, dialect.encoding or "utf-8", newline="", write_through=True)
+    writer = csv.writer(text, delimiter=dialect.separator or ",", lineterminator="\n")
+    decimal, begun = dialect.decimal or ".", False
 
-    def add(labels: list[Any], decisions: np.ndarray) -> None:
-        # As many digits as single precision has, as in decisions.csv.
-        writer.writerows(zip(labels, map(str, decisions), strict=True))
+    def add(columns: Columns) -> None:
+        nonlocal begun
+        if not begun:
+            writer.writerow(columns)
+            begun = True
+        cells = (_cells(values, decimal) for values in columns.values())
+        writer.writerows(zip(*cells, strict=True))
 
     try:
         yield add
@@ -60,16 +68,26 @@ def _csv(file: IO[bytes], label: str) -> Iterator[Add]:
         text.detach()
 
 
+def _cells(values: Sequence[Any] | np.ndarray, decimal: str) -> list[str]:
+    """Words as they are; numbers with as many digits as their type has."""
+    if not isinstance(values, np.ndarray) or values.dtype.kind in "US":
+        return ["" if value is None else str(value) for value in values]
+    if values.dtype.kind == "f":
+        shown = ["" if np.isnan(value) else str(value) for value in values]
+        return [word.replace(".", decimal) for word in shown] if decimal != "." else shown
+    return ["" if value is None else str(value) for value in values]
+
+
 @contextmanager
-def _parquet(file: IO[bytes], label: str) -> Iterator[Add]:
+def _parquet(file: IO[bytes], dialect: Dialect) -> Iterator[Add]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     writer: Any = None
 
-    def add(labels: list[Any], decisions: np.ndarray) -> None:
+    def add(columns: Columns) -> None:
         nonlocal writer
-        rows = pa.table({label: labels, "decision": decisions})
+        rows = pa.table(dict(columns), schema=None if writer is None else writer.schema)
         writer = writer or pq.ParquetWriter(file, rows.schema)
         writer.write_table(rows)
 
@@ -80,7 +98,7 @@ def _parquet(file: IO[bytes], label: str) -> Iterator[Add]:
             writer.close()
 
 
-FORMATS: dict[str, Callable[[IO[bytes], str], AbstractContextManager[Add]]] = {
+FORMATS: dict[str, Callable[[IO[bytes], Dialect], AbstractContextManager[Add]]] = {
     "": _csv,
     ".csv": _csv,
     ".txt": _csv,

@@ -79,8 +79,8 @@ def asked_rows(ways: Ways, table: Path) -> "report.Rows":
         raise InputError(f"{table} has no rows.")
     if part.lacking.any():
         raise InputError(
-            f"{table}, row {int(np.argmax(part.lacking)) + 1} lacks a value that the model needs. "
-            f"Fill it, or leave the row out."
+            f"{table}, row {int(np.argmax(part.lacking)) + 1} lacks a value that the model needs: "
+            f"fill it, or leave the row out."
         )
     others = {n: v for n, v in job.fit.arguments.items() if n != job.problem.observations}
     data = job.data({**others, **part.arguments})

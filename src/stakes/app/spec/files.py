@@ -62,8 +62,13 @@ class TableFile:
         return Delimited(self.path, self.said)
 
     @property
+    def dialect(self) -> Dialect:
+        """How it is written; the usual way for a file that is no text."""
+        return self.text.dialect if self.kind == "csv" else Dialect()
+
+    @property
     def decimal(self) -> str:
-        return (self.text.dialect.decimal or ".") if self.kind == "csv" else "."
+        return self.dialect.decimal or "."
 
     @cached_property
     def columns(self) -> list[str]:

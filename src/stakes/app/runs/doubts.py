@@ -1,0 +1,103 @@
+"""Doubts about decisions: a run that is not to be relied on, rows unlike those of its fit."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import sqrt
+from typing import final
+
+import numpy as np
+
+from stakes.app.runs.manifest import Manifest
+from stakes.app.spec import Job
+from stakes.tables import rows_named
+
+NOMINAL = 0.9
+LEAST_SHORTFALL = 0.1
+"""Of the share of outcomes that 90 % ranges hold, what is worth a word."""
+ERRORS = 3.0
+"""And by how many standard errors, or it may be chance."""
+BEYOND = 0.5
+"""A row is far outside where it is beyond the range of the fit by this share of its width."""
+
+
+def doubts_about(manifest: Manifest, way: str) -> list[str]:
+    """Why the decisions of a run are not to be relied on, if so."""
+    found, ending = [], manifest.ending
+    if ending is not None and not ending.converged:
+        why = "; ".join(f"{fit}: {reason}" for fit, reason in ending.stopped.items())
+        found.append(
+            f"The fits of the run had not converged ({why}), so that its decisions are not to be "
+            f"relied on. Allow more `fit.steps`, and run again."
+        )
+    chosen = manifest.choice
+    held = None if chosen is None else chosen.row(way).coverage_90
+    if chosen is not None and held is not None:
+        error = sqrt(NOMINAL * (1 - NOMINAL) / max(chosen.outcomes, 1))
+        if NOMINAL - held > max(LEAST_SHORTFALL, ERRORS * error):
+            found.append(
+                f"The model's 90 % ranges held {100 * held:.0f} % of {chosen.outcomes} outcomes "
+                f"that it had not seen, so that its decisions are not to be relied on. Look for "
+                f"what it leaves out, or another family of outcomes."
+            )
+    return found
+
+
+@final
+@dataclass(frozen=True)
+class Ranges:
+    """What the fit has seen of each column, and the rows far outside of that."""
+
+    seen: Mapping[str, tuple[float, float]]
+    dates: frozenset[str]
+    far: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
+    """Column -> (row, value)."""
+
+    @classmethod
+    def of(cls, job: Job, columns: Mapping[str, str]) -> "Ranges":
+        """`columns`: the model's arguments and their columns."""
+        dates, seen = frozenset(job.dates), {}
+        for argument, column in columns.items():
+            values = np.asarray(job.fit.arguments[argument])
+            if column in job.fit.vocabulary or (values.dtype.kind == "U" and column not in dates):
+                continue
+            if values.ndim == 1 and values.dtype.kind in "Uif" and values.size:
+                numbers = _numbers(values)
+                seen[column] = (float(numbers.min()), float(numbers.max()))
+        return cls(seen, dates)
+
+    def look(
+        self, arguments: Mapping[str, np.ndarray], columns: Mapping[str, str], start: int
+    ) -> None:
+        """Note rows that are far outside; `start` rows come before them."""
+        for argument, column in columns.items():
+            if column not in self.seen or arguments[argument].ndim != 1:
+                continue
+            low, high = self.seen[column]
+            numbers, room = _numbers(arguments[argument]), BEYOND * (high - low)
+            outside = np.flatnonzero((numbers < low - room) | (numbers > high + room))
+            for place in outside:
+                found = self.far.setdefault(column, [])
+                found.append((start + int(place) + 1, f"{arguments[argument][place]}"))
+
+    def told(self) -> list[str]:
+        return [
+            f"{rows_named([row for row, _ in found])} of column {column!r} "
+            f"{'lies' if len(found) == 1 else 'lie'} far outside what the fit has seen "
+            f"({self._shown(column)}): row {found[0][0]} has {found[0][1]}. Decisions there rest "
+            f"on the model alone."
+            for column, found in self.far.items()
+        ]
+
+    def _shown(self, column: str) -> str:
+        low, high = self.seen[column]
+        if column in self.dates:
+            days = np.array([low, high]).astype("datetime64[D]")
+            return f"{days[0]} to {days[1]}"
+        return f"{low:.6g} to {high:.6g}"
+
+
+def _numbers(values: np.ndarray) -> np.ndarray:
+    """Dates as days."""
+    if values.dtype.kind == "U":
+        return values.astype("datetime64[s]").astype(float) / 86400
+    return values.astype(float)

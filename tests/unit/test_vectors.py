@@ -1,0 +1,213 @@
+"""Decisions with several parts: the best of all that can be decided together."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from scipy import optimize, stats
+
+import stakes
+from stakes import (
+    EM,
+    InputError,
+    Integers,
+    Interval,
+    IntervalScore,
+    OneOf,
+    Problem,
+    Real,
+    Squared,
+    Tilted,
+    Vector,
+    calibrate,
+)
+from stakes.aim import Aim
+from stakes.deciding import best_decision
+from stakes.expectation import choose
+from stakes.losses import Asked
+from stakes.utilities import ScaledLoss
+
+KEY = jax.random.key(0)
+LOCS = np.array([[0.3, 4.2, -2.0], [1.4, 7.9, -1.0]])
+SCALES = np.array([[0.8], [2.0]]) * np.ones(3)
+LEVELS = (np.arange(4000) + 0.5) / 4000
+
+
+def outcomes() -> Any:
+    return jax.vmap(dist.Normal)(jnp.asarray(LOCS), jnp.asarray(SCALES))
+
+
+def values(case: int) -> np.ndarray:
+    """Equally likely outcomes of a case."""
+    return np.sort(stats.norm(LOCS[:, case, None], SCALES[:, case, None]).ppf(LEVELS).ravel())
+
+
+def cover(outcome, decision):
+    """Two stocks that help each other out: what is missing depends on both."""
+    first, second = decision
+    short = jnp.maximum(outcome - first - 0.5 * second, 0.0)
+    return (
+        4 * short + 0.2 * jnp.square(first) + 0.1 * jnp.square(second - 1) + 0.05 * first * second
+    )
+
+
+def found_for(loss: Any, space: Vector) -> np.ndarray:
+    like = jnp.zeros(3)
+    one = jax.tree.map(lambda leaf: leaf[0], outcomes())
+    parts = space.seen(jnp.zeros((len(space), 3)))
+    expectation = choose(one, ScaledLoss(loss, 1.0), parts).sized([outcomes()])
+    decide = jax.jit(best_decision, static_argnums=(0, 1))
+    return np.asarray(decide(Aim(Asked(loss), space), expectation, KEY, outcomes(), like), float)
+
+
+@pytest.mark.usefixtures("double_precision")
+@pytest.mark.parametrize(
+    ("space", "limits"),
+    [
+        pytest.param(Vector(first=Real(), second=Real()), [(-20, 20)] * 2, marks=pytest.mark.slow),
+        (Vector(first=Interval(0, 2.5), second=Interval(low=0)), [(0, 2.5), (0, 20)]),
+    ],
+    ids=["any numbers", "within limits"],
+)
+def test_no_pair_of_decisions_costs_less(space, limits):
+    found = found_for(cover, space)
+    for case in range(3):
+        cost = lambda h, y=values(case): float(np.mean(np.asarray(cover(y, h))))  # noqa: B008, E731
+        starts = [found[:, case], np.zeros(2), np.array([2.0, 4.0])]
+        options = {"maxiter": 4000, "xatol": 1e-6, "fatol": 1e-9}
+        best = min(
+            optimize.minimize(cost, h, method="Nelder-Mead", bounds=limits, options=options).fun
+            for h in starts
+        )
+        assert cost(found[:, case]) <= best * (1 + 2e-4) + 1e-6
+        assert (space.inside(jnp.asarray(found)) == found).all()
+
+
+@pytest.mark.usefixtures("double_precision")
+def test_parts_in_steps_are_the_best_of_all_pairs():
+    space = Vector(first=Integers(0, 6), second=OneOf([0, 1, 5]))
+    found = found_for(cover, space)
+    for case in range(3):
+        y = values(case)
+        costs = {(a, b): float(np.mean(cover(y, (a, b)))) for a in range(7) for b in (0, 1, 5)}
+        assert costs[tuple(found[:, case].astype(int))] == pytest.approx(min(costs.values()))
+
+
+@pytest.mark.usefixtures("double_precision")
+def test_the_best_interval_lies_between_quantiles():
+    low, high = found_for(IntervalScore(0.8), IntervalScore(0.8).space)
+    for case in range(3):
+        both = stats.norm(LOCS[:, case], SCALES[:, case])
+        np.testing.assert_allclose(both.cdf(low[case]).mean(), 0.1, atol=1e-6)
+        np.testing.assert_allclose(both.cdf(high[case]).mean(), 0.9, atol=1e-6)
+
+
+@pytest.mark.usefixtures("double_precision")
+def test_the_expected_score_and_its_slopes_are_those_of_the_density():
+    score, places = IntervalScore(0.8), (jnp.array([-1.0, 0.5]), jnp.array([0.7, 3.0]))
+
+    def ours(loc: Any, scale: Any, parts: Any) -> Any:
+        return jnp.sum(stakes.ClosedForm().expected(None, dist.Normal(loc, scale), score, parts))
+
+    def theirs(loc: Any, scale: Any, parts: Any) -> Any:
+        z = jnp.linspace(-12, 12, 40_001)[:, None]
+        y, weights = loc + scale * z, jnp.exp(-jnp.square(z) / 2) / jnp.sqrt(2 * jnp.pi)
+        return jnp.sum(weights * score(y, parts)) * 24 / 40_000
+
+    at = (jnp.array([0.3, 1.0]), jnp.array([0.8, 2.0]), places)
+    value, slopes = jax.value_and_grad(ours, argnums=(0, 1, 2))(*at)
+    truth, truths = jax.value_and_grad(theirs, argnums=(0, 1, 2))(*at)
+    np.testing.assert_allclose(value, truth, rtol=1e-6)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-3), slopes, truths)
+
+
+def regression(x, y=None):
+    slope = numpyro.sample("slope", dist.Normal(0, 1))
+    noise = numpyro.sample("noise", dist.LogNormal(0, 0.5))
+    with numpyro.plate("row", len(x)):
+        numpyro.sample("y", dist.Normal(slope * x, noise), obs=y)
+
+
+X = np.linspace(-2, 2, 24)
+DATA = {"x": X, "y": 1.5 * X + 0.3 * np.sin(37 * X)}
+
+
+@pytest.mark.parametrize("method", [None, pytest.param(EM(), marks=pytest.mark.slow)])
+def test_an_interval_is_decided_end_to_end(method):
+    problem = Problem(regression, outcome="y", loss=IntervalScore(0.8))
+    result = calibrate(KEY, problem, DATA, method=method, steps=600, progress=False)
+    decisions = result.vi_decisions
+    assert decisions.dims == ("row", "part")
+    drawn = result.predictive(fit=result.vi, draws=4000)["y"].values[0]
+    expected = np.quantile(drawn, [0.1, 0.9], axis=0)
+    np.testing.assert_allclose(decisions.sel(part="low"), expected[0], atol=0.1)
+    np.testing.assert_allclose(decisions.sel(part="high"), expected[1], atol=0.1)
+    found = result.decisions
+    assert (found.sel(part="low") < found.sel(part="high")).all()
+    other = result.decide({"x": np.array([0.0, 3.0])}, new="row")
+    assert other.shape == (2, 2)
+    risk = problem.loss(DATA["y"], tuple(decisions.values.T))
+    assert result.compare().risk["VI"] == pytest.approx(float(risk.mean()), rel=1e-4)
+
+
+@pytest.mark.slow
+def test_own_losses_take_the_parts_by_name_within_limits_that_differ_by_row():
+    def loss(outcome, decision):
+        return jnp.square(outcome - decision.base - decision.extra) + 0.1 * decision.extra**2
+
+    space = Vector(base=Interval(0, "room"), extra=Real())
+    problem = Problem(regression, outcome="y", loss=loss, decision=space)
+    data = DATA | {"room": np.linspace(0.5, 1.0, 24)}
+    result = calibrate(KEY, problem, data, steps=300, draws=4, progress=False)
+    base = result.decisions.sel(part="base").values
+    assert ((base >= 0) & (base <= data["room"] + 1e-6)).all()
+
+
+BAD = {
+    "one part": lambda: Vector(low=Real()),
+    "a part that is no space": lambda: Vector(low=Real(), high=3),
+    "parts within parts": lambda: Vector(a=Real(), b=Vector(c=Real(), d=Real())),
+    "actions in words": lambda: Vector(a=Real(), b=OneOf(["call", "skip"])),
+    "a name that tuples have": lambda: Vector(count=Real(), high=Real()),
+    "a level of one": lambda: IntervalScore(1.0),
+    "a loss of numbers": lambda: Problem(
+        regression, outcome="y", loss=Squared(), decision=Vector(a=Real(), b=Real())
+    ),
+    "an interval as a number": lambda: Problem(
+        regression, outcome="y", loss=IntervalScore(0.9), decision=Real()
+    ),
+    "an interval with other names": lambda: Problem(
+        regression, outcome="y", loss=IntervalScore(0.9), decision=Vector(a=Real(), b=Real())
+    ),
+    "shared parts": lambda: Problem(regression, outcome="y", loss=IntervalScore(0.9), per="all"),
+    "parts of what changes the outcome": lambda: Problem(
+        regression, outcome="y", loss=Tilted(0.5), decision={"x": IntervalScore(0.9).space}
+    ),
+    "a choice among ways": lambda: stakes.choose(
+        KEY, Problem(regression, outcome="y", loss=IntervalScore(0.9)), DATA
+    ),
+    "a loss with a value for each part": lambda: calibrate(
+        KEY,
+        Problem(
+            regression,
+            outcome="y",
+            loss=lambda y, h: jnp.square(y - jnp.stack(h)),
+            decision=Vector(a=Real(), b=Real()),
+        ),
+        DATA,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_parts_are_refused_before_any_fit(name, monkeypatch):
+    def run(*args, **options):
+        raise AssertionError("a fit was started")
+
+    monkeypatch.setattr("stakes.calibration.pipeline.run", run)
+    with pytest.raises(InputError):
+        BAD[name]()
