@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple, final
 
 import jax
@@ -103,8 +104,12 @@ class Aim:
 
     def costs(self, outcome: Any, decision: Any) -> np.ndarray:
         """ℓ(y, h), or minus the utility, on the host."""
-        [tried] = self._tried(outcome, [decision])
-        return tried.costs.astype(np.float64)
+        [found] = self.costs_of(outcome, [decision])
+        return found
+
+    def costs_of(self, outcome: Any, decisions: Sequence[Any]) -> list[np.ndarray]:
+        """The same for each of these decisions."""
+        return [tried.costs.astype(np.float64) for tried in self._tried(outcome, decisions)]
 
     def check_observed(self, outcome: Any) -> None:
         """Try decisions on and far around the range of the observed outcomes.
@@ -170,21 +175,7 @@ class Aim:
 
     def _tried(self, outcome: Any, decisions: Sequence[Any]) -> list["Tried"]:
         """The loss or utility with each of these decisions, as one compiled program."""
-        bare, parameters = self.opened()
-        about: list[Trial] = []
-
-        def all_at_once(outcome: Any, decisions: Any, parameters: Any) -> tuple[Array, ...]:
-            criterion = bare.filled(parameters).criterion
-
-            def one(decision: Array) -> tuple[Array, ...]:
-                parts = seen(bare.space, decision)
-                trial = criterion.trial(outcome, parts)
-                about.append(trial)
-                return trial.values, trial.broken, criterion.cost(outcome, parts)
-
-            return jax.vmap(one)(decisions)
-
-        program = Program(all_at_once, numbers=("parameters",), options=ONCE)
+        (program, about), (_, parameters) = self._trial, self.opened()
         kind = jnp.result_type(float)
         places, lead = [np.asarray(h) for h in decisions], leading(self.space)
         of_cases = (h.shape[len(lead) :] for h in places)
@@ -204,6 +195,25 @@ class Aim:
             Tried(about[-1]._replace(values=values, broken=broken), shape, outcome, decision, costs)
             for decision, values, broken, costs in tried
         ]
+
+    @cached_property
+    def _trial(self) -> tuple[Any, list[Trial]]:
+        """The program that tries decisions, and what it is told about them as it is traced."""
+        bare, _ = self.opened()
+        about: list[Trial] = []
+
+        def all_at_once(outcome: Any, decisions: Any, parameters: Any) -> tuple[Array, ...]:
+            criterion = bare.filled(parameters).criterion
+
+            def one(decision: Array) -> tuple[Array, ...]:
+                parts = seen(bare.space, decision)
+                trial = criterion.trial(outcome, parts)
+                about.append(trial)
+                return trial.values, trial.broken, criterion.cost(outcome, parts)
+
+            return jax.vmap(one)(decisions)
+
+        return Program(all_at_once, numbers=("parameters",), options=ONCE), about
 
 
 class Tried(NamedTuple):
