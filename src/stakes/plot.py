@@ -53,6 +53,7 @@ def decisions(result: Calibration | Assessment, *, ax: "Axes | None" = None) -> 
     rule = "what `calibrate(...)` or `result.assess(...)` returns"
     checks.instance("`decisions(result)`", result, (Calibration, Assessment), rule)
     cases = result.on_fit if isinstance(result, Calibration) else result
+    cases.problem.check_single("`decisions(result)`")
     if not np.issubdtype(cases.decisions.dtype, np.number):
         raise InputError("`decisions(result)` draws numbers, and these decisions are actions.")
     ax = _axes(ax)
@@ -104,6 +105,7 @@ def expected_loss(
     """
     checks.instance("`expected_loss(result)`", result, Calibration, "what `calibrate(...)` returns")
     draws = checks.whole("`expected_loss(draws=...)`", draws)
+    result.problem.check_single("`expected_loss(result)`")
     cases = result.on_fit
     place = _place(case, cases)
     number = int(np.ravel_multi_index(place, cases.instances.shape)) if place else 0

@@ -15,7 +15,7 @@ from stakes.spaces import OneOf
 from stakes.ways.bench import Bench
 from stakes.ways.ground import Forecast, Ground
 from stakes.ways.heads import FittedHead, Head, Shift, Shown, Unchanged
-from stakes.ways.posteriors import ByPosterior, Plain
+from stakes.ways.posteriors import Plain
 from stakes.ways.way import Fitted, Way
 
 
@@ -106,12 +106,8 @@ class WithHead:
     def forecast(self, at: int, ground: Ground) -> Forecast | None:
         return self.base.forecast(at, ground)
 
-
-def behind(fitted: Fitted) -> Posterior | None:
-    """The posterior that a way predicts by, fitted to everything; None where it has none."""
-    if isinstance(fitted, WithHead):
-        return behind(fitted.base)
-    return fitted.posteriors[0] if isinstance(fitted, ByPosterior) else None
+    def posterior(self, at: int) -> Posterior | None:
+        return self.base.posterior(at)
 
 
 def _shown(base: Fitted, head: Head, at: int, ground: Ground) -> Shown:

@@ -9,7 +9,7 @@ import numpy as np
 from stakes import checks
 from stakes.aim import Aim
 from stakes.errors import InputError
-from stakes.predicting import Observations
+from stakes.predicting import Observations, Posterior
 from stakes.ways.bench import Bench
 from stakes.ways.ground import Forecast, Ground
 
@@ -54,6 +54,9 @@ class Constants:
         return ground.inside(np.full(ground.instances.shape, self.values[at]))
 
     def forecast(self, at: int, ground: Ground) -> Forecast | None:
+        return None
+
+    def posterior(self, at: int) -> Posterior | None:
         return None
 
 
@@ -114,6 +117,9 @@ class Given:
         return np.asarray(found)
 
     def forecast(self, at: int, ground: Ground) -> Forecast | None:
+        return None
+
+    def posterior(self, at: int) -> Posterior | None:
         return None
 
 

@@ -4,6 +4,7 @@ from typing import Protocol
 
 import numpy as np
 
+from stakes.predicting import Posterior
 from stakes.ways.bench import Bench
 from stakes.ways.ground import Forecast, Ground
 
@@ -27,6 +28,10 @@ class Fitted(Protocol):
 
     def forecast(self, at: int, ground: Ground) -> Forecast | None:
         """What it predicts; None for a way that predicts nothing."""
+        ...
+
+    def posterior(self, at: int) -> Posterior | None:
+        """What it predicts by, likewise."""
         ...
 
 

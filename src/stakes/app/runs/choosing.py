@@ -13,6 +13,7 @@ from stakes.app.runs.manifest import Chosen, Saved, WayRow
 from stakes.app.spec import Job
 from stakes.calibration import Assessment, Calibration
 from stakes.errors import InputError
+from stakes.predicting import Posterior
 from stakes.ways import (
     Calibrated,
     Choice,
@@ -22,7 +23,6 @@ from stakes.ways import (
     Outlook,
     Plain,
     Same,
-    behind,
     choose,
     kept,
     opened_bench,
@@ -196,11 +196,8 @@ class Ways:
         return found
 
     def outlook(self, cases: Assessment, decisions: np.ndarray, way: str | None = None) -> Outlook:
-        """What a way predicts, and what decisions will cost by that."""
-        posterior = behind(self._fitted(self.name(way)))
-        if posterior is None:
-            posterior = _known(self.result)[TWO[0]]
-        return Ground.of(cases).outlook(posterior, decisions)
+        """What a way predicts, and what decisions will cost by that, in the user's unit."""
+        return Ground.of(cases).outlook(self._posterior(self.name(way)), decisions)
 
     def forecast(self, cases: Assessment) -> Forecast:
         """What the way to decide by predicts; plain VI, where it predicts nothing."""
@@ -216,8 +213,7 @@ class Ways:
 
     def drawn(self, cases: Assessment) -> np.ndarray:
         """Outcomes that it predicts: draw x instance."""
-        found = behind(self._fitted(self.name()))
-        return cases.drawn(_known(self.result)[TWO[0]] if found is None else found)
+        return cases.drawn(self._posterior(self.name()))
 
     def rules(self, cases: Assessment) -> dict[str, np.ndarray]:
         """What the simple rules of the table decide, beside the way to decide by."""
@@ -225,6 +221,11 @@ class Ways:
         if cases.held_out:
             known = [name for name in known if name != TODAY]
         return {name: self.found(cases, name) for name in known}
+
+    def _posterior(self, name: str) -> Posterior:
+        """That of a way; plain VI's, where it has none."""
+        found = self._fitted(name).posterior(0)
+        return _known(self.result)[TWO[0]] if found is None else found
 
     def _fitted(self, name: str) -> Fitted:
         """Made again each time: it remembers all cases that it has decided about."""
