@@ -32,6 +32,7 @@ format: .venv/.installed ## format the code and fix what can be fixed
 
 bench: .venv/.installed ## run the benchmarks
 	$(BIN)/python benchmarks/run.py
+	$(BIN)/python -m benchmarks.steps
 
 against: .venv/.installed-against ## compare with other tools, for the page in the docs
 	$(BIN)/python -m benchmarks.against

@@ -3,7 +3,8 @@
 Run `python -m benchmarks.twenty linear logistic`. For each data set `choose` tries its default
 ways, and all of them decide for rows held out. A way is reliably worse than plain VI where the 95 %
 interval of the difference lies above zero. `--bare` leaves out the choice: plain VI and the
-calibrated fit alone. Each data set's row is kept in docs/twenty.json as soon as it is found.
+calibrated fit alone; `--natural` takes natural gradients whose rate falls to nothing, for which
+some hundred steps are enough. Rows are kept in docs/twenty.json as soon as they are found.
 """
 
 import argparse
@@ -20,6 +21,7 @@ import numpyro
 import numpyro.distributions as dist
 
 import stakes
+from benchmarks.against.ways import falling
 from stakes.calibration import Clustered, interval
 
 RESULTS = Path(__file__).parents[1] / "docs/twenty.json"
@@ -85,41 +87,44 @@ def main() -> None:
     parser.add_argument("names", nargs="+", choices=CASES)
     parser.add_argument("--sets", type=int, default=20)
     parser.add_argument("--steps", type=int, default=30_000, help="of each fit at most")
+    parser.add_argument("--natural", action="store_true", help="natural gradients, falling rate")
     parser.add_argument("--bare", action="store_true", help="without the choice")
     asked = parser.parse_args()
     # All data sets of a case have the same shape: the programs compiled for the first serve all.
     jax.config.update("jax_compilation_cache_dir", tempfile.mkdtemp())
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    fits = f"{asked.steps} steps" + (" of natural gradients" if asked.natural else "")
+    options = falling(asked.steps) if asked.natural else stakes.Options(steps=asked.steps)
     for name in asked.names:
         for seed in range(asked.sets):
-            kept(name, seed, steps=asked.steps, bare=asked.bare)
+            kept(name, seed, fits, options, bare=asked.bare)
         print(summary(name))
 
 
-def kept(name: str, seed: int, *, steps: int, bare: bool) -> None:
+def kept(name: str, seed: int, fits: str, options: stakes.Options, *, bare: bool) -> None:
     """Find the row of a data set, unless it is there."""
     found = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
-    title = f"{name}, {'without the choice' if bare else 'with the choice'}, {steps} steps"
+    title = f"{name}, {'without the choice' if bare else 'with the choice'}, {fits}"
     rows = found.setdefault(title, {})
     if str(seed) not in rows:
-        rows[str(seed)] = row(CASES[name], seed, steps=steps, bare=bare)
+        rows[str(seed)] = row(CASES[name], seed, options, bare=bare)
         RESULTS.write_text(json.dumps(found, indent=1) + "\n")
         print(name, seed, rows[str(seed)], flush=True)
 
 
-def row(case: Case, seed: int, *, steps: int, bare: bool) -> dict[str, Any]:
+def row(case: Case, seed: int, options: stakes.Options, *, bare: bool) -> dict[str, Any]:
     """By way: by how much its decisions cost more than plain VI's, in per cent, with interval."""
     data, new = case.simulate(np.random.default_rng(seed))
     problem = stakes.Problem(case.model, outcome="y", loss=case.loss)
     asked, key = {"x": new["x"]}, jax.random.key(seed)
     made: dict[str, Any]
     if bare:
-        result = stakes.calibrate(key, problem, data, steps=steps, progress=False)
+        result = stakes.calibrate(key, problem, data, options=options, progress=False)
         made = {PLAIN: result.decide(asked, new="row", fit=result.vi)}
         made["calibrated"] = result.decide(asked, new="row")
         chosen = None
     else:
-        choice = stakes.choose(key, problem, data, steps=steps, progress=False)
+        choice = stakes.choose(key, problem, data, options=options, progress=False)
         chosen = choice.chosen
         made = {way: choice.decide(asked, new="row", way=way) for way in choice.table.index}
         made[CHOSEN] = made[chosen]

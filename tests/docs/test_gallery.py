@@ -4,6 +4,7 @@ import re
 import runpy
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import stakes
@@ -44,8 +45,11 @@ def says_minibatches(namespace):
 
 
 def says_utility(namespace):
-    drier, usual, wetter = namespace["result"].decide({"rain": [2.0, 4.0, 8.0]}, new="year").values
+    rain = {"rain": [2.0, 4.0, 8.0]}
+    drier, usual, wetter = namespace["result"].decide(rain, new="year").values
     assert drier < usual < wetter
+    y, h = np.meshgrid(np.arange(5.0), np.arange(5.0))
+    np.testing.assert_allclose(namespace["regret"](y, h), namespace["known"](y, h), atol=1e-5)
 
 
 def says_limits(namespace):

@@ -329,6 +329,9 @@ CALLS: dict[str, Call] = {
         lambda: {"m_step": stakes.BayesDecisions(), "draws": 3, "every": 2},
         {"m_step": "own or None", "draws": "count", "every": "count"},
     ),
+    "keep_compiled": Call(
+        stakes.keep_compiled, lambda: {"folder": "programs"}, {"folder": "path"}, works=False
+    ),
     "natural_gradient": Call(
         stakes.natural_gradient,
         lambda: {"rate": 0.1, "adam": 0.1},
@@ -704,7 +707,7 @@ CALLS: dict[str, Call] = {
     "read_job": Call(
         spec.read_job,
         lambda: {"path": "spec.toml"},
-        {"path": "path", "choose": "flag"},
+        {"path": "path", "choose": "flag", "changes": "names"},
         works=False,
     ),
     "begin": Call(
@@ -716,7 +719,7 @@ CALLS: dict[str, Call] = {
     "reopen": Call(
         runs.reopen,
         lambda: {"path": "run"},
-        {"path": "path", "allow_changed_model": "flag"},
+        {"path": "path", "allow_changed_model": "flag", "model": "path or None"},
         works=False,
     ),
     "checked": Call(runs.checked, dict, {"job": "own"}, works=False),
@@ -737,6 +740,7 @@ CALLS: dict[str, Call] = {
             "target": "path",
             "known": "flag",
             "way": "text or None",
+            "changes": "names",
             "overwrite": "flag",
             "tell": "function of one",
         },

@@ -1,6 +1,6 @@
 """Ways to a decision, their folds, and the choice among them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import jax
@@ -14,6 +14,7 @@ from scipy import stats
 import stakes
 from stakes.port import Instances
 from stakes.predicting import FittedPosterior
+from stakes.ways import chosen_among, opened_bench
 from stakes.ways.folds import split
 from stakes.ways.heads import FittedHead, Shown, Unchanged
 from stakes.ways.posteriors import ByPosterior
@@ -40,13 +41,13 @@ def simulated(shift: float = 0.0) -> dict[str, Any]:
     return {"group": group, "n": GROUPS, "y": means[group] + shift + rng.normal(size=ROWS)}
 
 
-def exact(data: dict[str, Any], seen: np.ndarray) -> np.ndarray:
+def exact(data: dict[str, Any], seen: np.ndarray, q: float = Q) -> np.ndarray:
     """The decision for each row by the posterior given the outcomes seen."""
     counts = np.bincount(data["group"][seen], minlength=GROUPS)
     totals = np.bincount(data["group"][seen], data["y"][seen], minlength=GROUPS)
     precision = counts + 1 / SPREAD**2
     mean, deviation = totals / precision, np.sqrt(1 / precision + 1)
-    return np.asarray(stats.norm.ppf(Q, mean, deviation)[data["group"]])
+    return np.asarray(stats.norm.ppf(q, mean, deviation)[data["group"]])
 
 
 PROBLEM = stakes.Problem(grouped, outcome="y", loss=stakes.Tilted(Q))
@@ -102,6 +103,32 @@ def test_each_fold_decides_by_the_posterior_of_what_it_saw(choice: stakes.Choice
     costs = np.asarray(stakes.Tilted(Q)(data["y"], decided))
     # Both are decisions for the same rows: they may differ by the noise of the fit.
     np.testing.assert_allclose(plain.costs, costs, atol=0.03)
+
+
+def test_another_loss_takes_over_the_plain_fits(
+    choice: stakes.Choice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stakes.ways.setup.run_together", pytest.fail)
+    data, ways = simulated(), [stakes.Plain()]
+    problem = stakes.Problem(grouped, outcome="y", loss=stakes.Tilted(0.9))
+    options, before = choice.bench.options, choice.bench
+    again = {"options": options, "coords": None, "progress": False, "before": before}
+    bench = opened_bench(KEY, problem, data, ways, FOLDS, None, **again)
+    costs, decided = chosen_among(ways, bench).entries[0].costs, np.zeros(ROWS)
+    for fold in range(4):
+        decided[fold == FOLDS] = exact(data, fold != FOLDS, q=0.9)[fold == FOLDS]
+    expected = np.asarray(stakes.Tilted(0.9)(data["y"], decided))
+    np.testing.assert_allclose(costs, expected, atol=0.03)
+
+
+def test_many_fits_take_fewer_draws_unless_a_number_is_given(choice: stakes.Choice) -> None:
+    setup = choice.bench.setup(None)
+    asked = setup.plan.settings.draws
+    few, many = (setup.together_with(setup.plan, fits).settings.draws for fits in (2, 100))
+    assert few == asked
+    assert many == max(4, 2**15 // (100 * ROWS)) < asked
+    as_said = replace(setup, fewer_draws=False)
+    assert as_said.together_with(setup.plan, 100).settings.draws == asked
 
 
 def test_draws_of_a_good_fit_can_be_reweighted(choice: stakes.Choice) -> None:

@@ -120,7 +120,8 @@ class NumPyroApproximation:
     @property
     def normals(self) -> tuple[NormalPair, ...]:
         """Locations and scales of a guide that consists of independent normals."""
-        guide, transforms = self.structure.guide, self.structure.transforms
+        guide: Any = self.structure.guide
+        transforms = self.structure.transforms
         if type(guide) is autoguide.AutoNormal:
             stems = [f"{name}_{guide.prefix}" for name in self.latents]
         elif type(guide) is autoguide.AutoDiagonalNormal:

@@ -106,9 +106,6 @@ class WithHead:
     def forecast(self, at: int, ground: Ground) -> Forecast | None:
         return self.base.forecast(at, ground)
 
-    def posterior(self, at: int) -> Posterior | None:
-        return self.base.posterior(at)
-
 
 def behind(fitted: Fitted) -> Posterior | None:
     """The posterior that a way predicts by, fitted to everything; None where it has none."""

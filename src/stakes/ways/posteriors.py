@@ -1,7 +1,7 @@
 """Ways that decide by a posterior: plain VI, calibrated VI, and NUTS."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, final
 
@@ -25,32 +25,31 @@ from stakes.ways.setup import Strength
 class ByPosterior:
     """A posterior for each fold, and one for everything.
 
-    What it finds for the cases of the fit is kept, for heads and table; for others there may be no
-    end of them.
+    What it finds is kept, for heads and table: for the cases of the fit, and for the last others
+    that it was asked about.
     """
 
     posteriors: Sequence[Posterior]
     seconds: float
     notes: dict[str, float | str]
-    _decided: dict[Any, np.ndarray] = field(default_factory=dict)
-    _forecasts: dict[Any, Forecast] = field(default_factory=dict)
+    _found: dict[Any, Any] = field(default_factory=dict)
 
     def decide(self, at: int, ground: Ground) -> np.ndarray:
-        if not ground.of_fit:
-            return ground.decide(self.posteriors[at])
-        if (at, ground) not in self._decided:
-            self._decided[at, ground] = ground.decide(self.posteriors[at])
-        return self._decided[at, ground]
+        found: np.ndarray = self._kept(Ground.decide, at, ground)
+        return found
 
     def forecast(self, at: int, ground: Ground) -> Forecast:
-        if not ground.of_fit:
-            return ground.forecast(self.posteriors[at])
-        if (at, ground) not in self._forecasts:
-            self._forecasts[at, ground] = ground.forecast(self.posteriors[at])
-        return self._forecasts[at, ground]
+        found: Forecast = self._kept(Ground.forecast, at, ground)
+        return found
 
-    def posterior(self, at: int) -> Posterior:
-        return self.posteriors[at]
+    def _kept(self, ask: Callable[[Ground, Posterior], Any], at: int, ground: Ground) -> Any:
+        wanted = (ask, at, ground)
+        if wanted not in self._found:
+            for known in list(self._found):
+                if not known[-1].of_fit and known[-1] is not ground:
+                    del self._found[known]
+            self._found[wanted] = ask(ground, self.posteriors[at])
+        return self._found[wanted]
 
 
 @final

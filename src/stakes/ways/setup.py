@@ -54,7 +54,7 @@ class Setup:
         if self.found is not None:
             return self.found
         count = len(self.masks)
-        plan = self._together_with(self.plan, count)
+        plan = self.together_with(self.plan, count)
         start = plan.vi_state(plan.approximation.start)
         states = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), start)
         return self._together(
@@ -90,7 +90,7 @@ class Setup:
         plan = replace(self.plan, transform=transform)
         plan, _ = plan.after_vi(self.plain[-1], self.keys, self.decided[-1])
         count, factors = len(self.masks), [each.factor for each in strengths]
-        plan = self._together_with(plan, count * len(factors))
+        plan = self.together_with(plan, count * len(factors))
         plan = replace(plan, expectation=self._wide_enough(plan))
         scales = None
         if transform is not None:
@@ -130,7 +130,7 @@ class Setup:
             found = found.widened(outcomes)
         return found
 
-    def _together_with(self, plan: Plan, fits: int) -> Plan:
+    def together_with(self, plan: Plan, fits: int) -> Plan:
         """The plan, with fewer draws of θ in a step where many fits take it at once.
 
         Each stage of a fit ends in an average over many steps, so that fewer draws cost little.

@@ -10,7 +10,7 @@ import numpy as np
 from stakes import checks
 from stakes.aim import Aim
 from stakes.errors import InputError
-from stakes.predicting import Observations, Posterior
+from stakes.predicting import Observations
 from stakes.ways.bench import Bench
 from stakes.ways.ground import Forecast, Ground
 
@@ -55,9 +55,6 @@ class Constants:
         return ground.inside(np.full(ground.instances.shape, self.values[at]))
 
     def forecast(self, at: int, ground: Ground) -> Forecast | None:
-        return None
-
-    def posterior(self, at: int) -> Posterior | None:
         return None
 
 
@@ -118,9 +115,6 @@ class Given:
         return np.asarray(found)
 
     def forecast(self, at: int, ground: Ground) -> Forecast | None:
-        return None
-
-    def posterior(self, at: int) -> Posterior | None:
         return None
 
 

@@ -4,7 +4,6 @@ from typing import Protocol
 
 import numpy as np
 
-from stakes.predicting import Posterior
 from stakes.ways.bench import Bench
 from stakes.ways.ground import Forecast, Ground
 
@@ -28,10 +27,6 @@ class Fitted(Protocol):
 
     def forecast(self, at: int, ground: Ground) -> Forecast | None:
         """What it predicts; None for a way that predicts nothing."""
-        ...
-
-    def posterior(self, at: int) -> Posterior | None:
-        """What it predicts by, likewise."""
         ...
 
 
