@@ -15,13 +15,14 @@ from stakes.calibration import Calibration, calibrate
 from stakes.examples import newsvendor
 from stakes.examples.judging import table
 from stakes.losses import Newsvendor
+from stakes.optimise import EM
 from stakes.problem import Problem
 from stakes.spaces import Integers
 
 ROOM, ON_MONDAYS = 40, 16
 """Portions that the kitchen can make."""
 KNOWN, FOLDS = newsvendor.KNOWN, newsvendor.FOLDS
-FITTED_WITH: dict[str, Any] = {"steps": 1500, "draws": 4}
+FITTED_WITH: dict[str, Any] = {"steps": 1000, "draws": 4, "method": EM(every=25, draws=16)}
 labels = newsvendor.labels
 
 
@@ -66,8 +67,9 @@ def main() -> None:
 
     started = time.perf_counter()
     result, later = solve(jax.random.key(0)), held_out()
-    print(result.compare(later, known=KNOWN), end="\n\n")
-    portions = result.decide(later, known=KNOWN, fit=result.vi).values
+    cases = result.assess(later, known=KNOWN)
+    print(cases.comparison, end="\n\n")
+    portions = cases.vi_decisions.values
     seen, sold = data(), later["sold"]
     weekday = np.array([seen["sold"][seen["weekday"] == day].mean() for day in range(7)])
     level = np.quantile(seen["sold"], 0.75)
