@@ -1,7 +1,7 @@
 """Portions as whole numbers, and no more than the kitchen can make.
 
 The model and the days are those of `newsvendor`. Portions are whole, and on Mondays, with one cook
-less, there are at most 16 of them. The best numbers are those of the problem in whole numbers, not
+less, there are at most 9 of them, and at most 16 on other days. The best numbers are those of the problem in whole numbers, not
 the best numbers rounded. Run `python -m stakes.examples.portions`.
 """
 
@@ -19,7 +19,7 @@ from stakes.optimise import EM
 from stakes.problem import Problem
 from stakes.spaces import Integers
 
-ROOM, ON_MONDAYS = 40, 16
+ROOM, ON_MONDAYS = 16, 9
 """Portions that the kitchen can make."""
 KNOWN, FOLDS = newsvendor.KNOWN, newsvendor.FOLDS
 FITTED_WITH: dict[str, Any] = {"steps": 1000, "draws": 4, "method": EM(every=25, draws=16)}
