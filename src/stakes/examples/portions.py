@@ -1,8 +1,8 @@
 """Portions as whole numbers, and no more than the kitchen can make.
 
-The model and the days are those of `newsvendor`. Portions are whole, and on Mondays, with one cook
-less, there are at most 9 of them, and at most 16 on other days. The best numbers are those of the problem in whole numbers, not
-the best numbers rounded. Run `python -m stakes.examples.portions`.
+The model and the days are those of `newsvendor`. Portions are whole, and the kitchen can make 16 of
+them; on Mondays, with one cook less, 9. The best numbers are those of the problem in whole numbers,
+not the best numbers rounded. Run `python -m stakes.examples.portions`.
 """
 
 import time
