@@ -9,7 +9,7 @@ from stakes._types import Array, Bool, Float
 from stakes.deciding.search import At
 
 NEARLY = 0.01
-"""A dip is a rival if it costs at most this part more than the best,"""
+"""A dip is a rival if it costs at most this part more than the best, as far as a grid tells,"""
 RIDGE = 0.05
 """and decisions between the two cost at least this part more."""
 

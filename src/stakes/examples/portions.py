@@ -1,8 +1,8 @@
 """Portions as whole numbers, and no more than the kitchen can make.
 
-The model and the days are those of `newsvendor`. Portions are whole, and on Mondays, with one cook
-less, there are at most 16 of them. The best numbers are those of the problem in whole numbers, not
-the best numbers rounded. Run `python -m stakes.examples.portions`.
+The model and the days are those of `newsvendor`. Portions are whole, and the kitchen can make 16 of
+them; on Mondays, with one cook less, 9. The best numbers are those of the problem in whole numbers,
+not the best numbers rounded. Run `python -m stakes.examples.portions`.
 """
 
 import time
@@ -15,13 +15,14 @@ from stakes.calibration import Calibration, calibrate
 from stakes.examples import newsvendor
 from stakes.examples.judging import table
 from stakes.losses import Newsvendor
+from stakes.optimise import EM
 from stakes.problem import Problem
 from stakes.spaces import Integers
 
-ROOM, ON_MONDAYS = 40, 16
+ROOM, ON_MONDAYS = 16, 9
 """Portions that the kitchen can make."""
 KNOWN, FOLDS = newsvendor.KNOWN, newsvendor.FOLDS
-FITTED_WITH: dict[str, Any] = {"steps": 1500, "draws": 4}
+FITTED_WITH: dict[str, Any] = {"steps": 1000, "draws": 4, "method": EM(every=25, draws=16)}
 labels = newsvendor.labels
 
 
@@ -66,8 +67,9 @@ def main() -> None:
 
     started = time.perf_counter()
     result, later = solve(jax.random.key(0)), held_out()
-    print(result.compare(later, known=KNOWN), end="\n\n")
-    portions = result.decide(later, known=KNOWN, fit=result.vi).values
+    cases = result.assess(later, known=KNOWN)
+    print(cases.comparison, end="\n\n")
+    portions = cases.vi_decisions.values
     seen, sold = data(), later["sold"]
     weekday = np.array([seen["sold"][seen["weekday"] == day].mean() for day in range(7)])
     level = np.quantile(seen["sold"], 0.75)
