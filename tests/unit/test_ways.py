@@ -118,7 +118,7 @@ def test_another_loss_takes_over_the_plain_fits(
     for fold in range(4):
         decided[fold == FOLDS] = exact(data, fold != FOLDS, q=0.9)[fold == FOLDS]
     expected = np.asarray(stakes.Tilted(0.9)(data["y"], decided))
-    np.testing.assert_allclose(costs, expected, atol=0.03)
+    np.testing.assert_allclose(costs, expected, atol=0.06)  # decisions by 0.2 cost 0.5 more
 
 
 def test_many_fits_take_fewer_draws_unless_a_number_is_given(choice: stakes.Choice) -> None:
