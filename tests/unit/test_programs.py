@@ -95,6 +95,16 @@ def test_inside_another_program_and_on_a_device(nothing_kept):
     assert float(double(jax.device_put(1.0, jax.devices()[0]))) == 2
 
 
+def test_arrays_on_a_device_are_compiled_for_once_and_numbers_are_looked_at(nothing_kept):
+    program = Program(lambda x, n: x + n if n > 0 else x - n, numbers=("n",))
+    with compilations() as names:
+        for _ in range(3):
+            there = jax.device_put(np.float32(1.0), jax.devices()[0])
+            assert float(program(there, 2.0)) == 3
+            assert float(program(there, -2.0)) == 3
+    assert len(names) == 2
+
+
 def test_double_precision_is_another_program(nothing_kept):
     double = times(2.0)
     assert double(np.float64(1.5)).dtype == "float32"

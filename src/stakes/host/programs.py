@@ -105,8 +105,6 @@ class Program(Generic[P, R]):
         every = jax.tree.leaves([v for n, v in given.items() if n not in self._static])
         if _setting("jax_disable_jit") or any(isinstance(each, jax.core.Tracer) for each in every):
             return self.function(*args, **kwargs)
-        if any(isinstance(each, jax.Array) and each.committed for each in every):
-            return self._on_device(self._split(given, self._static))
         split, ready = self._made(given)
         values = (jax.tree.leaves(split.donated), jax.tree.leaves(split.kept))
         result: R = jax.tree.unflatten(ready.tree, ready.program(*values))
@@ -151,8 +149,8 @@ class Program(Generic[P, R]):
         flat.__name__ = getattr(self.function, "__name__", "program")
         # All arguments stay, used or not: programs of the same text have to take the same ones.
         jitted = jax.jit(flat, donate_argnums=0, keep_unused=True)
-        lowered = jitted.lower(*([_like(each) for each in part] for part in types))
-        return Ready(compiled(lowered, self._options), found[0])
+        lowered = jitted.lower(*([_like(*each) for each in part] for part in types))
+        return Ready(compiled(lowered, self._options, types), found[0])
 
     def _called(
         self, static: tuple[tuple[str, Any], ...], donated: dict[str, Any], kept: dict[str, Any]
@@ -161,15 +159,6 @@ class Program(Generic[P, R]):
         bound = self._signature.bind_partial()
         bound.arguments.update({name: every[name] for name in self._signature.parameters})
         return self.function(*bound.args, **bound.kwargs)
-
-    def _on_device(self, split: Split) -> R:
-        """With arrays that were put on a device: as JAX compiles it."""
-
-        def placed(donated: dict[str, Any], kept: dict[str, Any]) -> R:
-            return self._called(split.static, donated, kept)
-
-        result: R = jax.jit(placed, donate_argnums=0)(split.donated, split.kept)
-        return result
 
     def _split(self, given: Mapping[str, Any], static: frozenset[str]) -> Split:
         return Split(
@@ -184,13 +173,18 @@ def _trees(split: Split) -> tuple[Any, Any]:
 
 
 def _types(split: Split) -> tuple[tuple[Any, ...], ...]:
+    """Of each array, with the devices that it was put on, if any."""
     parts = (jax.tree.leaves(split.donated), jax.tree.leaves(split.kept))
-    return tuple(tuple(jax.typeof(each) for each in part) for part in parts)
+    return tuple(tuple((jax.typeof(each), _devices(each)) for each in part) for part in parts)
 
 
-def _like(array: Any) -> Any:
+def _devices(value: Any) -> Any:
+    return value.sharding if isinstance(value, jax.Array) and value.committed else None
+
+
+def _like(array: Any, devices: Any) -> Any:
     struct: Any = jax.ShapeDtypeStruct
-    return struct(array.shape, array.dtype, weak_type=array.weak_type)
+    return struct(array.shape, array.dtype, weak_type=array.weak_type, sharding=devices)
 
 
 def _setting(name: str) -> Any:
@@ -231,8 +225,8 @@ class Lately(Generic[T]):
 COMPILED: Lately[Any] = Lately(MOST_COMPILED)
 
 
-def compiled(lowered: Any, options: Mapping[str, Any]) -> Any:
-    """The lowered program, compiled now or before."""
+def compiled(lowered: Any, options: Mapping[str, Any], types: Any) -> Any:
+    """The lowered program for arguments of these types, compiled now or before."""
 
     def compile_now() -> Any:
         return lowered.compile(compiler_options=dict(options) or None)
@@ -240,10 +234,10 @@ def compiled(lowered: Any, options: Mapping[str, Any]) -> Any:
     text = lowered.as_text()
     if "callback" in text:  # what is called back is not in the text
         return compile_now()
-    types = str(lowered.in_avals), str(jax.tree.leaves(lowered.out_info))
+    found = str(lowered.in_avals), str(jax.tree.leaves(lowered.out_info))
     settings = tuple(str(_setting(name)) for name in SETTINGS)
     digest = hashlib.sha256(text.encode()).hexdigest()
-    key = (digest, types, settings, tuple(sorted(options.items())))
+    key = (digest, types, found, settings, tuple(sorted(options.items())))
     return COMPILED.get(key, compile_now)
 
 
