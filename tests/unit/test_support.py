@@ -8,6 +8,8 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from numpyro.distributions import constraints
+from numpyro.distributions.transforms import AffineTransform
 
 import stakes
 from stakes.calibration import Options, prepare
@@ -55,3 +57,21 @@ def test_outcomes_that_do_not_count_may_be_anything() -> None:
 def test_limits_that_a_latent_sets_are_left_to_the_fit() -> None:
     made = problem(lambda rate: dist.Uniform(0.0, 10 * rate))
     prepare(jax.random.key(0), made, {"y": np.array([1.0, 7.0, 2.0])}, Options())
+
+
+def test_limits_that_the_model_computes_are_known_from_one_run() -> None:
+    """Of outcomes that are NumPy's, too."""
+    below = AffineTransform(0.0, -1.0, domain=constraints.positive)
+    made = problem(lambda rate: dist.TransformedDistribution(dist.Exponential(rate), below))
+    prepare(jax.random.key(0), made, {"y": np.array([-1.0, -0.5, -2.0])}, Options())
+
+
+def test_an_outcome_without_a_plate_is_looked_at() -> None:
+    def model(y: Any = None) -> None:
+        rate = numpyro.sample("rate", dist.Gamma(2, 2))
+        numpyro.sample("y", dist.Poisson(rate), obs=y)
+
+    made = stakes.Problem(model, outcome="y", loss=stakes.Absolute())
+    prepare(jax.random.key(0), made, {"y": np.array(2)}, Options())
+    with pytest.raises(stakes.InputError, match="there is -1"):
+        prepare(jax.random.key(0), made, {"y": np.array(-1)}, Options())

@@ -5,8 +5,10 @@ without a word.
 """
 
 import functools
+from collections.abc import Sequence
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from numpyro import handlers
 from numpyro.distributions import constraints
@@ -39,7 +41,7 @@ def check_support(cases: Cases, site: Site, arrays: dict[str, Array]) -> None:
     outcome = base_of(site["fn"])
     batches = list(sweep(cases.subsamples))
     tried = [_tried(cases, arrays, batch) for batch in batches]
-    values, possible = (np.concatenate(each) for each in zip(*tried, strict=True))
+    values, possible = (_joined(each) for each in zip(*tried, strict=True))
     if possible.all():
         return
     came = np.unique(values[~possible])
@@ -52,6 +54,13 @@ def check_support(cases: Cases, site: Site, arrays: dict[str, Array]) -> None:
         f"under the model's {type(outcome).__name__}, whose values are {allowed}; there is "
         f"{shown}{rows}. Correct the data, or take another distribution."
     )
+
+
+def _joined(parts: Sequence[Array]) -> np.ndarray:
+    """Those of all batches in a row; of one, as they lie."""
+    if len(parts) == 1:
+        return np.atleast_1d(parts[0])
+    return np.concatenate([np.ravel(part) for part in parts])
 
 
 def _can_be_told(outcome: Distribution) -> bool:
@@ -69,6 +78,6 @@ def _tried(cases: Cases, arrays: dict[str, Array], batch: Batch) -> tuple[Array,
     """The outcomes, and whether they are possible or do not count."""
     with Placeholders(), handlers.substitute(data=dict(batch)):
         sites = trace_of(cases.model, {**cases.constants, **arrays}, jax.random.key(0))
-    site = sites[cases.outcome]
-    outcome, weight = prediction_of(site)
-    return site["value"], outcome.support(site["value"]) | (weight == 0)
+    outcome, weight = prediction_of(sites[cases.outcome])
+    value = jnp.asarray(sites[cases.outcome]["value"])
+    return value, outcome.support(value) | (weight == 0)
