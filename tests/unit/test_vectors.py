@@ -17,6 +17,7 @@ from stakes import (
     Integers,
     Interval,
     IntervalScore,
+    Joint,
     OneOf,
     Problem,
     Real,
@@ -152,6 +153,18 @@ def test_an_interval_is_decided_end_to_end(method):
     assert other.shape == (2, 2)
     risk = problem.loss(DATA["y"], tuple(decisions.values.T))
     assert result.compare().risk["VI"] == pytest.approx(float(risk.mean()), rel=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", [Joint(), EM()])
+def test_an_interval_for_an_outcome_without_a_plate(method):
+    def model(y=None):
+        numpyro.sample("y", dist.Normal(numpyro.sample("mean", dist.Normal(0, 1)), 1.0), obs=y)
+
+    problem = Problem(model, outcome="y", loss=IntervalScore(0.8))
+    found = calibrate(KEY, problem, {"y": 0.3}, method=method, steps=20, progress=False).decisions
+    assert found.dims == ("part",)
+    assert float(found.sel(part="low")) < float(found.sel(part="high"))
 
 
 @pytest.mark.slow

@@ -104,8 +104,13 @@ def bound(
     batch: Batch,
     params: Params,
     decisions: Float[Array, "*instance"] | None,
+    *,
+    parts: int = 0,
 ) -> tuple[Array, tuple[Array, Array]]:
-    """ELBO + Σ_i U(λ, h_i), eq. 1, estimated with the same draws of θ for both terms."""
+    """ELBO + Σ_i U(λ, h_i), eq. 1, estimated with the same draws of θ for both terms.
+
+    Decisions have `parts` axes before those of the instances.
+    """
 
     draws = checks.whole("`bound(draws=...)`", draws)
     if term is not None:
@@ -118,9 +123,7 @@ def bound(
             return draw.log_ratio, jnp.zeros(())
         here = term.weighing(draw.weight) if hasattr(term, "weighing") else term
         gained = here(y_key, draw.outcome, decisions)
-        # The parts of a decision lie along a leading axis.
-        parted = draw.weight.ndim > 0 and decisions.ndim > draw.weight.ndim
-        expected = decisions.shape[1:] if parted else decisions.shape
+        expected = decisions.shape[parts:]
         check_shape("The utility term of the loss or utility", gained.shape, expected)
         return draw.log_ratio, jnp.sum(jnp.where(draw.weight > 0, draw.weight * gained, 0.0))
 

@@ -83,7 +83,7 @@ class EM:
         return start(variables, params, settings.transformation())
 
     def step(self, objective: Objective, settings: FitSettings) -> Step:
-        optimizer = settings.transformation()
+        optimizer, parted = settings.transformation(), len(leading(objective.space))
         rule = self.rule(objective.gain)
 
         def step(
@@ -91,13 +91,13 @@ class EM:
         ) -> tuple[State, Info]:
             e_key, theta_key, y_key = jax.random.split(key, 3)
             params, decisions = state.variables["params"], state.variables["decisions"]
-            at = Rows.of(approximation.instances, batch, leading=len(leading(objective.space)))
+            at = Rows.of(approximation.instances, batch, leading=parted)
             here = at.gather(decisions)
             aims = objective.at(columns_in(approximation, objective.needs, batch))
             params, state, info = ascend(
                 optimizer,
                 lambda part: bound(
-                    approximation, aims.term, settings.draws, e_key, batch, part, here
+                    approximation, aims.term, settings.draws, e_key, batch, part, here, parts=parted
                 ),
                 params,
                 rows_of_params(approximation, params, batch),

@@ -47,7 +47,9 @@ class Joint:
             here = objective.at(columns_in(approximation, objective.needs, batch))
             variables, state, info = ascend(
                 optimizer,
-                lambda part: bound(approximation, here.term, settings.draws, key, batch, **part),
+                lambda part: bound(
+                    approximation, here.term, settings.draws, key, batch, **part, parts=parted
+                ),
                 state.variables,
                 at,
                 state,
