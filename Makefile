@@ -32,6 +32,7 @@ format: .venv/.installed ## format the code and fix what can be fixed
 
 bench: .venv/.installed ## run the benchmarks
 	$(BIN)/python benchmarks/run.py
+	$(BIN)/python -m benchmarks.steps
 
 against: .venv/.installed-against ## compare with other tools, for the page in the docs
 	$(BIN)/python -m benchmarks.against
@@ -45,7 +46,7 @@ docs: .venv/.installed-docs ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean: ## remove what the tools left, but for .venv
-	rm -rf build dist site .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf build dist site .gallery_cache .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests -name __pycache__ -prune -exec rm -rf {} +
 
 .venv/.installed: pyproject.toml constraints.txt

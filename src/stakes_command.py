@@ -23,3 +23,7 @@ def main() -> None:
 def _leave(*_: Any) -> None:
     print("error: Interrupted.", file=sys.stderr, flush=True)
     os._exit(128 + signal.SIGINT)
+
+
+if __name__ == "__main__":
+    main()

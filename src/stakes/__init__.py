@@ -1,61 +1,73 @@
-"""Bayesian decisions: variational posteriors calibrated for what a decision costs."""
+"""Bayesian decisions: variational posteriors calibrated for what a decision costs.
 
-from stakes.calibration import (
-    CalibratedELBO,
-    Calibration,
-    Comparison,
-    Independent,
-    Options,
-    Ordered,
-    calibrate,
-)
-from stakes.deciding import BayesDecisions, NumericalDecisions
-from stakes.errors import InputError, NoClosedForm, NumericalError, StakesError, StakesWarning
-from stakes.expectation import (
-    ClosedForm,
-    Componentwise,
-    Enumeration,
-    MonteCarlo,
-    Quadrature,
-    ScoreFunction,
-)
-from stakes.formulas import formula
-from stakes.losses import (
-    Absolute,
-    CostTable,
-    Expectile,
-    Huber,
-    IntervalScore,
-    LinEx,
-    Newsvendor,
-    Squared,
-    Tilted,
-    ZeroOne,
-)
-from stakes.many import Answers, map
-from stakes.optimise import EM, Fit, Joint, Stop, natural_gradient
-from stakes.problem import Problem
-from stakes.spaces import Integers, Interval, OneOf, Real
-from stakes.utilities import Exponential, ExpUtility, Linearized, Utility
-from stakes.utility_estimators import Jensen, Nested, Taylor
-from stakes.vectors import Vector
-from stakes.ways import (
-    NUTS,
-    Calibrated,
-    Choice,
-    Corrected,
-    Forward,
-    Given,
-    Level,
-    Monotone,
-    Network,
-    Plain,
-    Regressor,
-    Reweighted,
-    Same,
-    Shift,
-    choose,
-)
+What is named here is imported when it is first used, so that a command that needs none of it, such
+as `stakes --help`, need not wait for JAX.
+"""
+
+from ast import ImportFrom, parse, walk
+from functools import cache
+from importlib import import_module
+from inspect import getsource
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stakes.calibration import (
+        CalibratedELBO,
+        Calibration,
+        Comparison,
+        Independent,
+        Options,
+        Ordered,
+        calibrate,
+    )
+    from stakes.deciding import BayesDecisions, NumericalDecisions
+    from stakes.errors import InputError, NoClosedForm, NumericalError, StakesError, StakesWarning
+    from stakes.expectation import (
+        ClosedForm,
+        Componentwise,
+        Enumeration,
+        MonteCarlo,
+        Quadrature,
+        ScoreFunction,
+    )
+    from stakes.formulas import formula
+    from stakes.host.programs import keep_compiled
+    from stakes.losses import (
+        Absolute,
+        CostTable,
+        Expectile,
+        Huber,
+        IntervalScore,
+        LinEx,
+        Newsvendor,
+        Squared,
+        Tilted,
+        ZeroOne,
+    )
+    from stakes.many import Answers, map
+    from stakes.optimise import EM, Fit, Joint, Stop, natural_gradient
+    from stakes.problem import Problem
+    from stakes.spaces import Integers, Interval, OneOf, Real
+    from stakes.utilities import Exponential, ExpUtility, Linearized, Utility
+    from stakes.utility_estimators import Jensen, Nested, Taylor
+    from stakes.vectors import Vector
+    from stakes.ways import (
+        NUTS,
+        Calibrated,
+        Choice,
+        Corrected,
+        Forward,
+        Given,
+        Level,
+        Monotone,
+        Network,
+        Plain,
+        Regressor,
+        Reweighted,
+        Same,
+        Shift,
+        choose,
+    )
 
 __all__ = [
     "EM",
@@ -122,6 +134,34 @@ __all__ = [
     "calibrate",
     "choose",
     "formula",
+    "keep_compiled",
     "map",
     "natural_gradient",
 ]
+
+
+@cache
+def _places() -> dict[str, str]:
+    """Name -> module, as the imports above say."""
+    tree = parse(getsource(import_module(__name__)))
+    found = [node for node in walk(tree) if isinstance(node, ImportFrom)]
+    return {alias.name: str(node.module) for node in found for alias in node.names}
+
+
+def __getattr__(name: str) -> Any:
+    """One of the names above, or a module of the package."""
+    if name in __all__:
+        found = getattr(import_module(_places()[name]), name)
+        globals()[name] = found
+        return found
+    if not name.startswith("_"):
+        try:
+            return import_module(f"{__name__}.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"{__name__}.{name}":
+                raise
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

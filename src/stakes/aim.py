@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple, final
 
 import jax
@@ -31,6 +32,8 @@ class Aim:
     space: Space = Real()  # noqa: RUF009 (a frozen value)
     per: str | None = None
     """What shares a decision: a plate, groups by a data argument, or "all"; none for None."""
+    together: bool = False
+    """Whether outcomes are vectors, along a last axis."""
 
     @property
     def needs(self) -> tuple[Need, ...]:
@@ -45,7 +48,7 @@ class Aim:
         space = self.space.at(columns)
         if self.per is not None:
             space = Shared(space, columns[GroupOf(self.per)])
-        return Aim(self.criterion.at(columns), space)
+        return Aim(self.criterion.at(columns), space, together=self.together)
 
     def opened(self) -> tuple["Aim", tuple[float, ...]]:
         """The same without the numbers of its loss, and these: arguments of compiled programs."""
@@ -71,6 +74,8 @@ class Aim:
 
     def check_compiles(self) -> None:
         """Trace the loss or utility as a fit does, which gives it outcomes without their values."""
+        if self.together:
+            return  # how many numbers there are is not known yet
         struct: Any = jax.ShapeDtypeStruct
         like = struct((), jnp.result_type(float))
 
@@ -99,8 +104,12 @@ class Aim:
 
     def costs(self, outcome: Any, decision: Any) -> np.ndarray:
         """ℓ(y, h), or minus the utility, on the host."""
-        [tried] = self._tried(outcome, [decision])
-        return tried.costs.astype(np.float64)
+        [found] = self.costs_of(outcome, [decision])
+        return found
+
+    def costs_of(self, outcome: Any, decisions: Sequence[Any]) -> list[np.ndarray]:
+        """The same for each of these decisions."""
+        return [tried.costs.astype(np.float64) for tried in self._tried(outcome, decisions)]
 
     def check_observed(self, outcome: Any) -> None:
         """Try decisions on and far around the range of the observed outcomes.
@@ -111,12 +120,13 @@ class Aim:
         outcome = np.asarray(outcome)
         low, high = float(outcome.min()), float(outcome.max())
         width = max(high - low, 1e-3 * max(abs(low), abs(high), 1.0))
+        each_case = outcome.mean(axis=-1) if self.together else outcome
         places = np.linspace(low, high, 9) if self.space.actions is None else self.space.actions
         far = [width * 4.0**power for power in (3, 4, 5)]
         ends = [(low - away) for away in far] + [(high + away) for away in far]
         tried = self._tried(
             outcome,
-            [self.everywhere(outcome, h) for h in (*places, *ends, np.median(outcome), outcome)],
+            [self.everywhere(outcome, h) for h in (*places, *ends, np.median(outcome), each_case)],
         )
         count = len(places)
         inside, beyond, likely = tried[:count], tried[count : count + 6], tried[count + 6 :]
@@ -155,13 +165,41 @@ class Aim:
 
     def everywhere(self, outcome: Any, decision: Any) -> Any:
         """The same decision for all, as far as the space allows."""
-        shape = (*leading(self.space), *outcome.shape)
+        shape = (*leading(self.space), *self._shape(outcome))
         same: Any = np.broadcast_to(np.asarray(decision, jnp.result_type(float)), shape)
         return self.space.inside(same)
 
+    def _shape(self, outcome: Any) -> tuple[int, ...]:
+        """Of the cases."""
+        return np.shape(outcome)[:-1] if self.together else np.shape(outcome)
+
     def _tried(self, outcome: Any, decisions: Sequence[Any]) -> list["Tried"]:
         """The loss or utility with each of these decisions, as one compiled program."""
-        bare, parameters = self.opened()
+        (program, about), (_, parameters) = self._trial, self.opened()
+        kind = jnp.result_type(float)
+        places, lead = [np.asarray(h) for h in decisions], leading(self.space)
+        of_cases = (h.shape[len(lead) :] for h in places)
+        shape = np.broadcast_shapes(self._shape(outcome), *of_cases)
+        numbers = np.shape(outcome)[-1:] if self.together else ()
+        outcome = np.broadcast_to(outcome, (*shape, *numbers))
+        places = [np.broadcast_to(h, (*lead, *shape)) for h in places]
+        # Always as many at once, the last one again and again, so that one program serves all.
+        size = int(np.clip(MOST_TRIED // max(outcome.size, 1), 1, TRIED))
+        tried: list[Any] = []
+        for first in range(0, len(places), size):
+            some = places[first : first + size]
+            filled = np.stack([*some, *some[-1:] * (size - len(some))]).astype(kind)
+            found = program(outcome.astype(kind), filled, parameters)
+            tried += zip(some, *(np.asarray(each) for each in found), strict=False)
+        return [
+            Tried(about[-1]._replace(values=values, broken=broken), shape, outcome, decision, costs)
+            for decision, values, broken, costs in tried
+        ]
+
+    @cached_property
+    def _trial(self) -> tuple[Any, list[Trial]]:
+        """The program that tries decisions, and what it is told about them as it is traced."""
+        bare, _ = self.opened()
         about: list[Trial] = []
 
         def all_at_once(outcome: Any, decisions: Any, parameters: Any) -> tuple[Array, ...]:
@@ -175,30 +213,15 @@ class Aim:
 
             return jax.vmap(one)(decisions)
 
-        program = Program(all_at_once, numbers=("parameters",), options=ONCE)
-        kind = jnp.result_type(float)
-        places, lead = [np.asarray(h) for h in decisions], leading(self.space)
-        of_cases = (h.shape[len(lead) :] for h in places)
-        outcome = np.broadcast_to(outcome, np.broadcast_shapes(np.shape(outcome), *of_cases))
-        places = [np.broadcast_to(h, (*lead, *outcome.shape)) for h in places]
-        # Always as many at once, the last one again and again, so that one program serves all.
-        size = int(np.clip(MOST_TRIED // max(outcome.size, 1), 1, TRIED))
-        tried: list[Any] = []
-        for first in range(0, len(places), size):
-            some = places[first : first + size]
-            filled = np.stack([*some, *some[-1:] * (size - len(some))]).astype(kind)
-            found = program(outcome.astype(kind), filled, parameters)
-            tried += zip(some, *(np.asarray(each) for each in found), strict=False)
-        return [
-            Tried(about[-1]._replace(values=values, broken=broken), outcome, decision, costs)
-            for decision, values, broken, costs in tried
-        ]
+        return Program(all_at_once, numbers=("parameters",), options=ONCE), about
 
 
 class Tried(NamedTuple):
     """A loss or utility at outcomes and a decision for each."""
 
     trial: Trial
+    shape: tuple[int, ...]
+    """Of the cases."""
     outcome: np.ndarray
     decision: np.ndarray
     costs: np.ndarray
@@ -215,7 +238,7 @@ def _refuse(fault: str | None) -> None:
 
 def _undefined(tried: Tried) -> str | None:
     """That there is not one finite value for each outcome and decision."""
-    trial, expected = tried.trial, tried.outcome.shape
+    trial, expected = tried.trial, tried.shape
     if trial.values.shape != expected:
         return (
             f"{trial.name} must work elementwise and not sum or average: for outcomes and "
@@ -233,8 +256,12 @@ def _forbidden(tried: Tried) -> str | None:
     if not trial.broken.any():
         return None
     at: Any = tuple(int(i) for i in np.argwhere(trial.broken)[0])
-    decided = ", ".join(f"{float(part):.6g}" for part in np.ravel(tried.decision[(..., *at)]))
+    # A vector has its numbers along the last axis, a decision its parts along the first.
+    happened, decided = (
+        ", ".join(f"{float(number):.6g}" for number in np.ravel(numbers))
+        for numbers in (tried.outcome[at], tried.decision[(..., *at)])
+    )
     return (
-        f"{trial.name} is {trial.rule} ({float(trial.values[at])}) at outcome "
-        f"{float(tried.outcome[at]):.6g} and decision {decided}. {trial.remedy}"
+        f"{trial.name} is {trial.rule} ({float(trial.values[at])}) at outcome {happened} "
+        f"and decision {decided}. {trial.remedy}"
     )

@@ -5,7 +5,7 @@ the report: plain VI blue, calibrated orange. Needs Matplotlib, which the extra 
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -29,7 +29,7 @@ MOST_NAMED = 30
 POINTS = 41
 """Decisions that a curve is computed at."""
 
-Place: TypeAlias = int | str | Sequence[int | str]
+Place: TypeAlias = int | str | tuple[int | str, ...]
 """A case: its number, or its label along each axis of the decisions."""
 
 
@@ -53,6 +53,7 @@ def decisions(result: Calibration | Assessment, *, ax: "Axes | None" = None) -> 
     rule = "what `calibrate(...)` or `result.assess(...)` returns"
     checks.instance("`decisions(result)`", result, (Calibration, Assessment), rule)
     cases = result.on_fit if isinstance(result, Calibration) else result
+    cases.problem.check_single("`decisions(result)`")
     if not np.issubdtype(cases.decisions.dtype, np.number):
         raise InputError("`decisions(result)` draws numbers, and these decisions are actions.")
     ax = _axes(ax)
@@ -88,7 +89,7 @@ def expected_loss(
 
     Args:
         result: of `calibrate`.
-        case: its number, or its label; one for each axis of the decisions.
+        case: its number, or its label; a pair of these where decisions have two axes.
         decisions: to compute the curve at; across what is predicted where left out.
         draws: of the posterior.
         ax: the axes to draw on; new ones where left out.
@@ -104,6 +105,7 @@ def expected_loss(
     """
     checks.instance("`expected_loss(result)`", result, Calibration, "what `calibrate(...)` returns")
     draws = checks.whole("`expected_loss(draws=...)`", draws)
+    result.problem.check_single("`expected_loss(result)`")
     cases = result.on_fit
     place = _place(case, cases)
     number = int(np.ravel_multi_index(place, cases.instances.shape)) if place else 0
@@ -176,7 +178,8 @@ def posterior(result: Calibration, latent: int | str = 0, *, ax: "Axes | None" =
     checks.instance("`posterior(result)`", result, Calibration, "what `calibrate(...)` returns")
     moved = moved_latents(result, None).marginals
     names = [marginal.name for marginal in moved]
-    if latent not in names and not (isinstance(latent, int) and 0 <= latent < len(names)):
+    is_place = _is_whole(latent) and 0 <= latent < len(names)
+    if not is_place and not (isinstance(latent, str) and latent in names):
         where = "`posterior(latent=...)`"
         raise checks.refused(where, f"a number below {len(names)}, or one of {some(names)}", latent)
     marginal = moved[names.index(latent) if isinstance(latent, str) else latent]
@@ -225,7 +228,7 @@ def _name_cases(ax: "Axes", cases: Assessment) -> None:
 def _place(case: Place, cases: Assessment) -> tuple[int, ...]:
     """Numbers along each axis."""
     found, where = cases.decisions, "`expected_loss(case=...)`"
-    given = [case] if isinstance(case, int | str | np.integer) else list(case)
+    given = case if isinstance(case, tuple) else (case,)
     if found.ndim and len(given) != found.ndim:
         rule = f"one number or label for each of {some(map(str, found.dims))}"
         raise checks.refused(where, rule, case)
@@ -234,11 +237,15 @@ def _place(case: Place, cases: Assessment) -> tuple[int, ...]:
         labels = found.coords[dim].values.tolist()
         if isinstance(each, str) and each in map(str, labels):
             each = [str(label) for label in labels].index(each)
-        if not isinstance(each, int | np.integer) or not 0 <= each < len(labels):
+        if not _is_whole(each) or not 0 <= each < len(labels):
             rule = f"a number below {len(labels)}, or a label: {some(map(str, labels))}"
             raise checks.refused(where, rule, case)
         places.append(int(each))
     return tuple(places)
+
+
+def _is_whole(value: object) -> TypeGuard[int]:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def _tried(cases: Assessment, number: int) -> np.ndarray:

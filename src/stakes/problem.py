@@ -66,6 +66,9 @@ class Problem:
             `{"price": Interval(1, 10)}`: the data has the prices that were set.
         per: outcomes that share one decision: those of each member of a plate, of each group by a
             data argument, or "all"; by default each outcome has its own.
+        together: whether all numbers of an event, as of a `MultivariateNormal` or after
+            `.to_event(1)`, are one outcome: the loss is a function of vectors, along the last axis
+            of the outcome, and there is one decision for each of them.
         guide: a NumPyro autoguide class or a guide function; mean-field normal by default.
         observed: the model argument that carries the observations, where it has another name than
             the site. A model that has them already, by `handlers.condition`, needs none.
@@ -89,6 +92,7 @@ class Problem:
     observed: str | None = None
     decision: Any = None
     per: str | None = None
+    together: bool = False
 
     def __post_init__(self) -> None:
         said: Any = self.outcome
@@ -109,7 +113,8 @@ class Problem:
     @property
     def aim(self) -> Aim:
         """Where decisions may lie, and what they are judged by."""
-        return Aim(self.criterion, self.space, None if self.per == "row" else self.per)
+        per = None if self.per == "row" else self.per
+        return Aim(self.criterion, self.space, per, self.together)
 
     @property
     def space(self) -> Space:
@@ -197,7 +202,12 @@ class Problem:
         return transform(loss, scale)
 
     def check_single(self, where: str) -> None:
-        """Refuse decisions with several parts, where single numbers are needed."""
+        """Refuse decisions with several parts, or about vectors, where numbers are needed."""
+        if self.together:
+            raise InputError(
+                f"{where} is for outcomes that are single numbers; with `together=True` they are "
+                f"vectors. Use `calibrate`, `decide` and `compare`."
+            )
         if isinstance(self.space, Vector):
             raise InputError(
                 f"{where} is for decisions that are single numbers; those in `{self.space!r}` have "
@@ -303,6 +313,7 @@ def _check_cost(problem: Problem) -> None:
         checks.instance("`Problem(utility=...)`", problem.utility, kinds, "a `Utility(fn)`")
         checks.hashed("`Problem(utility=...)`", problem.utility)
     check_guide("`Problem(guide=...)`", problem.guide)
+    _check_together(problem)
     _check_space(problem)
 
 
@@ -323,7 +334,6 @@ def _check_space(problem: Problem) -> None:
             )
     if problem.decision is None:
         return
-    _check_parts(problem)
     if isinstance(problem.decision, Argument):
         _check_action(problem, problem.decision)
         return
@@ -332,6 +342,7 @@ def _check_space(problem: Problem) -> None:
         "these"
     )
     checks.choice("`Problem(decision=...)`", problem.decision, Space, known)
+    _check_parts(problem)
     if isinstance(own, Vector):
         names = getattr(problem.decision, "names", None)
         if names != own.names:
@@ -347,13 +358,32 @@ def _check_space(problem: Problem) -> None:
         )
 
 
+def _check_together(problem: Problem) -> None:
+    """Refuse a loss of single numbers where outcomes are vectors."""
+    checks.flags(problem, "together")
+    if not problem.together:
+        return
+    loss = problem.loss if problem.utility is None else problem.utility.loss
+    if loss is not None and Asked(loss).of_numbers:
+        raise InputError(
+            f"`Problem(together=True)`: `{Asked(loss).title}` takes single numbers. Give a "
+            f"function of (outcome, decision) that takes vectors, along the last axis of the "
+            f"outcome."
+        )
+    if problem.about_latent:
+        raise InputError(
+            f"`Problem(together=True)` is for outcomes that are observed; {problem.outcome!r} is "
+            f"not. Make what is decided about a `numpyro.deterministic` site of single numbers."
+        )
+
+
 def _check_parts(problem: Problem) -> None:
     """Refuse a loss of single numbers where a decision has several parts."""
     loss = problem.loss if problem.utility is None else problem.utility.loss
     if not isinstance(problem.space, Vector) or loss is None:
         return
     asked = Asked(loss)
-    if (asked.knows_decision or hasattr(loss, "convex")) and not isinstance(asked.space, Vector):
+    if asked.of_numbers and not isinstance(asked.space, Vector):
         raise InputError(
             f"`Problem(decision={problem.decision!r})`: `{asked.title}` takes single numbers. Give "
             f"a function of (outcome, decision) that takes the parts of the decision, "

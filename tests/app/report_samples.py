@@ -94,7 +94,7 @@ def sample_report(
             program=text("import stakes\nprint(1 < 2)"),
         ),
         answer=Answer(
-            where=text("tomorrow.csv"),
+            where="of " + text("tomorrow.csv"),
             count=rows,
             every=rows,
             rows=tuple(range(min(rows, 7))),

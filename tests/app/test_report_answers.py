@@ -50,7 +50,7 @@ def test_the_latest_rows_stand_for_the_present_where_nobody_asks(
     many = result.assess({"sigma": np.full(40, 10.0)}, new="school")
     found = answer(Rows("held out", many), gain=False, unit=None)
     assert (found.count, found.every, found.rows) == (7, 40, tuple(range(33, 40)))
-    assert "the latest 7 of 40 rows, of those held out" in found.sentence
+    assert "the latest 7 of 40 rows held out" in found.sentence
     asked = answer(Rows("new", many, where="t.csv"), gain=False, unit=None)
     assert (asked.count, asked.rows) == (40, tuple(range(7)))
 

@@ -359,6 +359,23 @@ def test_charts_follow_light_dark_and_print(visit: Open) -> None:
     assert seen.page.locator("details:not([open])").count() == 0
 
 
+def test_nothing_is_cut_off_on_paper(visit: Open) -> None:
+    seen = visit(sample_report(40, worth=True), viewport={"width": 703, "height": 1000})  # A4
+    seen.page.emulate_media(media="print")
+    seen.page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    wide = """() => [...document.querySelectorAll("table, svg, pre, p")]
+      .filter((part) => part.offsetParent && part.getBoundingClientRect().right > 704)
+      .map((part) => part.textContent.trim().slice(0, 60))"""
+    assert seen.page.evaluate(wide) == []
+    assert (
+        seen.page.locator("th button").first.evaluate(
+            "button => getComputedStyle(button, '::after').display"
+        )
+        == "none"
+    )
+    assert not seen.page.locator("nav").is_visible()
+
+
 def test_screen_readers_find_names_for_regions_and_controls(visit: Open) -> None:
     seen = visit(sample_report(40))
     for role, name in [

@@ -601,7 +601,12 @@ def test_compare_shows_runs_side_by_side(finished: Path) -> None:
 
 FORMULA: dict[str, Any] = {
     "model": {"formula": "loaves ~ sun + day_weekday + (1 | store)", "family": "poisson"},
-    "data": {"file": "sales.csv", "label": "day", "held_out": {"fraction": 0.25, "pick": "last"}},
+    "data": {
+        "file": "sales.csv",
+        "label": "day",
+        "columns": {"sun": "hours of sun"},
+        "held_out": {"fraction": 0.25, "pick": "last"},
+    },
     "loss": {"name": "tilted", "under": 3, "over": 1},
 }
 
@@ -609,7 +614,7 @@ FORMULA: dict[str, Any] = {
 def formula_project(folder: Path, **changed: Any) -> Path:
     days = [f"2024-02-{day:02}" for day in range(1, 13)]
     stores = ["Köln, Dom", "Ulm", "Bonn"] * 4
-    sales = pd.DataFrame({"day": days, "store": stores, "sun": np.linspace(0, 1, 12)})
+    sales = pd.DataFrame({"day": days, "store": stores, "hours of sun": np.linspace(0, 1, 12)})
     sales["loaves"] = np.arange(12) + 3
     sales.to_csv(folder / "sales.csv", index=False)
     path = folder / "formula.toml"
@@ -656,7 +661,10 @@ def test_the_model_of_a_formula_is_the_same_in_a_run_that_is_opened_again(tmp_pa
             r"model\.family: belongs to `formula`",
         ),
         ({"model": {"formula": "loaves ~ sun", "python": "m.py:f"}}, r"instead of `python`"),
-        ({"data": {"file": "sales.csv", "columns": ["sun"]}}, r"data\.columns: leave it out"),
+        (
+            {"data": {"file": "sales.csv", "columns": {"sun": "hours of sun", "rain": "day"}}},
+            r"data\.columns\.rain: the formula does not name it",
+        ),
     ],
 )
 def test_a_mistake_in_a_formula_is_told_with_its_field(

@@ -10,6 +10,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
+import triples
 
 import stakes
 
@@ -28,7 +29,7 @@ def programs(page):
     ("page", "count"),
     [
         ("README.md", 2),
-        pytest.param("docs/decisions.md", 1, marks=pytest.mark.slow),
+        pytest.param("docs/decisions.md", 2, marks=pytest.mark.slow),
         ("docs/extending.md", 6),
     ],
 )
@@ -88,3 +89,14 @@ def test_every_public_function_and_class_has_an_example():
         name for name in stakes.__all__ if name.endswith(("Error", "Warning"))
     } | {"Calibration", "Choice", "Comparison", "Fit", "Stop"}
     assert set(stakes.__all__) - results_and_errors - shown == set()
+
+
+@pytest.mark.slow
+def test_the_page_of_all_triples_is_that_of_the_catalogue():
+    assert triples.PAGE.read_text() == triples.page()
+
+
+@pytest.mark.parametrize("outcome", ["Normal", "Poisson", "two normals"])
+def test_rows_of_that_page_are_up_to_date(outcome):
+    cells = [triples.expected_by(outcome, loss) for loss in triples.LOSSES]
+    assert f"| {outcome} | {' | '.join(cells)} |" in triples.PAGE.read_text()

@@ -317,6 +317,41 @@ def test_own_losses_and_utilities_of_mixtures_agree_with_the_oracle(name):
     assert_agree(family, case, ("tilted low", "exp squared", "bump"), best, 1e-6)
 
 
+@pytest.mark.usefixtures("double_precision")
+def test_quadrature_serves_outcomes_without_quantiles_whose_moments_are_known():
+    family = FORMULAS["Weibull"]
+    case = random_case(family, seed=10, unit=1.0)
+    assert_agree(family, case, ("tilted low", "linex over", "bump"), Quadrature(), 1e-6)
+
+
+@pytest.mark.usefixtures("double_precision")
+@pytest.mark.parametrize("name", ["two normals", "HurdleGamma", "shifted gamma", "HurdlePoisson"])
+def test_the_least_expected_loss_is_that_of_the_best_decision(name):
+    family = COMPOSITE[name]
+    values = family.draw(np.random.default_rng(4), 6, np.ones(6))
+    one, twin = Single(family.at(values)), family.twin(**values)
+    low, high = twin.mean() - 4 * twin.std(), twin.mean() + 8 * twin.std()
+    places = low + np.linspace(0, 1, 2001)[:, None] * (high - low)
+    places = np.concatenate([places, np.zeros((1, 6))])  # where a hurdle has mass
+    if name == "HurdlePoisson":
+        places = np.arange(0.0, 300.0)[:, None] * np.ones(6)
+    tails = np.asarray(one.tails(jnp.asarray(places), 0.8, 0.2))
+    np.testing.assert_allclose(one.least_tails(0.8, 0.2), tails.min(axis=0), rtol=1e-4)
+
+
+@pytest.mark.usefixtures("double_precision")
+def test_mixtures_of_classes_are_summed():
+    chances = np.array([[0.5, 0.3, 0.2], [0.1, 0.1, 0.8]])
+    mixed = dist.MixtureGeneral(
+        dist.Categorical(probs=jnp.array([0.25, 0.75])),
+        [dist.Categorical(probs=jnp.array(each)) for each in chances],
+    )
+    found = Enumeration().expected(None, mixed, Squared(), jnp.array([0.5, 2.0]))
+    each = np.array([0.25, 0.75]) @ chances
+    expected = [each @ (np.arange(3) - h) ** 2 for h in (0.5, 2.0)]
+    np.testing.assert_allclose(found, expected)
+
+
 def test_the_score_function_has_the_right_slope_on_average():
     def found(rate: Any) -> Any:
         score = ScoreFunction(draws=20_000)
@@ -692,7 +727,7 @@ def test_the_best_expectation_is_chosen_for_every_loss_and_utility(name):
 
 
 def test_draws_are_the_last_resort():
-    outcome = dist.Weibull(1.0, 2.0)  # reparameterised, but without an inverse cdf
+    outcome = dist.FoldedDistribution(dist.Normal())  # reparameterised, and nothing else
     assert isinstance(choose(outcome, UTILITIES["exp absolute"], jnp.zeros(())), MonteCarlo)
 
 

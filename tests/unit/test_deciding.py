@@ -1,12 +1,16 @@
 """Decisions found numerically, against decisions that are known."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
 import numpyro.distributions as dist
 import pytest
 from scipy import stats
 
+import stakes
 from stakes import (
     Absolute,
     ClosedForm,
@@ -27,8 +31,10 @@ from stakes.deciding import (
     by_parabolas,
     by_promise,
     numerical_decision,
+    rival,
     term_decision,
 )
+from stakes.deciding.search import At
 from stakes.expectation import Mixture
 from stakes.losses import Asked
 from stakes.utilities import ScaledLoss
@@ -376,3 +382,34 @@ def test_promises_lead_to_the_lowest_of_all_dips_wherever_it_is() -> None:
     near |= {"far above": 1.0, "far below": 1.0}
     for name, place, (_, lowest) in zip(curves, found, curves.values(), strict=True):
         assert float(place) == pytest.approx(lowest, abs=near[name], nan_ok=True), name
+
+
+def test_a_rival_is_a_dip_beyond_a_ridge_that_is_nearly_as_good() -> None:
+    places = jnp.linspace(-2, 2, 41)[:, None] * jnp.ones(3)
+    # Dips at -1 and 1: alike, one better by far, and one dip alone.
+    deep = 2 + jnp.square(jnp.square(places) - 1)
+    tilt = jnp.stack([0.002 * places[:, 0], 0.2 * places[:, 0], 0.0 * places[:, 0]], axis=-1)
+    values = jnp.where(jnp.arange(3) == 2, 2 + jnp.square(places), deep + tilt)
+    found = rival(At(places, values))
+    assert found.exists.tolist() == [True, False, False]
+    assert float(found.best.place[0]) == pytest.approx(-1, abs=0.06)
+    assert float(found.other.place[0]) == pytest.approx(1, abs=0.06)
+    assert float(found.between[0]) == pytest.approx(3, abs=0.01)
+
+
+@pytest.mark.slow
+def test_decisions_far_apart_that_are_nearly_equally_good_are_warned_of() -> None:
+    def model(y: Any = None) -> None:
+        level = numpyro.sample("level", dist.Normal(0, 0.1))
+        with numpyro.plate("row", 8):
+            numpyro.sample("y", dist.Normal(level, 0.3), obs=y)
+
+    def either(outcome: Any, decision: Any) -> Any:
+        """Off by three is as good as right."""
+        away = outcome - decision
+        return 1 + jnp.minimum(jnp.minimum(jnp.square(away - 3), jnp.square(away + 3)), 4.0)
+
+    problem = stakes.Problem(model, outcome="y", loss=either)
+    data = {"y": np.linspace(-0.5, 0.5, 8)}
+    with pytest.warns(stakes.StakesWarning, match=r"nearly equally good in \d of 8 cases"):
+        stakes.calibrate(jax.random.key(0), problem, data, steps=20, draws=2, progress=False)

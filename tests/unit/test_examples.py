@@ -6,7 +6,17 @@ import pytest
 from numpyro import handlers
 
 from stakes import InputError
-from stakes.examples import bank, newsvendor, radon, retail
+from stakes.examples import (
+    bank,
+    newsvendor,
+    portions,
+    pricing,
+    promises,
+    radon,
+    remediation,
+    retail,
+)
+from stakes.examples.judging import saved, table
 
 EXAMPLES = {"newsvendor": newsvendor, "radon": radon, "retail": retail}
 
@@ -121,3 +131,53 @@ def test_calls_cost_no_more_than_with_a_threshold_that_scikit_learn_tunes():
     ours = result.decide(judged, new="customer", known=bank.KNOWN).values == "call"
     risks = [costs(judged["bought"], called, judged["earned"]).mean() for called in (ours, theirs)]
     assert risks[0] <= risks[1]
+
+
+def test_what_is_saved_comes_with_the_interval_of_its_mean():
+    rng = np.random.default_rng(0)
+    costs, others = rng.normal(1, 1, 400), rng.normal(2, 1, 400)
+    mean, low, high = saved(costs, others)
+    less = others - costs
+    assert mean == pytest.approx(less.mean())
+    assert high - low == pytest.approx(2 * 1.96 * less.std(ddof=1) / 20)
+    assert "saved" in table(costs, {"others": others}, "a day")
+
+
+def test_remediation_costs_what_its_table_says():
+    actions = np.array(["leave", "test again", "remediate", "leave"])
+    levels = np.log(np.array([3.0, 4.0, 20.0, 10.0]))
+    np.testing.assert_array_equal(remediation.costs(actions, levels), [0, 2450, 2000, 12000])
+    loss, codes = remediation.problem().loss, np.array([0, 1, 2, 0])
+    np.testing.assert_array_equal(loss(levels, codes), remediation.costs(actions, levels))
+
+
+def test_the_kitchen_has_less_room_on_mondays():
+    days = portions.data()
+    monday = days["weekday"] == 0
+    assert set(days["room"][monday]) == {portions.ON_MONDAYS}
+    assert set(days["room"][~monday]) == {portions.ROOM}
+    short = portions.costs(np.array([10.0, 12.0]), np.array([12, 10]))
+    np.testing.assert_array_equal(short, [6, 2])
+
+
+def test_the_best_prices_earn_the_most():
+    region, best = np.arange(3), pricing.best_prices()
+    earned = lambda price: (price - pricing.COST) * pricing.sales(region, price)  # noqa: E731
+    for other in (0.99, 1.01):
+        assert (earned(best) > earned(other * best)).all()
+    assert set(pricing.data()) == {"region", "price", "sold"}
+
+
+def test_promises_are_judged_by_effects_that_were_not_measured():
+    assert (promises.data()["measured"] != promises.effects()).all()
+    assert promises.costs(promises.effects()).max() == 0
+    assert promises.problem().about_latent
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("example", [remediation, portions, pricing, promises, bank])
+def test_an_example_says_the_same_each_time(example, capsys):
+    example.main()
+    first = capsys.readouterr().out.rsplit("\n", 2)[0]
+    example.main()
+    assert capsys.readouterr().out.rsplit("\n", 2)[0] == first

@@ -255,6 +255,14 @@ CALLS: dict[str, Call] = {
     "Expectile": Call(stakes.Expectile, lambda: {"q": 0.2}, {"q": "share, may vary"}),
     "Huber": Call(stakes.Huber, lambda: {"delta": 1}, {"delta": "positive, may vary"}),
     "ZeroOne": Call(stakes.ZeroOne, lambda: {"width": 1}, {"width": "not negative, may vary"}),
+    "IntervalScore": Call(
+        stakes.IntervalScore, lambda: {"level": 0.9}, {"level": "share, may vary"}
+    ),
+    "Vector": Call(
+        stakes.Vector,
+        lambda: {"parts": stakes.Real(), "others": stakes.Real()},
+        {"parts": "own"},
+    ),
     "CostTable": Call(
         stakes.CostTable,
         lambda: {"costs": {"call": [5, 1], "skip": [0, 20]}, "bins": None},
@@ -321,6 +329,9 @@ CALLS: dict[str, Call] = {
         lambda: {"m_step": stakes.BayesDecisions(), "draws": 3, "every": 2},
         {"m_step": "own or None", "draws": "count", "every": "count"},
     ),
+    "keep_compiled": Call(
+        stakes.keep_compiled, lambda: {"folder": "programs"}, {"folder": "path"}, works=False
+    ),
     "natural_gradient": Call(
         stakes.natural_gradient,
         lambda: {"rate": 0.1, "adam": 0.1},
@@ -351,6 +362,7 @@ CALLS: dict[str, Call] = {
             "guide": "guide or None",
             "decision": "own or None",
             "per": "text or None",
+            "together": "flag",
             "observed": "own or None",
         },
         named={"model": "model|argument"},
@@ -662,14 +674,14 @@ CALLS: dict[str, Call] = {
     "plot.expected_loss": Call(
         plot.expected_loss,
         lambda: {"result": result()},
-        {"result": "own", "case": "own", "draws": "count"},
+        {"result": "own", "case": "index", "draws": "count"},
         works=False,
     ),
     "plot.reduction": Call(plot.reduction, dict, {"result": "own"}, works=False),
     "plot.posterior": Call(
         plot.posterior,
         lambda: {"result": result()},
-        {"result": "own", "latent": "own"},
+        {"result": "own", "latent": "index"},
         works=False,
     ),
     "render": Call(report.render, dict, {"report": "own"}, works=False),
@@ -695,7 +707,7 @@ CALLS: dict[str, Call] = {
     "read_job": Call(
         spec.read_job,
         lambda: {"path": "spec.toml"},
-        {"path": "path", "choose": "flag"},
+        {"path": "path", "choose": "flag", "changes": "names"},
         works=False,
     ),
     "begin": Call(
@@ -707,7 +719,7 @@ CALLS: dict[str, Call] = {
     "reopen": Call(
         runs.reopen,
         lambda: {"path": "run"},
-        {"path": "path", "allow_changed_model": "flag"},
+        {"path": "path", "allow_changed_model": "flag", "model": "path or None"},
         works=False,
     ),
     "checked": Call(runs.checked, dict, {"job": "own"}, works=False),
@@ -728,6 +740,7 @@ CALLS: dict[str, Call] = {
             "target": "path",
             "known": "flag",
             "way": "text or None",
+            "changes": "names",
             "overwrite": "flag",
             "tell": "function of one",
         },

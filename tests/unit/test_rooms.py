@@ -4,7 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import stakes
+from stakes import calibration
 
 SOURCE = Path(stakes.__file__).parent
 
@@ -23,3 +26,29 @@ def test_python_started_in_the_package_imports_it() -> None:
         [sys.executable, "-c", program], cwd=SOURCE, capture_output=True, text=True, check=True
     )
     assert run.stdout == "Tilted(q=0.2)\n"
+
+
+def test_all_names_are_there_and_not_those_of_other_rooms() -> None:
+    """They are looked up when first used; some rooms use the same name for something else."""
+    assert [name for name in stakes.__all__ if not hasattr(stakes, name)] == []
+    assert stakes.Interval is stakes.spaces.Interval is not calibration.Interval
+    assert stakes.Given is stakes.ways.Given is not calibration.Given
+    assert {*stakes.__all__} <= {*dir(stakes)}
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        stakes.nothing  # noqa: B018
+
+
+def test_help_and_version_do_not_wait_for_jax() -> None:
+    program = (
+        "import sys, stakes_command\n"
+        "sys.argv = ['stakes', sys.argv[1]]\n"
+        "try: stakes_command.main()\n"
+        "except SystemExit: pass\n"
+        "print('jax' in sys.modules)"
+    )
+    for option, shown in (("--help", "Exit codes"), ("--version", "stakes ")):
+        run = subprocess.run(
+            [sys.executable, "-c", program, option], capture_output=True, text=True, check=True
+        )
+        assert shown in run.stdout
+        assert run.stdout.endswith("False\n")

@@ -1,7 +1,5 @@
 """Decisions within limits, in whole numbers and among actions: none in the space is better."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,7 +19,6 @@ from stakes import (
     Integers,
     Interval,
     Joint,
-    LinEx,
     Newsvendor,
     OneOf,
     Problem,
@@ -32,89 +29,13 @@ from stakes import (
     ZeroOne,
     calibrate,
 )
-from stakes.aim import Aim
 from stakes.calibration import given
-from stakes.deciding import best_decision, objective_of
-from stakes.expectation import choose
-from stakes.losses import Asked
+from stakes.deciding import objective_of
 from stakes.sharing import Shared
 from stakes.utilities import ScaledLoss
 from stakes.varying import GroupOf, columns_for
 
 KEY = jax.random.key(0)
-LOCS, SCALES = np.array([[0.3, 4.2, -2.0, 11.0], [1.4, 7.9, -1.0, 12.5]]), np.array([0.8, 2.0])
-RATES = np.array([[0.4, 3.0, 9.0, 20.0], [0.9, 4.5, 12.0, 26.0]])
-
-SPACES = {
-    "real": (Real(), np.arange(-30, 60, 0.001)),
-    "interval": (Interval(1, 8.5), np.arange(1, 8.5005, 0.001)),
-    "from below": (Interval(low=2.5), np.arange(2.5, 60, 0.001)),
-    "whole": (Integers(), np.arange(-30.0, 60.0)),
-    "some whole": (Integers(2, 9), np.arange(2.0, 10.0)),
-    "many whole": (Integers(0, 500), np.arange(0.0, 60.0)),
-    "packs": (OneOf([12, 0, 6]), np.array([0.0, 6.0, 12.0])),
-}
-LOSSES: dict[str, Any] = {
-    "squared": Squared(),
-    "tilted": Tilted(0.8),
-    "newsvendor": Newsvendor(3, 1.5),
-    "linex": LinEx(0.3),
-    "expectile": Expectile(0.8),
-    "huber": Huber(1.5),
-    "zero or one": ZeroOne(1.2),
-    "own": lambda y, h: jnp.abs(y - h) ** 1.5,
-}
-QUICK = {("interval", "newsvendor"), ("whole", "tilted"), ("packs", "huber"), ("some whole", "own")}
-
-
-def outcomes_and_twin(kind: str) -> tuple[Any, np.ndarray, np.ndarray]:
-    """A mixture for each of four cases; and values with their probabilities, from SciPy."""
-    if kind == "normal":
-        places = np.linspace(-20, 40, 24_001)
-        each = stats.norm(LOCS[..., None], SCALES[:, None, None]).pdf(places) * 60 / 24_000
-        scales = jnp.broadcast_to(SCALES[:, None], LOCS.shape)
-        return jax.vmap(dist.Normal)(jnp.asarray(LOCS), scales), places, each.mean(axis=0)
-    counts = np.arange(200.0)
-    each = stats.poisson(RATES[..., None]).pmf(counts)
-    return jax.vmap(dist.Poisson)(jnp.asarray(RATES)), counts, each.mean(axis=0)
-
-
-def best_by_force(loss: Any, values: np.ndarray, chances: np.ndarray, places: np.ndarray) -> Any:
-    """What each case costs at its best place, and what it costs at any."""
-    cost = jax.jit(lambda h: chances @ loss(values, h))
-    some = places[:: max(1, len(places) // 2000)]
-    costs = np.asarray(jax.lax.map(cost, jnp.asarray(some)))
-    best = []
-    for case in range(len(chances)):
-        at = int(np.argmin(costs[:, case]))
-        near = np.abs(places - some[at]) <= 0.05 + 2 * (some[1] - some[0])
-        finer = np.asarray(jax.lax.map(cost, jnp.asarray(places[near])))[:, case]
-        best.append(finer.min())
-    return np.array(best), cost
-
-
-@pytest.mark.usefixtures("double_precision")
-@pytest.mark.parametrize("kind", ["normal", "poisson"])
-@pytest.mark.parametrize(
-    ("space", "loss"),
-    [
-        pytest.param(s, c, marks=() if (s, c) in QUICK else pytest.mark.slow)
-        for s in SPACES
-        for c in LOSSES
-    ],
-)
-def test_no_decision_in_the_space_is_better(kind, space, loss):
-    outcomes, values, chances = outcomes_and_twin(kind)
-    where, places = SPACES[space]
-    aim, one = Aim(Asked(LOSSES[loss]), where), jax.tree.map(lambda leaf: leaf[0], outcomes)
-    like = jnp.zeros(4)
-    gain = ScaledLoss(LOSSES[loss], 1.0)
-    expectation = choose(one, gain, like).sized([outcomes])
-    found = np.asarray(best_decision(aim, expectation, KEY, outcomes, like))
-    least, cost = best_by_force(LOSSES[loss], values, chances, places)
-    costs = np.array([float(cost(h)[case]) for case, h in enumerate(found)])
-    np.testing.assert_allclose(np.asarray(where.inside(jnp.asarray(found))), found)
-    assert (costs <= least * (1 + 1e-4) + 1e-6).all(), (found, costs, least)
 
 
 def regression(x, y=None):
@@ -493,6 +414,20 @@ def test_masked_cases_do_not_move_the_best_shared_decision():
     weight = jnp.array([1.0, 1.0, 0.0])
     each = term.weighing(weight)(KEY, outcome, jnp.full(3, 0.5))
     assert float(jnp.sum(jnp.where(weight > 0, each, 0.0))) == pytest.approx(0, abs=1e-3)
+
+
+def test_limits_and_costs_by_row_go_with_minibatches():
+    def model(x, y=None):
+        slope = numpyro.sample("slope", dist.Normal(0, 1))
+        with numpyro.plate("row", len(x), subsample_size=8) as rows:
+            seen = None if y is None else y[rows]
+            numpyro.sample("y", dist.Normal(slope * x[rows], 1.0), obs=seen)
+
+    loss, space = Newsvendor("price", 1), Interval(-1, "most")
+    problem = Problem(model, outcome="y", loss=loss, decision=space)
+    data = DATA | {"most": np.linspace(0.5, 1.5, 24), "price": np.linspace(1, 5, 24)}
+    result = calibrate(KEY, problem, data, steps=30, draws=2, progress=False)
+    assert (result.decisions.values <= data["most"] + 1e-6).all()
 
 
 def test_limits_and_costs_from_data_are_checked():

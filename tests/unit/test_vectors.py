@@ -68,7 +68,7 @@ def found_for(loss: Any, space: Vector) -> np.ndarray:
 @pytest.mark.parametrize(
     ("space", "limits"),
     [
-        (Vector(first=Real(), second=Real()), [(-20, 20)] * 2),
+        pytest.param(Vector(first=Real(), second=Real()), [(-20, 20)] * 2, marks=pytest.mark.slow),
         (Vector(first=Interval(0, 2.5), second=Interval(low=0)), [(0, 2.5), (0, 20)]),
     ],
     ids=["any numbers", "within limits"],

@@ -120,7 +120,8 @@ class NumPyroApproximation:
     @property
     def normals(self) -> tuple[NormalPair, ...]:
         """Locations and scales of a guide that consists of independent normals."""
-        guide, transforms = self.structure.guide, self.structure.transforms
+        guide: Any = self.structure.guide
+        transforms = self.structure.transforms
         if type(guide) is autoguide.AutoNormal:
             stems = [f"{name}_{guide.prefix}" for name in self.latents]
         elif type(guide) is autoguide.AutoDiagonalNormal:
@@ -148,8 +149,7 @@ class NumPyroApproximation:
 
     def draw(self, params: Params, key: Key, batch: Batch) -> Draw:
         guide_sites, model_sites = self._both_sites(params, key, batch)
-        latent = self.cases.about_latent
-        found = draw_of(guide_sites, model_sites, self.cases.outcome, latent=latent)
+        found = draw_of(guide_sites, model_sites, self.cases.outcome, **self.cases.kind)
         if self.cases.action is None:
             return found
         drawn = {site["name"]: site["value"] for site in samples_of(guide_sites)}
@@ -162,8 +162,7 @@ class NumPyroApproximation:
         data = with_decision(self.data, self.cases, batch, decision)
         with self._given(params), handlers.substitute(data={**drawn, **batch}):
             sites = trace_of(self.cases.model, data, jax.random.fold_in(key, AFTER_SPLIT))
-        latent = self.cases.about_latent
-        return prediction_of(sites[self.cases.outcome], latent=latent)[0]
+        return prediction_of(sites[self.cases.outcome], **self.cases.kind)[0]
 
     def weigh(self, params: Params, key: Key) -> "Weighed":
         """One draw, and what its weight in the exact posterior is made of.
@@ -229,11 +228,11 @@ class NumPyroApproximation:
         return GivenParams(values, self.structure.parameter_plates)
 
 
-def draw_of(guide_sites: Sites, model_sites: Sites, outcome: str, *, latent: bool = False) -> Draw:
+def draw_of(guide_sites: Sites, model_sites: Sites, outcome: str, **kind: bool) -> Draw:
     """What a draw of the guide, and the model there, mean for the bound."""
     log_p = ordered_sum(log_prob_of(site) for site in samples_of(model_sites))
     log_q = ordered_sum(log_q_of(site) for site in samples_of(guide_sites))
-    return Draw(log_p - log_q, *prediction_of(model_sites[outcome], latent=latent))
+    return Draw(log_p - log_q, *prediction_of(model_sites[outcome], **kind))
 
 
 def approximate(problem: Problem, data: dict[str, Any], key: Key) -> NumPyroApproximation:
@@ -262,6 +261,7 @@ def approximate(problem: Problem, data: dict[str, Any], key: Key) -> NumPyroAppr
         learned=learned_by(sites, subsamples),
         derived=derived_of(sites, subsamples),
         about_latent=problem.about_latent,
+        together=problem.together,
         action=problem.action,
         acts_in_steps=not problem.space.is_smooth,
     )

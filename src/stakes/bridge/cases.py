@@ -40,12 +40,19 @@ class Cases:
     """Plates that come in minibatches in the fit."""
     about_latent: bool = False
     """Whether decisions are about a latent or deterministic site, which is never observed."""
+    together: bool = False
+    """Whether outcomes are whole events, vectors, instead of the numbers in them."""
     action: str | None = None
     """The argument that is decided about, where decisions change outcomes."""
     acts_in_steps: bool = False
     """Whether decisions about it are whole numbers or actions, which the model may index with."""
     told: frozenset[str] = frozenset()
     """Plates whose members are told by labels: some may be new, or in another order."""
+
+    @property
+    def kind(self) -> dict[str, bool]:
+        """What kind of outcome it is."""
+        return {"latent": self.about_latent, "together": self.together}
 
     @property
     def known_plates(self) -> frozenset[str]:

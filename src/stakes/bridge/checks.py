@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 from numpyro.infer import autoguide
 
-from stakes._types import Key, Program
+from stakes._types import Distribution, Key, Program
 from stakes.arguments import arguments_of, without
 from stakes.bridge.cases import Cases
 from stakes.bridge.sites import (
@@ -18,10 +18,12 @@ from stakes.bridge.sites import (
     derived_of,
     instances_of,
     is_latent,
+    is_masked,
     plate_axes,
     shapes_of,
     site_plates,
     subsamples_of,
+    whole_event,
 )
 from stakes.errors import InputError, some, warn
 from stakes.port import Instances, Subsample
@@ -38,14 +40,30 @@ def model_sites(problem: Problem, data: Mapping[str, Any], key: Key) -> Sites:
             f"`Problem(outcome={problem.outcome!r})`: the model has no sample site "
             f"{problem.outcome!r}; it has {some(names)}."
         )
-    base = base_of(sites[problem.outcome]["fn"])
-    if base.event_shape:
+    fn = sites[problem.outcome]["fn"]
+    base = base_of(fn)
+    if problem.together:
+        _check_event(problem.outcome, fn)
+    elif base.event_shape:
         raise InputError(
             f"`Problem(outcome={problem.outcome!r})` is {type(base).__name__}, a distribution over "
             f"vectors of shape {base.event_shape}; decisions are made about single numbers. "
-            f"Observe its components as sites of their own."
+            f"Say `together=True` and give a loss that takes vectors, or observe its components as "
+            f"sites of their own."
         )
     return sites
+
+
+def _check_event(name: str, fn: Distribution) -> None:
+    where = f"`Problem(outcome={name!r}, together=True)`"
+    if fn.event_dim != 1:
+        raise InputError(
+            f"{where}: the events of {name!r} have {fn.event_dim} axes, and vectors have one. Give "
+            f"its distribution `.to_event(1)`, or leave `together` out."
+        )
+    inner, _ = whole_event(fn)
+    if is_masked(inner):
+        raise InputError(f"{where}: some numbers of a vector are masked; mask whole vectors.")
 
 
 def check_observed(
@@ -89,7 +107,7 @@ def outcome_instances(
     name, site = problem.outcome, sites[problem.outcome]
     if site["type"] == "deterministic":
         return derived_of(sites, subsamples)[name]
-    return instances_of(name, site, subsamples)
+    return instances_of(name, site, subsamples, together=problem.together)
 
 
 def check_outcome_shape(name: str, site: Site) -> None:

@@ -24,6 +24,7 @@ from stakes.bridge.sites import (
     site_plates,
     trace_of,
     unwrapped,
+    whole_event,
 )
 from stakes.host.programs import Program
 from stakes.port import over_batches
@@ -84,9 +85,10 @@ def _marked(
         with Marking(plate, marked), handlers.substitute(data=dict(batch)):
             data = {**cases.constants, **arrays}
             site = trace_of(cases.model, data, jax.random.key(0))[cases.outcome]
-        outcome, _ = unwrapped(site["fn"])
+        fn = site["fn"]
+        outcome, _ = whole_event(fn) if cases.together else unwrapped(fn)
         unknown = jnp.isnan(outcome.log_prob(possible(outcome)))
-        return jnp.broadcast_to(unknown, site["fn"].shape())
+        return jnp.broadcast_to(unknown, fn.batch_shape if cases.together else fn.shape())
 
     return jax.vmap(jax.vmap(one))(marks)
 

@@ -79,7 +79,7 @@ class Predictor:
         Latents of new cases come from the model.
         """
         site = self._sites(latents, key, batch)[self.cases.outcome]
-        return prediction_of(site, latent=self.cases.about_latent)
+        return prediction_of(site, **self.cases.kind)
 
     def respond(self, latents: dict[str, Array], key: Key, batch: Batch) -> Response:
         """p(y|θ, h) for the cases in the batch, as a function of the decisions h."""
@@ -248,6 +248,7 @@ def _cases(
         learned=fitted.learned,
         derived=derived_of(sites, subsamples),
         about_latent=problem.about_latent,
+        together=problem.together,
         action=problem.action,
         acts_in_steps=not problem.space.is_smooth,
         matched=matched,

@@ -19,15 +19,8 @@ from stakes.bridge.checks import forget
 from stakes.bridge.sites import Site, Sites, shapes_of, split_data, trace_of
 from stakes.host import programs
 
-NORMALS = (
-    autoguide.AutoNormal,
-    autoguide.AutoDiagonalNormal,
-    autoguide.AutoMultivariateNormal,
-    autoguide.AutoLowRankMultivariateNormal,
-)
-"""Autoguides of which all is known that they keep of the model's run."""
 KEPT = ("name", "type", "is_observed", "infer", "cond_indep_stack", "args")
-"""What such a guide needs to know of a site, beside shape and support."""
+"""What an `AutoNormal` needs to know of a site, beside shape and support."""
 
 
 class Setup(NamedTuple):
@@ -44,8 +37,12 @@ class Setup(NamedTuple):
 
 
 def set_up(model: Program, guide: Program, data: Mapping[str, Any], key: Key) -> Setup:
-    """Find where the parameters start. An autoguide is set up, and keeps no data where it can."""
-    if type(guide) in NORMALS or not isinstance(guide, autoguide.AutoGuide):
+    """Find where the parameters start. An autoguide is set up, and keeps no data where it can.
+
+    Other autoguides than `AutoNormal` are run as they are: those that put all latents into a vector
+    would have them in another order in a compiled program, in which mappings are sorted.
+    """
+    if type(guide) is autoguide.AutoNormal or not isinstance(guide, autoguide.AutoGuide):
         try:
             ready = _compiled(model, guide, data, key)
         except Exception:  # whatever it does that needs values; as it is, it says what is wrong
@@ -114,7 +111,9 @@ def _density(guide: Any) -> Array:
     """Of the model where an autoguide starts; zero where that is not known."""
     sizes = getattr(guide, "_prototype_frame_full_sizes", {})
     frames = getattr(guide, "_prototype_frames", {})
-    if type(guide) not in NORMALS or any(f.size != sizes[f.name] for f in frames.values()):
+    if type(guide) is not autoguide.AutoNormal or any(
+        f.size != sizes[f.name] for f in frames.values()
+    ):
         return jnp.zeros(())
     density: Array = -guide._potential_fn(guide._init_locs)
     return density

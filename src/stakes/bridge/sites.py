@@ -52,6 +52,16 @@ def unwrapped(outcome: Distribution) -> tuple[Distribution, Array]:
                 return outcome, jnp.asarray(mask)
 
 
+def whole_event(outcome: Distribution) -> tuple[Distribution, Array]:
+    """The distribution of a vector, without expansion and mask; and the mask."""
+    mask: Any = True
+    while isinstance(outcome, dist.MaskedDistribution | dist.ExpandedDistribution):
+        if isinstance(outcome, dist.MaskedDistribution):
+            mask = mask & jnp.asarray(outcome._mask)
+        outcome = outcome.base_dist
+    return outcome, jnp.asarray(mask)
+
+
 class GivenParams(numpyro.primitives.Messenger):  # type: ignore[misc]
     """Set every `numpyro.param`; those of a subsampled plate are given as the rows in the batch.
 
@@ -155,11 +165,18 @@ def log_q_of(site: Site) -> Array:
     return log_prob_of(site)
 
 
-def prediction_of(site: Site, *, latent: bool = False) -> tuple[Distribution, Array]:
+def prediction_of(
+    site: Site, *, latent: bool = False, together: bool = False
+) -> tuple[Distribution, Array]:
     """p(y_i|θ) for the instances in a batch, and how much each counts.
 
     A latent, or what follows from latents, is known for each θ.
     """
+    if together:
+        outcome, mask = whole_event(site["fn"])
+        scale = 1.0 if site["scale"] is None else site["scale"]
+        weight = jnp.broadcast_to(mask * scale, site["fn"].batch_shape)
+        return outcome, weight.astype(jnp.result_type(float))
     if latent:
         value = jnp.asarray(site["value"], jnp.result_type(float))
         scale = _scale_of(site) if site["type"] == "sample" else 1.0
@@ -206,8 +223,11 @@ def site_plates(site: Site) -> tuple[str, ...]:
     return tuple(frame.name for frame in site["cond_indep_stack"])
 
 
-def instances_of(name: str, site: Site, subsamples: tuple[Subsample, ...]) -> Instances:
-    shape = list(site["fn"].shape())
+def instances_of(
+    name: str, site: Site, subsamples: tuple[Subsample, ...], *, together: bool = False
+) -> Instances:
+    """All numbers of a site, or all its events."""
+    shape = list(site["fn"].batch_shape if together else site["fn"].shape())
     dims = [f"{name}_dim_{axis}" for axis in range(len(shape))]
     full = {part.plate: part.size for part in subsamples}
     for frame in site["cond_indep_stack"]:

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 from numpyro import handlers
 from numpyro.distributions import constraints
+from numpyro.distributions.discrete import HurdleProbs
 
 from stakes._types import Array, Batch, Distribution
 from stakes.arguments import rows_where
@@ -33,9 +34,9 @@ WORDS = (
 
 def check_support(cases: Cases, site: Site, arrays: dict[str, Array]) -> None:
     """Refuse outcomes that the model's distribution cannot have, with their rows."""
-    outcome = base_of(site["fn"])
-    if cases.about_latent or not _can_be_told(outcome):
+    if cases.about_latent or cases.together or not _can_be_told(base_of(site["fn"])):
         return
+    outcome = base_of(site["fn"])
     batches = list(sweep(cases.subsamples))
     tried = [_tried(cases, arrays, batch) for batch in batches]
     values, possible = (np.concatenate(each) for each in zip(*tried, strict=True))
@@ -56,7 +57,8 @@ def check_support(cases: Cases, site: Site, arrays: dict[str, Array]) -> None:
 def _can_be_told(outcome: Distribution) -> bool:
     """Limits are known, and do not depend on latents; those of discrete ones never do."""
     support = outcome.support
-    if support is constraints.real or outcome.event_shape:
+    # The zeros of a hurdle lie outside the support of what is behind it.
+    if support is constraints.real or outcome.event_shape or isinstance(outcome, HurdleProbs):
         return False
     fixed = not any(is_traced(leaf) for leaf in jax.tree.leaves(support))
     return bool(support.is_discrete) or fixed

@@ -7,6 +7,7 @@ from stakes.calibration.assessment import (
     labelled,
     predictive_quantiles,
 )
+from stakes.calibration.benefit import net_benefit
 from stakes.calibration.comparison import Comparison, relative
 from stakes.calibration.data import Coords, Given, given, handed_back
 from stakes.calibration.dependence import By, dependence_of
@@ -70,6 +71,7 @@ __all__ = [
     "handed_back",
     "interval",
     "labelled",
+    "net_benefit",
     "predictive_quantiles",
     "predictor_for",
     "prepare",

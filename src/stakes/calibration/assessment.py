@@ -112,6 +112,7 @@ class Assessment:
         if self.observations is None:
             return None
         outcomes, counted, _ = self.observations
+        counted = counted.reshape(counted.shape + (1,) * (outcomes.ndim - counted.ndim))
         return self._labelled(np.where(counted, outcomes, np.nan), self.problem.outcome)
 
     @cached_property
@@ -264,7 +265,8 @@ def labelled(
     """An array with the names of its axes, and labels or numbers of their members."""
     import xarray as xr
 
-    dims = (*leading, *instances.dims)
+    further = values.ndim - len(leading) - len(instances.dims)
+    dims = (*leading, *instances.dims, *(f"{name}_dim_{axis}" for axis in range(further)))
     labels = {
         dim: np.asarray(coords[dim]) if dim in coords else np.arange(size)
         for dim, size in zip(dims, values.shape, strict=True)

@@ -16,6 +16,7 @@ from stakes.calibration.options import Options
 from stakes.errors import InputError, some, warn
 from stakes.losses import ZeroOne
 from stakes.optimise import EM, Joint, Method
+from stakes.port import columns_in, sweep
 from stakes.predicting import FittedPosterior
 from stakes.problem import Problem
 from stakes.protocols import (
@@ -108,16 +109,17 @@ def checked_expectation(
     seen = predicting.observations(posterior, predictor)
     columns = predictor.columns(problem.aim.needs)
     problem.aim.check_columns(columns)
-    aim = problem.aim.at(columns)
+    # What is predicted is that of the first batch, what is observed that of all cases.
+    batch = next(sweep(predictor.cases.subsamples))
+    here = columns_in(predictor, problem.aim.needs, batch)
+    aim = problem.aim.at(here)
     if seen is None:
-        _try_cost(aim, drawn, drawn)
+        _try_cost(aim, aim, drawn, drawn)
     else:
         # Masked outcomes may have been filled with anything.
-        counted = seen.outcomes[seen.counted]
-        typical = np.median(counted) if counted.size else 0.0
-        _try_cost(aim, np.where(seen.counted, seen.outcomes, typical), drawn)
+        _try_cost(problem.aim.at(columns), aim, seen.filled(), drawn)
     _check_classes(problem, outcome)
-    gain = problem.gain(transform, 1.0, columns)
+    gain = problem.gain(transform, 1.0, here)
     where = f"What `transform={transform}` returns"
     checks.choice(where, gain, Gain, "a utility or a scaled loss", hashable=False)
     method = method_for(problem, options)
@@ -157,10 +159,10 @@ def _check_slope(problem: Problem, aim: Aim, drawn: np.ndarray) -> None:
         )
 
 
-def _try_cost(aim: Aim, seen: np.ndarray, drawn: np.ndarray) -> None:
+def _try_cost(of_seen: Aim, aim: Aim, seen: np.ndarray, drawn: np.ndarray) -> None:
     """Refuse a loss or utility that fails on observed outcomes; warn where others show a fault."""
     middle, width = np.median(seen).astype(seen.dtype), seen.max() - seen.min()
-    aim.check_observed(seen)
+    of_seen.check_observed(seen)
     # What is drawn before a fit may be anywhere.
     likely = np.where(np.abs(drawn - middle) <= width, drawn, middle)
     fault = aim.cost_fault(likely, aim.everywhere(likely, middle))

@@ -22,7 +22,7 @@ from stakes.calibration.choices import (
 from stakes.calibration.data import Coords, given
 from stakes.calibration.keys import Keys
 from stakes.calibration.options import Options
-from stakes.deciding import objective_of
+from stakes.deciding import Rival, objective_of
 from stakes.errors import InputError, NumericalError, some, warn
 from stakes.optimise import VI, Fit, FitSettings, Info, Method, Numbered, State, Step, Stop
 from stakes.port import Instances
@@ -36,7 +36,6 @@ from stakes.protocols import (
 )
 from stakes.tables import Read
 from stakes.varying import Columns as CaseColumns
-from stakes.vectors import leading
 
 
 @final
@@ -93,12 +92,13 @@ class Plan:
             expectation, key = plan.expectation, keys.decisions
             decisions = predicting.decide(aim, posterior, predictor, expectation, key)
             check_decisions(decisions)
+            found = predicting.rivals(aim, posterior, predictor, expectation, key)
+            if found is not None:
+                _warn_of_rivals(self.problem, found)
         seen = predicting.observations(posterior, predictor)
         if seen is None:  # the decision is about a latent
             return self._after_vi_unobserved(plan, posterior, decisions, keys)
-        some_decision = decisions[0] if leading(aim.space) else decisions
-        likely = np.where(seen.counted, seen.outcomes, some_decision)
-        seen.aim(aim).check_cost(likely, decisions)
+        seen.aim(aim).check_cost(seen.filled(), decisions)
         transform = self.transform
         if transform is not None:
             # What was observed happened at the decisions that were made, if they change outcomes.
@@ -219,6 +219,25 @@ def _warn_of_unseen_decisions(
             f"them. Narrow the limits, `decision={{{problem.action!r}: Interval({low:.4g}, "
             f"{high:.4g})}}`, or try such decisions first."
         )
+
+
+def _warn_of_rivals(problem: Problem, found: Rival) -> None:
+    """Where decisions far apart are nearly equally good, chance may choose between them."""
+    exists = np.asarray(found.exists)
+    if not exists.any():
+        return
+    at = tuple(int(i) for i in np.argwhere(exists)[0])
+    best, other = (float(np.asarray(each.place)[at]) for each in (found.best, found.other))
+    worth = problem.criterion.worth
+    here, there, between = (
+        float(worth(value)[at]) for value in (found.best.value, found.other.value, found.between)
+    )
+    warn(
+        f"By `{problem.criterion.title}`, decisions far apart are nearly equally good in "
+        f"{int(exists.sum())} of {exists.size} cases: {best:.4g} ({here:.4g} on average) and "
+        f"{other:.4g} ({there:.4g}), for one, and {between:.4g} between them. A little more data "
+        f"may turn one into the other; look at both, `result.expected([{best:.4g}, {other:.4g}])`."
+    )
 
 
 def seeing(counted: Array, step: Step) -> Step:

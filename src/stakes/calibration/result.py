@@ -295,6 +295,8 @@ class Calibration:
             (1, 500, 8)
         """
         draws = checks.whole("`to_arviz(draws=...)`", draws)
+        if self.problem.together:
+            self.problem.check_single("`to_arviz()`")
         fits = {"": self.calibrated, "vi_": self.vi}
         posteriors = {prefix: self.posterior(fit, draws=draws) for prefix, fit in fits.items()}
         return data_tree(

@@ -1,6 +1,13 @@
 """Best decisions for predicted outcomes: the searches, exact and numerical decisions, and rules."""
 
-from stakes.deciding.best import best_decision, known_decision, numerical_decision, term_decision
+from stakes.deciding.best import (
+    best_decision,
+    known_decision,
+    numerical_decision,
+    rivals,
+    term_decision,
+)
+from stakes.deciding.dips import Rival, rival
 from stakes.deciding.m_step import BayesDecisions, NumericalDecisions
 from stakes.deciding.promise import by_promise
 from stakes.deciding.regret import objective_of
@@ -9,11 +16,14 @@ from stakes.deciding.search import by_parabolas
 __all__ = [
     "BayesDecisions",
     "NumericalDecisions",
+    "Rival",
     "best_decision",
     "by_parabolas",
     "by_promise",
     "known_decision",
     "numerical_decision",
     "objective_of",
+    "rival",
+    "rivals",
     "term_decision",
 ]

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 
 from stakes._types import Array, Distribution, Float, Key
 from stakes.aim import Aim
+from stakes.deciding.dips import Rival, rival
 from stakes.deciding.promise import by_promise
 from stakes.deciding.search import (
     At,
@@ -42,6 +43,8 @@ Outcome: TypeAlias = Distribution | Response
 EVENLY, QUANTILES = 17, 49
 """Where a search starts: places spread over the range of the outcome, and its quantiles."""
 ROUNDS = 40
+AROUND = 3
+"""Times the range of the outcome, on either side: where another dip is looked for."""
 FEW, MORE = 256, 8
 """With fewer draws of θ than this a search takes up to so many times as many places."""
 PLACES = 7
@@ -191,7 +194,39 @@ def numerical_decision(
         found = by_promise(risk, grid, grid[-1] - grid[0], 2 * ROUNDS)
         found = _with_neighbours(risk, found) if whole else found
         return space.inside(found).astype(like.dtype)
-    draws = _draws(range_key, outcomes, like.shape, 4 * times)
+    grid, reach = _places(space, range_key, outcomes, like, times)
+    found = space.inside(by_promise(risk, grid, reach, times * ROUNDS))
+    if outcomes.support.is_discrete or whole:
+        found = _with_neighbours(risk, found)
+    return space.inside(found).astype(like.dtype)
+
+
+def rivals(
+    aim: Aim, expectation: Expectation, key: Key, outcomes: Outcome, like: Array
+) -> Rival | None:
+    """Another dip of the cost that is nearly as good; None where the cost can have but one."""
+    space = aim.space
+    if not isinstance(outcomes, Response):
+        with suppress(NoClosedForm):
+            known_decision(aim.criterion, expectation, outcomes, like)
+            return None
+    risk = pooled_risk(aim, expectation, key, outcomes, like)
+    _, range_key = jax.random.split(key)
+    if isinstance(outcomes, Response):
+        grid = _across(space, like, 2 * EVENLY)
+    else:
+        grid, reach = _places(space, range_key, outcomes, like, 1)
+        low, high = grid.min(axis=0) - AROUND * reach, grid.max(axis=0) + AROUND * reach
+        grid = jnp.concatenate([grid, space.inside(evenly(low, high, QUANTILES))])
+    grid = jnp.sort(grid, axis=0)
+    return rival(At(grid, one_by_one(risk, grid)))
+
+
+def _places(
+    space: Space, key: Key, outcomes: Distribution, like: Array, times: int
+) -> tuple[Float[Array, "place *instance"], Array]:
+    """Where a search begins, and how far it looks around: on the range of the outcome."""
+    draws = _draws(key, outcomes, like.shape, 4 * times)
     low, high = draws.min(axis=0), draws.max(axis=0)
     quantiles = jnp.quantile(draws, jnp.linspace(0, 1, times * QUANTILES), axis=0)
     reach = jnp.maximum(high - low, _spread(outcomes, high))
@@ -200,14 +235,9 @@ def numerical_decision(
         quantiles = jax.vmap(space.mean)(quantiles)
         reach = jnp.maximum(space.over(reach, "most"), high - low)
     places = evenly(low, high, times * EVENLY)
-    counts = outcomes.support.is_discrete
-    if counts or whole:
+    if outcomes.support.is_discrete or is_whole(space):
         quantiles, reach = jnp.round(quantiles), jnp.maximum(reach, 1.0)
-    grid = space.inside(jnp.concatenate([places, quantiles]))
-    found = space.inside(by_promise(risk, grid, reach, times * ROUNDS))
-    if counts or whole:
-        found = _with_neighbours(risk, found)
-    return space.inside(found).astype(like.dtype)
+    return space.inside(jnp.concatenate([places, quantiles])), reach
 
 
 def term_decision(
@@ -299,6 +329,8 @@ def _with_neighbours(
 def _spread(outcomes: Distribution, like: Array) -> Array:
     """The standard deviation of the mixture, or a tiny number where it is not known."""
     least = 1e-6 * jnp.maximum(jnp.abs(like), 1.0)
+    if outcomes.event_shape:
+        return least
     try:
         sd = jnp.sqrt(Mixture(outcomes).variance())
     except NoClosedForm:
@@ -329,4 +361,6 @@ def _draws(key: Key, outcomes: Distribution, shape: tuple[int, ...], each: int) 
         return outcome.expand(shape).sample(key, (each,))
 
     draws = jax.vmap(some)(jax.random.split(key, _count(outcomes)), outcomes)
+    if draws.ndim > len(shape) + 2:  # of vectors: their numbers and their sums
+        draws = jnp.concatenate([jnp.moveaxis(draws, -1, 0), draws.sum(axis=-1)[None]])
     return draws.reshape(-1, *shape).astype(jnp.result_type(float))

@@ -15,8 +15,9 @@ import numpyro.distributions as dist
 
 from stakes import checks, datasets
 from stakes._types import Array, Key
-from stakes.calibration import Calibration, calibrate
+from stakes.calibration import Calibration, calibrate, net_benefit
 from stakes.losses import CostTable
+from stakes.optimise import EM
 from stakes.problem import Problem
 
 if TYPE_CHECKING:
@@ -105,19 +106,7 @@ def labels() -> dict[str, list[str]]:
     return {"feature": list(_features(datasets.bank_marketing()).columns)}
 
 
-def net_benefit(bought: np.ndarray, chance: np.ndarray, threshold: float) -> float:
-    """What calling all above a chance is worth, in buyers: those found, less what others cost.
-
-    A threshold t says that a call in vain weighs t/(1-t) as much as a buyer found (Vickers and
-    Elkin, Medical Decision Making, 2006).
-    """
-    threshold = checks.number("`threshold`", threshold, above=0, below=1)
-    called = np.asarray(chance) >= threshold
-    found, vain = np.mean(called & (bought == 1)), np.mean(called & (bought == 0))
-    return float(found - vain * threshold / (1 - threshold))
-
-
-FITTED_WITH: dict[str, Any] = {"steps": 3000, "draws": 10}
+FITTED_WITH: dict[str, Any] = {"steps": 3000, "draws": 10, "method": EM(every=10)}
 
 
 def solve(key: Key, **other: Any) -> Calibration:

@@ -1,7 +1,6 @@
 """The values of discrete outcomes, and their probabilities, also for values outside the support."""
 
 import jax.numpy as jnp
-import numpyro.distributions as dist
 
 from stakes._types import Array, Distribution
 from stakes.expectation import stats
@@ -13,7 +12,7 @@ def log_mass(outcome: Distribution, values: Array) -> Rule:
     lowest = smallest_value(outcome)
     inside = outcome.support(values) & (values >= lowest)
     legal = jnp.where(inside, values, lowest)
-    log_masses = stats.log_mass(outcome, _as_outcome(outcome, legal))
+    log_masses = stats.log_mass(outcome, legal)
     return Rule(legal, jnp.where(inside, log_masses, -jnp.inf))
 
 
@@ -29,8 +28,3 @@ def largest_value(outcome: Distribution) -> Array | None:
     if largest is None:
         largest = getattr(outcome.support, "upper_bound", None)
     return None if largest is None else jnp.asarray(largest, jnp.result_type(float))
-
-
-def _as_outcome(outcome: Distribution, values: Array) -> Array:
-    categorical = isinstance(outcome, dist.CategoricalProbs | dist.CategoricalLogits)
-    return values.astype(int) if categorical else values

@@ -63,7 +63,7 @@ class Enumeration(ByPoints):
         object.__setattr__(self, "stretches", stretches)
 
     def objection(self, outcome: Distribution, gain: Gain, decision: Array) -> str | None:
-        if not stats.is_discrete(outcome):
+        if not stats.is_discrete(outcome) or outcome.event_shape:
             return "only discrete outcomes can be enumerated"
         if not hasattr(outcome.support, "lower_bound") and stats.few_values(outcome) is None:
             return "only discrete outcomes that have a least value can be enumerated"

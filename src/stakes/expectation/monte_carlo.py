@@ -10,6 +10,7 @@ import numpy as np
 from stakes import checks
 from stakes._types import Array, Distribution, Key
 from stakes.expectation.points import ByPoints, kink
+from stakes.expectation.spread_draws import draws_of
 from stakes.expectation.sums import Rule
 from stakes.protocols import Gain, PositiveUtility
 
@@ -36,15 +37,14 @@ class MonteCarlo(ByPoints):
     def objection(self, outcome: Distribution, gain: Gain, decision: Array) -> str | None:
         if not outcome.has_rsample:
             return "its draws cannot be reparameterised, so no gradient would flow"
-        if outcome.event_shape:
-            return "draws are of single numbers, not of vectors"
         return None
 
     def rule(self, key: Key | None, outcome: Distribution, decision: Array) -> Rule:
         outcome, shape = drawn_shape(outcome, decision)
-        points = outcome.rsample(key, (self.draws,))
-        points = jnp.broadcast_to(points, (self.draws, *shape))
-        return Rule(points, jnp.full_like(points, -math.log(self.draws)))
+        points = draws_of(outcome, key, self.draws)
+        points = jnp.broadcast_to(points, (self.draws, *shape, *outcome.event_shape))
+        log_weights = jnp.full((self.draws, *shape), -math.log(self.draws), points.dtype)
+        return Rule(points, log_weights)
 
     def relative_variance(
         self, key: Key | None, outcome: Distribution, utility: PositiveUtility, decision: Array

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stakes._types import Array, Bool, Distribution, Float, Key
+from stakes.errors import NoClosedForm
 from stakes.expectation.mixture import Mixture
 from stakes.expectation.sums import (
     COARSE,
@@ -85,8 +86,7 @@ class ByPoints(Expectation, Protocol):
         log_shares = still(log_weights + utility.log(points, decision))
         shares = flushed_exp(log_shares - largest_of(log_shares))
         # What adds nothing may have overflowed, and has no finite slope then.
-        heaviest = largest_of(jnp.where(shares == 1, still(points), -jnp.inf))
-        log_utility = utility.log(jnp.where(shares == 0, heaviest, points), decision)
+        log_utility = utility.log(_finite(points, shares), decision)
         total = log_sum_exp(jnp.where(shares == 0, -jnp.inf, log_weights + log_utility))
         weightless = still(log_weights) == -jnp.inf
         # A utility is smooth, and of a logarithm that is large a small part matters little.
@@ -104,7 +104,20 @@ class ByPoints(Expectation, Protocol):
 
     def table(self, key: Key | None, outcome: Distribution, decision: Array) -> Table:
         """The points and weights for one outcome, fixed, to search among decisions near this."""
+        if outcome.event_shape:
+            raise NoClosedForm("A table has the values of a number, not of a vector.")
         return Table.of(self, still(self.rule(key, outcome, decision)))
+
+
+def _finite(points: Array, shares: Array) -> Array:
+    """The points, of which the heaviest stands in for those that add nothing."""
+    if points.ndim > shares.ndim:  # vectors
+        heaviest = jnp.take_along_axis(
+            still(points), jnp.argmax(shares, axis=0)[None, ..., None], axis=0
+        )
+        return jnp.where(shares[..., None] == 0, heaviest, points)
+    heaviest = largest_of(jnp.where(shares == 1, still(points), -jnp.inf))
+    return jnp.where(shares == 0, heaviest, points)
 
 
 def _known(total: Array, fine: Array | bool) -> Array:

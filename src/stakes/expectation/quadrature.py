@@ -298,7 +298,7 @@ def _middle_and_spread(outcome: Distribution) -> tuple[Array, Array]:
     """Where the mass lies, and over which range: the quartiles, or rough substitutes."""
     try:
         middle, spread = outcome.icdf(0.5), outcome.icdf(0.75) - outcome.icdf(0.25)
-    except ImportError:  # an optional dependency of NumPyro
+    except (ImportError, NotImplementedError):  # the first, for an optional dependency of NumPyro
         middle, spread = rough_place(outcome)
     if outcome.support is constraints.real and hasattr(outcome, "loc"):
         return outcome.loc, spread  # where the density may have a kink
@@ -308,6 +308,8 @@ def _middle_and_spread(outcome: Distribution) -> tuple[Array, Array]:
 @singledispatch
 def rough_place(outcome: Distribution) -> tuple[Array, Array]:
     """A place where there is mass, and its spread, where NumPyro lacks quantiles."""
+    if stats.components(outcome) is not None:
+        raise NotImplementedError  # what lies between components is no place with mass
     try:
         centre, sd = stats.mean(outcome), jnp.sqrt(stats.variance(outcome))
     except NoClosedForm as error:

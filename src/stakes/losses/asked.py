@@ -99,6 +99,11 @@ class Asked:
         return hasattr(self.loss, "exact_decision") or hasattr(self.loss, "bayes_decision")
 
     @property
+    def of_numbers(self) -> bool:
+        """Whether it is one that knows more of itself than a function does, of a single outcome."""
+        return self.knows_decision or any(hasattr(self.loss, n) for n in ("convex", "expected"))
+
+    @property
     def dial(self) -> Dial | None:
         """None where it has no parameter to turn."""
         dial = getattr(self.loss, "dial", None)

@@ -82,7 +82,7 @@ class CostTable:
             varying.checked(where, np.asarray(columns[need]).ravel(), least=0)
 
     def __call__(self, outcome: Array, decision: Array) -> Array:
-        found = self._class_of(jnp.asarray(outcome, jnp.result_type(float)))
+        found = self.class_of(outcome)
         chances = [(found == k).astype(found.dtype) for k in range(self.classes)]
         # What is no class of the table, or no action, has no cost: not even none.
         return jnp.where(sum(chances) > 0, self._sum(decision, chances), jnp.nan)
@@ -94,11 +94,13 @@ class CostTable:
         ends = [jnp.zeros_like(below[0]), *below, jnp.ones_like(below[0])]
         return self._sum(decision, [b - a for a, b in pairwise(ends)])
 
-    def _class_of(self, outcome: Array) -> Array:
+    def class_of(self, outcome: Any) -> Array:
+        """The number of the class that an outcome belongs to."""
+        number: Array = jnp.asarray(outcome, jnp.result_type(float))
         if self.bins is None:
-            return outcome
-        edges = jnp.asarray(self.bins, outcome.dtype)
-        return jnp.searchsorted(edges, outcome, side="right").astype(outcome.dtype)
+            return number
+        edges = jnp.asarray(self.bins, number.dtype)
+        return jnp.searchsorted(edges, number, side="right").astype(number.dtype)
 
     def _sum(self, decision: Array, chances: list[Array]) -> Array:
         """Of costs times chances of the classes, for the action that is decided on."""

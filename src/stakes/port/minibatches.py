@@ -155,7 +155,9 @@ def over_batches(
             continue
         values = np.asarray(question(batch))
         if whole is None:
-            whole = np.zeros(leading + instances.shape, values.dtype)
+            # Outcomes that are vectors have further axes.
+            further = values.shape[len(leading) + len(instances.shape) :]
+            whole = np.zeros(leading + instances.shape + further, values.dtype)
         Rows.of(instances, batch, leading=len(leading)).fill(whole, values)
     assert whole is not None
     return whole

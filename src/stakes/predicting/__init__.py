@@ -16,6 +16,7 @@ from stakes.predicting.predictions import (
     outcomes_by_batch,
     predict,
     predictive_costs,
+    rivals,
     weights,
 )
 from stakes.predicting.reweighting import decide_weighted, weighed
@@ -39,6 +40,7 @@ __all__ = [
     "outcomes_by_batch",
     "predict",
     "predictive_costs",
+    "rivals",
     "weighed",
     "weights",
 ]

@@ -12,7 +12,8 @@ import numpy as np
 from stakes._types import Array, Batch, Distribution, Float, Key
 from stakes.aim import Aim
 from stakes.bridge import Predictor
-from stakes.deciding import best_decision
+from stakes.deciding import Rival, best_decision
+from stakes.deciding import rivals as near_rivals
 from stakes.host.programs import ONCE, Program
 from stakes.port import (
     Instances,
@@ -30,6 +31,7 @@ from stakes.vectors import leading, seen
 
 MOST_ELEMENTS = 2**25
 """Instances times draws held at once; 128 MB per array in single precision."""
+DRAWS_FOR_RIVALS = 256
 DRAWS_FOR_SIZE = 64
 """Draws of θ that show over which values outcomes spread."""
 
@@ -78,6 +80,40 @@ def _decide_batch(
         posterior, predictor, key, batch, aim.filled(numbers), draws
     )
     return best_decision(here, expectation, y_key, outcomes, weight)
+
+
+def rivals(
+    aim: Aim,
+    posterior: Posterior,
+    predictor: Predictor,
+    expectation: Expectation,
+    key: Key,
+    draws: int = DRAWS_FOR_RIVALS,
+) -> Rival | None:
+    """Of the first batch of instances, other decisions that are nearly as good as the best."""
+    if aim.criterion.convex or aim.space.actions is not None or leading(aim.space):
+        return None
+    batch, (bare, numbers) = next(sweep(predictor.cases.subsamples)), aim.opened()
+    found: Rival | None = _rivals_batch(
+        posterior, predictor, key, batch, bare, numbers, expectation, draws
+    )
+    return found
+
+
+@partial(Program, static=("aim", "expectation", "draws"), numbers=("numbers",))
+def _rivals_batch(
+    posterior: Posterior,
+    predictor: Predictor,
+    key: Key,
+    batch: Batch,
+    aim: Aim,
+    numbers: tuple[Any, ...],
+    expectation: Expectation,
+    draws: int,
+) -> Rival | None:
+    filled = aim.filled(numbers)
+    here, outcomes, weight, y_key = _at(posterior, predictor, key, batch, filled, draws)
+    return near_rivals(here, expectation, y_key, outcomes, weight)
 
 
 def _at(
@@ -180,6 +216,15 @@ class Observations(NamedTuple):
     counted: np.ndarray
     predictor: Predictor
     """Of the cases that they are of."""
+
+    def filled(self) -> np.ndarray:
+        """The outcomes, with the median of all in place of those that do not count."""
+        outcomes = self.outcomes
+        counted = self.counted.reshape(
+            self.counted.shape + (1,) * (outcomes.ndim - self.counted.ndim)
+        )
+        some = outcomes[self.counted]
+        return np.where(counted, outcomes, np.median(some) if some.size else 0.0)
 
     def aim(self, aim: Aim) -> Aim:
         """With the values of these cases in place."""

@@ -12,7 +12,7 @@ LATEST = 7
 """Rows that stand for the present where nobody says which rows to decide about."""
 FIRST = 7
 """Rows of decisions on the first screen."""
-WHERE = {"held out": "of those held out", "fit": "of those of the fit", "new": "the new table"}
+WHERE = {"held out": "held out", "fit": "of the fit", "new": "that are new"}
 
 
 def answer(rows: Rows, *, gain: bool, unit: str | None) -> Answer:
@@ -23,7 +23,7 @@ def answer(rows: Rows, *, gain: bool, unit: str | None) -> Answer:
     decisions, sign = rows.decisions[taken], -1.0 if gain else 1.0
     first = range(every - count, min(every - count + FIRST, every))
     return Answer(
-        where=rows.where or WHERE.get(rows.part, rows.part),
+        where=f"of {rows.where}" if rows.where else WHERE.get(rows.part, rows.part),
         count=count,
         every=every,
         rows=tuple(first),

@@ -7,6 +7,9 @@ import numpy as np
 
 from stakes.report.content import Column, Decisions
 
+ON_PAPER = 3
+"""Columns of input that a printed table has room for."""
+
 
 class Shown(NamedTuple):
     """A column, one value for each row."""
@@ -18,7 +21,7 @@ class Shown(NamedTuple):
     values: list[Any]
     decimals: int = 0
     style: str = ""
-    """`wide` columns are left out where there is little room."""
+    """`wide` columns are left out where there is little room, `extra` ones on paper."""
 
 
 def columns(table: Decisions, unit: str | None, *, gain: bool = False) -> list[Shown]:
@@ -30,7 +33,8 @@ def columns(table: Decisions, unit: str | None, *, gain: bool = False) -> list[S
     ]
     if table.parts:
         found.append(Shown("part", "Rows", "text", list(table.parts), style="wide"))
-    found += [_text(name, values, "wide") for name, values in table.inputs.items()]
+    for place, (name, values) in enumerate(table.inputs.items()):
+        found.append(_text(name, values, "wide" if place < ON_PAPER else "wide extra"))
     found += _decided(table)
     if table.chances:
         for name, each in table.chances.items():

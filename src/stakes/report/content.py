@@ -7,6 +7,7 @@ from typing import TypeAlias, final
 
 import numpy as np
 
+from stakes.report.action_table import ActionTable
 from stakes.report.worth import Answer, Quality, Worth
 
 Column: TypeAlias = tuple[str | int | float, ...]
@@ -280,3 +281,5 @@ class Report:
     """None where there was no choice among ways."""
     unit: str | None = None
     """What costs are counted in."""
+    actions: ActionTable | None = None
+    """None where decisions are no actions of a table of costs, or no outcomes came."""

@@ -8,6 +8,7 @@ from stakes import checks
 from stakes.calibration import Assessment, Calibration, Comparison, predictive_quantiles
 from stakes.optimise import Fit, finite_mean
 from stakes.predicting import Observations
+from stakes.report.actions import action_table
 from stakes.report.answers import answer, quality
 from stakes.report.content import (
     Convergence,
@@ -109,6 +110,7 @@ def summarise(
         ),
         worth=worth,
         unit=unit,
+        actions=action_table(next(part for part in parts if part.cases is judged)),
     )
 
 

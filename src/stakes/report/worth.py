@@ -114,7 +114,7 @@ class Answer:
     """The decisions to take, and what they are expected to cost."""
 
     where: str
-    """Which rows these are, in words: "tomorrow.csv", or "the rows held out"."""
+    """Which rows these are, in words: "of tomorrow.csv", or "held out"."""
     count: int
     every: int
     """How many rows there are, of which these may be the latest."""
@@ -134,9 +134,9 @@ class Answer:
     @property
     def sentence(self) -> str:
         """How many, at a glance."""
-        latest = f"the latest {self.count:,} of {self.every:,} rows"
-        rows = "1 row" if self.count == 1 else f"{self.count:,} rows"
-        where = f"{rows} of {self.where}" if self.count == self.every else f"{latest}, {self.where}"
+        rows = "1 row" if self.every == 1 else f"{self.every:,} rows"
+        latest = "" if self.count == self.every else f"the latest {self.count:,} of "
+        where = f"{latest}{rows} {self.where}"
         if self.actions:
             said = ", ".join(f"{count:,} × {action}" for action, count in self.actions)
             return f"{said}, for {where}."

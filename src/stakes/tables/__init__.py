@@ -9,7 +9,8 @@ from stakes.tables.categories import (
 from stakes.tables.columns import DATE_PARTS, DAYS, Coding
 from stakes.tables.delimited import Delimited, Words, repeated, uneven_rows
 from stakes.tables.dialect import Dialect
-from stakes.tables.doctor import Column, Examined, Finding, Kind, Said, examined, rows_named
+from stakes.tables.doctor import Examined, examined
+from stakes.tables.findings import Column, Finding, Kind, Said, rows_named
 from stakes.tables.native import TableRows, columns_in, is_table
 from stakes.tables.reading import Read, Wanted, as_frame, lacking, read
 

@@ -3,77 +3,18 @@
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass
 from typing import NamedTuple, final
 
 import numpy as np
 
 from stakes.errors import suggestion
 from stakes.tables.categories import MANY, alike, in_what_they_differ
+from stakes.tables.findings import SHOWN, Column, Finding, Kind, Said, rows_named
 from stakes.tables.values import FORMATS, Dates, Numbers, dates_in, numbers_in, truths_in
 
 MISSING = frozenset(("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "<NA>"))
 """What stands for no value, wherever words are not meant as such."""
-SHOWN = 5
-"""Rows and words that a finding names."""
-
-
-class Kind(StrEnum):
-    NUMBERS = "numbers"
-    DATES = "dates"
-    CATEGORIES = "categories"
-    LABELS = "labels"
-    """Words as they are, whatever they are."""
-
-
-@final
-@dataclass(frozen=True)
-class Finding:
-    """Something odd in a table."""
-
-    column: str
-    what: str
-    remedy: str = ""
-    rows: tuple[int, ...] = ()
-    """Counted from one, below the header."""
-    stops: bool = True
-    """Whether nothing can be fitted before it is settled; otherwise it is just told."""
-
-    def __str__(self) -> str:
-        where = f"column {self.column!r}: " if self.column else ""
-        return f"{where}{self.what}.{f' {self.remedy}' if self.remedy else ''}"
-
-
-@final
-@dataclass(frozen=True)
-class Said:
-    """What is known of a column before anybody looks at it."""
-
-    kind: Kind | None = None
-    replace: Mapping[str, str] = field(default_factory=dict)
-    """Words, and what they stand for; "" is no value."""
-    known: Sequence[str] | None = None
-    """The categories of the fit."""
-    new: bool = False
-    """Whether there may be others."""
-    date_format: str | None = None
-    gaps: bool = False
-    """Whether values may be missing."""
-
-
-class Column(NamedTuple):
-    """A column as it is meant."""
-
-    kind: Kind
-    values: np.ndarray
-    """Numbers, dates as 2024-12-31, or words; nan or "" where missing."""
-    missing: np.ndarray
-    """Whether each value is."""
-
-    def counts(self) -> list[tuple[str, int]]:
-        """Its categories, the most frequent first."""
-        return Counter(self.values[~self.missing].tolist()).most_common()
 
 
 class Examined(NamedTuple):
@@ -111,14 +52,6 @@ def examined(
     return Examined(columns, findings)
 
 
-def rows_named(rows: Sequence[int]) -> str:
-    """'row 12', 'rows 12 and 40', or the first few and how many more."""
-    shown, more = [str(row) for row in rows[:SHOWN]], len(rows) - SHOWN
-    if more > 0:
-        return f"rows {', '.join(shown)} and {more} more"
-    return f"rows {', '.join(shown[:-1])} and {shown[-1]}" if len(rows) > 1 else f"row {shown[0]}"
-
-
 @final
 @dataclass(frozen=True)
 class _Look:
@@ -130,9 +63,24 @@ class _Look:
     first_row: int
     findings: list[Finding]
 
-    def note(self, what: str, remedy: str = "", at: Sequence[int] = (), *, stops: bool) -> None:
+    def note(
+        self,
+        what: str,
+        remedy: str = "",
+        at: Sequence[int] = (),
+        *,
+        stops: bool,
+        change: Mapping[str, str] | None = None,
+        format: str | None = None,
+    ) -> None:
         rows = tuple(self.first_row + int(place) + 1 for place in at)
-        self.findings.append(Finding(self.name, what, remedy, rows, stops))
+        changed = tuple((change or {}).items())
+        self.findings.append(Finding(self.name, what, remedy, rows, stops, changed, format))
+
+    def replacing(self, change: Mapping[str, str]) -> str:
+        """How a spec says that words stand for others."""
+        pairs = ", ".join(f"{word!r} = {meant!r}" for word, meant in change.items())
+        return f"`replace.{_key(self.name)} = {{ {pairs} }}` in [data]"
 
     def named(self, at: Sequence[int] | np.ndarray) -> str:
         return rows_named([self.first_row + int(place) + 1 for place in at])
@@ -225,9 +173,8 @@ class _Look:
         elif len(dates.formats) > 1:
             ways = " or ".join(f"as in {FORMATS[each]}" for each in dates.formats[:2])
             remedy = f'Say which: `dates = {{ {self.name} = "{dates.formats[0]}" }}` in [data].'
-            self.note(
-                f"{words[0]!r} may be written {ways} (the last day of a year)", remedy, stops=True
-            )
+            what = f"{words[0]!r} may be written {ways} (the last day of a year)"
+            self.note(what, remedy, stops=True, format=dates.formats[0])
 
     def _tell_numbers(self, found: Numbers, words: list[str], at: np.ndarray) -> None:
         if len(found.others):
@@ -258,8 +205,8 @@ class _Look:
         if len(others) == len(words):
             self.note(f"must hold {what}; {self.named(at[:1])} has {said[0]!r}", stops=True)
             return
-        change = f"replace.{_key(self.name)} = {{ {said[0]!r} = '' }}"
-        remedy = f"If that means no value: `{change}` in [data]."
+        change = dict.fromkeys(said, "")
+        remedy = f"If that means no value: {self.replacing(dict(list(change.items())[:SHOWN]))}."
         if self.said.kind is None:
             remedy += " If these are categories, list the column in `data.categories`."
         self.note(
@@ -268,6 +215,7 @@ class _Look:
             remedy,
             at[others].tolist(),
             stops=True,
+            change=change,
         )
 
     def _tell_alike(self, words: list[str], at: np.ndarray) -> set[str]:
@@ -285,13 +233,14 @@ class _Look:
                 continue
             told.update(others)
             shown = " and ".join(self._counted(each, counts[each], first) for each in order)
-            change = ", ".join(f"{other!r} = {order[0]!r}" for other in others)
+            change = dict.fromkeys(others, order[0])
             self.note(
                 f"{shown} differ by {in_what_they_differ(together)} alone",
-                f"If they are the same: `replace.{_key(self.name)} = {{ {change} }}` in [data]; if "
-                f"not, list the column in `data.categories`.",
+                f"If they are the same: {self.replacing(change)}; if not, list the column in "
+                f"`data.categories`.",
                 [first[word] for word in others],
                 stops=True,
+                change=change,
             )
         return told
 

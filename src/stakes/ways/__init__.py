@@ -2,7 +2,7 @@
 
 from stakes.ways.choice import Choice
 from stakes.ways.choosing import STRENGTHS, choose, chosen_among, default_ways, opened_bench
-from stakes.ways.corrected import Corrected, behind
+from stakes.ways.corrected import Corrected
 from stakes.ways.folds import Forward
 from stakes.ways.ground import Forecast, Ground, Outlook
 from stakes.ways.heads import Level, Regressor, Shift
@@ -34,7 +34,6 @@ __all__ = [
     "Reweighted",
     "Same",
     "Shift",
-    "behind",
     "choose",
     "chosen_among",
     "default_ways",

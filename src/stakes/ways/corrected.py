@@ -15,7 +15,7 @@ from stakes.spaces import OneOf
 from stakes.ways.bench import Bench
 from stakes.ways.ground import Forecast, Ground
 from stakes.ways.heads import FittedHead, Head, Shift, Shown, Unchanged
-from stakes.ways.posteriors import ByPosterior, Plain
+from stakes.ways.posteriors import Plain
 from stakes.ways.way import Fitted, Way
 
 
@@ -108,13 +108,6 @@ class WithHead:
 
     def posterior(self, at: int) -> Posterior | None:
         return self.base.posterior(at)
-
-
-def behind(fitted: Fitted) -> Posterior | None:
-    """The posterior that a way predicts by, fitted to everything; None where it has none."""
-    if isinstance(fitted, WithHead):
-        return behind(fitted.base)
-    return fitted.posteriors[0] if isinstance(fitted, ByPosterior) else None
 
 
 def _shown(base: Fitted, head: Head, at: int, ground: Ground) -> Shown:

@@ -42,6 +42,9 @@ class ByPosterior:
         found: Forecast = self._kept(Ground.forecast, at, ground)
         return found
 
+    def posterior(self, at: int) -> Posterior:
+        return self.posteriors[at]
+
     def _kept(self, ask: Callable[[Ground, Posterior], Any], at: int, ground: Ground) -> Any:
         wanted = (ask, at, ground)
         if wanted not in self._found:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
-import jax.numpy as jnp
 import numpy as np
 
 from stakes import checks
@@ -38,8 +37,8 @@ class Same:
         """It can handle all."""
 
     def fit(self, bench: Bench) -> "Constants":
-        aim, seen = bench.problem.aim, bench.seen
-        return Constants([best_single(aim, seen, mask) for mask in bench.splits.masks])
+        aim = bench.seen.aim(bench.problem.aim)
+        return Constants([best_single(aim, bench.seen, mask) for mask in bench.splits.masks])
 
 
 @final
@@ -134,20 +133,20 @@ def _words(decisions: Any) -> np.ndarray | None:
 
 
 def best_single(aim: Aim, seen: Observations, mask: np.ndarray) -> float:
-    """The decision that costs least on average, on an ever finer grid around the best so far."""
-    judged = seen._replace(counted=seen.counted & mask)
-    space = judged.aim(aim).space
+    """The decision that costs least on average, on an ever finer grid around the best so far.
 
-    def mean_cost(place: float) -> float:
-        same = space.inside(jnp.full(seen.outcomes.shape, place, jnp.result_type(float)))
-        return float(judged.costs(aim, np.asarray(same)).mean())
+    `aim` has the values of these cases in place.
+    """
+    counted, space = seen.counted & mask, aim.space
 
     def best_of(places: np.ndarray) -> int:
-        return int(np.nanargmin([mean_cost(place) for place in places]))
+        same = [aim.everywhere(seen.outcomes, place) for place in places]
+        costs = aim.costs_of(seen.outcomes, same)
+        return int(np.nanargmin([each[counted].mean() for each in costs]))
 
     if space.actions is not None:
         return space.actions[best_of(np.array(space.actions))]
-    outcomes = seen.outcomes[judged.counted]
+    outcomes = seen.outcomes[counted]
     places = np.unique(np.quantile(outcomes, np.linspace(0, 1, PLACES), method="inverted_cdf"))
     for _ in range(ROUNDS):
         best = best_of(places)

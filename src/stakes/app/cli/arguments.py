@@ -24,4 +24,10 @@ AllowChangedModel = Annotated[
         help="Proceed even if the model's file has changed since the run.",
     ),
 ]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="FIELD=VALUE", help="Try another value, such as loss.under=4; repeatable."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs to read.")]

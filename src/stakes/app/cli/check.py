@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stakes.app.cli.arguments import Json
+from stakes.app.cli.arguments import Json, Set
 from stakes.app.cli.command import command, print_json
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 @command
 def check(
     spec: Annotated[Path, typer.Argument(metavar="SPEC.toml", help="The spec to check.")],
+    set: Set = None,
     json: Json = False,
 ) -> None:
     """Validate a spec, its model and its data without fitting.
@@ -27,7 +28,7 @@ def check(
     from stakes.app.runs import checked
     from stakes.app.spec import read_job
 
-    found = checked(read_job(spec))
+    found = checked(read_job(spec, changes=set or ()))
     if json:
         print_json(found.as_dict())
         return

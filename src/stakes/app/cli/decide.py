@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from stakes.app.cli.arguments import AllowChangedModel, Json, RunPath
+from stakes.app.cli.arguments import AllowChangedModel, Json, RunPath, Set
 from stakes.app.cli.command import command, print_json, say
 
 
@@ -37,6 +37,13 @@ def decide(
             help="Decide by another way of the run's table than the chosen.",
         ),
     ] = None,
+    set: Set = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            "--model", metavar="MODEL.py", help="The model's file, or its folder, if it has moved."
+        ),
+    ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace OUT.csv if it is there already.")
     ] = False,
@@ -58,10 +65,17 @@ def decide(
     if json and out in STANDARD_OUTPUT:
         raise InputError(f"`--json` and `-o {out}` would both print; leave one of them out.")
     started = time.monotonic()
-    opened = runs.reopen(run, allow_changed_model=allow_changed_model)
+    opened = runs.reopen(run, allow_changed_model=allow_changed_model, model=model)
     with rows_done() as tell:
         rows, doubts = runs.decide_file(
-            opened, table, out, known=known, way=way, overwrite=overwrite, tell=tell
+            opened,
+            table,
+            out,
+            known=known,
+            way=way,
+            changes=set or (),
+            overwrite=overwrite,
+            tell=tell,
         )
     seconds = time.monotonic() - started
     for doubt in doubts:

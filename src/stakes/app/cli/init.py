@@ -1,4 +1,4 @@
-"""`stakes init`: a spec, a model and a table to start from."""
+"""`stakes init`: a spec to start from, with a model and a table or for a table of the user."""
 
 from importlib import resources
 from pathlib import Path
@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from stakes.app.cli.command import command
+from stakes.app.cli.command import command, say
 
-FILES = ("stakes.toml", "model.py", "sales.csv", "tomorrow.csv")
+SPEC = "stakes.toml"
+FILES = (SPEC, "model.py", "sales.csv", "tomorrow.csv")
 
 
 @command
@@ -16,25 +17,57 @@ def init(
     folder: Annotated[
         Path, typer.Argument(metavar="FOLDER", help="Where to write; created if it does not exist.")
     ] = Path("."),
+    table: Annotated[
+        Path | None,
+        typer.Option(
+            "--table", metavar="TABLE.csv", help="A table of your own to write a spec for."
+        ),
+    ] = None,
+    outcome: Annotated[
+        str | None,
+        typer.Option("--outcome", metavar="COLUMN", help="The column of it to decide about."),
+    ] = None,
 ) -> None:
-    """Write a commented spec, a model and a table that run as they are.
+    """Write a commented spec to start from, which runs as it is.
 
-    Example: stakes init bakery && stakes run bakery/stakes.toml
+    With --table it is for a table of your own: its columns are looked at, and a formula, a split
+    and costs to fill in proposed. Otherwise a model and a table are written with it.
+
+    Example: stakes init mine --table sales.csv --outcome loaves
     """
     from stakes.errors import InputError
     from stakes.host import files
 
-    there = [name for name in FILES if (folder / name).exists()]
+    if outcome is not None and table is None:
+        raise InputError("`--outcome` is a column of a table; name that with `--table`.")
+    names = FILES if table is None else (SPEC,)
+    there = [name for name in names if (folder / name).exists()]
     if there:
         raise InputError(f"{folder} already has {', '.join(there)}; choose another folder.")
+    contents = _start() if table is None else {SPEC: _proposed(folder, table, outcome)}
     with files.explained("make the folder", folder):
         folder.mkdir(parents=True, exist_ok=True)
-    templates = resources.files("stakes.app.cli") / "start"
-    for name in FILES:
-        # Python in the package carries a suffix, so that no tool takes it for the library's own.
-        source = templates / (f"{name}.txt" if name.endswith(".py") else name)
-        files.write(folder / name, source.read_bytes())
+    for name, content in contents.items():
+        files.write(folder / name, content)
         typer.echo(str(folder / name))
-    spec, new = folder / FILES[0], folder / FILES[3]
-    typer.echo(f"\nTry: stakes check {spec}\nand: stakes run {spec} -o runs/start")
-    typer.echo(f"and: stakes decide runs/start {new} -o decided.csv")
+    run, new = ("start", folder / FILES[3]) if table is None else (folder.resolve().name, "NEW.csv")
+    typer.echo(
+        f"\nTry: stakes check {folder / SPEC}\nand: stakes run {folder / SPEC} -o runs/{run}"
+    )
+    typer.echo(f"and: stakes decide runs/{run} {new} -o decided.csv")
+
+
+def _start() -> dict[str, bytes]:
+    templates = resources.files("stakes.app.cli") / "start"
+    # Python in the package carries a suffix, so that no tool takes it for the library's own.
+    sources = {name: f"{name}.txt" if name.endswith(".py") else name for name in FILES}
+    return {name: (templates / source).read_bytes() for name, source in sources.items()}
+
+
+def _proposed(folder: Path, table: Path, outcome: str | None) -> bytes:
+    from stakes.app.spec import findings_text, proposed, spec_text
+
+    proposal = proposed(table.resolve(), outcome)
+    for line in findings_text(proposal):
+        say(f"note: {line}")
+    return spec_text(proposal, folder.resolve()).encode()

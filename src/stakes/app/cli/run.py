@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stakes.app.cli.arguments import Json, NoChoose, NoReport, Out
+from stakes.app.cli.arguments import Json, NoChoose, NoReport, Out, Set
 from stakes.app.cli.command import command, say
 from stakes.app.cli.ending import finish
 
@@ -21,6 +21,7 @@ def run(
     out: Out = None,
     no_choose: NoChoose = False,
     no_report: NoReport = False,
+    set: Set = None,
     json: Json = False,
 ) -> None:
     """Fit what a spec describes, choose how to decide, and write decisions into a run folder.
@@ -31,7 +32,7 @@ def run(
     """
     from stakes.app.spec import read_job
 
-    job = read_job(spec, choose=not no_choose)
+    job = read_job(spec, choose=not no_choose, changes=set or ())
     start(job, out or free_folder(spec.stem), report=not no_report, json=json)
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, final
 
 import jax
@@ -13,6 +13,7 @@ from stakes.app.runs.manifest import Chosen, Saved, WayRow
 from stakes.app.spec import Job
 from stakes.calibration import Assessment, Calibration
 from stakes.errors import InputError
+from stakes.predicting import Posterior
 from stakes.ways import (
     Calibrated,
     Choice,
@@ -22,7 +23,6 @@ from stakes.ways import (
     Outlook,
     Plain,
     Same,
-    behind,
     choose,
     kept,
     opened_bench,
@@ -37,11 +37,12 @@ TWO = (Plain(), Calibrated())
 COSTS = "costs of "
 TODAY = "what is done today"
 SAME = Same().name
+CORRECTED = ", corrected by "
 
 
 WORDS = {
     "plain VI": "the best decision for what the model predicts",
-    "calibrated": "the same, with a model that was fitted with the cost in mind",
+    "calibrated": "the best decision for what the model predicts, fitted with the cost in mind",
     "NUTS": "the best decision for what the model predicts, fitted by sampling",
     SAME: "one decision for all, the best single one for the outcomes known",
     TODAY: "the decisions of today, from the table",
@@ -56,7 +57,7 @@ HEADS = {
 
 def in_words(name: str) -> str:
     """What the way of this name is, in plain words."""
-    base, _, head = name.partition(", corrected by ")
+    base, _, head = name.partition(CORRECTED)
     if head:
         return f"{WORDS[base]}; then {HEADS[head]}, by what happened to rows that were left out"
     kind, _, strength = name.partition(", strength ")
@@ -156,6 +157,10 @@ class Ways:
     arrays: Mapping[str, np.ndarray]
     chosen: Chosen | None
     """None where the run has the two fits alone: it then decides by the calibrated one."""
+    _kept: dict[tuple[str, Assessment], np.ndarray] = field(default_factory=dict)
+    """Decisions for the rows of the fit, which decisions.csv and the report ask for alike."""
+    _forecasts: dict[Assessment, Forecast] = field(default_factory=dict)
+    """The same for what is predicted."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -175,32 +180,40 @@ class Ways:
 
     def found(self, cases: Assessment, way: str | None = None) -> np.ndarray:
         """The same decisions as numbers."""
-        name, ground = self.name(way), Ground.of(cases)
+        name = self.name(way)
+        if (name, cases) in self._kept:
+            return self._kept[name, cases]
+        ground = Ground.of(cases)
         if name == TODAY and cases.held_out:
             raise InputError(
                 f"`--way {name!r}`: what is done today is known for the rows of the run alone."
             )
         found = self._fitted(name).decide(0, ground)
         # As many digits as the fits have, whatever a correction computes with.
-        return found.astype(jax.dtypes.canonicalize_dtype(float))
+        found = found.astype(jax.dtypes.canonicalize_dtype(float))
+        if not cases.held_out:
+            self._kept[name, cases] = found
+        return found
 
     def outlook(self, cases: Assessment, decisions: np.ndarray, way: str | None = None) -> Outlook:
         """What a way predicts, and what decisions will cost by that, in the user's unit."""
-        posterior = self._fitted(self.name(way)).posterior(0)
-        if posterior is None:
-            posterior = _known(self.result)[TWO[0]]
-        return Ground.of(cases).outlook(posterior, decisions)
+        return Ground.of(cases).outlook(self._posterior(self.name(way)), decisions)
 
     def forecast(self, cases: Assessment) -> Forecast:
         """What the way to decide by predicts; plain VI, where it predicts nothing."""
+        if cases in self._forecasts:
+            return self._forecasts[cases]
         ground = Ground.of(cases)
         found = self._fitted(self.name()).forecast(0, ground)
-        return ground.forecast(_known(self.result)[TWO[0]]) if found is None else found
+        if found is None:
+            found = ground.forecast(_known(self.result)[TWO[0]])
+        if not cases.held_out:
+            self._forecasts[cases] = found
+        return found
 
     def drawn(self, cases: Assessment) -> np.ndarray:
         """Outcomes that it predicts: draw x instance."""
-        found = behind(self._fitted(self.name()))
-        return cases.drawn(_known(self.result)[TWO[0]] if found is None else found)
+        return cases.drawn(self._posterior(self.name()))
 
     def rules(self, cases: Assessment) -> dict[str, np.ndarray]:
         """What the simple rules of the table decide, beside the way to decide by."""
@@ -208,6 +221,11 @@ class Ways:
         if cases.held_out:
             known = [name for name in known if name != TODAY]
         return {name: self.found(cases, name) for name in known}
+
+    def _posterior(self, name: str) -> Posterior:
+        """That of a way; plain VI's, where it has none."""
+        found = self._fitted(name).posterior(0)
+        return _known(self.result)[TWO[0]] if found is None else found
 
     def _fitted(self, name: str) -> Fitted:
         """Made again each time: it remembers all cases that it has decided about."""

@@ -1,7 +1,7 @@
 """Decisions for the rows of a file, a part at a time: memory does not grow with the file."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -10,16 +10,17 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from stakes import checks
-from stakes.app.runs.choosing import Ways
+from stakes.app.runs.choosing import CORRECTED, TWO, Ways
 from stakes.app.runs.doubts import Ranges, doubts_about
 from stakes.app.runs.indices import columns_named
-from stakes.app.runs.opening import Run
+from stakes.app.runs.opening import Run, changed_job
 from stakes.app.runs.outputs import check_output, output
-from stakes.app.runs.results import check_run, fresh_plates, restore, ways_of
-from stakes.app.spec import Part, RowReader
+from stakes.app.runs.results import check_run, fresh_plates, restore, ways_of, with_aim_of
+from stakes.app.spec import Job, Part, RowReader, sections_of
 from stakes.calibration import Calibration
-from stakes.errors import InputError, some
+from stakes.errors import InputError, NumericalError, some
 from stakes.host import files
+from stakes.ways import NUTS
 
 CHUNK = 8192
 """The most rows decided at once: what JAX compiles for one part serves all parts."""
@@ -44,6 +45,7 @@ def decide_file(
     *,
     known: bool = False,
     way: str | None = None,
+    changes: Sequence[str] = (),
     overwrite: bool = False,
     tell: Callable[[int], None] = lambda rows: None,
 ) -> Handed:
@@ -55,6 +57,9 @@ def decide_file(
         target: a .csv or .parquet file, a device or pipe, or `-` for standard output.
         known: whether the rows are those of the fit, in the same order; they are new otherwise.
         way: the name of another way than the one that was chosen, as in the run's table.
+        changes: values to try in place of those of the spec, such as `loss.under=4`: in [loss],
+            [utility] and [decision]. Plain VI then decides unless `way` says otherwise: other ways
+            have learned from the costs of the run.
         overwrite: whether to replace `target` if it is there.
         tell: called with the number of rows done after each part.
     """
@@ -65,10 +70,13 @@ def decide_file(
     overwrite = checks.flag("`overwrite=`", overwrite)
     if way is not None:
         checks.text("`way=`", way)
+    changes = checks.names("`changes=`", changes)
+    job = run.job if not changes else _tried(run, changes)
+    way = way or (TWO[0].name if changes else None)
     inputs = (source, *run.folder.inputs, *map(Path, run.job.code))
     check_output(target, inputs, overwrite=overwrite)
     with files.reading(source) as path:
-        decider, done = _Decider(run, RowReader(run.job, path), known, way), 0
+        decider, done = _Decider(run, RowReader(job, path), known, way), 0
         parts = decider.decisions()
         first = next(parts, None)  # before the target is opened: what is refused leaves no trace
         if first is None:
@@ -79,6 +87,17 @@ def decide_file(
                 done += len(columns[DECISION])
                 tell(done)
     return Handed(done, tuple(decider.doubts()))
+
+
+def _tried(run: Run, changes: Sequence[str]) -> Job:
+    """The run's job with other costs or limits."""
+    others = sections_of(changes) - {"loss", "utility", "decision"}
+    if others:
+        raise InputError(
+            f"`--set`: [{sorted(others)[0]}] went into the fits; change it in the spec, and run "
+            f"again. Decisions can try other values of [loss], [utility] and [decision]."
+        )
+    return changed_job(run, changes)
 
 
 @final
@@ -92,6 +111,11 @@ class _Decider:
     way: str | None
 
     def __post_init__(self) -> None:
+        if self.rows.job is not self.run.job and not self.way_is_free:
+            raise InputError(
+                f"`--set`: {self.way!r} has learned from the costs of the run. Decide by "
+                f"{TWO[0].name!r}, or run again."
+            )
         taken = {DECISION, LOW, HIGH, COST, GAIN} & {*self.rows.file.columns}
         if taken:
             raise InputError(
@@ -99,14 +123,22 @@ class _Decider:
                 f"them: these are for what is decided."
             )
 
+    @property
+    def way_is_free(self) -> bool:
+        """Whether the way decides by a posterior alone, so that it can decide for other costs."""
+        way = self.way or TWO[0].name
+        free = (*(each.name for each in TWO), NUTS.name)
+        return way.startswith(free) and CORRECTED not in way
+
     @cached_property
     def result(self) -> Calibration:
         """Made once the first rows have been read and checked."""
-        return restore(self.run)
+        result, job = restore(self.run), self.rows.job
+        return result if job is self.run.job else with_aim_of(job, result)
 
     @cached_property
     def ways(self) -> Ways:
-        return ways_of(self.run, self.result)
+        return replace(ways_of(self.run, self.result), job=self.rows.job)
 
     @cached_property
     def _ranges(self) -> Ranges:
@@ -133,8 +165,11 @@ class _Decider:
             size = size or self._padded_size(part.rows)
             self._odd.extend(str(note) for note in part.notes)
             self._ranges.look(part.arguments, self.rows.columns, part.start)
-            with columns_named(self.rows.job, first_row=part.start):
-                decided = self._decided(part.arguments, part.rows, size, part.start)
+            try:
+                with columns_named(self.rows.job, first_row=part.start):
+                    decided = self._decided(part.arguments, part.rows, size, part.start)
+            except NumericalError as error:  # rows far outside may be why
+                raise NumericalError(" ".join([str(error), *self._ranges.told()])) from None
             yield {**part.table, **{n: _blank(v, part.lacking) for n, v in decided.items()}}
 
     @property

@@ -55,7 +55,7 @@ class Ranges:
     @classmethod
     def of(cls, job: Job, columns: Mapping[str, str]) -> "Ranges":
         """`columns`: the model's arguments and their columns."""
-        dates, seen = frozenset(job.dates), {}
+        dates, seen = frozenset(columns[name] for name in job.dates), {}
         for argument, column in columns.items():
             values = np.asarray(job.fit.arguments[argument])
             if column in job.fit.vocabulary or (values.dtype.kind == "U" and column not in dates):

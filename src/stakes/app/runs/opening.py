@@ -1,5 +1,7 @@
 """A run: a job and the folder it is carried out in, newly begun or reopened."""
 
+import os
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +14,7 @@ from stakes.app.runs.indices import check_indices
 from stakes.app.runs.manifest import Manifest, Source
 from stakes.app.runs.packing import packed, unpacked
 from stakes.app.runs.versions import precision, versions
-from stakes.app.spec import Job, restored_job
+from stakes.app.spec import Job, restored_job, with_values
 from stakes.errors import InputError, StorageError, warn
 from stakes.host import files
 
@@ -53,40 +55,76 @@ def begin(job: Job, path: str | Path, *, command: str) -> Run:
     return Run(folder, folder.manifest(), job)
 
 
-def reopen(path: str | Path, *, allow_changed_model: bool = False) -> Run:
+def reopen(
+    path: str | Path, *, allow_changed_model: bool = False, model: str | Path | None = None
+) -> Run:
     """Check the files that a run is read from, and read back what it was made of.
 
     Args:
         path: of the run folder.
         allow_changed_model: proceed even if the model's file has changed since the run.
+        model: the model's file, or the folder of its project, where they have moved.
     """
     path = checks.path("`reopen(path)`", path)
     where = "`reopen(allow_changed_model=...)`"
     allow_changed_model = checks.flag(where, allow_changed_model)
+    moved = None if model is None else checks.path("`reopen(model=...)`", model)
     folder = RunFolder(path)
     manifest = folder.verified()
-    _check_code(path, manifest)
+    project = Path(manifest.folder)
+    code = {source.path: source.sha256 for source in manifest.code}
+    if moved is not None:
+        project = _moved(manifest, moved)
+        code = {
+            str((project / os.path.relpath(name, manifest.folder)).resolve()): digest
+            for name, digest in code.items()
+        }
+    _check_code(path, code)
     _check_versions(manifest)
     job = restored_job(
         manifest.spec,
-        Path(manifest.folder),
+        project,
         unpacked(folder.data()),
-        None if allow_changed_model else {code.path: code.sha256 for code in manifest.code},
+        None if allow_changed_model else code,
         where=f"The spec of {path}",
     )
     return Run(folder, manifest, job)
+
+
+def changed_job(run: Run, changes: Sequence[str]) -> Job:
+    """The job of a run with other values in its spec, on the same data."""
+    return restored_job(
+        with_values(run.manifest.spec, changes),
+        run.job.folder,
+        run.job.tables,
+        run.job.code,
+        where="`--set`",
+    )
+
+
+def _moved(manifest: Manifest, model: Path) -> Path:
+    """The folder that a spec's paths start from, told from where its model is now."""
+    named = str(manifest.spec.get("model", {}).get("python") or "").rpartition(":")[0]
+    if not named or Path(named).is_absolute():
+        raise InputError("`--model`: the spec of the run names no model relative to itself.")
+    given, parts = model.resolve(), Path(named).parts
+    if given.is_dir():
+        return given
+    if given.parts[-len(parts) :] != parts:
+        raise InputError(f"`--model {model}`: the spec of the run calls it {named!r}.")
+    return given.parents[len(parts) - 1]
 
 
 def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _check_code(path: Path, manifest: Manifest) -> None:
+def _check_code(path: Path, code: Iterable[str]) -> None:
     """A run folder may come from anywhere, so no code may come from it."""
-    for code in manifest.code:
-        if path.resolve() in Path(code.path).resolve().parents:
+    for name in code:
+        if path.resolve() in Path(name).resolve().parents:
             raise StorageError(
-                f"{path} names code inside itself ({code.path}); a run folder never carries code."
+                f"{path} names code inside itself ({name}); a run folder never carries code."
             )
 
 

@@ -14,7 +14,7 @@ from stakes.app.runs.folder import CHOICE, STATE
 from stakes.app.runs.journal import FileJournal
 from stakes.app.runs.opening import Run
 from stakes.app.spec import Job, Table
-from stakes.calibration import Assessment, By, Calibration, Ordered, calibrate_with
+from stakes.calibration import Assessment, By, Calibration, Ordered, calibrate_with, prepare
 from stakes.errors import InputError
 from stakes.optimise import Fit
 
@@ -61,6 +61,23 @@ def result_of(job: Job, journal: FileJournal, *, progress: bool) -> Calibration:
         journal=journal,
     )
     return replace(result, coords=result.coords | _labels(result, job), by=_by(job, job.fit))
+
+
+def with_aim_of(job: Job, result: Calibration) -> Calibration:
+    """The same fits, for decisions that cost what this job says."""
+    plan = prepare(
+        jax.random.key(job.spec.seed), job.problem, job.data(job.fit.arguments), job.options
+    )
+    plan = plan.sized(result.vi.params, result.keys.spread)
+    return replace(
+        result,
+        problem=plan.problem,
+        approximation=plan.approximation,
+        expectation=plan.expectation,
+        predictors=plan.predictors,
+        columns=plan.columns,
+        plan=plan,
+    )
 
 
 def held_out_cases(result: Calibration, job: Job) -> Assessment | None:

@@ -1,26 +1,35 @@
 """A decision problem as a TOML file: schema, messages, the user's code and the user's tables."""
 
+from stakes.app.spec.changes import sections_of, with_values
 from stakes.app.spec.draft import Choosing
 from stakes.app.spec.job import Job, job_of, read_job, restored_job, without_choice
 from stakes.app.spec.messages import SpecError
+from stakes.app.spec.proposing import Proposal, proposed
 from stakes.app.spec.reading import Tables
 from stakes.app.spec.rows import Part, RowReader
 from stakes.app.spec.schema import Spec
 from stakes.app.spec.source import user_error
 from stakes.app.spec.table import Table
+from stakes.app.spec.writing import findings_text, spec_text
 
 __all__ = [
     "Choosing",
     "Job",
     "Part",
+    "Proposal",
     "RowReader",
     "Spec",
     "SpecError",
     "Table",
     "Tables",
+    "findings_text",
     "job_of",
+    "proposed",
     "read_job",
     "restored_job",
+    "sections_of",
+    "spec_text",
     "user_error",
+    "with_values",
     "without_choice",
 ]

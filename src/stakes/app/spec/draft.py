@@ -201,21 +201,29 @@ class Draft:
         data, text = self.spec.data, model.formula
         if data is None or text is None:
             return
-        said = [n for n in ("columns", "counts", "constants") if getattr(data, n)]
+        said = [n for n in ("counts", "constants") if getattr(data, n)]
         for name in said + (["outcome"] if data.outcome is not None else []):
             self.found.add(f"data.{name}", "leave it out: the formula names its columns.")
         if self.read is None:
             there = table_file(data, (self.folder / data.file).resolve()).columns
         else:
             there = [*self.read.fit.arguments]
-        needed = formula_columns(text, there)
-        columns = {name: name for name in needed.columns}
-        section = data.model_copy(update={"columns": columns, "outcome": needed.response})
+        needed = formula_columns(text, [*data.columns, *there])
+        for name in data.columns:
+            if name not in needed.columns:
+                self.found.add(
+                    f"data.columns.{name}", "the formula does not name it; leave it out."
+                )
+        columns = {name: data.columns.get(name, name) for name in needed.columns}
+        outcome = columns[needed.response]
+        section = data.model_copy(update={"columns": columns, "outcome": outcome})
         self.spec = self.spec.model_copy(update={"data": section})
-        self.outcome, self.dates = needed.response, needed.dates
+        self.outcome = needed.response
+        self.dates = tuple(columns[name] for name in needed.dates)
         tables = None if self.found.mistakes else self.tables()
         if tables is not None:
-            frame = by_name(tables.fit.arguments, needed.dates, data.categories)
+            listed = [name for name, column in columns.items() if column in data.categories]
+            frame = by_name(tables.fit.arguments, needed.dates, listed)
             self.model = formula(text, frame, model.family or "normal", link=model.link)
 
     def _cost_and_guide(self) -> tuple[Loss | None, AnyUtility | None, Guide | None]:

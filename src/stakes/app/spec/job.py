@@ -1,12 +1,13 @@
 """From a spec to all that a calibration needs, with all mistakes reported at once."""
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
 from stakes import checks
+from stakes.app.spec.changes import with_values
 from stakes.app.spec.draft import Choosing, Draft
 from stakes.app.spec.messages import Collector
 from stakes.app.spec.reading import Tables
@@ -63,12 +64,14 @@ class Job:
         """Data for the library: arguments, or the table that they are the columns of."""
         if self.spec.model.formula is None:
             return arguments
-        listed = self.spec.data.categories if self.spec.data else ()
+        data = self.spec.data
+        named = {} if data is None else data.columns
+        listed = [name for name, column in named.items() if data and column in data.categories]
         return by_name(arguments, self.dates, listed, first_row)
 
     @property
     def dates(self) -> tuple[str, ...]:
-        """Columns of which the formula asks for parts of dates."""
+        """What the formula calls columns of which it asks for parts of dates."""
         if self.spec.model.formula is None:
             return ()
         return formula_columns(self.spec.model.formula, list(self.fit.arguments)).dates
@@ -77,11 +80,19 @@ class Job:
         return len(table.arguments[self.problem.outcome])
 
 
-def read_job(path: str | Path, *, choose: bool = True) -> Job:
-    """Read a spec file, its code and its data; without `choose`, for the two fits alone."""
+def read_job(path: str | Path, *, choose: bool = True, changes: Sequence[str] = ()) -> Job:
+    """Read a spec file, its code and its data.
+
+    Args:
+        path: of the spec.
+        choose: otherwise it is for the two fits alone.
+        changes: values to try in place of those of the spec, such as `loss.under=4`.
+    """
     path = checks.path("`read_job(path)`", path)
     choose = checks.flag("`read_job(choose=...)`", choose)
-    raw = _toml(path) if choose else without_choice(_toml(path))
+    changes = checks.names("`read_job(changes=...)`", changes)
+    raw = with_values(_toml(path), changes)
+    raw = raw if choose else without_choice(raw)
     return job_of(raw, path.resolve().parent, where=str(path))
 
 

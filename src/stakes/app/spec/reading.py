@@ -10,6 +10,7 @@ import numpy as np
 from stakes.app.spec.files import Raw, TableFile, check_columns
 from stakes.app.spec.messages import Collector
 from stakes.app.spec.schema import ChooseSection, DataSection, HeldOutSection
+from stakes.app.spec.summaries import summaries, written
 from stakes.app.spec.table import Table, encoded, part_of, source_of
 from stakes.errors import InputError, suggestion
 from stakes.tables import (
@@ -152,8 +153,8 @@ class _Reader:
         how = self.data.held_out
         if how is not None and how.fraction is not None:
             fit, held_out = _split(fit, how, read[0].kept)
-        about = [f"{file.path.name}: {_written(file)}" for _, file in files]
-        about += _summaries(read[0].columns)
+        about = [f"{file.path.name}: {written(file)}" for _, file in files]
+        about += summaries(read[0].columns)
         paths = tuple(file.path for _, file in files)
         return Tables(fit, held_out, paths, tuple(notes), tuple(about))
 
@@ -303,33 +304,6 @@ class _Read:
         return (
             [f"{rows_named((gone + 1).tolist())} left out, for want of values"] if len(gone) else []
         )
-
-
-def _written(file: TableFile) -> str:
-    return str(file.text.dialect) if file.kind == "csv" else file.kind
-
-
-def _summaries(columns: Mapping[str, Column]) -> list[str]:
-    """What each column holds."""
-    return [f"{name}: {summary_of(column)}" for name, column in columns.items()]
-
-
-MOST_NAMED = 12
-
-
-def summary_of(column: Column) -> str:
-    """What a column holds: a range, or categories with their counts."""
-    there = column.values[~column.missing] if column.values.ndim == 1 else column.values
-    if not there.size:
-        return f"no {column.kind}"
-    if column.kind is Kind.CATEGORIES and there.ndim == 1:
-        counts = column.counts()
-        shown = ", ".join(f"{word!r} {count}" for word, count in counts[:MOST_NAMED])
-        more = f", and {len(counts) - MOST_NAMED} more" if len(counts) > MOST_NAMED else ""
-        return f"{len(counts)} categories: {shown}{more}"
-    if column.kind is Kind.NUMBERS:
-        return f"numbers from {there.min():g} to {there.max():g}"
-    return f"{column.kind} from {min(there.tolist())} to {max(there.tolist())}"
 
 
 def _holds_numbers(column: Column) -> bool:

@@ -142,12 +142,12 @@ class RowReader:
             words = self.job.fit.vocabulary.get(column)
             values = np.asarray(self.job.fit.arguments[argument])
             kind, new = Kind.NUMBERS, False
-            if part is not None or column in self.job.dates:
+            if part is not None or argument in self.job.dates:
                 kind = Kind.DATES
             elif words is not None or values.dtype.kind == "U":
                 kind = Kind.CATEGORIES
                 words = words if words is not None else sorted(set(values.tolist()))
-                new = isinstance(model, FormulaModel) and column not in model.parsed.names
+                new = isinstance(model, FormulaModel) and argument not in model.parsed.names
             found[base] = Said(
                 kind, data.replace.get(base, {}), words, new, data.dates.get(base), gaps
             )

@@ -5,7 +5,7 @@ import numpyro.distributions as dist
 from numpyro.distributions import Distribution
 
 from stakes._types import Array
-from stakes.expectation.stats import few_values, mean, variance
+from stakes.expectation.stats import few_values, log_mass, mean, variance
 
 
 @few_values.register(dist.BernoulliProbs)
@@ -36,3 +36,10 @@ def _(outcome: Distribution) -> Array:
     labels = jnp.arange(outcome.probs.shape[-1], dtype=outcome.probs.dtype)
     away = labels - mean(outcome)[..., None]
     return jnp.sum(outcome.probs * jnp.square(away), axis=-1)
+
+
+@log_mass.register(dist.CategoricalProbs)
+@log_mass.register(dist.CategoricalLogits)
+def _(outcome: Distribution, count: Array) -> Array:
+    """Labels are looked up, and so have to be whole numbers for JAX, too."""
+    return outcome.log_prob(count.astype(int))

@@ -11,6 +11,7 @@ from numpyro.distributions.transforms import AffineTransform
 from stakes._types import Array, Number
 from stakes.expectation import stats
 from stakes.expectation.families.common import bare, floats
+from stakes.expectation.mixture import Single
 
 
 class Line(NamedTuple):
@@ -73,4 +74,13 @@ def _(outcome: dist.TransformedDistribution, decision: Array, above: float, belo
     place = line.back(jnp.asarray(decision))
     rising = stats.tails(line.of, place, above, below)
     falling = stats.tails(line.of, place, below, above)
+    return jnp.abs(line.slope) * jnp.where(line.slope > 0, rising, falling)
+
+
+@stats.least_tails.register
+def _(outcome: dist.TransformedDistribution, above: float, below: float) -> Array:
+    if (line := _line(outcome)) is None:
+        return _plain(stats.least_tails, outcome, above, below)
+    base = Single(line.of)
+    rising, falling = base.least_tails(above, below), base.least_tails(below, above)
     return jnp.abs(line.slope) * jnp.where(line.slope > 0, rising, falling)

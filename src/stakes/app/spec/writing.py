@@ -1,0 +1,103 @@
+"""A proposed spec as a commented file."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from stakes.app.spec.proposing import Proposal
+
+HEAD = """\
+# What to fit and decide, proposed for {name}. `stakes check` validates it, `stakes run` runs it.
+# Change what you know better; paths are relative to this file.
+
+"""
+COSTS = """\
+[loss]                            # what a wrong decision costs: FILL IN, in your own unit
+name = "tilted"                   # costs grow with the distance; or squared, absolute, linex, ...
+under = 1                         # what one unit too few costs
+over = 1                          # what one unit too many costs
+# unit = "€"                      # what costs are counted in, for the report
+"""
+ACTIONS = """\
+[loss]                            # what a wrong decision costs: FILL IN, in your own unit
+name = "table"                    # actions, and what each costs if the outcome is 0 and if it is 1
+costs = { yes = [1, 0], no = [0, 1] }
+"""
+
+
+def spec_text(proposal: Proposal, folder: Path) -> str:
+    """The spec to be written into a folder."""
+    data: list[tuple[str, Any, str]] = [
+        ("file", os.path.relpath(proposal.table, folder), proposal.written)
+    ]
+    if proposal.label:
+        data.append(("label", list(proposal.label), "names the rows in decisions and report"))
+    if proposal.columns:
+        data.append(("columns", proposal.columns, "what the formula calls these columns"))
+    if proposal.date is not None:
+        data.append(("ordered", proposal.date, "rows are put in order by it"))
+    if proposal.missing:
+        data.append(("missing", "drop", "rows that lack a value are left out, and get no decision"))
+    if proposal.dates:
+        data.append(("dates", proposal.dates, "CHECK: day and month could be the other way round"))
+    if proposal.held_out:
+        last = proposal.date is not None
+        pick = {"fraction": 0.2, "pick": "last" if last else "random"}
+        why = "the last fifth, not fitted, judges the decisions"
+        data.append(("held_out", pick, why if last else why.replace("the last", "a")))
+    parts = [
+        HEAD.format(name=proposal.table.name)
+        + _line("title", f"How much to decide for: {proposal.outcome}", "")
+        + _line("seed", 0, "the same seed gives the same numbers"),
+        "[model]\n"
+        + _line("formula", proposal.formula, "")
+        + _line("family", proposal.family, proposal.why)
+        + "".join(f"# left out: {name}, {why}\n" for name, why in proposal.left_out.items()),
+        "[data]\n" + "".join(_line(*entry) for entry in data),
+    ]
+    if proposal.replace:
+        head = f'{"[data.replace]":<34}# words, and what is meant; "" is no value\n'
+        lines = [_line(_key(name), change, "") for name, change in proposal.replace.items()]
+        parts.append(head + "".join(lines))
+    parts.append(ACTIONS if proposal.family == "bernoulli" else COSTS)
+    choose: list[tuple[str, Any, str]] = []
+    if proposal.date is not None:
+        choose.append(("folds", {"forward": 5}, "ways are judged forward in time"))
+    if proposal.family == "negative binomial":
+        choose.append(
+            ("ways", ["plain", "shift", "same"], 'add "calibrated" if hours do not matter')
+        )
+    if choose:
+        parts.append("[choose]\n" + "".join(_line(*entry) for entry in choose))
+    return "\n".join(parts)
+
+
+def findings_text(proposal: Proposal) -> list[str]:
+    """What was odd about the table, a line each; what the spec settles, without the remedy."""
+    lines = []
+    for finding in proposal.findings:
+        where = f"column {finding.column!r}: " if finding.column else ""
+        settled = ", ".join(
+            f"{word!r} is read as {meant!r}" if meant else f"{word!r} is read as no value"
+            for word, meant in finding.change
+        )
+        lines.append(f"{where}{finding.what}.{f' Here {settled}.' if settled else ''}")
+    return lines
+
+
+def _line(name: str, value: Any, comment: str) -> str:
+    text = f"{name} = {_toml(value)}"
+    return f"{text:<32}  # {comment}\n" if comment else f"{text}\n"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_key(k)} = {_toml(v)}" for k, v in value.items()) + " }"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _key(name: str) -> str:
+    bare = name.isascii() and name.replace("_", "").replace("-", "").isalnum()
+    return name if bare else json.dumps(name, ensure_ascii=False)

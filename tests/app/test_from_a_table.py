@@ -1,0 +1,190 @@
+"""From a table of the user to decisions, without a line of Python."""
+
+import io
+import shutil
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from messy import messy_rows, write_messy
+from projects import invoke
+
+from stakes.app.spec import proposed, read_job, spec_text
+from stakes.app.spec.dispersion import dispersion
+from stakes.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table as a German Excel saves it, and what `init` says of it."""
+    found = tmp_path_factory.mktemp("bakery")
+    write_messy(found / "brote.csv", messy_rows())
+    result = invoke("init", found, "--table", found / "brote.csv", "--outcome", "Anzahl Brote")
+    assert result.exit_code == 0, result.output
+    (found / "said.txt").write_text(result.stderr, encoding="utf-8")
+    return found
+
+
+@pytest.fixture(scope="module")
+def decided(folder: Path) -> Path:
+    """A short run of the spec as it is."""
+    few = ("--set", "fit.steps=60", "--set", "loss.under=3")
+    result = invoke(
+        "run", folder / "stakes.toml", "-o", folder / "run", "--no-choose", "--no-report", *few
+    )
+    assert result.exit_code in (0, 4), result.output
+    assert "rows 7, 12, 40 and 333 left out" in result.stderr
+    return folder / "run"
+
+
+def test_init_tells_each_defect_with_row_and_column(folder: Path) -> None:
+    said = (folder / "said.txt").read_text(encoding="utf-8")
+    for told in (
+        "column 'Preis': 398 of 400 values are numbers; rows 12 and 40 say 'n/a'",
+        "column 'Preis': '€3,26' and the like are read as numbers, here 3.26",
+        "column 'sunshine': has no value in rows 7 and 333",
+        "'Bonn ' (1 time, first in row 100) differ by spaces alone",
+    ):
+        assert told in said
+    assert said.count("note: ") == 4
+
+
+def test_the_spec_of_a_table_has_a_formula_and_splits_forward_in_time(folder: Path) -> None:
+    spec = tomllib.loads((folder / "stakes.toml").read_text(encoding="utf-8"))
+    assert spec["model"] == {
+        "formula": "Anzahl_Brote ~ C(date_weekday) + date_days + (1 | Filiale) + sunshine + Preis "
+        "+ open",
+        "family": "poisson",
+    }
+    assert spec["data"]["held_out"] == {"fraction": 0.2, "pick": "last"}
+    assert spec["choose"]["folds"] == {"forward": 5}
+    job = read_job(folder / "stakes.toml")
+    assert (job.rows_in(job.fit), job.rows_in(job.held_out)) == (317, 79)
+    assert max(job.fit.arguments["date"]) <= min(job.held_out.arguments["date"])
+    np.testing.assert_allclose(job.fit.arguments["Preis"][0], 3.26)
+
+
+@pytest.mark.slow
+def test_decisions_for_a_new_table_need_no_python(decided: Path, folder: Path) -> None:
+    """A new shop is drawn, a gap gets no decision, and sunshine of 5 for 0.5 is noticed."""
+    rows = messy_rows(4, seed=1)
+    for at, (town, sun) in enumerate([("Bonn", "0,5"), ("Jena", "0,5"), ("Ulm", ""), ("Ulm", "5")]):
+        rows[at + 1][:3] = ["20.03.2024", town, sun]
+    write_messy(folder / "new.csv", [row[:-1] for row in rows])
+    out = folder / "out.csv"
+    result = invoke("decide", decided, folder / "new.csv", "-o", out)
+    assert result.exit_code == 0, result.output
+    assert "column 'sunshine': has no value in row 3" in result.stderr
+    assert "row 4 of column 'sunshine' lies far outside" in result.stderr
+    found = pd.read_csv(out, sep=";", decimal=",", encoding="cp1252")
+    assert found.columns.tolist() == [
+        *("date", "Filiale", "sunshine", "Preis", "open", "note"),
+        *("decision", "predicted_low", "predicted_high", "expected_cost"),
+    ]
+    assert found["Filiale"].tolist() == ["Bonn", "Jena", "Ulm", "Ulm"]
+    assert found["decision"].isna().tolist() == [False, False, True, False]
+    width = found["predicted_high"] - found["predicted_low"]
+    assert width[1] > width[0]  # nothing is known of the new shop
+
+
+@pytest.mark.slow
+def test_other_costs_are_tried_without_another_run(decided: Path, folder: Path) -> None:
+    table = folder / "again.csv"
+    write_messy(table, [row[:-1] for row in messy_rows(6)])
+    found = {}
+    for under in (1, 3, 20):
+        tried = ("--way", "plain VI", "--set", f"loss.under={under}")
+        result = invoke("decide", decided, table, "-o", "-", *tried)
+        assert result.exit_code == 0, result.output
+        found[under] = pd.read_csv(io.StringIO(result.stdout), sep=";", decimal=",")
+    assert (found[20]["decision"] > found[3]["decision"]).all()
+    assert (found[3]["decision"] > found[1]["decision"]).all()
+    own = invoke("decide", decided, table, "-o", "-", "--way", "plain VI")
+    pd.testing.assert_frame_equal(
+        pd.read_csv(io.StringIO(own.stdout), sep=";", decimal=","), found[3]
+    )
+    refused = invoke("decide", decided, table, "-o", "-", "--set", "fit.steps=9")
+    assert "[fit] went into the fits" in refused.stderr
+
+
+def test_a_project_that_has_moved_is_found(finished: Path, project: Path, tmp_path: Path) -> None:
+    moved, run, table = tmp_path / "moved", tmp_path / "run", tmp_path / "new.csv"
+    moved.mkdir()
+    shutil.copytree(finished, run)
+    shutil.copy(project / "model.py", moved)
+    table.write_text("kind,name,x\noak,a,0.5\n")
+    model = project / "model.py"
+    model.rename(project / "away.py")
+    try:
+        assert invoke("decide", run, table, "-o", "-").exit_code == 2
+        for where in (moved, moved / "model.py"):
+            result = invoke("decide", run, table, "-o", "-", "--model", where)
+            assert result.exit_code == 0, result.output
+        assert (
+            "calls it 'model.py'"
+            in invoke("decide", run, table, "-o", "-", "--model", table).stderr
+        )
+        (moved / "model.py").write_text((moved / "model.py").read_text() + "\n# a remark\n")
+        changed = invoke("decide", run, table, "-o", "-", "--model", moved)
+        assert "has changed since the run" in changed.stderr
+    finally:
+        (project / "away.py").rename(model)
+
+
+TABLES = {
+    "counts": (
+        "x,y\n" + "".join(f"{i % 7},{i**3 % 97}\n" for i in range(60)),
+        "negative binomial",
+    ),
+    "yes or no": ("x,y\n" + "".join(f"{i * 7 % 5},{i % 2}\n" for i in range(60)), "bernoulli"),
+    "amounts": ("x,y\n" + "".join(f"{i * 7 % 5},{1.3**i}\n" for i in range(30)), "gamma"),
+    "numbers": ("x,y\n" + "".join(f"{i * 7 % 5},{i - 9.5}\n" for i in range(30)), "normal"),
+    "odd names": ("x,y,2nd try (€),for\n1,2.5,3,a\n2,3.5,1,b\n1,0.5,2,a\n", "normal"),
+    "two ways": ("day,y\n01/02/2025,2.5\n03/04/2025,1.5\n05/06/2025,3.5\n", "normal"),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_spec_of_any_table_can_be_read(name: str, tmp_path: Path) -> None:
+    content, family = TABLES[name]
+    (tmp_path / "t.csv").write_text(content, encoding="utf-8")
+    proposal = proposed(tmp_path / "t.csv", "y")
+    assert proposal.family == family
+    (tmp_path / "spec.toml").write_text(spec_text(proposal, tmp_path), encoding="utf-8")
+    job = read_job(tmp_path / "spec.toml")
+    assert job.problem.outcome == "y"
+
+
+def test_counts_that_vary_more_than_by_chance_are_told() -> None:
+    """Against variance over mean where nothing else is known."""
+    rng = np.random.default_rng(0)
+    groups = np.repeat(np.arange(4), 500)
+    mean = np.array([2.0, 5.0, 20.0, 80.0])[groups]
+    poisson, wide = rng.poisson(mean), rng.poisson(mean * rng.gamma(5, 1 / 5, len(mean)))
+    design = np.eye(4)[groups]
+    assert dispersion(design, poisson.astype(float)) == pytest.approx(1, abs=0.1)
+    pooled = np.mean([wide[groups == g].var(ddof=1) / wide[groups == g].mean() for g in range(4)])
+    assert dispersion(design, wide.astype(float)) == pytest.approx(pooled, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("content", "outcome", "told"),
+    [
+        ("x,y\n1,2\n", None, "say which column to decide about with `--outcome`"),
+        ("x,y\n1,2\n", "z", "there is no 'z'"),
+        ("x,y\na,1\nb,2\n", "x", "holds categories, where numbers are needed"),
+        ("x,y\n1,2\n1,2\n", "y", "all outcomes are the same"),
+        ("x,y\n1,€2\n1,$3\n", "y", "different units"),
+        ("x,y\n1,2\nBonn, Markt,3\n", "y", "row 2 has 3"),
+        ("x,y\n", "y", "has no rows"),
+    ],
+)
+def test_what_no_spec_can_settle_is_refused(
+    content: str, outcome: str | None, told: str, tmp_path: Path
+) -> None:
+    (tmp_path / "t.csv").write_text(content, encoding="utf-8")
+    with pytest.raises(InputError) as refused:
+        proposed(tmp_path / "t.csv", outcome)
+    assert told in str(refused.value)

@@ -1,0 +1,43 @@
+"""Actions by classes in the report."""
+
+import jax
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+from stakes import CostTable, Problem, calibrate, report
+from stakes.report.actions import THRESHOLDS, class_names
+
+X = np.linspace(-2, 2, 24)
+YES = {"x": X, "y": (X + 0.8 * np.sin(23 * X) > 0).astype(int)}
+CALLS = CostTable({"call": [5, 1], "skip": [0, 20]})
+
+
+def coins(x, y=None):
+    slope = numpyro.sample("slope", dist.Normal(0, 2))
+    with numpyro.plate("row", len(x)):
+        numpyro.sample("y", dist.Bernoulli(logits=slope * x), obs=y)
+
+
+def test_actions_are_counted_by_class_and_cost_what_the_comparison_says():
+    problem = Problem(coins, outcome="y", loss=CALLS)
+    result = calibrate(jax.random.key(0), problem, YES, steps=200, draws=4, progress=False)
+    found = report.summarise(result, title="Calls").actions
+    assert found.actions == ("call", "skip")
+    decided = result.decisions.values
+    for row, action in enumerate(found.actions):
+        for outcome in (0, 1):
+            both = (decided == action) & (YES["y"] == outcome)
+            assert found.counts[row][outcome] == both.sum()
+            assert found.costs[row][outcome] == both.sum() * CALLS.costs[row][outcome]
+    assert found.total == pytest.approx(24 * result.compare().risk["LCVI"])
+    for line, threshold in zip(found.benefits, THRESHOLDS, strict=True):
+        weight = threshold / (1 - threshold)
+        on_all = 1000 * np.mean([y - weight * (1 - y) for y in YES["y"]])
+        assert line.on_all == pytest.approx(on_all, abs=1e-10)
+
+
+def test_classes_of_a_number_are_named_by_their_edges():
+    table = CostTable({"leave": [0, 10, 90], "mend": [30, 30, 30]}, bins=[1.0, 3.5])
+    assert class_names(table) == ("below 1", "1 to 3.5", "3.5 or more")
