@@ -29,7 +29,7 @@ from stakes.optimise import Fit
 from stakes.predicting import FittedPosterior, Observations
 from stakes.problem import Problem
 from stakes.ways.folds import Forward, split
-from stakes.ways.ground import DRAWS_IN_FOLDS, Ground
+from stakes.ways.ground import Ground
 from stakes.ways.setup import Setup, Strength
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Bench:
             together = Ordered()
         self.dependence = together.among(self.splits.ever_judged)
         self.grounds = [
-            replace(self._without(fitted), asked=judged, most_draws=DRAWS_IN_FOLDS)
+            self._without(fitted).judged(judged)
             for fitted, judged in zip(self.splits.fitted, self.splits.judged, strict=True)
         ]
 

@@ -1,7 +1,7 @@
 """Cases to decide about, and what a posterior predicts and decides for them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import jax.numpy as jnp
@@ -22,11 +22,19 @@ if TYPE_CHECKING:
 
 MOST_VALUES = 4_000_000
 """Predicted outcomes held at once."""
-DRAWS_IN_FOLDS = 512
-"""Of θ, to decide by where decisions are judged: all ways have the same ones, so that they differ
-by no luck, and more of them change a decision by little beside the spread of outcomes."""
+MOST_DECIDED = 2**20
+"""Instances times draws of θ, to decide by where decisions are judged."""
 CENTRAL = (0.05, 0.25, 0.75, 0.95)
 """Ends of the central 90 and 50 % of what is predicted."""
+
+
+def draws_in_folds(instances: int) -> int:
+    """Of θ, to decide by where decisions are judged: 512, or fewer for many instances.
+
+    All ways have the same ones, so that they differ by no luck, and more of them change a decision
+    by little beside the spread of outcomes.
+    """
+    return int(np.clip(MOST_DECIDED // max(instances, 1), 128, 512))
 
 
 class Forecast(NamedTuple):
@@ -82,6 +90,11 @@ class Ground:
     @property
     def instances(self) -> Instances:
         return self.predictor.cases.instances
+
+    def judged(self, asked: np.ndarray | None = None) -> "Ground":
+        """The same cases, decided by fewer draws because decisions are only judged there."""
+        draws = draws_in_folds(int(np.prod(self.instances.shape)))
+        return replace(self, asked=asked, most_draws=draws)
 
     def decide(self, posterior: Posterior) -> np.ndarray:
         """The best decision for each instance."""

@@ -15,7 +15,7 @@ from stakes.calibration import Keys, Plan, check_whole, seeing, stacked
 from stakes.optimise import Fit, State, Step, run_together
 from stakes.predicting import FittedPosterior, Observations
 from stakes.protocols import Transform
-from stakes.ways.ground import DRAWS_IN_FOLDS, Ground
+from stakes.ways.ground import Ground
 
 MOST_VALUES = 2**15
 """Outcomes times draws of θ times fits in one step: with more, a batch of fits takes minutes."""
@@ -70,7 +70,7 @@ class Setup:
     @cached_property
     def decided(self) -> list[np.ndarray]:
         """Decisions of the plain fits for the cases of the fit."""
-        cases = replace(self.home, most_draws=DRAWS_IN_FOLDS)
+        cases = self.home.judged()
         return [cases.decide(self.posterior(fit)) for fit in self.plain]
 
     def posterior(self, fit: Fit) -> FittedPosterior:

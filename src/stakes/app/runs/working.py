@@ -90,8 +90,8 @@ def rewrite_report(run: Run, table: str | Path | None = None) -> Path:
     Args:
         table: rows to decide about, which the report is to open with.
     """
-    result = restore(run)
     table = None if table is None else checks.path("`table=`", table)
+    result = restore(run)
     path = run.folder / REPORT
     held_out, ways = held_out_cases(result, run.job), ways_of(run, result)
     write_report(path, result, ways, held_out, run.manifest, table=table, required=True)
