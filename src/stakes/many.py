@@ -213,7 +213,7 @@ def _of_calibration(result: Calibration) -> tuple[dict[str, Any], str]:
 def _of_choice(result: Choice) -> tuple[dict[str, Any], str]:
     row = result.table.to_dict(orient="index")[result.chosen]
     found = {name: row[name] for name in ("risk", "better_by", "low", "high")}
-    return {**found, "way": result.chosen, "converged": True}, result.verdict
+    return {**found, "way": result.chosen, "converged": not row.get("note")}, result.verdict
 
 
 def _as_series(decisions: Any) -> "pd.Series":

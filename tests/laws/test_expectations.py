@@ -872,3 +872,17 @@ def test_least_tails_of_poisson_counts_are_those_of_the_best_count(level):
     at_best = exact * scipy_stats.poisson.pmf(best, exact)
     value = at_best + (exact - best) * (level - reached)
     np.testing.assert_allclose(least / np.sqrt(exact), value / np.sqrt(exact), atol=3e-6)
+
+
+@pytest.mark.parametrize("slope", [2.0, -2.0])
+def test_a_line_of_counts_reaches_and_misses_its_values_as_they_do(slope):
+    """A falling line turns what lies below a value into what lies above it."""
+    line = dist.transforms.AffineTransform(1.0, slope)
+    outcome = dist.TransformedDistribution(dist.Poisson(3.0), line)
+    counts = np.arange(60)
+    masses, values = scipy_stats.poisson(3.0).pmf(counts), 1.0 + slope * counts
+    for place in (1.0, 1 + 2 * slope, 1 + 2.5 * slope):
+        reached = float(stats.cdf(outcome, jnp.asarray(place)))
+        missed = float(stats.below(outcome, jnp.asarray(place)))
+        np.testing.assert_allclose(reached, masses[values <= place].sum(), atol=1e-6)
+        np.testing.assert_allclose(missed, masses[values < place].sum(), atol=1e-6)

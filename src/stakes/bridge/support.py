@@ -1,7 +1,7 @@
 """A check that the outcomes observed are possible at all under the model's distribution.
 
-NumPyro's densities take any number: a Bernoulli outcome of 2, or a count of 2.5, would be fitted
-without a word.
+NumPyro finds it out while a guide is set up, if at all, and does not say in which row: a count of
+2.5 would end in "Cannot find valid initial parameters", or in no finite bound.
 """
 
 import functools
@@ -47,13 +47,27 @@ def check_support(cases: Cases, site: Site, arrays: dict[str, Array]) -> None:
     came = np.unique(values[~possible])
     shown = listed((f"{value:g}" for value in came), 5)
     rows = "" if batches != [{}] else f", in the rows {listed(rows_where(~possible), 5)}"
-    allowed = next((words for known, words in WORDS if outcome.support is known), "others")
+    allowed = _allowed(outcome)
     name = cases.observed or cases.outcome
     raise InputError(
         f"`data[{name!r}]`: {int((~possible).sum())} of {possible.size} outcomes are impossible "
-        f"under the model's {type(outcome).__name__}, whose values are {allowed}; there is "
+        f"under the model's {type(outcome).__name__}{allowed}; there is "
         f"{shown}{rows}. Correct the data, or take another distribution."
     )
+
+
+def _allowed(outcome: Distribution) -> str:
+    """What its values are, in words."""
+    support = outcome.support
+    ends = [getattr(support, name, None) for name in ("lower_bound", "upper_bound")]
+    told = [end for end in ends if end is not None and not is_traced(end) and np.ndim(end) == 0]
+    words = next((words for known, words in WORDS if support is known), "")
+    if not words and told:
+        kind = "whole numbers" if support.is_discrete else "numbers"
+        limits = zip(("from", "up to"), ends, strict=True)
+        said = " ".join(f"{word} {end:g}" for word, end in limits if any(end is t for t in told))
+        words = f"{kind} {said}"
+    return words and f", whose values are {words}"
 
 
 def _joined(parts: Sequence[Array]) -> np.ndarray:

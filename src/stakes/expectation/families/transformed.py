@@ -63,8 +63,16 @@ def _(outcome: dist.TransformedDistribution) -> Array:
 def _(outcome: dist.TransformedDistribution, value: Array) -> Array:
     if (line := _line(outcome)) is None:
         return _plain(stats.cdf, outcome, value)
-    reached = stats.cdf(line.of, line.back(value))
-    return jnp.where(line.slope > 0, reached, 1 - reached)
+    place = line.back(value)
+    return jnp.where(line.slope > 0, stats.cdf(line.of, place), 1 - stats.below(line.of, place))
+
+
+@stats.below.register
+def _(outcome: dist.TransformedDistribution, value: Array) -> Array:
+    if (line := _line(outcome)) is None:
+        return _plain(stats.below, outcome, value)
+    place = line.back(value)
+    return jnp.where(line.slope > 0, stats.below(line.of, place), 1 - stats.cdf(line.of, place))
 
 
 @stats.tails.register
