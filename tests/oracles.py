@@ -92,6 +92,9 @@ class Point:
     def std(self) -> np.ndarray:
         return np.zeros_like(self.at)
 
+    def cdf(self, value: np.ndarray) -> np.ndarray:
+        return (value >= self.at) * 1.0
+
 
 @dataclass(frozen=True)
 class Blend:
@@ -106,6 +109,9 @@ class Blend:
     def std(self) -> np.ndarray:
         squares = (w * (p.std() ** 2 + (p.mean() - self.mean()) ** 2) for w, p in self.parts)
         return np.sqrt(sum(squares))
+
+    def cdf(self, value: np.ndarray) -> np.ndarray:
+        return sum(weight * part.cdf(value) for weight, part in self.parts)
 
 
 class BlendOfCounts(Blend):
@@ -139,6 +145,10 @@ class Hurdle:
         square = (1 - self.gate) * (self.base.std() ** 2 + self.base.mean() ** 2)
         return np.sqrt(square / self.base.sf(0) - self.mean() ** 2)
 
+    def cdf(self, value: np.ndarray) -> np.ndarray:
+        some = np.maximum(self.base.cdf(value) - self.base.cdf(0), 0) / self.base.sf(0)
+        return (value >= 0) * self.gate + (1 - self.gate) * some
+
 
 @dataclass(frozen=True)
 class Reflected:
@@ -162,6 +172,9 @@ class Reflected:
 
     def std(self) -> np.ndarray:
         return self.distance.std()
+
+    def cdf(self, value: np.ndarray) -> np.ndarray:
+        return self.distance.sf(self.start - value)
 
 
 class Grid(NamedTuple):

@@ -44,7 +44,14 @@ class Answer:
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Answers:
-    """The answers for many groups. Made by `stakes.map`; prints as a table."""
+    """The answers for many groups. Made by `stakes.map`; prints as a table.
+
+    Examples:
+        >>> import stakes
+        >>> print(stakes.Answers({}, {"north": "InputError: no rows"}))
+        0 of 1 groups have an answer.
+        north: InputError: no rows
+    """
 
     answers: Mapping[Any, Answer]
     failures: Mapping[Any, str]

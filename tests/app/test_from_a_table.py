@@ -109,6 +109,7 @@ def test_other_costs_are_tried_without_another_run(decided: Path, folder: Path) 
     assert "[fit] went into the fits" in refused.stderr
 
 
+@pytest.mark.slow
 def test_a_project_that_has_moved_is_found(finished: Path, project: Path, tmp_path: Path) -> None:
     moved, run, table = tmp_path / "moved", tmp_path / "run", tmp_path / "new.csv"
     moved.mkdir()

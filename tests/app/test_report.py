@@ -200,6 +200,7 @@ def test_price_compares_the_elbos_and_counts_covered_outcomes(
         assert coverage.vi * 8 == pytest.approx(round(coverage.vi * 8))
 
 
+@pytest.mark.slow
 def test_held_out_data_judges_and_labels_name_the_rows(result: stakes.Calibration) -> None:
     held_out = {"sigma": [10.0, 12.0, 9.0], "effect": [3.0, 900.0, -5.0]}
     labels = {"name": [f"school {i}" for i in range(8)], "size": range(8)}

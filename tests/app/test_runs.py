@@ -73,7 +73,7 @@ def test_rows_belong_together_as_the_spec_says(finished: Path) -> None:
     assert run.job.fit.groups["name"].tolist() == run.job.fit.names.tolist()
     result = runs.restore(run)
     assert result.by.tolist() == run.job.fit.names.tolist()
-    assert held_out_cases(result, run.job).by.tolist() == run.job.held_out.labels.tolist()
+    assert held_out_cases(result, run.job).by.tolist() == run.job.held_out.labels[:, 0].tolist()
 
 
 def test_draws_open_with_xarray_and_carry_the_categories(finished: Path) -> None:
@@ -175,6 +175,7 @@ def test_the_choice_is_recorded_in_the_unit_of_the_costs(finished: Path) -> None
         assert row.risk == pytest.approx(costs[f"costs of {row.name}"].mean(), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_every_way_of_the_table_decides_in_another_process(
     finished: Path, new_rows: Path, tmp_path: Path
 ) -> None:

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+import pytest
 from scipy import optimize
 
 from stakes import EM, CostTable, Linearized, Problem, calibrate
@@ -49,6 +50,7 @@ def best(called: np.ndarray) -> float:
     return -min(found)
 
 
+@pytest.mark.slow
 def test_the_optimum_of_the_bound_is_that_of_brute_force():
     every = {called: best(np.array(called)) for called in product([True, False], repeat=5)}
     winner = max(every, key=every.get)

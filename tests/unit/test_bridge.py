@@ -99,6 +99,7 @@ GUIDES = {
     "AutoIAFNormal": autoguide.AutoIAFNormal(rich),
     "by hand": by_hand,
 }
+QUICK_GUIDES = {"AutoNormal", "AutoDiagonalNormal", "by hand"}
 
 
 def somewhere(approximation: NumPyroApproximation) -> Params:
@@ -131,7 +132,13 @@ def numpyro_elbo(
     return elbo
 
 
-@pytest.mark.parametrize("guide", GUIDES.values(), ids=GUIDES)
+@pytest.mark.parametrize(
+    "guide",
+    [
+        pytest.param(guide, id=name, marks=() if name in QUICK_GUIDES else pytest.mark.slow)
+        for name, guide in GUIDES.items()
+    ],
+)
 def test_the_log_ratio_averages_to_the_elbo_of_numpyro(guide: Callable[..., None]) -> None:
     """And its gradient to that of NumPyro's, for the guides whose log q is rewritten."""
     approximation = approximate(rich, DATA, guide)

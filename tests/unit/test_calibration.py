@@ -750,7 +750,6 @@ def test_no_random_key_serves_two_purposes(monkeypatch: pytest.MonkeyPatch) -> N
         "stakes.predicting": [
             "decide",
             "latent_draws",
-            "outcomes",
             "outcomes_by_batch",
             "predict",
             "predictive_costs",
@@ -777,7 +776,7 @@ def test_no_random_key_serves_two_purposes(monkeypatch: pytest.MonkeyPatch) -> N
     used["parts"] = used["latent_draws"] - before
     used["latent_draws"] &= before
     result.nuts(8)
-    assert len(used) == 11
+    assert len(used) == 10
     for (one, keys), (other, others) in itertools.combinations(used.items(), 2):
         assert not keys & others, f"{one} and {other}"
 

@@ -96,6 +96,7 @@ def test_the_higher_of_two_peaks_is_found():
     np.testing.assert_allclose(found, 10.0, atol=0.05)
 
 
+@pytest.mark.slow
 def test_a_utility_with_two_peaks_leads_to_the_better_one():
     """Being one too high is worth more than being one too low, and just right is worth little."""
 
@@ -250,6 +251,7 @@ def test_the_term_prefers_another_decision_than_the_expected_utility_does():
     assert greedy < 0.5
 
 
+@pytest.mark.slow
 def test_m_steps_walk_to_a_best_decision_beyond_the_outcomes():
     outcomes = normals(between=0.0, within=SPREAD)
     term = ScaledLoss(LinEx(4.0), 1.0).term(ClosedForm())

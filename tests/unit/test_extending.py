@@ -261,6 +261,7 @@ def square_that_knows(*questions: str) -> Loss:
     return type("Square", (), body)()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "questions", list(powerset(QUESTIONS)), ids=lambda q: "+".join(q) or "none"
 )
@@ -294,6 +295,7 @@ def test_a_loss_may_know_any_part_of_itself(questions, options) -> None:
     jax.eval_shape(lambda: step(plan.approximation, state, KEY, {}))
 
 
+@pytest.mark.slow
 def test_a_decision_that_the_loss_turns_out_not_to_know_is_searched_for() -> None:
     def refuse(self, predicted):
         raise stakes.NoClosedForm("not for this outcome")

@@ -836,7 +836,13 @@ CALLS: dict[str, Call] = {
 }
 
 
-@pytest.mark.parametrize("name", CALLS)
+DEAR = {"choose"}
+"""Calls that trace the model before they come to some of their arguments."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n in DEAR else n for n in CALLS]
+)
 def test_a_malformed_call_is_refused_by_an_error_that_names_the_argument(name: str) -> None:
     call, wrong = CALLS[name], []
     for argument, value, given in call.malformed():

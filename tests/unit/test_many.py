@@ -80,6 +80,7 @@ def test_tables_are_grouped_by_pandas_and_keep_their_index() -> None:
     assert found.decisions["a"].max() < found.decisions["b"].min()
 
 
+@pytest.mark.slow
 def test_groups_may_be_chosen_for() -> None:
     ways = [stakes.Plain(), stakes.Same()]
     found = stakes.map(

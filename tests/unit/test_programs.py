@@ -182,6 +182,7 @@ def test_fitting_again_compiles_nothing(first, other):
     assert names == []
 
 
+@pytest.mark.slow
 def test_changes_that_matter_give_the_numbers_of_a_fresh_process(first, monkeypatch):
     """Whatever was kept: the same numbers as where nothing was, bit for bit."""
     kept = programs.COMPILED

@@ -20,6 +20,7 @@ def coins(x, y=None):
         numpyro.sample("y", dist.Bernoulli(logits=slope * x), obs=y)
 
 
+@pytest.mark.slow
 def test_actions_are_counted_by_class_and_cost_what_the_comparison_says():
     problem = Problem(coins, outcome="y", loss=CALLS)
     result = calibrate(jax.random.key(0), problem, YES, steps=200, draws=4, progress=False)

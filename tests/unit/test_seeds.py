@@ -52,6 +52,7 @@ def together() -> tuple[seeds.PlainFits, list[stakes.Calibration]]:
     return plain, seeds.calibrate_seeds(plain, plan)
 
 
+@pytest.mark.slow
 def test_a_fit_cut_short_does_not_pass_for_a_whole_one() -> None:
     def interrupt(course: Course) -> None:
         os.kill(os.getpid(), signal.SIGINT)
@@ -89,6 +90,7 @@ def test_seeds_have_starts_and_scales_of_their_own(together: Any) -> None:
     assert len({result.scale for result in results}) == len(KEYS)
 
 
+@pytest.mark.slow
 def test_a_calibrated_fit_with_an_endless_scale_is_plain_vi_continued(together: Any) -> None:
     """With the same minibatches and draws, so that tables compare utilities, not luck or length."""
     plain, _ = together
@@ -122,6 +124,7 @@ def test_a_cold_start_is_from_where_plain_vi_started(together: Any) -> None:
         np.testing.assert_array_equal(first.calibrated.params[name], value)
 
 
+@pytest.mark.slow
 def test_scales_in_a_batch_calibrate_less_the_larger_they_are(together: Any) -> None:
     plain, _ = together
     plan = plan_for(optax.adam(0.05))

@@ -29,6 +29,7 @@ def test_scikit_learn_has_no_objection() -> None:
     check_estimator(DecisionRegressor(loss=stakes.Tilted(0.8), steps=20))
 
 
+@pytest.mark.slow
 def test_a_formula_decides_by_name_and_survives_pickling() -> None:
     regressor = DecisionRegressor("sold ~ sun + store", loss=stakes.Tilted(0.8), steps=50)
     regressor.set_params(random_state=1).fit(X, Y)

@@ -120,6 +120,7 @@ def test_a_level_for_each_case_gives_each_its_quantile():
         result.decide({"x": np.zeros(3)}, new="row")
 
 
+@pytest.mark.slow
 def test_choosing_among_ways_stays_in_the_space():
     problem = Problem(coins, outcome="y", loss=CALLS)
     today = np.where(X > 0, "call", "skip")
@@ -145,6 +146,7 @@ def test_a_table_of_costs_comes_as_mapping_array_or_frame():
     assert np.isnan(float(CALLS(0, 3)))  # nor such an action
 
 
+@pytest.mark.slow
 def test_classes_of_a_number_are_told_by_bins():
     table = CostTable({"leave": [0, 10, 90], "mend": [30, 30, 30]}, bins=[1.0, 3.0])
     np.testing.assert_array_equal(table(np.array([0.5, 1.0, 2.9, 3.0]), 0), [0, 10, 10, 90])
@@ -162,6 +164,7 @@ def test_classes_of_a_number_are_told_by_bins():
 SHOP = np.arange(24) % 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("per", "method"),
     [
@@ -406,6 +409,7 @@ def test_a_case_without_room_is_held_at_its_limit():
     assert float(whole.inside(jnp.array([99.0]))[0]) == 30
 
 
+@pytest.mark.slow
 def test_masked_cases_do_not_move_the_best_shared_decision():
     gain = ScaledLoss(Squared(), 1.0)
     space = Shared(Real(), jnp.zeros(3, int))

@@ -65,6 +65,7 @@ def found_for(loss: Any, space: Vector) -> np.ndarray:
     return np.asarray(decide(Aim(Asked(loss), space), expectation, KEY, outcomes(), like), float)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("double_precision")
 @pytest.mark.parametrize(
     ("space", "limits"),
@@ -88,6 +89,7 @@ def test_no_pair_of_decisions_costs_less(space, limits):
         assert (space.inside(jnp.asarray(found)) == found).all()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("double_precision")
 def test_parts_in_steps_are_the_best_of_all_pairs():
     space = Vector(first=Integers(0, 6), second=OneOf([0, 1, 5]))

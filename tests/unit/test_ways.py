@@ -196,6 +196,17 @@ def test_a_head_never_sees_the_outcomes_its_decisions_are_judged_by(choice: stak
     assert len(everything) == ROWS
 
 
+def test_two_ways_are_told_apart_from_both_sides_or_from_none(choice: stakes.Choice) -> None:
+    """Also where one of them costs many times as much as the other."""
+    entries = choice.entries
+    for one in entries:
+        for other in entries:
+            there, back = choice._interval(one, other), choice._interval(other, one)
+            assert (there.low > 0) == (back.high < 0), (one.name, other.name)
+            assert there.low <= (one.risk - other.risk) / one.risk + 1e-12, (one.name, other.name)
+            assert there.high >= (one.risk - other.risk) / one.risk - 1e-12, (one.name, other.name)
+
+
 def test_the_table_has_a_row_for_each_way_judged_alike(choice: stakes.Choice) -> None:
     table = choice.table
     assert list(table.index) == [entry.name for entry in choice.entries]

@@ -61,7 +61,8 @@ class Quadrature(ByPoints):
             object.__setattr__(self, "points", points)
 
     def objection(self, outcome: Distribution, gain: Gain, decision: Array) -> str | None:
-        if stats.is_discrete(outcome) or not self._has_quantiles(outcome, decision):
+        is_number = not outcome.event_shape and not stats.is_discrete(outcome)
+        if not is_number or not self._has_quantiles(outcome, decision):
             return "quadrature takes continuous outcomes that have an `icdf`"
         return None
 
@@ -70,7 +71,7 @@ class Quadrature(ByPoints):
             jax.eval_shape(lambda: self.rule(None, outcome, kink(decision)))
         except (NotImplementedError, InputError):
             return False
-        return not outcome.event_shape
+        return True
 
     @property
     def held(self) -> int:
@@ -123,7 +124,13 @@ class Quadrature(ByPoints):
         below, above = terms.part(None, size), terms.part(-size, None)
         outside = below.beyond(-1) + above.beyond(+1)
         fine = (change <= terms.coarse * total) & (outside <= neglectable(total.dtype) * total)
-        return fine & ~(below.diverge(-1) | above.diverge(+1))
+
+        def log_density(value: Array) -> Array:
+            inside = outcome.support(value)
+            held = jnp.where(inside, value, self.typical(outcome))
+            return jnp.where(inside, outcome.log_prob(held), -jnp.inf)
+
+        return fine & ~(below.diverge(-1, log_density) | above.diverge(+1, log_density))
 
 
 class _Ends(NamedTuple):

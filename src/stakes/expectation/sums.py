@@ -17,6 +17,9 @@ COARSE = 0.1
 """How much a sum may change, relative to its size, when every other point is left out. Where the
 summand is smooth, the whole sum is far nearer: a bell curve that changes by this is off by 1e-5."""
 
+FURTHER = (0.25, 1.0, 4.0)
+"""Times the distance of the last point, at which a density is looked at once more."""
+
 
 class Rule(NamedTuple):
     """Points y_k and log weights so that E g(y) ≈ Σ_k exp(log_weight_k) g(y_k)."""
@@ -53,11 +56,13 @@ class Terms(NamedTuple):
         cut_off = jnp.where(self.weightless[outer], self.shares[inner], 0.0)
         return rest + jnp.max(cut_off, axis=0)
 
-    def diverge(self, sign: int) -> Bool[Array, "*instance"] | bool:
+    def diverge(
+        self, sign: int, log_density: Callable[[Array], Array] | None = None
+    ) -> Bool[Array, "*instance"] | bool:
         """Whether a loss that grows exponentially outgrows the weights, beyond where it overflows.
 
-        It is taken to go on as it does where it is still a number, out to the last point. Some of
-        the points are enough to see it.
+        It is taken to go on as it does where it is still a number, out to the last point, and far
+        beyond it where the density is known there. Some of the points are enough to see it.
         """
         if self.size is None:
             return False
@@ -72,7 +77,15 @@ class Terms(NamedTuple):
         rate = rise / jnp.abs(points[at] - points[inner])
         at_end = log_sizes[at] + rate * jnp.abs(points[end] - points[at])
         ends = ~too_large(sizes[at]) & too_large(sizes[outer])
-        outgrows = ends & exponential & (self.log_weights[end] + at_end > 0)
+        outgrown = self.log_weights[end] + at_end > 0
+        # Points without any density may have been put elsewhere, and be the last ones.
+        reach = jnp.max(jnp.abs(points - points[start]), axis=0)
+        if log_density is not None:
+            for times in FURTHER:
+                far = points[start] + sign * times * reach
+                there = log_sizes[at] + rate * jnp.abs(far - points[at])
+                outgrown |= log_density(far) + there > 0
+        outgrows = ends & exponential & outgrown
         return jnp.max(outgrows.astype(rate.dtype), axis=0) > 0  # XLA is slow at `any`
 
     def part(self, start: int | None, stop: int | None) -> "Terms":

@@ -1,6 +1,8 @@
 """Signals that end work: at its next stopping place, or at once by an exception."""
 
+import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -58,6 +60,18 @@ def raised(*signals: signal.Signals) -> Iterator[None]:
         raise Signalled(signum)
 
     with _handled(signals, end):
+        yield
+
+
+@contextmanager
+def left_at_once() -> Iterator[None]:
+    """End the program at Ctrl-C: an exception in an import can crash a library written in C."""
+
+    def leave(signum: int, frame: FrameType | None) -> NoReturn:
+        print("error: Interrupted.", file=sys.stderr, flush=True)
+        os._exit(128 + signum)
+
+    with _handled((signal.SIGINT,), leave):
         yield
 
 

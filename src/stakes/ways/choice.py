@@ -149,7 +149,7 @@ class Choice:
 
     def __repr__(self) -> str:
         sign, quantity = (1.0, "risk") if self.bench.problem.loss is not None else (-1.0, "gain")
-        rows = [["", quantity, "better by", "95 % interval", "50 %", "90 %", "seconds"]]
+        rows = [["", quantity, "better by", "95 % interval", "in 50 %", "in 90 %", "seconds"]]
         for entry in self.entries:
             row = self._row(entry)
             change = ["", ""]
@@ -183,7 +183,11 @@ class Choice:
         """Wider than for outcomes alone: the fits that are judged share most of their data.
 
         By the factor of Nadeau and Bengio (2003), √(1 + outcomes judged by / outcomes fitted to).
+        It is always found as a share of the larger risk, so that two ways are told apart, or not,
+        from whichever side one looks.
         """
+        if 0 < base.risk < other.risk:
+            return _turned_round(self._interval(other, base))
         found = interval(base.costs, other.costs, self.bench.dependence)
         middle, factor = (
             relative(base.risk - other.risk, abs(base.risk)),
@@ -229,9 +233,18 @@ class Choice:
         )
 
 
+def _turned_round(found: Interval) -> Interval:
+    """From by how much a second risk is below the first to how much the first is below the second.
+
+    With r the first, that is 1 - 1 / (1 - r).
+    """
+    low, high = (1 - 1 / (1 - end) if end < 1 else -np.inf for end in (found.high, found.low))
+    return found._replace(low=low, high=high)
+
+
 def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
 def _share(share: float) -> str:
-    return "" if np.isnan(share) else f"{100 * share:.0f}"
+    return "" if np.isnan(share) else f"{100 * share:.0f} %"

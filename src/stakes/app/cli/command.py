@@ -12,7 +12,7 @@ from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import typer
 
-from stakes.host.interrupts import ENDING, raised, signal_of
+from stakes.host.interrupts import ENDING, left_at_once, raised, signal_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -34,7 +34,8 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(function)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
         with _told(), raised(*ENDING[1:]), _plain_warnings():
-            _keep_compiled()
+            with left_at_once():
+                _prepare()
             return function(*args, **kwargs)
 
     return guarded
@@ -82,13 +83,14 @@ def _close_pipes() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _keep_compiled() -> None:
-    """Keep what JAX compiles for one command, so that the next need not compile it again."""
+def _prepare() -> None:
+    """Import what takes long, and keep what JAX compiles for the commands to come."""
     import platform
 
     import jax
     from platformdirs import user_cache_path
 
+    from stakes.app import runs  # noqa: F401
     from stakes.host.programs import keep_compiled
 
     config: Any = jax.config
