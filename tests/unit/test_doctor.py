@@ -148,11 +148,38 @@ def test_what_is_said_of_columns_settles_what_is_odd() -> None:
             Said(Kind.CATEGORIES, known=["Köln", "Ulm"], new=True),
             "'Köln' of the fit and 'Köln ' (1 time, first in row 11) differ by spaces",
         ),
+        (["wet", "n/a", "dry", "n/a"], Said(), "rows 12 and 14 say 'n/a'. If that means no value"),
+        (["wet", "-", "dry"], Said(), "`replace.x = { '-' = '' }` in [data]; if it is a category"),
+        (["wet", "K.A."], Said(Kind.CATEGORIES, known=["wet"], new=True), "row 12 says 'K.A.'"),
+        (["wet", "NA"], Said(Kind.CATEGORIES, known=["wet"], new=True), "has no value in row 12"),
     ],
 )
 def test_what_cannot_be_settled_is_asked_about(words: list[str], said: Said, told: str) -> None:
     found = examined({"x": words}, {"x": said}, first_row=10).findings
     assert [told in str(finding) and finding.stops for finding in found] == [True]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["wet", "n/a"], Said(Kind.CATEGORIES)),
+        (["NA", "DE"], Said(Kind.CATEGORIES)),
+        (["NA", "n/a"], Said(Kind.CATEGORIES, known=["NA", "n/a"])),
+        (["+", "-"], Said()),
+    ],
+)
+def test_categories_may_be_called_what_elsewhere_is_no_value(words: list[str], said: Said) -> None:
+    columns, findings = examined({"x": words}, {"x": said})
+    assert (columns["x"].values.tolist(), findings) == (words, [])
+
+
+def test_words_for_no_value_among_categories_leave_it_missing_once_settled() -> None:
+    (asked,) = examined({"x": ["wet", "n/a", "dry"]}, {}).findings
+    columns, findings = examined(
+        {"x": ["wet", "n/a", "dry"]}, {"x": Said(replace=dict(asked.change), gaps=True)}
+    )
+    assert columns["x"].missing.tolist() == [False, True, False]
+    assert [finding.what for finding in findings] == ["has no value in row 2"]
 
 
 def test_new_categories_pass_where_there_may_be_some() -> None:

@@ -421,8 +421,8 @@ def _check_outcomes(family: str, name: str, outcomes: np.ndarray, rows: TableRow
     if len(bad):
         raise InputError(
             f"`formula(family={family!r})` is for outcomes that are {FAMILIES[family].rule}; "
-            f"{name!r} is {outcomes[bad[0]]} in row {rows.named(bad[:1])[0]} ({len(bad)} rows in "
-            f"all are not)."
+            f"{name!r} is {outcomes[bad[0]]} in row {rows.named(bad[:1])[0]}"
+            f"{f', and {len(bad) - 1} more are not allowed' if len(bad) > 1 else ''}."
         )
 
 

@@ -34,14 +34,27 @@ class Interruption:
 
     def __init__(self) -> None:
         self.signum: int | None = None
+        self._at_once = False
 
     def asked(self) -> bool:
         return self.signum is not None
 
     def note(self, signum: int, frame: FrameType | None) -> None:
-        if self.asked():
-            raise Signalled(signum)  # the second time, at once
-        self.signum = signum
+        again = self.asked()
+        self.signum = self.signum or signum
+        if again or self._at_once:
+            raise Signalled(signum)
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Where there are no stopping places: the first signal raises, as does one from before."""
+        before, self._at_once = self._at_once, True
+        try:
+            if self.signum is not None:
+                raise Signalled(self.signum)
+            yield
+        finally:
+            self._at_once = before
 
 
 @contextmanager

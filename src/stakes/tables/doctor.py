@@ -15,6 +15,10 @@ from stakes.tables.values import FORMATS, Dates, Numbers, dates_in, numbers_in, 
 
 MISSING = frozenset(("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "<NA>"))
 """What stands for no value, wherever words are not meant as such."""
+LETTERS = ("na", "n/a", "n.a.", "#n/a", "#nv", "nan", "null", "<na>", "k.a.", "k. a.")
+SIGNS = ("?", "??", "-", "--", "---", "\u2013", "\u2014", ".")
+DOUBTFUL = frozenset((*LETTERS, *SIGNS))
+"""What may stand for no value among categories, in small or capital letters: users are asked."""
 
 
 class Examined(NamedTuple):
@@ -92,7 +96,10 @@ class _Look:
         if self.said.kind is Kind.LABELS:
             return Column(Kind.LABELS, np.array(words, str), np.zeros(len(words), bool))
         # A category may be called NA; whoever lists a column as such means it.
-        none = frozenset(("",)) if self.said.kind is Kind.CATEGORIES else MISSING
+        known = self.said.known
+        none = MISSING - frozenset(known or ()) | {""}
+        if self.said.kind is Kind.CATEGORIES and known is None:
+            none = frozenset(("",))
         missing = np.array([word.strip() in none for word in words], bool)
         self._tell_missing(missing)
         there = np.flatnonzero(~missing)
@@ -163,7 +170,10 @@ class _Look:
                 )
         values = np.array(words, str)
         listed = kind is Kind.CATEGORIES and self.said.known is None
-        told = set() if listed else self._tell_alike(words, at)
+        told = set() if listed else self._tell_doubtful(words, at)
+        if not listed:
+            meant = np.array([word not in told for word in words], bool)
+            told |= self._tell_alike(values[meant].tolist(), at[meant])
         self._tell_unseen(values, at, told)
         return Column(Kind.CATEGORIES, values, none)
 
@@ -243,6 +253,28 @@ class _Look:
                 change=change,
             )
         return told
+
+    def _tell_doubtful(self, words: list[str], at: np.ndarray) -> set[str]:
+        """Words that may stand for no value; returns those that are told."""
+        fine = {*(self.said.known or ()), *("-" for word in words if word == "+")}
+        said = {w for w in words if w.strip().casefold() in DOUBTFUL and w not in fine}
+        for word in dict.fromkeys(each for each in words if each in said):
+            where = at[[each == word for each in words]]
+            change = {word: ""}
+            remedy = "If that means no value, leave it empty."
+            if self.said.known is None:
+                remedy = (
+                    f"If that means no value: {self.replacing(change)}; if it is a category, list "
+                    f"the column in `data.categories`."
+                )
+            self.note(
+                f"{self.named(where)} {'says' if len(where) == 1 else 'say'} {word!r}",
+                remedy,
+                where.tolist(),
+                stops=True,
+                change=change,
+            )
+        return said
 
     def _counted(self, word: str, count: int, first: Mapping[str, int]) -> str:
         if word not in first:

@@ -27,15 +27,16 @@ from stakes.app.runs.results import (
 )
 from stakes.calibration import Assessment, Calibration, Comparison
 from stakes.errors import Interrupted, NumericalError
-from stakes.host.interrupts import ENDING, Interruption, Signalled, deferred, raised
+from stakes.host.interrupts import ENDING, Interruption, Signalled, deferred
 from stakes.host.progress import waiting
 
 
 def carry_out(run: Run, *, report: bool, progress: bool) -> tuple[Manifest, Comparison]:
     """Fit from where the run stands, and write all that it leaves behind.
 
-    Ctrl-C, SIGTERM and SIGHUP end it after the current chunk of steps, with a checkpoint saved; a
-    second one ends it at once. Whatever ends it, log and manifest say what it was.
+    Ctrl-C, SIGTERM and SIGHUP end its fits after the current chunk of steps, with a checkpoint
+    saved, and what comes after them at once; so does a second one. Whatever ends it, log
+    and manifest say what it was.
     """
     check_run(run)
     report = checks.flag("`carry_out(report=...)`", report)
@@ -50,9 +51,12 @@ def carry_out(run: Run, *, report: bool, progress: bool) -> tuple[Manifest, Comp
         with record.of_ending(journal):
             result = result_of(run.job, journal, progress=progress)
             journal.save()
-            _choose(run, result, record, progress=progress)
+            _choose(run, result, record, heard, progress=progress)
             ways = ways_of(run, result)
-            with waiting("deciding, and writing decisions, draws and report", show=progress):
+            with (
+                _ended_by(heard, run.folder.path),
+                waiting("deciding, and writing decisions, draws and report", show=progress),
+            ):
                 held_out = held_out_cases(result, run.job)
                 comparison = _export(run, result, ways, held_out, report=report)
             record.note(
@@ -65,7 +69,9 @@ def carry_out(run: Run, *, report: bool, progress: bool) -> tuple[Manifest, Comp
             return record.end("done", timings, ending=ending, latents=latents), comparison
 
 
-def _choose(run: Run, result: Calibration, record: "_Record", *, progress: bool) -> None:
+def _choose(
+    run: Run, result: Calibration, record: "_Record", heard: Interruption, *, progress: bool
+) -> None:
     """Choose among the ways, unless that has been done before.
 
     What a signal cuts short begins anew when the run is resumed; the two fits are kept.
@@ -73,11 +79,8 @@ def _choose(run: Run, result: Calibration, record: "_Record", *, progress: bool)
     if run.job.choosing is None or run.folder.manifest().choice is not None:
         return
     started = time.monotonic()
-    try:
-        with raised(*ENDING):
-            chosen, arrays = chosen_for(run.job, result, progress=progress)
-    except Signalled as error:
-        raise _interrupted(error.signum, run.folder.path) from None
+    with _ended_by(heard, run.folder.path):
+        chosen, arrays = chosen_for(run.job, result, progress=progress)
     sealed.save(run.folder / CHOICE, arrays)
     run.folder.update(choice=chosen)
     record.choosing = time.monotonic() - started
@@ -136,6 +139,16 @@ class _Record:
 
 def _status(error: BaseException) -> str:
     return "interrupted" if isinstance(error, Interrupted | KeyboardInterrupt) else "failed"
+
+
+@contextmanager
+def _ended_by(heard: Interruption, path: Path) -> Iterator[None]:
+    """What comes after the fits, which are saved by then."""
+    try:
+        with heard.at_once():
+            yield
+    except Signalled as error:
+        raise _interrupted(error.signum, path) from None
 
 
 def _interruption(heard: Interruption, path: Path) -> Interrupted | None:

@@ -302,7 +302,7 @@ class _Read:
         """The rows left out."""
         gone = np.setdiff1d(np.arange(self.raw.rows), self.kept)
         return (
-            [f"{rows_named((gone + 1).tolist())} left out, for want of values"] if len(gone) else []
+            [f"{rows_named((gone + 1).tolist())} left out: a value is missing"] if len(gone) else []
         )
 
 

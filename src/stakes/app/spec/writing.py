@@ -15,7 +15,7 @@ HEAD = """\
 """
 COSTS = """\
 [loss]                            # what a wrong decision costs: FILL IN, in your own unit
-name = "tilted"                   # costs grow with the distance; or squared, absolute, linex, ...
+name = "newsvendor"               # costs grow with the distance; or squared, absolute, linex, ...
 under = 1                         # what one unit too few costs
 over = 1                          # what one unit too many costs
 # unit = "€"                      # what costs are counted in, for the report
@@ -49,7 +49,7 @@ def spec_text(proposal: Proposal, folder: Path) -> str:
         data.append(("held_out", pick, why if last else why.replace("the last", "a")))
     parts = [
         HEAD.format(name=proposal.table.name)
-        + _line("title", f"How much to decide for: {proposal.outcome}", "")
+        + _line("title", f"Decisions about {proposal.outcome}", "")
         + _line("seed", 0, "the same seed gives the same numbers"),
         "[model]\n"
         + _line("formula", proposal.formula, "")
@@ -67,7 +67,7 @@ def spec_text(proposal: Proposal, folder: Path) -> str:
         choose.append(("folds", {"forward": 5}, "ways are judged forward in time"))
     if proposal.family == "negative binomial":
         choose.append(
-            ("ways", ["plain", "shift", "same"], 'add "calibrated" if hours do not matter')
+            ("ways", ["plain", "shift", "same"], '"calibrated" may be added; it can take hours')
         )
     if choose:
         parts.append("[choose]\n" + "".join(_line(*entry) for entry in choose))
