@@ -11,7 +11,7 @@ import pytest
 from messy import messy_rows, write_messy
 from projects import invoke
 
-from stakes.app.spec import proposed, read_job, spec_text
+from stakes.app.spec import RowReader, proposed, read_job, spec_text
 from stakes.app.spec.dispersion import dispersion
 from stakes.errors import InputError
 
@@ -64,6 +64,20 @@ def test_the_spec_of_a_table_has_a_formula_and_splits_forward_in_time(folder: Pa
     assert (job.rows_in(job.fit), job.rows_in(job.held_out)) == (317, 79)
     assert max(job.fit.arguments["date"]) <= min(job.held_out.arguments["date"])
     np.testing.assert_allclose(job.fit.arguments["Preis"][0], 3.26)
+
+
+def test_labels_are_in_the_words_that_are_meant(folder: Path, tmp_path: Path) -> None:
+    """In the rows of the fit, and in new ones; row 100 says 'Bonn ' with a space."""
+    job = read_job(folder / "stakes.toml")
+    assert job.spec.data is not None
+    assert job.spec.data.replace["Filiale"] == {"Bonn ": "Bonn"}
+    assert "20.01.2024, Bonn" in job.fit.names
+    assert set(job.fit.labels[:, 1]) == {"Köln, Dom", "Köln, Süd", "Ulm", "Fürth", "Bonn"}
+    header, *rows = messy_rows()
+    write_messy(tmp_path / "new.csv", [header, rows[99]])
+    (part,) = RowReader(job, tmp_path / "new.csv").parts(10)
+    assert part.names == ["20.01.2024, Bonn"]
+    assert list(part.table["Filiale"]) == ["Bonn "]  # as it is handed over
 
 
 @pytest.mark.slow

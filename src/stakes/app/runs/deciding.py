@@ -224,7 +224,7 @@ class _Decider:
                 f"With `--known`, {source} must have the {fitted} rows of the fit; leave `--known` "
                 f"out to decide about new rows."
             )
-        own, labels = self.rows.job.fit.names, part.labels
+        own, labels = self.rows.job.fit.names, part.names
         if own is not None and labels is not None and labels != own.tolist():
             row = next(i for i, (a, b) in enumerate(zip(labels, own, strict=True)) if a != b)
             raise InputError(
