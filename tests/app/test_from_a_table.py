@@ -11,7 +11,7 @@ import pytest
 from messy import messy_rows, write_messy
 from projects import invoke
 
-from stakes.app.spec import proposed, read_job, spec_text
+from stakes.app.spec import RowReader, proposed, read_job, spec_text
 from stakes.app.spec.dispersion import dispersion
 from stakes.errors import InputError
 
@@ -66,6 +66,20 @@ def test_the_spec_of_a_table_has_a_formula_and_splits_forward_in_time(folder: Pa
     np.testing.assert_allclose(job.fit.arguments["Preis"][0], 3.26)
 
 
+def test_labels_are_in_the_words_that_are_meant(folder: Path, tmp_path: Path) -> None:
+    """In the rows of the fit, and in new ones; row 100 says 'Bonn ' with a space."""
+    job = read_job(folder / "stakes.toml")
+    assert job.spec.data is not None
+    assert job.spec.data.replace["Filiale"] == {"Bonn ": "Bonn"}
+    assert "20.01.2024, Bonn" in job.fit.names
+    assert set(job.fit.labels[:, 1]) == {"Köln, Dom", "Köln, Süd", "Ulm", "Fürth", "Bonn"}
+    header, *rows = messy_rows()
+    write_messy(tmp_path / "new.csv", [header, rows[99]])
+    (part,) = RowReader(job, tmp_path / "new.csv").parts(10)
+    assert part.names == ["20.01.2024, Bonn"]
+    assert list(part.table["Filiale"]) == ["Bonn "]  # as it is handed over
+
+
 @pytest.mark.slow
 def test_decisions_for_a_new_table_need_no_python(decided: Path, folder: Path) -> None:
     """A new shop is drawn, a gap gets no decision, and sunshine of 5 for 0.5 is noticed."""
@@ -77,6 +91,7 @@ def test_decisions_for_a_new_table_need_no_python(decided: Path, folder: Path) -
     result = invoke("decide", decided, folder / "new.csv", "-o", out)
     assert result.exit_code == 0, result.output
     assert "column 'sunshine': has no value in row 3" in result.stderr
+    assert "3 decisions for 4 rows in " in result.stderr
     assert "row 4 of column 'sunshine' lies far outside" in result.stderr
     found = pd.read_csv(out, sep=";", decimal=",", encoding="cp1252")
     assert found.columns.tolist() == [

@@ -258,10 +258,12 @@ def test_a_utility_is_shown_as_a_gain() -> None:
 
 def test_an_unconverged_fit_makes_the_verdict_unclear() -> None:
     costs = {"VI": np.array([1.0, 2.0, 3.0] * 4), "LCVI": np.array([0.5, 1.0, 1.4] * 4)}
-    notes = ("VI: reached the step limit.",)
+    notes = ("VI: reached the step limit.", "LCVI: reached the step limit.")
     found = verdict(stakes.Comparison(costs, gain=False, setting="", held_out=False, notes=notes))
     assert found.tone == "unclear"
-    assert found.notes == notes
+    (said,) = found.notes
+    assert "Do not rely on the figures" in said
+    assert "(Plain VI: reached the step limit; Calibrated: reached the step limit)" in said
 
 
 def test_page_says_what_a_problem_does_not_have() -> None:

@@ -8,8 +8,9 @@ import pytest
 from report_samples import sample_report, small_fit
 
 import stakes
-from stakes.report import Rows
+from stakes.report import Rows, render
 from stakes.report.answers import answer, quality
+from stakes.report.columns import columns
 from stakes.report.content import Decisions
 from stakes.report.picture import nice, picture
 from stakes.report.worth import Quality, shown
@@ -166,3 +167,16 @@ def test_probabilities_are_shown_beside_how_often_it_came() -> None:
     ends = {text: place for place, text in found.down}
     assert lowest == pytest.approx(ends["0 %"])
     assert highest == pytest.approx(ends["100 %"])
+
+
+def test_every_label_names_the_rows_and_is_not_repeated_among_the_inputs() -> None:
+    report = sample_report(3, worth=True)
+    labels = {"Datum": ("01.02.2025",) * 3, "Filiale": ("Bonn", "Ulm", "Jena")}
+    inputs = {"Datum": ("2025-02-01",) * 3, "sunshine": (0.1, 0.2, 0.3)}
+    named = replace(report.decisions, labels=labels, inputs=inputs)
+    shown = columns(named, None)
+    assert [c.title for c in shown if c.name in ("label", "input")] == [*labels, "sunshine"]
+    assert all("wide" not in c.style for c in shown if c.name == "label")  # on phones, too
+    page = render(replace(report, decisions=named))
+    first = page[page.index('id="answer"') :]
+    assert all(f">{word}<" in first[: first.index("</table>")] for word in ("Datum", "Ulm"))

@@ -73,7 +73,7 @@ def test_rows_belong_together_as_the_spec_says(finished: Path) -> None:
     assert run.job.fit.groups["name"].tolist() == run.job.fit.names.tolist()
     result = runs.restore(run)
     assert result.by.tolist() == run.job.fit.names.tolist()
-    assert held_out_cases(result, run.job).by.tolist() == run.job.held_out.labels[:, 0].tolist()
+    assert held_out_cases(result, run.job).by.tolist() == run.job.held_out.names.tolist()
 
 
 def test_draws_open_with_xarray_and_carry_the_categories(finished: Path) -> None:
@@ -175,7 +175,6 @@ def test_the_choice_is_recorded_in_the_unit_of_the_costs(finished: Path) -> None
         assert row.risk == pytest.approx(costs[f"costs of {row.name}"].mean(), rel=1e-5)
 
 
-@pytest.mark.slow
 def test_every_way_of_the_table_decides_in_another_process(
     finished: Path, new_rows: Path, tmp_path: Path
 ) -> None:
@@ -248,41 +247,6 @@ def test_a_choice_that_is_cut_short_begins_anew(copied: Path, monkeypatch) -> No
     monkeypatch.setattr("stakes.app.runs.working.chosen_for", lambda *_, **__: (before, arrays))
     manifest, _ = runs.carry_out(runs.reopen(copied), report=False, progress=False)
     assert (manifest.status, manifest.choice) == ("done", before)
-
-
-@pytest.mark.parametrize("when", ["before the choice", "in the report"])
-def test_a_signal_after_the_fits_ends_the_run(copied: Path, monkeypatch, when: str) -> None:
-    from stakes.app import runs
-    from stakes.app.runs import working
-
-    original = working.result_of
-
-    def signalled(*given: object, **named: object) -> object:
-        result = original(*given, **named)
-        os.kill(os.getpid(), signal.SIGTERM)
-        return result
-
-    def killed(*_: object, **__: object) -> None:
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(5)
-        raise AssertionError
-
-    before = RunFolder(copied).manifest().choice
-    early = when == "before the choice"
-    RunFolder(copied).update(status="running", **({"choice": None} if early else {}))
-    with monkeypatch.context() as patched:
-        if early:
-            patched.setattr(working, "result_of", signalled)
-            patched.setattr(working, "chosen_for", None)
-        else:
-            patched.setattr(working, "write_report", killed)
-        with pytest.raises(Interrupted, match=r"Ended by SIGTERM.*stakes resume"):
-            runs.carry_out(runs.reopen(copied), report=True, progress=False)
-    assert RunFolder(copied).manifest().status == "interrupted"
-    assert "interrupted: Ended by SIGTERM" in (copied / "log.txt").read_text().splitlines()[-1]
-    if not early:
-        manifest, _ = runs.carry_out(runs.reopen(copied), report=False, progress=False)
-        assert (manifest.status, manifest.choice) == ("done", before)
 
 
 def test_heads_come_back_from_plain_numbers() -> None:

@@ -26,14 +26,12 @@ class Shown(NamedTuple):
 
 def columns(table: Decisions, unit: str | None, *, gain: bool = False) -> list[Shown]:
     """From left to right: which row, what was known, what to decide, what may come, what came."""
-    digits, first = table.decimals, [*table.labels]
-    found = [
-        _text(name, values, "" if name == first[0] else "wide")
-        for name, values in table.labels.items()
-    ]
+    digits = table.decimals
+    found = [_text(name, values, "", "label") for name, values in table.labels.items()]
     if table.parts:
         found.append(Shown("part", "Rows", "text", list(table.parts), style="wide"))
-    for place, (name, values) in enumerate(table.inputs.items()):
+    inputs = {name: values for name, values in table.inputs.items() if name not in table.labels}
+    for place, (name, values) in enumerate(inputs.items()):
         found.append(_text(name, values, "wide" if place < ON_PAPER else "wide extra"))
     found += _decided(table)
     if table.chances:
@@ -66,10 +64,10 @@ def _choice(table: Decisions, name: str, title: str, style: str) -> Shown:
     return _number(name, title, values, table.decimals, style)
 
 
-def _text(name: str, values: Column, style: str) -> Shown:
+def _text(title: str, values: Column, style: str, name: str = "input") -> Shown:
     if all(isinstance(value, int | float) for value in values):
-        return Shown("input", name, "given", [finite(v) for v in values], style=style)
-    return Shown("input", name, "text", [str(v) for v in values], style=style)
+        return Shown(name, title, "given", [finite(v) for v in values], style=style)
+    return Shown(name, title, "text", [str(v) for v in values], style=style)
 
 
 def _number(name: str, title: str, values: np.ndarray, decimals: int, style: str = "") -> Shown:

@@ -85,7 +85,7 @@ def _in_time(table: Decisions) -> tuple[np.ndarray, bool]:
 
 
 def _groups(table: Decisions) -> tuple[str, Column] | None:
-    for name, values in {**table.inputs, **table.labels}.items():
+    for name, values in (*table.inputs.items(), *table.labels.items()):
         words = all(isinstance(value, str) for value in values)
         if words and GROUPS[0] <= len(set(values)) <= GROUPS[1]:
             return name, values

@@ -32,8 +32,8 @@ NEEDED = ("bokeh", "contourpy", "jinja2", "markupsafe")
 SCRIPTS = ("table.js", "what_if.js", "charts.js", "main.js")
 FIRST_ROWS = 15
 """Rows of the decision table that are written into the page, for readers without scripts."""
-SHORT = ("chosen", "vi", "calibrated", "low", "high", "chance", "cost")
-"""Columns on the first screen, beside the label."""
+SHORT = ("label", "chosen", "vi", "calibrated", "low", "high", "chance", "cost")
+"""Columns on the first screen."""
 
 
 def objection() -> str | None:
@@ -54,7 +54,7 @@ def render(report: Report) -> str:
     scripts = [_bokeh(), "\n".join(_file(name) for name in SCRIPTS)]
     drawn, table = charts(report), report.decisions
     shown = columns(table, report.unit, gain=report.verdict.quantity == "gain")
-    short = [column for column in shown if column.name in SHORT or column is shown[0]]
+    short = [column for column in shown if column.name in SHORT]
     page = template.render(
         report=report,
         colors=COLORS,

@@ -11,6 +11,7 @@ from stakes.predicting import Observations
 from stakes.report.actions import action_table
 from stakes.report.answers import answer, quality
 from stakes.report.content import (
+    METHODS,
     Convergence,
     Coverage,
     Origin,
@@ -150,8 +151,25 @@ def verdict(comparison: Comparison) -> Verdict:
         instances=comparison.instances,
         held_out=comparison.held_out,
         setting=comparison.setting,
-        notes=comparison.notes,
+        notes=_unreliable(comparison.notes),
     )
+
+
+def _unreliable(notes: Sequence[str]) -> tuple[str, ...]:
+    """What it means to a reader that fits had not converged."""
+    if not notes:
+        return ()
+    return (
+        f"Do not rely on the figures on this page yet: the fits ended before they had settled "
+        f"({'; '.join(map(_in_words, notes))}). Run again with more steps: steps under [fit] in "
+        f"the spec, or steps= in Python.",
+    )
+
+
+def _in_words(note: str) -> str:
+    """A note such as `VI: why it ended.`, with the page's name of the method."""
+    name = note.partition(" ")[0].rstrip(":")
+    return METHODS.get(name, name) + note[len(name) :].rstrip(".")
 
 
 def _convergence(result: Calibration) -> Convergence:

@@ -67,7 +67,7 @@ def decide(
     started = time.monotonic()
     opened = runs.reopen(run, allow_changed_model=allow_changed_model, model=model)
     with rows_done() as tell:
-        rows, doubts = runs.decide_file(
+        rows, decisions, doubts = runs.decide_file(
             opened,
             table,
             out,
@@ -81,7 +81,9 @@ def decide(
     for doubt in doubts:
         say(f"warning: {doubt}")
     if json:
-        about = {"run": str(run), "out": str(out), "rows": rows, "seconds": round(seconds, 3)}
-        print_json({**about, "warnings": doubts})
+        about = {"run": str(run), "out": str(out), "rows": rows, "decisions": decisions}
+        print_json({**about, "seconds": round(seconds, 3), "warnings": doubts})
     else:
-        say(f"{rows:,} decisions in {seconds:.1f} s: {out}")
+        left = f" for {rows:,} rows" if decisions < rows else ""
+        said = "1 decision" if decisions == 1 else f"{decisions:,} decisions"
+        say(f"{said}{left} in {seconds:.1f} s: {out}")

@@ -34,6 +34,8 @@ class Handed(NamedTuple):
     """What was written."""
 
     rows: int
+    decisions: int
+    """Of the rows that lack no value."""
     doubts: tuple[str, ...]
     """Why some or all decisions are not to be relied on, and what was odd about the rows."""
 
@@ -76,17 +78,18 @@ def decide_file(
     inputs = (source, *run.folder.inputs, *map(Path, run.job.code))
     check_output(target, inputs, overwrite=overwrite)
     with files.reading(source) as path:
-        decider, done = _Decider(run, RowReader(job, path), known, way), 0
+        decider, done, decided = _Decider(run, RowReader(job, path), known, way), 0, 0
         parts = decider.decisions()
         first = next(parts, None)  # before the target is opened: what is refused leaves no trace
         if first is None:
             raise InputError(f"{source} has no rows.")
         with output(target, decider.rows.file.dialect) as add:
-            for columns in chain([first], parts):
+            for columns, lacking in chain([first], parts):
                 add(columns)
-                done += len(columns[DECISION])
+                done += len(lacking)
+                decided += int((~lacking).sum())
                 tell(done)
-    return Handed(done, tuple(decider.doubts()))
+    return Handed(done, decided, tuple(decider.doubts()))
 
 
 def _tried(run: Run, changes: Sequence[str]) -> Job:
@@ -154,8 +157,8 @@ class _Decider:
         odd = self._odd[:MOST_TOLD] + ([f"... and {more} more"] if more > 0 else [])
         return doubts_about(self.run.manifest, self.ways.name(self.way)) + self._ranges.told() + odd
 
-    def decisions(self) -> Iterator[dict[str, Any]]:
-        """All columns of the table, and what is decided, part by part."""
+    def decisions(self) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
+        """All columns with what is decided, and which rows lack a value, part by part."""
         size = 0
         for part in self.rows.parts(self.rows.fitted if self.known else self._chunk):
             if self.known:
@@ -170,7 +173,8 @@ class _Decider:
                     decided = self._decided(part.arguments, part.rows, size, part.start)
             except NumericalError as error:  # rows far outside may be why
                 raise NumericalError(" ".join([str(error), *self._ranges.told()])) from None
-            yield {**part.table, **{n: _blank(v, part.lacking) for n, v in decided.items()}}
+            blanked = {n: _blank(v, part.lacking) for n, v in decided.items()}
+            yield {**part.table, **blanked}, part.lacking
 
     @property
     def _chunk(self) -> int:
@@ -220,7 +224,7 @@ class _Decider:
                 f"With `--known`, {source} must have the {fitted} rows of the fit; leave `--known` "
                 f"out to decide about new rows."
             )
-        own, labels = self.rows.job.fit.names, part.labels
+        own, labels = self.rows.job.fit.names, part.names
         if own is not None and labels is not None and labels != own.tolist():
             row = next(i for i, (a, b) in enumerate(zip(labels, own, strict=True)) if a != b)
             raise InputError(

@@ -85,10 +85,9 @@ def asked_rows(ways: Ways, table: Path) -> "report.Rows":
     others = {n: v for n, v in job.fit.arguments.items() if n != job.problem.observations}
     data = job.data({**others, **part.arguments})
     dims = result.approximation.instances.dims
-    coords = {dims[0]: part.labels} if len(dims) == 1 and part.labels is not None else {}
+    coords = {dims[0]: part.names} if len(dims) == 1 and part.names is not None else {}
     cases = result.assess(data, new=fresh_plates(result, job), coords=coords)
-    labels: dict[str, Any] = {name: part.table[name] for name in reader.label}
-    labels = labels or {"row": range(1, part.rows + 1)}
+    labels: dict[str, Any] = {**part.labels} or {"row": range(1, part.rows + 1)}
     return _rows("new", cases, ways, _columns(job, part.arguments), labels, where=table.name)
 
 

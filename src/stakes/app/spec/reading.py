@@ -11,7 +11,7 @@ from stakes.app.spec.files import Raw, TableFile, check_columns
 from stakes.app.spec.messages import Collector
 from stakes.app.spec.schema import ChooseSection, DataSection, HeldOutSection
 from stakes.app.spec.summaries import summaries, written
-from stakes.app.spec.table import Table, encoded, part_of, source_of
+from stakes.app.spec.table import Table, encoded, labels_of, part_of, source_of
 from stakes.errors import InputError, suggestion
 from stakes.tables import (
     DATE_PARTS,
@@ -272,7 +272,8 @@ class _Reader:
         arguments |= {name: len(vocabulary.get(col, ())) for name, col in data.counts.items()}
         labels = None
         if data.label:
-            labels = np.stack([np.asarray(read.raw.columns[name], str) for name in data.label], -1)
+            named = labels_of(read.raw.columns, data.label, data.replace)
+            labels = np.stack([np.array(each, str) for each in named.values()], -1)
         groups = {name: np.asarray(read.raw.columns[name]).astype(str) for name in data.by}
         shape = columns[self.arguments[self.outcome]].values.shape
         _check_together(data, groups, shape, self.found)

@@ -13,7 +13,7 @@ from stakes.app.spec.job import Job
 from stakes.app.spec.messages import Collector
 from stakes.app.spec.reading import table_file, wanted
 from stakes.app.spec.schema import DataSection
-from stakes.app.spec.table import encoded, part_of, source_of
+from stakes.app.spec.table import encoded, labels_of, part_of, source_of
 from stakes.errors import InputError
 from stakes.formulas import FormulaModel
 from stakes.tables import Column, Finding, Kind, Said, examined
@@ -25,8 +25,8 @@ class Part(NamedTuple):
     arguments: dict[str, np.ndarray]
     table: dict[str, Values]
     """All columns with a value for each row, as they are written."""
-    labels: list[str] | None
-    """One for each row."""
+    labels: dict[str, list[str]]
+    """Column -> what names each row, in the words of the fit."""
     rows: int
     start: int
     """How many rows come before these."""
@@ -34,6 +34,11 @@ class Part(NamedTuple):
     """Whether each row lacks a value; arguments have one of the fit in its place."""
     notes: tuple[Finding, ...]
     """What is odd about them."""
+
+    @property
+    def names(self) -> list[str] | None:
+        """One label for each row, of all its labels."""
+        return [", ".join(row) for row in zip(*self.labels.values(), strict=True)] or None
 
 
 @final
@@ -111,11 +116,11 @@ class RowReader:
                 for argument, column in self.columns.items()
             }
             table = {n: v for n, v in raw.columns.items() if np.shape(v)[:1] == (raw.rows,)}
-            labels = [list(map(str, raw.columns[name])) for name in self.label]
+            labels = labels_of(raw.columns, self.label, self._data.replace)
             yield Part(
                 arguments,
                 table,
-                [", ".join(row) for row in zip(*labels, strict=True)] if labels else None,
+                labels,
                 raw.rows,
                 start,
                 lacking,

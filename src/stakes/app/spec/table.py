@@ -54,6 +54,16 @@ class Table:
         )
 
 
+def labels_of(
+    columns: Mapping[str, Any], names: Collection[str], replace: Mapping[str, Mapping[str, str]]
+) -> dict[str, list[str]]:
+    """The columns that label rows, with the words that the spec replaces replaced."""
+    return {
+        name: [replace.get(name, {}).get(word, word) for word in map(str, columns[name])]
+        for name in names
+    }
+
+
 def source_of(name: str, there: Collection[str]) -> tuple[str, str | None]:
     """A column, and which part of its dates is asked for: `date_weekday` is one of `date`."""
     column, _, part = name.rpartition("_")
