@@ -1,6 +1,6 @@
 """Ways to a decision, and the choice among them."""
 
-from stakes.ways.choice import Choice
+from stakes.ways.choice import Choice, coverage_doubt
 from stakes.ways.choosing import STRENGTHS, choose, chosen_among, default_ways, opened_bench
 from stakes.ways.corrected import Corrected
 from stakes.ways.folds import Forward
@@ -36,6 +36,7 @@ __all__ = [
     "Shift",
     "choose",
     "chosen_among",
+    "coverage_doubt",
     "default_ways",
     "kept",
     "opened_bench",

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import sqrt
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
@@ -18,6 +19,12 @@ from stakes.ways.way import Fitted
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
+
+NOMINAL = 0.9
+LEAST_SHORTFALL = 0.1
+"""Of the share of outcomes that 90 % ranges hold, what is worth a word."""
+ERRORS = 3.0
+"""And by how many standard errors, or it may be chance."""
 
 
 @final
@@ -133,7 +140,9 @@ class Choice:
         notes = self.table.loc[chosen.name].get("note")
         if isinstance(notes, str) and notes:
             parts.append(f"Not to be relied on: {notes}.")
-        return " ".join(parts)
+        if chosen.inside is not None:
+            parts.append(coverage_doubt(float(chosen.inside[:, 1].mean()), len(chosen.inside)))
+        return " ".join(part for part in parts if part)
 
     def saving(self, than: str, way: str | None = None) -> Saving:
         """What a decision saves against another way: by the one chosen, or by `way`."""
@@ -231,6 +240,18 @@ class Choice:
         return (
             f"its {quantity} is {_percent(abs(change))} {'lower' if lower else 'higher'} ({span})"
         )
+
+
+def coverage_doubt(held: float, outcomes: int) -> str:
+    """What to say where 90 % ranges held fewer of the outcomes than chance explains; or nothing."""
+    error = sqrt(NOMINAL * (1 - NOMINAL) / max(outcomes, 1))
+    if NOMINAL - held <= max(LEAST_SHORTFALL, ERRORS * error):
+        return ""
+    return (
+        f"The model's 90 % ranges held {100 * held:.0f} % of {outcomes} outcomes that it had not "
+        f"seen, so that its decisions are not to be relied on. Look for what it leaves out, or "
+        f"another family of outcomes."
+    )
 
 
 def _turned_round(found: Interval) -> Interval:

@@ -29,7 +29,9 @@ def text_of(chosen: "Chosen") -> str:
     """The ways side by side, and which one decides."""
     from stakes.host.text_tables import text_table
 
-    rows = [["", "gain" if chosen.gain else "cost", "better by", "95 % interval", "in 50 %", "in 90 %"]]
+    rows = [
+        ["", "gain" if chosen.gain else "cost", "better by", "95 % interval", "in 50 %", "in 90 %"]
+    ]
     for row in chosen.ways:
         span = "" if row.low is None else f"{_percent(row.low)} to {_percent(row.high)}"
         is_base = row.better_by is None or row.name == chosen.base

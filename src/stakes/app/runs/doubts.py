@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import sqrt
 from typing import final
 
 import numpy as np
@@ -10,12 +9,8 @@ import numpy as np
 from stakes.app.runs.manifest import Manifest
 from stakes.app.spec import Job
 from stakes.tables import rows_named
+from stakes.ways import coverage_doubt
 
-NOMINAL = 0.9
-LEAST_SHORTFALL = 0.1
-"""Of the share of outcomes that 90 % ranges hold, what is worth a word."""
-ERRORS = 3.0
-"""And by how many standard errors, or it may be chance."""
 BEYOND = 0.5
 """A row is far outside where it is beyond the range of the fit by this share of its width."""
 
@@ -32,13 +27,7 @@ def doubts_about(manifest: Manifest, way: str) -> list[str]:
     chosen = manifest.choice
     held = None if chosen is None else chosen.row(way).coverage_90
     if chosen is not None and held is not None:
-        error = sqrt(NOMINAL * (1 - NOMINAL) / max(chosen.outcomes, 1))
-        if NOMINAL - held > max(LEAST_SHORTFALL, ERRORS * error):
-            found.append(
-                f"The model's 90 % ranges held {100 * held:.0f} % of {chosen.outcomes} outcomes "
-                f"that it had not seen, so that its decisions are not to be relied on. Look for "
-                f"what it leaves out, or another family of outcomes."
-            )
+        found += filter(None, [coverage_doubt(held, chosen.outcomes)])
     return found
 
 
