@@ -280,6 +280,7 @@ def test_a_signal_after_the_fits_ends_the_run(copied: Path, monkeypatch, when: s
     assert RunFolder(copied).manifest().status == "interrupted"
     assert "interrupted: Ended by SIGTERM" in (copied / "log.txt").read_text().splitlines()[-1]
     if not early:
+        assert f" {working.WRITING}\n" in (copied / "log.txt").read_text()
         manifest, _ = runs.carry_out(runs.reopen(copied), report=False, progress=False)
         assert (manifest.status, manifest.choice) == ("done", before)
 
