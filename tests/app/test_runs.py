@@ -73,7 +73,7 @@ def test_rows_belong_together_as_the_spec_says(finished: Path) -> None:
     assert run.job.fit.groups["name"].tolist() == run.job.fit.names.tolist()
     result = runs.restore(run)
     assert result.by.tolist() == run.job.fit.names.tolist()
-    assert held_out_cases(result, run.job).by.tolist() == run.job.held_out.labels.tolist()
+    assert held_out_cases(result, run.job).by.tolist() == run.job.held_out.names.tolist()
 
 
 def test_draws_open_with_xarray_and_carry_the_categories(finished: Path) -> None:
