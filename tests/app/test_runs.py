@@ -249,6 +249,42 @@ def test_a_choice_that_is_cut_short_begins_anew(copied: Path, monkeypatch) -> No
     assert (manifest.status, manifest.choice) == ("done", before)
 
 
+@pytest.mark.parametrize("when", ["before the choice", "in the report"])
+def test_a_signal_after_the_fits_ends_the_run(copied: Path, monkeypatch, when: str) -> None:
+    from stakes.app import runs
+    from stakes.app.runs import working
+
+    original = working.result_of
+
+    def signalled(*given: object, **named: object) -> object:
+        result = original(*given, **named)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return result
+
+    def killed(*_: object, **__: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)
+        raise AssertionError
+
+    before = RunFolder(copied).manifest().choice
+    early = when == "before the choice"
+    RunFolder(copied).update(status="running", **({"choice": None} if early else {}))
+    with monkeypatch.context() as patched:
+        if early:
+            patched.setattr(working, "result_of", signalled)
+            patched.setattr(working, "chosen_for", None)
+        else:
+            patched.setattr(working, "write_report", killed)
+        with pytest.raises(Interrupted, match=r"Ended by SIGTERM.*stakes resume"):
+            runs.carry_out(runs.reopen(copied), report=True, progress=False)
+    assert RunFolder(copied).manifest().status == "interrupted"
+    assert "interrupted: Ended by SIGTERM" in (copied / "log.txt").read_text().splitlines()[-1]
+    if not early:
+        assert f" {working.WRITING}\n" in (copied / "log.txt").read_text()
+        manifest, _ = runs.carry_out(runs.reopen(copied), report=False, progress=False)
+        assert (manifest.status, manifest.choice) == ("done", before)
+
+
 def test_heads_come_back_from_plain_numbers() -> None:
     from stakes.ways.heads import LEVELS, AtLevel, Line, Shown, Unchanged
     from stakes.ways.keeping import _head, _head_numbers

@@ -114,3 +114,19 @@ def test_an_extra_is_installed_from_the_checkout_that_runs(monkeypatch, tmp_path
     (tmp_path / "pyproject.toml").touch()
     monkeypatch.setattr(packages, "__file__", str(tmp_path / "src/stakes/host/packages.py"))
     assert how_to_install("cli") == f"pip install -e '{tmp_path}[cli]'"
+
+
+def test_parts_of_work_are_told_to_all_who_listen_and_to_nobody_else() -> None:
+    from stakes.host.progress import bar, begin, part_of, told_to
+
+    outer, inner = list[str](), list[str]()
+    begin("unheard")
+    with told_to(outer.append):
+        with told_to(inner.append), bar("VI", 3, show=False):
+            begin("deciding")
+        with part_of(lambda share: None):
+            begin("a part of what has been told")
+        begin("writing")
+    begin("unheard")
+    assert inner == ["fitting VI", "deciding"]
+    assert outer == [*inner, "writing"]

@@ -1,4 +1,4 @@
-"""Progress bars for long work, shown only on a terminal."""
+"""Progress of long work: bars, shown only on a terminal, and what is told of its parts."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -17,6 +17,32 @@ Share: TypeAlias = Callable[[float], None]
 
 _whole: ContextVar[Share | None] = ContextVar("_whole", default=None)
 
+_told: ContextVar[Callable[[str], None] | None] = ContextVar("_told", default=None)
+
+
+@contextmanager
+def told_to(listener: Callable[[str], None]) -> Iterator[None]:
+    """Work inside tells the listener, and those around it, what it begins with."""
+    before = _told.get()
+
+    def tell(what: str) -> None:
+        if before is not None:
+            before(what)
+        listener(what)
+
+    token = _told.set(tell)
+    try:
+        yield
+    finally:
+        _told.reset(token)
+
+
+def begin(what: str) -> None:
+    """Tell what is about to be done, unless it is part of something that has been told."""
+    tell = _told.get()
+    if tell is not None and _whole.get() is None:
+        tell(what)
+
 
 @contextmanager
 def part_of(whole: Share) -> Iterator[None]:
@@ -31,6 +57,7 @@ def part_of(whole: Share) -> Iterator[None]:
 @contextmanager
 def bar(title: str, total: int, *, show: bool = True) -> Iterator[Tell]:
     """Bound, utility term, steps per second and time left, redrawn in place on a terminal."""
+    begin(f"fitting {title}")
     whole = _whole.get()
     if whole is not None:
         yield lambda done, bound, utility: whole(done / total)

@@ -10,7 +10,7 @@ from stakes import checks
 from stakes._types import Data, Key
 from stakes.calibration import Coords, Options
 from stakes.errors import InputError
-from stakes.host.progress import waiting
+from stakes.host.progress import begin, waiting
 from stakes.problem import Problem, checked_key
 from stakes.ways.bench import Bench
 from stakes.ways.choice import Choice, Entry
@@ -172,6 +172,7 @@ def _strengths(ways: Sequence[Any]) -> Mapping[Any, Sequence[Strength]]:
 
 
 def _entry(bench: Bench, way: Any) -> Entry:
+    begin(f"trying on rows left out in turn: {way.name}")
     fitted = bench.fitted(way)
     with waiting(f"deciding by {way.name}", show=bench.progress):
         decisions, inside = _out_of_fold(bench, fitted)

@@ -1,11 +1,13 @@
 """How a run ends, for `run`, `resume` and `demo`: the comparison, the files, the exit code."""
 
 import sys
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import typer
 
 from stakes.app.cli.command import Exit, print_json, say
+from stakes.host.progress import told_to
 
 if TYPE_CHECKING:
     from stakes.app.runs import Chosen, Manifest, Run
@@ -16,7 +18,9 @@ def finish(run: "Run", *, report: bool, json: bool) -> None:
     from stakes.app import runs
 
     say(f"Run folder: {run.folder.path}")
-    manifest, comparison = runs.carry_out(run, report=report, progress=sys.stderr.isatty())
+    on_terminal = sys.stderr.isatty()
+    with nullcontext() if on_terminal else told_to(say):  # lines in place of bars
+        manifest, comparison = runs.carry_out(run, report=report, progress=on_terminal)
     if json:
         print_json(summary(run, manifest))
     else:

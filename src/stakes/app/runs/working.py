@@ -28,7 +28,9 @@ from stakes.app.runs.results import (
 from stakes.calibration import Assessment, Calibration, Comparison
 from stakes.errors import Interrupted, NumericalError
 from stakes.host.interrupts import ENDING, Interruption, Signalled, deferred
-from stakes.host.progress import waiting
+from stakes.host.progress import begin, told_to, waiting
+
+WRITING = "deciding, and writing decisions, draws and report"
 
 
 def carry_out(run: Run, *, report: bool, progress: bool) -> tuple[Manifest, Comparison]:
@@ -48,15 +50,16 @@ def carry_out(run: Run, *, report: bool, progress: bool) -> tuple[Manifest, Comp
             run.job.spec.fit.checkpoint_seconds,
             interruption=partial(_interruption, heard, run.folder.path),
         )
-        with record.of_ending(journal):
+        with record.of_ending(journal), told_to(record.note):
             result = result_of(run.job, journal, progress=progress)
             journal.save()
             _choose(run, result, record, heard, progress=progress)
             ways = ways_of(run, result)
             with (
                 _ended_by(heard, run.folder.path),
-                waiting("deciding, and writing decisions, draws and report", show=progress),
+                waiting(WRITING, show=progress),
             ):
+                begin(WRITING)
                 held_out = held_out_cases(result, run.job)
                 comparison = _export(run, result, ways, held_out, report=report)
             record.note(
