@@ -11,9 +11,10 @@ import pytest
 from messy import messy_rows, write_messy
 from projects import invoke
 
+from stakes.app.runs.reporting import read_asked
 from stakes.app.spec import RowReader, proposed, read_job, spec_text
 from stakes.app.spec.dispersion import dispersion
-from stakes.errors import InputError
+from stakes.errors import InputError, StakesWarning
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +81,25 @@ def test_labels_are_in_the_words_that_are_meant(folder: Path, tmp_path: Path) ->
     assert list(part.table["Filiale"]) == ["Bonn "]  # as it is handed over
 
 
+def test_a_report_leaves_out_rows_that_lack_a_value(folder: Path, tmp_path: Path) -> None:
+    job, table = read_job(folder / "stakes.toml"), tmp_path / "new.csv"
+    header, *rows = [row[:-1] for row in messy_rows(8)]  # row 7 has no sunshine
+    write_messy(table, [header, *rows])
+    with pytest.warns(StakesWarning, match="no decision for row 7, for want of a value"):
+        asked = read_asked(job, table)
+    assert asked.where == "new.csv, without 1 row that lacks a value"
+    kept = [row for row in rows if row[2]]
+    assert asked.names == [f"{row[0]}, {row[1]}" for row in kept]
+    assert list(asked.labels["Filiale"]) == [row[1] for row in kept]
+    sun = [float(row[2].replace(",", ".")) for row in kept]
+    np.testing.assert_allclose(asked.arguments["sunshine"], sun)
+    write_messy(table, [header, rows[6]])
+    with pytest.raises(InputError, match="missing in row 1"):
+        read_asked(job, table)
+
+
 @pytest.mark.slow
+@pytest.mark.filterwarnings("always::stakes.errors.StakesWarning")
 def test_decisions_for_a_new_table_need_no_python(decided: Path, folder: Path) -> None:
     """A new shop is drawn, a gap gets no decision, and sunshine of 5 for 0.5 is noticed."""
     rows = messy_rows(4, seed=1)
@@ -102,6 +121,11 @@ def test_decisions_for_a_new_table_need_no_python(decided: Path, folder: Path) -
     assert found["decision"].isna().tolist() == [False, False, True, False]
     width = found["predicted_high"] - found["predicted_low"]
     assert width[1] > width[0]  # nothing is known of the new shop
+    result = invoke("report", decided, "--for", folder / "new.csv")
+    assert result.exit_code == 0, result.output
+    assert "new.csv: no decision for row 3, for want of a value" in result.stderr
+    page = (decided / "report.html").read_text("utf-8")
+    assert "for 3 rows of new.csv, without 1 row that lacks a value." in page
 
 
 @pytest.mark.slow

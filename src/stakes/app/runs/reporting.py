@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -11,13 +11,31 @@ from stakes.app.runs.manifest import Manifest
 from stakes.app.runs.results import fresh_plates
 from stakes.app.spec import Job, RowReader, Table
 from stakes.calibration import Assessment, Calibration
-from stakes.errors import InputError, warn
+from stakes.errors import InputError, listed, warn
 
 if TYPE_CHECKING:
     from stakes import report
 
 MOST_ROWS = 100_000
 """Of a table that a report decides about."""
+
+
+class Asked(NamedTuple):
+    """The rows of a new table that can be decided about."""
+
+    source: Path
+    arguments: dict[str, np.ndarray]
+    labels: dict[str, Any]
+    names: list[str] | None
+    left_out: int
+    """How many more lack a value."""
+
+    @property
+    def where(self) -> str:
+        if not self.left_out:
+            return self.source.name
+        rows = "row that lacks" if self.left_out == 1 else "rows that lack"
+        return f"{self.source.name}, without {self.left_out:,} {rows} a value"
 
 
 def write_report(
@@ -27,13 +45,13 @@ def write_report(
     held_out: Assessment | None,
     manifest: Manifest,
     *,
-    table: Path | None = None,
+    asked: Asked | None = None,
     required: bool = False,
 ) -> None:
     """Write the report; where what it needs is not installed only warn, unless it is `required`.
 
     Args:
-        table: rows to decide about, which the report opens with.
+        asked: rows to decide about, which the report opens with.
     """
     from stakes import report
 
@@ -44,7 +62,7 @@ def write_report(
         warn(f"No report was written. {reason} Then write it: `stakes report {path.parent}`.")
         return
     folder = path.parent
-    rows = report_rows(ways, held_out)
+    rows, table = report_rows(ways, held_out), None if asked is None else asked.source
     page = report.summarise(
         result,
         title=manifest.title,
@@ -52,7 +70,7 @@ def write_report(
         provenance=_provenance(manifest),
         command=f"stakes report {folder}" + ("" if table is None else f" --for {table}"),
         program=PROGRAM.format(path=str(folder), table=f", {str(table)!r}" if table else ""),
-        rows=rows if table is None else [asked_rows(ways, table), *rows],
+        rows=rows if asked is None else [asked_rows(ways, asked), *rows],
         worth=worth_of(ways),
         unit=ways.job.unit,
     )
@@ -70,25 +88,40 @@ def report_rows(ways: Ways, held_out: Assessment | None) -> "list[report.Rows]":
     return rows
 
 
-def asked_rows(ways: Ways, table: Path) -> "report.Rows":
-    """The rows of a new table."""
-    job, result = ways.job, ways.result
-    reader = RowReader(job, table)
-    part = next(iter(reader.parts(MOST_ROWS)), None)
+def read_asked(job: Job, table: Path) -> Asked:
+    """Read a new table; rows that lack a value are left out, as `stakes decide` leaves them."""
+    part = next(iter(RowReader(job, table).parts(MOST_ROWS)), None)
     if part is None:
         raise InputError(f"{table} has no rows.")
-    if part.lacking.any():
+    kept = np.flatnonzero(~part.lacking)
+    gaps = [f"row {row + 1}" for row in np.flatnonzero(part.lacking)]
+    if gaps and (job.problem.aim.per is not None or not len(kept)):
         raise InputError(
-            f"{table}, row {int(np.argmax(part.lacking)) + 1} lacks a value that the model needs: "
-            f"fill it, or leave the row out."
+            f"{table}: the model needs a value that is missing in {listed(gaps)}, and the rest "
+            f"cannot be decided without. Fill it."
         )
+    if gaps:
+        warn(f"{table}: no decision for {listed(gaps)}, for want of a value that the model needs.")
+    names = part.names
+    return Asked(
+        table,
+        {n: v[kept] if len(v) == part.rows else v for n, v in part.arguments.items()},
+        {n: np.array(v)[kept] for n, v in part.labels.items()} or {"row": kept + 1},
+        None if names is None else [names[row] for row in kept],
+        len(gaps),
+    )
+
+
+def asked_rows(ways: Ways, asked: Asked) -> "report.Rows":
+    """The rows of a new table, and what is decided."""
+    job, result = ways.job, ways.result
     others = {n: v for n, v in job.fit.arguments.items() if n != job.problem.observations}
-    data = job.data({**others, **part.arguments})
+    data = job.data({**others, **asked.arguments})
     dims = result.approximation.instances.dims
-    coords = {dims[0]: part.names} if len(dims) == 1 and part.names is not None else {}
+    coords = {dims[0]: asked.names} if len(dims) == 1 and asked.names is not None else {}
     cases = result.assess(data, new=fresh_plates(result, job), coords=coords)
-    labels: dict[str, Any] = {**part.labels} or {"row": range(1, part.rows + 1)}
-    return _rows("new", cases, ways, _columns(job, part.arguments), labels, where=table.name)
+    inputs = _columns(job, asked.arguments)
+    return _rows("new", cases, ways, inputs, asked.labels, where=asked.where)
 
 
 def _labels(job: Job, table: Table) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ from stakes.app.runs.folder import CHOICE, DECISIONS, DRAWS, REPORT, STATE
 from stakes.app.runs.journal import FileJournal
 from stakes.app.runs.manifest import Ending, Manifest
 from stakes.app.runs.opening import Run, now
-from stakes.app.runs.reporting import write_report
+from stakes.app.runs.reporting import read_asked, write_report
 from stakes.app.runs.results import (
     check_run,
     held_out_cases,
@@ -97,10 +97,11 @@ def rewrite_report(run: Run, table: str | Path | None = None) -> Path:
         table: rows to decide about, which the report is to open with.
     """
     table = None if table is None else checks.path("`table=`", table)
+    asked = None if table is None else read_asked(run.job, table)  # before what takes long
     result = restore(run)
     path = run.folder / REPORT
     held_out, ways = held_out_cases(result, run.job), ways_of(run, result)
-    write_report(path, result, ways, held_out, run.manifest, table=table, required=True)
+    write_report(path, result, ways, held_out, run.manifest, asked=asked, required=True)
     run.folder.update()
     return path
 
