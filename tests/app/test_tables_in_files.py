@@ -54,7 +54,7 @@ def test_a_spec_settles_what_is_odd_in_its_table(folder: Path) -> None:
     assert job.fit.arguments["date"].tolist() == ["2024-01-03", "2024-01-04"]
     assert job.fit.arguments["town"].tolist() == ["Köln", "Bonn"]
     np.testing.assert_array_equal(job.fit.arguments["price"], [2.9, 3.1])
-    assert job.fit.names.tolist() == ["2024-01-03, Köln ", "2024-01-04, Bonn"]
+    assert job.fit.names.tolist() == ["2024-01-03, Köln", "2024-01-04, Bonn"]
     assert "sales.csv: semicolons between values, decimal commas, cp1252" in job.tables.about
     assert "town: 3 categories: 'Köln' 2, 'Ulm; Mitte' 1, 'Bonn' 1" in job.tables.about
     assert "sales.csv: rows 2 and 3 left out: a value is missing" in job.tables.notes
