@@ -630,6 +630,7 @@ CALLS: dict[str, Call] = {
             "batch": TRACED,
             "params": TRACED,
             "decisions": TRACED,
+            "parts": TRACED,
         },
         works=False,
     ),

@@ -26,8 +26,11 @@ class Shown(NamedTuple):
 
 def columns(table: Decisions, unit: str | None, *, gain: bool = False) -> list[Shown]:
     """From left to right: which row, what was known, what to decide, what may come, what came."""
-    digits = table.decimals
-    found = [_text(name, values, "", "label") for name, values in table.labels.items()]
+    digits, first = table.decimals, next(iter(table.labels), None)
+    found = [
+        _text(name, values, "" if name == first else "wide", "label")
+        for name, values in table.labels.items()
+    ]
     if table.parts:
         found.append(Shown("part", "Rows", "text", list(table.parts), style="wide"))
     inputs = {name: values for name, values in table.inputs.items() if name not in table.labels}
