@@ -257,8 +257,10 @@ def coverage_doubt(held: float, outcomes: int) -> str:
 def _turned_round(found: Interval) -> Interval:
     """From by how much a second risk is below the first to how much the first is below the second.
 
-    With r the first, that is 1 - 1 / (1 - r).
+    With r the first, that is 1 - 1 / (1 - r). Where nothing is claimed, nothing is.
     """
+    if np.isinf([found.low, found.high]).all():
+        return found
     low, high = (1 - 1 / (1 - end) if end < 1 else -np.inf for end in (found.high, found.low))
     return found._replace(low=low, high=high)
 
