@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
@@ -242,6 +243,20 @@ class OneOf(_Stepwise):
         if not plain or len(set(plain)) != len(plain):
             raise checks.refused(where, rule, self.labels)
         object.__setattr__(self, "labels", plain)
+        if self.are_numbers:
+            self._check_numbers(where)
+
+    def _check_numbers(self, where: str) -> None:
+        """A loss sees them as numbers, which have to be as different there as they are here."""
+        kind = jnp.result_type(float)
+        with suppress(OverflowError), np.errstate(over="ignore"):
+            seen = np.unique(np.array(self.actions, kind))
+            if len(seen) == len(self) and np.isfinite(seen).all():
+                return
+        raise InputError(
+            f"{where}: as numbers in {kind.name}, {some(self.labels)} are not different "
+            f"and finite. Give these labels as text."
+        )
 
     @property
     def are_numbers(self) -> bool:
@@ -279,7 +294,11 @@ class OneOf(_Stepwise):
 
     def labelled(self, decisions: np.ndarray) -> np.ndarray:
         away = np.abs(np.asarray(decisions, float)[..., None] - np.array(self.actions))
-        return np.asarray(np.array(self.labels)[np.argmin(away, axis=-1)])
+        labels = np.empty(len(self), object)
+        labels[:] = self.labels  # one by one: of a word and a number NumPy would make two words
+        if self.are_numbers or all(isinstance(label, str) for label in self.labels):
+            labels = np.array(self.labels)
+        return np.asarray(labels[np.argmin(away, axis=-1)])
 
     def coded(self, where: str, decisions: Any) -> np.ndarray:
         number = dict(zip(self.labels, self.actions, strict=True))

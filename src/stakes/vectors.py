@@ -4,6 +4,7 @@ from collections import namedtuple
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from keyword import iskeyword
 from typing import Any, ClassVar, final
 
 import jax.numpy as jnp
@@ -39,7 +40,8 @@ class Vector:
             rule = "two parts or more, such as `Vector(low=Real(), high=Real())`"
             raise InputError(f"`Vector(...)` must have {rule}; got {len(parts)}.")
         for name, space in parts.items():
-            if name.startswith("_") or name in dir(tuple):
+            is_word = name.isidentifier() and not iskeyword(name)
+            if not is_word or name.startswith("_") or name in dir(tuple):
                 raise InputError(f"`Vector({name}=...)`: a part cannot have this name.")
             known = "`Real()`, `Interval(low, high)`, `Integers(low, high)` or `OneOf(numbers)`"
             checks.choice(f"`Vector({name}=...)`", space, Space, known)

@@ -135,6 +135,7 @@ def risk_under(twins: list[oracles.Twin], name: str, decision: np.ndarray) -> np
     return np.mean(each, axis=0)
 
 
+@pytest.mark.some(9)
 @each_mixture
 def test_the_exact_decision_minimises_the_expected_loss_of_a_mixture(outcome, name):
     mixture, twins = mixture_of(outcome)
@@ -146,6 +147,7 @@ def test_the_exact_decision_minimises_the_expected_loss_of_a_mixture(outcome, na
         assert np.all(risk <= risk_under(twins, name, found + away * spread) * (1 + 1e-5))
 
 
+@pytest.mark.some(9)
 @each_mixture
 def test_the_exact_decision_agrees_with_brute_force(outcome, name):
     mixture, twins = mixture_of(outcome)

@@ -148,6 +148,7 @@ def _pinball(outcome, decision):
     return jnp.where(decision > outcome, 1.0, 4.0) * jnp.abs(outcome - decision)
 
 
+@pytest.mark.some(1)
 @pytest.mark.usefixtures("double_precision")
 @pytest.mark.parametrize("loss", [_square, _pinball])
 def test_the_regret_of_an_own_loss_is_that_of_a_dense_search(loss):

@@ -155,6 +155,7 @@ decide = jax.jit(
 )
 
 
+@pytest.mark.some(3)
 @pytest.mark.usefixtures("double_precision")
 @pytest.mark.parametrize(
     ("kind", "space", "loss"),

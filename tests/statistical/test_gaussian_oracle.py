@@ -118,6 +118,7 @@ def test_vi_recovers_the_exact_posterior(vi: Fit) -> None:
     assert_reached(vi, EXACT_POSTERIOR)
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
 def test_calibrated_fit_reaches_the_optimum_on_paper(

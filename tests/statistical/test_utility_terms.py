@@ -118,6 +118,7 @@ def test_with_an_exact_expectation_there_is_no_bias_to_correct(gain):
     np.testing.assert_array_equal(exact(gain, Taylor()), exact(gain, Nested()))
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", quickly_chosen(DISTRIBUTIONS))
 def test_the_bound_of_jensen_lies_below_the_exact_term(name):
     outcome = DISTRIBUTIONS[name](np.random.default_rng(2))
@@ -141,6 +142,7 @@ def test_the_linearized_term_is_unbiased():
     assert np.all(np.abs(mean - exact(gain)) < Z * error)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("expectation", [Quadrature(), MonteCarlo(3)], ids=str)
 def test_the_linearized_term_is_affine_in_the_loss(expectation):
     loss = Tilted(0.2)

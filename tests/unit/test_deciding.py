@@ -60,6 +60,7 @@ def pinball(outcome, decision):
     return jnp.where(outcome > decision, 0.9 * (outcome - decision), 0.1 * (decision - outcome))
 
 
+@pytest.mark.slow
 def test_a_callable_pinball_loss_leads_to_the_exact_quantile():
     outcomes = normals()
     found = decide(Aim(Asked(pinball)), Quadrature(), KEY, outcomes, LIKE)
@@ -69,6 +70,7 @@ def test_a_callable_pinball_loss_leads_to_the_exact_quantile():
     np.testing.assert_allclose(found, exact, atol=0.02 * SPREAD)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("loss", [Squared(), Absolute(), Tilted(0.2), LinEx(0.5)], ids=str)
 def test_a_numerical_decision_agrees_with_the_exact_one(loss):
     outcomes = normals()
@@ -112,6 +114,7 @@ def test_a_utility_with_two_peaks_leads_to_the_better_one():
     np.testing.assert_allclose(found, best + np.array([0.0, 5.0, -100.0]), atol=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("double_precision")
 @pytest.mark.parametrize("c", [-4.0, pytest.param(4.0, marks=pytest.mark.slow)])
 def test_a_best_decision_beyond_the_bulk_of_the_outcomes_is_found(c):
@@ -278,6 +281,7 @@ def test_an_m_step_finds_its_way_from_draws_that_are_all_alike():
     np.testing.assert_allclose(decision, 0.5, atol=0.01)
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("level", [0.001, 0.5, 0.999, 0.999999])
 @pytest.mark.parametrize(
     ("components", "values", "scipy_cdf"),
@@ -307,6 +311,7 @@ def test_quantiles_of_a_discrete_uniform_are_exact_though_numpyros_inverse_is_no
     assert [float(die.quantile(level)[0]) for level in (0.1, 0.5, 0.9)] == [2.0, 5.0, 9.0]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("components", "twins"),
     [

@@ -228,7 +228,8 @@ def test_the_price_is_that_of_a_known_elasticity(per):
 @pytest.mark.slow
 def test_a_finite_choice_of_prices_is_tried_one_by_one_and_unseen_ones_are_said():
     problem = pricing(OneOf([1.4, 2.1, 5.0]))
-    result = calibrate(KEY, problem, SOLD, steps=60, draws=4, progress=False)
+    with pytest.warns(stakes.StakesWarning, match=r"beyond those in the data: 2\.1"):
+        result = calibrate(KEY, problem, SOLD, steps=60, draws=4, progress=False)
     assert set(result.decisions.values) == {2.1}
     high = SOLD | {"price": PRICE + 3}
     with pytest.warns(stakes.StakesWarning, match="outside those in the data"):
@@ -246,6 +247,7 @@ def schools(effect, error):
 SCHOOLS = {"effect": np.array([28.0, 8, -3, 7, -1, 1, 18, 12]), "error": np.full(8, 10.0)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("site", ["own", pytest.param("twice", marks=pytest.mark.slow)])
 def test_a_decision_about_a_parameter_is_a_quantile_of_its_posterior(site):
     problem = Problem(schools, outcome=site, loss=Tilted(0.8))
@@ -277,8 +279,18 @@ BAD = {
         KEY, Problem(regression, outcome="y", loss=Squared(), decision=Interval([0.0, 1.0])), DATA
     ),
     "half a unit": lambda: Integers(0.5, 3),
+    "groups that are the same number in single precision": lambda: calibrate(
+        KEY,
+        Problem(regression, outcome="y", loss=Squared(), per="shop"),
+        DATA | {"shop": 2e8 + np.arange(24) % 3},
+    ),
     "no actions": lambda: OneOf([]),
     "an action twice": lambda: OneOf(["a", "a"]),
+    "actions that are the same number in single precision": lambda: CostTable(
+        {100_000_001: [0, 1], 100_000_002: [1, 0]}
+    ),
+    "an infinite action": lambda: OneOf([0, float("inf")]),
+    "an action beyond all numbers": lambda: OneOf([0, 10**400]),
     "actions as text": lambda: OneOf("call"),
     "no space": lambda: Problem(regression, outcome="y", loss=Squared(), decision=3),
     "a space's class": lambda: Problem(regression, outcome="y", loss=Squared(), decision=Real),
@@ -392,6 +404,7 @@ def test_labels_survive_single_precision():
     packs = OneOf([59.9, 49.9])
     assert packs.labelled(np.array([49.9, 59.9], np.float32)).tolist() == [49.9, 59.9]
     assert OneOf([False, True]).actions == (0.0, 1.0)
+    assert OneOf(["1", 1, (2, 3)]).labelled(np.arange(3)).tolist() == ["1", 1, (2, 3)]
 
 
 def test_large_numbers_of_groups_are_told_apart():

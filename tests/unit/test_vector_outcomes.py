@@ -74,6 +74,7 @@ def test_it_is_compared_and_decided_for_other_cases(result):
     assert result.observed().dims == ("row", "y_dim_0")
 
 
+@pytest.mark.slow
 def test_even_draws_are_right_on_average_and_less_noisy():
     outcome = dist.MultivariateNormal(jnp.array([0.5, -1.0]), jnp.asarray(CORRELATION))
     exact = float(4 * _excess(-0.5, np.sqrt(CORRELATION.sum()), 0.3) + 1 * (0.3 + 0.5))

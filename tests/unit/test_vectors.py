@@ -109,6 +109,7 @@ def test_the_best_interval_lies_between_quantiles():
         np.testing.assert_allclose(both.cdf(high[case]).mean(), 0.9, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("double_precision")
 def test_the_expected_score_and_its_slopes_are_those_of_the_density():
     score, places = IntervalScore(0.8), (jnp.array([-1.0, 0.5]), jnp.array([0.7, 3.0]))
@@ -157,6 +158,36 @@ def test_an_interval_is_decided_end_to_end(method):
     assert result.compare().risk["VI"] == pytest.approx(float(risk.mean()), rel=1e-4)
 
 
+def scored(y, low, high, level):
+    """The interval score, in NumPy."""
+    outside = np.maximum(low - y, 0) + np.maximum(y - high, 0)
+    return high - low + 2 / (1 - level) * outside
+
+
+@pytest.mark.slow
+def test_ways_to_an_interval_are_chosen_among_by_outcomes_they_had_not_seen():
+    problem = Problem(regression, outcome="y", loss=IntervalScore(0.8))
+    fold, y = np.arange(24) % 2, DATA["y"]
+    ways = [stakes.Plain(), stakes.Calibrated(), stakes.Same()]
+    choice = stakes.choose(KEY, problem, DATA, ways, fold, steps=300, draws=4, progress=False)
+    assert list(choice.table.index) == ["plain VI", "calibrated", "the same for all"]
+    same = choice.entries[-1]
+    for (low, high), mask in zip(
+        same.fitted.values, (fold != 0, fold != 1, fold >= 0), strict=True
+    ):
+        known = y[mask]
+        # No interval between two outcomes costs less.
+        pairs = [(a, b) for a in known for b in known if a <= b]
+        least = min(scored(known, a, b, 0.8).mean() for a, b in pairs)
+        assert scored(known, low, high, 0.8).mean() <= least * (1 + 1e-5)
+    judged = np.array([same.fitted.values[at] for at in fold])
+    np.testing.assert_allclose(same.costs, scored(y, *judged.T, 0.8), rtol=1e-4)
+    assert choice.chosen != same.name
+    found = choice.decide({"x": np.array([0.0, 3.0])}, new="row")
+    assert found.dims == ("row", "part")
+    assert (found.sel(part="low") < found.sel(part="high")).all()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("method", [Joint(), EM()])
 def test_an_interval_for_an_outcome_without_a_plate(method):
@@ -188,6 +219,8 @@ BAD = {
     "parts within parts": lambda: Vector(a=Real(), b=Vector(c=Real(), d=Real())),
     "actions in words": lambda: Vector(a=Real(), b=OneOf(["call", "skip"])),
     "a name that tuples have": lambda: Vector(count=Real(), high=Real()),
+    "a word of Python": lambda: Vector(**{"class": Real(), "high": Real()}),
+    "no word": lambda: Vector(**{"the low": Real(), "high": Real()}),
     "a level of one": lambda: IntervalScore(1.0),
     "a loss of numbers": lambda: Problem(
         regression, outcome="y", loss=Squared(), decision=Vector(a=Real(), b=Real())
@@ -202,8 +235,17 @@ BAD = {
     "parts of what changes the outcome": lambda: Problem(
         regression, outcome="y", loss=Tilted(0.5), decision={"x": IntervalScore(0.9).space}
     ),
-    "a choice among ways": lambda: stakes.choose(
-        KEY, Problem(regression, outcome="y", loss=IntervalScore(0.9)), DATA
+    "a correction of parts": lambda: stakes.choose(
+        KEY,
+        Problem(regression, outcome="y", loss=IntervalScore(0.9)),
+        DATA,
+        [stakes.Plain(), stakes.Corrected(stakes.Plain(), stakes.Shift())],
+    ),
+    "what is done today in parts": lambda: stakes.choose(
+        KEY,
+        Problem(regression, outcome="y", loss=IntervalScore(0.9)),
+        DATA,
+        [stakes.Plain(), stakes.Given(np.zeros((24, 2)))],
     ),
     "a loss with a value for each part": lambda: calibrate(
         KEY,

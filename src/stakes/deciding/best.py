@@ -14,6 +14,7 @@ from typing import TypeAlias
 import jax
 import jax.numpy as jnp
 
+from stakes import expectation as expectations
 from stakes._types import Array, Distribution, Float, Key
 from stakes.aim import Aim
 from stakes.deciding.dips import Rival, rival
@@ -196,7 +197,7 @@ def numerical_decision(
         return space.inside(found).astype(like.dtype)
     grid, reach = _places(space, range_key, outcomes, like, times)
     found = space.inside(by_promise(risk, grid, reach, times * ROUNDS))
-    if outcomes.support.is_discrete or whole:
+    if expectations.stats.is_discrete(outcomes) or whole:
         found = _with_neighbours(risk, found)
     return space.inside(found).astype(like.dtype)
 
@@ -235,7 +236,7 @@ def _places(
         quantiles = jax.vmap(space.mean)(quantiles)
         reach = jnp.maximum(space.over(reach, "most"), high - low)
     places = evenly(low, high, times * EVENLY)
-    if outcomes.support.is_discrete or is_whole(space):
+    if expectations.stats.is_discrete(outcomes) or is_whole(space):
         quantiles, reach = jnp.round(quantiles), jnp.maximum(reach, 1.0)
     return space.inside(jnp.concatenate([places, quantiles])), reach
 
@@ -287,7 +288,7 @@ def term_decision(
     around = space.inside(jnp.stack([now - spacing, now, now + spacing]))
     found = better(by_parabolas(shortfall, grid, 5), by_parabolas(shortfall, around, 5))
     place = better(found, At(now, shortfall(now))).place
-    if outcomes.support.is_discrete or is_whole(space):
+    if expectations.stats.is_discrete(outcomes) or is_whole(space):
         place = _with_neighbours(shortfall, place)
     return space.inside(place).astype(now.dtype)
 

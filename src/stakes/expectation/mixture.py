@@ -280,6 +280,8 @@ def _from_zero(outcome: Distribution) -> bool:
 
 def _within_support(outcome: Distribution, value: Array, reached: Array) -> Array:
     """Zero below the support and one above it, where NumPyro may give anything."""
+    if stats.line(outcome) is not None:
+        return reached
     lower = getattr(outcome.support, "lower_bound", None)
     upper = getattr(outcome.support, "upper_bound", None)
     reached = reached if lower is None else jnp.where(value < lower, 0.0, reached)

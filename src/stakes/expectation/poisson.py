@@ -21,6 +21,7 @@ from stakes._types import Array
 from stakes.expectation.incomplete import gamma_tail
 from stakes.expectation.mills import density, mills_and_slope
 from stakes.expectation.special import horner, log_less_tangent
+from stakes.host.loops import once
 
 _DEGREES = (10, 8, 6, 4)
 """In η, of the coefficients of 1, 1/a, 1/a², 1/a³."""
@@ -38,9 +39,8 @@ class PoissonTail(NamedTuple):
 
 def poisson_tail(count: Array, rate: Array) -> PoissonTail:
     """For whole counts from zero and rates above zero."""
-    count, rate = jnp.broadcast_arrays(count, rate)
     if rate.dtype != jnp.float32:
-        tail = gamma_tail(count + 1, rate)
+        tail = gamma_tail(*jnp.broadcast_arrays(count + 1, rate))
         return PoissonTail(tail.above, tail.weight)
     shape = count + 1
     inverse, root, away = 1 / shape, jnp.sqrt(shape), rate - shape
@@ -52,8 +52,8 @@ def poisson_tail(count: Array, rate: Array) -> PoissonTail:
     near = jnp.clip(eta, -_FURTHEST, _FURTHEST)
     rest = horner(inverse, [horner(near, terms) for terms in _temme()])
     return PoissonTail(
-        jnp.where(away > 0, beyond, 1 - beyond) + phi * rest / root,
-        phi * root * horner(inverse, _stirling()),
+        once(jnp.where(away > 0, beyond, 1 - beyond) + phi * rest / root),
+        phi * once(root * horner(inverse, _stirling())),
     )
 
 

@@ -82,7 +82,10 @@ class Quadrature(ByPoints):
         return self.points or (81 if dtype == jnp.float32 else 201)
 
     def rule(self, key: Key | None, outcome: Distribution, decision: Array) -> Rule:
-        """Points in ascending order."""
+        """Points in ascending order, or descending where the outcome falls with another."""
+        if (line := stats.line(outcome)) is not None:
+            points, log_weights = self.rule(key, line.of, line.back(jnp.asarray(decision)))
+            return Rule(line.at(points), log_weights)
         shape = np.broadcast_shapes(outcome.batch_shape, jnp.shape(decision))
         still = jax.lax.stop_gradient
         dtype = jnp.result_type(float)
@@ -113,9 +116,15 @@ class Quadrature(ByPoints):
         return Rule(points, normalised(jnp.where(counts, log_weights, -jnp.inf), whole))
 
     def typical(self, outcome: Distribution) -> Array:
+        if (line := stats.line(outcome)) is not None:
+            return line.at(self.typical(line.of))
         return _middle_and_spread(jax.lax.stop_gradient(outcome))[0]
 
     def trusted(self, outcome: Distribution, terms: Terms) -> Array:
+        if (line := stats.line(outcome)) is not None:
+            cost = terms.size
+            moved = None if cost is None else lambda points: cost(line.at(points))
+            return self.trusted(line.of, terms._replace(points=line.back(terms.points), size=moved))
         size = self._size(terms.shares.dtype)
         every_other = np.where(np.arange(size) % 2 == 0, 1.0, -1.0)
         signs = np.concatenate([every_other, every_other, np.zeros(4), every_other])

@@ -41,17 +41,17 @@ def _quantile(outcome: Distribution, level: float) -> Array:
     x = inward(guess)
     for _ in range(STEPS):
         y, slope = outward(x)
-        step = _newton(level, stats.cdf(outcome, y), jnp.exp(outcome.log_prob(y)) * slope)
+        step = newton(level, stats.cdf(outcome, y), jnp.exp(outcome.log_prob(y)) * slope)
         after = x + jnp.clip(step, -FURTHEST, FURTHEST)
         x = jnp.where(jnp.isfinite(after), after, x)
     return outward(x)[0]
 
 
-def _newton(level: float, reached: Array, density: Array) -> Array:
+def newton(level: float, reached: Array, density: Array) -> Array:
     """A step towards the level, in the logarithm of the smaller tail, which bends the least."""
     tail, wanted = (1 - reached, 1 - level) if level > 0.5 else (reached, level)
     tail = jnp.maximum(tail, 1e-6)
-    step = tail / jnp.maximum(density, 1e-6) * jnp.log(tail / wanted)
+    step = tail / jnp.maximum(density, 1e-9) * jnp.log(tail / wanted)
     return step if level > 0.5 else -step
 
 

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax.scipy.special import ndtri
-from scipy.stats import qmc
 
 from stakes._types import Array, Distribution, Float, Key
 
@@ -52,6 +51,8 @@ def normal_points(key: Key, count: int, shape: tuple[int, ...]) -> Float[Array, 
 
 @lru_cache(maxsize=32)
 def _sobol(count: int, numbers: int) -> np.ndarray:
+    from scipy.stats import qmc  # takes as long to import as JAX
+
     doublings = max(count - 1, 1).bit_length()
     found: np.ndarray = qmc.Sobol(numbers, scramble=False).random_base2(doublings)[:count]
     return found

@@ -10,7 +10,7 @@ from functools import singledispatch
 from typing import NamedTuple, TypeAlias
 
 import jax.numpy as jnp
-from numpyro.distributions import Distribution, constraints
+from numpyro.distributions import Distribution, TransformedDistribution, constraints
 
 from stakes import checks
 from stakes._types import Array, Number
@@ -147,6 +147,31 @@ def components(outcome: Distribution) -> Components | None:
     return None
 
 
+class Line(NamedTuple):
+    """a + b x."""
+
+    start: Array
+    slope: Array
+    of: Distribution
+
+    def at(self, x: Array) -> Array:
+        return self.start + self.slope * x
+
+    def back(self, value: Array) -> Array:
+        """From y to x."""
+        return (value - self.start) / self.slope
+
+
+@singledispatch
+def line(outcome: Distribution) -> Line | None:
+    """What an outcome is a line of; None where it is none.
+
+    Its own support is not to be asked: NumPyro takes every slope that is traced to be positive.
+    """
+    _check(outcome)
+    return None
+
+
 @singledispatch
 def few_values(outcome: Distribution) -> int | None:
     """How many values the outcome can take, where its type says so; they are 0, 1, ..."""
@@ -162,7 +187,10 @@ def largest_value(outcome: Distribution) -> Array | None:
 
 
 def is_discrete(outcome: Distribution) -> bool:
+    """Also of an outcome with draws of θ in front, whose support cannot be asked where it moves."""
     _check(outcome)
+    if isinstance(outcome, TransformedDistribution):
+        return False  # no transform leads to whole numbers
     return bool(outcome.support.is_discrete)
 
 

@@ -1,9 +1,12 @@
 """Losses beyond those of the paper."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, NamedTuple, final
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 
 from stakes import varying
 from stakes._types import Array
@@ -14,6 +17,43 @@ from stakes.varying import CanVary
 from stakes.vectors import Vector
 
 HALVINGS = 50
+MOST_STEPS = 60
+
+
+class _Closer(NamedTuple):
+    """Between two places lies the one that is looked for, near a third."""
+
+    low: Array
+    high: Array
+    place: Array
+    moved: Array
+    steps: Array
+
+
+def falls_to_zero(pull: Callable[[Array], Array], centre: Array, reach: Array) -> Array:
+    """Where a function that falls is zero, no further than `reach` from the centre.
+
+    Steps of Newton's method, and halvings where these lead outside of what is still possible. A
+    step of half of all digits is the last: the next one would change none that can be known, and
+    what a decision costs changes by the square of it.
+    """
+    centre, reach = jnp.broadcast_arrays(centre, reach)
+    small = np.sqrt(np.finfo(centre.dtype).eps) * reach
+
+    def unfinished(at: _Closer) -> Array:
+        return jnp.any(at.moved > small) & (at.steps < MOST_STEPS)
+
+    def closer(at: _Closer) -> _Closer:
+        value, slope = jax.jvp(pull, (at.place,), (jnp.ones_like(at.place),))
+        low = jnp.where(value > 0, at.place, at.low)
+        high = jnp.where(value > 0, at.high, at.place)
+        newton = at.place - value / slope
+        inside = (newton >= low) & (newton <= high)
+        place = jnp.where(inside, newton, low + (high - low) / 2)
+        return _Closer(low, high, place, jnp.abs(place - at.place), at.steps + 1)
+
+    start = _Closer(centre - reach, centre + reach, centre, reach, jnp.asarray(0))
+    return jax.lax.while_loop(unfinished, closer, start).place
 
 
 @final
@@ -53,6 +93,18 @@ class Expectile(CanVary):
             low, high = jnp.where(rising, middle, low), jnp.where(rising, high, middle)
         return high
 
+    def exact_decision(self, predicted: Predicted) -> Array:
+        """Where q E (y-h)+ = (1-q) E (h-y)+: on the side of the mean that costs less."""
+        centre = predicted.mean()
+
+        def pull(decision: Array) -> Array:
+            short = predicted.tails(decision, 1.0, 0.0)
+            return jnp.asarray(self.q * short - (1 - self.q) * (short + decision - centre))
+
+        most = jnp.abs(2 * self.q - 1) / jnp.minimum(self.q, 1 - self.q)
+        reach = most * predicted.tails(centre, 1.0, 0.0)
+        return falls_to_zero(pull, centre, reach)
+
 
 @final
 @dataclass(frozen=True)
@@ -78,6 +130,21 @@ class Huber(CanVary):
         away = jnp.abs(jnp.asarray(decision) - outcome)
         near = jnp.minimum(away, self.delta)
         return near * (away - near / 2)
+
+    def exact_decision(self, predicted: Predicted) -> Array:
+        """Where y - h, cut off at a distance of δ on both sides, is zero on average.
+
+        That is within δ of the median, which is no further from the mean than outcomes are on
+        average.
+        """
+        centre = predicted.mean()
+
+        def pull(decision: Array) -> Array:
+            above = predicted.tails(decision - self.delta, 1.0, 0.0)
+            beyond = predicted.tails(decision + self.delta, 1.0, 0.0)
+            return jnp.asarray(above - beyond - self.delta)
+
+        return falls_to_zero(pull, centre, predicted.tails(centre, 1.0, 1.0) + self.delta)
 
 
 @final

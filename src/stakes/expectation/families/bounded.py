@@ -55,6 +55,34 @@ def _(outcome: dist.Beta, value: Array) -> Array:
 @variance.register(dist.LeftTruncatedDistribution)
 @variance.register(dist.RightTruncatedDistribution)
 @variance.register(dist.TwoSidedTruncatedDistribution)
+@variance.register(dist.LeftTruncatedGamma)
+@variance.register(dist.RightTruncatedGamma)
+@variance.register(dist.TwoSidedTruncatedGamma)
+@variance.register(dist.LogUniform)
+@variance.register(dist.Dagum)
 def _(outcome: Distribution) -> Array:
-    """NumPyro's cancels in single precision where little of the base is left."""
+    """NumPyro's cancels in single precision where little of a base is left, or the spread small."""
     raise unknown("variance", outcome)
+
+
+@variance.register
+def _(outcome: dist.DiscreteUniform) -> Array:
+    """NumPyro's is one of whole numbers, which overflow."""
+    low, high = floats(outcome.low, outcome.high)
+    return (jnp.square(high - low + 1) - 1) / 12
+
+
+@cdf.register(dist.LeftTruncatedDistribution)
+@cdf.register(dist.TwoSidedTruncatedDistribution)
+def _(outcome: Distribution, value: Array) -> Array:
+    """NumPyro's cancels where what is left lies above the middle of the base."""
+    base, low, high = outcome.base_dist, outcome.low, getattr(outcome, "high", None)
+
+    def above(y: Array) -> Array:
+        """What lies above: the bases are symmetric around their location."""
+        return jnp.asarray(base.cdf(2 * base.loc - y))
+
+    at, upper = jnp.clip(value, low, high), low > base.loc
+    rest, most = (0.0, 1.0) if high is None else (above(high), base.cdf(high))
+    reached = jnp.where(upper, above(low) - above(at), base.cdf(at) - base.cdf(low))
+    return reached / jnp.where(upper, above(low) - rest, most - base.cdf(low))

@@ -48,7 +48,8 @@ def _(outcome: Distribution, count: Array) -> Array:
     within = (count > 0) & (count < total)
     successes, failures = jnp.where(within, count, 1.0), jnp.where(within, total - count, 1.0)
     inside = _log_binomial(successes, failures, chance, rest)
-    ends = jnp.where(count > 0, total * jnp.log(chance), total * jnp.log(rest))
+    log_rest = jnp.where(chance < rest, jnp.log1p(-jnp.minimum(chance, 0.5)), jnp.log(rest))
+    ends = jnp.where(count > 0, total * jnp.log(chance), total * log_rest)
     return jnp.where(within, inside, ends)
 
 

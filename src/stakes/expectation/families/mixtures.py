@@ -1,10 +1,12 @@
 """Mixtures, and outcomes with a hurdle at zero: every statistic, from those of the components.
 
 A mixture is asked component by component; their answers lie along a last axis. Counts with a hurdle
-are a base without its zeros: E g = gate g(0) + (1 - gate) (E g(base) - p₀ g(0)) / (1 - p₀).
+are a base without its zeros: E g = gate g(0) + (1 - gate) E[g(base) | base > 0]. Written so that
+nothing cancels where the base is hardly ever more than zero.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpyro.distributions as dist
@@ -14,10 +16,14 @@ from numpyro.distributions.discrete import HurdleProbs
 
 from stakes._types import Array, Number
 from stakes.expectation import stats
+from stakes.expectation.counts import log_mass
 from stakes.expectation.families.common import bare, floats, not_zero
+from stakes.expectation.mixture import Single
 from stakes.expectation.special import exp_less_tangent
 from stakes.expectation.stats import Components, Widen
 
+NOTHING = -1e4
+"""The logarithm of a chance that is as good as zero; where all are, it still has a slope."""
 Question = Callable[[Distribution, Widen], Array]
 """(component, how to lay out what each case has beside it) -> an answer."""
 
@@ -80,19 +86,23 @@ def _variance(outcome: Distribution) -> Array:
 @stats.cdf.register(dist.MixtureSameFamily)
 @stats.cdf.register(dist.MixtureGeneral)
 def _cdf(outcome: Distribution, value: Array) -> Array:
-    return _sum(outcome, lambda part, widen: stats.cdf(part, widen(value)))
+    return _sum(outcome, lambda part, widen: Single(part).cdf(widen(value)))
 
 
 @stats.below.register(dist.MixtureSameFamily)
 @stats.below.register(dist.MixtureGeneral)
 def _below(outcome: Distribution, value: Array) -> Array:
-    return _sum(outcome, lambda part, widen: stats.below(part, widen(value)))
+    return _sum(outcome, lambda part, widen: Single(part).below(widen(value)))
 
 
 @stats.log_mass.register(dist.MixtureSameFamily)
 @stats.log_mass.register(dist.MixtureGeneral)
 def _log_mass(outcome: Distribution, count: Array) -> Array:
-    return _log_sum(outcome, lambda part, widen: stats.log_mass(part, widen(count)))
+    def within(part: Distribution, widen: Widen) -> Array:
+        """As good as nothing outside the support of the component, where its formula may fail."""
+        return jnp.maximum(log_mass(part, widen(count)).log_weights, NOTHING)
+
+    return _log_sum(outcome, within)
 
 
 @stats.tails.register(dist.MixtureSameFamily)
@@ -154,38 +164,67 @@ def _(outcome: Distribution) -> Array | None:
 # Hurdles -----------------------------------------------------------------------------------
 
 
-def _without_zeros(outcome: HurdleProbs) -> tuple[Array, Array, Distribution]:
-    """E g(y) is the first times g(0) and the second times E g(base)."""
+class _Counts(NamedTuple):
+    """What is behind the hurdle: the base, given that it is not zero."""
+
+    base: Distribution
+    none: Array
+    """The chance that the base is zero, by which it is not there."""
+    some: Array
+    """The other chance: to full precision, however small."""
+
+    @property
+    def mean(self) -> Array:
+        return stats.mean(self.base) / self.some
+
+    @property
+    def variance(self) -> Array:
+        return stats.variance(self.base) / self.some - self.none * jnp.square(self.mean)
+
+    def cdf(self, value: Array) -> Array:
+        # Both differences are rounded alike, so that all of the mass makes one.
+        least = 1 - self.none
+        part = (stats.cdf(self.base, value) - self.none) / jnp.where(least > 0, least, 1.0)
+        return jnp.where(value < 1, 0.0, jnp.where(least > 0, part, 1.0))
+
+    def tails(self, decision: Array, above: float, below: float) -> Array:
+        """All counts lie above a decision below one; zeros of the base never do from there on."""
+        more = stats.tails(self.base, decision, 1.0, 0.0) / self.some
+        more = jnp.where(decision < 1, self.mean - decision, more)
+        return (above + below) * more + below * (decision - self.mean)
+
+
+def _counts(outcome: HurdleProbs) -> _Counts:
     base = bare(outcome.base_dist)
-    none = jnp.exp(stats.log_mass(base, jnp.zeros(())))
-    others = (1 - outcome.gate) / (1 - none)
-    return outcome.gate - others * none, others, base
+    log_none = stats.log_mass(base, jnp.zeros(()))
+    return _Counts(base, jnp.exp(log_none), -jnp.expm1(log_none))
+
+
+@stats.few_values.register
+def _(outcome: HurdleProbs) -> int | None:
+    return stats.few_values(bare(outcome.base_dist))
 
 
 @stats.mean.register
 def _(outcome: HurdleProbs) -> Array:
     if stats.components(outcome) is not None:
         return _mean(outcome)
-    _, others, base = _without_zeros(outcome)
-    return others * stats.mean(base)
+    return (1 - outcome.gate) * _counts(outcome).mean
 
 
 @stats.variance.register
 def _(outcome: HurdleProbs) -> Array:
     if stats.components(outcome) is not None:
         return _variance(outcome)
-    zero, others, base = _without_zeros(outcome)
-    centre = others * stats.mean(base)
-    around = stats.variance(base) + jnp.square(stats.mean(base) - centre)
-    return zero * jnp.square(centre) + others * around
+    gate, counts = outcome.gate, _counts(outcome)
+    return (1 - gate) * (counts.variance + gate * jnp.square(counts.mean))
 
 
 @stats.cdf.register
 def _(outcome: HurdleProbs, value: Array) -> Array:
     if stats.components(outcome) is not None:
         return _cdf(outcome, value)
-    zero, others, base = _without_zeros(outcome)
-    return zero * (value >= 0) + others * stats.cdf(base, value)
+    return outcome.gate * (value >= 0) + (1 - outcome.gate) * _counts(outcome).cdf(value)
 
 
 @stats.below.register
@@ -197,20 +236,19 @@ def _(outcome: HurdleProbs, value: Array) -> Array:
 
 @stats.log_mass.register
 def _(outcome: HurdleProbs, count: Array) -> Array:
-    base, gate = bare(outcome.base_dist), not_zero(jnp.asarray(outcome.gate))
-    some = jnp.where(count > 0, count, 1)
-    none = jnp.exp(stats.log_mass(base, jnp.zeros(())))
-    others = jnp.log(not_zero(1 - gate)) + stats.log_mass(base, some) - jnp.log1p(-none)
-    return jnp.where(count > 0, others, jnp.log(gate))
+    counts, gate = _counts(outcome), not_zero(jnp.asarray(outcome.gate))
+    beyond = jnp.where(count > 0, count, 1)
+    others = stats.log_mass(counts.base, beyond) - jnp.log(not_zero(counts.some))
+    return jnp.where(count > 0, jnp.log(not_zero(1 - gate)) + others, jnp.log(gate))
 
 
 @stats.tails.register
 def _(outcome: HurdleProbs, decision: Array, above: float, below: float) -> Array:
     if stats.components(outcome) is not None:
         return _tails(outcome, decision, above, below)
-    zero, others, base = _without_zeros(outcome)
     at_zero = jnp.maximum(-above * decision, below * decision)
-    return zero * at_zero + others * stats.tails(base, decision, above, below)
+    others = _counts(outcome).tails(decision, above, below)
+    return outcome.gate * at_zero + (1 - outcome.gate) * others
 
 
 @stats.cumulant.register

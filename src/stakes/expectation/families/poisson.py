@@ -16,7 +16,8 @@ from stakes.expectation.stats import cdf, cumulant, least_tails, tails
 
 @tails.register
 def _(outcome: dist.Poisson, decision: Array, above: float, below: float) -> Array:
-    return _poisson_tails(*floats(outcome.rate, decision), above, below)
+    rate, decision = jnp.broadcast_arrays(*floats(outcome.rate, decision))
+    return _poisson_tails(rate, decision, above, below)
 
 
 @least_tails.register
@@ -62,21 +63,19 @@ def _(above, below, primals, tangents):  # type: ignore[no-untyped-def]
 def _poisson_tails_and_slopes(
     rate: Array, decision: Array, above: float, below: float
 ) -> tuple[Array, Array, Array]:
-    """Value, and derivatives by λ and h. With k the whole part of h,
+    """Value, and derivatives by λ and h.
 
-    E (y-h)+ = λ p(k) + (λ-h) P(y > k) and E (h-y)+ = λ p(k) + (h-λ) P(y ≤ k); the slope in λ is
-    E g(y+1) - g(y), as for any function g of a Poisson count.
+    With k the whole part of h and w = above + below, the value is w λ p(k) + (h-λ) s, where
+    s = w P(y ≤ k) - above is the slope in h. The slope in λ is E g(y+1) - g(y), as for any function
+    g of a Poisson count.
     """
     negative, count, rate = decision < 0, whole(decision), jnp.maximum(rate, LEAST)
     tail = poisson_tail(count, rate)
-    here = jnp.where(negative, 0.0, tail.weight)  # λ p(k)
-    less = jnp.where(negative, 0.0, tail.reached)
-    more = 1 - less
-    excess = jnp.maximum(here + (rate - decision) * more, 0.0)
-    shortfall = jnp.maximum(here + (decision - rate) * less, 0.0)
-    rest = (count + 1 - decision) * here / rate
-    by_rate = above * (more + rest) - below * (less - rest)
-    return above * excess + below * shortfall, by_rate, below * less - above * more
+    here = jnp.where(negative, 0.0, (above + below) * tail.weight)
+    by_decision = jnp.where(negative, 0.0, (above + below) * tail.reached) - above
+    value = jnp.maximum(here + (decision - rate) * by_decision, 0.0)
+    by_rate = ((count + 1 - decision) * here - rate * by_decision) / rate
+    return value, by_rate, by_decision
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(1, 2))
@@ -108,6 +107,5 @@ def _poisson_least_and_slope(rate: Array, above: float, below: float) -> tuple[A
         here = jnp.where(short, here * rate / (count + 1), here)
         reached = jnp.where(short, reached + here / rate, reached)
         count = count + short
-    value = (above + below) * here + (rate - count) * (above * (1 - reached) - below * reached)
-    mass = here / rate
-    return value, above * (1 - reached + mass) - below * (reached - mass)
+    here, by_count = (above + below) * here, (above + below) * reached - above
+    return here + (count - rate) * by_count, (here - rate * by_count) / rate

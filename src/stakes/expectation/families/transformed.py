@@ -1,8 +1,5 @@
 """Outcomes that are shifted and scaled: y = a + b x, where everything is known of x."""
 
-from functools import reduce
-from typing import NamedTuple
-
 import jax.numpy as jnp
 import numpyro.distributions as dist
 from numpyro.distributions import Distribution
@@ -12,31 +9,25 @@ from stakes._types import Array, Number
 from stakes.expectation import stats
 from stakes.expectation.families.common import bare, floats
 from stakes.expectation.mixture import Single
+from stakes.expectation.stats import Line
 
 
-class Line(NamedTuple):
-    """a + b x."""
-
-    start: Array
-    slope: Array
-    of: Distribution
-
-    def back(self, value: Array) -> Array:
-        """From y to x."""
-        return (value - self.start) / self.slope
-
-
+@stats.line.register
 def _line(outcome: dist.TransformedDistribution) -> Line | None:
-    """None where it is bent as well."""
-    if outcome.event_shape or not all(type(t) is AffineTransform for t in outcome.transforms):
+    """The last transforms, as far as they are lines. Subclasses such as Pareto know their own."""
+    if type(outcome) is not dist.TransformedDistribution or outcome.event_shape:
         return None
-    line = reduce(
-        lambda line, t: (t.loc + t.scale * line[0], t.scale * line[1]),
-        outcome.transforms,
-        (0.0, 1.0),
-    )
-    start, slope = floats(*line)
-    return Line(start, slope, bare(outcome.base_dist))
+    bent = list(outcome.transforms)
+    start, slope = 0.0, 1.0
+    while bent and type(bent[-1]) is AffineTransform:
+        last = bent.pop()
+        start, slope = start + slope * last.loc, slope * last.scale
+    if len(bent) == len(outcome.transforms):
+        return None
+    base = bare(outcome.base_dist)
+    of = dist.TransformedDistribution(base, bent) if bent else base
+    begin, rise = floats(start, slope)
+    return Line(begin, rise, of)
 
 
 def _plain(question: object, outcome: Distribution, *arguments: Number) -> Array:
@@ -63,16 +54,16 @@ def _(outcome: dist.TransformedDistribution) -> Array:
 def _(outcome: dist.TransformedDistribution, value: Array) -> Array:
     if (line := _line(outcome)) is None:
         return _plain(stats.cdf, outcome, value)
-    place = line.back(value)
-    return jnp.where(line.slope > 0, stats.cdf(line.of, place), 1 - stats.below(line.of, place))
+    place, of = line.back(value), Single(line.of)
+    return jnp.where(line.slope > 0, of.cdf(place), 1 - of.below(place))
 
 
 @stats.below.register
 def _(outcome: dist.TransformedDistribution, value: Array) -> Array:
     if (line := _line(outcome)) is None:
         return _plain(stats.below, outcome, value)
-    place = line.back(value)
-    return jnp.where(line.slope > 0, stats.below(line.of, place), 1 - stats.cdf(line.of, place))
+    place, of = line.back(value), Single(line.of)
+    return jnp.where(line.slope > 0, of.below(place), 1 - of.cdf(place))
 
 
 @stats.tails.register

@@ -1,0 +1,77 @@
+"""Decisions of losses whose best one is where a curve crosses zero."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from scipy import optimize, stats
+
+import stakes
+from stakes.expectation import Mixture
+
+RNG = np.random.default_rng(8)
+# No tail reaches beyond the grid on which costs are added up.
+LOCS, SCALES = RNG.normal(size=(40, 5)) * 3, np.exp(0.4 * RNG.normal(size=(40, 5)))
+RATES = np.exp(RNG.normal(1.0, 0.7, size=(40, 5)))
+POINTS = 40_001
+
+
+def _normals() -> tuple[Mixture, np.ndarray, np.ndarray]:
+    """The mixtures, and their densities on a fine grid."""
+    values = np.linspace(-40, 40, POINTS)[:, None, None]
+    weights = stats.norm.pdf(values, LOCS, SCALES).mean(axis=1) * (80 / (POINTS - 1))
+    return (
+        Mixture(jax.vmap(dist.Normal)(jnp.asarray(LOCS), jnp.asarray(SCALES))),
+        values[:, 0, 0],
+        weights,
+    )
+
+
+def _counts() -> tuple[Mixture, np.ndarray, np.ndarray]:
+    values = np.arange(200.0)
+    weights = stats.poisson.pmf(values[:, None, None], RATES).mean(axis=1)
+    return Mixture(jax.vmap(dist.Poisson)(jnp.asarray(RATES))), values, weights
+
+
+LOSSES = [
+    stakes.Huber(1.5),
+    stakes.Huber(0.01),
+    stakes.Huber(50.0),
+    stakes.Expectile(0.5),
+    stakes.Expectile(0.97),
+    stakes.Expectile(0.1),
+]
+
+
+@pytest.mark.some(6)
+@pytest.mark.usefixtures("double_precision")
+@pytest.mark.parametrize("of", [_normals, _counts])
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+def test_the_decision_is_that_of_a_scalar_minimiser(of, loss):
+    mixture, values, weights = of()
+    found = np.asarray(jax.jit(lambda: loss.exact_decision(mixture))())
+
+    def risk(decision, row):
+        return float(np.asarray(loss(values, decision)) @ weights[:, row])
+
+    for row, decision in enumerate(found):
+        best = optimize.minimize_scalar(
+            risk, bounds=(-30, 60), args=(row,), method="bounded", options={"xatol": 1e-9}
+        )
+        assert risk(decision, row) <= best.fun * (1 + 1e-9)
+
+
+def test_single_precision_costs_nothing():
+    """Nearby decisions cost the same: what counts is that no other costs less."""
+    mixture, values, weights = _normals()
+    for loss in LOSSES:
+        found = np.asarray(loss.exact_decision(mixture), float)
+        around = found + np.linspace(-0.2, 0.2, 81)[:, None]
+        risks = [(loss(values[:, None], each) * weights).sum(axis=0) for each in (found, *around)]
+        assert np.all(risks[0] <= np.min(risks[1:], axis=0) * (1 + 1e-5)), loss
+
+
+def test_a_loss_without_an_expectation_has_no_decision():
+    cauchy = Mixture(jax.vmap(dist.Cauchy)(jnp.asarray(LOCS), jnp.asarray(SCALES)))
+    assert np.all(np.isnan(stakes.Huber(1.0).exact_decision(cauchy)))
