@@ -20,8 +20,23 @@ jax.config.update("jax_compilation_cache_dir", str(CACHE))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
 
 
+@pytest.hookimpl(tryfirst=True)  # before slow tests are left out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share a fixture run in one process, so that it is set up once."""
+    """Tests of one file run in one process, which compiles what they share once.
+
+    So do those that share a fixture of several files. Of a test marked `some`, the cases that are
+    not ordinary ones become slow.
+    """
+    cases: dict[tuple[str, str], list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("some") and not item.get_closest_marker("slow"):
+            cases.setdefault((str(item.path), item.originalname), []).append(item)
+    for found in cases.values():
+        [count] = found[0].get_closest_marker("some").args
+        ordinary = {round(i * len(found) / count) for i in range(count)}
+        for i, item in enumerate(found):
+            if i not in ordinary:
+                item.add_marker(pytest.mark.slow)
     for item in items:
         shared = {
             found.baseid
@@ -29,8 +44,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             for found in definitions
             if found.scope in ("module", "session") and found.baseid.startswith("tests")
         }
-        if shared:
-            item.add_marker(pytest.mark.xdist_group(min(shared)))
+        item.add_marker(pytest.mark.xdist_group(min(shared, default=item.location[0])))
 
 
 @pytest.fixture

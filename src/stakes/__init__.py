@@ -47,7 +47,9 @@ if TYPE_CHECKING:
     from stakes.many import Answers, map
     from stakes.optimise import EM, Fit, Joint, Stop, natural_gradient
     from stakes.problem import Problem
+    from stakes.processes import join
     from stakes.spaces import Integers, Interval, OneOf, Real
+    from stakes.tables import Stream
     from stakes.utilities import Exponential, ExpUtility, Linearized, Utility
     from stakes.utility_estimators import Jensen, Nested, Taylor
     from stakes.vectors import Vector
@@ -126,6 +128,7 @@ __all__ = [
     "StakesError",
     "StakesWarning",
     "Stop",
+    "Stream",
     "Taylor",
     "Tilted",
     "Utility",
@@ -134,6 +137,7 @@ __all__ = [
     "calibrate",
     "choose",
     "formula",
+    "join",
     "keep_compiled",
     "map",
     "natural_gradient",

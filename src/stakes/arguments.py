@@ -118,10 +118,11 @@ def in_order(name: str, table: Any, order: Columns) -> Any:
     return table[list(order)]
 
 
-def checked_value(name: str, value: Any) -> Any:
+def checked_value(name: str, value: Any, *, groups: bool = False) -> Any:
     """Arrays as arrays, finite and not empty; numbers, strings and None as they are.
 
-    A tuple of whole numbers stays one, for a model that needs it so, as a shape, say.
+    A tuple of whole numbers stays one, for a model that needs it so, as a shape, say. Numbers of
+    groups have to be as many different ones as before.
     """
     if isinstance(value, tuple) and value and all(_is_whole(each) for each in value):
         _checked_array(name, value)
@@ -130,7 +131,13 @@ def checked_value(name: str, value: Any) -> Any:
         if isinstance(value, float | np.floating) and not np.isfinite(value):
             raise InputError(f"`data[{name!r}]` must be finite; got {value}.")
         return value.item() if isinstance(value, np.generic) else value
-    return _checked_array(name, value)
+    held = _checked_array(name, value)
+    if groups and len(np.unique(held)) < len(np.unique(value)):
+        raise InputError(
+            f"`data[{name!r}]` has numbers of groups that {held.dtype} cannot tell apart; renumber "
+            f"them, or give them as whole numbers."
+        )
+    return held
 
 
 def _is_whole(value: Any) -> bool:

@@ -60,8 +60,9 @@ def whole(where: str, value: Any, *, least: int = 1, most: int = LARGEST, hint: 
     plain = _plain(value)
     if not isinstance(plain, int) or not least <= plain <= most:
         rule = {0: "of zero or more", 1: "above zero"}.get(least, f"of at least {least}")
-        limit = f", and at most {most}" if isinstance(plain, int) and plain > most else ""
-        raise refused(where, f"a whole number {rule}{limit}", value, hint)
+        if most < LARGEST or (isinstance(plain, int) and plain > most):
+            rule = f"from {least} to {most}"
+        raise refused(where, f"a whole number {rule}", value, hint)
     return plain
 
 
@@ -119,13 +120,15 @@ def fields(value: object, **kinds: type) -> None:
         instance(where, getattr(value, name), kind, f"a value of type {kind.__name__}")
 
 
-def names(where: str, value: Any) -> tuple[str, ...]:
-    """One name or several."""
+def names(
+    where: str, value: Any, rule: str = "a name or a sequence of names, such as `('row',)`"
+) -> tuple[str, ...]:
+    """One name, or another text, or several."""
     if isinstance(value, str):
         return (value,)
     listed = None if isinstance(value, bytes | Mapping) else _listed(value)
     if listed is None or not all(isinstance(name, str) for name in listed):
-        raise refused(where, "a name or a sequence of names, such as `('row',)`", value)
+        raise refused(where, rule, value)
     return tuple(str(name) for name in listed)
 
 

@@ -10,6 +10,10 @@ class StakesError(Exception):
     """Base of everything that `stakes` raises on purpose."""
 
 
+class ProcessLostError(StakesError):
+    """Processes that work together were lost, again and again."""
+
+
 class InputError(StakesError, ValueError):
     """A problem, its data or a setting is not valid; raised before anything is compiled."""
 

@@ -203,16 +203,23 @@ class Problem:
 
     def check_single(self, where: str) -> None:
         """Refuse decisions with several parts, or about vectors, where numbers are needed."""
+        reason = self.why_not_single(where)
+        if reason is not None:
+            raise InputError(reason)
+
+    def why_not_single(self, where: str, *, parts: bool = False) -> str | None:
+        """Why it is nothing for what takes single numbers; decisions may have `parts`."""
         if self.together:
-            raise InputError(
+            return (
                 f"{where} is for outcomes that are single numbers; with `together=True` they are "
                 f"vectors. Use `calibrate`, `decide` and `compare`."
             )
-        if isinstance(self.space, Vector):
-            raise InputError(
+        if isinstance(self.space, Vector) and not parts:
+            return (
                 f"{where} is for decisions that are single numbers; those in `{self.space!r}` have "
-                f"several parts. Use `calibrate`, `decide` and `compare`."
+                f"several parts. Use `calibrate`, `choose`, `decide` and `compare`."
             )
+        return None
 
     def check_data(
         self, data: Data, *, needs_outcome: bool, columns: Mapping[str, Columns] | None = None
@@ -242,7 +249,7 @@ class Problem:
         for name, order in (columns or {}).items():
             if name in given:
                 given[name] = in_order(name, given[name], order)
-        return {name: checked_value(name, value) for name, value in given.items()}
+        return {n: checked_value(n, value, groups=n == self.per) for n, value in given.items()}
 
     def _any_decision(self, given: Mapping[str, Any]) -> np.ndarray:
         """Stands in for decisions that are still to be made, one for each row."""

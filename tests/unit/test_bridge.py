@@ -132,6 +132,7 @@ def numpyro_elbo(
     return elbo
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     "guide",
     [
@@ -651,6 +652,7 @@ def shops_by_day_by_hand(x: Any, batch: int | None = None, y: Any = None) -> Non
         numpyro.sample("season", dist.Normal(loc, 0.01))
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("days", "rows"),
     [

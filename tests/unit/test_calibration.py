@@ -29,6 +29,7 @@ from stakes import predicting
 from stakes.aim import Aim
 from stakes.bridge import sampling
 from stakes.calibration import Clustered, members
+from stakes.calibration.choices import usual_draws
 from stakes.calibration.pipeline import _warn_of_unconverged
 from stakes.deciding import numerical_decision
 from stakes.examples import eight_schools, matrix_factorization
@@ -91,6 +92,7 @@ def test_the_scale_over_predicted_outcomes_is_that_of_losses_of_draws(
 def test_the_result_can_say_how_it_came_about(schools: stakes.Calibration) -> None:
     for part in ("Tilted(q=0.2)", "Linearized, M = ", "ClosedForm()", "(8,)", "step limit"):
         assert part in repr(schools)
+    assert "`stakes.choose` takes what helps" in repr(schools)
 
 
 def test_the_calibrated_fit_starts_where_vi_ended(schools: stakes.Calibration) -> None:
@@ -345,6 +347,22 @@ def test_a_comparison_prints_as_a_table_with_a_verdict(schools: stakes.Calibrati
     assert "on the data of the fit" in remarks.splitlines()[-1]
 
 
+@pytest.mark.parametrize(
+    ("saved", "begins", "points"),
+    [(0.1, "Calibration lowers", False), (0.0, "No reliable", True), (-0.1, "Calibration", True)],
+)
+def test_a_verdict_against_calibration_points_to_what_acts_on_it(
+    schools: stakes.Calibration, saved: float, begins: str, points: bool
+) -> None:
+    rng = np.random.default_rng(0)
+    plain, luck = rng.normal(3, 0.1, 400), rng.normal(0, 0.1, 400)
+    costs = {"VI": plain, "LCVI": plain - saved + luck - luck.mean()}
+    found = replace(schools.compare(), costs=costs, notes=(), dependence=stakes.Independent())
+    assert found.verdict.startswith(begins)
+    assert ("`stakes.choose`" in found.verdict) == points
+    assert ("eep the plain fit" in found.verdict) == points
+
+
 def test_held_out_cases_are_compared_on_their_own_outcomes(schools: stakes.Calibration) -> None:
     held_out = {"sigma": [12.0, 9.0], "effect": [5.0, -4.0]}
     found = schools.compare(held_out, new="school")
@@ -411,6 +429,15 @@ def test_programs_compiled_for_draws_of_nuts_serve_other_draws() -> None:
     assert posteriors[0].diagnostics != posteriors[1].diagnostics
     assert hash(one) == hash(other)
     assert one == other
+
+
+def test_a_posterior_of_few_draws_predicts_as_often_as_it_is_asked(
+    schools: stakes.Calibration,
+) -> None:
+    few = predicting.SampledPosterior(schools.latent_draws(schools.vi, 7, part=0))
+    found = predicting.predict(few, schools.predictors.on(), KEY, 20)
+    assert found.shape == (20, 8)
+    assert len(np.unique(found[:, 0])) == 20
 
 
 def test_diagnostics_name_the_latents_that_do_not_mix() -> None:
@@ -866,3 +893,18 @@ def test_every_autoguide_runs_from_end_to_end(guide: type[autoguide.AutoGuide]) 
     result = calibrate(problem, {"x": X, "y": Y}, steps=20)
     assert np.isfinite(result.decisions.values).all()
     assert set(result.posterior(draws=3).data_vars) == {"level", "noise"}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "rows", "draws"),
+    [
+        (dist.Normal(0.0, 1.0), 1000, 32),
+        (dist.Normal(0.0, 1.0), 1001, 10),
+        (dist.Bernoulli(0.5), 1000, 32),
+        (dist.Poisson(3.0), 100, 32),
+        (dist.NegativeBinomial2(3.0, 1.0), 101, 10),
+    ],
+)
+def test_small_problems_take_more_draws_and_long_tables_of_counts_fewer(outcome, rows, draws):
+    assert usual_draws(stakes.ClosedForm(), outcome, rows) == draws
+    assert usual_draws(stakes.MonteCarlo(), outcome, rows) == 10

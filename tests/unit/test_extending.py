@@ -444,6 +444,6 @@ def test_options_are_given_as_one_value_or_one_by_one() -> None:
 def test_calibrate_takes_what_options_holds() -> None:
     """One list of options: the keywords of `calibrate` are the fields of `Options`."""
     said = inspect.signature(stakes.calibrate).parameters
-    mine = {"key", "problem", "data", "options", "coords", "progress", "journal"}
+    mine = {"key", "problem", "data", "options", "coords", "progress", "journal", "on"}
     keywords = {name: each.default for name, each in said.items() if name not in mine}
     assert keywords == {each.name: each.default for each in fields(stakes.Options)}

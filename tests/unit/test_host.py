@@ -69,8 +69,13 @@ def test_a_folder_is_not_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
-def test_a_signal_leaves_no_half_written_file(name: str, tmp_path: Path) -> None:
+def test_a_signal_leaves_no_half_written_file(
+    name: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     signum = getattr(signal, name)
+    # The tests themselves may have been started with `nohup`.
+    before = signal.signal(signum, signal.SIG_DFL)
+    request.addfinalizer(lambda: signal.signal(signum, before))
 
     def half_written() -> None:
         with raised(signum), files.replacing(tmp_path / "table.csv") as file:

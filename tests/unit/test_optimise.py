@@ -455,6 +455,7 @@ def test_a_step_on_gathered_rows_is_the_dense_step_on_those_rows() -> None:
         )
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("batch_size", [None, 3], ids=["dense", "minibatches"])
 @pytest.mark.parametrize("method", [Joint(), EM(draws=100)], ids=["joint", "EM"])
 def test_minibatches_reach_the_same_optimum_as_dense_updates(

@@ -1,6 +1,8 @@
 """Compiled programs are shared where they do the same, and only there."""
 
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -88,6 +90,21 @@ def test_donated_static_and_default_arguments(nothing_kept):
     assert step(jnp.ones(3), count=2, by=2.0, twice=True).tolist() == [9, 9, 9]
 
 
+@dataclass(frozen=True)
+class Holds:
+    value: Any
+
+
+@pytest.mark.parametrize("within", [lambda v: v, lambda v: (v,), lambda v: Holds((v,))])
+def test_static_values_that_python_calls_equal_are_told_apart(nothing_kept, within):
+    def shown(x, how):
+        return x + len(repr(how))
+
+    program = Program(shown, static=("how",))
+    for value in (1, True, 1.0, np.float32(1), 0.0, -0.0, 1):
+        assert float(program(0.0, within(value))) == len(repr(within(value)))
+
+
 def test_inside_another_program_and_on_a_device(nothing_kept):
     double = times(2.0)
     assert jax.vmap(double)(jnp.arange(3.0)).tolist() == [0, 2, 4]
@@ -163,6 +180,7 @@ def first() -> None:
     numbers(fit())
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize(
     "other",
     [

@@ -22,6 +22,7 @@ from stakes.calibration.keys import Keys
 from stakes.errors import NumericalError
 from stakes.optimise import Course, Stop, adam, run
 from stakes.port import NormalPair
+from tests.cluster import two_workers
 
 Y = np.array([1.0, 2.0, 4.0, 5.0], np.float32)
 
@@ -226,3 +227,26 @@ def test_a_guide_without_normals_of_its_own_is_refused_rather_than_fitted_by_ada
     params = {"z_auto_loc": jnp.zeros(2), "z_auto_scale": jnp.ones(2)}  # of nobody knows what
     with pytest.raises(stakes.InputError, match="AutoNormal"):
         optimizer.update(params, optimizer.init(params), params)
+
+
+@pytest.mark.slow
+def test_seeds_on_a_cluster_end_where_they_end_here() -> None:
+    """Bit for bit, if as many of them are one batch."""
+    plan = plan_for(optax.adam(0.05))
+    here = seeds.fit_vi(KEYS, plan, together=1)
+    results = seeds.calibrate_seeds(here, plan, together=1)
+    with two_workers() as client:
+        there = seeds.fit_vi(KEYS, plan, together=1, on=client)
+        again = seeds.calibrate_seeds(there, plan, together=1, on=client)
+    for before, after in zip(results, again, strict=True):
+        for fit in ("vi", "calibrated"):
+            jax.tree.map(
+                np.testing.assert_array_equal,
+                getattr(after, fit).variables,
+                getattr(before, fit).variables,
+            )
+
+
+def test_a_watch_sees_all_seeds_or_none() -> None:
+    with pytest.raises(stakes.InputError, match="sees all seeds as one batch"):
+        seeds.fit_vi(KEYS, plan_for(optax.adam(0.05)), watch=print, together=1)

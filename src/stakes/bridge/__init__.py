@@ -2,7 +2,9 @@
 
 from stakes.bridge.approximation import NumPyroApproximation, Weighed, approximate
 from stakes.bridge.cases import Cases
+from stakes.bridge.dividing import Divided, divided
 from stakes.bridge.groups import groups_of
+from stakes.bridge.parts import parts_of, row_check
 from stakes.bridge.predictor import Predictor, Predictors
 from stakes.bridge.prior import prior_draws
 from stakes.bridge.running import Running, guide_with_decisions
@@ -12,6 +14,7 @@ from stakes.bridge.unseen import lost_parameters, seen_members
 __all__ = [
     "Cases",
     "Diagnostics",
+    "Divided",
     "NumPyroApproximation",
     "Predictor",
     "Predictors",
@@ -19,10 +22,13 @@ __all__ = [
     "Weighed",
     "approximate",
     "check_sampling",
+    "divided",
     "groups_of",
     "guide_with_decisions",
     "lost_parameters",
     "nuts",
+    "parts_of",
     "prior_draws",
+    "row_check",
     "seen_members",
 ]

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, NamedTuple, final
 
 import jax
+import jax.numpy as jnp
 from numpyro import handlers
 from numpyro.infer import autoguide
 
@@ -27,8 +28,10 @@ from stakes.bridge.indices import check_indices
 from stakes.bridge.setup import set_up
 from stakes.bridge.sites import (
     Counting,
+    GivenNoise,
     GivenParams,
     Sites,
+    Times,
     derived_of,
     instances_of,
     is_latent,
@@ -81,7 +84,7 @@ class Structure:
 @final
 @functools.partial(
     jax.tree_util.register_dataclass,
-    data_fields=["arrays", "counted"],
+    data_fields=["arrays", "counted", "times"],
     meta_fields=["structure"],
     drop_fields=["start"],
 )
@@ -95,10 +98,21 @@ class NumPyroApproximation:
     """Which outcomes the fit may see; None for all. The others are there to be predicted."""
     start: Params = field(default_factory=dict)
     """Where the guide starts for the key it was set up with; compiled programs do not know."""
+    times: Float[Array, ""] | None = None
+    """How many rows each row in minibatches stands for, where these are a sample of more rows."""
 
     def counting(self, counted: Bool[Array, "*instance"]) -> "NumPyroApproximation":
         """The same, fitted to these outcomes only."""
         return replace(self, counted=counted)
+
+    def standing_for(self, rows: int) -> "NumPyroApproximation":
+        """The same, its rows in minibatches a sample of so many."""
+        [part] = self.subsamples
+        return replace(self, times=jnp.asarray(rows / part.size, jnp.result_type(float)))
+
+    def of_rows(self, arrays: dict[str, Array]) -> "NumPyroApproximation":
+        """The same with other rows, as many."""
+        return replace(self, arrays={**self.arrays, **arrays})
 
     @property
     def cases(self) -> Cases:
@@ -120,16 +134,19 @@ class NumPyroApproximation:
     @property
     def normals(self) -> tuple[NormalPair, ...]:
         """Locations and scales of a guide that consists of independent normals."""
-        guide: Any = self.structure.guide
+        pairs = ((f"{stem}_loc", f"{stem}_scale") for stem in self._normal_sites.values())
         transforms = self.structure.transforms
-        if type(guide) is autoguide.AutoNormal:
-            stems = [f"{name}_{guide.prefix}" for name in self.latents]
-        elif type(guide) is autoguide.AutoDiagonalNormal:
-            stems = [guide.prefix]
-        else:
-            return ()
-        pairs = ((f"{stem}_loc", f"{stem}_scale") for stem in stems)
         return tuple(NormalPair(loc, scale, transforms[scale]) for loc, scale in pairs)
+
+    @property
+    def _normal_sites(self) -> dict[str, str]:
+        """Sites of such a guide, and how the names of their parameters begin."""
+        guide: Any = self.structure.guide
+        if type(guide) is autoguide.AutoNormal:
+            return {name: f"{name}_{guide.prefix}" for name in self.latents}
+        if type(guide) is autoguide.AutoDiagonalNormal:
+            return {f"_{guide.prefix}_latent": guide.prefix}
+        return {}
 
     @property
     def data(self) -> dict[str, Any]:
@@ -147,8 +164,10 @@ class NumPyroApproximation:
         forget(guide)
         return set_up(self.cases.model, guide, self.data, key).start
 
-    def draw(self, params: Params, key: Key, batch: Batch) -> Draw:
-        guide_sites, model_sites = self._both_sites(params, key, batch)
+    def draw(
+        self, params: Params, key: Key, batch: Batch, noise: Mapping[str, Array] | None = None
+    ) -> Draw:
+        guide_sites, model_sites = self._both_sites(params, key, batch, noise)
         found = draw_of(guide_sites, model_sites, self.cases.outcome, **self.cases.kind)
         if self.cases.action is None:
             return found
@@ -175,12 +194,17 @@ class NumPyroApproximation:
         site = model_sites[self.cases.outcome]
         return Weighed(log_p - log_q, log_likelihood_of(site), *prediction_of(site))
 
-    def _both_sites(self, params: Params, key: Key, batch: Batch) -> tuple[Sites, Sites]:
+    def _both_sites(
+        self, params: Params, key: Key, batch: Batch, noise: Mapping[str, Array] | None = None
+    ) -> tuple[Sites, Sites]:
         """Of the guide, and of the model at what the guide has drawn."""
-        guide_sites = self._guide_sites(params, key, batch)
+        normals = self._normal_sites if noise else {}
+        with GivenNoise({site: (noise or {})[f"{stem}_loc"] for site, stem in normals.items()}):
+            guide_sites = self._guide_sites(params, key, batch)
         model_key = jax.random.fold_in(key, AFTER_SPLIT)
         with (
             Counting(self.cases.outcome, self.counted_in(batch)),
+            Times(self.subsamples[0].plate if self.subsamples else "", self.times),
             self._given(params),
             handlers.substitute(data=dict(batch)),
         ):

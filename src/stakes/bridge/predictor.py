@@ -33,6 +33,7 @@ from stakes.bridge.sites import (
     trace_of,
 )
 from stakes.errors import InputError, some
+from stakes.host.programs import kinds
 from stakes.port import Instances, Response
 from stakes.problem import Problem
 from stakes.varying import Need, PerCase, columns_for
@@ -193,11 +194,8 @@ class Predictors:
 
 
 def _shapes(data: Mapping[str, Any]) -> Hashable:
-    """All that a model's structure may depend on: it cannot read the values of traced arrays.
-
-    1 and True are told apart.
-    """
-    return tuple((name, type(data[name]), _shape(data[name])) for name in sorted(data))
+    """All that a model's structure may depend on: it cannot read the values of traced arrays."""
+    return tuple((name, kinds(data[name]), _shape(data[name])) for name in sorted(data))
 
 
 def _shape(value: Any) -> Hashable:

@@ -80,6 +80,25 @@ class GivenParams(numpyro.primitives.Messenger):  # type: ignore[misc]
                 msg["type"] = "param of the batch"
 
 
+class GivenNoise(numpyro.primitives.Messenger):  # type: ignore[misc]
+    """Draw normals, and what is transformed from them, at given noise: site -> standard normal."""
+
+    def __init__(self, noise: Mapping[str, Array]) -> None:
+        self.noise = noise
+        super().__init__()
+
+    def process_message(self, msg: Any) -> None:
+        if msg["type"] == "sample" and msg["name"] in self.noise:
+            fn = base_of(msg["fn"])
+            transforms = fn.transforms if isinstance(fn, dist.TransformedDistribution) else []
+            normal = base_of(fn.base_dist) if transforms else fn
+            msg["value"] = normal.loc + normal.scale * self.noise[msg["name"]]
+            for transform in transforms:
+                before = msg["value"]
+                msg["value"], kept = transform.call_with_intermediates(before)
+                msg["intermediates"].append([before, kept])
+
+
 class GivenRows(numpyro.primitives.Messenger):  # type: ignore[misc]
     """Set some rows of what the model draws: name -> values, and which of them to take."""
 
@@ -91,6 +110,19 @@ class GivenRows(numpyro.primitives.Messenger):  # type: ignore[misc]
         if msg["type"] == "sample" and msg["name"] in self.rows:
             values, known = self.rows[msg["name"]]
             msg["value"] = jnp.where(known, values, msg["value"])
+
+
+class Times(numpyro.primitives.Messenger):  # type: ignore[misc]
+    """Let members of a plate count so many times: they stand for more than are there."""
+
+    def __init__(self, plate: str, times: Array | None) -> None:
+        self.plate, self.times = plate, times
+        super().__init__()
+
+    def process_message(self, msg: Any) -> None:
+        if self.times is None or msg["type"] != "sample" or self.plate not in site_plates(msg):
+            return
+        msg["scale"] = self.times if msg["scale"] is None else msg["scale"] * self.times
 
 
 class Counting(numpyro.primitives.Messenger):  # type: ignore[misc]

@@ -4,8 +4,9 @@ from stakes.calibration.assessment import (
     Assessment,
     are_whole_numbers,
     decided,
-    labelled,
+    labelled_decisions,
     predictive_quantiles,
+    why_not_judged,
 )
 from stakes.calibration.benefit import net_benefit
 from stakes.calibration.comparison import Comparison, relative
@@ -26,7 +27,7 @@ from stakes.calibration.leave_one_out import smoothed
 from stakes.calibration.members import predictor_for
 from stakes.calibration.options import Options
 from stakes.calibration.pipeline import calibrate, calibrate_with
-from stakes.calibration.plan import Plan, check_whole, prepare, seeing
+from stakes.calibration.plan import Plan, beyond_made, check_whole, prepare, seeing
 from stakes.calibration.result import Calibration
 from stakes.calibration.seeds import (
     PlainFits,
@@ -58,6 +59,7 @@ __all__ = [
     "PlainFits",
     "Plan",
     "are_whole_numbers",
+    "beyond_made",
     "calibrate",
     "calibrate_scales",
     "calibrate_seeds",
@@ -70,7 +72,7 @@ __all__ = [
     "given",
     "handed_back",
     "interval",
-    "labelled",
+    "labelled_decisions",
     "net_benefit",
     "predictive_quantiles",
     "predictor_for",
@@ -79,4 +81,5 @@ __all__ = [
     "seeing",
     "smoothed",
     "stacked",
+    "why_not_judged",
 ]

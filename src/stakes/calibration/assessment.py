@@ -17,7 +17,7 @@ from stakes.errors import InputError
 from stakes.port import Instances
 from stakes.predicting import FittedPosterior, Observations, Posterior, SampledPosterior
 from stakes.problem import Problem
-from stakes.protocols import Expectation
+from stakes.protocols import Expectation, Space
 from stakes.vectors import Vector
 
 if TYPE_CHECKING:
@@ -93,13 +93,7 @@ class Assessment:
 
     def labels(self, decisions: np.ndarray) -> "xr.DataArray":
         """Decisions as users see them, with the names of their axes and members."""
-        space = self.problem.space
-        shown = space.labelled(decisions)
-        if not isinstance(space, Vector):
-            return self._labelled(shown, "decision")
-        names = {"part": list(space.names), **self.coords}
-        found = labelled(shown, self.instances, names, "decision", ("part",))
-        return found.transpose(..., "part")
+        return labelled_decisions(self.problem.space, decisions, self.instances, self.coords)
 
     @cached_property
     def observations(self) -> Observations | None:
@@ -194,13 +188,6 @@ class Assessment:
         name = self.problem.outcome
         return xr.Dataset({name: self._labelled(found, name, ("chain", "draw"))})
 
-    def drawn(self, posterior: Posterior) -> np.ndarray:
-        """Outcomes drawn from the predictive distribution of any posterior: draw x instance."""
-        own = {id(each): name for name, each in self.posteriors.items()}
-        if id(posterior) in own:
-            return self.predicted if own[id(posterior)] == "LCVI" else self.vi_predicted
-        return self._drawn(posterior)
-
     def _drawn(self, posterior: Posterior) -> np.ndarray:
         size = int(np.prod(self.instances.shape))
         draws = int(np.clip(MOST_VALUES // max(size, 1), 50, 4000))
@@ -237,17 +224,30 @@ def decided(
 
 
 def check_judged(problem: Problem) -> None:
+    reason, instead = (
+        why_not_judged(problem),
+        "Compare `result.decisions` with `result.vi_decisions`",
+    )
+    if problem.action is not None:
+        instead = "Look at `result.expected(...)`"
+    if reason is not None:
+        raise InputError(f"{reason} {instead}.")
+
+
+def why_not_judged(problem: Problem) -> str | None:
+    """Why the data cannot say how good decisions have been; None where they can."""
     if problem.about_latent:
-        raise InputError(
+        return (
             f"Decisions about {problem.outcome!r}, which is never observed, cannot be judged by "
-            f"data. Compare `result.decisions` with `result.vi_decisions`, and the posteriors."
+            f"data: all that speaks for them is the model."
         )
     if problem.action is not None:
-        raise InputError(
+        return (
             f"Decisions about {problem.action!r} change the outcome, and the outcomes in the data "
             f"happened at the decisions that were made: what others would have led to, data like "
-            f"these cannot say. Look at `result.expected(...)`, and try the decisions."
+            f"these cannot say. Try the decisions."
         )
+    return None
 
 
 def _check_posterior(posterior: object) -> None:
@@ -272,6 +272,17 @@ def labelled(
         for dim, size in zip(dims, values.shape, strict=True)
     }
     return xr.DataArray(values, dims=dims, coords=labels, name=name)
+
+
+def labelled_decisions(
+    space: Space, decisions: np.ndarray, instances: Instances, coords: Mapping[str, Any]
+) -> "xr.DataArray":
+    """Decisions as users see them; their parts, where there are several, along a last axis."""
+    shown = space.labelled(decisions)
+    if not isinstance(space, Vector):
+        return labelled(shown, instances, coords, "decision")
+    names = {"part": list(space.names), **coords}
+    return labelled(shown, instances, names, "decision", ("part",)).transpose(..., "part")
 
 
 def predictive_quantiles(draws: np.ndarray, levels: np.ndarray) -> np.ndarray:

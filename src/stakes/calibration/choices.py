@@ -101,8 +101,11 @@ def checked_expectation(
     options: Options,
     approximation: NumPyroApproximation,
     key: Key,
-) -> Expectation:
-    """Try loss, expectation and method before any fit, on observed outcomes and where it starts."""
+) -> tuple[Expectation, int]:
+    """Try loss, expectation and method before any fit, on observed outcomes and where it starts.
+
+    Also says how many draws of θ are usual for it.
+    """
     posterior = FittedPosterior(approximation, approximation.start)
     predictor = Predictors(problem, approximation).on()
     outcome, weight, drawn = predicting.one_outcome(posterior, predictor, key)
@@ -143,7 +146,16 @@ def checked_expectation(
     asked.term(expectation)  # says what does not fit
     if problem.about_latent:
         _check_slope(problem, aim, drawn)
-    return expectation
+    rows = int(np.prod(approximation.instances.shape))
+    return expectation, usual_draws(expectation, outcome, rows)
+
+
+def usual_draws(expectation: Expectation, outcome: Distribution, rows: int) -> int:
+    """For small problems, more draws of θ cost next to nothing; formulas of counts are long."""
+    if not expectation.cheap:
+        return 10
+    is_count = outcome.support.is_discrete and expectations.stats.few_values(outcome) is None
+    return 32 if rows <= (100 if is_count else 1000) else 10
 
 
 def _check_slope(problem: Problem, aim: Aim, drawn: np.ndarray) -> None:

@@ -13,6 +13,8 @@ from stakes.calibration.intervals import Dependence, Independent, Interval, inte
 from stakes.errors import InputError
 from stakes.host.text_tables import text_table
 
+ACTS = "`stakes.choose` compares both with other ways, and decides by what helps."
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -112,10 +114,10 @@ class Comparison:
         if low > 0:
             return f"Calibration {down} {change}."
         if high < 0:
-            return f"Calibration {up} {change}: keep the plain fit."
+            return f"Calibration {up} {change}: keep the plain fit. {ACTS}"
         return (
             f"No reliable change of the {quantity} {where}: {_percent(self.reduction)} ({span}). "
-            f"Keep the plain fit unless more data says otherwise."
+            f"Keep the plain fit unless more data says otherwise. {ACTS}"
         )
 
     def __str__(self) -> str:

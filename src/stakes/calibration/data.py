@@ -8,9 +8,9 @@ import numpy as np
 from stakes._types import Data
 from stakes.arguments import Columns, arguments_of
 from stakes.bridge import Cases
-from stakes.errors import name_of
+from stakes.errors import InputError, name_of
 from stakes.problem import Problem
-from stakes.tables import Coding, Read, Wanted, is_table, read
+from stakes.tables import Coding, Read, Stream, Wanted, is_table, read
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -70,6 +70,15 @@ def given(
         columns: those of arguments that are tables themselves, as in the fit.
         fitted: the table of the fit, if it had one; and `cases`, the model on the data of the fit.
     """
+    if isinstance(data, Stream):
+        raise InputError(
+            f"`{data!r}` is for `calibrate`, which takes its rows in minibatches; all else needs "
+            f"them at once. Decide about a file with `stakes decide`, or give part after part."
+        )
+    if isinstance(data, Read):
+        checked = problem.check_data(data.arguments, needs_outcome=needs_outcome)
+        table = data._replace(arguments={})
+        return Given(checked, table, table)
     if not is_table(data):
         return Given(problem.check_data(data, needs_outcome=needs_outcome, columns=columns))
     model = problem.model

@@ -29,6 +29,7 @@ class Options:
     estimator: Estimator | None = None
     steps: int = 30_000
     draws: int | None = None
+    independent: bool = False
     optimizer: optax.GradientTransformation | None = None
     all_steps: bool = False
     warm_start: bool = True
@@ -45,7 +46,12 @@ class Options:
                 checks.choice(f"`{name}=`", value, contract, known)
         settings = self.fit_settings(draws=1, progress=False)  # reports what does not fit
         object.__setattr__(self, "warm_start", checks.flag("`warm_start=`", self.warm_start))
-        for name in ("steps", "all_steps", *(() if self.draws is None else ("draws",))):
+        for name in (
+            "steps",
+            "independent",
+            "all_steps",
+            *(() if self.draws is None else ("draws",)),
+        ):
             object.__setattr__(self, name, getattr(settings, name))
 
     def fit_settings(self, *, draws: int, progress: bool) -> FitSettings:
@@ -53,6 +59,7 @@ class Options:
         return FitSettings(
             steps=self.steps,
             draws=draws if self.draws is None else self.draws,
+            independent=self.independent,
             optimizer=self.optimizer,
             all_steps=self.all_steps,
             progress=progress,

@@ -1,6 +1,8 @@
 """Section 5 of the paper: from a problem and data to calibrated decisions."""
 
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import optax
 
@@ -12,12 +14,26 @@ from stakes.calibration.keys import Keys
 from stakes.calibration.options import Options
 from stakes.calibration.plan import check_fit, prepare
 from stakes.calibration.result import Calibration
+from stakes.calibration.streaming import Beyond, opened
 from stakes.errors import InputError, warn
 from stakes.host.interrupts import deferred_ctrl_c
 from stakes.host.progress import waiting
-from stakes.optimise import Fit, Method, State, Step, Stop, not_begun, outset, run
+from stakes.optimise import (
+    EM,
+    Fit,
+    FitSettings,
+    Method,
+    State,
+    Step,
+    Stop,
+    not_begun,
+    outset,
+    run,
+)
 from stakes.problem import Problem, checked_key
+from stakes.processes import Processes
 from stakes.protocols import Estimator, Expectation, Transform
+from stakes.tables import Stream
 from stakes.vectors import leading
 
 
@@ -32,6 +48,7 @@ def calibrate(
     estimator: Estimator | None = None,
     steps: int = 30_000,
     draws: int | None = None,
+    independent: bool = False,
     optimizer: optax.GradientTransformation | None = None,
     all_steps: bool = False,
     warm_start: bool = True,
@@ -39,6 +56,7 @@ def calibrate(
     coords: Coords | None = None,
     progress: bool = True,
     journal: Journal | None = None,
+    on: Processes | None = None,
 ) -> Calibration:
     """Fit plain VI, find M_q, transform the loss, and fit the calibrated posterior.
 
@@ -49,7 +67,8 @@ def calibrate(
             or a table whose columns have these names. Its index labels the rows, words become codes
             in the order of the alphabet, and decisions come back as a column with that index. Of a
             column of dates, `day_weekday` asks for the weekday, `day_days` for the days since the
-            first one; likewise year, quarter, month, week, day, dayofyear and hour.
+            first one; likewise year, quarter, month, week, day, dayofyear and hour. A `Stream` is
+            a table that may be larger than memory.
         transform: from loss to utility, `Linearized(quantile=0.9)` by default; not for a problem
             that is given by a utility.
         method: `Joint()`, the default, or `EM()`, the default for whole numbers and actions.
@@ -58,6 +77,8 @@ def calibrate(
         steps: at most this many, for each of the two fits. Fewer than by default are taken for a
             trial: only with as many or more a fit that does not converge earns a warning.
         draws: of θ at each step; 10 by default, 32 for small problems.
+        independent: draw each θ by itself. By default draws from mean-field normal guides come in
+            pairs and are evenly spread, so that fits have less noise.
         optimizer: any optax optimiser; Adam by default. Its step size is reduced tenfold, twice,
             as the bound levels off, and again until that gains nothing more.
         all_steps: take every step at the optimiser's own step size, for an optimiser with a
@@ -68,6 +89,9 @@ def calibrate(
         coords: labels of the plates' members, by plate; `decide` knows members again by them.
         progress: whether to show a progress bar on a terminal.
         journal: keeps a record of both fits, from which they can be resumed.
+        on: the processes that make both fits together, as `join` returned them. Each calls
+            `calibrate` with the same arguments and gets the same result; rows are divided among
+            them, and with them local parameters, decisions and what the optimiser knows of them.
 
     Examples:
         >>> import jax, numpyro, numpyro.distributions as dist, stakes
@@ -88,6 +112,7 @@ def calibrate(
         estimator=estimator,
         steps=steps,
         draws=draws,
+        independent=independent,
         optimizer=optimizer,
         all_steps=all_steps,
         warm_start=warm_start,
@@ -96,7 +121,7 @@ def calibrate(
         raise InputError("`calibrate(options=...)` replaces the other options: leave those out.")
     chosen = said if options is None else options
     result = calibrate_with(
-        key, problem, data, chosen, coords=coords, progress=progress, journal=journal
+        key, problem, data, chosen, coords=coords, progress=progress, journal=journal, on=on
     )
     _warn_of_unconverged(result, chosen)
     return result
@@ -105,12 +130,13 @@ def calibrate(
 def calibrate_with(
     key: Key,
     problem: Problem,
-    data: Data,
+    data: Any,
     options: Options,
     *,
     coords: Coords | None = None,
     progress: bool = True,
     journal: Journal | None = None,
+    on: Processes | None = None,
 ) -> Calibration:
     """`calibrate`, with its options as one value."""
     keys = Keys.of(checked_key(key))
@@ -119,15 +145,36 @@ def calibrate_with(
     progress = checks.flag("`progress=`", progress)
     if journal is not None:
         checks.choice("`journal=`", journal, Journal, "None")
+    if on is not None:
+        checks.instance("`on=`", on, Processes, "what `stakes.join(...)` returns")
+        progress = progress and on.speaks
+        if isinstance(data, Stream):
+            raise InputError(
+                "The rows of a `Stream(...)` are read by one process and cannot be divided among "
+                "several: leave out `on=`, or give the data as arrays."
+            )
+    beyond, given = None, data
+    if isinstance(data, Stream):
+        with waiting("reading all rows", show=progress):
+            given = opened(problem, data, FitSettings.chunk, keys.setup)
+        if isinstance(given, Beyond):
+            beyond, given, options = given, given.sample, _for_stream(options)
     with waiting("tracing the model", show=progress):
-        plan = prepare(keys.setup, problem, data, options, coords=coords, progress=progress)
+        plan = prepare(keys.setup, problem, given, options, coords=coords, progress=progress)
+        plan = plan if beyond is None else beyond.of(plan)
     approximation, settings = plan.approximation, plan.settings
+    shared = approximation if on is None else plan.divided(on.count)
 
     def fitted(title: str, step: Step, state: State, key: Key) -> Fit:
-        if journal is None:
-            return run(title, step, approximation, state, key, settings)
-        course, watch = journal.course(title, outset(state)), partial(journal.watch, title)
-        return run(title, step, approximation, state, key, settings, course=course, watch=watch)
+        go = partial(run, title, step, shared, state, key, settings, on=on)
+        if journal is not None:
+            course, watch = journal.course(title, outset(state)), partial(journal.watch, title)
+            due = getattr(journal, "due", lambda: True)
+            go = partial(go, course=course, watch=watch, due=due)
+        if beyond is None:
+            return go()
+        with beyond.feeding(approximation, key) as feed:
+            return go(feed=feed)
 
     # Plain VI, its decisions, and the scale of its losses.
     vi = fitted("VI", plan.vi_step(), plan.vi_state(approximation.start), keys.vi)
@@ -140,13 +187,25 @@ def calibrate_with(
     # The calibrated fit, from VI's optimum unless told otherwise. Even from random λ, h starts at
     # VI's decision: far from it, U has a flat tail.
     state = plan.state(vi.params if plan.warm_start else approximation.start, decisions)
-    if vi.reason is Stop.INTERRUPTED or interruption.asked():
-        return Calibration.of(plan, vi, not_begun(state), plan.coords, keys)
+    asked = interruption.asked() if on is None else on.any(interruption.asked())
+    if vi.reason is Stop.INTERRUPTED or asked:
+        return Calibration.of(plan, vi, not_begun(state), plan.coords, keys, beyond)
     if journal is not None:
         journal.keep_decisions(decisions)
     calibrated = fitted("calibrated", plan.step(plan.scale), state, keys.calibrated)
     check_fit("calibrated", calibrated)
-    return Calibration.of(plan, vi, calibrated, plan.coords, keys)
+    return Calibration.of(plan, vi, calibrated, plan.coords, keys, beyond)
+
+
+def _for_stream(options: Options) -> Options:
+    """Decisions of rows that come and go are made anew at each step."""
+    method = EM() if options.method is None else options.method
+    if not isinstance(method, EM):
+        raise InputError(
+            f"`method={method}` keeps a decision for each row, and the rows of a `Stream(...)` "
+            f"come and go. Leave `method` out, or give `EM(...)`."
+        )
+    return replace(options, method=method)
 
 
 def _warn_of_unconverged(result: Calibration, options: Options) -> None:

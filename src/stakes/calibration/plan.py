@@ -12,7 +12,7 @@ from stakes import checks, predicting
 from stakes._types import Array, Batch, Data, Key, Number, Params
 from stakes.aim import Aim
 from stakes.arguments import Columns, columns_of
-from stakes.bridge import NumPyroApproximation, Predictors, approximate
+from stakes.bridge import Divided, NumPyroApproximation, Predictors, approximate, divided
 from stakes.calibration.choices import (
     check_shared,
     checked_expectation,
@@ -23,7 +23,7 @@ from stakes.calibration.data import Coords, given
 from stakes.calibration.keys import Keys
 from stakes.calibration.options import Options
 from stakes.deciding import Rival, objective_of
-from stakes.errors import InputError, NumericalError, some, warn
+from stakes.errors import InputError, NumericalError, listed, some, warn
 from stakes.optimise import VI, Fit, FitSettings, Info, Method, Numbered, State, Step, Stop
 from stakes.port import Instances
 from stakes.predicting import FittedPosterior
@@ -32,8 +32,10 @@ from stakes.protocols import (
     Estimator,
     Expectation,
     Objective,
+    Space,
     Transform,
 )
+from stakes.spaces import OneOf
 from stakes.tables import Read
 from stakes.varying import Columns as CaseColumns
 
@@ -67,6 +69,15 @@ class Plan:
             return self
         predictors = Predictors(self.problem, approximation)
         return replace(self, approximation=approximation, predictors=predictors)
+
+    def divided(self, count: int) -> Divided:
+        """The approximation with its rows divided among so many processes."""
+        if self.problem.per is not None:
+            raise InputError(
+                f"`Problem(per={self.problem.per!r})`: several processes cannot find decisions "
+                f"that cases share. Fit in one process, without `on=`."
+            )
+        return divided(self.approximation, count)
 
     def vi_step(self) -> Step:
         return VI().step(self.settings)
@@ -185,8 +196,7 @@ def prepare(
     check_shared(problem, approximation)
     coords = read.coords(approximation.cases, coords)
     check_coords(coords, approximation.instances, *approximation.latents.values())
-    expectation = checked_expectation(problem, transform, options, approximation, key)
-    small = expectation.cheap and int(np.prod(approximation.instances.shape)) <= 1000
+    expectation, draws = checked_expectation(problem, transform, options, approximation, key)
     return Plan(
         problem=problem,
         approximation=approximation,
@@ -195,8 +205,7 @@ def prepare(
         expectation=expectation,
         estimator=options.estimator,
         warm_start=options.warm_start,
-        # For small problems, more draws of θ cost next to nothing.
-        settings=options.fit_settings(draws=32 if small else 10, progress=progress),
+        settings=options.fit_settings(draws=draws, progress=progress),
         predictors=Predictors(problem, approximation),
         columns={} if read.table is not None else columns_of(data),
         coords=dict(coords or {}),
@@ -207,18 +216,35 @@ def prepare(
 def _warn_of_unseen_decisions(
     problem: Problem, arrays: Mapping[str, Any], decisions: np.ndarray
 ) -> None:
-    """Of the best decisions, some may lie beyond all that were ever made."""
     assert problem.action is not None
     made = np.asarray(arrays[problem.action], float)
     low, high = made.min(), made.max()
-    beyond = int(((decisions < low - 1e-6) | (decisions > high + 1e-6)).sum())
-    if beyond:
-        warn(
-            f"{beyond} of {decisions.size} best decisions about {problem.action!r} lie outside "
-            f"those in the data, {low:.6g} to {high:.6g}: there the model is all that speaks for "
-            f"them. Narrow the limits, `decision={{{problem.action!r}: Interval({low:.4g}, "
-            f"{high:.4g})}}`, or try such decisions first."
+    beyond = beyond_made(problem.space, made, decisions)
+    if not beyond.any():
+        return
+    where = f"outside those in the data, {low:.6g} to {high:.6g}"
+    remedy = (
+        f"Narrow the limits, `decision={{{problem.action!r}: Interval({low:.4g}, {high:.4g})}}`"
+    )
+    if isinstance(problem.space, OneOf):
+        never = problem.space.labelled(np.unique(decisions[beyond]))
+        where, remedy = (
+            f"beyond those in the data: {listed(map(str, never))}",
+            "Leave such actions out",
         )
+    warn(
+        f"{int(beyond.sum())} of {decisions.size} best decisions about {problem.action!r} lie "
+        f"{where}: there the model is all that speaks for them. {remedy}, or try such decisions "
+        f"first."
+    )
+
+
+def beyond_made(space: Space, made: np.ndarray, decisions: np.ndarray) -> np.ndarray:
+    """Which decisions lie beyond all that were ever made; of actions, which never were."""
+    if isinstance(space, OneOf):
+        return ~np.isin(decisions, made)
+    found: np.ndarray = (decisions < made.min() - 1e-6) | (decisions > made.max() + 1e-6)
+    return found
 
 
 def _warn_of_rivals(problem: Problem, found: Rival) -> None:

@@ -21,6 +21,7 @@ from stakes.calibration.keys import Keys
 from stakes.calibration.leave_one_out import leave_one_out
 from stakes.calibration.members import predictor_for
 from stakes.calibration.plan import Plan
+from stakes.calibration.streaming import Beyond
 from stakes.errors import InputError
 from stakes.optimise import Fit, Method
 from stakes.port import Instances
@@ -64,6 +65,8 @@ class Calibration:
     """How it was fitted, to fit it again in the same way."""
     table: Read | None = None
     """The table that it was fitted to, if it was one."""
+    beyond: Beyond | None = None
+    """All rows of the stream that it was fitted to, of which the data here are a sample."""
 
     def __post_init__(self) -> None:
         checks.fields(
@@ -85,7 +88,13 @@ class Calibration:
 
     @classmethod
     def of(
-        cls, plan: Plan, vi: Fit, calibrated: Fit, coords: Coords | None, keys: Keys
+        cls,
+        plan: Plan,
+        vi: Fit,
+        calibrated: Fit,
+        coords: Coords | None,
+        keys: Keys,
+        beyond: Beyond | None = None,
     ) -> "Calibration":
         return cls(
             problem=plan.problem,
@@ -101,6 +110,7 @@ class Calibration:
             columns=plan.columns,
             plan=plan,
             table=plan.table,
+            beyond=beyond,
         )
 
     @property
@@ -115,15 +125,21 @@ class Calibration:
 
     @property
     def decisions(self) -> "xr.DataArray":
-        """The best decision for each instance under the calibrated posterior.
+        """The best decision for each instance under the calibrated posterior, even if it is worse.
 
-        A column with the index of the table that it was fitted to, if it was one.
+        `compare` tells whether it is, and `stakes.choose` decides by what helps.
+        A column with the index of the table that it was fitted to, if it was one; for a stream, an
+        array on disk, in the order of its rows.
         """
+        if self.beyond is not None:
+            return self._of_all_rows(self.beyond, self.calibrated)
         return self._handed_back(self.on_fit.decisions, self.table)
 
     @property
     def vi_decisions(self) -> "xr.DataArray":
         """The best decision for each instance under plain VI."""
+        if self.beyond is not None:
+            return self._of_all_rows(self.beyond, self.vi)
         return self._handed_back(self.on_fit.vi_decisions, self.table)
 
     @cached_property
@@ -399,17 +415,22 @@ class Calibration:
         return NutsRuns(self.approximation, self.keys.nuts)
 
     def __repr__(self) -> str:
-        fits = f"  VI          {self.vi!r}\n  calibrated  {self.calibrated!r}"
         shape = self.approximation.instances.shape
-        return (
-            f"Calibration of {self.problem!r}\n  {self._how()}; decisions of shape {shape}\n{fits}"
-        )
+        lines = [
+            f"Calibration of {self.problem!r}",
+            f"{self._how()}; decisions of shape {shape}",
+            f"VI          {self.vi!r}",
+            f"calibrated  {self.calibrated!r}",
+            "decisions are the calibrated ones, better or not: `stakes.choose` takes what helps",
+        ]
+        return "\n  ".join(lines)
 
     def _how(self) -> str:
         transform = "utility as given"
         if self.transform is not None:
             transform = f"{type(self.transform).__name__}, M = {self.scale:.4g}"
-        return f"{transform}; expectation {self.expectation}"
+        rows = "" if self.beyond is None else f"; {self.beyond}"
+        return f"{transform}; expectation {self.expectation}{rows}"
 
     def _posterior(self, fit: Fit | None) -> FittedPosterior:
         """That of a fit; of the calibrated one where none is given."""
@@ -429,6 +450,12 @@ class Calibration:
             fitted=self.table,
             cases=self.approximation.cases,
         )
+
+    def _of_all_rows(self, beyond: Beyond, fit: Fit) -> "xr.DataArray":
+        posterior, predictor = self._posterior(fit), self.predictors.on()
+        found = beyond.decisions(self.problem, posterior, predictor, self.expectation, self.keys)
+        shown = self.problem.space.labelled(found)
+        return labelled(shown, beyond.instances, {}, "decision")
 
     def _handed_back(self, decisions: "xr.DataArray", table: Read | None) -> "xr.DataArray":
         found: xr.DataArray = handed_back(decisions, table)

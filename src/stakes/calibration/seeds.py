@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import final
+from typing import Any, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,8 @@ from stakes.calibration.keys import Keys
 from stakes.calibration.plan import Plan, check_whole
 from stakes.calibration.result import Calibration
 from stakes.errors import InputError
-from stakes.optimise import Fit, Watch, run_together
+from stakes.host.workers import checked_client
+from stakes.optimise import Fit, Together, Watch, divided, run_apart, run_together
 from stakes.problem import Problem, checked_key
 from stakes.protocols import Expectation
 
@@ -68,13 +69,26 @@ class PlainDecisions:
         self._made[plan.problem, plan.expectation] = decisions
 
 
-def fit_vi(keys: Key, plan: Plan, *, watch: Watch | None = None) -> PlainFits:
-    """Plain VI from each key, with a start of its own for each seed."""
+def fit_vi(
+    keys: Key,
+    plan: Plan,
+    *,
+    watch: Watch | None = None,
+    together: int | None = None,
+    on: Any = None,
+) -> PlainFits:
+    """Plain VI from each key, with a start of its own for each seed.
+
+    Args:
+        watch: called after every chunk of steps, where all seeds are one batch here.
+        together: how many seeds are one compiled batch, which keeps one pace; all by default.
+        on: a `dask.distributed.Client`, on whose workers the batches are fitted.
+    """
     keys = _checked_keys(keys)
-    _check(plan, watch)
+    how = _How.checked(plan, watch, together, on)
     each = Keys.of_each(keys)
     starts = [plan.approximation.init(key) for key in each.setup]
-    return _plain_fits(keys, plan, starts, each.vi, watch)
+    return _plain_fits(keys, plan, starts, each.vi, how)
 
 
 def continued(plain: PlainFits, plan: Plan) -> PlainFits:
@@ -86,13 +100,13 @@ def continued(plain: PlainFits, plan: Plan) -> PlainFits:
     _check(plan)
     plan = plan.on(plain.approximation)
     starts = [fit.params for fit in plain.fits]
-    return _plain_fits(plain.keys, plan, starts, Keys.of_each(plain.keys).calibrated, None)
+    return _plain_fits(plain.keys, plan, starts, Keys.of_each(plain.keys).calibrated, _How())
 
 
 def _plain_fits(
-    keys: Key, plan: Plan, starts: Sequence[Params], fit_keys: Key, watch: Watch | None
+    keys: Key, plan: Plan, starts: Sequence[Params], fit_keys: Key, how: "_How"
 ) -> PlainFits:
-    fits = run_together(
+    batch = Together(
         f"VI, {len(keys)} seeds",
         lambda _: plan.vi_step(),
         jnp.zeros(len(keys)),
@@ -100,22 +114,30 @@ def _plain_fits(
         jax.vmap(plan.vi_state)(stacked(starts)),
         fit_keys,
         plan.settings,
-        watch=watch,
     )
+    fits = how.fitted(batch)
     for fit in fits:
         check_whole("VI", fit)
     return PlainFits(keys, plan.approximation, starts, fits)
 
 
 def calibrate_seeds(
-    plain: PlainFits, plan: Plan, *, watch: Watch | None = None
+    plain: PlainFits,
+    plan: Plan,
+    *,
+    watch: Watch | None = None,
+    together: int | None = None,
+    on: Any = None,
 ) -> list[Calibration]:
-    """The plan carried out from each plain fit, which may come from the plan of another loss."""
+    """The plan carried out from each plain fit, which may come from the plan of another loss.
+
+    The arguments by name are those of `fit_vi`.
+    """
     _check_plain(plain)
-    _check(plan, watch)
+    how = _How.checked(plan, watch, together, on)
     ready = plain.ready(plan)
     starts = [fit.params for fit in plain.fits] if plan.warm_start else plain.starts
-    return _calibrated(ready, plain.fits, starts, plain.keys, watch)
+    return _calibrated(ready, plain.fits, starts, plain.keys, how)
 
 
 def calibrate_scales(plain: PlainFits, plan: Plan, scales: Sequence[float]) -> list[Calibration]:
@@ -129,7 +151,7 @@ def calibrate_scales(plain: PlainFits, plan: Plan, scales: Sequence[float]) -> l
     ready = [(replace(first[0], transform=plan.transform.at(scale)), first[1]) for scale in scales]
     count, vi = len(scales), plain.fits[0]
     keys = jnp.broadcast_to(plain.keys[:1], (count,))
-    return _calibrated(ready, [vi] * count, [vi.params] * count, keys, None)
+    return _calibrated(ready, [vi] * count, [vi.params] * count, keys, _How())
 
 
 def _calibrated(
@@ -137,7 +159,7 @@ def _calibrated(
     plain: Sequence[Fit],
     starts: Sequence[Params],
     keys: Key,
-    watch: Watch | None,
+    how: "_How",
 ) -> list[Calibration]:
     plans = [plan for plan, _ in ready]
     if len({plan.expectation for plan in plans}) > 1:
@@ -147,7 +169,7 @@ def _calibrated(
         )
     scales, each = [plan.scale for plan in plans], Keys.of_each(keys)
     decisions = jnp.stack([jnp.asarray(decided) for _, decided in ready])
-    fits = run_together(
+    batch = Together(
         f"calibrated, {len(plans)} at once",
         plans[0].step,
         None if scales[0] is None else jnp.array(scales, jnp.result_type(float)),
@@ -155,8 +177,8 @@ def _calibrated(
         jax.vmap(plans[0].state)(stacked(starts), decisions),
         each.calibrated,
         plans[0].settings,
-        watch=watch,
     )
+    fits = how.fitted(batch)
     for fit in fits:
         check_whole("calibrated", fit)
     return [
@@ -165,10 +187,33 @@ def _calibrated(
     ]
 
 
-def _check(plan: Plan, watch: Watch | None = None) -> None:
+class _How(NamedTuple):
+    """How the fits of all seeds are made."""
+
+    watch: Watch | None = None
+    together: int | None = None
+    on: Any = None
+
+    @classmethod
+    def checked(cls, plan: Plan, watch: Watch | None, together: int | None, on: Any) -> "_How":
+        _check(plan)
+        if watch is not None:
+            checks.function("`watch=`", watch, ("course",))
+            if together is not None or on is not None:
+                raise InputError("`watch=` sees all seeds as one batch; leave it out.")
+        if together is not None:
+            together = checks.whole("`together=`", together)
+        return cls(watch, together, None if on is None else checked_client(on))
+
+    def fitted(self, batch: Together) -> list[Fit]:
+        if self.watch is not None:
+            return run_together(*batch, watch=self.watch)
+        found = run_apart(batch.title, divided(batch, self.together), self.on)
+        return [fit for fits in found for fit in fits]
+
+
+def _check(plan: Plan) -> None:
     checks.instance("`plan`", plan, Plan, "what `prepare(...)` returns")
-    if watch is not None:
-        checks.function("`watch=`", watch, ("course",))
 
 
 def _check_plain(plain: PlainFits) -> None:

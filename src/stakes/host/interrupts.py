@@ -32,8 +32,12 @@ def signal_of(error: KeyboardInterrupt) -> int:
 class Interruption:
     """Records the signal that interrupted the work."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, patient: bool = False) -> None:
+        self.patient = patient
+        """Whether a second signal is just recorded, too."""
         self.signum: int | None = None
+        self.times = 0
+        """How often a signal has come."""
         self._at_once = False
 
     def asked(self) -> bool:
@@ -42,7 +46,8 @@ class Interruption:
     def note(self, signum: int, frame: FrameType | None) -> None:
         again = self.asked()
         self.signum = self.signum or signum
-        if again or self._at_once:
+        self.times += 1
+        if (again and not self.patient) or self._at_once:
             raise Signalled(signum)
 
     @contextmanager
@@ -58,9 +63,9 @@ class Interruption:
 
 
 @contextmanager
-def deferred(*signals: signal.Signals) -> Iterator[Interruption]:
+def deferred(*signals: signal.Signals, patient: bool = False) -> Iterator[Interruption]:
     """Record these signals instead of handling them; outside the main thread, do nothing."""
-    heard = Interruption()
+    heard = Interruption(patient=patient)
     with _handled(signals, heard.note):
         yield heard
 

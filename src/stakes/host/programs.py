@@ -9,19 +9,23 @@ text is another program. Arrays and numbers that are arguments are no part of th
 import hashlib
 import inspect
 import os
+import platform
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, final
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast, final
 
 import jax
 import jax.monitoring
+import numpy as np
 from jax.experimental.compilation_cache import compilation_cache
 
 from stakes.errors import InputError
+from stakes.host.packages import missing
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -103,7 +107,7 @@ class Program(Generic[P, R]):
         bound.apply_defaults()
         given = bound.arguments
         every = jax.tree.leaves([v for n, v in given.items() if n not in self._static])
-        if _setting("jax_disable_jit") or any(isinstance(each, jax.core.Tracer) for each in every):
+        if setting("jax_disable_jit") or any(isinstance(each, jax.core.Tracer) for each in every):
             return self.function(*args, **kwargs)
         split, ready = self._made(given)
         values = (jax.tree.leaves(split.donated), jax.tree.leaves(split.kept))
@@ -187,13 +191,30 @@ def _like(array: Any, devices: Any) -> Any:
     return struct(array.shape, array.dtype, weak_type=array.weak_type, sharding=devices)
 
 
-def _setting(name: str) -> Any:
+def setting(name: str) -> Any:
+    """Of JAX."""
     return getattr(jax.config, name)
 
 
 def _key(split: Split) -> Any:
-    settings = tuple(_setting(name) for name in SETTINGS)
-    return split.static, _trees(split), _types(split), settings
+    settings = tuple(setting(name) for name in SETTINGS)
+    return split.static, kinds(split.static), _trees(split), _types(split), settings
+
+
+def kinds(value: Any) -> Hashable:
+    """What tells values apart that Python calls equal: 1, 1.0 and True, or 0.0 and -0.0.
+
+    A key for what a program depends on needs this beside the value itself.
+    """
+    if isinstance(value, int | float | complex | np.generic):
+        return type(value), repr(value)
+    if isinstance(value, tuple):
+        return type(value), *map(kinds, value)
+    if isinstance(value, frozenset):
+        return frozenset(map(kinds, value))
+    if is_dataclass(value) and type(value).__eq__ is not object.__eq__:
+        return type(value), *(kinds(getattr(value, f.name)) for f in fields(value) if f.compare)
+    return cast(Hashable, type(value))
 
 
 T = TypeVar("T")
@@ -235,13 +256,13 @@ def compiled(lowered: Any, options: Mapping[str, Any], types: Any) -> Any:
     if "callback" in text:  # what is called back is not in the text
         return compile_now()
     found = str(lowered.in_avals), str(jax.tree.leaves(lowered.out_info))
-    settings = tuple(str(_setting(name)) for name in SETTINGS)
+    settings = tuple(str(setting(name)) for name in SETTINGS)
     digest = hashlib.sha256(text.encode()).hexdigest()
     key = (digest, types, found, settings, tuple(sorted(options.items())))
     return COMPILED.get(key, compile_now)
 
 
-def keep_compiled(folder: str | os.PathLike[str]) -> None:
+def keep_compiled(folder: str | os.PathLike[str] | None = None) -> None:
     """Keep compiled programs in a folder, where later processes find them again.
 
     Most of the time of a first fit goes into compiling; with the programs of an earlier process it
@@ -249,21 +270,37 @@ def keep_compiled(folder: str | os.PathLike[str]) -> None:
     is kept below 256 MB, for which JAX needs the package filelock. As with any cache of programs,
     others should not be able to write to it.
 
+    Without a `folder` it is that of the command line, in your cache folder, unless JAX has been
+    told of another one.
+
     Examples:
         >>> import tempfile, stakes
         >>> stakes.keep_compiled(tempfile.mkdtemp())  # such as "~/.cache/stakes"
     """
-    given: Any = folder
-    path = Path(folder).expanduser() if isinstance(given, str | os.PathLike) else None
+    config: Any = jax.config
+    if folder is None and config.jax_compilation_cache_dir is not None:
+        return
+    given: Any = _users_folder() if folder is None else folder
+    path = Path(given).expanduser() if isinstance(given, str | os.PathLike) else None
     if not str(given) or path is None or (path.exists() and not path.is_dir()):
         raise InputError(f"`keep_compiled(folder)` must be the path of a folder; got {folder!r}.")
-    config: Any = jax.config
     config.update("jax_compilation_cache_dir", str(path))
     if find_spec("filelock") is not None:
         config.update("jax_compilation_cache_max_size", LARGEST_CACHE)
     config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     # JAX looks at these once, when it compiles for the first time.
     compilation_cache.reset_cache()
+
+
+def _users_folder() -> Path:
+    """For this machine, since several may share a home."""
+    if missing("platformdirs"):
+        cache = Path.home() / ".cache" / "stakes"
+    else:
+        from platformdirs import user_cache_path
+
+        cache = user_cache_path("stakes")
+    return cache / "jax" / platform.node()
 
 
 @contextmanager

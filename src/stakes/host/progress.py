@@ -132,7 +132,19 @@ def steps_of(title: str, total: int) -> Iterator[Tick]:
 
         yield line
         return
-    progress = _parts_bar(title, console)
+    with parts_of(title, total) as tick:
+        yield tick
+
+
+@contextmanager
+def parts_of(title: str, total: int, *, show: bool = True) -> Iterator[Tick]:
+    """One bar over parts that come one after the other, and all work inside; on a terminal."""
+    if not (show and sys.stderr.isatty()):
+        yield lambda what: None
+        return
+    from rich.console import Console
+
+    progress = _parts_bar(title, Console(stderr=True))
     task = progress.add_task("", total=total)
     begun = 0
 
@@ -175,7 +187,21 @@ def _parts_bar(title: str, console: "Console") -> "Progress":
 
 @contextmanager
 def pieces_done(title: str, total: int, *, show: bool = True) -> Iterator[Callable[[bool], None]]:
-    """One bar over independent pieces of work; call it for each that is done: did it fail?"""
+    """One bar over independent pieces of work; call it for each that is done: did it fail?
+
+    Where they are part of a whole that has a bar, they report to it.
+    """
+    whole, done = _whole.get(), 0
+    if whole is not None:
+
+        def count(failed: bool) -> None:
+            nonlocal done
+            done += 1
+            whole(done / total)
+
+        with part_of(lambda share: None):
+            yield count
+        return
     if not (show and sys.stderr.isatty()):
         with part_of(lambda share: None):
             yield lambda failed: None

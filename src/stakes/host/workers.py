@@ -1,10 +1,23 @@
 """Independent pieces of work: one after another here, or on the workers of a Dask cluster."""
 
-from collections.abc import Callable, Sequence
+import tempfile
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from stakes.errors import InputError
+from stakes.host.programs import SETTINGS, setting
 from stakes.host.progress import pieces_done
+
+ONE_AT_A_TIME = threading.Lock()
+"""NumPyro keeps its handlers in one list for all threads of a process."""
+OF_NUMBERS = tuple(name for name in SETTINGS if name != "jax_default_device")
+"""Settings of JAX that numbers depend on."""
 
 
 class Failed(NamedTuple):
@@ -39,7 +52,19 @@ def run_each(
                 found.append(attempt(work, *piece))
                 tell(isinstance(found[-1], Failed))
         return found
-    return _on_cluster(work, pieces, on, title=title, show=show)
+    return _on_cluster(partial(attempt, work), pieces, on, _outcome, title=title, show=show)
+
+
+def run_all(
+    work: Callable[..., Any],
+    pieces: Sequence[tuple[Any, ...]],
+    *,
+    title: str,
+    on: Any,
+    show: bool = True,
+) -> list[Any]:
+    """Like `run_each` on a cluster, where all pieces are needed: an error in one is raised here."""
+    return _on_cluster(work, pieces, on, lambda future: future.result(), title=title, show=show)
 
 
 def checked_client(on: Any) -> Any:
@@ -54,6 +79,33 @@ def checked_client(on: Any) -> Any:
     return on
 
 
+@contextmanager
+def connected(address: str | None, sent: Iterable[ModuleType] = ()) -> Iterator[Any]:
+    """A client of the cluster whose scheduler has this address; None for no address.
+
+    Args:
+        sent: modules that the workers do not have, and get a copy of.
+    """
+    if address is None:
+        yield None
+        return
+    try:
+        from distributed import Client
+    except ModuleNotFoundError:
+        raise InputError("`--dask` needs Dask: pip install 'stakes[cluster]'.") from None
+    try:
+        client = Client(address, timeout=10)
+    except (OSError, ValueError) as error:
+        said = str(error).strip().splitlines() or [type(error).__name__]
+        raise InputError(f"`--dask {address}`: no scheduler answers there ({said[0]}).") from None
+    with client, tempfile.TemporaryDirectory() as folder:
+        for module in sent:
+            copy = Path(folder) / f"{module.__name__}.py"
+            copy.write_bytes(Path(str(module.__file__)).read_bytes())
+            client.upload_file(str(copy))
+        yield client
+
+
 def attempt(work: Callable[..., Any], *piece: Any) -> Any:
     """What the work returns, or how it failed."""
     try:
@@ -66,25 +118,64 @@ def _on_cluster(
     work: Callable[..., Any],
     pieces: Sequence[tuple[Any, ...]],
     client: Any,
+    result: Callable[[Any], Any],
     *,
     title: str,
     show: bool,
 ) -> list[Any]:
     from distributed import as_completed
 
-    # Without `pure`, equal pieces are not taken for one.
-    futures = [client.submit(attempt, work, *piece, pure=False) for piece in pieces]
+    settings = {name: setting(name) for name in OF_NUMBERS}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
+        sent = _sent_once(client, pieces)
+        # Without `pure`, equal pieces are not taken for one.
+        futures = [client.submit(_alone, settings, work, *piece, pure=False) for piece in sent]
     try:
         with pieces_done(title, len(pieces), show=show) as tell:
             for future in as_completed(futures):
-                tell(isinstance(_result(future), Failed))
+                tell(isinstance(result(future), Failed))
+        return [result(future) for future in futures]
     except BaseException:
         client.cancel(futures)
         raise
-    return [_result(future) for future in futures]
 
 
-def _result(future: Any) -> Any:
+def _sent_once(client: Any, pieces: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """The pieces, with what is the same in all of them sent to the cluster once.
+
+    As the result of a task, which is done again if the worker that holds it is lost.
+    """
+    if len(pieces) < 2:
+        return list(pieces)
+    columns = [
+        [client.submit(_same, column[0], pure=False)] * len(column)
+        if all(each is column[0] for each in column) and not callable(column[0])
+        else list(column)
+        for column in zip(*pieces, strict=True)
+    ]
+    return list(zip(*columns, strict=True))
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _alone(settings: dict[str, Any], work: Callable[..., Any], *piece: Any) -> Any:
+    """On a worker: the only piece at work in its process, and computed as it would be at home."""
+    other = [name for name, value in settings.items() if setting(name) != value]
+    if other:
+        name = other[0]
+        raise InputError(
+            f"`on=`: the workers compute with {name} = {setting(name)}, this process with "
+            f"{settings[name]}, so that they would find other numbers. Start them with "
+            f"{name.upper()}={settings[name]} in their environment."
+        )
+    with ONE_AT_A_TIME:
+        return work(*piece)
+
+
+def _outcome(future: Any) -> Any:
     """Of a piece that is done; its workers may all have been lost."""
     error = future.exception()
     return future.result() if error is None else Failed(f"{type(error).__name__}: {error}")

@@ -1,11 +1,20 @@
 """Fits: the loop, its steps, and the methods that define them."""
 
+from stakes.optimise.apart import Together, divided, run_apart
 from stakes.optimise.ascent import ascend, bound, start
-from stakes.optimise.course import MOST_SKIPPED, RATES, Course, least_steps, not_begun, outset
-from stakes.optimise.em import EM
+from stakes.optimise.course import (
+    MOST_SKIPPED,
+    RATES,
+    Course,
+    Watch,
+    least_steps,
+    not_begun,
+    outset,
+)
+from stakes.optimise.em import EM, Anew
 from stakes.optimise.fit import Fit, Stop
 from stakes.optimise.joint import Joint
-from stakes.optimise.loop import Watch, compiled, run, run_together
+from stakes.optimise.loop import Feed, compiled, run, run_together
 from stakes.optimise.natural import natural_gradient
 from stakes.optimise.settings import FitSettings, adam
 from stakes.optimise.stages import (
@@ -23,8 +32,10 @@ __all__ = [
     "MOST_SKIPPED",
     "RATES",
     "VI",
+    "Anew",
     "Average",
     "Course",
+    "Feed",
     "Fit",
     "FitSettings",
     "Info",
@@ -34,12 +45,14 @@ __all__ = [
     "State",
     "Step",
     "Stop",
+    "Together",
     "Watch",
     "adam",
     "are_drifting",
     "ascend",
     "bound",
     "compiled",
+    "divided",
     "finite_mean",
     "has_stopped_rising",
     "is_no_better",
@@ -48,6 +61,7 @@ __all__ = [
     "not_begun",
     "outset",
     "run",
+    "run_apart",
     "run_together",
     "start",
 ]

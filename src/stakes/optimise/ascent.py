@@ -14,11 +14,25 @@ import numpy as np
 import optax
 
 from stakes import checks
-from stakes._types import Array, Batch, Float, Key, Params, PyTree
+from stakes._types import Array, Batch, Distribution, Float, Key, Params, PyTree
 from stakes.errors import check_shape
-from stakes.optimise.settings import check_optimizer
+from stakes.host.loops import once
+from stakes.optimise.noise import noise_for
+from stakes.optimise.settings import FitSettings, check_optimizer
 from stakes.optimise.step import Info, State
-from stakes.port import Approximation, NormalPair, Rows, gather, scatter
+from stakes.port import (
+    Approximation,
+    Division,
+    Draw,
+    NormalPair,
+    Response,
+    Rows,
+    division_of,
+    gather,
+    normals_of,
+    own_key,
+    scatter,
+)
 from stakes.protocols import UtilityTerm
 
 Bound: TypeAlias = Callable[[PyTree], tuple[Array, tuple[Array, Array]]]
@@ -56,11 +70,13 @@ def ascend(
     *,
     chart: Chart | None = None,
     normals: tuple[NormalPair, ...] = (),
+    division: Division | None = None,
 ) -> tuple[PyTree, State, Info]:
     """One step up in the trained variables; skipped where value or gradient is not finite.
 
     With a `chart`, the step is one in other coordinates, in which there are no limits. The
-    optimiser is told which parameters belong to `normals`.
+    optimiser is told which parameters belong to `normals`. Where rows are divided among processes,
+    the step is that of all together.
     """
     check_optimizer("`ascend(optimizer=...)`", optimizer)
     checks.function("`ascend(objective=...)`", objective, ("variables",))
@@ -77,22 +93,62 @@ def ascend(
     (value, (elbo, utility)), slope = jax.value_and_grad(
         lambda free: objective(chart.held(free)), has_aux=True
     )(here)
+    is_finite = jnp.isfinite(value) & _all_finite(slope)
+    if division is not None:
+        found = (value, elbo, utility, is_finite.astype(value.dtype))
+        (value, elbo, utility, agreed), slope = _together(division, found, slope, trained_rows)
+        is_finite = agreed == 1
     updates, memory_after = optax.with_extra_args_support(optimizer).update(
         jax.tree.map(jnp.negative, slope), memory, here, value=-value, normals=normals
     )
     after = jax.tree.map(lambda old, update: old + state.rate * update, here, updates)
-    finite = jnp.isfinite(value) & _all_finite(slope)
     after, memory_after = jax.tree.map(
-        lambda new, old: jnp.where(finite, new, old), (after, memory_after), (here, memory)
+        lambda new, old: jnp.where(is_finite, new, old), (after, memory_after), (here, memory)
     )
     return (
         scatter(trained, chart.held(after), trained_rows),
         state._replace(
             optimizer=scatter(state.optimizer, memory_after, state_rows),
             taken=state.taken + 1,
-            skipped=jnp.where(finite, 0, state.skipped + 1),
+            skipped=jnp.where(is_finite, 0, state.skipped + 1),
         ),
-        Info(elbo, utility, finite),
+        Info(elbo, utility, is_finite),
+    )
+
+
+def climb(
+    approximation: Approximation,
+    state: State,
+    key: Key,
+    batch: Batch,
+    *,
+    settings: FitSettings,
+    trained: PyTree,
+    rows: PyTree,
+    split: Callable[[PyTree], tuple[Params, Array | None]],
+    term: UtilityTerm | None = None,
+    parts: int = 0,
+    chart: Chart | None = None,
+) -> tuple[PyTree, State, Info]:
+    """One step up the bound; `split` says which parameters and decisions trained ones stand for."""
+    return ascend(
+        settings.transformation(),
+        lambda part: bound(
+            approximation,
+            term,
+            settings.draws,
+            key,
+            batch,
+            *split(part),
+            parts=parts,
+            independent=settings.independent,
+        ),
+        trained,
+        rows,
+        state,
+        chart=chart,
+        normals=normals_of(approximation),
+        division=division_of(approximation),
     )
 
 
@@ -106,30 +162,57 @@ def bound(
     decisions: Float[Array, "*instance"] | None,
     *,
     parts: int = 0,
+    independent: bool = False,
 ) -> tuple[Array, tuple[Array, Array]]:
     """ELBO + Σ_i U(λ, h_i), eq. 1, estimated with the same draws of θ for both terms.
 
-    Decisions have `parts` axes before those of the instances.
+    Decisions have `parts` axes before those of the instances. Draws of normals are in pairs and
+    evenly spread, unless they are to be `independent` or rows are divided among processes.
     """
 
     draws = checks.whole("`bound(draws=...)`", draws)
+    independent = checks.flag("`bound(independent=...)`", independent)
     if term is not None:
         checks.function("`bound(term=...)`", term, ("key", "outcome", "decisions"))
 
-    def one(key: Key) -> tuple[Array, Array]:
-        theta_key, y_key = jax.random.split(key)
-        draw = approximation.draw(params, theta_key, batch)
-        if term is None or decisions is None:
-            return draw.log_ratio, jnp.zeros(())
-        here = term.weighing(draw.weight) if hasattr(term, "weighing") else term
-        gained = here(y_key, draw.outcome, decisions)
-        expected = decisions.shape[parts:]
-        check_shape("The utility term of the loss or utility", gained.shape, expected)
-        return draw.log_ratio, jnp.sum(jnp.where(draw.weight > 0, draw.weight * gained, 0.0))
+    def draw(key: Key, noise: dict[str, Array]) -> Draw:
+        given = {"noise": noise} if noise else {}
+        return approximation.draw(params, key, batch, **given)
 
-    elbos, utilities = jax.vmap(one)(jax.random.split(key, draws))
-    elbo, utility = elbos.mean(), utilities.mean()
+    # Noise that is spread over all rows is not known to a process that has some of them.
+    alone = division_of(approximation) is None
+    normals = normals_of(approximation) if alone and not independent else ()
+    noise = noise_for(normals, params, jax.random.fold_in(key, draws), draws)
+    keys = jax.vmap(jax.random.split)(jax.random.split(key, draws))
+    drawn = jax.vmap(draw)(keys[:, 0], noise)
+    elbo = drawn.log_ratio.mean()
+    if term is None or decisions is None:
+        return elbo, (elbo, jnp.zeros(()))
+
+    def gained(key: Key, outcome: Distribution | Response, weight: Array) -> Array:
+        here = term.weighing(weight) if hasattr(term, "weighing") else term
+        each = here(own_key(approximation, key), outcome, decisions)
+        check_shape("The utility term of the loss or utility", each.shape, decisions.shape[parts:])
+        return jnp.sum(jnp.where(weight > 0, weight * each, 0.0))
+
+    outcomes = jax.tree.map(once, drawn.outcome)
+    utility = jax.vmap(gained)(keys[:, 1], outcomes, drawn.weight).mean()
     return elbo + utility, (elbo, utility)
+
+
+def _together(
+    division: Division, found: tuple[Array, ...], slope: PyTree, rows: PyTree
+) -> tuple[tuple[Array, ...], PyTree]:
+    """What all processes find, by one message of each; slopes of rows are those of one alone."""
+    slopes, tree = jax.tree.flatten(slope)
+    own = [bool(at) for at in jax.tree.leaves(rows)]
+    shared = [s for s, is_own in zip(slopes, own, strict=True) if not is_own]
+    found, shared = division.mean((found, shared))
+    means = iter(shared)
+    both = [
+        s / division.count if is_own else next(means) for s, is_own in zip(slopes, own, strict=True)
+    ]
+    return found, jax.tree.unflatten(tree, both)
 
 
 def _all_finite(tree: PyTree) -> Array:

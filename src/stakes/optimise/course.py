@@ -4,11 +4,13 @@ What to do next depends only on the course, so a course saved by another process
 nothing had happened.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
 
 import jax
 import numpy as np
 
+from stakes._types import PyTree
 from stakes.optimise.fit import Fit, Stop
 from stakes.optimise.settings import FitSettings
 from stakes.optimise.stages import (
@@ -25,6 +27,10 @@ RATES = (1.0, 0.1, 0.01)
 """Step sizes of the stages of a round, as factors of the optimiser's own."""
 MOST_SKIPPED = 50
 """Steps in a row without a finite gradient before a fit gives up."""
+
+
+Look: TypeAlias = Callable[[PyTree], np.ndarray]
+"""Variables -> some of them, to be watched."""
 
 
 class Course(NamedTuple):
@@ -61,6 +67,13 @@ class Course(NamedTuple):
         return self.rate == RATES[-1]
 
 
+Watch: TypeAlias = Callable[[Course], None]
+"""Called after every chunk, including the last, to keep a record of where the fit stands.
+
+The next chunk takes over the buffers of the state: a watch that keeps them has to copy them.
+"""
+
+
 def outset(state: State, runs: tuple[int, ...] = ()) -> Course:
     """The course of a fit that has yet to take its first step."""
     # The loop hands its buffers over to each chunk, so it must own them; weak types, for which the
@@ -71,11 +84,11 @@ def outset(state: State, runs: tuple[int, ...] = ()) -> Course:
     return Course(state, none, none, none.astype(bool), 0, 0, Average(), nothing)
 
 
-def extended(course: Course, state: State, info: Info) -> Course:
+def extended(course: Course, state: State, info: Info, look: Look = some_of) -> Course:
     if course.rate < 1:
         course = course._replace(average=course.average.add(state.variables))
     else:
-        here = some_of(state.variables)
+        here = look(state.variables)
         course = course._replace(watched=np.concatenate([course.watched, here[None]]))
     return course._replace(
         state=state,

@@ -1,4 +1,4 @@
-"""EM: ascend in the variational parameters, then set the decisions to their best."""
+"""EM: ascend in the variational parameters, and set the decisions to their best."""
 
 from dataclasses import dataclass
 from typing import final
@@ -7,18 +7,18 @@ import jax
 import jax.numpy as jnp
 
 from stakes import checks
-from stakes._types import Array, Batch, Key, Params
+from stakes._types import Array, Batch, Distribution, Key, Params
 from stakes.deciding import BayesDecisions, NumericalDecisions
 from stakes.errors import check_shape
-from stakes.optimise.ascent import ascend, bound, start
+from stakes.optimise.ascent import climb, start
 from stakes.optimise.settings import FitSettings
 from stakes.optimise.step import Info, State, Step
 from stakes.port import (
     Approximation,
-    Rows,
     columns_in,
-    normals_of,
+    own_key,
     params_in,
+    rows_of_decisions,
     rows_of_params,
 )
 from stakes.protocols import DecisionRule, Gain, Objective
@@ -83,35 +83,34 @@ class EM:
         return start(variables, params, settings.transformation())
 
     def step(self, objective: Objective, settings: FitSettings) -> Step:
-        optimizer, parted = settings.transformation(), len(leading(objective.space))
+        parted = len(leading(objective.space))
         rule = self.rule(objective.gain)
 
         def step(
             approximation: Approximation, state: State, key: Key, batch: Batch
         ) -> tuple[State, Info]:
             e_key, theta_key, y_key = jax.random.split(key, 3)
+            y_key = own_key(approximation, y_key)
             params, decisions = state.variables["params"], state.variables["decisions"]
-            at = Rows.of(approximation.instances, batch, leading=parted)
+            at = rows_of_decisions(approximation, batch, leading=parted)
             here = at.gather(decisions)
             aims = objective.at(columns_in(approximation, objective.needs, batch))
-            params, state, info = ascend(
-                optimizer,
-                lambda part: bound(
-                    approximation, aims.term, settings.draws, e_key, batch, part, here, parts=parted
-                ),
-                params,
-                rows_of_params(approximation, params, batch),
+            params, state, info = climb(
+                approximation,
                 state,
-                normals=normals_of(approximation),
+                e_key,
+                batch,
+                settings=settings,
+                trained=params,
+                rows=rows_of_params(approximation, params, batch),
+                split=lambda part: (part, here),
+                term=aims.term,
+                parts=parted,
             )
 
             def m_step() -> Array:
-                part = params_in(approximation, params, batch)
-                drawn = jax.vmap(lambda key: approximation.draw(part, key, batch)[1:])(
-                    jax.random.split(theta_key, self.draws)
-                )
-                outcomes, weight = drawn
-                best = rule.decide(_counting(aims, weight[0]), y_key, outcomes, here)
+                outcomes, weight = self.drawn(approximation, params, theta_key, batch)
+                best = rule.decide(_counting(aims, weight), y_key, outcomes, here)
                 check_shape(f"The decisions of `{rule}`", best.shape, here.shape)
                 return jnp.where(jnp.isfinite(best), best, here)
 
@@ -119,5 +118,63 @@ class EM:
             best = jax.lax.cond(due, m_step, lambda: here) if self.every > 1 else m_step()
             variables = {"params": params, "decisions": at.scatter(decisions, best)}
             return state._replace(variables=variables), info
+
+        return step
+
+    def drawn(
+        self, approximation: Approximation, params: Params, key: Key, batch: Batch
+    ) -> tuple[Distribution, Array]:
+        """p(y|θ) for the draws of θ of one M-step, and how much each instance counts."""
+        part = params_in(approximation, params, batch)
+        outcomes, weight = jax.vmap(lambda key: approximation.draw(part, key, batch)[1:])(
+            jax.random.split(key, self.draws)
+        )
+        return outcomes, weight[0]
+
+
+@final
+@dataclass(frozen=True)
+class Anew:
+    """EM that keeps no decisions: those of a minibatch are made before each step, and forgotten.
+
+    For more rows than are ever held at once. Between two visits of a row, what is known of θ
+    changes so much that its last decision is no better a start than none.
+    """
+
+    by: EM = EM()
+
+    def objection(self, gain: Gain) -> str | None:
+        return self.by.objection(gain)
+
+    def init(self, params: Params, decisions: Array, settings: FitSettings) -> State:
+        return start({"params": params}, params, settings.transformation())
+
+    def step(self, objective: Objective, settings: FitSettings) -> Step:
+        parts = leading(objective.space)
+        rule = self.by.rule(objective.gain)
+
+        def step(
+            approximation: Approximation, state: State, key: Key, batch: Batch
+        ) -> tuple[State, Info]:
+            e_key, theta_key, y_key = jax.random.split(key, 3)
+            params = state.variables["params"]
+            aims = objective.at(columns_in(approximation, objective.needs, batch))
+            outcomes, weight = self.by.drawn(approximation, params, theta_key, batch)
+            none = aims.space.inside(jnp.zeros((*parts, *weight.shape), weight.dtype))
+            best = rule.decide(_counting(aims, weight), y_key, outcomes, none)
+            check_shape(f"The decisions of `{rule}`", best.shape, none.shape)
+            params, state, info = climb(
+                approximation,
+                state,
+                e_key,
+                batch,
+                settings=settings,
+                trained=params,
+                rows=rows_of_params(approximation, params, batch),
+                split=lambda part: (part, best),
+                term=aims.term,
+                parts=len(parts),
+            )
+            return state._replace(variables={"params": params}), info
 
         return step

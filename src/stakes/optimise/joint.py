@@ -4,10 +4,15 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 from stakes._types import Array, Batch, Key, Params
-from stakes.optimise.ascent import Chart, ascend, bound, start
+from stakes.optimise.ascent import Chart, climb, start
 from stakes.optimise.settings import FitSettings
 from stakes.optimise.step import Info, State, Step
-from stakes.port import Approximation, Rows, columns_in, normals_of, rows_of_params
+from stakes.port import (
+    Approximation,
+    columns_in,
+    rows_of_decisions,
+    rows_of_params,
+)
 from stakes.protocols import Gain, Objective, Space
 from stakes.spaces import Real
 from stakes.vectors import leading
@@ -35,26 +40,28 @@ class Joint:
         return start(variables, variables, settings.transformation())
 
     def step(self, objective: Objective, settings: FitSettings) -> Step:
-        optimizer, parted = settings.transformation(), len(leading(objective.space))
+        parted = len(leading(objective.space))
 
         def step(
             approximation: Approximation, state: State, key: Key, batch: Batch
         ) -> tuple[State, Info]:
             at = {
                 "params": rows_of_params(approximation, state.variables["params"], batch),
-                "decisions": Rows.of(approximation.instances, batch, leading=parted),
+                "decisions": rows_of_decisions(approximation, batch, leading=parted),
             }
             here = objective.at(columns_in(approximation, objective.needs, batch))
-            variables, state, info = ascend(
-                optimizer,
-                lambda part: bound(
-                    approximation, here.term, settings.draws, key, batch, **part, parts=parted
-                ),
-                state.variables,
-                at,
+            variables, state, info = climb(
+                approximation,
                 state,
+                key,
+                batch,
+                settings=settings,
+                trained=state.variables,
+                rows=at,
+                split=lambda part: (part["params"], part["decisions"]),
+                term=here.term,
+                parts=parted,
                 chart=_chart(here.space),
-                normals=normals_of(approximation),
             )
             return state._replace(variables=variables), info
 

@@ -12,18 +12,26 @@ from stakes._types import Array, Batch, Key
 from stakes.host import progress
 from stakes.host.interrupts import deferred_ctrl_c
 from stakes.host.programs import Program
-from stakes.optimise.course import Course, extended, fit_of, next_stage, one_of, outset, verdict
+from stakes.optimise.course import (
+    Course,
+    Watch,
+    extended,
+    fit_of,
+    next_stage,
+    one_of,
+    outset,
+    verdict,
+)
+from stakes.optimise.crew import Crew
 from stakes.optimise.fit import Fit, Stop
 from stakes.optimise.settings import FitSettings
-from stakes.optimise.stages import finite_mean
+from stakes.optimise.stages import finite_mean, some_of
 from stakes.optimise.step import Info, Numbered, State, Step
 from stakes.port import Approximation, Batches
+from stakes.processes import Processes
 
-Watch: TypeAlias = Callable[[Course], None]
-"""Called after every chunk, including the last, to keep a record of where the fit stands.
-
-The next chunk takes over the buffers of the state: a watch that keeps them has to copy them.
-"""
+Feed: TypeAlias = Callable[[int, int], tuple[Any, Batch]]
+"""(first step, how many) -> the approximation with the rows of these steps, and their batches."""
 
 
 class _Keys(NamedTuple):
@@ -46,16 +54,39 @@ def run(
     *,
     course: Course | None = None,
     watch: Watch | None = None,
+    feed: Feed | None = None,
+    on: Processes | None = None,
+    due: Callable[[], bool] = lambda: True,
 ) -> Fit:
     """Step until the bound has stopped rising at the smallest step size, or a limit is reached.
 
     Given the `course` of a run that was cut short, it is resumed there and ends with the same
     numbers, bit for bit, as if it had not been; given that of a finished run, it ends at once.
+    A `feed` brings in the rows of each chunk, where the approximation does not have them all.
+
+    Several processes that call this with a divided approximation make one fit `on` all of them.
+    State, course and what becomes of them are whole in each. `watch` is called in one process
+    alone: when it says, before a chunk, that a record is `due`, and at the end.
     """
     keys = _split(key)
-    chunk = partial(compiled(step), approximation, key=keys.step)
-    schedule = Batches(keys.batches, approximation.subsamples)
-    return fit_of(*_loop(title, chunk, schedule, course or outset(state), settings, watch))
+    if on is not None:
+        crew = Crew(on, approximation, state, settings, _steps, _numbered(step), keys.step, due)
+        return _run_on(crew, title, course or outset(state), keys, settings, watch)
+    chunk = partial(compiled(step), key=keys.step)
+    if feed is None:
+        feed = _always(approximation, Batches(keys.batches, approximation.subsamples))
+    return fit_of(*_loop(title, chunk, feed, course or outset(state), settings, watch))
+
+
+def _run_on(
+    crew: Crew, title: str, course: Course, keys: _Keys, settings: FitSettings, watch: Watch | None
+) -> Fit:
+    feed = _always(crew.given, crew.schedule(keys.batches))
+    own, record = crew.cut(course), crew.recording(watch)
+    course, reason, step_seconds = _loop(title, crew.chunk, feed, own, settings, record, crew)
+    whole = crew.whole(course)
+    crew.record(whole, watch)
+    return fit_of(whole, reason, step_seconds)
 
 
 def run_together(
@@ -87,38 +118,45 @@ def run_together(
         return jax.vmap(one)(states, keys, each)
 
     # As an argument, not a constant, so that a compiled program can be reused for other values.
-    chunk = partial(compiled(every), (approximation, each), key=each_keys.step)
+    chunk = partial(compiled(every), key=each_keys.step)
     schedule = Batches(each_keys.batches[0], approximation.subsamples)
-    start = outset(states, (count,))
-    course, reason, step_seconds = _loop(title, chunk, schedule, start, settings, watch)
+    feed, start = _always((approximation, each), schedule), outset(states, (count,))
+    course, reason, step_seconds = _loop(title, chunk, feed, start, settings, watch)
     return [fit_of(one_of(course, i, count), reason, step_seconds / count) for i in range(count)]
+
+
+def _always(given: Any, schedule: Batches) -> Feed:
+    """All rows are there from the beginning."""
+    return lambda start, count: (given, schedule.take(start, count))
 
 
 def _loop(
     title: str,
     chunk: Callable[..., tuple[State, Info]],
-    schedule: Batches,
+    feed: Feed,
     course: Course,
     settings: FitSettings,
     watch: Watch | None,
+    crew: Crew | None = None,
 ) -> tuple[Course, Stop, float]:
     """Where it ended, why, and the seconds that a step took once it was compiled."""
+    look = some_of if crew is None else crew.watched
     started, chunks = time.monotonic() - course.seconds, []
     with (
         deferred_ctrl_c() as interruption,
         progress.bar(title, settings.steps, show=settings.progress) as tell,
     ):
-        while (reason := verdict(course, settings, interruption.asked())) is None:
+        asked = interruption.asked if crew is None else crew.agreed(interruption.asked)
+        while (reason := verdict(course, settings, asked())) is None:
             course = next_stage(course, settings)
             done = len(course.elbo)
             count = min(settings.chunk, settings.steps - done)
             chunk_started = time.monotonic()
-            state, info = chunk(
-                course.state,
-                numbers=np.arange(done, done + count),
-                batches=schedule.take(done, count),
-            )
-            course = extended(course, state, info)._replace(seconds=time.monotonic() - started)
+            given, batches = feed(done, count)
+            numbers = np.arange(done, done + count)
+            state, info = chunk(given, course.state, numbers=numbers, batches=batches)
+            course = extended(course, state, info, look)
+            course = course._replace(seconds=time.monotonic() - started)
             chunks.append((time.monotonic() - chunk_started) / count)
             recent = course.utility[done:]
             tell(done + count, finite_mean(course.elbo[done:] + recent), finite_mean(recent))
@@ -129,8 +167,16 @@ def _loop(
 
 def compiled(step: Callable[..., tuple[State, Info]]) -> "partial[tuple[State, Info]]":
     """A `Program` that takes as many steps as there are numbers, each with `given` first."""
-    numbered = step if isinstance(step, Numbered) else Numbered(lambda *_: step, None, ())
+    numbered = _numbered(step)
+    program = Program(_steps(numbered), donated=("state",), numbers=("parameters",))
+    return partial(program, scale=numbered.scale, parameters=numbered.parameters)
 
+
+def _numbered(step: Callable[..., tuple[State, Info]]) -> Numbered:
+    return step if isinstance(step, Numbered) else Numbered(lambda *_: step, None, ())
+
+
+def _steps(numbered: Numbered) -> Callable[..., tuple[State, Info]]:
     def chunk(
         given: Any,
         state: State,
@@ -148,8 +194,7 @@ def compiled(step: Callable[..., tuple[State, Info]]) -> "partial[tuple[State, I
 
         return jax.lax.scan(one, state, (numbers, batches))
 
-    program = Program(chunk, donated=("state",), numbers=("parameters",))
-    return partial(program, scale=numbered.scale, parameters=numbered.parameters)
+    return chunk
 
 
 def _folded(key: Key, number: Array) -> Key:

@@ -32,6 +32,8 @@ class FitSettings:
     Args:
         steps: at most this many.
         draws: of θ at each step.
+        independent: draw each θ by itself. By default draws from normal guides come in pairs and
+            are evenly spread, which makes for less noise.
         optimizer: any optax optimiser; Adam by default. Its step size is reduced tenfold,
             twice, each time that the bound has stopped rising; after the first time, each
             stage ends with the average over its later part. This round of three stages is
@@ -45,6 +47,7 @@ class FitSettings:
 
     steps: int = 30_000
     draws: int = 10
+    independent: bool = False
     optimizer: optax.GradientTransformation | None = None
     chunk: int = 100
     patience: int = 10
@@ -54,7 +57,7 @@ class FitSettings:
     def __post_init__(self) -> None:
         for name in ("steps", "draws", "chunk", "patience"):
             object.__setattr__(self, name, checks.whole(f"`{name}=`", getattr(self, name)))
-        for name in ("all_steps", "progress"):
+        for name in ("independent", "all_steps", "progress"):
             object.__setattr__(self, name, checks.flag(f"`{name}=`", getattr(self, name)))
         if self.optimizer is not None:
             check_optimizer("`optimizer=`", self.optimizer)

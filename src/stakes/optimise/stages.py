@@ -58,11 +58,16 @@ def are_drifting(watched: np.ndarray) -> bool:
     return bool(drift > 1.5 + 2 * np.sqrt(2 / moved.sum()))
 
 
-def some_of(variables: PyTree, most: int = 1000) -> np.ndarray:
+def some_of(variables: PyTree) -> np.ndarray:
     """A copy of at most some thousand of the variables, evenly spread."""
-    leaves = [np.asarray(leaf).reshape(-1) for leaf in jax.tree.leaves(variables)]
-    every = -(-sum(map(len, leaves)) // most) or 1
-    return np.concatenate([leaf[::every] for leaf in leaves], dtype=np.float64)
+    every = spacing(variables)
+    leaves = [np.asarray(leaf).reshape(-1)[::every] for leaf in jax.tree.leaves(variables)]
+    return np.concatenate(leaves, dtype=np.float64)
+
+
+def spacing(variables: PyTree, most: int = 1000) -> int:
+    """How far apart some of them lie, in each array, if there are to be about so many."""
+    return -(-sum(np.size(leaf) for leaf in jax.tree.leaves(variables)) // most) or 1
 
 
 def _difference(before: np.ndarray, after: np.ndarray) -> tuple[float, float]:

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import final
 
 from stakes._types import Batch, Key, Params
-from stakes.optimise.ascent import ascend, bound, start
+from stakes.optimise.ascent import climb, start
 from stakes.optimise.settings import FitSettings
 from stakes.optimise.step import Info, State, Step
-from stakes.port import Approximation, normals_of, rows_of_params
+from stakes.port import Approximation, rows_of_params
 
 
 @final
@@ -19,19 +19,19 @@ class VI:
         return start({"params": params}, params, settings.transformation())
 
     def step(self, settings: FitSettings) -> Step:
-        optimizer = settings.transformation()
-
         def step(
             approximation: Approximation, state: State, key: Key, batch: Batch
         ) -> tuple[State, Info]:
             params = state.variables["params"]
-            params, state, info = ascend(
-                optimizer,
-                lambda here: bound(approximation, None, settings.draws, key, batch, here, None),
-                params,
-                rows_of_params(approximation, params, batch),
+            params, state, info = climb(
+                approximation,
                 state,
-                normals=normals_of(approximation),
+                key,
+                batch,
+                settings=settings,
+                trained=params,
+                rows=rows_of_params(approximation, params, batch),
+                split=lambda part: (part, None),
             )
             return state._replace(variables={"params": params}), info
 

@@ -8,6 +8,7 @@ from stakes.port.approximation import (
     Subsample,
     normals_of,
 )
+from stakes.port.division import Division, division_of, own_key, placed
 from stakes.port.minibatches import (
     Batches,
     Rows,
@@ -15,15 +16,18 @@ from stakes.port.minibatches import (
     gather,
     over_batches,
     params_in,
+    rows_of_decisions,
     rows_of_params,
     scatter,
     sweep,
 )
+from stakes.port.own_draws import key_of_part
 from stakes.port.response import Response, outcome_at
 
 __all__ = [
     "Approximation",
     "Batches",
+    "Division",
     "Draw",
     "Instances",
     "NormalPair",
@@ -31,11 +35,16 @@ __all__ = [
     "Rows",
     "Subsample",
     "columns_in",
+    "division_of",
     "gather",
+    "key_of_part",
     "normals_of",
     "outcome_at",
     "over_batches",
+    "own_key",
     "params_in",
+    "placed",
+    "rows_of_decisions",
     "rows_of_params",
     "scatter",
     "sweep",

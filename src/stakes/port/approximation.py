@@ -75,5 +75,9 @@ class Approximation(Protocol):
         ...
 
     def draw(self, params: Params, key: Key, batch: Batch) -> Draw:
-        """One pass through guide and model. `params` holds just the rows in the batch."""
+        """One pass through guide and model. `params` holds just the rows in the batch.
+
+        An approximation with `normals` also takes their `noise=`: standard normal numbers, by the
+        names of the locations.
+        """
         ...

@@ -10,6 +10,7 @@ import numpy as np
 
 from stakes._types import Array, Batch, Float, Key, Params, PyTree
 from stakes.port.approximation import Approximation, Instances, Subsample
+from stakes.port.division import placed
 from stakes.varying import Need
 
 
@@ -18,11 +19,23 @@ class Batches:
     """Which members of each subsampled plate each step sees: by epoch, without replacement.
 
     They are a pure function of the key and the step, so a fit can be resumed at any step.
+
+    Args:
+        start: the first member, where the plates are shares of larger ones.
+        share: the number of the share; each has an order of its own.
     """
 
-    def __init__(self, key: Key, subsamples: tuple[Subsample, ...]) -> None:
+    def __init__(
+        self,
+        key: Key,
+        subsamples: tuple[Subsample, ...],
+        *,
+        start: int = 0,
+        share: int | None = None,
+    ) -> None:
         self._seed = [int(word) for word in np.asarray(jax.random.key_data(key)).ravel()]
-        self._subsamples = subsamples
+        self._subsamples, self._start = subsamples, start
+        self._of_share = () if share is None else (share,)
         self._orders: dict[tuple[str, int], np.ndarray] = {}
 
     def take(self, start: int, count: int) -> dict[str, np.ndarray]:
@@ -41,8 +54,10 @@ class Batches:
     def _order(self, index: int, part: Subsample, epoch: int) -> np.ndarray:
         if (part.plate, epoch) not in self._orders:
             self._orders = {k: v for k, v in self._orders.items() if k[0] != part.plate}
-            rng = np.random.Generator(np.random.Philox(seed=[*self._seed, index, epoch]))
-            order = rng.permutation(part.size).astype(np.int32)
+            rng = np.random.Generator(
+                np.random.Philox(seed=[*self._seed, index, epoch, *self._of_share])
+            )
+            order = (self._start + rng.permutation(part.size)).astype(np.int32)
             # The last batch is filled up with members it does not hold yet.
             self._orders[part.plate, epoch] = np.concatenate(
                 [order, order[: -part.size % part.batch_size]]
@@ -80,6 +95,10 @@ class Rows:
         dims = instances.dims
         return cls({p: leading + dims.index(p) for p in batch if p in dims}, batch)
 
+    def __bool__(self) -> bool:
+        """Whether the array has rows at all."""
+        return bool(self._members)
+
     def gather(self, whole: Array) -> Array:
         return whole[self._index(whole.shape)] if self._members else whole
 
@@ -116,8 +135,14 @@ def scatter(tree: PyTree, parts: PyTree, rows: PyTree) -> PyTree:
 
 def rows_of_params(approximation: Approximation, params: Params, batch: Batch) -> dict[str, PyTree]:
     """The rows of each parameter, which may itself be a tree, such as the weights of a flow."""
-    rows = {name: Rows(approximation.plates_of(name), batch) for name in params}
+    here = placed(approximation, batch)
+    rows = {name: Rows(approximation.plates_of(name), here) for name in params}
     return {name: jax.tree.map(lambda _, at=rows[name]: at, params[name]) for name in params}
+
+
+def rows_of_decisions(approximation: Approximation, batch: Batch, *, leading: int = 0) -> Rows:
+    """The rows of decisions, which have `leading` axes before those of the instances."""
+    return Rows.of(approximation.instances, placed(approximation, batch), leading=leading)
 
 
 def params_in(approximation: Approximation, params: Params, batch: Batch) -> Params:

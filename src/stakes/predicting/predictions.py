@@ -307,7 +307,7 @@ def _expected_batch(
         found = here.criterion.worth(here.criterion.risk(expectation, key, at, same))
         return space.over(found, "sum") if isinstance(space, Shared) else found
 
-    each = jax.vmap(one)(jax.random.split(y_key, draws), outcomes)
+    each = jax.vmap(one)(jax.random.split(y_key, _count(outcomes)), outcomes)
     ends = jnp.quantile(each, jnp.array([0.05, 0.95]), axis=0)
     return jnp.concatenate([each.mean(axis=0)[None], ends])
 
@@ -321,7 +321,8 @@ def predict(
 ) -> np.ndarray:
     """One outcome for each draw of θ, draws along a leading axis.
 
-    Those of instances that are not asked about may be anything.
+    A posterior that has fewer draws of θ gives several outcomes for each. Those of instances that
+    are not asked about may be anything.
     """
 
     parts = itertools.count()
@@ -344,11 +345,19 @@ def _predict_batch(
     theta_key, y_key = jax.random.split(key)
     outcomes, weight = _outcomes(posterior, predictor, theta_key, batch, draws, part)
     keys = jax.random.split(jax.random.fold_in(y_key, part), draws)
+    if _count(outcomes) < draws:
+        again = np.arange(draws) % _count(outcomes)
+        outcomes = jax.tree.map(lambda leaf: leaf[again], outcomes)
 
     def one(key: Key, outcome: Distribution) -> Array:
         return outcome.expand(weight.shape).sample(key)
 
     return jnp.asarray(jax.vmap(one)(keys, outcomes), weight.dtype)
+
+
+def _count(outcomes: Distribution) -> int:
+    """Of draws of θ: a posterior given as draws may have fewer than were asked for."""
+    return int(jax.tree.leaves(outcomes)[0].shape[0])
 
 
 def latent_draws(posterior: FittedPosterior, key: Key, draws: int) -> dict[str, np.ndarray]:

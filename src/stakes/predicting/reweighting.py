@@ -103,8 +103,8 @@ def _of_shape(outcome: Distribution, shape: tuple[int, ...]) -> Distribution:
 
 def _check(outcomes: Distribution, taken: Distribution, chosen: Array) -> None:
     """Refuse distributions whose arrays are not laid out along the instances."""
-    value = outcomes.support.feasible_like(jnp.zeros(chosen.shape[1:]))
     try:
+        value = outcomes.support.feasible_like(jnp.zeros(chosen.shape[1:]))
         before = jax.vmap(lambda each: each.log_prob(value))(outcomes)
         found = jax.vmap(lambda each: each.log_prob(value))(taken)
         before = before.reshape(len(before), *(1,) * (chosen.ndim - before.ndim), *before.shape[1:])

@@ -7,16 +7,19 @@ from stakes.tables.categories import (
     numbers_among,
 )
 from stakes.tables.columns import DATE_PARTS, DAYS, Coding
+from stakes.tables.copying import ROW, Passes, Shuffled, shuffled
 from stakes.tables.delimited import Delimited, Words, repeated, uneven_rows
 from stakes.tables.dialect import Dialect
 from stakes.tables.doctor import Examined, examined
 from stakes.tables.findings import Column, Finding, Kind, Said, rows_named
 from stakes.tables.native import TableRows, columns_in, is_table
 from stakes.tables.reading import Read, Wanted, as_frame, lacking, read
+from stakes.tables.stream import Stream
 
 __all__ = [
     "DATE_PARTS",
     "DAYS",
+    "ROW",
     "Coding",
     "Column",
     "Delimited",
@@ -24,8 +27,11 @@ __all__ = [
     "Examined",
     "Finding",
     "Kind",
+    "Passes",
     "Read",
     "Said",
+    "Shuffled",
+    "Stream",
     "TableRows",
     "Wanted",
     "Words",
@@ -41,5 +47,6 @@ __all__ = [
     "read",
     "repeated",
     "rows_named",
+    "shuffled",
     "uneven_rows",
 ]

@@ -21,11 +21,13 @@ SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"PK\x03\x04": "zip"}
 """How compressed files begin."""
 MARKS = {
-    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
 """How files of text may begin."""
+WORDS = {"utf-8-sig": "utf-8 with a mark, as Excel writes it"}
+"""Encodings that are better described than named."""
 SAMPLE = 1000
 """Lines that separator and decimal sign are told from."""
 BLOCK = 2**20
@@ -41,6 +43,8 @@ class Dialect:
     Examples:
         >>> print(Dialect(";", ",", "cp1252"))
         semicolons between values, decimal commas, cp1252
+        >>> Dialect(",", ".", "utf-8").unusual
+        ''
     """
 
     separator: str | None = None
@@ -51,8 +55,15 @@ class Dialect:
     def __str__(self) -> str:
         parts = [f"{SEPARATORS.get(self.separator or ',', repr(self.separator))} between values"]
         parts += ["decimal commas"] if self.decimal == "," else []
-        parts += [self.encoding] if self.encoding not in (None, "utf-8") else []
+        if self.encoding is not None and self.encoding != "utf-8":
+            parts.append(WORDS.get(self.encoding, self.encoding))
         return ", ".join(parts + ([self.compression] if self.compression else []))
+
+    @property
+    def unusual(self) -> str:
+        """How a file is written, unless it is with commas, decimal points and in UTF-8."""
+        said = str(replace(self, compression=None))
+        return "" if said == str(Dialect()) else said
 
 
 def sniffed(path: Path, said: Dialect) -> Dialect:

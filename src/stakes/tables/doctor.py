@@ -76,10 +76,11 @@ class _Look:
         stops: bool,
         change: Mapping[str, str] | None = None,
         format: str | None = None,
+        codes: bool = False,
     ) -> None:
         rows = tuple(self.first_row + int(place) + 1 for place in at)
         changed = tuple((change or {}).items())
-        self.findings.append(Finding(self.name, what, remedy, rows, stops, changed, format))
+        self.findings.append(Finding(self.name, what, remedy, rows, stops, changed, format, codes))
 
     def replacing(self, change: Mapping[str, str]) -> str:
         """How a spec says that words stand for others."""
@@ -204,8 +205,11 @@ class _Look:
             self.note(f"{words[found.grouped]!r} is read as {value}", stops=False)
         zeros = [word for word in words if len(word) > 1 and word[0] == "0" and word.isdigit()]
         if zeros:
-            remedy = "If they are codes, list the column in `data.categories`."
-            self.note(f"{zeros[0]!r} and the like are read as numbers", remedy, stops=False)
+            remedy = (
+                "They are read as numbers; if they are codes, list the column in `data.categories`."
+            )
+            what = f"{zeros[0]!r} and the like begin with a zero"
+            self.note(what, remedy, stops=False, codes=True)
         self._tell_infinite(found.values)
 
     def _tell_others(self, what: str, others: np.ndarray, words: list[str], at: np.ndarray) -> None:
@@ -291,9 +295,13 @@ class _Look:
             unseen.setdefault(word, []).append(int(place))
         for word, where in unseen.items():
             if word and word not in self.said.known and word not in told:
+                way_out = (
+                    f"If it is new, leave the row out, or fit a model that can tell what new ones "
+                    f"are like, such as a formula with `(1 | {self.name})`."
+                )
                 self.note(
                     f"{self.named(where)}: {word!r} was not in the data of the fit",
-                    suggestion(word, self.said.known).strip(),
+                    f"{suggestion(word, self.said.known).strip()} {way_out}",
                     where,
                     stops=True,
                 )

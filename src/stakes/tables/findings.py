@@ -36,6 +36,8 @@ class Finding:
     """Words, and what to put in their place to settle it."""
     format: str | None = None
     """One of several ways in which dates may be written."""
+    codes: bool = False
+    """Whether numbers look like codes, such as postcodes that begin with a zero."""
 
     def __str__(self) -> str:
         where = f"column {self.column!r}: " if self.column else ""

@@ -1,0 +1,223 @@
+"""A fit to more rows than memory holds: minibatches from disk, and decisions kept there."""
+
+import mmap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, final
+
+import jax
+import numpy as np
+
+from stakes import predicting
+from stakes._types import Batch, Key
+from stakes.arguments import arguments_of
+from stakes.bridge import NumPyroApproximation, Predictor, parts_of, row_check
+from stakes.calibration.data import ReadsTables
+from stakes.calibration.keys import Keys
+from stakes.calibration.plan import Plan
+from stakes.errors import InputError, OutOfRangeError, name_of, some
+from stakes.host.ahead import ahead, on_all_cores
+from stakes.optimise import EM, Anew, Feed
+from stakes.port import Instances, Subsample
+from stakes.predicting import FittedPosterior
+from stakes.problem import Problem
+from stakes.protocols import Expectation
+from stakes.tables import (
+    ROW,
+    Passes,
+    Read,
+    Shuffled,
+    Stream,
+    TableRows,
+    Wanted,
+    lacking,
+    shuffled,
+)
+from stakes.vectors import leading
+
+PROBED = 2**17
+"""Rows that the model is tried on, to see how many a step takes."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Beyond:
+    """All rows of a stream, on disk; in memory is a window of a hundred minibatches."""
+
+    copy: Shuffled
+    stream: Stream
+    part: Subsample
+    """The plate of the rows, how many are in memory, and how many a step takes."""
+    key: Key
+    _decided: list[tuple[Any, np.ndarray]] = field(default_factory=list)
+    """Parameters of a fit, and the decisions by it."""
+
+    def __len__(self) -> int:
+        return len(self.copy)
+
+    def __str__(self) -> str:
+        return f"a random sample of {self.part.size:,} of {len(self):,} rows"
+
+    @property
+    def sample(self) -> Read:
+        """A window of rows, chosen at random from all of them."""
+        return _read(self.copy, Passes(self.copy, _seed(self.key)).take(0, self.part.size), self)
+
+    def of(self, plan: Plan) -> Plan:
+        """A plan for the sample, as one for all rows."""
+        _check(plan, self.part)
+        self._check_rows(plan)
+        assert isinstance(plan.method, EM)
+        approximation = plan.approximation.standing_for(len(self))
+        return replace(plan.on(approximation), method=Anew(plan.method))
+
+    @contextmanager
+    def feeding(self, approximation: NumPyroApproximation, key: Key) -> Iterator[Feed]:
+        """The rows of each chunk of steps, read while the chunk before is at work."""
+        passes, part = Passes(self.copy, _seed(key)), self.part
+
+        def make(step: int, count: int) -> tuple[NumPyroApproximation, Batch]:
+            rows = passes.take(step * part.batch_size, part.size)
+            members = np.arange(count * part.batch_size, dtype=np.int32)
+            return approximation.of_rows(self._arrays(rows)), {
+                part.plate: members.reshape(count, -1)
+            }
+
+        with ahead(make) as feed:
+            yield feed
+
+    def decisions(
+        self,
+        problem: Problem,
+        posterior: FittedPosterior,
+        predictor: Predictor,
+        expectation: Expectation,
+        keys: Keys,
+    ) -> np.ndarray:
+        """The best decision for each row, in an array on disk, in the order of the table."""
+        for params, known in self._decided:
+            if params is posterior.params:
+                return known
+        if leading(problem.space):
+            raise InputError("Decisions with several parts are not found for all rows of a stream.")
+
+        def decide(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            filled = np.resize(rows, self.part.size)
+            here = replace(predictor, arrays={**predictor.arrays, **self._arrays(filled)})
+            found = predicting.decide(problem.aim, posterior, here, expectation, keys.decisions)
+            return rows[ROW], found[: len(rows)]
+
+        path = self.copy.folder.path / f"decisions {len(self._decided)}"
+        kind = jax.dtypes.canonicalize_dtype(float)
+        made = np.memmap(path, kind, mode="w+", shape=(len(self),))
+        for numbers, found in on_all_cores(decide, self._windows()):
+            made[numbers] = found
+            _let_go(made)
+        self._decided.append((posterior.params, made))
+        return made
+
+    def _check_rows(self, plan: Plan) -> None:
+        """Refuse rows that the model cannot take: the sample need not have them."""
+        check = row_check(plan.problem, plan.approximation, self.key)
+        for rows in self._windows():
+            try:
+                check(self._arrays(np.resize(rows, self.part.size)))
+            except OutOfRangeError as error:
+                words = self.copy.coding.categories.get(error.argument)
+                value = error.value if words is None else repr(words[error.value])
+                row = int(rows[ROW][error.row % len(rows)])
+                raise InputError(
+                    f"`Stream(...)`: {self.copy.place(row)}, column {error.argument!r} has "
+                    f"{value}, which is number {error.value} where the model has {error.size}, "
+                    f"numbered from 0. Say how many there are: `Stream(..., constants={{...}})`."
+                ) from None
+
+    @property
+    def instances(self) -> Instances:
+        return Instances((len(self),), (self.part.plate,))
+
+    def _windows(self) -> Iterator[np.ndarray]:
+        """All rows, as many at a time as a window has."""
+        held = self.copy.read(0)
+        for file in range(1, len(self.copy.counts)):
+            while len(held) >= self.part.size:
+                yield held[: self.part.size]
+                held = held[self.part.size :]
+            held = np.concatenate([held, self.copy.read(file)])
+        yield from (held[i : i + self.part.size] for i in range(0, len(held), self.part.size))
+
+    def _arrays(self, rows: np.ndarray) -> dict[str, Any]:
+        names = [name for name in self.copy.dtype.names or () if name != ROW]
+        return {name: jax.device_put(np.ascontiguousarray(rows[name])) for name in names}
+
+
+def opened(problem: Problem, stream: Stream, steps: int, key: Key) -> "Beyond | Read":
+    """The rows of a stream: on disk, or in memory where so many steps would take them all."""
+    if isinstance(problem.model, ReadsTables):
+        raise InputError(
+            "`Stream(...)` is for models that take minibatches; one made by `formula` reads whole "
+            "tables. Give a DataFrame, or write the model in NumPyro."
+        )
+    sources = stream.sources()
+    there = list(dict.fromkeys(name for each in sources for name in each.schema.names))
+    arguments = arguments_of(problem.model)
+    asked = dict.fromkeys((*arguments.names, *problem.named_needs))
+    names = [name for name in asked if name in there and name not in stream.constants]
+    required = tuple(name for name in arguments.required if name not in stream.constants)
+    wanted = Wanted(tuple(asked), required, problem.observations, name_of(problem.model))
+    faults = lacking(wanted, names, there, needs_outcome=True)
+    if faults:
+        raise InputError(f"`{stream!r}`: {faults[0]}")
+    copy = shuffled(sources, names, problem.observations, _seed(key), stream.scratch)
+    tried = Passes(copy, _seed(key)).take(0, min(len(copy), PROBED))
+    whole = Beyond(copy, stream, Subsample("", len(tried), len(tried)), key)
+    data = problem.check_data(_read(copy, tried, whole).arguments, needs_outcome=True)
+    parts = [part for part in parts_of(problem, data, key) if part.size == len(tried)]
+    window = steps * parts[0].batch_size if parts else PROBED
+    if len(copy) <= window:
+        return _read(copy, copy.in_order(), whole)
+    if not parts:
+        raise InputError(
+            f"`{stream!r}` has {len(copy):,} rows, and the model takes all of them at each step. "
+            f"Give the plate of its rows a `subsample_size=`, such as 1000."
+        )
+    return replace(whole, part=parts[0]._replace(size=window))
+
+
+def _read(copy: Shuffled, rows: np.ndarray, beyond: Beyond) -> Read:
+    import pandas as pd
+
+    columns = {name: rows[name] for name in copy.dtype.names or () if name != ROW}
+    arguments = {**columns, **beyond.stream.constants}
+    return Read(arguments, TableRows(pd.RangeIndex(len(rows))), copy.coding)
+
+
+def _check(plan: Plan, part: Subsample) -> None:
+    cases, structure = plan.approximation.cases, plan.approximation.structure
+    if cases.subsamples != (part,) or cases.instances != ((part.size,), (part.plate,)):
+        raise InputError(
+            f"`Stream(...)` has one outcome in each row, so that the model must have one plate in "
+            f"minibatches, of the rows, and outcomes in no other; it has outcomes in "
+            f"{some(cases.instances.dims)}, and minibatches of "
+            f"{some(each.plate for each in cases.subsamples)}."
+        )
+    local = [name for name, latent in cases.latents.items() if part.plate in latent.dims]
+    local += [name for name, axes in structure.parameter_plates.items() if axes]
+    if local:
+        raise InputError(
+            f"`Stream(...)` keeps nothing for single rows but their decisions, and the model has "
+            f"{some(dict.fromkeys(local))} for each. Give the data as arrays, or let rows share "
+            f"such latents by group."
+        )
+
+
+def _seed(key: Key) -> list[int]:
+    return [int(word) for word in np.asarray(jax.random.key_data(key)).ravel()]
+
+
+def _let_go(made: np.memmap[Any, Any]) -> None:
+    """Leave to the system which pages of an array on disk stay in memory."""
+    mapped = getattr(made, "_mmap", None)
+    if mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
+        mapped.madvise(mmap.MADV_DONTNEED)

@@ -1,0 +1,290 @@
+"""A fit that several processes make together, each with a share of the rows.
+
+Between chunks of steps every process has ordinary arrays: the rows of its share, and a copy of all
+that belongs to no row. A chunk is one program of all processes.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from stakes._types import Array, Batch, Key, PyTree
+from stakes.errors import NumericalError
+from stakes.host.programs import Program
+from stakes.optimise.course import Course, Watch
+from stakes.optimise.settings import FitSettings
+from stakes.optimise.stages import spacing
+from stakes.optimise.step import Info, Numbered, State
+from stakes.port import Approximation, Batches, Division, division_of
+from stakes.processes import Processes, largest_of_all, own_index, spread_along, sum_of_all
+
+NOWHERE = -1
+"""The axis of rows in an array that has none."""
+APART = 1e-3
+"""What all processes have should be the same in all, but for rounding on unlike machines."""
+
+
+class Said(NamedTuple):
+    """What processes tell each other with a chunk."""
+
+    interrupted: Array
+    due: Array
+    """Whether where the fit stands is to be recorded."""
+    apart: Array
+    """By how much what should be the same differs between processes."""
+    watched: Array
+
+
+@final
+class Crew:
+    """The processes of one fit, as one of them sees it."""
+
+    def __init__(
+        self,
+        processes: Processes,
+        approximation: Approximation,
+        whole: State,
+        settings: FitSettings,
+        steps: Callable[[Numbered], Callable[..., tuple[State, Info]]],
+        step: Numbered,
+        key: Key,
+        due: Callable[[], bool],
+    ) -> None:
+        division = division_of(approximation)
+        assert division is not None
+        self._processes, self._division, self._due = processes, division, due
+        self._axes = axes_of(approximation, division, whole, settings)
+        self._every = spacing(whole.variables)
+        self._program = Program(
+            partial(_chunk, self, steps(step)), donated=("state",), numbers=("parameters",)
+        )
+        self.given = processes.same(approximation), processes.same(jax.random.key_data(key))
+        self._numbers = step.scale, step.parameters
+        self._asked: Callable[[], bool] = lambda: False
+        self._said: Said | None = None
+        self._compiled: Any = None
+
+    def schedule(self, key: Key) -> Batches:
+        """Minibatches of the rows of this process, by their places among all."""
+        index = self._processes.index
+        start = int(self._division.starts[index])
+        return Batches(key, (self._division.share(index),), start=start, share=index)
+
+    def chunk(
+        self, given: Any, state: State, numbers: np.ndarray, batches: dict[str, np.ndarray]
+    ) -> Any:
+        split = self._processes.split
+        arguments = (
+            *given,
+            jax.tree.map(self._shared, state, self._axes),
+            self._processes.same(np.asarray(numbers)),
+            {plate: split(members, 1) for plate, members in batches.items()},
+            split(np.array([[self._asked(), self._processes.speaks and self._due()]]), 0),
+            *self._numbers,
+        )
+        compiled = self._program.prepare(*arguments)
+        if compiled is not self._compiled:
+            self._compiled = compiled
+            self._processes.meet()
+        state, info, said = self._program(*arguments)
+        self._said = jax.tree.map(np.asarray, self._processes.own(said))
+        self._check()
+        return self._processes.own((state, info))
+
+    def _shared(self, leaf: Array, axis: int) -> Array:
+        same, split = self._processes.same, self._processes.split
+        shared: Array = same(leaf) if axis == NOWHERE else split(leaf, axis)
+        return shared
+
+    def _check(self) -> None:
+        assert self._said is not None
+        if self._said.apart > APART:
+            raise NumericalError(
+                f"What all processes have in common differs between them, by up to "
+                f"{float(self._said.apart):.2g}. An optimiser that looks at all gradients at once, "
+                f"such as one that clips their norm, cannot be used by several processes."
+            )
+
+    def agreed(self, asked: Callable[[], bool]) -> Callable[[], bool]:
+        """Whether any process was asked to end when the last chunk began: all end together."""
+        self._asked = asked
+        return lambda: self._said is not None and bool(self._said.interrupted)
+
+    def watched(self, variables: PyTree) -> np.ndarray:
+        """Those of all variables that a fit by one process would watch, after the last chunk."""
+        assert self._said is not None
+        return np.asarray(self._said.watched, np.float64)
+
+    def recording(self, watch: Watch | None) -> Watch:
+        """Gather where the fit stands when that is due, which every process has to do."""
+
+        def look(course: Course) -> None:
+            if self._said is not None and self._said.due:
+                self.record(self.whole(course), watch)
+
+        return look
+
+    def record(self, whole: Course, watch: Watch | None) -> None:
+        if watch is not None and self._processes.speaks:
+            watch(whole)
+
+    def cut(self, whole: Course) -> Course:
+        """The share of this process of where a fit stands."""
+        return _mapped(whole, self._axes, self._cut)
+
+    def whole(self, course: Course) -> Course:
+        """Where the fit stands with the rows of all processes; each of them has to ask."""
+        return _mapped(course, self._axes, self._whole)
+
+    def _cut(self, tree: PyTree, axes: PyTree) -> PyTree:
+        def one(leaf: Any, axis: int) -> Any:
+            index = self._processes.index
+            own = leaf if axis == NOWHERE else self._division.cut(leaf, axis, index)
+            return jax.device_put(np.array(own))
+
+        return jax.tree.map(one, tree, axes)
+
+    def _whole(self, tree: PyTree, axes: PyTree) -> PyTree:
+        def one(leaf: Any, axis: int) -> Any:
+            if axis == NOWHERE:
+                return leaf
+            return jnp.asarray(self._division.joined(self._processes.gather(leaf), axis))
+
+        return jax.tree.map(one, tree, axes)
+
+    def layout(self) -> tuple[Any, Any]:
+        """How arguments and results of a chunk are divided."""
+        same, states = spread_along(None), jax.tree.map(_layout, self._axes)
+        batch = {self._division.plate: spread_along(1)}
+        return (same, same, states, same, batch, spread_along(0)), (states, same, same)
+
+    @property
+    def mesh(self) -> Any:
+        return self._processes.mesh
+
+    def told(self, state: State, flags: Array) -> Said:
+        return told(self._division, self._axes, self._every, state, flags)
+
+
+def told(division: Division, axes: State, every: int, state: State, flags: Array) -> Said:
+    """What each process is told of the others, inside the program of all.
+
+    Args:
+        axes: of the rows, for each array of a state.
+        every: how far apart the variables lie that are watched.
+        state: of one process.
+        flags: whether it was interrupted, and whether a record is due.
+    """
+    both = zip(jax.tree.leaves(state), jax.tree.leaves(axes), strict=True)
+    common = [
+        jnp.ravel(leaf)
+        for leaf, axis in both
+        if axis == NOWHERE and jnp.issubdtype(leaf.dtype, jnp.floating)
+    ]
+    values = jnp.concatenate(common)
+    most, least = jnp.split(largest_of_all(jnp.concatenate([values, -values])), 2)
+    leaves = jax.tree.leaves(state.variables), jax.tree.leaves(axes.variables)
+    some = [_some(division, leaf, axis, every) for leaf, axis in zip(*leaves, strict=True)]
+    watched = sum_of_all(jnp.concatenate(some))
+    interrupted, due = largest_of_all(flags.astype(jnp.int32))
+    apart = jnp.nanmax((most + least) / (1 + jnp.abs(most)), initial=0.0)
+    return Said(interrupted, due, apart, watched)
+
+
+def _some(division: Division, leaf: Array, axis: int, every: int) -> Array:
+    """Evenly spread places in the whole array: what this process has of them, zero elsewhere."""
+    if axis == NOWHERE:
+        return jnp.where(own_index() == 0, jnp.ravel(leaf)[::every], 0.0)
+    shape = (*leaf.shape[:axis], division.part.size, *leaf.shape[axis + 1 :])
+    at: list[Any] = list(np.unravel_index(np.arange(0, np.prod(shape), every), shape))
+    is_own = division.has(at[axis])
+    at[axis] = jnp.where(is_own, at[axis] - division.start(), 0)
+    return jnp.where(is_own, leaf[tuple(at)], 0.0)
+
+
+def _chunk(
+    crew: Crew,
+    chunk: Callable[..., tuple[State, Info]],
+    given: Approximation,
+    key: Array,
+    state: State,
+    numbers: Array,
+    batches: Batch,
+    flags: Array,
+    scale: Any,
+    parameters: tuple[Any, ...],
+) -> tuple[State, Info, Said]:
+    """The program of all processes: a chunk of each, and what they tell each other with it."""
+    arguments, results = crew.layout()
+
+    def own(
+        given: Any, key: Array, state: State, numbers: Array, batches: Batch, flags: Array
+    ) -> tuple[State, Info, Said]:
+        after, info = chunk(
+            given, state, jax.random.wrap_key_data(key), numbers, batches, scale, parameters
+        )
+        return after, info, crew.told(after, flags[0])
+
+    divided: Any = jax.shard_map(
+        own, mesh=crew.mesh, in_specs=arguments, out_specs=results, check_vma=False
+    )
+    found: tuple[State, Info, Said] = divided(given, key, state, numbers, batches, flags)
+    return found
+
+
+def _layout(axis: int) -> Any:
+    return spread_along(None if axis == NOWHERE else axis)
+
+
+def axes_of(
+    approximation: Approximation, division: Division, state: State, settings: FitSettings
+) -> Any:
+    """For each array of a state, the axis of its rows."""
+    plate, variables = division.plate, state.variables
+
+    params = {
+        name: approximation.plates_of(name).get(plate, NOWHERE) for name in variables["params"]
+    }
+    axes: dict[str, Any] = {
+        "params": {
+            n: jax.tree.map(lambda _, a=params[n]: a, variables["params"][n]) for n in params
+        }
+    }
+    if "decisions" in variables:
+        dims = approximation.instances.dims
+        leading = jnp.ndim(variables["decisions"]) - len(dims)
+        axes["decisions"] = leading + dims.index(plate) if plate in dims else NOWHERE
+    beside: Any = NOWHERE
+    return State(axes, _of_optimizer(settings, state, axes), beside, beside, beside)
+
+
+def _of_optimizer(settings: FitSettings, state: State, axes: dict[str, Any]) -> PyTree:
+    """The optimiser moves all variables, or the parameters alone."""
+    for trained in (axes, axes["params"]):
+        try:
+            return optax.tree_map_params(
+                settings.transformation(),
+                lambda _, axis: axis,
+                state.optimizer,
+                trained,
+                transform_non_params=lambda _: NOWHERE,
+            )
+        except (ValueError, TypeError, KeyError):
+            continue
+    raise AssertionError("An optimiser's state that belongs to no variables.")
+
+
+def _mapped(course: Course, axes: State, change: Callable[[PyTree, PyTree], PyTree]) -> Course:
+    average = course.average
+    older, newer = (
+        None if tree is None else change(tree, axes.variables)
+        for tree in (average.older, average.newer)
+    )
+    return course._replace(
+        state=change(course.state, axes), average=average._replace(older=older, newer=newer)
+    )

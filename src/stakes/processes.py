@@ -1,0 +1,231 @@
+"""Several processes that work on one fit: how they find, wait for and tell one another."""
+
+import re
+import socket
+import time
+from collections.abc import Sequence
+from typing import Any, TypeVar, final
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from stakes import checks
+from stakes.errors import InputError
+
+T = TypeVar("T")
+
+AXIS = "process"
+"""Of the mesh, with one device of each process."""
+PATIENCE = 3600
+"""Seconds that processes wait for one another outside of a fit, where one may compile longer."""
+WAIT = 300
+"""Seconds for all to come together at first: names of machines may not be known at once."""
+ADDRESS = re.compile(r"(?P<host>[^\s:]+|\[[0-9A-Fa-f:]+\]):(?P<port>[0-9]{1,5})")
+
+
+@final
+class Processes:
+    """Processes that make one fit together, as `join` returns them."""
+
+    def __init__(self, index: int, count: int) -> None:
+        self.index, self.count = index, count
+        self.mesh = Mesh(np.array(_one_device_each()), (AXIS,))
+        self._meetings = 0
+
+    def __repr__(self) -> str:
+        return f"Processes({self.index} of {self.count})"
+
+    @property
+    def speaks(self) -> bool:
+        """Whether this is the process that shows progress and writes files."""
+        return self.index == 0
+
+    def same(self, tree: T) -> T:
+        """Arrays that are the same in every process, for a program of all."""
+        everywhere: T = jax.tree.map(lambda leaf: self._global(leaf, None), tree)
+        return everywhere
+
+    def split(self, local: Any, axis: int) -> Any:
+        """One array of which each process has its part along an axis."""
+        return self._global(local, axis)
+
+    def own(self, tree: T) -> T:
+        """The parts that are here."""
+        here: T = jax.tree.map(lambda leaf: leaf.addressable_data(0), tree)
+        return here
+
+    def gather(self, local: Any) -> np.ndarray:
+        """What each process has, along a new first axis; the shapes have to be the same."""
+        from jax.experimental import multihost_utils  # not needed by one process
+
+        self.meet()
+        found: np.ndarray = multihost_utils.process_allgather(np.asarray(local)[None], tiled=True)
+        return np.asarray(found)
+
+    def any(self, value: bool) -> bool:
+        """Whether it is so in any process."""
+        return bool(self.gather(np.array(value)).any())
+
+    def meet(self) -> None:
+        """Wait for the others, however long they compile.
+
+        A collective operation gives up where processes come to it half a minute apart.
+        """
+        self._meetings += 1
+        _client().wait_at_barrier(f"stakes {self._meetings}", 1000 * PATIENCE)
+
+    def leave(self) -> None:
+        """Part, once all have come here: what follows, each does alone."""
+        self.meet()
+        part: Any = jax.distributed.shutdown
+        part()
+
+    def _global(self, local: Any, axis: int | None) -> Any:
+        here = jax.device_put(local, self.mesh.local_devices[0])
+        shape = tuple(n * self.count if i == axis else n for i, n in enumerate(here.shape))
+        sharding = NamedSharding(self.mesh, spread_along(axis))
+        return jax.make_array_from_single_device_arrays(shape, sharding, [here])
+
+
+def join(coordinator: str, *, process: int, of: int) -> Processes:
+    """Join the processes that are to make one fit together.
+
+    Each of them calls this before anything else is done with JAX, then `calibrate` with the same
+    arguments and `on=` what this returns: `of` processes, numbered from zero, on one machine or
+    several.
+
+    Before it does anything of its own that takes long, or ends, each calls `leave()` of what this
+    returns: a process that ends waits for the others.
+
+    Args:
+        coordinator: "HOST:PORT", where process 0 listens and the others find it; the others tell
+            each other by way of it where they listen. Nothing in between is encrypted: use an
+            address that only they can reach.
+        process: the number of this process.
+        of: how many there are.
+
+    Examples:
+        >>> import stakes
+        >>> stakes.join("127.0.0.1:8476", process=4, of=4)
+        Traceback (most recent call last):
+        ...
+        stakes.errors.InputError: `join(process=...)` must be a whole number from 0 to 3; got 4.
+    """
+    of = checks.whole("`join(of=...)`", of)
+    process = checks.whole("`join(process=...)`", process, least=0, most=of - 1)
+    host, port = _address(coordinator)
+    if jax.distributed.is_initialized():
+        raise InputError("`join(...)`: this process has joined others already.")
+    if _has_begun():
+        raise InputError(
+            "`join(...)` has to come before all else that uses JAX, such as `jax.random.key(0)`: "
+            "what this process works with is settled by then."
+        )
+    _listen_at(_own_address(host, port, patience=WAIT if process else 0))
+    # JAX would take SIGTERM for itself, and no handler of the program would hear of it.
+    configure: Any = jax.config.update
+    configure("jax_enable_preemption_service", False)
+    jax.distributed.initialize(
+        f"{host}:{port}",
+        of,
+        process,
+        local_device_ids=[0],
+        # JAX would listen on all addresses of the machine.
+        coordinator_bind_address=f"{host}:{port}",
+        initialization_timeout=WAIT,
+        heartbeat_timeout_seconds=30,
+        # Whoever ends waits for the others; when that takes too long, JAX ends them all.
+        shutdown_timeout_seconds=PATIENCE,
+    )
+    return Processes(process, of)
+
+
+def _address(coordinator: str) -> tuple[str, int]:
+    said = ADDRESS.fullmatch(checks.text("`join(coordinator)`", coordinator))
+    if said is None or not 0 < int(said["port"]) < 2**16:
+        rule = "HOST:PORT, such as '127.0.0.1:8476'"
+        raise checks.refused("`join(coordinator)`", rule, coordinator)
+    return said["host"], int(said["port"])
+
+
+def _own_address(host: str, port: int, patience: float) -> str:
+    """By which address of this machine the coordinator is reached; no packet is sent for it."""
+    began = time.monotonic()
+    while True:
+        try:
+            family, kind, protocol, _, there = socket.getaddrinfo(
+                host.strip("[]"), port, type=socket.SOCK_DGRAM
+            )[0]
+            with socket.socket(family, kind, protocol) as way:
+                way.connect(there)
+                return str(way.getsockname()[0])
+        except OSError as error:
+            if time.monotonic() - began < patience:
+                time.sleep(1)
+                continue
+            raise InputError(f"`join(coordinator)`: {host!r} cannot be reached: {error}.") from None
+
+
+def _one_device_each() -> Sequence[Any]:
+    first = {device.process_index: device for device in reversed(jax.devices())}
+    return [first[index] for index in sorted(first)]
+
+
+# Inside a program of all processes.
+
+
+def own_index() -> Any:
+    """The number of the process."""
+    return jax.lax.axis_index(AXIS)
+
+
+def mean_of_all(value: Any) -> Any:
+    collect: Any = jax.lax.pmean
+    return collect(value, AXIS)
+
+
+def sum_of_all(value: Any) -> Any:
+    collect: Any = jax.lax.psum
+    return collect(value, AXIS)
+
+
+def largest_of_all(value: Any) -> Any:
+    collect: Any = jax.lax.pmax
+    return collect(value, AXIS)
+
+
+def spread_along(axis: int | None) -> PartitionSpec:
+    """How an array lies: the same in every process, or each with its part along an axis."""
+    spec: Any = PartitionSpec
+    made: PartitionSpec = spec() if axis is None else spec(*(None,) * axis, AXIS)
+    return made
+
+
+# JAX has no public names for what follows: where collectives listen, whether a backend is there,
+# and a barrier that may take longer than a collective.
+
+
+def _listen_at(address: str) -> None:
+    """Let collectives listen at this address alone, not at that of the host's name."""
+    from jax._src import distributed, xla_bridge
+    from jaxlib import _jax
+
+    def make() -> Any:
+        client = distributed.global_state.client
+        collectives = _jax.make_gloo_tcp_collectives(distributed_client=client, hostname=address)
+        return xla_bridge.make_cpu_client(collectives)
+
+    xla_bridge.register_backend_factory("cpu", make, priority=0, fail_quietly=False)
+
+
+def _has_begun() -> bool:
+    from jax._src import xla_bridge
+
+    return bool(xla_bridge.backends_are_initialized())
+
+
+def _client() -> Any:
+    from jax._src import distributed
+
+    return distributed.global_state.client

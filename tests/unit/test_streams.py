@@ -1,0 +1,313 @@
+"""Tables larger than memory: every row once a pass, whatever their order; and what is refused."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from scipy.optimize import minimize
+from scipy.special import expit
+
+import stakes
+from stakes.tables import ROW, Passes, Shuffled, shuffled
+
+pa = pytest.importorskip("pyarrow")
+import pyarrow.csv as csv  # noqa: E402
+import pyarrow.parquet as pq  # noqa: E402
+
+KEY = jax.random.key(4)
+ROWS, BATCH = 24_000, 100
+SHOPS = np.array(["north", "south", "west"])
+LEVEL, SLOPE = np.array([0.5, -1.0, 0.2]), 1.5
+
+
+def simulated() -> dict[str, np.ndarray]:
+    """In order of the outcome and of x: minibatches of neighbours would be all alike."""
+    rng = np.random.default_rng(8)
+    shop, x = rng.integers(3, size=ROWS), rng.normal(size=ROWS)
+    y = rng.random(ROWS) < expit(LEVEL[shop] + SLOPE * x)
+    order = np.lexsort((x, y))
+    return {"shop": SHOPS[shop][order], "x": x[order], "y": y[order]}
+
+
+DATA = simulated()
+
+
+def model(shop: Any, x: Any, shops: int, y: Any = None) -> None:
+    with numpyro.plate("shop", shops):
+        level = numpyro.sample("level", dist.Normal(0, 2))
+    slope = numpyro.sample("slope", dist.Normal(0, 2))
+    with numpyro.plate("row", len(x), subsample_size=min(BATCH, len(x))) as at:
+        logits = level[shop[at]] + slope * x[at]
+        numpyro.sample("y", dist.Bernoulli(logits=logits), obs=None if y is None else y[at])
+
+
+def guide(shop: Any, x: Any, shops: int, y: Any = None) -> None:
+    """Independent normals, which are quicker to set up than an autoguide."""
+    positive = dist.constraints.positive
+    with numpyro.plate("shop", shops):
+        at = numpyro.param("level_at", jnp.zeros(shops))
+        spread = numpyro.param("level_spread", jnp.full(shops, 0.1), constraint=positive)
+        numpyro.sample("level", dist.Normal(at, spread))
+    at, spread = (
+        numpyro.param("slope_at", 0.0),
+        numpyro.param("slope_spread", 0.1, constraint=positive),
+    )
+    numpyro.sample("slope", dist.Normal(at, spread))
+
+
+PROBLEM = stakes.Problem(model, outcome="y", loss=stakes.Squared(), guide=guide)
+
+
+def written(
+    folder: Path, data: dict[str, np.ndarray], parts: int = 5, *, plain: bool = False
+) -> Path:
+    """Files of uneven sizes, each with row groups of its own size."""
+    ends = np.cumsum(np.arange(1, parts + 1) ** 2)
+    cuts = (len(data["x"]) * ends[:-1] // ends[-1]).tolist()
+    for i, rows in enumerate(np.split(np.arange(len(data["x"])), cuts)):
+        table = pa.table({name: values[rows] for name, values in data.items()})
+        if i == 2 and not plain:  # the same words, kept in another way
+            at = table.schema.get_field_index("shop")
+            table = table.set_column(at, "shop", table["shop"].dictionary_encode())
+        pq.write_table(table, folder / f"part-{i}.parquet", row_group_size=700 + 311 * i)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory.mktemp("files"), DATA)
+
+
+@pytest.fixture(scope="module")
+def copy(files: Path) -> Shuffled:
+    return shuffled(stakes.Stream(files).sources(), ["shop", "x", "y"], "y", [1])
+
+
+def test_every_row_comes_once_in_each_pass(copy: Shuffled) -> None:
+    passes, most = Passes(copy, [5]), 997  # stretches that divide neither files nor passes
+    rows = np.concatenate([passes.take(start, most) for start in range(0, 2 * ROWS + most, most)])
+    for number in (0, 1):
+        one = rows[number * ROWS : (number + 1) * ROWS]
+        np.testing.assert_array_equal(np.sort(one[ROW]), np.arange(ROWS))
+    assert not np.array_equal(rows[:ROWS][ROW], rows[ROWS : 2 * ROWS][ROW])
+    np.testing.assert_array_equal(Passes(copy, [5]).take(ROWS + 3, 10), rows[ROWS + 3 : ROWS + 13])
+
+
+def test_rows_keep_their_values_and_words_their_places(copy: Shuffled) -> None:
+    rows = Passes(copy, [5]).take(0, ROWS)
+    assert copy.coding.categories == {"shop": tuple(SHOPS)}
+    np.testing.assert_array_equal(SHOPS[rows["shop"]], DATA["shop"][rows[ROW]])
+    np.testing.assert_array_equal(rows["x"], DATA["x"][rows[ROW]].astype(np.float32))
+    np.testing.assert_array_equal(rows["y"], DATA["y"][rows[ROW]])
+
+
+def test_rows_in_order_do_not_bias_a_minibatch(copy: Shuffled) -> None:
+    """Means of minibatches vary as those of random samples do; in the files they would not."""
+    count = 40
+    x = Passes(copy, [6]).take(0, count * BATCH)["x"].reshape(count, BATCH)
+    scores = (x.mean(axis=1) - DATA["x"].mean()) / (DATA["x"].std() / np.sqrt(BATCH))
+    assert 0.3 < (scores**2).mean() < 2
+
+
+@pytest.fixture(scope="module")
+def result(files: Path) -> stakes.Calibration:
+    stream = stakes.Stream(str(files / "*.parquet"), constants={"shops": 3})
+    return stakes.calibrate(KEY, PROBLEM, stream, steps=8000, draws=6, progress=False)
+
+
+def exact() -> tuple[np.ndarray, np.ndarray]:
+    """The mode of the posterior, where it is nearly normal, and what mean-field makes of it."""
+    shop = np.searchsorted(SHOPS, DATA["shop"])
+    columns = np.column_stack([*(shop == i for i in range(3)), DATA["x"]]).astype(float)
+
+    def loss(theta: np.ndarray) -> tuple[float, np.ndarray]:
+        logits = columns @ theta
+        value = np.logaddexp(0, logits).sum() - logits @ DATA["y"] + (theta**2).sum() / 8
+        return value, columns.T @ (expit(logits) - DATA["y"]) + theta / 4
+
+    mode = minimize(loss, np.zeros(4), jac=True, tol=1e-10).x
+    p = expit(columns @ mode)
+    return mode, 1 / np.sqrt((columns**2 * (p * (1 - p))[:, None]).sum(axis=0) + 0.25)
+
+
+def test_a_stream_has_the_posterior_of_all_its_rows(result: stakes.Calibration) -> None:
+    """Rows in memory stand for all: with their own number, deviations would be twice as large.
+
+    Calibration makes them smaller, by how much is not known exactly.
+    """
+    mode, deviation = exact()
+    for fit in (result.vi, result.calibrated):
+        drawn = result.posterior(fit, draws=2000)
+        found = np.column_stack([drawn["level"].values[0], drawn["slope"].values[0]])
+        assert np.abs((found.mean(axis=0) - mode) / deviation).max() < 2
+        if fit is result.vi:
+            np.testing.assert_allclose(found.std(axis=0), deviation, rtol=0.25)
+
+
+def test_all_rows_of_a_stream_are_decided_about_in_their_order(result: stakes.Calibration) -> None:
+    mode, _ = exact()
+    shop = np.searchsorted(SHOPS, DATA["shop"])
+    best = expit(mode[shop] + mode[3] * DATA["x"])
+    for decisions in (result.decisions, result.vi_decisions):
+        assert decisions.shape == (ROWS,)
+        assert decisions.dims == ("row",)
+        np.testing.assert_allclose(decisions.values, best, atol=0.03)
+    assert "a random sample of 10,000 of 24,000 rows" in repr(result)
+    other = result.decide({"shop": np.array([0]), "x": np.array([0.3]), "shops": 3}, new="row")
+    np.testing.assert_allclose(other.values, expit(mode[0] + mode[3] * 0.3), atol=0.03)
+
+
+@pytest.mark.slow
+def test_few_rows_of_a_stream_are_fitted_as_a_table(files: Path, tmp_path: Path) -> None:
+    few = {name: values[::60] for name, values in DATA.items()}
+    csv.write_csv(pa.table(few), tmp_path / "few.csv")
+    given = {"steps": 60, "draws": 2, "progress": False}
+    streamed = stakes.Stream(tmp_path / "few.csv", constants={"shops": 3})
+    found = stakes.calibrate(KEY, PROBLEM, streamed, **given)
+    codes = np.searchsorted(SHOPS, few["shop"])
+    data = {"shop": codes, "x": few["x"], "y": few["y"].astype(int), "shops": 3}
+    plain = stakes.calibrate(KEY, PROBLEM, data, **given)
+    np.testing.assert_array_equal(found.decisions.to_numpy(), plain.decisions.values)
+
+
+def test_a_stream_of_arrow_is_read_like_files(copy: Shuffled) -> None:
+    reader = pa.table(DATA).to_reader(max_chunksize=5000)
+    assert hasattr(reader, "__arrow_c_stream__")
+    found = shuffled(stakes.Stream(reader).sources(), ["shop", "x", "y"], "y", [1])
+    np.testing.assert_array_equal(found.in_order(), copy.in_order())
+
+
+def _without(name: str) -> Any:
+    return lambda table: table.drop_columns([name])
+
+
+def _as(name: str, values: Any) -> Any:
+    return lambda table: table.set_column(
+        table.schema.get_field_index(name), name, pa.array(values(table[name].to_pylist()))
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (_without("x"), r"part-3\.parquet has no column 'x'"),
+        (_as("x", lambda x: [str(v) for v in x]), r"part-3.*'x' holds words; in .*part-0.*numbers"),
+        (_as("x", lambda x: [*x[:7], None, *x[8:]]), r"part-3.*'x', row 8 has no value"),
+        (_as("x", lambda x: [*x[:7], np.inf, *x[8:]]), r"part-3.*'x', row 8 has inf"),
+        (_as("shop", lambda s: ["North", *s[1:]]), "differ by spaces or capital.*'North'.*'north'"),
+        (_as("x", lambda x: [[v] for v in x]), r"part-3.*'x' is of type list"),
+    ],
+)
+def test_a_file_that_differs_from_the_others_is_named(
+    tmp_path: Path, change: Any, message: str
+) -> None:
+    written(tmp_path, {name: values[::20] for name, values in DATA.items()})
+    odd = tmp_path / "part-3.parquet"
+    pq.write_table(change(pq.read_table(odd)), odd)
+    with pytest.raises(stakes.InputError, match=message):
+        shuffled(stakes.Stream(tmp_path).sources(), ["shop", "x", "y"], "y", [1])
+
+
+def test_whole_numbers_in_one_file_and_others_in_the_next_are_numbers(tmp_path: Path) -> None:
+    for name, values in (("a", [1, 2]), ("b", [0.5, 3.0])):
+        pq.write_table(pa.table({"x": values}), tmp_path / f"{name}.parquet")
+    found = shuffled(stakes.Stream(tmp_path).sources(), ["x"], "y", [1])
+    assert found.in_order()["x"].tolist() == [1.0, 2.0, 0.5, 3.0]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_file_that_changes_while_it_is_read_is_named(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / f"sales.{kind}"
+    table = pa.table({"x": [1.0, 2.0]})
+    csv.write_csv(table, path) if kind == "csv" else pq.write_table(table, path)
+    sources = stakes.Stream(path).sources()
+    with path.open("ab") as file:
+        file.write(b"3.0\n")
+    with pytest.raises(stakes.InputError, match=r"sales.*changed while|cannot read .*sales"):
+        shuffled(sources, ["x"], "y", [1])
+
+
+def test_a_file_that_is_cut_short_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "sales.parquet"
+    pq.write_table(pa.table({"x": np.arange(1000.0)}), path)
+    path.write_bytes(path.read_bytes()[:-400])
+    with pytest.raises(stakes.InputError, match=r"cannot read .*sales\.parquet"):
+        stakes.Stream(path).sources()
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_row_that_the_model_cannot_take_is_found_wherever_it_is(
+    tmp_path: Path, seed: int
+) -> None:
+    """In the sample or not: JAX would take the last shop in its place."""
+    data = {name: values.copy() for name, values in DATA.items()}
+    data["shop"] = np.searchsorted(SHOPS, data["shop"])
+    data["shop"][12_345] = 3
+    stream = stakes.Stream(written(tmp_path, data, plain=True), constants={"shops": 3})
+    with pytest.raises(stakes.InputError, match=r"'shop'.* 3"):
+        stakes.calibrate(jax.random.key(seed), PROBLEM, stream, steps=10, progress=False)
+
+
+def local(x: Any, y: Any = None) -> None:
+    with numpyro.plate("row", len(x), subsample_size=BATCH) as at:
+        own = numpyro.sample("own", dist.Normal(0, 1))
+        numpyro.sample("y", dist.Bernoulli(logits=own), obs=None if y is None else y[at])
+
+
+def at_once(x: Any, y: Any = None) -> None:
+    slope = numpyro.sample("slope", dist.Normal(0, 1))
+    with numpyro.plate("row", len(x)):
+        numpyro.sample("y", dist.Bernoulli(logits=slope * x), obs=y)
+
+
+def looking(shop: Any, x: Any, y: Any = None) -> None:
+    with numpyro.plate("shop", len(np.unique(shop))):
+        level = numpyro.sample("level", dist.Normal(0, 2))
+    with numpyro.plate("row", len(x), subsample_size=BATCH) as at:
+        logits = level[shop[at]]
+        numpyro.sample("y", dist.Bernoulli(logits=logits), obs=None if y is None else y[at])
+
+
+@pytest.mark.parametrize(
+    ("program", "options", "message"),
+    [
+        (local, {}, "keeps nothing for single rows but their decisions.*'own'"),
+        (looking, {}, "looks at the values of 'shop'.*constants="),
+        (model, {}, "no column 'shops'"),
+        (local, {"method": stakes.Joint()}, "rows of a `Stream.*come and go"),
+    ],
+)
+def test_what_a_stream_cannot_serve_is_refused(
+    files: Path, program: Any, options: Any, message: str
+) -> None:
+    problem = stakes.Problem(program, outcome="y", loss=stakes.Squared())
+    with pytest.raises(stakes.InputError, match=message):
+        stakes.calibrate(KEY, problem, stakes.Stream(files), steps=10, progress=False, **options)
+
+
+def test_a_model_without_minibatches_is_told_to_take_them(
+    files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stakes.calibration.streaming.PROBED", 1000)
+    problem = stakes.Problem(at_once, outcome="y", loss=stakes.Squared())
+    with pytest.raises(stakes.InputError, match=r"24,000 rows.*subsample_size="):
+        stakes.calibrate(KEY, problem, stakes.Stream(files), progress=False)
+
+
+def test_only_calibrate_takes_a_stream(files: Path, result: stakes.Calibration) -> None:
+    for call in (
+        lambda: stakes.choose(KEY, PROBLEM, stakes.Stream(files)),
+        lambda: result.decide(stakes.Stream(files)),
+    ):
+        with pytest.raises(stakes.InputError, match="is for `calibrate`"):
+            call()
+
+
+def test_a_source_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(stakes.InputError, match="no such Parquet or CSV file"):
+        stakes.Stream(tmp_path / "none-*.parquet").sources()

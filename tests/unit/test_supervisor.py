@@ -1,0 +1,163 @@
+"""The supervisor of several processes: what it does when one dies, is stuck or is stopped."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from stakes.errors import StakesError
+from stakes.host import supervisor
+
+FIRST_ONLY = """
+import os, sys, time
+index, beats, folder = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+first = not os.path.exists(f"{folder}/{index}")
+open(f"{folder}/{index}", "a").write("x")
+while not os.path.exists(f"{folder}/{1 - index}"):
+    time.sleep(0.01)
+def beat(count):
+    with open(beats, "a") as file:
+        file.write("chunk\\n" * count)
+"""
+
+
+def command(folder: Path, body: str) -> Callable[[int, str, Path], Sequence[str]]:
+    def of(index: int, address: str, beats: Path) -> list[str]:
+        assert address.startswith("127.0.0.1:")
+        return [sys.executable, "-c", FIRST_ONLY + body, str(index), str(beats), str(folder)]
+
+    return of
+
+
+def supervised(folder: Path, body: str) -> tuple[int, list[str], list[int]]:
+    """How it ended, what was said, and how often each process was started."""
+    said: list[str] = []
+    code = supervisor.supervise(command(folder, body), 2, final_codes=(0, 4), say=said.append)
+    return code, said, [len((folder / str(index)).read_text()) for index in range(2)]
+
+
+def test_nothing_is_started_again_where_nothing_is_lost(tmp_path: Path) -> None:
+    body = "if index == 0: time.sleep(0.5); sys.exit(4)"
+    assert supervised(tmp_path, body) == (4, [], [1, 1])
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_all_start_again_when_one_dies(tmp_path: Path, lost: int) -> None:
+    body = f"""
+if first and index == {lost}:
+    os.kill(os.getpid(), 9)
+if first:
+    time.sleep(60)
+"""
+    code, [said], starts = supervised(tmp_path, body)
+    assert (code, starts) == (0, [2, 2])
+    assert said.startswith(f"process {lost} ended (SIGKILL); all processes start again")
+
+
+def test_all_start_again_when_no_step_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "SILENCE", 0.5)
+    body = """
+if index == 0:
+    beat(3)
+if first:
+    time.sleep(60)
+"""
+    code, [said], starts = supervised(tmp_path, body)
+    assert (code, starts) == (0, [2, 2])
+    assert said.startswith("no step was taken for")
+
+
+def test_a_long_silence_before_the_second_step_is_compiling(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "SILENCE", 0.3)
+    body = "index or beat(1); time.sleep(1.5)"
+    assert supervised(tmp_path, body) == (0, [], [1, 1])
+
+
+def test_a_long_silence_after_a_fit_is_other_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "SILENCE", 0.3)
+    body = """
+if index == 0:
+    beat(3)
+    open(beats, "a").write("saved\\n")
+time.sleep(1.5)
+"""
+    assert supervised(tmp_path, body) == (0, [], [1, 1])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell")
+def test_all_start_again_when_one_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "STOPPED", 0.5)
+    body = """
+if first:
+    if index == 1:
+        os.kill(os.getpid(), 19)
+    time.sleep(60)
+"""
+    code, [said], starts = supervised(tmp_path, body)
+    assert (code, starts) == (0, [2, 2])
+    assert said.startswith("process 1 was stopped")
+
+
+@pytest.mark.parametrize("taken", ["", "index or beat(3); time.sleep(0.5)"])
+def test_it_gives_up_where_no_step_is_ever_saved(tmp_path: Path, taken: str) -> None:
+    """Also where steps are taken, and lost again."""
+    body = f"""
+{taken}
+if index == 1:
+    sys.exit("no such thing")
+time.sleep(60)
+"""
+    with pytest.raises(StakesError, match=r"started 5 times.*exit code 1.*no such thing"):
+        supervised(tmp_path, body)
+    assert len((tmp_path / "1").read_text()) == supervisor.MOST_IN_VAIN
+
+
+def test_what_is_saved_may_be_lost_any_number_of_times(tmp_path: Path) -> None:
+    body = """
+if index == 0:
+    beat(1)
+    open(beats, "a").write("saved\\n")
+time.sleep(0.5)
+if len(open(f"{folder}/1").read()) < 7:
+    sys.exit(9) if index else time.sleep(60)
+"""
+    code, _, starts = supervised(tmp_path, body)
+    assert (code, starts) == (0, [7, 7])
+
+
+def test_a_signal_goes_to_the_first_process(tmp_path: Path) -> None:
+    body = """
+import signal
+if index == 0:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    open(f"{folder}/ready", "w")
+time.sleep(60)
+"""
+    program = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from pathlib import Path
+from test_supervisor import command
+from stakes.host.supervisor import supervise
+folder = Path({str(tmp_path)!r})
+sys.exit(supervise(command(folder, {body!r}), 2, final_codes=(0,), say=print))
+"""
+    watching = subprocess.Popen([sys.executable, "-c", program])
+    while not (tmp_path / "ready").exists():
+        assert watching.poll() is None
+        time.sleep(0.05)
+    os.kill(watching.pid, signal.SIGTERM)
+    assert watching.wait(timeout=30) == 143
