@@ -134,6 +134,7 @@ def test_columns_of_numbers_are_aligned_to_the_right_and_others_to_the_left() ->
     assert text[5] == "b     long  -10.0  not reached"
 
 
+@pytest.mark.slow
 def test_one_minus_the_utility_has_the_expectation_that_quadrature_finds() -> None:
     outcome = dist.Normal(jnp.array([-2.0, 0.0, 0.3, 9.0]), jnp.array([0.1, 1.0, 3.0, 1.0]))
     decision, loss = jnp.array([-2.0, 0.5, 1.0, 0.0]), OneMinusUtility()

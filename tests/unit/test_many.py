@@ -1,5 +1,6 @@
 """One problem for each of many groups: all answers, failures listed, the same numbers anywhere."""
 
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -11,6 +12,7 @@ import pytest
 
 import stakes
 from stakes.host.workers import Failed, run_each
+from tests.cluster import dying, two_workers
 
 KEY = jax.random.key(3)
 SHORT: dict[str, Any] = {"steps": 60, "draws": 4}
@@ -58,6 +60,19 @@ def test_every_group_has_an_answer_or_an_error(answers: stakes.Answers) -> None:
         answers["closed"]
 
 
+def test_one_page_has_all_answers_and_failures(answers: stakes.Answers, tmp_path: Path) -> None:
+    from stakes import report
+
+    marked = stakes.Answers({"<b>": answers["east"], **answers.answers}, answers.failures)
+    report.write(marked, tmp_path / "groups.html")
+    page = (tmp_path / "groups.html").read_text()
+    assert "3 of 5 groups have an answer" in page
+    assert "that shop is closed" in page
+    assert all(f'<th scope="row">{name}</th>' in page for name in ("north", "east", "south"))
+    assert "&lt;b&gt;" in page
+    assert "<b>" not in page
+
+
 def test_an_answer_is_that_of_the_group_alone(answers: stakes.Answers) -> None:
     """With the key that the group's place gives it."""
     key = jax.random.split(KEY, len(SHOPS))[3]
@@ -68,6 +83,7 @@ def test_an_answer_is_that_of_the_group_alone(answers: stakes.Answers) -> None:
     assert answers.decided["east"].tolist() == ahead
 
 
+@pytest.mark.slow
 def test_tables_are_grouped_by_pandas_and_keep_their_index() -> None:
     frame = pd.DataFrame({"shop": list("aabb" * 2), "sold": [3, 4, 20, 21, 5, 4, 19, 23]})
     frame.index = pd.Index([f"row {i}" for i in range(8)])
@@ -109,11 +125,8 @@ def test_work_here_is_done_in_order_and_errors_are_kept() -> None:
 
 @pytest.mark.slow
 def test_a_cluster_gives_the_same_answers_although_a_worker_dies(answers: stakes.Answers) -> None:
-    distributed = pytest.importorskip("distributed")
-    with distributed.Client(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-    ) as client:
-        client.submit(_die_once, workers=[next(iter(client.scheduler_info()["workers"]))])
+    with two_workers() as client:
+        dying(client, seconds=3)
         found = stakes.map(
             KEY, problem_for, SHOPS, decide={"east": {"days": 2}}, on=client, **SHORT
         )
@@ -122,9 +135,9 @@ def test_a_cluster_gives_the_same_answers_although_a_worker_dies(answers: stakes
     assert found.failures == answers.failures
 
 
-def _die_once() -> None:
-    """The worker that this runs on is lost, with all that it had to do."""
-    import os
-    import signal
-
-    os.kill(os.getpid(), signal.SIGKILL)
+@pytest.mark.slow
+def test_workers_that_would_find_other_numbers_are_refused(answers: stakes.Answers) -> None:
+    """In single precision there, in double precision here."""
+    with two_workers() as client, jax.enable_x64(True):
+        found = stakes.map(KEY, problem_for, {"east": SHOPS["east"]}, on=client, **SHORT)
+    assert "jax_enable_x64 = False, this process with True" in found.failures["east"]

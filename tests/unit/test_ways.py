@@ -5,13 +5,16 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import matplotlib as mpl
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+import pandas as pd
 import pytest
 from scipy import stats
 
 import stakes
+import stakes.plot
 from stakes.port import Instances
 from stakes.predicting import FittedPosterior
 from stakes.ways import chosen_among, opened_bench
@@ -84,7 +87,9 @@ def choice() -> stakes.Choice:
         stakes.Given(np.zeros(ROWS)),
         stakes.Reweighted(stakes.Plain()),
     ]
-    return stakes.choose(KEY, PROBLEM, simulated(), ways, FOLDS, steps=3_000, progress=False)
+    # Tolerances below are mostly for the draws of θ that decide; they were set with these fits.
+    options = stakes.Options(steps=3_000, independent=True)
+    return stakes.choose(KEY, PROBLEM, simulated(), ways, FOLDS, options=options, progress=False)
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +113,7 @@ def test_each_fold_decides_by_the_posterior_of_what_it_saw(choice: stakes.Choice
 def test_another_loss_takes_over_the_plain_fits(
     choice: stakes.Choice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stakes.ways.setup.run_together", pytest.fail)
+    monkeypatch.setattr("stakes.ways.setup.run_apart", pytest.fail)
     data, ways = simulated(), [stakes.Plain()]
     problem = stakes.Problem(grouped, outcome="y", loss=stakes.Tilted(0.9))
     options, before = choice.bench.options, choice.bench
@@ -165,6 +170,21 @@ def test_weights_with_a_heavy_tail_are_refused() -> None:
 def test_the_decisions_are_those_of_a_fit_to_everything(choice: stakes.Choice) -> None:
     want = exact(simulated(), np.ones(ROWS, bool))
     np.testing.assert_allclose(choice.decisions.values, want, atol=0.05)
+
+
+def test_a_picture_shows_what_the_chosen_way_decides(choice: stakes.Choice) -> None:
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    ax = stakes.plot.decisions(choice)
+    drawn = {line.get_label(): line.get_ydata() for line in ax.get_lines()}
+    assert set(drawn) == {choice.chosen, "observed"}
+    np.testing.assert_array_equal(drawn[choice.chosen], choice.decisions.values)
+    np.testing.assert_allclose(drawn["observed"], simulated()["y"], rtol=1e-6)
+    low, high = np.array(ax.collections[0].get_segments())[:, :, 1].T
+    held = np.mean((low <= drawn["observed"]) & (drawn["observed"] <= high))
+    assert 0.8 < held <= 1.0
+    plt.close(ax.figure)
 
 
 def test_members_whose_rows_are_all_left_out_are_new(by_group: stakes.Choice) -> None:
@@ -327,7 +347,7 @@ def refusals() -> list[tuple[dict[str, Any], str]]:
 def test_what_does_not_fit_is_refused_before_any_fit(
     call: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stakes.ways.setup.run_together", pytest.fail)
+    monkeypatch.setattr("stakes.ways.setup.run_apart", pytest.fail)
     with pytest.raises(stakes.InputError, match=message):
         stakes.choose(KEY, PROBLEM, simulated(), progress=False, **call)
 
@@ -343,14 +363,14 @@ def learned(group: Any, n: int, y: Any = None) -> None:
 def test_folds_that_leave_a_parameter_untold_are_refused_before_any_fit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("stakes.ways.setup.run_together", pytest.fail)
+    monkeypatch.setattr("stakes.ways.setup.run_apart", pytest.fail)
     problem, data = stakes.Problem(learned, outcome="y", loss=stakes.Tilted(Q)), simulated()
     with pytest.raises(stakes.InputError, match="parameter 'mean', and no way can predict"):
         stakes.choose(KEY, problem, data, by=data["group"], folds=3, progress=False)
 
 
 def test_a_utility_has_no_strength(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stakes.ways.setup.run_together", pytest.fail)
+    monkeypatch.setattr("stakes.ways.setup.run_apart", pytest.fail)
     utility = stakes.Utility(lambda outcome, decision: jnp.exp(-jnp.square(outcome - decision)))
     problem = stakes.Problem(grouped, outcome="y", utility=utility)
     with pytest.raises(stakes.InputError, match="no scale M"):
@@ -368,3 +388,29 @@ def test_nuts_decides_by_the_exact_posterior_of_each_fold() -> None:
     costs = np.asarray(stakes.Tilted(Q)(data["y"], decided))
     np.testing.assert_allclose(choice.entries[0].costs, costs, atol=0.05)
     assert choice.table.loc["NUTS", "r_hat"] < 1.02
+
+
+@pytest.mark.slow
+def test_a_choice_on_a_cluster_is_the_same_although_a_worker_dies() -> None:
+    """Bit for bit: what is one batch there is one here."""
+    from tests.cluster import dying, two_workers
+
+    ways = [
+        stakes.Plain(),
+        stakes.Calibrated(),
+        stakes.Calibrated(strength=4),
+        stakes.NUTS(draws=1200, warmup=60),
+    ]
+    given = {"folds": 2, "steps": 200, "progress": False}
+    here = stakes.choose(KEY, PROBLEM, simulated(), ways, **given)
+    with two_workers() as client:
+        lost = dying(client)
+        there = stakes.choose(KEY, PROBLEM, simulated(), ways, on=client, **given)
+        assert lost not in client.scheduler_info()["workers"]
+    drop = ["seconds"]
+    pd.testing.assert_frame_equal(
+        there.table.drop(columns=drop), here.table.drop(columns=drop), check_exact=True
+    )
+    np.testing.assert_array_equal(there.decisions.values, here.decisions.values)
+    for before, after in zip(here.entries, there.entries, strict=True):
+        np.testing.assert_array_equal(after.costs, before.costs)

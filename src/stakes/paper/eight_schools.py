@@ -9,7 +9,7 @@ from stakes._types import Params
 from stakes.calibration import Calibration, Options, Plan, calibrate_seeds, fit_vi, prepare
 from stakes.examples import eight_schools
 from stakes.host.progress import Tick, steps_of
-from stakes.optimise import Course
+from stakes.optimise import Course, adam
 from stakes.paper import figures, matrix
 from stakes.paper.published import EIGHT_SCHOOLS
 from stakes.paper.study import (
@@ -76,7 +76,12 @@ def _plan(steps: int) -> Plan:
         jax.random.key(0),
         eight_schools.problem(),
         eight_schools.data(),
-        Options(transform=Linearized(scale=7.0, regret=False), steps=steps),
+        Options(
+            transform=Linearized(scale=7.0, regret=False),
+            steps=steps,
+            optimizer=adam(),
+            independent=True,
+        ),
     )
 
 

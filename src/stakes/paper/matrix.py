@@ -168,6 +168,7 @@ def plan(
         transform=transform,
         steps=steps,
         draws=effort.draws,
+        independent=True,  # as published; the noise of the draws is part of what was found
         optimizer=annealed(steps),
         all_steps=True,
     )

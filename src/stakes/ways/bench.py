@@ -57,8 +57,9 @@ class Bench:
         coords: Coords | None,
         progress: bool,
         before: "Bench | None" = None,
+        on: Any = None,
     ) -> None:
-        self._before = before
+        self._before, self.client = before, on
         self.keys, self.options, self.progress = Keys.of(key), options, progress
         self._said = None if coords is None else checks.labels("`coords=`", coords)
         self._strengths = strengths
@@ -117,7 +118,9 @@ class Bench:
             plan, masks = self.plan_of(guide), self.splits.masks
             fewer = self.options.draws is None
             found = self._before and self._before.setup(guide).plain
-            self._setups[guide] = Setup(plan, masks, self.keys, self.seen, self.home, fewer, found)
+            self._setups[guide] = Setup(
+                plan, masks, self.keys, self.seen, self.home, fewer, found, self.client
+            )
         return self._setups[guide]
 
     def calibrated(self, guide: Any, strength: Strength) -> list[Fit]:

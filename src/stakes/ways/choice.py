@@ -57,6 +57,16 @@ class Saving(NamedTuple):
     high: float
 
 
+class Chosen(NamedTuple):
+    """Decisions of a way for the data that it was fitted to."""
+
+    decisions: "xr.DataArray"
+    central: np.ndarray | None
+    """Instance x (low of 90 %, low of 50 %, high of 50 %, high of 90 %); None without forecast."""
+    observed: np.ndarray
+    """nan where the model masks them."""
+
+
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Choice:
@@ -87,9 +97,19 @@ class Choice:
     @property
     def decisions(self) -> "xr.DataArray":
         """The chosen way's decision for each instance of the data, fitted to all of them."""
-        table = self.bench.plan.table
-        found: xr.DataArray = handed_back(self._decided(self._entry(None), self.bench.home), table)
+        found: xr.DataArray = handed_back(self.on_fit.decisions, self.bench.plan.table)
         return found
+
+    @cached_property
+    def on_fit(self) -> "Chosen":
+        """What the chosen way decides and predicts for the data, with the outcomes."""
+        entry, bench = self._entry(None), self.bench
+        forecast = entry.fitted.forecast(bench.everything, bench.home)
+        return Chosen(
+            self._decided(entry, bench.home),
+            None if forecast is None else forecast.central,
+            np.where(bench.seen.counted, bench.seen.outcomes, np.nan),
+        )
 
     def decide(
         self,
@@ -146,7 +166,8 @@ class Choice:
 
     def saving(self, than: str, way: str | None = None) -> Saving:
         """What a decision saves against another way: by the one chosen, or by `way`."""
-        base, entry = self._entry(than), self._entry(way)
+        base = self._entry(checks.text("`than=`", than), "than")
+        entry = self._entry(way)
         found, size = self._interval(base, entry), abs(base.risk)
         return Saving(base.risk - entry.risk, found.low * size, found.high * size)
 
@@ -177,9 +198,10 @@ class Choice:
 
     __str__ = __repr__
 
-    def _entry(self, name: str | None) -> Entry:
+    def _entry(self, name: str | None, argument: str = "way") -> Entry:
         named = {entry.name: entry for entry in self.entries}
-        return named[checks.one_of("`way=`", self.chosen if name is None else name, list(named))]
+        asked = self.chosen if name is None else name
+        return named[checks.one_of(f"`{argument}=`", asked, list(named))]
 
     def _decided(self, entry: Entry, ground: Ground) -> "xr.DataArray":
         found = entry.fitted.decide(self.bench.everything, ground)

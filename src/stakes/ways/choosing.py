@@ -10,8 +10,10 @@ from stakes import checks
 from stakes._types import Data, Key
 from stakes.calibration import Coords, Options
 from stakes.errors import InputError
-from stakes.host.progress import begin, waiting
+from stakes.host.progress import begin, parts_of, waiting
+from stakes.host.workers import checked_client
 from stakes.problem import Problem, checked_key
+from stakes.vectors import leading
 from stakes.ways.bench import Bench
 from stakes.ways.choice import Choice, Entry
 from stakes.ways.corrected import Corrected
@@ -38,6 +40,7 @@ def choose(
     options: Options | None = None,
     coords: Coords | None = None,
     progress: bool = True,
+    on: Any = None,
 ) -> Choice:
     """Try several ways to a decision on outcomes they have not seen, and decide by the best.
 
@@ -63,6 +66,8 @@ def choose(
         options: all options of the fits as one value, instead of these three.
         coords: labels of the plates' members, by plate.
         progress: whether to show progress bars on a terminal.
+        on: a `dask.distributed.Client`: its workers make the fits, one strength of calibration or
+            one fold of NUTS at a time. The numbers are the same as without.
 
     Examples:
         >>> import jax, numpyro, numpyro.distributions as dist, stakes
@@ -81,7 +86,9 @@ def choose(
     if options is not None and said != Options():
         raise InputError("`choose(options=...)` replaces the other options: leave those out.")
     checks.instance("`problem`", problem, Problem, "a `Problem(model, outcome=..., loss=...)`")
-    problem.check_single("`choose(problem)`")
+    reason = problem.why_not_single("`choose(problem)`", parts=True)
+    if reason is not None:
+        raise InputError(reason)
     asked = default_ways(problem) if ways is None else _checked(ways)
     bench = opened_bench(
         key,
@@ -93,12 +100,20 @@ def choose(
         options=said if options is None else options,
         coords=coords,
         progress=checks.flag("`progress=`", progress),
+        on=None if on is None else checked_client(on),
     )
     return chosen_among(asked, bench)
 
 
 def chosen_among(ways: Sequence[Any], bench: Bench) -> Choice:
-    return Choice(bench, tuple(_entry(bench, way) for way in ways))
+    if bench.client is None:
+        return Choice(bench, tuple(_entry(bench, way) for way in ways))
+    with parts_of("ways tried", len(ways), show=bench.progress) as tick:
+        entries = []
+        for way in ways:
+            tick(way.name)
+            entries.append(_entry(bench, way))
+    return Choice(bench, tuple(entries))
 
 
 def opened_bench(
@@ -113,6 +128,7 @@ def opened_bench(
     coords: Coords | None,
     progress: bool,
     before: Bench | None = None,
+    on: Any = None,
 ) -> Bench:
     """What the ways are fitted with; refuses, before any fit, what one of them cannot handle.
 
@@ -129,6 +145,7 @@ def opened_bench(
         coords=coords,
         progress=progress,
         before=before,
+        on=on,
     )
     for way in ways:
         way.check(bench)
@@ -186,16 +203,17 @@ def _out_of_fold(bench: Bench, fitted: Fitted) -> tuple[np.ndarray, np.ndarray |
 
     Instance x (50 %, 90 %), for outcomes judged by; None for a way that predicts nothing.
     """
-    decisions = np.zeros(bench.seen.outcomes.shape)
-    inside = np.zeros((decisions.size, 2), bool)
+    outcomes = bench.seen.outcomes
+    decisions = np.zeros((*leading(bench.problem.space), *outcomes.shape))
+    inside = np.zeros((outcomes.size, 2), bool)
     predicts = True
     for at, (judged, ground) in enumerate(zip(bench.splits.judged, bench.grounds, strict=True)):
-        decisions[judged] = fitted.decide(at, ground)[judged]
+        decisions[..., judged] = fitted.decide(at, ground)[..., judged]
         forecast = fitted.forecast(at, ground)
         if forecast is None:
             predicts = False
             continue
-        rows, outcome = judged.ravel(), bench.seen.outcomes.ravel()[:, None]
+        rows, outcome = judged.ravel(), outcomes.ravel()[:, None]
         low, high = forecast.central[:, [1, 0]], forecast.central[:, [2, 3]]
         inside[rows] = ((low <= outcome) & (outcome <= high))[rows]
     return decisions, inside[bench.splits.ever_judged.ravel()] if predicts else None

@@ -12,6 +12,7 @@ from stakes.errors import InputError
 from stakes.predicting import Posterior
 from stakes.problem import Problem
 from stakes.spaces import OneOf
+from stakes.vectors import Vector
 from stakes.ways.bench import Bench
 from stakes.ways.ground import Forecast, Ground
 from stakes.ways.heads import FittedHead, Head, Shift, Shown, Unchanged
@@ -55,6 +56,8 @@ class Corrected:
         """Why decisions of this problem cannot be corrected; None where they can."""
         if isinstance(problem.space, OneOf):
             return "a correction moves numbers, and the decisions are actions"
+        if isinstance(problem.space, Vector):
+            return "a correction moves single numbers, and the decisions have several parts"
         if problem.aim.needs:
             return "what decisions cost, or their limits, differ from case to case"
         return None

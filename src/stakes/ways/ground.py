@@ -9,12 +9,19 @@ import numpy as np
 
 from stakes import predicting
 from stakes.bridge import Predictor
-from stakes.calibration import Assessment, Keys, decided, labelled, predictive_quantiles
+from stakes.calibration import (
+    Assessment,
+    Keys,
+    decided,
+    labelled_decisions,
+    predictive_quantiles,
+)
 from stakes.errors import InputError, some
 from stakes.port import Instances
 from stakes.predicting import Posterior
 from stakes.problem import Problem
 from stakes.protocols import Expectation
+from stakes.vectors import seen
 from stakes.ways.heads import LEVELS
 
 if TYPE_CHECKING:
@@ -116,25 +123,24 @@ class Ground:
 
     def labels(self, decisions: np.ndarray) -> "xr.DataArray":
         """Decisions as users see them, with the names of their axes and members."""
-        shown = self.problem.space.labelled(decisions)
-        return labelled(shown, self.instances, self.coords, "decision")
+        return labelled_decisions(self.problem.space, decisions, self.instances, self.coords)
 
     def forecast(self, posterior: Posterior) -> Forecast:
-        drawn = self._drawn(posterior)
+        drawn = self.drawn(posterior)
         levels = np.array([*LEVELS, *CENTRAL])
         found = predictive_quantiles(drawn.reshape(len(drawn), -1), levels)
         return Forecast(found[:, : len(LEVELS)], found[:, len(LEVELS) :])
 
     def outlook(self, posterior: Posterior, decisions: np.ndarray) -> Outlook:
         """What a posterior predicts, and what decisions will cost by that."""
-        drawn, aim = self._drawn(posterior), self.problem.aim
+        drawn, aim = self.drawn(posterior), self.problem.aim
         criterion = aim.at(self.predictor.columns(aim.needs)).criterion
-        costs = criterion.cost(jnp.asarray(drawn), jnp.asarray(decisions))
+        costs = criterion.cost(jnp.asarray(drawn), seen(aim.space, jnp.asarray(decisions)))
         ends = np.array([CENTRAL[0], CENTRAL[-1]])
         interval = predictive_quantiles(drawn.reshape(len(drawn), -1), ends)
         return Outlook(interval, np.asarray(costs, np.float64).mean(axis=0).ravel())
 
-    def _drawn(self, posterior: Posterior) -> np.ndarray:
+    def drawn(self, posterior: Posterior) -> np.ndarray:
         """Outcomes that may come: many draws for a few instances, fewer for many."""
         size = int(np.prod(self.instances.shape))
         values, most = MOST_VALUES, 2000

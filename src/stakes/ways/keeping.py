@@ -130,7 +130,7 @@ def _(way: Same, fitted: Constants, at: int, known: Known) -> Arrays:
 
 @fitted_from.register
 def _(way: Same, arrays: Arrays, known: Known) -> Constants:
-    return Constants([float(arrays["value"])])
+    return Constants([arrays["value"]])
 
 
 @numbers_of.register

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, final
 
 import jax.numpy as jnp
@@ -11,6 +12,7 @@ import numpy as np
 from stakes import checks
 from stakes.bridge import check_sampling, nuts
 from stakes.errors import InputError, name_of
+from stakes.host.workers import run_all
 from stakes.optimise import Fit
 from stakes.predicting import Posterior, SampledPosterior
 from stakes.problem import check_guide
@@ -165,18 +167,15 @@ class NUTS:
         check_sampling(bench.plan.approximation)
 
     def fit(self, bench: Bench) -> ByPosterior:
-        started = time.monotonic()
-        sampled = []
-        for mask in bench.splits.masks:
-            counting = bench.plan.approximation.counting(jnp.asarray(mask))
-            found = nuts(
-                counting,
-                bench.keys.nuts,
-                warmup=self.warmup,
-                draws=self.draws,
-                progress=bench.progress,
-            )
-            sampled.append(SampledPosterior(*found))
+        started, show = time.monotonic(), bench.progress and bench.client is None
+        draw = partial(nuts, warmup=self.warmup, draws=self.draws, progress=show)
+        seen = [bench.plan.approximation.counting(jnp.asarray(m)) for m in bench.splits.masks]
+        pieces = [(each, bench.keys.nuts) for each in seen]
+        if bench.client is None:
+            found = [draw(*piece) for piece in pieces]
+        else:
+            found = run_all(draw, pieces, title=self.name, on=bench.client, show=bench.progress)
+        sampled = [SampledPosterior(*each) for each in found]
         worst = [d for each in sampled if (d := each.diagnostics) is not None]
         notes: dict[str, float | str] = {
             "r_hat": max(m.r_hat for d in worst for m in d.mixing),

@@ -1,4 +1,4 @@
-"""The fits of one guide to each fold and to everything, as one compiled batch."""
+"""The fits of one guide to each fold and to everything: one compiled batch for each strength."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ import numpy as np
 from stakes import predicting
 from stakes._types import Array, Key
 from stakes.calibration import Keys, Plan, check_whole, seeing, stacked
-from stakes.optimise import Fit, State, Step, run_together
+from stakes.optimise import Fit, State, Step, Together, run_apart
 from stakes.predicting import FittedPosterior, Observations
 from stakes.protocols import Transform
 from stakes.ways.ground import Ground
@@ -47,6 +47,8 @@ class Setup:
     """Whether a step of many fits may take fewer draws than the plan says."""
     found: Sequence[Fit] | None = None
     """Fits of plain VI, where they were found for another loss."""
+    on: Any = None
+    """A client of the cluster that the fits are made on; None to make them here."""
 
     @cached_property
     def plain(self) -> Sequence[Fit]:
@@ -57,15 +59,12 @@ class Setup:
         plan = self.together_with(self.plan, count)
         start = plan.vi_state(plan.approximation.start)
         states = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), start)
-        return self._together(
-            f"VI, {count - 1} folds and all",
-            plan,
-            lambda _: plan.vi_step(),
-            jnp.zeros(count),
-            self.masks,
-            states,
-            self.keys.vi,
+        title = f"VI, {count - 1} folds and all"
+        given, key = jnp.zeros(count), self.keys.vi
+        [fits] = self._apart(
+            title, [self._together(title, plan, lambda _: plan.vi_step(), given, states, key)]
         )
+        return fits
 
     @cached_property
     def decided(self) -> list[np.ndarray]:
@@ -77,7 +76,7 @@ class Setup:
         return FittedPosterior(self.plan.approximation, fit.params)
 
     def calibrated(self, strengths: Sequence[Strength]) -> dict[Strength, list[Fit]]:
-        """One fit for each strength and mask, those of one kind of transform as one batch."""
+        """One fit for each strength and mask; those of one strength are one batch."""
         found: dict[Strength, list[Fit]] = {}
         for transform in dict.fromkeys(each.transform for each in strengths):
             same = [each for each in strengths if each.transform == transform]
@@ -92,26 +91,26 @@ class Setup:
         count, factors = len(self.masks), [each.factor for each in strengths]
         plan = self.together_with(plan, count * len(factors))
         plan = replace(plan, expectation=self._wide_enough(plan))
-        scales = None
+        scales: list[Any] = [None] * len(factors)
         if transform is not None:
             own = np.array([self._scale(transform, at) for at in range(count)])
-            scales = jnp.asarray(np.concatenate([own / factor for factor in factors]), float)
+            scales = [jnp.asarray(own / factor, float) for factor in factors]
         starts = stacked([fit.params for fit in self.plain])
         decisions = jnp.asarray(np.stack(self.decided))
         states = jax.vmap(plan.state)(starts, decisions)
-        several = jax.tree.map(lambda leaf: jnp.concatenate([leaf] * len(factors)), states)
-        fits = self._together(
-            f"calibrated, {count - 1} folds and all, {len(factors)} strengths",
-            plan,
-            plan.step,
-            scales,
-            np.concatenate([self.masks] * len(factors)),
-            several,
-            self.keys.calibrated,
-        )
-        return {
-            strength: fits[at * count : (at + 1) * count] for at, strength in enumerate(strengths)
-        }
+        title = f"calibrated, {count - 1} folds and all"
+        batches = [
+            self._together(
+                f"{title}, strength {factor:g}",
+                plan,
+                plan.step,
+                scale,
+                states,
+                self.keys.calibrated,
+            )
+            for factor, scale in zip(factors, scales, strict=True)
+        ]
+        return dict(zip(strengths, self._apart(title, batches), strict=True))
 
     def _scale(self, transform: Transform, at: int) -> float:
         """M, from the losses of plain VI's decisions for the outcomes that the fit saw."""
@@ -147,23 +146,25 @@ class Setup:
         plan: Plan,
         step: Any,
         each: Any,
-        masks: np.ndarray,
         states: State,
         key: Key,
-    ) -> list[Fit]:
-        """With the same random numbers for every fit, so that they differ by no luck."""
-        given = (each, jnp.asarray(masks))
+    ) -> Together:
+        """A fit for each mask, with the same random numbers, so that they differ by no luck."""
 
         def masked(own: tuple[Any, Array]) -> Step:
             value, mask = own
             return seeing(mask, step(value))
 
-        keys = jnp.broadcast_to(key[None], (len(masks),))
-        approximation, settings = plan.approximation, plan.settings
-        fits = run_together(title, masked, given, approximation, states, keys, settings)
-        for fit in fits:
-            check_whole(title, fit)
-        return fits
+        given = (each, jnp.asarray(self.masks))
+        keys = jnp.broadcast_to(key[None], (len(self.masks),))
+        return Together(title, masked, given, plan.approximation, states, keys, plan.settings)
+
+    def _apart(self, title: str, batches: Sequence[Together]) -> list[list[Fit]]:
+        found = run_apart(title, batches, self.on)
+        for batch, fits in zip(batches, found, strict=True):
+            for fit in fits:
+                check_whole(batch.title, fit)
+        return found
 
 
 def _outcomes_in_step(plan: Plan) -> int:

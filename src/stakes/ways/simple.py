@@ -1,6 +1,6 @@
 """Ways without a model: one decision for all, and what is done today."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
@@ -10,6 +10,7 @@ from stakes import checks
 from stakes.aim import Aim
 from stakes.errors import InputError
 from stakes.predicting import Observations, Posterior
+from stakes.vectors import Vector
 from stakes.ways.bench import Bench
 from stakes.ways.ground import Forecast, Ground
 
@@ -44,14 +45,15 @@ class Same:
 @final
 @dataclass(frozen=True)
 class Constants:
-    """A decision for each fold, and one for everything."""
+    """A decision for each fold, and one for everything; of each part, where there are several."""
 
-    values: Sequence[float]
+    values: Sequence[np.ndarray]
     seconds: ClassVar[float] = 0.0
     notes: ClassVar[dict[str, float | str]] = NOTHING
 
     def decide(self, at: int, ground: Ground) -> np.ndarray:
-        return ground.inside(np.full(ground.instances.shape, self.values[at]))
+        shape, value = ground.instances.shape, self.values[at]
+        return ground.inside(_for_all(value, shape))
 
     def forecast(self, at: int, ground: Ground) -> Forecast | None:
         return None
@@ -132,21 +134,52 @@ def _words(decisions: Any) -> np.ndarray | None:
     return found if words else None
 
 
-def best_single(aim: Aim, seen: Observations, mask: np.ndarray) -> float:
-    """The decision that costs least on average, on an ever finer grid around the best so far.
+def _for_all(decision: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """One decision for cases of this shape; its parts, if it has several, in front."""
+    parts = np.shape(decision)
+    laid = np.reshape(decision, (*parts, *(1,) * len(shape)))
+    return np.broadcast_to(laid, (*parts, *shape)).astype(float)
+
+
+def best_single(aim: Aim, seen: Observations, mask: np.ndarray) -> np.ndarray:
+    """The decision that costs least on average; its parts are found in turn, again and again.
 
     `aim` has the values of these cases in place.
     """
     counted, space = seen.counted & mask, aim.space
+    outcomes = seen.outcomes[counted]
 
-    def best_of(places: np.ndarray) -> int:
-        same = [aim.everywhere(seen.outcomes, place) for place in places]
+    def best_of(places: Sequence[np.ndarray]) -> int:
+        shape = seen.outcomes.shape
+        same = [aim.everywhere(seen.outcomes, _for_all(place, shape)) for place in places]
         costs = aim.costs_of(seen.outcomes, same)
         return int(np.nanargmin([each[counted].mean() for each in costs]))
 
-    if space.actions is not None:
-        return space.actions[best_of(np.array(space.actions))]
-    outcomes = seen.outcomes[counted]
+    if not isinstance(space, Vector):
+        return np.asarray(_best_number(space.actions, outcomes, best_of))
+    found = np.full(len(space), np.median(outcomes))
+    for _ in range(ROUNDS):
+        before = found.copy()
+        for part, each in enumerate(space.spaces):
+            others = np.delete(found, part)
+            found[part] = _best_number(
+                each.actions,
+                outcomes,
+                lambda places, at=part, kept=others: best_of(
+                    [np.insert(kept, at, place) for place in places]
+                ),
+            )
+        if np.array_equal(before, found):
+            break
+    return found
+
+
+def _best_number(
+    actions: Sequence[float] | None, outcomes: np.ndarray, best_of: Callable[..., int]
+) -> float:
+    """On an ever finer grid around the best so far, or the best of some actions."""
+    if actions is not None:
+        return actions[best_of(np.array(actions))]
     places = np.unique(np.quantile(outcomes, np.linspace(0, 1, PLACES), method="inverted_cdf"))
     for _ in range(ROUNDS):
         best = best_of(places)
