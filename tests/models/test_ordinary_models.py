@@ -22,7 +22,8 @@ from stakes.protocols import Loss
 
 ROWS, NEW = 150, 1500
 DRAWS = 2000
-"""Of NUTS: enough for an R-hat of at most 1.01 and 400 effective draws."""
+"""Of NUTS: enough for an R-hat of at most 1.01 and 400 effective draws, but where latents depend on
+each other, as a level and what is added to it do."""
 COLUMNS = 3
 
 pytestmark = pytest.mark.slow
@@ -38,9 +39,12 @@ class Ordinary:
     simulate: Callable[[np.random.Generator, int], Data]
     loss: Loss = stakes.Tilted(0.8)  # noqa: RUF009
     guide: Any = None
-    new: tuple[str, ...] = ()
     worse: float = 0.05
     """By how much the decisions may cost more than those of NUTS."""
+    draws: int = DRAWS
+    steps: int = 30_000
+    identified: bool = True
+    """Whether latents are, so that chains can agree about them and not only about outcomes."""
 
 
 def weights() -> Any:
@@ -279,13 +283,19 @@ MODELS = {
     "zero-inflated counts": Ordinary(zero_inflated, simulated_zero_inflated),
     "gamma regression": Ordinary(gamma, simulated_gamma, stakes.Absolute()),
     "beta regression": Ordinary(beta, simulated_beta),
-    "hierarchical": Ordinary(hierarchical, simulated_hierarchical, new=("row",)),
+    "hierarchical": Ordinary(hierarchical, simulated_hierarchical, draws=2 * DRAWS),
     "splines": Ordinary(spline, simulated_spline),
-    "neural network": Ordinary(network, simulated_network, worse=0.25),
+    # Hidden units may change places and signs, and chains have them in different ones.
+    "neural network": Ordinary(network, simulated_network, identified=False),
+    # A full covariance settles slowly: the default number of steps ends in a warning to take more.
     "Gaussian process": Ordinary(
-        gaussian_process, simulated_gaussian_process, guide=AutoMultivariateNormal
+        gaussian_process,
+        simulated_gaussian_process,
+        guide=AutoMultivariateNormal,
+        draws=2 * DRAWS,
+        steps=60_000,
     ),
-    "time series": Ordinary(autoregression, simulated_autoregression),
+    "time series": Ordinary(autoregression, simulated_autoregression, draws=2 * DRAWS),
     "censored": Ordinary(censored, simulated_censored),
 }
 
@@ -296,10 +306,13 @@ def test_an_ordinary_model_converges_and_decides_as_nuts_does(name):
     rng = np.random.default_rng(len(name))
     seen, new = one.simulate(rng, ROWS), one.simulate(rng, NEW)
     problem = stakes.Problem(one.model, outcome="y", loss=one.loss, guide=one.guide)
-    result = stakes.calibrate(jax.random.key(1), problem, seen, progress=False)
-    comparison = result.compare(new, nuts=DRAWS)
+    result = stakes.calibrate(jax.random.key(1), problem, seen, steps=one.steps, progress=False)
+    comparison = result.compare(new, nuts=one.draws)
     print(f"\n{name}\n{comparison}")
-    assert not comparison.nuts.problems
+    if one.identified:
+        assert not comparison.nuts.problems
+    else:
+        assert "NUTS is no yardstick here" in comparison.verdict
     assert result.vi.converged
     assert result.calibrated.converged
     risk = comparison.risk

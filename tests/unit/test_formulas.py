@@ -12,6 +12,7 @@ import numpyro
 import numpyro.distributions as dist
 import pandas as pd
 import pytest
+from numpyro.infer import Predictive
 from numpyro.infer.util import log_density
 from scipy import special, stats
 
@@ -19,6 +20,7 @@ import stakes
 from stakes.calibration import Keys, prepare
 from stakes.formulas import FAMILIES
 from stakes.formulas.design import Design
+from stakes.report import before_data, moved_latents
 
 KEY = jax.random.key(0)
 SLOW = pytest.mark.slow
@@ -79,6 +81,7 @@ def small(model: Any, given: dict[str, Any]) -> dict[str, Any]:
     return {n: 0.1 * jnp.abs(s["value"]) + 0.01 * next(numbers) for n, s in latents.items()}
 
 
+@pytest.mark.some(1)
 @pytest.mark.usefixtures("double_precision")
 @pytest.mark.parametrize(
     "family",
@@ -187,6 +190,36 @@ def test_groups_are_labels_of_what_is_learned() -> None:
     posterior = result().posterior(draws=10)
     assert posterior["1|store"].dims == ("chain", "draw", "store")
     assert list(posterior["store"].values) == list("pqrst")
+
+
+@pytest.mark.parametrize("family", ["ordinal", "normal"])
+def test_effects_are_the_sites_that_a_model_derives(family: str) -> None:
+    """Told from the latents alone, in words; the oracle is the model itself."""
+    text = f"{RESPONSES[family]} ~ x + C(day_weekday) + weekday:x + (x | store)"
+    model = stakes.formula(text, table(), family=family)
+    draws = Predictive(model, num_samples=5)(KEY, **arguments(model))
+    latents = {name: draws[name] for name in draws if name.endswith(("_decentered", "_offset"))}
+    own = {name: draws[name] for name in model.priors if name not in latents and name in draws}
+    found = model.effects(latents | own)
+    assert set(found) == set(draws) - set(latents) - {model.response}
+    for name, values in found.items():
+        np.testing.assert_allclose(values, draws[name], rtol=1e-5)
+    stores = {"store": list("pqrst")}
+    assert model.title("1|store", (1,), stores) == "store: q"
+    assert model.title("x|store", (1,), stores) == "x by store: q"
+    assert model.title("1|store_sigma", (), stores) == "store: spread between groups"
+    assert model.title("C(day_weekday)", (0,), stores) == "day_weekday: Tuesday"
+    assert model.title("x", (), stores) == "x"
+
+
+def test_the_report_calls_effects_by_their_names() -> None:
+    moved = moved_latents(result(), None).marginals
+    named = {marginal.name: marginal for marginal in moved}
+    assert set(named) <= {"x", "intercept", "sigma", "store: spread between groups"} | {
+        f"store: {store}" for store in "pqrst"
+    }
+    for marginal in moved:
+        assert before_data(result(), marginal.element, 10).shape == (10,)
 
 
 def test_priors_follow_the_scale_of_the_data_and_can_be_replaced() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple, final
 
 import jax
@@ -65,8 +66,12 @@ class Family:
     rule: str
     """Which outcomes there may be, in words."""
     allows: Callable[[np.ndarray], np.ndarray]
-    parameters: Mapping[str, tuple[Distribution, str]] = field(default_factory=dict)
-    """Name -> prior, and what it is in words; a scale is in units of the outcomes' spread."""
+    parameters: Mapping[str, tuple[Callable[[], Distribution], str]] = field(default_factory=dict)
+    """Name -> prior, and what it is in words; a scale is in units of the outcomes' spread.
+
+    Priors are made when asked for: to import this must not be the first use of JAX, which `join`
+    has to come before.
+    """
     scaled: bool = False
     """Whether the spread of the outcomes sets that of effects."""
 
@@ -76,9 +81,11 @@ def _whole(y: np.ndarray) -> np.ndarray:
 
 
 COUNT = "whole numbers of zero or more"
-NOISE = {"sigma": (dist.HalfNormal(2.0), "the standard deviation of single outcomes")}
-ALPHA = {"alpha": (dist.Gamma(2.0, 0.1), "the larger, the closer outcomes are to their mean")}
-GATE = {"gate": (dist.Beta(1.0, 3.0), "the share of zeros beyond those of the count")}
+NOISE = {"sigma": (partial(dist.HalfNormal, 2.0), "the standard deviation of single outcomes")}
+ALPHA = {
+    "alpha": (partial(dist.Gamma, 2.0, 0.1), "the larger, the closer outcomes are to their mean")
+}
+GATE = {"gate": (partial(dist.Beta, 1.0, 3.0), "the share of zeros beyond those of the count")}
 
 FAMILIES: dict[str, Family] = {
     "normal": Family(
@@ -96,7 +103,10 @@ FAMILIES: dict[str, Family] = {
         "dist.StudentT(nu, mean, sigma)",
         "numbers",
         np.isfinite,
-        {**NOISE, "nu": (dist.Gamma(2.0, 0.1), "degrees of freedom: small for heavy tails")},
+        {
+            **NOISE,
+            "nu": (partial(dist.Gamma, 2.0, 0.1), "degrees of freedom: small for heavy tails"),
+        },
         scaled=True,
     ),
     "lognormal": Family(
@@ -105,7 +115,7 @@ FAMILIES: dict[str, Family] = {
         "dist.LogNormal(mean, sigma)",
         "numbers above zero",
         lambda y: y > 0,
-        {"sigma": (dist.HalfNormal(2.0), "the standard deviation of the logarithm")},
+        {"sigma": (partial(dist.HalfNormal, 2.0), "the standard deviation of the logarithm")},
         scaled=True,
     ),
     "poisson": Family(
@@ -163,7 +173,12 @@ FAMILIES: dict[str, Family] = {
         "dist.Beta(mean * phi, (1 - mean) * phi)",
         "numbers strictly between 0 and 1",
         lambda y: (y > 0) & (y < 1),
-        {"phi": (dist.Gamma(2.0, 0.1), "the larger, the closer outcomes are to their mean")},
+        {
+            "phi": (
+                partial(dist.Gamma, 2.0, 0.1),
+                "the larger, the closer outcomes are to their mean",
+            )
+        },
     ),
     "ordinal": Family(
         ("identity",),

@@ -15,23 +15,20 @@ from stakes._types import Array
 from stakes.errors import InputError
 from stakes.formulas.design import Design, GroupTerm, Parts
 from stakes.formulas.families import FAMILIES, LINKS, Family, cutpoints_of, spread, typical
+from stakes.formulas.frames import (
+    check_outcomes,
+    framed,
+    members_of,
+    parts_of_dates,
+    trials_of,
+)
 from stakes.formulas.grammar import Parsed, parsed
 from stakes.formulas.priors import GROUPS, WIDE, Site, replaced
 from stakes.host.packages import how_to_install, missing
-from stakes.tables import (
-    DATE_PARTS,
-    DAYS,
-    Coding,
-    Read,
-    TableRows,
-    Wanted,
-    columns_in,
-    is_table,
-    read,
-)
+from stakes.tables import Coding, Read, columns_in, is_table
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 
 class Names(NamedTuple):
@@ -131,12 +128,33 @@ class FormulaModel:
             eta = eta + self._grouped(at, group, by_name, plates[group.factor], given)
         further = {name: by_name[name].drawn() for name in self.kind.parameters}
         if self.cutpoints is not None:
-            further["cutpoints"] = _drawn_cutpoints(self.cutpoints)
+            many = dist.Normal(0, 1).expand([len(self.cutpoints)]).to_event(1)
+            unit = numpyro.sample("cutpoints_decentered", many)
+            further["cutpoints"] = numpyro.deterministic("cutpoints", self.cutpoints_from(unit))
         if self.parsed.trials is not None:
             further["trials"] = given[names.trials]
         outcome = self.kind.make(LINKS[self.link].inverse(eta), **further)
         with numpyro.plate(names.row, given[names.rows]):
             numpyro.sample(self.response, outcome, obs=given.get(self.response))
+
+    def effects(self, draws: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """Draws of all latents, along the first axis, as the effects that they stand for."""
+        from stakes.formulas.effects import effects_of
+
+        return effects_of(self, draws)
+
+    def title(self, name: str, place: tuple[int, ...], coords: Mapping[str, Sequence[Any]]) -> str:
+        """What a number of one of the `effects` is called, such as `town: Bonn`."""
+        from stakes.formulas.effects import title_of
+
+        return title_of(self, name, place, coords)
+
+    def cutpoints_from(self, unit: Array) -> Array:
+        """The limits between ordered categories; gaps between them are positive."""
+        assert self.cutpoints is not None
+        gaps = jnp.exp(np.log(np.diff(self.cutpoints)) + 0.75 * unit[..., 1:])
+        first = self.cutpoints[0] + 1.5 * unit[..., :1]
+        return jnp.concatenate([first, first + jnp.cumsum(gaps, axis=-1)], axis=-1)
 
     @property
     def kind(self) -> Family:
@@ -164,7 +182,7 @@ class FormulaModel:
 
     def read_table(self, table: Any, *, needs_outcome: bool) -> Read:
         """A table as the arguments of the model, with the levels, knots and means of the first."""
-        frame, found = _frame(table, self.parsed, self.coding, needs_outcome=needs_outcome)
+        frame, found = framed(table, self.parsed, self.coding, needs_outcome=needs_outcome)
         parts = self.design.parts(frame, found.rows)
         names = self.names
         arguments: dict[str, Any] = {names.rows: len(frame)}
@@ -175,15 +193,15 @@ class FormulaModel:
         members: dict[str, tuple[Any, ...]] = {}
         for at, group in enumerate(self.design.groups):
             name = names.groups[group.factor]
-            codes, members[name] = _members(frame, group.columns)
+            codes, members[name] = members_of(frame, group.columns)
             arguments |= {name: codes, f"{name}_count": len(members[name])}
             if not group.name.startswith("1|"):
                 arguments[self.design_of(at)] = parts.groups[group.name]
         if self.parsed.trials is not None:
-            arguments[names.trials] = _trials(self.parsed.trials, found, len(frame))
+            arguments[names.trials] = trials_of(self.parsed.trials, found, len(frame))
         if self.response in found.arguments:
             outcomes = found.arguments[self.response]
-            _check_outcomes(self.family, self.response, outcomes, found.rows)
+            check_outcomes(self.family, self.response, outcomes, found.rows)
             arguments[self.response] = outcomes
         return Read(arguments, found.rows, Coding(dict(members)), members)
 
@@ -257,14 +275,14 @@ def formula(
     if missing("formulae"):
         raise InputError(f"`formula(...)` needs formulae: {how_to_install('formula')}.")
     there = columns_in(data)
-    found = parsed(text, there, _parts(there))
+    found = parsed(text, there, parts_of_dates(there))
     _check_family(family, found)
-    frame, table = _frame(data, found, None, needs_outcome=True)
+    frame, table = framed(data, found, None, needs_outcome=True)
     outcomes = np.asarray(table.arguments[found.response])
-    _check_outcomes(family, found.response, outcomes, table.rows)
+    check_outcomes(family, found.response, outcomes, table.rows)
     trials = None
     if found.trials is not None:
-        trials = _trials(found.trials, table, len(frame))
+        trials = trials_of(found.trials, table, len(frame))
     design = Design.of(found, frame)
     parts = design.parts(frame, table.rows)
     scale = spread(family, link, outcomes)
@@ -301,7 +319,7 @@ class FormulaColumns(NamedTuple):
 
 def formula_columns(text: str, there: Sequence[str]) -> FormulaColumns:
     """The columns that a formula names, of a table that has these."""
-    found = parsed(checks.text("`formula(text)`", text), there, _parts(there))
+    found = parsed(checks.text("`formula(text)`", text), there, parts_of_dates(there))
     trials = (found.trials,) if isinstance(found.trials, str) else ()
     names = dict.fromkeys((*found.names, *found.groups, *trials, found.response))
     whole = {name: name if name in there else name.rpartition("_")[0] for name in names}
@@ -336,7 +354,8 @@ def _sites(
         wide = GROUPS * scale / (units[0] if size is None else units)
         words = f"how much `{group.name}` differs between groups"
         found.append(Site(f"{group.name}_sigma", dist.HalfNormal(wide), size, words))
-    for name, (prior, words) in kind.parameters.items():
+    for name, (make, words) in kind.parameters.items():
+        prior = make()
         own = dist.HalfNormal(prior.scale * noise) if name == "sigma" else prior
         found.append(Site(name, own, None, words))
     return found
@@ -362,79 +381,12 @@ def _units(name: str, columns: np.ndarray, varies: bool) -> np.ndarray:
     return np.where(two, np.ptp(columns, axis=0) / 2, np.where(spread > 0, spread, 1.0))
 
 
-def _frame(
-    table: Any, parsed: Parsed, coding: Coding | None, *, needs_outcome: bool
-) -> "tuple[pd.DataFrame, Read]":
-    """The columns of the formula as formulae takes them: numbers, and categories with an order."""
-    import pandas as pd
-
-    right = tuple(dict.fromkeys((*parsed.names, *parsed.groups)))
-    needed = (*right, parsed.trials) if isinstance(parsed.trials, str) else right
-    wanted = Wanted((*needed, parsed.response), needed, parsed.response, "formula")
-    only_groups = [name for name in parsed.groups if name not in parsed.names]
-    found = read(table, wanted, coding, counted=only_groups, needs_outcome=needs_outcome)
-    columns: dict[str, Any] = {}
-    for name in right:
-        words, values = found.coding.categories.get(name), found.arguments[name]
-        if words is None:
-            columns[name] = values
-        else:
-            levels = pd.Index([str(word) for word in words])
-            columns[name] = pd.Categorical.from_codes(values, levels, ordered=True)
-    return pd.DataFrame(columns, index=range(len(found.rows))), found
-
-
-def _members(frame: "pd.DataFrame", columns: Sequence[str]) -> tuple[np.ndarray, tuple[Any, ...]]:
-    """The group of each row, and all groups."""
-    listed = [frame[name].tolist() for name in columns]
-    labels = (
-        listed[0]
-        if len(listed) == 1
-        else [":".join(map(str, e)) for e in zip(*listed, strict=True)]
-    )
-    groups = tuple(sorted(set(labels), key=lambda label: (isinstance(label, str), label)))
-    places = {group: place for place, group in enumerate(groups)}
-    return np.array([places[label] for label in labels], np.int32), groups
-
-
-def _trials(trials: str | int, found: Read, rows: int) -> np.ndarray:
-    values = np.full(rows, trials) if isinstance(trials, int) else found.arguments[trials]
-    bad = np.flatnonzero((values < 0) | (values != np.round(values)))
-    if len(bad):
-        raise InputError(
-            f"The numbers of trials must be whole and not negative; row "
-            f"{found.rows.named(bad[:1])[0]} has {values[bad[0]]}."
-        )
-    return values.astype(np.int32)
-
-
 def _check_family(family: str, parsed: Parsed) -> None:
     if (family == "binomial") != (parsed.trials is not None):
         raise InputError(
             f"`formula(family={family!r})`: numbers of trials, as in `p({parsed.response}, shots) "
             f"~ ...`, belong to the family 'binomial', and it needs them."
         )
-
-
-def _check_outcomes(family: str, name: str, outcomes: np.ndarray, rows: TableRows) -> None:
-    bad = np.flatnonzero(~FAMILIES[family].allows(outcomes))
-    if len(bad):
-        raise InputError(
-            f"`formula(family={family!r})` is for outcomes that are {FAMILIES[family].rule}; "
-            f"{name!r} is {outcomes[bad[0]]} in row {rows.named(bad[:1])[0]}"
-            f"{f', and {len(bad) - 1} more are not allowed' if len(bad) > 1 else ''}."
-        )
-
-
-def _drawn_cutpoints(around: np.ndarray) -> Array:
-    unit = numpyro.sample(
-        "cutpoints_decentered", dist.Normal(0, 1).expand([len(around)]).to_event(1)
-    )
-    gaps = jnp.exp(np.log(np.diff(around)) + 0.75 * unit[1:])
-    first = around[0] + 1.5 * unit[0]
-    return numpyro.deterministic(
-        "cutpoints", jnp.concatenate([first[None], first + jnp.cumsum(gaps)])
-    )
 
 
 def _free(name: str, taken: set[str]) -> str:
@@ -447,8 +399,3 @@ def _free(name: str, taken: set[str]) -> str:
 
 def _identifier(factor: str) -> str:
     return factor.replace(":", "_")
-
-
-def _parts(columns: Sequence[str]) -> list[str]:
-    """What a formula may ask of columns that hold dates."""
-    return [f"{name}_{part}" for name in columns for part in (*DATE_PARTS, DAYS)]

@@ -25,17 +25,24 @@ class Site(NamedTuple):
     """How many numbers; None for a single one."""
     words: str
 
+    @property
+    def unit(self) -> str:
+        """The latent that it is a multiple of, where its prior is normal."""
+        return f"{self.name}_decentered"
+
     def drawn(self) -> Array:
         """Its value; of a normal prior in units of its scale, which is easier to fit."""
-        prior, size = self.prior, self.size
-        match type(prior):
-            case dist.Normal:
-                unit = numpyro.sample(f"{self.name}_decentered", repeated(dist.Normal(0, 1), size))
-                return numpyro.deterministic(self.name, prior.loc + prior.scale * unit)
-            case dist.HalfNormal:
-                unit = numpyro.sample(f"{self.name}_decentered", repeated(dist.HalfNormal(1), size))
-                return numpyro.deterministic(self.name, prior.scale * unit)
-        return numpyro.sample(self.name, repeated(prior, size))
+        kinds = {dist.Normal: dist.Normal(0, 1), dist.HalfNormal: dist.HalfNormal(1)}
+        kind = kinds.get(type(self.prior))
+        if kind is None:
+            return numpyro.sample(self.name, repeated(self.prior, self.size))
+        unit = numpyro.sample(self.unit, repeated(kind, self.size))
+        return numpyro.deterministic(self.name, self.scaled(unit))
+
+    def scaled(self, unit: Array) -> Array:
+        """The value that a number of units stands for."""
+        scaled = self.prior.scale * unit
+        return self.prior.loc + scaled if type(self.prior) is dist.Normal else scaled
 
     @property
     def source(self) -> str:
