@@ -5,12 +5,31 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from stakes import CostTable, InputError, Integers, Interval, Newsvendor, OneOf
+from stakes import (
+    CostTable,
+    InputError,
+    Integers,
+    Interval,
+    IntervalScore,
+    Newsvendor,
+    OneOf,
+    Vector,
+)
 from stakes.app.cli.app import app
 from stakes.app.spec import job_of
 
 MODEL = """
-import numpyro, numpyro.distributions as dist
+import jax.numpy as jnp, numpyro, numpyro.distributions as dist
+
+def priced(x, price, y=None):
+    level = numpyro.sample("level", dist.Normal(0, 1))
+    slope = numpyro.sample("slope", dist.LogNormal(0, 0.5))
+    numpyro.deterministic("steep", slope * jnp.ones(1))
+    with numpyro.plate("row", len(x)):
+        numpyro.sample("y", dist.Bernoulli(logits=level + x - slope * jnp.log(price)), obs=y)
+
+def forgone(sold, price):
+    return 20 - price * sold
 
 def model(x, y=None):
     slope = numpyro.sample("slope", dist.Normal(0, 2))
@@ -28,6 +47,7 @@ def project(tmp_path):
         "who": [f"c{i}" for i in range(40)],
         "x": x.round(3),
         "amount": rng.uniform(5, 40, 40).round(1),
+        "price": rng.uniform(1, 4, 40).round(2),
         "shop": np.arange(40) % 4,
         "y": (rng.uniform(size=40) < 1 / (1 + np.exp(-2 * x))).astype(int),
     }
@@ -67,7 +87,56 @@ def test_spaces_and_losses_are_those_of_the_spec(project):
     assert table.space == OneOf(["call", "skip"])
 
 
+def test_parts_arguments_and_latents_are_those_of_the_spec(project):
+    parts = {
+        "low": {"space": "interval", "low": 0.0},
+        "high": {"space": "whole", "low": 0.0, "high": "amount"},
+    }
+    several = problem(
+        project,
+        ("x", "amount"),
+        loss={"name": "interval-score", "level": 0.9},
+        decision={"parts": parts},
+    )
+    assert several.space == Vector(low=Interval(0.0, None), high=Integers(0, "amount"))
+    assert several.loss == IntervalScore(0.9)
+    priced = {"python": "model.py:priced", "outcome": "y"}
+    own = {"python": "model.py:forgone"}
+    price = {"argument": "price", "space": "interval", "low": 1.0, "high": 6.0, "per": "all"}
+    found = job_of(
+        spec(("x", "price"), model=priced, loss=own, decision=price), project, where="spec"
+    )
+    assert found.problem.action == "price"
+    assert found.problem.space == Interval(1.0, 6.0)
+    assert found.choosing is None
+    about = {**priced, "outcome": "steep", "latent": True}
+    latent = job_of(spec(("x", "price", "y"), model=about), project, where="spec")
+    assert latent.problem.about_latent
+    assert latent.rows_in(latent.fit) == 40
+
+
 BAD = {
+    "one part": {"decision": {"parts": {"low": {}}}},
+    "parts and a space": {"decision": {"space": "whole", "parts": {"low": {}, "high": {}}}},
+    "a part without its limits": {
+        "decision": {"parts": {"low": {"space": "actions"}, "high": {}}},
+    },
+    "parts within parts": {"decision": {"parts": {"low": {"parts": {}}, "high": {}}}},
+    "parts of a loss of numbers": {"decision": {"parts": {"low": {}, "high": {}}}},
+    "an interval without a level": {"loss": {"name": "interval-score"}},
+    "an interval of words": {"loss": {"name": "interval-score", "level": "most"}},
+    "an argument that the model lacks": {
+        "decision": {"argument": "price", "space": "interval", "low": 1.0, "high": 2.0}
+    },
+    "an argument without limits": {"decision": {"argument": "x"}},
+    "ways to what nothing can judge": {
+        "decision": {"argument": "x", "space": "interval", "low": 1.0, "high": 2.0},
+        "choose": {"ways": ["plain"]},
+    },
+    "a latent that is observed": {
+        "model": {"python": "model.py:model", "outcome": "y", "latent": True}
+    },
+    "a latent of an example": {"model": {"example": "radon", "latent": True}},
     "limits of a space without": {"decision": {"low": 1.0}},
     "actions for numbers": {"decision": {"space": "whole", "actions": ["a"]}},
     "no actions": {"decision": {"space": "actions"}},
@@ -111,7 +180,49 @@ def test_a_run_decides_among_actions_and_says_how_often_each(project, monkeypatc
     decided = pd.read_csv("run/decisions.csv")
     assert set(decided["decision"]) <= {"call", "skip"}
     page = (project / "run/report.html").read_text()
-    assert f"{(decided['decision'] == 'call').sum()} × call" in page
-    said = CliRunner().invoke(app, ["decide", "run", "calls.csv", "-o", "-"])
-    assert "c0," in said.stdout
-    assert said.stdout.splitlines()[1].split(",")[1] in {"call", "skip"}
+    latest = decided.tail(7)  # which the page opens with
+    assert f"{(latest['decision'] == 'call').sum()} × call" in page
+    said = CliRunner().invoke(app, ["decide", "run", "calls.csv", "-o", "new.csv"])
+    assert said.exit_code == 0, said.output
+    assert pd.read_csv("new.csv")["decision"].isin(["call", "skip"]).all()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default::stakes.StakesWarning")
+def test_a_run_sets_a_price_and_says_what_others_would_bring(project, monkeypatch):
+    monkeypatch.chdir(project)
+    (project / "spec.toml").write_text(
+        '[model]\npython = "model.py:priced"\noutcome = "y"\n'
+        '[data]\nfile = "calls.csv"\ncolumns = ["x", "price"]\nlabel = "who"\n'
+        '[loss]\npython = "model.py:forgone"\n'
+        '[decision]\nargument = "price"\nspace = "interval"\nlow = 1.0\nhigh = 6.0\n'
+        'per = "all"\n[fit]\nsteps = 150\n[transform]\nregret = false\n'
+    )
+    CliRunner().invoke(app, ["run", "spec.toml", "-o", "run"])
+    decided = pd.read_csv("run/decisions.csv")
+    assert decided["decision"].nunique() == 1
+    assert "predicted_low" not in decided
+    page = (project / "run/report.html").read_text()
+    assert "What if the price were different?" in page
+    new = pd.read_csv("calls.csv").drop(columns=["price", "y"])
+    new.to_csv("new.csv", index=False)
+    said = CliRunner().invoke(app, ["decide", "run", "new.csv", "-o", "decided.csv"])
+    assert said.exit_code == 0, said.output
+    assert pd.read_csv("decided.csv")["decision"].between(1, 6).all()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default::stakes.StakesWarning")
+def test_a_run_decides_about_parts_and_writes_a_column_for_each(project, monkeypatch):
+    monkeypatch.chdir(project)
+    (project / "spec.toml").write_text(
+        '[model]\nformula = "amount ~ x"\n[data]\nfile = "calls.csv"\nlabel = "who"\n'
+        '[loss]\nname = "interval-score"\nlevel = 0.8\n[fit]\nsteps = 150\n'
+        '[choose]\nways = ["plain", "same"]\nfolds = 2\n'
+    )
+    said = CliRunner().invoke(app, ["run", "spec.toml", "-o", "run"])
+    decided = pd.read_csv("run/decisions.csv")
+    assert (decided["decision_low"] < decided["decision_high"]).all(), said.output
+    assert not (project / "run/report.html").exists()
+    assert CliRunner().invoke(app, ["decide", "run", "calls.csv", "-o", "d.csv"]).exit_code == 0
+    assert (pd.read_csv("d.csv")["decision_low"] < pd.read_csv("d.csv")["decision_high"]).all()

@@ -11,8 +11,9 @@ import pytest
 from messy import messy_rows, write_messy
 from projects import invoke
 
+from stakes.app.runs.packing import packed, unpacked
 from stakes.app.runs.reporting import read_asked
-from stakes.app.spec import RowReader, proposed, read_job, spec_text
+from stakes.app.spec import RowReader, findings_text, proposed, read_job, spec_text
 from stakes.app.spec.dispersion import dispersion
 from stakes.errors import InputError, StakesWarning
 
@@ -67,6 +68,13 @@ def test_the_spec_of_a_table_has_a_formula_and_splits_forward_in_time(folder: Pa
     np.testing.assert_allclose(job.fit.arguments["Preis"][0], 3.26)
 
 
+def test_a_run_remembers_how_its_table_is_written(folder: Path) -> None:
+    """Its decisions.csv is written in the same way, though the table may have gone."""
+    tables = read_job(folder / "stakes.toml").tables
+    assert tables.dialect.unusual == "semicolons between values, decimal commas, cp1252"
+    assert unpacked(packed(tables)).dialect == tables.dialect
+
+
 def test_labels_are_in_the_words_that_are_meant(folder: Path, tmp_path: Path) -> None:
     """In the rows of the fit, and in new ones; row 100 says 'Bonn ' with a space."""
     job = read_job(folder / "stakes.toml")
@@ -117,6 +125,10 @@ def test_decisions_for_a_new_table_need_no_python(decided: Path, folder: Path) -
         *("date", "Filiale", "sunshine", "Preis", "open", "note"),
         *("decision", "predicted_low", "predicted_high", "expected_cost"),
     ]
+    assert f"{out} (as the table: semicolons between values, decimal commas" in result.stderr
+    own = pd.read_csv(decided / "decisions.csv", sep=";", decimal=",", encoding="cp1252")
+    assert set(own["Filiale"]) == {"Köln, Dom", "Köln, Süd", "Ulm", "Fürth", "Bonn"}
+    assert own["predicted_high"].dtype == float
     assert found["Filiale"].tolist() == ["Bonn", "Jena", "Ulm", "Ulm"]
     assert found["decision"].isna().tolist() == [False, False, True, False]
     width = found["predicted_high"] - found["predicted_low"]
@@ -195,6 +207,34 @@ def test_the_spec_of_any_table_can_be_read(name: str, tmp_path: Path) -> None:
     (tmp_path / "spec.toml").write_text(spec_text(proposal, tmp_path), encoding="utf-8")
     job = read_job(tmp_path / "spec.toml")
     assert job.problem.outcome == "y"
+
+
+def test_columns_that_tell_the_same_and_codes_are_seen(tmp_path: Path) -> None:
+    """Postcodes go with shops, as numbers or words; the size of a shop may tell of other shops."""
+    shops = [("Dresden", "01067", 80), ("Köln", "50667", 120), ("Ulm", "89073", 95)]
+    shops += [("Fürth", "90762", 60), ("Bonn", "53111", 150)]
+    kinds = {"as words": shops, "as numbers": [(n, p.replace("01", "11"), s) for n, p, s in shops]}
+    for name, those in kinds.items():
+        lines = [
+            f"{day:02d}.03.2025;{shop};{code};{size};{'ja' if day % 4 else ''};{day * size % 17}"
+            for day in range(1, 13)
+            for shop, code, size in those
+        ]
+        lines.append(lines[-1])  # a row that is there twice leaves labels as they are
+        table = tmp_path / f"{name}.csv"
+        table.write_text("\n".join(["Tag;Filiale;PLZ;Fläche;Fest;Brote", *lines]) + "\n", "utf-8")
+        found = proposed(table, "Brote")
+        assert found.formula == "Brote ~ Tag_days + (1 | Filiale) + Fläche"
+        assert found.left_out["PLZ"] == "it goes with Filiale, one to one"
+        assert found.label == ("Tag", "Filiale")
+    lines = [f"{i % 9};{7 * i % 5:03d};{i % 4}" for i in range(40)]
+    (tmp_path / "codes.csv").write_text("\n".join(["y;code;x", *lines]) + "\n", "utf-8")
+    found = proposed(tmp_path / "codes.csv", "y")
+    assert found.formula == "y ~ (1 | code) + x"
+    assert 'categories = ["code"]' in spec_text(found, tmp_path)
+    assert "begin with a zero. Here they are read as codes." in "".join(findings_text(found))
+    (tmp_path / "spec.toml").write_text(spec_text(found, tmp_path), encoding="utf-8")
+    assert read_job(tmp_path / "spec.toml").fit.arguments["code"][1] == "002"
 
 
 def test_counts_that_vary_more_than_by_chance_are_told() -> None:

@@ -15,7 +15,7 @@ from projects import command, invoke
 
 from stakes.app.runs.outputs import check_output, output
 from stakes.errors import InputError
-from stakes.tables import Dialect
+from stakes.tables import Delimited, Dialect
 
 ROWS = [
     {"dish": ["a", 'b, "c"'], "decision": np.float32([0.1, 2])},
@@ -43,6 +43,22 @@ def test_decisions_are_written_as_the_table_was(tmp_path: Path) -> None:
     assert (tmp_path / "out.csv").read_bytes().decode("cp1252") == (
         'town;decision\nKöln;0,5\n"x;y";2,0\n'
     )
+
+
+def test_a_mark_at_the_beginning_stays(tmp_path: Path) -> None:
+    """Without it, Excel would read UTF-8 as something else."""
+    (tmp_path / "in.csv").write_text("Ort;Menge\nKöln;0,5\n", encoding="utf-8-sig")
+    found = Delimited(tmp_path / "in.csv")
+    assert found.header == ["Ort", "Menge"]
+    with output(tmp_path / "out.csv", found.dialect) as add:
+        add({"Ort": ["Köln"], "decision": np.float32([0.5])})
+    assert (tmp_path / "out.csv").read_bytes() == "\ufeffOrt;decision\nKöln;0,5\n".encode()
+
+
+def test_a_word_that_the_encoding_lacks_is_spelled_out(tmp_path: Path) -> None:
+    with output(tmp_path / "out.csv", Dialect(";", ",", "cp1252")) as add:
+        add({"decision": np.array(["≥ 5", "weniger"])})
+    assert (tmp_path / "out.csv").read_text("cp1252") == "decision\n\\u2265 5\nweniger\n"
 
 
 @pytest.mark.parametrize("name", ["out.npz", "out.xlsx"])

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from projects import SPEC, command, in_process, invoke
 from stakes.app.runs import RunFolder, sealed
 from stakes.errors import InputError, Interrupted, NumericalError, StorageError
 from stakes.host.interrupts import Signalled
+from tests.cluster import two_workers
 
 READ = {"manifest.json", "data.npz", "state.npz", "choice.npz"}
 FILES = READ | {"decisions.csv", "draws.nc", "log.txt"}
@@ -110,6 +112,38 @@ def test_report_and_decisions_show_the_same_intervals_and_decisions(finished: Pa
         for part in ("fit", "held out"):
             written, rows = table.query("part == @part")[column], np.array(shown.parts) == part
             np.testing.assert_allclose(getattr(shown, name)[rows], written, rtol=1e-6)
+
+
+def test_a_report_for_new_rows_shows_what_decide_writes(finished: Path, tmp_path: Path) -> None:
+    """Means over the same draws, although `decide` pads three rows to four."""
+    from stakes.app import runs
+    from stakes.app.runs.reporting import asked_rows, read_asked
+
+    table, out = tmp_path / "new.csv", tmp_path / "out.csv"
+    table.write_text("kind,name,x\noak,a,0.5\nash,b,-1\noak,c,0.1\n")
+    assert invoke("decide", finished, table, "-o", out).exit_code == 0
+    run = runs.reopen(finished)
+    rows = asked_rows(runs.ways_of(run, runs.restore(run)), read_asked(run.job, table))
+    written = pd.read_csv(out)
+    np.testing.assert_allclose(rows.decisions, written["decision"], rtol=1e-6)
+    np.testing.assert_allclose(rows.ranges[:, 0], written["predicted_low"], rtol=1e-6)
+    np.testing.assert_allclose(rows.ranges[:, -1], written["predicted_high"], rtol=1e-6)
+    np.testing.assert_allclose(rows.costs, written["expected_cost"], rtol=1e-3)  # four digits
+
+
+@pytest.mark.filterwarnings("default::stakes.StakesWarning")
+def test_a_report_tells_of_rows_far_outside_what_the_fit_has_seen(
+    copied: Path, tmp_path: Path
+) -> None:
+    table = tmp_path / "new.csv"
+    table.write_text("kind,name,x\noak,a,0.5\nash,b,55\n")
+    result = invoke("report", copied, "--for", table)
+    assert result.exit_code == 0, result.output
+    far = "row 2 of column 'x' lies far outside what the fit has seen"
+    assert f"warning: {table}: {far}" in result.stderr
+    page = (copied / "report.html").read_text("utf-8")
+    assert far in page.replace("&#39;", "'")
+    assert "That is as it should be." not in page
 
 
 def test_states_are_plain_numpy_archives_without_pickle(finished: Path) -> None:
@@ -722,3 +756,54 @@ def test_a_million_rows_stream_through_decide(finished: Path, tmp_path: Path) ->
     decided = pd.read_csv(out)
     assert (decided["name"].to_numpy() == np.arange(rows)).all()
     assert np.isfinite(decided["decision"]).all()
+
+
+# On a cluster, and on all cores ---------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_run_on_a_cluster_has_the_same_choice_bit_for_bit(
+    finished: Path, project: Path, tmp_path: Path
+) -> None:
+    """The workers have never seen model.py."""
+    with two_workers() as client:
+        address, run = client.scheduler_info()["address"], tmp_path / "run"
+        result = invoke("run", project / "spec.toml", "-o", run, "--no-report", "--dask", address)
+    assert result.exit_code in (0, 4), result.output
+    assert (run / "decisions.csv").read_bytes() == (finished / "decisions.csv").read_bytes()
+    here, there = (sealed.load(folder / "choice.npz") for folder in (finished, run))
+    assert here.keys() == there.keys()
+    for name, values in here.items():
+        np.testing.assert_array_equal(there[name], values)
+
+
+def test_a_scheduler_that_does_not_answer_is_told_before_a_folder_is_made(
+    project: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("distributed")
+    given = ("run", project / "spec.toml", "-o", tmp_path / "run", "--dask", "not an address")
+    result = invoke(*given)
+    assert result.exit_code == 2
+    assert "no scheduler answers there" in result.output
+    assert not (tmp_path / "run").exists()
+
+
+def test_several_threads_decide_what_one_does(
+    finished: Path, new_rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Part by part, in the order of the file."""
+    from stakes.app.runs import deciding
+
+    head, *rows = new_rows.read_text().splitlines()
+    rows = [f"{rows[i % 2 * 2].rsplit(',', 1)[0]},{i / 64}" for i in range(64)]
+    (tmp_path / "rows.csv").write_text("\n".join([head, *rows, ""]))
+    monkeypatch.setattr(deciding, "CHUNK", 4)
+    on_all_cores, found = deciding.on_all_cores, {}
+    for cores in (1, 4):
+        monkeypatch.setattr(deciding, "on_all_cores", partial(on_all_cores, cores=cores))
+        out = tmp_path / f"{cores}.csv"
+        result = invoke("decide", finished, tmp_path / "rows.csv", "-o", out)
+        assert result.exit_code == 0, result.output
+        found[cores] = out.read_bytes()
+    assert found[1] == found[4]
+    np.testing.assert_allclose(pd.read_csv(out)["x"], np.arange(64) / 64)

@@ -19,6 +19,7 @@ from projects import in_process, invoke, toml
 from stakes.app.runs import packing
 from stakes.app.spec import SpecError, job_of, read_job, restored_job
 from stakes.errors import InputError, OutOfRangeError
+from stakes.losses import Newsvendor, Squared
 
 SPEC = {k: v for k, v in PROJECT.items() if k != "choose"}
 SPEC |= {"loss": {"name": "tilted", "q": 0.3}}
@@ -547,7 +548,10 @@ def test_init_writes_a_spec_that_checks(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_check_estimates_the_time_that_the_fits_take(project: Path, monkeypatch) -> None:
-    """Within a factor of two, in processor time, which other work on the machine does not alter."""
+    """Within a factor of two, in processor time, which other work on the machine does not alter.
+
+    What is compiled once serves both, so that it has to be there before.
+    """
     from stakes.app.runs import checked
     from stakes.app.runs.results import result_of
 
@@ -568,8 +572,10 @@ def test_check_estimates_the_time_that_the_fits_take(project: Path, monkeypatch)
 
     job = read_job(project / "spec.toml")
     job = replace(job, options=replace(job.options, steps=3_000))
+    result_of(job, Times(), progress=False)  # type: ignore[arg-type]
     clock = SimpleNamespace(perf_counter=time.process_time)
     monkeypatch.setattr("stakes.app.runs.checking.time", clock)
+    checked(job)
     estimated = checked(job)
     result_of(job, Times(), progress=False)  # type: ignore[arg-type]
     taken = sum(ended.values()) - sum(begun.values())
@@ -672,3 +678,29 @@ def test_a_mistake_in_a_formula_is_told_with_its_field(
 ) -> None:
     with pytest.raises(SpecError, match=message):
         read_job(formula_project(tmp_path, **changed))
+
+
+@pytest.mark.parametrize(
+    ("loss", "noted"), [(Newsvendor(1.0, 1.0), 1), (Newsvendor(3.0, 1.0), 0), (Squared(), 0)]
+)
+def test_costs_that_nobody_has_filled_in_are_noted(loss: Any, noted: int) -> None:
+    from stakes.app.runs.checking import _unfilled
+
+    job: Any = SimpleNamespace(problem=SimpleNamespace(loss=loss), by_table=True)
+    assert len(_unfilled(job)) == noted
+
+
+@pytest.mark.parametrize(
+    ("held_out", "said"), [({"fraction": 0.2}, "The 2 rows held out"), ({"file": "b.csv"}, "")]
+)
+def test_a_run_says_that_rows_of_its_table_were_not_learned_from(held_out: Any, said: str) -> None:
+    from stakes.app.cli.ending import _held_out
+    from stakes.app.spec.schema import HeldOutSection
+
+    data = SimpleNamespace(held_out=HeldOutSection(**held_out))
+    job = SimpleNamespace(
+        spec=SimpleNamespace(data=data), held_out=SimpleNamespace(), rows_in=lambda table: 2
+    )
+    run: Any = SimpleNamespace(job=job)
+    assert _held_out(run).startswith(said)
+    assert bool(_held_out(run)) == bool(said)

@@ -61,6 +61,14 @@ def test_a_spec_settles_what_is_odd_in_its_table(folder: Path) -> None:
     assert any("'€2,90' and the like are read as numbers" in note for note in job.tables.notes)
 
 
+def test_groups_of_rows_have_the_words_that_the_spec_gives_them(folder: Path) -> None:
+    """Otherwise 'Köln ' and 'Köln' would count as two towns in intervals by town."""
+    settled = {"missing": "drop", "by": ["town"]}
+    settled["replace"] = {"town": {"Köln ": "Köln"}, "price": {"n/a": "1,00"}}
+    job = job_of({**SPEC, "data": {**DATA, **settled}}, folder, where="here")
+    assert job.fit.groups["town"].tolist() == ["Köln", "Köln", "Bonn"]
+
+
 def test_rows_are_put_in_order_before_the_last_are_held_out(folder: Path) -> None:
     rows = [row.replace(";n/a", ";€2,00").replace("Köln ", "Köln") for row in ROWS]
     rows[2] += "6"

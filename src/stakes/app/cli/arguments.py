@@ -30,4 +30,31 @@ Set = Annotated[
         "--set", metavar="FIELD=VALUE", help="Try another value, such as loss.under=4; repeatable."
     ),
 ]
+Dask = Annotated[
+    str | None,
+    typer.Option(
+        "--dask",
+        metavar="HOST:PORT",
+        help="Make the fits of the choice on the workers of this Dask scheduler.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs to read.")]
+ProcessCount = Annotated[
+    int | None,
+    typer.Option(
+        "--processes",
+        metavar="N",
+        min=1,
+        help="Divide the rows among so many processes, started and watched here.",
+    ),
+]
+Coordinator = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT", help="Where process 0 of several listens; with `--process I/N`."
+    ),
+]
+Process = Annotated[
+    str | None, typer.Option(metavar="I/N", help="The number of this process, from 0, of N.")
+]
+Beats = Annotated[Path | None, typer.Option(hidden=True)]

@@ -21,7 +21,8 @@ def check(
     """Validate a spec, its model and its data without fitting.
 
     Tells all that is odd about the table, with row and column. Shows sites, shapes, plates and
-    types, which expectation will be used, and what memory and time a run will take.
+    types, or the priors of a formula, which expectation will be used, and what memory and time a
+    run will take.
 
     Example: stakes check sales.toml
     """
@@ -44,7 +45,7 @@ def _text(spec: Path, found: "Checked") -> str:
     ]
     data = [(d.name, d.kind, str(d.shape), "", d.dtype) for d in found.arguments]
     rows = [head, *sites, ("",) * 5, ("argument", *head[1:3], "", "type"), *data]
-    table = "\n".join(text_table(rows))
+    table = found.formula or "\n".join(text_table(rows))
     about = {
         "problem": found.problem,
         "rows": f"{found.rows:,} to fit, {found.held_out:,} held out",

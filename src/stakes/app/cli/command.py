@@ -5,6 +5,7 @@ import functools
 import json
 import os
 import sys
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from enum import IntEnum
@@ -18,6 +19,18 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+OF_OTHERS = (
+    "unavailable",
+    "deadline_exceeded",
+    "aborted",
+    "gloo",
+    "barrier",
+    "coordination service",
+    "connection",
+)
+"""Words in what JAX says when it cannot reach another process."""
+
+
 class Exit(IntEnum):
     """How a command ended; one that a signal ended, with 128 + the signal's number."""
 
@@ -25,6 +38,7 @@ class Exit(IntEnum):
     BAD_INPUT = 2
     NUMERICAL_FAILURE = 3
     NOT_CONVERGED = 4
+    PROCESS_LOST = 5
     PIPE_CLOSED = 141
 
 
@@ -33,7 +47,7 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
-        with _told(), raised(*ENDING[1:]), _plain_warnings():
+        with _not_waited_for(), _told(), raised(*ENDING[1:]), _plain_warnings():
             with left_at_once():
                 _prepare()
             return function(*args, **kwargs)
@@ -56,10 +70,44 @@ def _told() -> Iterator[None]:
         fail("Interrupted.", 128 + signal_of(error))
 
 
+@contextlib.contextmanager
+def _not_waited_for() -> Iterator[None]:
+    """However a process of several ends before its work is done, it ends at once.
+
+    JAX would wait for the others, which wait for this one.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if not _is_joined():
+            raise
+        if not isinstance(error, typer.Exit):
+            traceback.print_exc()
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(error.exit_code if isinstance(error, typer.Exit) else 1)
+
+
+def _is_joined() -> bool:
+    if "jax" not in sys.modules:
+        return False
+    import jax
+
+    return bool(jax.distributed.is_initialized())
+
+
 def _ending(error: Exception) -> tuple[str, int]:
     """What to say of an exception, and the exit code; raised again if it is our mistake."""
+    import jax
+
     from stakes.app.spec import user_error
-    from stakes.errors import InputError, Interrupted, NumericalError, StorageError
+    from stakes.errors import (
+        InputError,
+        Interrupted,
+        NumericalError,
+        ProcessLostError,
+        StorageError,
+    )
 
     match error:
         case InputError() | StorageError():
@@ -68,10 +116,20 @@ def _ending(error: Exception) -> tuple[str, int]:
             return str(error), Exit.NUMERICAL_FAILURE
         case Interrupted():
             return str(error), 128 + error.signum
+        case jax.errors.JaxRuntimeError() if _is_of_others(error):
+            return f"Another process was lost: {str(error).splitlines()[0]}", Exit.PROCESS_LOST
+        case ProcessLostError():
+            return str(error), Exit.PROCESS_LOST
     in_user_code = user_error(error)
     if in_user_code is None:
         raise error
     return in_user_code, Exit.BAD_INPUT
+
+
+def _is_of_others(error: Exception) -> bool:
+    """Whether JAX complains that it cannot reach another process."""
+    said = str(error).casefold()
+    return _is_joined() and any(word in said for word in OF_OTHERS)
 
 
 def _close_pipes() -> None:
@@ -85,17 +143,10 @@ def _close_pipes() -> None:
 
 def _prepare() -> None:
     """Import what takes long, and keep what JAX compiles for the commands to come."""
-    import platform
-
-    import jax
-    from platformdirs import user_cache_path
-
     from stakes.app import runs  # noqa: F401
     from stakes.host.programs import keep_compiled
 
-    config: Any = jax.config
-    if config.jax_compilation_cache_dir is None:
-        keep_compiled(user_cache_path("stakes") / "jax" / platform.node())  # a home may be shared
+    keep_compiled()
 
 
 def fail(message: str, code: int) -> NoReturn:

@@ -64,7 +64,10 @@ def _row(path: Path, manifest: "Manifest") -> tuple[str, ...]:
         str(path),
         "held out" if ending.held_out else "the fit",
         f"{ending.instances:,}",
-        *(f"{sign * ending.risk[name]:.4f}" for name in ("VI", "LCVI")),
+        *(
+            f"{sign * ending.risk[name]:.4f}" if name in ending.risk else "?"
+            for name in ("VI", "LCVI")
+        ),
         _percent(ending.reduction),
         f"{_percent(low)} to {_percent(high)}",
         "converged" if ending.converged else "not converged",

@@ -67,7 +67,7 @@ def decide(
     started = time.monotonic()
     opened = runs.reopen(run, allow_changed_model=allow_changed_model, model=model)
     with rows_done() as tell:
-        rows, decisions, doubts = runs.decide_file(
+        rows, decisions, doubts, written = runs.decide_file(
             opened,
             table,
             out,
@@ -86,4 +86,5 @@ def decide(
     else:
         left = f" for {rows:,} rows" if decisions < rows else ""
         said = "1 decision" if decisions == 1 else f"{decisions:,} decisions"
-        say(f"{said}{left} in {seconds:.1f} s: {out}")
+        how = f" (as the table: {written})" if written else ""
+        say(f"{said}{left} in {seconds:.1f} s: {out}{how}")

@@ -14,6 +14,11 @@ ABOUT = {
     "newsvendor": "how many portions to prepare each day",
     "retail": "how much of each product each customer will buy",
     "radon": "how much radon to expect in each home",
+    "bank": "whom to call",
+    "remediation": "remediate, test again or leave a home",
+    "portions": "how many portions, within what the kitchen can make",
+    "pricing": "one price for each region",
+    "promises": "which effect to promise each school",
 }
 """By the names of the built-in examples."""
 

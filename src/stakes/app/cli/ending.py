@@ -2,7 +2,7 @@
 
 import sys
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -11,22 +11,58 @@ from stakes.host.progress import told_to
 
 if TYPE_CHECKING:
     from stakes.app.runs import Chosen, Manifest, Run
+    from stakes.calibration import Comparison
+    from stakes.host.supervisor import Beat
+    from stakes.processes import Processes
 
 
-def finish(run: "Run", *, report: bool, json: bool) -> None:
+def finish(
+    run: "Run",
+    *,
+    report: bool,
+    json: bool,
+    on: Any = None,
+    processes: "Processes | None" = None,
+    beat: "Beat | None" = None,
+) -> None:
     """Carry out the run, print its result, and exit accordingly."""
     from stakes.app import runs
 
     say(f"Run folder: {run.folder.path}")
     on_terminal = sys.stderr.isatty()
     with nullcontext() if on_terminal else told_to(say):  # lines in place of bars
-        manifest, comparison = runs.carry_out(run, report=report, progress=on_terminal)
+        manifest, comparison = runs.carry_out(
+            run, report=report, progress=on_terminal, on=on, processes=processes, beat=beat
+        )
     if json:
         print_json(summary(run, manifest))
     else:
-        typer.echo(str(comparison) if manifest.choice is None else text_of(manifest.choice))
+        typer.echo(_said(manifest, comparison))
         typer.echo(f"\n{_written(run)}")
+        if held_out := _held_out(run):
+            say(held_out)
     conclude(manifest)
+
+
+def _held_out(run: "Run") -> str:
+    """That decisions have learned nothing from rows of the table that judge them."""
+    job = run.job
+    data = job.spec.data
+    if job.held_out is None or data is None or data.held_out is None or data.held_out.file:
+        return ""
+    count = job.rows_in(job.held_out)
+    return (
+        f"The {count:,} rows held out judge the decisions, and no fit has learned from them. Once "
+        f"you are content, run again without `data.held_out` to decide by all rows."
+    )
+
+
+def _said(manifest: "Manifest", comparison: "Comparison | None") -> str:
+    """The choice among ways, or the comparison of the two fits, or why there is neither."""
+    if manifest.choice is not None:
+        return text_of(manifest.choice)
+    assert manifest.ending is not None
+    return manifest.ending.verdict if comparison is None else str(comparison)
 
 
 def text_of(chosen: "Chosen") -> str:
@@ -90,4 +126,9 @@ def _written(run: "Run") -> str:
 
     names = {DECISIONS: "Decisions", DRAWS: "Draws", REPORT: "Report"}
     there = [(what, run.folder / name) for name, what in names.items()]
-    return "\n".join(f"{what + ':':<11}{path}" for what, path in there if path.exists())
+    how = {DECISIONS: run.job.tables.dialect.unusual}
+    return "\n".join(
+        f"{what + ':':<11}{path}{f' ({how[path.name]})' if how.get(path.name) else ''}"
+        for what, path in there
+        if path.exists()
+    )

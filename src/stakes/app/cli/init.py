@@ -51,10 +51,10 @@ def init(
         files.write(folder / name, content)
         typer.echo(str(folder / name))
     run, new = ("start", folder / FILES[3]) if table is None else (folder.resolve().name, "NEW.csv")
-    typer.echo(
-        f"\nTry: stakes check {folder / SPEC}\nand: stakes run {folder / SPEC} -o runs/{run}"
-    )
-    typer.echo(f"and: stakes decide runs/{run} {new} -o decided.csv")
+    spec = folder / SPEC
+    costs = "" if table is None else f"Fill in what wrong decisions cost: [loss] in {spec}. "
+    typer.echo(f"\n{costs}Then:\n  stakes check {spec}\n  stakes run {spec} -o runs/{run}")
+    typer.echo(f"  stakes decide runs/{run} {new} -o decided.csv")
 
 
 def _start() -> dict[str, bytes]:

@@ -7,12 +7,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stakes.app.cli.arguments import Json, NoChoose, NoReport, Out, Set
+from stakes.app.cli.arguments import (
+    Coordinator,
+    Dask,
+    Json,
+    NoChoose,
+    NoReport,
+    Out,
+    Process,
+    ProcessCount,
+    Set,
+)
+from stakes.app.cli.cluster import on_cluster
 from stakes.app.cli.command import command, say
 from stakes.app.cli.ending import finish
+from stakes.app.cli.processes import joined, supervised
 
 if TYPE_CHECKING:
+    from stakes.app.runs import Run
     from stakes.app.spec import Job
+    from stakes.processes import Processes
 
 
 @command
@@ -22,7 +36,11 @@ def run(
     no_choose: NoChoose = False,
     no_report: NoReport = False,
     set: Set = None,
+    dask: Dask = None,
     json: Json = False,
+    processes: ProcessCount = None,
+    coordinator: Coordinator = None,
+    process: Process = None,
 ) -> None:
     """Fit what a spec describes, choose how to decide, and write decisions into a run folder.
 
@@ -30,20 +48,42 @@ def run(
 
     Example: stakes run sales.toml -o runs/sales
     """
+    from stakes.app import runs
     from stakes.app.spec import read_job
 
+    others = joined(coordinator, process, processes, dask)
     job = read_job(spec, choose=not no_choose, changes=set or ())
-    start(job, out or free_folder(spec.stem), report=not no_report, json=json)
+    if others is not None and not others.speaks:
+        runs.assist(job, others)
+        return
+    folder = out or free_folder(spec.stem)
+    if processes is None:
+        start(job, folder, report=not no_report, json=json, dask=dask, others=others)
+    else:
+        begun(job, folder)
+        supervised(folder, processes, report=not no_report, json=json)
 
 
-def start(job: "Job", folder: Path, *, report: bool, json: bool) -> None:
+def start(
+    job: "Job",
+    folder: Path,
+    *,
+    report: bool,
+    json: bool,
+    dask: str | None = None,
+    others: "Processes | None" = None,
+) -> None:
     """Begin a run of the job and carry it out."""
+    with on_cluster(dask) as client:
+        finish(begun(job, folder), report=report, json=json, on=client, processes=others)
+
+
+def begun(job: "Job", folder: Path) -> "Run":
     from stakes.app import runs
 
     for note in job.tables.notes:
         say(f"note: {note}")
-    typed = shlex.join(["stakes", *sys.argv[1:]])
-    finish(runs.begin(job, folder, command=typed), report=report, json=json)
+    return runs.begin(job, folder, command=shlex.join(["stakes", *sys.argv[1:]]))
 
 
 def free_folder(name: str) -> Path:

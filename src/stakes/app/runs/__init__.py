@@ -11,7 +11,7 @@ from stakes.app.runs.folder import DECISIONS, DRAWS, REPORT, RunFolder
 from stakes.app.runs.manifest import Chosen, Ending, Manifest
 from stakes.app.runs.opening import Run, begin, reopen
 from stakes.app.runs.results import held_out_cases, restore, ways_of
-from stakes.app.runs.working import carry_out, rewrite_report
+from stakes.app.runs.working import assist, carry_out, rewrite_report
 
 __all__ = [
     "DECISIONS",
@@ -24,6 +24,7 @@ __all__ = [
     "Run",
     "RunFolder",
     "Ways",
+    "assist",
     "begin",
     "carry_out",
     "checked",

@@ -14,8 +14,10 @@ from stakes.app.runs.choosing import check_choice
 from stakes.app.runs.indices import check_indices
 from stakes.app.spec import Job
 from stakes.calibration import Plan, prepare
+from stakes.losses import Newsvendor
 from stakes.optimise import State, Step, compiled, least_steps
 from stakes.port import Batches
+from stakes.vectors import leading
 from stakes.ways import Calibrated, Forward
 
 CHUNK = 20
@@ -41,6 +43,8 @@ class Item:
 @dataclass(frozen=True)
 class Checked:
     problem: str
+    formula: str
+    """What a formula says and which priors it has, in words; nothing for other models."""
     sites: tuple[Item, ...]
     arguments: tuple[Item, ...]
     rows: int
@@ -82,6 +86,7 @@ def checked(job: Job) -> Checked:
     rehearsed = _rehearsed(plan, key)
     return Checked(
         problem=repr(job.problem),
+        formula=str(job.problem.model) if job.by_table else "",
         sites=_sites(plan),
         arguments=tuple(_argument(name, value) for name, value in job.fit.arguments.items()),
         rows=job.rows_in(job.fit),
@@ -101,8 +106,21 @@ def checked(job: Job) -> Checked:
         folds=_folds(job),
         least_choice_seconds=rehearsed.choosing(job, least) * TOGETHER,
         choice_seconds=rehearsed.choosing(job, settings.steps),
-        notes=job.tables.notes,
+        notes=(*_unfilled(job), *job.tables.notes),
         about=job.tables.about,
+    )
+
+
+def _unfilled(job: Job) -> tuple[str, ...]:
+    """Costs that are still those which `stakes init --table` writes."""
+    loss = job.problem.loss
+    if not (isinstance(loss, Newsvendor) and job.by_table):
+        return ()
+    if not all(isinstance(cost, float | int) and cost == 1 for cost in (loss.under, loss.over)):
+        return ()
+    return (
+        "[loss]: too few and too many cost the same, 1, as `stakes init` proposes. Fill in what "
+        "they cost you.",
     )
 
 
@@ -118,11 +136,9 @@ def _sites(plan: Plan) -> tuple[Item, ...]:
         for name, latent in approximation.latents.items()
     ]
     outcome, instances = plan.problem.outcome, approximation.instances
-    own = approximation.data[plan.problem.observations]
-    return (
-        *latents,
-        Item(outcome, "outcome", instances.shape, instances.dims, str(np.asarray(own).dtype)),
-    )
+    own = approximation.data.get(plan.problem.observations)
+    kind = dtype if own is None else str(np.asarray(own).dtype)
+    return (*latents, Item(outcome, "outcome", instances.shape, instances.dims, kind))
 
 
 def _argument(name: str, value: Any) -> Item:
@@ -160,7 +176,8 @@ def _rehearsed(plan: Plan, key: jax.Array) -> _Rehearsed:
     vi = _steps(plan, plan.vi_step(), plan.vi_state(plan.approximation.start), key)
     # After some steps: where the guide starts, outcomes may spread over many more values.
     plan = plan.sized(vi.params, key)
-    decisions = np.zeros(plan.approximation.instances.shape)
+    parts = leading(plan.problem.space)
+    decisions = np.zeros((*parts, *plan.approximation.instances.shape))
     fit = _steps(plan, plan.step(1.0), plan.state(vi.params, decisions), key)
     return _Rehearsed(
         expectation=str(plan.expectation),

@@ -11,7 +11,7 @@ import numpy as np
 from stakes import checks
 from stakes.app.runs.manifest import Chosen, Saved, WayRow
 from stakes.app.spec import Job
-from stakes.calibration import Assessment, Calibration
+from stakes.calibration import Assessment, Calibration, why_not_judged
 from stakes.errors import InputError
 from stakes.predicting import Posterior
 from stakes.ways import (
@@ -83,7 +83,7 @@ def check_choice(job: Job) -> None:
 
 
 def chosen_for(
-    job: Job, result: Calibration, *, progress: bool
+    job: Job, result: Calibration, *, progress: bool, on: Any = None
 ) -> tuple[Chosen, dict[str, np.ndarray]]:
     """Cross-fit the ways: what came out, and what is needed to decide by each of them."""
     assert job.choosing is not None
@@ -97,6 +97,7 @@ def chosen_for(
         options=job.options,
         coords=result.coords,
         progress=progress,
+        on=on,
     )
     arrays = kept(choice, _known(result))
     costs = {f"{COSTS}{entry.name}": entry.costs for entry in choice.entries}
@@ -156,7 +157,8 @@ class Ways:
     result: Calibration
     arrays: Mapping[str, np.ndarray]
     chosen: Chosen | None
-    """None where the run has the two fits alone: it then decides by the calibrated one."""
+    """None where the run has the two fits alone: it then decides by the calibrated one, or by plain
+    VI where data cannot judge decisions."""
     _kept: dict[tuple[str, Assessment], np.ndarray] = field(default_factory=dict)
     """Decisions for the rows of the fit, which decisions.csv and the report ask for alike."""
     _forecasts: dict[Assessment, Forecast] = field(default_factory=dict)
@@ -172,7 +174,10 @@ class Ways:
         """That of the way to decide by, unless another is asked for."""
         if way is not None:
             return checks.one_of("`--way`", way, self.names)
-        return TWO[1].name if self.chosen is None else self.chosen.way
+        if self.chosen is not None:
+            return self.chosen.way
+        # Nothing can show that calibration helps where data cannot judge decisions.
+        return TWO[1 if why_not_judged(self.result.problem) is None else 0].name
 
     def decide(self, cases: Assessment, way: str | None = None) -> "xr.DataArray":
         """Decisions as users see them."""
@@ -212,8 +217,9 @@ class Ways:
         return found
 
     def drawn(self, cases: Assessment) -> np.ndarray:
-        """Outcomes that it predicts: draw x instance."""
-        return cases.drawn(self._posterior(self.name()))
+        """Outcomes that it predicts: draw x instance. Those that forecast and outlook rest on."""
+        found = Ground.of(cases).drawn(self._posterior(self.name()))
+        return found.reshape(len(found), -1)
 
     def rules(self, cases: Assessment) -> dict[str, np.ndarray]:
         """What the simple rules of the table decide, beside the way to decide by."""

@@ -12,18 +12,20 @@ import numpy as np
 from stakes import checks
 from stakes.app.runs.choosing import CORRECTED, TWO, Ways
 from stakes.app.runs.doubts import Ranges, doubts_about
+from stakes.app.runs.exports import by_part
 from stakes.app.runs.indices import columns_named
 from stakes.app.runs.opening import Run, changed_job
 from stakes.app.runs.outputs import check_output, output
+from stakes.app.runs.padding import CHUNK, padded, usual_size
 from stakes.app.runs.results import check_run, fresh_plates, restore, ways_of, with_aim_of
 from stakes.app.spec import Job, Part, RowReader, sections_of
-from stakes.calibration import Calibration
+from stakes.calibration import Calibration, beyond_made
 from stakes.errors import InputError, NumericalError, some
 from stakes.host import files
+from stakes.host.ahead import on_all_cores
+from stakes.host.workers import ONE_AT_A_TIME
 from stakes.ways import NUTS
 
-CHUNK = 8192
-"""The most rows decided at once: what JAX compiles for one part serves all parts."""
 MOST_TOLD = 20
 """Of what is odd about rows."""
 DECISION, LOW, HIGH = "decision", "predicted_low", "predicted_high"
@@ -38,6 +40,8 @@ class Handed(NamedTuple):
     """Of the rows that lack no value."""
     doubts: tuple[str, ...]
     """Why some or all decisions are not to be relied on, and what was odd about the rows."""
+    written: str
+    """How, where that is not the usual way."""
 
 
 def decide_file(
@@ -83,13 +87,15 @@ def decide_file(
         first = next(parts, None)  # before the target is opened: what is refused leaves no trace
         if first is None:
             raise InputError(f"{source} has no rows.")
-        with output(target, decider.rows.file.dialect) as add:
+        dialect = decider.rows.file.dialect
+        with output(target, dialect) as add:
             for columns, lacking in chain([first], parts):
                 add(columns)
                 done += len(lacking)
                 decided += int((~lacking).sum())
                 tell(done)
-    return Handed(done, decided, tuple(decider.doubts()))
+    written = "" if target.suffix.lower() == ".parquet" else dialect.unusual
+    return Handed(done, decided, tuple(decider.doubts()), written)
 
 
 def _tried(run: Run, changes: Sequence[str]) -> Job:
@@ -119,7 +125,9 @@ class _Decider:
                 f"`--set`: {self.way!r} has learned from the costs of the run. Decide by "
                 f"{TWO[0].name!r}, or run again."
             )
-        taken = {DECISION, LOW, HIGH, COST, GAIN} & {*self.rows.file.columns}
+        names = getattr(self.rows.job.problem.space, "names", ())
+        decided = {f"{DECISION}_{name}" for name in names} or {DECISION}
+        taken = {*decided, LOW, HIGH, COST, GAIN} & {*self.rows.file.columns}
         if taken:
             raise InputError(
                 f"{self.rows.source} has columns of its own called {some(sorted(taken))}. Rename "
@@ -159,6 +167,10 @@ class _Decider:
 
     def decisions(self) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
         """All columns with what is decided, and which rows lack a value, part by part."""
+        return on_all_cores(self._with_decisions, self._parts())
+
+    def _parts(self) -> Iterator[tuple[Part, int]]:
+        """The rows, checked, and how many a part is filled up to."""
         size = 0
         for part in self.rows.parts(self.rows.fitted if self.known else self._chunk):
             if self.known:
@@ -168,13 +180,17 @@ class _Decider:
             size = size or self._padded_size(part.rows)
             self._odd.extend(str(note) for note in part.notes)
             self._ranges.look(part.arguments, self.rows.columns, part.start)
-            try:
-                with columns_named(self.rows.job, first_row=part.start):
-                    decided = self._decided(part.arguments, part.rows, size, part.start)
-            except NumericalError as error:  # rows far outside may be why
-                raise NumericalError(" ".join([str(error), *self._ranges.told()])) from None
-            blanked = {n: _blank(v, part.lacking) for n, v in decided.items()}
-            yield {**part.table, **blanked}, part.lacking
+            yield part, size
+
+    def _with_decisions(self, given: tuple[Part, int]) -> tuple[dict[str, Any], np.ndarray]:
+        part, size = given
+        try:
+            with columns_named(self.rows.job, first_row=part.start):
+                decided = self._decided(part.arguments, part.rows, size, part.start)
+        except NumericalError as error:  # rows far outside may be why
+            raise NumericalError(" ".join([str(error), *self._ranges.told()])) from None
+        blanked = {n: _blank(v, part.lacking) for n, v in decided.items()}
+        return {**part.table, **blanked}, part.lacking
 
     @property
     def _chunk(self) -> int:
@@ -182,40 +198,48 @@ class _Decider:
         return CHUNK if self.rows.job.problem.aim.per is None else 2**31 - 1
 
     def _padded_size(self, rows: int) -> int:
-        """A short file is not padded to the size of a whole part."""
-        if self.rows.job.problem.aim.per is not None:
-            return rows
-        return self.rows.fitted if self.known else min(CHUNK, 1 << max(rows - 1, 1).bit_length())
+        return self.rows.fitted if self.known else usual_size(self.rows.job, rows)
 
     def _decided(
         self, arguments: dict[str, np.ndarray], rows: int, size: int, start: int
     ) -> dict[str, np.ndarray]:
-        """A part that is not full is padded with its last row, so that shapes stay the same."""
-        job, missing = self.rows.job, size - rows
-        padded = {
-            name: np.concatenate([values, np.repeat(values[-1:], missing, axis=0)])
-            if self.rows.is_by_row(name)
-            else values
-            for name, values in arguments.items()
-        }
-        others = {n: v for n, v in job.fit.arguments.items() if n != job.problem.observations}
+        job = self.rows.job
+        asked = (job.problem.observations, job.problem.action)
+        others = {n: v for n, v in job.fit.arguments.items() if n not in asked}
         plates = fresh_plates(self.result, job)
         new, known = ((), plates) if self.known else (plates, ())
-        data = job.data({**others, **padded}, start)
-        cases = self.result.assess(data, new=new, known=known)
+        data = job.data({**others, **padded(job, arguments, rows, size)}, start)
+        with ONE_AT_A_TIME:  # this runs the model, what follows only what was compiled of it
+            cases = self.result.assess(data, new=new, known=known)
         found = self.ways.found(cases, self.way)
-        if found.shape != (size,):
+        shape = cases.instances.shape
+        if shape != (size,):
             raise InputError(
-                f"For {size} rows the model predicts outcomes of shape {found.shape}; "
+                f"For {size} rows the model predicts outcomes of shape {shape}; "
                 f"`stakes decide` needs one for each row. Let the model take its number of rows "
                 f"from a column."
             )
-        decided = {DECISION: job.problem.space.labelled(found)}
+        decided = by_part(DECISION, cases.labels(found))
+        self._look_beyond(found[:rows])
         if job.problem.action is None:  # otherwise what comes depends on the decision
             interval, cost = self.ways.outlook(cases, found, self.way)
             worth = (GAIN, -cost) if job.problem.loss is None else (COST, cost)
             decided |= {LOW: interval[:, 0], HIGH: interval[:, 1], worth[0]: _rounded(worth[1])}
         return {name: np.asarray(values)[:rows] for name, values in decided.items()}
+
+    def _look_beyond(self, decisions: np.ndarray) -> None:
+        """Note decisions that were never made before, where they change what comes."""
+        action, fit = self.rows.job.problem.action, self.rows.job.fit
+        if action is None:
+            return
+        made = np.asarray(fit.arguments[action], float)
+        beyond = int(beyond_made(self.rows.job.problem.space, made, decisions).sum())
+        if beyond:
+            self._odd.append(
+                f"{beyond} of {len(decisions)} decisions about {action!r} lie outside those in the "
+                f"data of the fit, {made.min():.6g} to {made.max():.6g}: there the model is all "
+                f"that speaks for them."
+            )
 
     def _check_known(self, part: Part) -> None:
         source, fitted = self.rows.source, self.rows.fitted

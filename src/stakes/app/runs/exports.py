@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stakes.app.runs.choosing import TODAY, Ways
+from stakes.app.runs.outputs import output
 from stakes.app.runs.results import titled_fits
 from stakes.app.spec import Job
 from stakes.calibration import Assessment, Calibration
@@ -14,13 +15,14 @@ from stakes.host import files
 
 if TYPE_CHECKING:
     import pandas as pd
+    import xarray as xr
 
 MOST_VALUES = 2**25
 """Draws of latents held at once."""
 
 
 def write_decisions(path: Path, parts: Mapping[str, Assessment], ways: Ways, job: Job) -> None:
-    """A row for each instance, part by part."""
+    """A row for each instance, part by part, written as the table of the fit is."""
     import pandas as pd
 
     label = job.spec.data.label if job.spec.data else []
@@ -32,7 +34,9 @@ def write_decisions(path: Path, parts: Mapping[str, Assessment], ways: Ways, job
         if TODAY in ways.names and own is not None and "today" in own.beside:
             table["decision_today"] = own.beside["today"].ravel()
         tables.append(table)
-    files.write(path, pd.concat(tables).to_csv(index=False).encode())
+    rows = pd.concat(tables)
+    with output(path, job.tables.dialect) as add:
+        add({str(name): rows[name].to_numpy() for name in rows.columns})
 
 
 def _decisions(
@@ -40,20 +44,30 @@ def _decisions(
 ) -> "pd.DataFrame":
     import pandas as pd
 
-    decided, observed = ways.decide(cases), cases.observed
-    rows = decided.to_series().index.to_frame(index=False)
-    if labels is not None and decided.shape == (len(labels),):
+    observed, shape = cases.observed, cases.instances.shape
+    first = cases.vi_decisions
+    first = first.isel(part=0, drop=True) if "part" in first.dims else first
+    rows: pd.DataFrame = first.to_series().index.to_frame(index=False)
+    if labels is not None and shape == (len(labels),):
         rows = pd.DataFrame(labels, columns=pd.Index(label))
-    central = ways.forecast(cases).central
-    return rows.assign(
+    rows = rows.assign(
         part=part,
-        decision=decided.values.ravel(),
-        decision_vi=cases.vi_decisions.values.ravel(),
-        decision_calibrated=cases.decisions.values.ravel(),
-        predicted_low=central[:, 0],
-        predicted_high=central[:, -1],
-        observed=np.nan if observed is None else observed.values.ravel(),
+        **by_part("decision", ways.decide(cases)),
+        **by_part("decision_vi", cases.vi_decisions),
+        **by_part("decision_calibrated", cases.decisions),
     )
+    if cases.problem.action is None:  # otherwise what comes depends on the decision
+        central = ways.forecast(cases).central
+        rows = rows.assign(predicted_low=central[:, 0], predicted_high=central[:, -1])
+    return rows.assign(observed=np.nan if observed is None else observed.values.ravel())
+
+
+def by_part(name: str, decisions: "xr.DataArray") -> dict[str, np.ndarray]:
+    """A column of decisions; one for each part, where they have several."""
+    if "part" not in decisions.dims:
+        return {name: decisions.values.ravel()}
+    parts = decisions.coords["part"].values
+    return {f"{name}_{each}": decisions.sel(part=each).values.ravel() for each in parts}
 
 
 def write_draws(path: Path, result: Calibration) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from stakes.app.runs import sealed
 from stakes.errors import Interrupted, StorageError, some
+from stakes.host.supervisor import SAVED, STEP
 from stakes.optimise import Average, Course
 
 Courses = dict[str, dict[str, np.ndarray]]
@@ -33,6 +34,7 @@ class FileJournal:
         path: of the file; the fits it holds already are resumed.
         interval: seconds between two checkpoints; zero for one after every chunk.
         interruption: called after each chunk; what it returns is raised once the course is saved.
+        beat: told of each chunk that is about to begin, and of each record.
     """
 
     def __init__(
@@ -41,8 +43,10 @@ class FileJournal:
         interval: float,
         *,
         interruption: Callable[[], Interrupted | None] = lambda: None,
+        beat: Callable[[str], None] = lambda what: None,
     ) -> None:
         self._path, self._interval, self._interruption = path, interval, interruption
+        self._beat = beat
         self._courses: Courses = read_courses(path) if path.exists() else {}
         self._last: tuple[str, Course] | None = None
         self._saved = time.monotonic()
@@ -53,14 +57,23 @@ class FileJournal:
             return start
         return _course(self._courses[title], start, f"{self._path} ({title})")
 
+    def due(self) -> bool:
+        """Whether the course after the next chunk would be saved, as far as is known before it."""
+        self._beat(STEP)
+        return self._interruption() is not None or self._is_time()
+
     def watch(self, title: str, course: Course) -> None:
+        self._beat(SAVED)
         self._last = title, course
         interruption = self._interruption()
         if interruption is not None:
             self.save()
             raise interruption
-        if time.monotonic() - self._saved >= self._interval:
+        if self._is_time():
             self.save()
+
+    def _is_time(self) -> bool:
+        return time.monotonic() - self._saved >= self._interval
 
     def decisions(self, shape: tuple[int, ...]) -> np.ndarray | None:
         if DECIDED not in self._courses:

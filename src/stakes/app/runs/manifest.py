@@ -30,9 +30,10 @@ class Source(_Part):
 class Ending(_Part):
     """The numbers of a finished run."""
 
-    risk: dict[str, float]
-    reduction: float | None
-    interval: tuple[float | None, float | None] = Field(strict=False)
+    risk: dict[str, float] = {}
+    """None where data cannot judge the decisions."""
+    reduction: float | None = None
+    interval: tuple[float | None, float | None] = Field(default=(None, None), strict=False)
     """None where it is not finite."""
     held_out: bool
     gain: bool

@@ -50,7 +50,9 @@ def output(target: Path, dialect: Dialect | None = None) -> Iterator[Add]:
 
 @contextmanager
 def _csv(file: IO[bytes], dialect: Dialect) -> Iterator[Add]:
-    text = io.TextIOWrapper(file, dialect.encoding or "utf-8", newline="", write_through=True)
+    encoding = dialect.encoding or "utf-8"
+    # A name of an action need not be in the encoding of the table.
+    text = io.TextIOWrapper(file, encoding, "backslashreplace", newline="", write_through=True)
     writer = csv.writer(text, delimiter=dialect.separator or ",", lineterminator="\n")
     decimal, begun = dialect.decimal or ".", False
 

@@ -1,22 +1,26 @@
 """The data of a run as plain arrays: what the fit saw, whatever becomes of the table's file."""
 
 from collections.abc import Mapping
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 
 from stakes.app.spec import Table, Tables
 from stakes.errors import StorageError
+from stakes.tables import Dialect
 
-FIT, HELD_OUT, GROUPS = "fit", "held_out", "groups"
+FIT, HELD_OUT, GROUPS, WRITTEN = "fit", "held_out", "groups", "written"
 
 
 def packed(tables: Tables) -> dict[str, np.ndarray]:
     words = tables.fit.vocabulary.items()
+    written = asdict(replace(tables.dialect, compression=None)).items()
     return {
         **_packed(FIT, tables.fit),
         **(_packed(HELD_OUT, tables.held_out) if tables.held_out is not None else {}),
         **{f"vocabulary/{name}": np.array(categories) for name, categories in words},
+        **{f"{WRITTEN}/{name}": np.array(how) for name, how in written if how is not None},
     }
 
 
@@ -34,7 +38,8 @@ def unpacked(arrays: Mapping[str, np.ndarray]) -> Tables:
         part, _, rest = name.partition("/")
         parts.setdefault(part, {})[rest] = array
     groups = {part: parts.pop(f"{GROUPS}_{part}", {}) for part in (FIT, HELD_OUT)}
-    if FIT not in parts or set(parts) - {FIT, HELD_OUT, "labels", "vocabulary", "beside"}:
+    others = {HELD_OUT, "labels", "vocabulary", "beside", WRITTEN}
+    if FIT not in parts or set(parts) - {FIT, *others}:
         raise StorageError("data.npz does not hold the data of a run.")
     vocabulary = {n: [str(w) for w in words] for n, words in parts.get("vocabulary", {}).items()}
     labels, beside = parts.get("labels", {}), parts.get("beside", {})
@@ -46,7 +51,9 @@ def unpacked(arrays: Mapping[str, np.ndarray]) -> Tables:
             named = named[:, None]
         return Table(_arguments(parts[part]), named, vocabulary, groups[part], own)
 
-    return Tables(table(FIT), table(HELD_OUT) if HELD_OUT in parts else None)
+    dialect = Dialect(**{name: str(how) for name, how in parts.get(WRITTEN, {}).items()})
+    held_out = table(HELD_OUT) if HELD_OUT in parts else None
+    return Tables(table(FIT), held_out, dialect=dialect)
 
 
 def _arguments(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:

@@ -1,13 +1,16 @@
 """The report of a run: its page from what the run has saved, and from rows to decide about."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from stakes.app.runs.choosing import COSTS, TODAY, Ways, in_words
+from stakes.app.runs.doubts import Ranges
 from stakes.app.runs.manifest import Manifest
+from stakes.app.runs.padding import padded, usual_size
 from stakes.app.runs.results import fresh_plates
 from stakes.app.spec import Job, RowReader, Table
 from stakes.calibration import Assessment, Calibration
@@ -24,11 +27,17 @@ class Asked(NamedTuple):
     """The rows of a new table that can be decided about."""
 
     source: Path
+    every: dict[str, np.ndarray]
+    """Arguments of the model for all rows of the table."""
+    kept: np.ndarray
+    """The places of the rows that lack no value, to which all that follows belongs."""
     arguments: dict[str, np.ndarray]
     labels: dict[str, Any]
     names: list[str] | None
     left_out: int
     """How many more lack a value."""
+    doubts: tuple[str, ...]
+    """Which rows lie far outside what the fit has seen."""
 
     @property
     def where(self) -> str:
@@ -56,10 +65,13 @@ def write_report(
     from stakes import report
 
     reason = report.objection()
+    if reason is not None and not required:
+        reason += f" Then write it: `stakes report {path.parent}`."
+    reason = reason or report.unfit(result.problem)
     if reason is not None:
         if required:
             raise InputError(reason)
-        warn(f"No report was written. {reason} Then write it: `stakes report {path.parent}`.")
+        warn(f"No report was written. {reason}")
         return
     folder = path.parent
     rows, table = report_rows(ways, held_out), None if asked is None else asked.source
@@ -80,19 +92,28 @@ def write_report(
 def report_rows(ways: Ways, held_out: Assessment | None) -> "list[report.Rows]":
     """The rows of the run, those held out first: they are the latest where time matters."""
     job, fit = ways.job, ways.result.on_fit
-    rows = [_rows("fit", fit, ways, _columns(job, job.fit.arguments), _labels(job, job.fit))]
+    rows = [
+        _decided(
+            _rows("fit", fit, _columns(job, job.fit.arguments), _labels(job, job.fit)), fit, ways
+        )
+    ]
     if held_out is not None and job.held_out is not None:
         inputs, labels = _columns(job, job.held_out.arguments), _labels(job, job.held_out)
-        today = job.held_out.beside
-        rows.insert(0, _rows("held out", held_out, ways, inputs, labels, today=today))
+        latest = _rows("held out", held_out, inputs, labels)
+        rows.insert(0, _decided(latest, held_out, ways, today=job.held_out.beside))
     return rows
 
 
 def read_asked(job: Job, table: Path) -> Asked:
     """Read a new table; rows that lack a value are left out, as `stakes decide` leaves them."""
-    part = next(iter(RowReader(job, table).parts(MOST_ROWS)), None)
+    reader = RowReader(job, table)
+    part = next(iter(reader.parts(MOST_ROWS)), None)
     if part is None:
         raise InputError(f"{table} has no rows.")
+    ranges = Ranges.of(job, reader.columns)
+    ranges.look(part.arguments, reader.columns, part.start)
+    for doubt in ranges.told():
+        warn(f"{table}: {doubt}")
     kept = np.flatnonzero(~part.lacking)
     gaps = [f"row {row + 1}" for row in np.flatnonzero(part.lacking)]
     if gaps and (job.problem.aim.per is not None or not len(kept)):
@@ -105,23 +126,33 @@ def read_asked(job: Job, table: Path) -> Asked:
     names = part.names
     return Asked(
         table,
+        part.arguments,
+        kept,
         {n: v[kept] if len(v) == part.rows else v for n, v in part.arguments.items()},
         {n: np.array(v)[kept] for n, v in part.labels.items()} or {"row": kept + 1},
         None if names is None else [names[row] for row in kept],
         len(gaps),
+        tuple(ranges.told()),
     )
 
 
 def asked_rows(ways: Ways, asked: Asked) -> "report.Rows":
     """The rows of a new table, and what is decided."""
     job, result = ways.job, ways.result
-    others = {n: v for n, v in job.fit.arguments.items() if n != job.problem.observations}
-    data = job.data({**others, **asked.arguments})
-    dims = result.approximation.instances.dims
+    asked_about = (job.problem.observations, job.problem.action)
+    others = {n: v for n, v in job.fit.arguments.items() if n not in asked_about}
+    dims, new = result.approximation.instances.dims, fresh_plates(result, job)
     coords = {dims[0]: asked.names} if len(dims) == 1 and asked.names is not None else {}
-    cases = result.assess(data, new=fresh_plates(result, job), coords=coords)
-    inputs = _columns(job, asked.arguments)
-    return _rows("new", cases, ways, inputs, asked.labels, where=asked.where)
+    cases = result.assess(job.data({**others, **asked.arguments}), new=new, coords=coords)
+    rows = _rows("new", cases, _columns(job, asked.arguments), asked.labels, asked.where)
+    rows = replace(rows, doubts=asked.doubts)
+    count = len(asked.kept) + asked.left_out
+    size = usual_size(job, count)
+    if cases.instances.shape != (len(asked.kept),) or job.problem.aim.per is not None:
+        return _decided(rows, cases, ways)
+    # With the numbers of `stakes decide`, whose draws depend on how many rows there are.
+    every = job.data({**others, **padded(job, asked.every, count, size)})
+    return _decided(rows, result.assess(every, new=new), ways, at=asked.kept)
 
 
 def _labels(job: Job, table: Table) -> dict[str, Any] | None:
@@ -133,31 +164,41 @@ def _labels(job: Job, table: Table) -> dict[str, Any] | None:
 def _rows(
     part: str,
     cases: Assessment,
-    ways: Ways,
     inputs: Mapping[str, Any],
     labels: Mapping[str, Any] | None,
-    *,
     where: str = "",
-    today: Mapping[str, np.ndarray] | None = None,
 ) -> "report.Rows":
     from stakes import report
 
     size = int(np.prod(cases.instances.shape))
     if labels is not None and any(len(values) != size for values in labels.values()):
         labels = None
+    inputs = {name: values for name, values in inputs.items() if len(values) == size}
+    return report.Rows(part, cases, where=where, labels=labels, inputs=inputs)
+
+
+def _decided(
+    rows: "report.Rows",
+    cases: Assessment,
+    ways: Ways,
+    *,
+    at: np.ndarray | slice = slice(None),
+    today: Mapping[str, np.ndarray] | None = None,
+) -> "report.Rows":
+    """With what is decided and predicted for these cases, of which the rows are those `at`."""
+
+    def own(decisions: np.ndarray) -> np.ndarray:
+        return decisions if cases is rows.cases else decisions[..., at]
+
     rules = ways.rules(cases)
     if today is not None and "today" in today and TODAY in ways.names:
         rules[TODAY] = today["today"]
-    return report.Rows(
-        part,
-        cases,
-        where=where,
-        labels=labels,
-        inputs={name: values for name, values in inputs.items() if len(values) == size},
-        decided=ways.found(cases),
-        central=ways.forecast(cases).central,
-        drawn=ways.drawn(cases),
-        others=rules,
+    return replace(
+        rows,
+        decided=own(ways.found(cases)),
+        central=ways.forecast(cases).central[at],
+        drawn=ways.drawn(cases)[:, at],
+        others={name: own(found) for name, found in rules.items()},
     )
 
 

@@ -17,6 +17,7 @@ from stakes.app.spec import Job, Table
 from stakes.calibration import Assessment, By, Calibration, Ordered, calibrate_with, prepare
 from stakes.errors import InputError
 from stakes.optimise import Fit
+from stakes.processes import Processes
 
 TITLES = ("VI", "calibrated")
 """What the files of a run call the two fits."""
@@ -51,7 +52,9 @@ def ways_of(run: Run, result: Calibration) -> Ways:
     return Ways(run.job, result, arrays, chosen)
 
 
-def result_of(job: Job, journal: FileJournal, *, progress: bool) -> Calibration:
+def result_of(
+    job: Job, journal: FileJournal | None, *, progress: bool, on: Processes | None = None
+) -> Calibration:
     result = calibrate_with(
         jax.random.key(job.spec.seed),
         job.problem,
@@ -59,6 +62,7 @@ def result_of(job: Job, journal: FileJournal, *, progress: bool) -> Calibration:
         job.options,
         progress=progress,
         journal=journal,
+        on=on,
     )
     return replace(result, coords=result.coords | _labels(result, job), by=_by(job, job.fit))
 

@@ -2,16 +2,18 @@
 
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import IO, final
+from typing import IO, Any, final
+
+import numpy as np
 
 from stakes import checks
 from stakes.app.runs import exports, sealed
 from stakes.app.runs.choosing import Ways, chosen_for, finite
-from stakes.app.runs.folder import CHOICE, DECISIONS, DRAWS, REPORT, STATE
+from stakes.app.runs.folder import CHOICE, DECISIONS, DRAWS, REPORT, STATE, RunFolder
 from stakes.app.runs.journal import FileJournal
 from stakes.app.runs.manifest import Ending, Manifest
 from stakes.app.runs.opening import Run, now
@@ -25,35 +27,60 @@ from stakes.app.runs.results import (
     titled_fits,
     ways_of,
 )
-from stakes.calibration import Assessment, Calibration, Comparison
+from stakes.app.spec import Job
+from stakes.calibration import Assessment, Calibration, Comparison, why_not_judged
 from stakes.errors import Interrupted, NumericalError
 from stakes.host.interrupts import ENDING, Interruption, Signalled, deferred
 from stakes.host.progress import begin, told_to, waiting
+from stakes.host.workers import checked_client
+from stakes.processes import Processes
 
 WRITING = "deciding, and writing decisions, draws and report"
 
 
-def carry_out(run: Run, *, report: bool, progress: bool) -> tuple[Manifest, Comparison]:
+def carry_out(
+    run: Run,
+    *,
+    report: bool,
+    progress: bool,
+    on: Any = None,
+    processes: Processes | None = None,
+    beat: Callable[[str], None] | None = None,
+) -> tuple[Manifest, Comparison | None]:
     """Fit from where the run stands, and write all that it leaves behind.
+
+    There is no comparison where data cannot judge the decisions.
 
     Ctrl-C, SIGTERM and SIGHUP end its fits after the current chunk of steps, with a checkpoint
     saved, and what comes after them at once; so does a second one. Whatever ends it, log
     and manifest say what it was.
+
+    Args:
+        on: the client of a Dask cluster, which makes the fits of a choice.
+        processes: those that make the two fits together with this one, while they `assist` it.
+        beat: told what is begun, and of each chunk of steps that several processes take.
     """
     check_run(run)
     report = checks.flag("`carry_out(report=...)`", report)
     progress = checks.flag("`carry_out(progress=...)`", progress)
+    on = None if on is None else checked_client(on)
+    if processes is not None:
+        rule = "what `stakes.join(...)` returns"
+        checks.instance("`carry_out(processes=...)`", processes, Processes, rule)
     with run.folder.log() as log, deferred(*ENDING) as heard:
         record = _Record(run, log)
         journal = FileJournal(
             run.folder / STATE,
             run.job.spec.fit.checkpoint_seconds,
             interruption=partial(_interruption, heard, run.folder.path),
+            beat=beat or _unheard,
         )
-        with record.of_ending(journal), told_to(record.note):
-            result = result_of(run.job, journal, progress=progress)
+        with record.of_ending(journal), told_to(record.note), told_to(beat or _unheard):
+            result = result_of(run.job, journal, progress=progress, on=processes)
             journal.save()
-            _choose(run, result, record, heard, progress=progress)
+            if processes is not None:
+                processes.leave()
+            _choose(run, result, record, heard, progress=progress, on=on)
             ways = ways_of(run, result)
             with (
                 _ended_by(heard, run.folder.path),
@@ -62,18 +89,41 @@ def carry_out(run: Run, *, report: bool, progress: bool) -> tuple[Manifest, Comp
                 begin(WRITING)
                 held_out = held_out_cases(result, run.job)
                 comparison = _export(run, result, ways, held_out, report=report)
-            record.note(
-                f"VI: {result.vi!r}; calibrated: {result.calibrated!r}; {comparison.verdict}"
-            )
+            ending = _ending(result, comparison)
+            record.note(f"VI: {result.vi!r}; calibrated: {result.calibrated!r}; {ending.verdict}")
             timings = {title: fit.seconds for title, fit in titled_fits(result).items()}
             timings |= {"choice": record.choosing} if ways.chosen is not None else {}
-            ending = _ending(result, comparison)
             latents = latents_of(result)
             return record.end("done", timings, ending=ending, latents=latents), comparison
 
 
+def _unheard(what: str) -> None:
+    """No supervisor listens."""
+
+
+def assist(job: Job, on: Processes, folder: RunFolder | None = None) -> None:
+    """Make the fits of a run together with the process that carries it out.
+
+    Args:
+        job: the same as that of the run.
+        on: the processes, of which this is one.
+        folder: of a run that is resumed; it is read and not written to.
+    """
+    checks.instance("`assist(job)`", job, Job, "what `read_job(path)` returns")
+    journal = None if folder is None else FileJournal(folder / STATE, 0)
+    with deferred(*ENDING, patient=True):  # the process that carries it out decides when to end
+        result_of(job, journal, progress=False, on=on)
+        on.leave()
+
+
 def _choose(
-    run: Run, result: Calibration, record: "_Record", heard: Interruption, *, progress: bool
+    run: Run,
+    result: Calibration,
+    record: "_Record",
+    heard: Interruption,
+    *,
+    progress: bool,
+    on: Any,
 ) -> None:
     """Choose among the ways, unless that has been done before.
 
@@ -83,7 +133,7 @@ def _choose(
         return
     started = time.monotonic()
     with _ended_by(heard, run.folder.path):
-        chosen, arrays = chosen_for(run.job, result, progress=progress)
+        chosen, arrays = chosen_for(run.job, result, progress=progress, on=on)
     sealed.save(run.folder / CHOICE, arrays)
     run.folder.update(choice=chosen)
     record.choosing = time.monotonic() - started
@@ -169,12 +219,13 @@ def _interrupted(signum: int, path: Path) -> Interrupted:
 
 def _export(
     run: Run, result: Calibration, ways: Ways, held_out: Assessment | None, *, report: bool
-) -> Comparison:
+) -> Comparison | None:
     """Decisions, draws and report, and the comparison that they rest on."""
     folder, parts = run.folder, {"fit": result.on_fit}
     if held_out is not None:
         parts["held out"] = held_out
-    comparison = (result.on_fit if held_out is None else held_out).comparison
+    judged = why_not_judged(result.problem) is None
+    comparison = (result.on_fit if held_out is None else held_out).comparison if judged else None
     exports.write_decisions(folder / DECISIONS, parts, ways, run.job)
     exports.write_draws(folder / DRAWS, result)
     if report:
@@ -182,9 +233,22 @@ def _export(
     return comparison
 
 
-def _ending(result: Calibration, comparison: Comparison) -> Ending:
-    low, high = comparison.interval
+def _ending(result: Calibration, comparison: Comparison | None) -> Ending:
     fits = titled_fits(result)
+    stopped = {title: str(fit.reason) for title, fit in fits.items()}
+    converged = all(fit.converged for fit in fits.values())
+    if comparison is None:
+        return Ending(
+            held_out=False,
+            gain=result.problem.loss is None,
+            instances=int(np.prod(result.on_fit.instances.shape)),
+            verdict=f"{why_not_judged(result.problem)} Plain VI decides.",
+            setting=f"{result.problem!r}; {result.on_fit.setting}.",
+            scale=result.scale,
+            stopped=stopped,
+            converged=converged,
+        )
+    low, high = comparison.interval
     return Ending(
         risk=comparison.risk,
         reduction=finite(comparison.reduction),
@@ -195,6 +259,6 @@ def _ending(result: Calibration, comparison: Comparison) -> Ending:
         verdict=comparison.verdict,
         setting=comparison.setting,
         scale=result.scale,
-        stopped={title: str(fit.reason) for title, fit in fits.items()},
-        converged=all(fit.converged for fit in fits.values()),
+        stopped=stopped,
+        converged=converged,
     )

@@ -8,7 +8,7 @@ from stakes.app.spec.proposing import Proposal, proposed
 from stakes.app.spec.reading import Tables
 from stakes.app.spec.rows import Part, RowReader
 from stakes.app.spec.schema import Spec
-from stakes.app.spec.source import user_error
+from stakes.app.spec.source import user_error, user_modules
 from stakes.app.spec.table import Table
 from stakes.app.spec.writing import findings_text, spec_text
 
@@ -30,6 +30,7 @@ __all__ = [
     "sections_of",
     "spec_text",
     "user_error",
+    "user_modules",
     "with_values",
     "without_choice",
 ]

@@ -13,6 +13,11 @@ MODULES = {
     "newsvendor": "newsvendor",
     "retail": "retail",
     "radon": "radon",
+    "bank": "bank",
+    "remediation": "remediation",
+    "portions": "portions",
+    "pricing": "pricing",
+    "promises": "promises",
 }
 
 

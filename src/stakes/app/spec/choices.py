@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from stakes.app.spec.costs import DecisionSection, LossSection, UtilitySection
+from stakes.app.spec.costs import DecisionSection, LossSection, SpaceSection, UtilitySection
 from stakes.app.spec.schema import (
     ChooseSection,
     ExpectationSection,
@@ -24,6 +24,7 @@ from stakes.losses import (
     CostTable,
     Expectile,
     Huber,
+    IntervalScore,
     LinEx,
     Newsvendor,
     Squared,
@@ -33,9 +34,10 @@ from stakes.losses import (
 from stakes.optimise import EM, Joint, Method, adam
 from stakes.problem import Problem
 from stakes.protocols import DecisionRule, Estimator, Expectation, Loss, Space, Transform
-from stakes.spaces import Integers, Interval, OneOf
+from stakes.spaces import Integers, Interval, OneOf, Real
 from stakes.utilities import Exponential, Linearized, Utility
 from stakes.utility_estimators import Jensen, Nested, Taylor
+from stakes.vectors import Vector
 from stakes.ways import (
     NUTS,
     STRENGTHS,
@@ -51,7 +53,7 @@ from stakes.ways import (
     default_ways,
 )
 
-LOSSES: dict[str, Callable[[LossSection], Loss]] = {
+LOSSES: dict[str, Callable[[LossSection], Any]] = {
     "squared": lambda section: Squared(),
     "absolute": lambda section: Absolute(),
     "tilted": lambda section: _tilted(section),
@@ -60,9 +62,10 @@ LOSSES: dict[str, Callable[[LossSection], Loss]] = {
     "expectile": lambda section: Expectile(section.q),
     "huber": lambda section: Huber(section.delta),
     "zero-one": lambda section: ZeroOne(section.width or 0.0),
+    "interval-score": lambda section: IntervalScore(section.level or 0.0),
 }
-SPACES: dict[str, Callable[[DecisionSection], Space | None]] = {
-    "real": lambda section: None,
+SPACES: dict[str, Callable[[SpaceSection], Space]] = {
+    "real": lambda section: Real(),
     "interval": lambda section: Interval(section.low, section.high),
     "whole": lambda section: Integers(section.low, section.high),
     "actions": lambda section: OneOf(section.actions or []),
@@ -102,7 +105,8 @@ def loss(section: LossSection, get: Get, folder: Path) -> Loss:
     if section.name == "table":
         costs = section.costs if section.file is None else costs_in(folder / section.file)
         return CostTable(costs, section.bins)
-    return LOSSES[section.name](section)
+    found: Loss = LOSSES[section.name](section)
+    return found
 
 
 def costs_in(path: Path) -> dict[str, list[float | str]]:
@@ -125,8 +129,17 @@ def _number_or_name(cell: str) -> float | str:
         return cell.strip()
 
 
-def space(section: DecisionSection) -> Space | None:
-    return SPACES[section.space](section)
+def space(section: DecisionSection) -> Space | dict[str, Space] | None:
+    """As `Problem(decision=...)` takes it; None where only the spec's other parts say."""
+    if section.parts is not None:
+        return Vector(**{name: _alone(part) for name, part in section.parts.items()})
+    if section.argument is not None:
+        return {section.argument: _alone(section)}
+    return None if section.space in (None, "real") else _alone(section)
+
+
+def _alone(section: SpaceSection) -> Space:
+    return SPACES[section.space or "real"](section)
 
 
 def _tilted(section: LossSection) -> Loss:

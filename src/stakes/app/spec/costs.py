@@ -42,6 +42,7 @@ LOSSES = Literal[
     "expectile",
     "huber",
     "zero-one",
+    "interval-score",
     "table",
 ]
 PARAMETERS = {
@@ -51,6 +52,7 @@ PARAMETERS = {
     "expectile": ("q",),
     "huber": ("delta",),
     "zero-one": ("width",),
+    "interval-score": ("level",),
     "table": ("costs", "file", "bins"),
 }
 NEEDED = {
@@ -58,6 +60,7 @@ NEEDED = {
     "linex": (("c", "a number other than zero"),),
     "expectile": (("q", "a number strictly between 0 and 1"),),
     "huber": (("delta", "a number above zero"),),
+    "interval-score": (("level", "a number strictly between 0 and 1"),),
 }
 
 
@@ -72,6 +75,7 @@ class LossSection(Section):
     width: float | None = Field(
         None, ge=0, allow_inf_nan=False, description="a number of zero or more"
     )
+    level: float | None = Field(None, gt=0, lt=1, description="a number strictly between 0 and 1")
     costs: dict[str, list[float | str]] | None = Field(
         None, description="a table from actions to a cost for each class"
     )
@@ -112,25 +116,47 @@ class UtilitySection(Section):
     unit: str | None = UNIT
 
 
-class DecisionSection(Section):
-    space: Literal["real", "interval", "whole", "actions"] = Field(
-        "real", description="the name of a space"
+class SpaceSection(Section):
+    """Where a decision may lie, or a part of it."""
+
+    space: Literal["real", "interval", "whole", "actions"] | None = Field(
+        None, description="the name of a space"
     )
     low: Annotated[Any, AfterValidator(_limit)] = None
     high: Annotated[Any, AfterValidator(_limit)] = None
     actions: list[str | float] | None = Field(None, min_length=1, description="a list of actions")
-    per: str | None = Field(None, description="a plate, an argument with groups of rows, or 'all'")
 
     @model_validator(mode="after")
-    def _parameters(self) -> "DecisionSection":
-        limited = self.space in ("interval", "whole")
+    def _parameters(self) -> "SpaceSection":
+        space = self.space or "real"
+        limited = space in ("interval", "whole")
         found = [
-            (name, f"belongs to the spaces 'interval' and 'whole', not to {self.space!r}")
+            (name, f"belongs to the spaces 'interval' and 'whole', not to {space!r}")
             for name in ("low", "high")
             if getattr(self, name) is not None and not limited
         ]
-        if (self.actions is None) == (self.space == "actions"):
+        if (self.actions is None) == (space == "actions"):
             found.append(("actions", "belongs to the space 'actions', which needs it"))
         if found:
             raise FieldErrors(*found)
+        return self
+
+
+class DecisionSection(SpaceSection):
+    argument: str | None = Field(
+        None, description="the argument of the model that is decided about"
+    )
+    parts: dict[str, SpaceSection] | None = Field(
+        None, min_length=2, description="a table from two names or more to spaces"
+    )
+    per: str | None = Field(None, description="a plate, an argument with groups of rows, or 'all'")
+
+    @model_validator(mode="after")
+    def _one_or_several(self) -> "DecisionSection":
+        others = ("space", "argument", "per") if self.parts is not None else ()
+        said = [name for name in others if getattr(self, name) is not None]
+        if said:
+            raise FieldErrors(
+                *((name, "does not go with `parts`, which have their own") for name in said)
+            )
         return self

@@ -16,7 +16,7 @@ from stakes.app.spec.schema import DataSection, ModelSection, Spec
 from stakes.app.spec.source import Code, read_code, run_code
 from stakes.app.spec.table import Table, by_name
 from stakes.arguments import arguments_of
-from stakes.calibration import Options
+from stakes.calibration import Options, why_not_judged
 from stakes.errors import InputError, suggestion
 from stakes.formulas import formula, formula_columns
 from stakes.problem import Problem
@@ -99,6 +99,7 @@ class Draft:
                 per=section.per if section is not None else (own.per if own else None),
             )
             self.asked = tuple(problem.named_needs)
+            self._check_judged(problem)
             return problem
         return None
 
@@ -118,13 +119,27 @@ class Draft:
             self.read = read_tables(
                 data,
                 self.spec.choose,
-                self.outcome,
+                self._by_row(data) or self.outcome,
                 self.folder,
                 self.found,
                 coded=not by_table,
                 dates=self.dates,
             )
         return self.read
+
+    @property
+    def _is_latent(self) -> bool:
+        return bool(getattr(self.spec.model, "latent", False))
+
+    def _by_row(self, data: DataSection) -> str | None:
+        """In place of an outcome that is never observed, an argument with a value for each row."""
+        if not self._is_latent:
+            return None
+        if data.outcome is not None:
+            self.found.add("data.outcome", "leave it out: the outcome is never observed.")
+        if not data.columns:
+            self.found.add("data.columns", "is required: a list of columns.")
+        return next(reversed(data.columns), None)
 
     def options(self) -> Options:
         """Those in the spec; for an example, its own where the spec has none."""
@@ -144,7 +159,7 @@ class Draft:
 
     def choosing(self, problem: Problem, fit: Table) -> Choosing | None:
         section, example = self.spec.choose, self.example
-        if section.skip:
+        if section.skip or why_not_judged(problem) is not None:
             return None
         ways = choices.ways(section, problem)
         if "today" in fit.beside:
@@ -154,6 +169,12 @@ class Draft:
             folds = example.folds
         by = fit.beside.get("by", section.by)
         return Choosing(tuple(ways), folds, by)
+
+    def _check_judged(self, problem: Problem) -> None:
+        """A choice among ways that nothing can judge is not asked for by mistake."""
+        reason = why_not_judged(problem)
+        if reason is not None and "choose" in self.raw and not self.spec.choose.skip:
+            self.found.add("choose", f"{reason} Leave it out.")
 
     def _said_of_it(self) -> Mapping[str, Any]:
         said: Mapping[str, Any] = self.raw.get("choose", {})
@@ -275,10 +296,16 @@ class Draft:
         for name in takes.required:
             if name not in given and name != self.outcome:
                 self.found.add("data", f"{name_of} needs {name!r}. {_ways_to_give(name, data)}")
-        if self.outcome not in takes.names and not takes.open_ended:
+        if self._is_latent and self.outcome in takes.names:
+            self.found.add(
+                "model.latent", f"{name_of} takes observations of {self.outcome!r}; leave it out."
+            )
+        elif self.outcome not in takes.names and not takes.open_ended and not self._is_latent:
             say = suggestion(str(self.outcome), takes.names)
             self.found.add(
-                "model.outcome", f"{name_of} has no argument {self.outcome!r} for outcomes.{say}"
+                "model.outcome",
+                f"{name_of} has no argument {self.outcome!r} for outcomes.{say} Say `latent = "
+                f"true` if it is a site that is never observed.",
             )
 
 

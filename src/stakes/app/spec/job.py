@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
+import numpy as np
+
 from stakes import checks
 from stakes.app.spec.changes import with_values
 from stakes.app.spec.draft import Choosing, Draft
@@ -45,7 +47,9 @@ class Job:
 
     @property
     def title(self) -> str:
-        return self.spec.title or self.spec.model.example or f"{self.problem!r}"
+        return (
+            self.spec.title or self.spec.model.example or f"Decisions about {self.problem.outcome}"
+        )
 
     @property
     def fit(self) -> Table:
@@ -77,7 +81,10 @@ class Job:
         return formula_columns(self.spec.model.formula, list(self.fit.arguments)).dates
 
     def rows_in(self, table: Table) -> int:
-        return len(table.arguments[self.problem.outcome])
+        """As many as there are outcomes; of what is never observed, as the longest column has."""
+        seen = table.arguments.get(self.problem.outcome)
+        columns = table.arguments.values() if seen is None else (seen,)
+        return max(len(column) for column in columns if np.ndim(column))
 
 
 def read_job(path: str | Path, *, choose: bool = True, changes: Sequence[str] = ()) -> Job:

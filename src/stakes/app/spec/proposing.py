@@ -27,6 +27,9 @@ LEAST_HELD_OUT = 50
 DAILY = 3
 """Days between dates, up to which they are those of a week."""
 LEAST_WEEKS = 3
+CODE_DIGITS = 4
+TWICE = 0.02
+"""Of the rows, the share that may bear the label of another, as where a row is there twice."""
 
 
 @final
@@ -36,6 +39,8 @@ class Proposal:
 
     table: Path
     rows: int
+    about: str
+    """The column of the outcomes."""
     outcome: str
     """As the formula calls it."""
     terms: tuple[str, ...]
@@ -51,6 +56,8 @@ class Proposal:
     """Whether some rows lack a value."""
     replace: dict[str, dict[str, str]]
     dates: dict[str, str]
+    categories: tuple[str, ...]
+    """Columns of codes that look like numbers."""
     left_out: dict[str, str]
     """Column -> why it is not in the formula."""
     written: str
@@ -81,13 +88,13 @@ def proposed(path: Path, outcome: str | None) -> Proposal:
     if raw.rows == 0:
         raise InputError(f"{path} has no rows.")
     first = examined(raw.columns, {}, decimal=file.decimal)
-    settled = _settled(first)
+    settled = _settled(first, outcome)
     seen = examined(raw.columns, settled, decimal=file.decimal)
     open_still = [*raw.findings, *(f for f in seen.findings if f.stops)]
     if open_still:
         lines = "\n".join(f"  {finding}" for finding in open_still)
         raise InputError(f"{path} has to be put right first:\n{lines}")
-    told = [finding for finding in first.findings if finding.stops]
+    told = [f for f in first.findings if f.stops or (f.codes and f.column != outcome)]
     told += [finding for finding in seen.findings if not _is_told(finding, told)]
     return _Look(seen.columns, outcome, raw.rows).proposal(file, settled, tuple(told))
 
@@ -99,14 +106,20 @@ def _is_told(finding: Finding, told: Sequence[Finding]) -> bool:
     return bool(finding.rows) and rows.issuperset(finding.rows)
 
 
-def _settled(first: Examined) -> dict[str, Said]:
+def _settled(first: Examined, outcome: str) -> dict[str, Said]:
     """What the spec has to say of columns, so that nothing stops a fit."""
     change: dict[str, dict[str, str]] = {}
     for finding in first.findings:
         change.setdefault(finding.column, {}).update(finding.change)
     ambiguous = {f.column: f.format for f in first.findings if f.format is not None}
+    codes = {f.column for f in first.findings if f.codes} - {outcome}
     return {
-        name: Said(replace=change.get(name, {}), gaps=True, date_format=ambiguous.get(name))
+        name: Said(
+            Kind.CATEGORIES if name in codes else None,
+            replace=change.get(name, {}),
+            gaps=True,
+            date_format=ambiguous.get(name),
+        )
         for name in first.columns
     }
 
@@ -143,6 +156,7 @@ class _Look:
         return Proposal(
             table=file.path,
             rows=int((~lacking).sum()),
+            about=self.outcome,
             outcome=names[self.outcome],
             terms=tuple(term.text for term in terms),
             family=family,
@@ -155,6 +169,7 @@ class _Look:
                 n: dict(settled[n].replace) for n in settled if settled[n].replace and n in used
             },
             dates={n: s.date_format for n, s in settled.items() if s.date_format and n in used},
+            categories=tuple(n for n in settled if settled[n].kind is not None and n in used),
             left_out=self.left_out,
             written=str(file.dialect) if file.kind == "csv" else file.kind,
             findings=findings,
@@ -207,12 +222,28 @@ class _Look:
             reason = "a different word in nearly every row"
         elif column.kind is Kind.NUMBERS and _numbers_rows(there):
             reason = "it numbers the rows"
+        elif same := self._same_as(name):
+            reason = f"it goes with {same}, one to one"
         if reason:
             self.left_out[name] = reason
             return []
         if column.kind is Kind.NUMBERS:
             return [_Term(called, name)]
         return [_Term(called if len(different) <= FEW else f"(1 | {called})", name)]
+
+    def _same_as(self, name: str) -> str | None:
+        """A column of words that tells the same: of two such columns the first one is kept."""
+        own = self.columns[name]
+        if own.kind is Kind.NUMBERS and not _are_codes(self._there(name)):
+            return None  # such as the size of a shop, which tells something of other shops, too
+        words = [n for n, c in self.columns.items() if c.kind is Kind.CATEGORIES]
+        for other in words[: words.index(name)] if name in words else words:
+            both = ~(own.missing | self.columns[other].missing)
+            here, there = (each.values[both].tolist() for each in (own, self.columns[other]))
+            pairs = set(zip(here, there, strict=True))
+            if len(pairs) == len(set(here)) == len(set(there)):
+                return other
+        return None
 
     def _parts(self, name: str, called: str) -> list[str]:
         """A trend, and what returns every week."""
@@ -229,12 +260,16 @@ class _Look:
 
     def _label(self, date: str | None) -> tuple[str, ...]:
         """What tells rows apart: dates, with categories where dates return."""
-        words = [n for n, c in self.columns.items() if c.kind is Kind.CATEGORIES]
+        words = [
+            name
+            for name, column in self.columns.items()
+            if column.kind is Kind.CATEGORIES and 2 * column.missing.sum() <= self.rows
+        ]
         label: list[str] = []
         for name in [*([date] if date else []), *words]:
             label.append(name)
             together = zip(*(self.columns[each].values.tolist() for each in label), strict=True)
-            if len(set(together)) == self.rows:
+            if len(set(together)) >= (1 - TWICE) * self.rows:
                 return tuple(label)
         return (date,) if date else ()
 
@@ -242,6 +277,14 @@ class _Look:
 def _numbers_rows(values: np.ndarray) -> bool:
     """Whether these are the numbers of the rows."""
     return len(values) > 2 and values.dtype.kind == "i" and bool((np.diff(values) == 1).all())
+
+
+def _are_codes(values: np.ndarray) -> bool:
+    """Whether these are like postcodes: whole numbers with as many digits, four or more."""
+    if values.dtype.kind != "i":
+        return False
+    digits = {len(str(value)) for value in np.unique(values).tolist()}
+    return len(digits) == 1 and digits.pop() >= CODE_DIGITS
 
 
 def _names(columns: Sequence[str]) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Tables for the fit and for judging it, as a spec's [data] section describes them."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import final
 
@@ -11,7 +11,7 @@ from stakes.app.spec.files import Raw, TableFile, check_columns
 from stakes.app.spec.messages import Collector
 from stakes.app.spec.schema import ChooseSection, DataSection, HeldOutSection
 from stakes.app.spec.summaries import summaries, written
-from stakes.app.spec.table import Table, encoded, labels_of, part_of, source_of
+from stakes.app.spec.table import Table, encoded, part_of, source_of, words_of
 from stakes.errors import InputError, suggestion
 from stakes.tables import (
     DATE_PARTS,
@@ -39,6 +39,8 @@ class Tables:
     """What is odd about them, but stops no fit."""
     about: tuple[str, ...] = ()
     """How files are written, and what their columns hold."""
+    dialect: Dialect = field(default_factory=Dialect)
+    """How the file of the fit is written, as far as that is known."""
 
     @property
     def both(self) -> tuple[Table, ...]:
@@ -156,7 +158,7 @@ class _Reader:
         about = [f"{file.path.name}: {written(file)}" for _, file in files]
         about += summaries(read[0].columns)
         paths = tuple(file.path for _, file in files)
-        return Tables(fit, held_out, paths, tuple(notes), tuple(about))
+        return Tables(fit, held_out, paths, tuple(notes), tuple(about), files[0][1].dialect)
 
     def _read(self, where: str, file: TableFile, like: Mapping[str, Column]) -> "_Read":
         """The columns of one file, of the kinds that those of the first have."""
@@ -272,9 +274,9 @@ class _Reader:
         arguments |= {name: len(vocabulary.get(col, ())) for name, col in data.counts.items()}
         labels = None
         if data.label:
-            named = labels_of(read.raw.columns, data.label, data.replace)
-            labels = np.stack([np.array(each, str) for each in named.values()], -1)
-        groups = {name: np.asarray(read.raw.columns[name]).astype(str) for name in data.by}
+            named = words_of(read.raw.columns, data.label, data.replace)
+            labels = np.stack(list(named.values()), -1)
+        groups = words_of(read.raw.columns, data.by, data.replace)
         shape = columns[self.arguments[self.outcome]].values.shape
         _check_together(data, groups, shape, self.found)
         beside = {}

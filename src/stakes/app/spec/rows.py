@@ -13,7 +13,7 @@ from stakes.app.spec.job import Job
 from stakes.app.spec.messages import Collector
 from stakes.app.spec.reading import table_file, wanted
 from stakes.app.spec.schema import DataSection
-from stakes.app.spec.table import encoded, labels_of, part_of, source_of
+from stakes.app.spec.table import encoded, part_of, source_of, words_of
 from stakes.errors import InputError
 from stakes.formulas import FormulaModel
 from stakes.tables import Column, Finding, Kind, Said, examined
@@ -79,10 +79,11 @@ class RowReader:
 
     @cached_property
     def columns(self) -> dict[str, str]:
-        """The model's arguments and their columns, without the outcome."""
-        outcome = self.job.problem.outcome
-        both = wanted(self._data, outcome).items()
-        return {argument: column for argument, column in both if argument != outcome}
+        """The model's arguments and their columns, without outcome and what is decided about."""
+        problem = self.job.problem
+        asked = (problem.outcome, problem.action)
+        both = wanted(self._data, problem.outcome).items()
+        return {argument: column for argument, column in both if argument not in asked}
 
     @cached_property
     def fitted(self) -> int:
@@ -116,7 +117,8 @@ class RowReader:
                 for argument, column in self.columns.items()
             }
             table = {n: v for n, v in raw.columns.items() if np.shape(v)[:1] == (raw.rows,)}
-            labels = labels_of(raw.columns, self.label, self._data.replace)
+            words = words_of(raw.columns, self.label, self._data.replace)
+            labels = {name: column.tolist() for name, column in words.items()}
             yield Part(
                 arguments,
                 table,
@@ -127,11 +129,6 @@ class RowReader:
                 tuple(seen.findings),
             )
             start += raw.rows
-
-    def is_by_row(self, argument: str) -> bool:
-        """Whether an argument has a value for each row."""
-        values = self.job.fit.arguments[argument]
-        return bool(np.ndim(values)) and len(values) == self.fitted
 
     @property
     def _data(self) -> DataSection:

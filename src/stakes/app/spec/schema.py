@@ -33,6 +33,7 @@ class ModelSection(Section):
     family: str | None = Field(None, description="the family of the outcomes of a formula")
     link: str | None = Field(None, description="the link of a formula's family")
     outcome: str | None = Field(None, description="the name of the sample site to decide about")
+    latent: bool = Field(False, description="true where the outcome is never observed")
 
     @model_validator(mode="after")
     def _one_source(self) -> "ModelSection":
@@ -49,6 +50,8 @@ class ModelSection(Section):
             raise FieldErrors(
                 ("outcome", "is required: the name of the sample site to decide about")
             )
+        if self.latent and self.python is None:
+            raise FieldErrors(("latent", "belongs to `python`; leave it out"))
         if self.example is not None and self.outcome is not None:
             raise FieldErrors(("outcome", "leave it out: the example has its own"))
         return self

@@ -63,6 +63,11 @@ def run_code(path: Path, content: bytes, digest: str) -> Code:
     return Code(path, digest, module)
 
 
+def user_modules() -> list[ModuleType]:
+    """The modules that were run from here."""
+    return [module for module in list(sys.modules.values()) if getattr(module, MARK, False)]
+
+
 def user_error(error: BaseException) -> str | None:
     """Where in the user's own code an exception arose, and what it says; None if elsewhere."""
     place: tuple[str, int] | None = None

@@ -54,14 +54,16 @@ class Table:
         )
 
 
-def labels_of(
+def words_of(
     columns: Mapping[str, Any], names: Collection[str], replace: Mapping[str, Mapping[str, str]]
-) -> dict[str, list[str]]:
-    """The columns that label rows, with the words that the spec replaces replaced."""
-    return {
-        name: [replace.get(name, {}).get(word, word) for word in map(str, columns[name])]
-        for name in names
-    }
+) -> dict[str, np.ndarray]:
+    """The columns that label or group rows, with the words that the spec replaces replaced."""
+    found = {name: np.asarray(columns[name]).astype(str) for name in names}
+    for name, words in found.items():
+        given = replace.get(name, {})
+        replaced = [given.get(word, word) for word in words.ravel().tolist()]
+        found[name] = np.array(replaced, str).reshape(words.shape)
+    return found
 
 
 def source_of(name: str, there: Collection[str]) -> tuple[str, str | None]:

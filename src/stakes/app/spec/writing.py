@@ -40,6 +40,10 @@ def spec_text(proposal: Proposal, folder: Path) -> str:
         data.append(("ordered", proposal.date, "rows are put in order by it"))
     if proposal.missing:
         data.append(("missing", "drop", "rows that lack a value are left out, and get no decision"))
+    if proposal.categories:
+        data.append(
+            ("categories", list(proposal.categories), "codes, though they look like numbers")
+        )
     if proposal.dates:
         data.append(("dates", proposal.dates, "CHECK: day and month could be the other way round"))
     if proposal.held_out:
@@ -49,7 +53,7 @@ def spec_text(proposal: Proposal, folder: Path) -> str:
         data.append(("held_out", pick, why if last else why.replace("the last", "a")))
     parts = [
         HEAD.format(name=proposal.table.name)
-        + _line("title", f"Decisions about {proposal.outcome}", "")
+        + _line("title", f"Decisions about {proposal.about}", "")
         + _line("seed", 0, "the same seed gives the same numbers"),
         "[model]\n"
         + _line("formula", proposal.formula, "")
@@ -83,6 +87,7 @@ def findings_text(proposal: Proposal) -> list[str]:
             f"{word!r} is read as {meant!r}" if meant else f"{word!r} is read as no value"
             for word, meant in finding.change
         )
+        settled = "they are read as codes" if finding.codes else settled
         lines.append(f"{where}{finding.what}.{f' Here {settled}.' if settled else ''}")
     return lines
 

@@ -1,0 +1,177 @@
+"""Runs on several processes of this machine, left alone and disturbed."""
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stakes.app.runs import sealed
+
+pytestmark = pytest.mark.slow
+
+MODEL = """\
+import signal
+
+import numpyro
+import numpyro.distributions as dist
+
+
+def busy(*_):
+    while True:
+        pass
+
+
+signal.signal(signal.SIGUSR1, busy)
+
+
+def shops(x, y=None, batch=24):
+    slope = numpyro.sample("slope", dist.Normal(0, 1))
+    with numpyro.plate("row", len(x), subsample_size=batch) as members:
+        level = numpyro.sample("level", dist.Normal(0, 1))
+        seen = None if y is None else y[members]
+        numpyro.sample("y", dist.Normal(level + slope * x[members], 0.5), obs=seen)
+"""
+SPEC = """\
+title = "Shops"
+seed = 3
+model = {python = "model.py:shops", outcome = "y"}
+data = {file = "table.csv", outcome = "y", columns = {x = "x"}}
+loss = {name = "tilted", under = 3, over = 1}
+fit = {steps = 6000, checkpoint_seconds = 1}
+"""
+KILLS = 8
+KINDS = (signal.SIGKILL, signal.SIGSTOP, signal.SIGUSR1)
+"""A process that dies, one that is stopped, and one in an endless loop."""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("shops")
+    rng = random.Random(0)
+    xs = [rng.gauss(0, 1) for _ in range(203)]
+    lines = ["x,y", *(f"{x},{0.7 * x + rng.gauss(0, 1)}" for x in xs)]
+    (folder / "table.csv").write_text("\n".join(lines) + "\n")
+    (folder / "model.py").write_text(MODEL)
+    (folder / "spec.toml").write_text(SPEC)
+    return folder
+
+
+def command(*words: object) -> list[str]:
+    return [sys.executable, "-m", "stakes_command", *map(str, words)]
+
+
+def run_command(project: Path, run: Path, processes: int) -> list[str]:
+    bare = ("--no-choose", "--no-report", "-o", run)
+    return command("run", project / "spec.toml", "--processes", processes, *bare)
+
+
+@pytest.fixture(scope="module")
+def alone(project: Path) -> tuple[Path, float]:
+    """A run on two processes that was left alone, and how long it took."""
+    began = time.monotonic()
+    subprocess.run(run_command(project, project / "alone", 2), check=False, timeout=600)
+    return project / "alone", time.monotonic() - began
+
+
+def parameters(run: Path) -> dict[str, np.ndarray]:
+    arrays = sealed.load(run / "state.npz")
+    return {name: array for name, array in arrays.items() if not name.endswith("/seconds")}
+
+
+def check_same(run: Path, other: Path) -> None:
+    found, expected = parameters(run), parameters(other)
+    assert found.keys() == expected.keys()
+    for name, array in expected.items():
+        np.testing.assert_array_equal(found[name], array, err_msg=name)
+    assert (run / "decisions.csv").read_text() == (other / "decisions.csv").read_text()
+
+
+def workers(supervisor: int) -> list[int]:
+    children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text()
+    return [int(pid) for pid in children.split()]
+
+
+def test_only_the_loopback_address_is_listened_on(project: Path, tmp_path: Path) -> None:
+    watched = subprocess.Popen(run_command(project, tmp_path / "run", 2))
+    listening: set[str] = set()
+    while watched.poll() is None:
+        for pid in workers(watched.pid):
+            listening |= _listening(pid)
+        time.sleep(0.3)
+    assert watched.returncode in (0, 4)
+    assert listening == {"127.0.0.1"}
+
+
+def _listening(pid: int) -> set[str]:
+    """The addresses at which a process listens."""
+    try:
+        held = {os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir()}
+        lines = [
+            line.split()
+            for name in ("tcp", "tcp6")
+            for line in Path(f"/proc/{pid}/net/{name}").read_text().splitlines()[1:]
+        ]
+    except OSError:  # it has just ended
+        return set()
+    return {
+        _address(line[1].partition(":")[0])
+        for line in lines
+        if line[3] == "0A" and f"socket:[{line[9]}]" in held
+    }
+
+
+def _address(digits: str) -> str:
+    words = [bytes.fromhex(digits[i : i + 8])[::-1] for i in range(0, len(digits), 8)]
+    family = socket.AF_INET if len(words) == 1 else socket.AF_INET6
+    # IPv4 addresses may be written as those of IPv6.
+    return socket.inet_ntop(family, b"".join(words)).removeprefix("::ffff:")
+
+
+def test_disturbed_runs_end_with_the_same_numbers(
+    project: Path, alone: tuple[Path, float], tmp_path: Path
+) -> None:
+    expected, seconds = alone
+    rng = random.Random(1)
+    for number in range(KILLS):
+        run, kind, victim = tmp_path / str(number), KINDS[number % 3], rng.randrange(2)
+        began = time.monotonic()
+        watched = subprocess.Popen(run_command(project, run, 2), stderr=subprocess.PIPE, text=True)
+        while not (run / "state.npz").exists() and watched.poll() is None:
+            time.sleep(0.1)
+        time.sleep(rng.uniform(0, 3))
+        if watched.poll() is None and len(pids := workers(watched.pid)) == 2:
+            os.kill(pids[victim], kind)
+        _, said = watched.communicate(timeout=900)
+        lost = time.monotonic() - began - seconds
+        print(f"{number}: {kind.name} of process {victim}: {lost:.0f} s lost; {said[-300:]}")
+        assert watched.returncode in (0, 4), said
+        check_same(run, expected)
+
+
+def test_a_run_is_resumed_on_another_number_of_processes(
+    project: Path, alone: tuple[Path, float], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    watched = subprocess.Popen(run_command(project, run, 2))
+    while not (run / "state.npz").exists():
+        assert watched.poll() is None
+        time.sleep(0.1)
+    watched.send_signal(signal.SIGTERM)
+    assert watched.wait(timeout=120) == 128 + signal.SIGTERM
+    before = parameters(run)["VI/elbo"]
+    ended = subprocess.run(
+        command("resume", run, "--no-report", "--processes", 4), check=False, timeout=600
+    )
+    assert ended.returncode in (0, 4)
+    after, undisturbed = parameters(run), parameters(alone[0])
+    np.testing.assert_array_equal(after["VI/elbo"][: len(before)], before)  # nothing is lost
+    ends = [trace["calibrated/elbo"][-1000:].mean() for trace in (after, undisturbed)]
+    noise = undisturbed["calibrated/elbo"][-1000:].std() / np.sqrt(1000)
+    assert abs(ends[0] - ends[1]) < 5 * np.sqrt(2) * noise
