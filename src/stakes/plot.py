@@ -5,7 +5,7 @@ the report: plain VI blue, calibrated orange. Needs Matplotlib, which the extra 
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -13,10 +13,11 @@ from stakes import checks
 from stakes.calibration import Assessment, Calibration, Comparison, predictive_quantiles
 from stakes.errors import InputError, some
 from stakes.host.packages import how_to_install, missing
-from stakes.report import COLORS, METHODS, moved_latents, smoothed
+from stakes.report import COLORS, METHODS, before_data, moved_latents, smoothed
 from stakes.ways import Choice
 
 if TYPE_CHECKING:
+    import xarray as xr
     from matplotlib.axes import Axes
 
 __all__ = ["decisions", "expected_loss", "posterior", "reduction"]
@@ -26,6 +27,7 @@ MARKERS = {"VI": "o", "LCVI": "^"}
 INK, PRIOR = "#1d1d1f", "#999999"
 MOST_NAMED = 30
 """Cases whose labels are all written below the axis."""
+PRIOR_DRAWS = 4000
 POINTS = 41
 """Decisions that a curve is computed at."""
 
@@ -33,13 +35,15 @@ Place: TypeAlias = int | str | tuple[int | str, ...]
 """A case: its number, or its label along each axis of the decisions."""
 
 
-def decisions(result: Calibration | Assessment, *, ax: "Axes | None" = None) -> "Axes":
-    """Decisions of both fits over what is predicted, and what came.
+def decisions(result: Calibration | Assessment | Choice, *, ax: "Axes | None" = None) -> "Axes":
+    """Decisions over what is predicted, and what came.
 
-    The thin line holds 90 % of the calibrated predictions, the thick one 50 %.
+    The thin line holds 90 % of what is predicted, the thick one 50 %: by the calibrated fit, or by
+    the way that was chosen.
 
     Args:
-        result: of `calibrate`, or `result.assess(data)` for other cases.
+        result: of `calibrate`, for the decisions of both fits; `result.assess(data)`, for other
+            cases; or of `choose`, for the decisions of the chosen way.
         ax: the axes to draw on; new ones where left out.
 
     Examples:
@@ -50,25 +54,27 @@ def decisions(result: Calibration | Assessment, *, ax: "Axes | None" = None) -> 
         >>> stakes.plot.decisions(result).get_ylabel()
         'effect'
     """
-    rule = "what `calibrate(...)` or `result.assess(...)` returns"
-    checks.instance("`decisions(result)`", result, (Calibration, Assessment), rule)
+    rule = "what `calibrate(...)`, `result.assess(...)` or `choose(...)` returns"
+    checks.instance("`decisions(result)`", result, (Calibration, Assessment, Choice), rule)
+    _check_axes(ax)
     cases = result.on_fit if isinstance(result, Calibration) else result
-    cases.problem.check_single("`decisions(result)`")
-    if not np.issubdtype(cases.decisions.dtype, np.number):
+    problem = cases.bench.problem if isinstance(cases, Choice) else cases.problem
+    problem.check_single("`decisions(result)`")
+    shown = _of_way(cases) if isinstance(cases, Choice) else _of_fits(cases)
+    if not np.issubdtype(shown.decisions.dtype, np.number):
         raise InputError("`decisions(result)` draws numbers, and these decisions are actions.")
-    ax = _axes(ax)
-    low, lower, upper, high = predictive_quantiles(cases.predicted, np.array(LEVELS)).T
-    places = np.arange(len(low))
-    color = COLORS["LCVI"]
-    ax.vlines(places, low, high, color=color, alpha=0.35, linewidth=1.2, label="90 % predicted")
-    ax.vlines(places, lower, upper, color=color, alpha=0.35, linewidth=4, label="50 % predicted")
-    for method, found in cases.found.items():
-        style: dict[str, Any] = {"color": COLORS[method], "label": METHODS[method]}
-        ax.plot(places, found.ravel(), MARKERS[method], markersize=6, **style)
-    if cases.observed is not None:
-        ax.plot(places, cases.observed.values.ravel(), "_", color=INK, ms=10, label="observed")
-    _name_cases(ax, cases)
-    ax.set_ylabel(cases.problem.outcome)
+    ax, places, color = _axes(ax), np.arange(shown.decisions.size), COLORS["LCVI"]
+    if shown.central is not None:
+        low, lower, upper, high = shown.central.T
+        thin, thick = (f"{share} % predicted" for share in (90, 50))
+        ax.vlines(places, low, high, color=color, alpha=0.35, linewidth=1.2, label=thin)
+        ax.vlines(places, lower, upper, color=color, alpha=0.35, linewidth=4, label=thick)
+    for label, marker, ink, values in shown.marks:
+        ax.plot(places, values.ravel(), marker, markersize=6, color=ink, label=label)
+    if shown.observed is not None:
+        ax.plot(places, shown.observed.ravel(), "_", color=INK, ms=10, label="observed")
+    _name_cases(ax, shown.decisions)
+    ax.set_ylabel(problem.outcome)
     ax.legend(frameon=False)
     return ax
 
@@ -104,6 +110,7 @@ def expected_loss(
         'decision about effect'
     """
     checks.instance("`expected_loss(result)`", result, Calibration, "what `calibrate(...)` returns")
+    _check_axes(ax)
     draws = checks.whole("`expected_loss(draws=...)`", draws)
     result.problem.check_single("`expected_loss(result)`")
     cases = result.on_fit
@@ -145,6 +152,7 @@ def reduction(result: Calibration | Comparison | Choice, *, ax: "Axes | None" = 
     """
     rule = "what `result.compare(...)`, `calibrate(...)` or `choose(...)` returns"
     checks.instance("`reduction(result)`", result, (Calibration, Comparison, Choice), rule)
+    _check_axes(ax)
     rows = _of_choice(result) if isinstance(result, Choice) else _of_comparison(result)
     ax = _axes(ax)
     ax.axvline(0, color=PRIOR, linestyle="--", linewidth=1)
@@ -172,10 +180,11 @@ def posterior(result: Calibration, latent: int | str = 0, *, ax: "Axes | None" =
         >>> from stakes.examples import eight_schools
         >>> problem, data = eight_schools.problem(), eight_schools.data()
         >>> result = stakes.calibrate(jax.random.key(0), problem, data, steps=200)
-        >>> [line.get_label() for line in stakes.plot.posterior(result, "tau").get_lines()]
+        >>> [line.get_label() for line in stakes.plot.posterior(result, "mu").get_lines()]
         ['Prior', 'Plain VI', 'Calibrated']
     """
     checks.instance("`posterior(result)`", result, Calibration, "what `calibrate(...)` returns")
+    _check_axes(ax)
     moved = moved_latents(result, None).marginals
     names = [marginal.name for marginal in moved]
     is_place = _is_whole(latent) and 0 <= latent < len(names)
@@ -184,7 +193,7 @@ def posterior(result: Calibration, latent: int | str = 0, *, ax: "Axes | None" =
         raise checks.refused(where, f"a number below {len(names)}, or one of {some(names)}", latent)
     marginal = moved[names.index(latent) if isinstance(latent, str) else latent]
     ax = _axes(ax)
-    before = _prior(result, marginal.name)
+    before = before_data(result, marginal.element, PRIOR_DRAWS)
     if before is not None:
         ax.plot(marginal.grid, _density(before, marginal.grid), color=PRIOR, ls=":", label="Prior")
     for method, density in marginal.density.items():
@@ -198,23 +207,49 @@ def posterior(result: Calibration, latent: int | str = 0, *, ax: "Axes | None" =
     return ax
 
 
-def _axes(ax: "Axes | None") -> "Axes":
+def _check_axes(ax: "Axes | None") -> None:
+    """Before anything is computed."""
     if missing("matplotlib"):
         raise InputError(f"`stakes.plot` needs matplotlib: {how_to_install('plot')}.")
     from matplotlib.axes import Axes
 
-    if ax is None:
-        import matplotlib.pyplot as plt
-
-        _, ax = plt.subplots(layout="constrained")
-    checks.instance("`ax=`", ax, Axes, "axes of Matplotlib, such as `plt.subplots()[1]`")
-    assert ax is not None
-    ax.spines[["top", "right"]].set_visible(False)
-    return ax
+    if ax is not None:
+        checks.instance("`ax=`", ax, Axes, "axes of Matplotlib, such as `plt.subplots()[1]`")
 
 
-def _name_cases(ax: "Axes", cases: Assessment) -> None:
-    found = cases.decisions
+def _axes(ax: "Axes | None") -> "Axes":
+    import matplotlib.pyplot as plt
+
+    drawn = plt.subplots(layout="constrained")[1] if ax is None else ax
+    drawn.spines[["top", "right"]].set_visible(False)
+    return drawn
+
+
+class _Shown(NamedTuple):
+    """What a picture of decisions has."""
+
+    decisions: "xr.DataArray"
+    """For the names of the cases."""
+    central: np.ndarray | None
+    observed: np.ndarray | None
+    marks: list[tuple[str, str, str, np.ndarray]]
+    """Name, marker and colour of some decisions."""
+
+
+def _of_fits(cases: Assessment) -> _Shown:
+    marks = [(METHODS[m], MARKERS[m], COLORS[m], found) for m, found in cases.found.items()]
+    observed = None if cases.observed is None else cases.observed.values
+    central = predictive_quantiles(cases.predicted, np.array(LEVELS))
+    return _Shown(cases.decisions, central, observed, marks)
+
+
+def _of_way(choice: Choice) -> _Shown:
+    decisions, central, observed = choice.on_fit
+    marks = [(choice.chosen, MARKERS["LCVI"], COLORS["LCVI"], decisions.values)]
+    return _Shown(decisions, central, observed, marks)
+
+
+def _name_cases(ax: "Axes", found: "xr.DataArray") -> None:
     if found.ndim != 1 or found.size > MOST_NAMED:
         ax.set_xlabel("case")
         return
@@ -275,19 +310,6 @@ def _of_choice(found: Choice) -> list[tuple[str, float, float, float, str]]:
 
 def _of(chosen: bool) -> str:
     return COLORS["LCVI"] if chosen else COLORS["VI"]
-
-
-def _prior(result: Calibration, name: str) -> np.ndarray | None:
-    """Draws of a latent such as theta[A] from the prior; None where it has none of its own."""
-    before, (site, _, members) = result.prior(draws=4000), name.partition("[")
-    if site not in before:
-        return None
-    drawn = before[site].squeeze("chain")
-    axes = [dim for dim in drawn.dims if dim != "draw"]
-    for dim, member in zip(axes, members.rstrip("]").split(", "), strict=False):
-        labels = [str(label) for label in drawn.coords[dim].values]
-        drawn = drawn.isel({dim: labels.index(member)})
-    return np.asarray(drawn.values, float)
 
 
 def _density(draws: np.ndarray, grid: np.ndarray) -> np.ndarray:

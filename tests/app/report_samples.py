@@ -10,8 +10,10 @@ import numpy as np
 
 import stakes
 from stakes.examples import eight_schools
+from stakes.report.action_table import ActionTable, Benefit
 from stakes.report.content import (
     Convergence,
+    CostDial,
     Coverage,
     Decisions,
     Handle,
@@ -28,6 +30,7 @@ from stakes.report.content import (
     Verdict,
     WhatIf,
 )
+from stakes.report.curve import Curve, Line
 from stakes.report.predictions import LEVELS
 from stakes.report.worth import Answer, Quality, Saving, WayLine, Worth
 
@@ -118,6 +121,75 @@ def sample_report(
     )
 
 
+CHANCES = np.array([0.05, 0.1, 0.2, 0.4, 0.7])
+"""Of class 1, in the report about actions, again and again."""
+
+
+def report_on_actions(rows: int = 40, text: Callable[[str], str] = str) -> Report:
+    """A call costs 5, and a buyer who is not called what the customer is worth."""
+    report = sample_report(rows, kind=None, text=text)
+    chance, worth = np.resize(CHANCES, rows), np.resize([10.0, 20.0, 40.0], rows)
+    taken = np.where(chance * worth > 5, 0, 1)
+    names = (text("call"), text("skip"))
+    table = replace(
+        report.decisions,
+        calibrated=taken,
+        vi=taken,
+        actions=names,
+        chances={"0": 1 - chance, "1": chance},
+    )
+    handles = (
+        Handle(text("call, if 0"), 5.0, 5.0),
+        Handle(text("call, if 1"), 5.0, 5.0),
+        Handle(text("skip, if 1: times worth"), 1.0, 5.0),
+    )
+    return replace(
+        report,
+        decisions=table,
+        what_if=WhatIf(
+            kind="table",
+            handles=handles,
+            levels=np.arange(2),
+            rows=np.arange(rows),
+            quantiles=np.stack([1 - chance, chance], axis=1),
+            whole_numbers=False,
+            dial=CostDial(names, (0, 1, -1, 2), (None, None, worth), taken),
+        ),
+        actions=ActionTable(
+            actions=names,
+            classes=("0", "1"),
+            counts=((12, 8), (17, 3)),
+            costs=((60.0, 40.0), (0.0, 55.0)),
+            benefits=(Benefit(0.1, 120.0, 100.0), Benefit(0.3, 60.0, -20.0)),
+        ),
+    )
+
+
+def report_on_prices(rows: int = 40, text: Callable[[str], str] = str) -> Report:
+    """Two regions with a price each; that of the second was never set before."""
+    report = sample_report(rows, kind=None, text=text)
+    tried = np.linspace(1, 6, 33)
+
+    def line(region: str, best: float, beyond: bool) -> Line:
+        mean = 10 + (tried - best) ** 2
+        return Line(text(region), mean, mean - 1, mean + 2, best, (10.0, 9.0, 12.0), beyond)
+
+    return replace(
+        report,
+        decisions=replace(report.decisions, about=text("price")),
+        curve=Curve(
+            action=text("price"),
+            decisions=tried,
+            labels=(),
+            lines=(line("region 0", 3.0, False), line("region 1", 5.0, True)),
+            groups=2,
+            made=(2.0, 4.0),
+            beyond=1,
+            count=2,
+        ),
+    )
+
+
 def _more(rows: int, text: Callable[[str], str]) -> dict[str, Any]:
     """What a run knows about its rows."""
     return {
@@ -197,6 +269,7 @@ def _movement(text: Callable[[str], str]) -> Movement:
         marginals=tuple(
             Marginal(
                 text(name),
+                (name, 0),
                 grid,
                 {method: density for method in points},
                 {method: Moments(0.0, 1.0, -1.6, 1.6) for method in points},

@@ -1,5 +1,6 @@
 """The first screen of the report: what to decide, what it is worth, and whether to believe it."""
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -136,6 +137,18 @@ def test_the_picture_follows_the_dates_whatever_the_order_of_the_rows() -> None:
     assert heights == sorted(heights, reverse=True)  # upwards is less in SVG
     assert [text for _, text in found.parts] == ["new"]
     assert found.marks[1].x < found.parts[0][0] < found.marks[2].x
+
+
+@pytest.mark.parametrize("width", [420, 900])
+@pytest.mark.parametrize("rows", [1, 2, 7, 30, 89])
+def test_no_name_below_the_picture_is_cut_off_or_overlaps_another(rows: int, width: int) -> None:
+    days = tuple(f"{1 + i % 28:02d}.{1 + i // 28:02d}.2025" for i in range(rows))
+    found = picture(table(rows, labels={"Tag": days}), width=width)
+    assert found is not None
+    ends = [(x - 35, x + 35) for x, _ in found.across]  # ten letters of seven pixels
+    assert ends[0][0] >= 0
+    assert ends[-1][1] <= width
+    assert all(left[1] < right[0] for left, right in itertools.pairwise(ends))
 
 
 def test_many_rows_without_dates_are_shown_by_group() -> None:

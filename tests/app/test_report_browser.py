@@ -5,11 +5,20 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from report_samples import hostile_labels, sample_report, small_fit
+from report_samples import (
+    CHANCES,
+    hostile_labels,
+    report_on_actions,
+    report_on_prices,
+    sample_report,
+    small_fit,
+)
 
 from stakes.report import Report, render, summarise
 
@@ -102,7 +111,7 @@ def test_report_of_a_fit_draws_its_charts_without_complaint_or_request(visit: Op
     seen = visit(summarise(result, title="Eight schools"))
     assert seen.complaints == []
     assert [url.split(":")[0] for url in seen.requests] == ["file"]
-    charts = seen.page.locator("[role=img]")
+    charts = seen.page.locator(".chart[role=img]")
     assert charts.count() == 14
     for i in range(charts.count()):
         canvas = charts.nth(i).locator("canvas").first
@@ -111,7 +120,7 @@ def test_report_of_a_fit_draws_its_charts_without_complaint_or_request(visit: Op
         assert box["width"] > 150
         assert box["height"] > 50
         assert canvas.evaluate(PAINTED) > 200
-    assert seen.text(".verdict") == result.compare().verdict
+    assert seen.text("#verdict .verdict") == result.compare().verdict
 
 
 PAINTED = """canvas => {
@@ -157,6 +166,58 @@ def test_slider_of_a_linex_loss_goes_by_factors(visit: Open) -> None:
     assert number(seen.text('[data-value="0"]')) == pytest.approx(0.5, rel=1e-3)
     assert number(seen.text("[data-out=mean]")) - before == pytest.approx(0.25, abs=0.03)
     assert number(seen.text("[data-out=best]")) == pytest.approx(0.125, rel=0.05)
+    assert seen.complaints == []
+
+
+@pytest.mark.slow
+def test_sliders_of_costs_decide_again_about_each_action(visit: Open) -> None:
+    seen = visit(report_on_actions(40))
+    chance, worth = np.resize(CHANCES, 40), np.resize([10.0, 20.0, 40.0], 40)
+
+    def least(call: tuple[float, float], times: float) -> np.ndarray:
+        called = call[0] * (1 - chance) + call[1] * chance
+        return np.stack([called, times * chance * worth])
+
+    before = seen.cells("#what-if-panel", 2)
+    assert seen.cells("#what-if-panel", 3) == before
+    assert number(seen.text("[data-out=best]")) == pytest.approx(
+        least((5, 5), 1).min(axis=0).mean(), rel=1e-3
+    )
+    assert seen.text("[data-out=change]") == "0"
+    seen.slide(math.log(2) / math.log(5), handle=2)  # customers are worth twice as much
+    costs = least((5, 5), 2)
+    assert number(seen.text("[data-out=best]")) == pytest.approx(costs.min(axis=0).mean(), rel=1e-3)
+    taken = [["call", "skip"][each] for each in costs.argmin(axis=0)]
+    assert seen.cells("#what-if-panel", 3) == taken[:10]
+    old = least((5, 5), 1).argmin(axis=0)
+    assert seen.text("[data-out=change]") == str((costs.argmin(axis=0) != old).sum())
+    kept = costs[old, np.arange(40)].mean()
+    assert number(seen.text("[data-out=kept]")) == pytest.approx(kept, rel=1e-3)
+    seen.slide(-1, handle=0)
+    costs = least((1, 5), 2)
+    assert seen.text("[data-out=mean]").startswith(f"{(costs.argmin(axis=0) == 0).sum()} × call")
+    assert seen.complaints == []
+
+
+@pytest.mark.slow
+def test_actions_are_counted_by_class_with_their_net_benefit(visit: Open) -> None:
+    seen = visit(report_on_actions(40))
+    assert seen.cells("#actions > .scroll", 3) == ["20 (100)", "20 (55)"]
+    assert seen.cells("#actions .charts .scroll", 1) == ["120", "60"]
+    assert seen.cells("#actions .charts .scroll", 2) == ["100", "−20"]
+
+
+@pytest.mark.slow
+def test_a_curve_shows_each_group_and_warns_of_what_was_never_decided(visit: Open) -> None:
+    seen = visit(report_on_prices(40))
+    for i in range(2):
+        canvas = seen.page.locator(f"#chart-curve-{i} canvas").first
+        assert canvas.evaluate(PAINTED) > 2000
+    assert seen.cells("#what-if table", 1) == ["3", "5 (new)"]
+    assert "1 of 2 decisions about price is outside those in the data, 2 to 4" in seen.text(
+        "#what-if .note"
+    )
+    assert seen.page.locator(".sketch").count() == 0
     assert seen.complaints == []
 
 
@@ -223,18 +284,21 @@ def test_a_hundred_thousand_rows_stay_responsive(visit: Open) -> None:
     assert page.locator("#decision-table tbody tr").count() == 15
     assert page.evaluate("document.querySelectorAll('*').length") < 3000
 
+    first = "document.querySelector('#decision-table tbody th').firstChild.textContent"
+
     def seconds(act: str, then: str) -> float:
         return page.evaluate(
-            f"""() => new Promise((done) => {{
+            f"""() => new Promise((done, fail) => {{
               const started = performance.now();
+              const passed = () => (performance.now() - started) / 1000;
               {act};
-              const look = () => ({then}) ? done((performance.now() - started) / 1000)
-                                          : requestAnimationFrame(look);
+              const look = () => ({then}) ? done(passed())
+                : passed() > 30 ? fail(new Error(`after {act}, ${{{first}}} stands first`))
+                : requestAnimationFrame(look);
               look();
             }})"""
         )
 
-    first = "document.querySelector('#decision-table tbody th').textContent"
     search = "document.querySelector('#decision-search')"
     headings = "document.querySelectorAll('#decision-table th[data-column] button')"
     type_it = f"{search}.value = 'dish 99999'; {search}.dispatchEvent(new Event('input'))"
@@ -272,12 +336,16 @@ def assert_harmless(seen: Visit) -> None:
 def test_hostile_labels_in_every_text_field_do_not_execute(visit: Open) -> None:
     labels = hostile_labels()
     columns = {label: tuple(labels) for label in labels[:4]}
-    for start in range(0, len(labels), 10):
-        some = " ".join(labels[start : start + 10])
+    for start in range(0, len(labels), 25):
+        some = " ".join(labels[start : start + 25])
         seen = visit(
             sample_report(len(labels), text=lambda text, some=some: some + text, columns=columns)
         )
         assert_harmless(seen)
+        for made in (report_on_actions, report_on_prices):
+            other = visit(made(20, text=lambda text, some=some: some + text))
+            assert other.page.evaluate("window.pwned") is None
+            assert (other.dialogs, other.complaints) == ([], [])
         shown = seen.text("h1")
         assert "window.pwned=1" in shown or "example.invalid" in shown
 
@@ -331,6 +399,28 @@ def test_nothing_is_clipped_on_a_desk_or_a_phone(visit: Open, width: int) -> Non
     assert seen.page.evaluate(CLIPPED) == []
 
 
+@pytest.mark.slow
+def test_all_labels_of_a_row_stand_on_a_phone_and_dates_are_whole(visit: Open) -> None:
+    """Five shops have the same date: without their names nobody knows what to decide where."""
+    sample = sample_report(10, worth=True)
+    labels = {
+        "Tag": tuple(f"{1 + i // 5:02d}.03.2025" for i in range(10)),
+        "Filiale": tuple(
+            ["Köln, Dom", "Köln, Süd", "Fürth", "Ulm", "Bonn"][i % 5] for i in range(10)
+        ),
+    }
+    report = replace(sample, decisions=replace(sample.decisions, labels=labels))
+    seen = visit(report, viewport={"width": 390, "height": 844})
+    for table in ("#answer table", "#decision-table", "#what-if .data"):
+        first = seen.page.locator(f"{table} tbody tr").first.locator("th")
+        assert first.first.inner_text() == "01.03.2025\nKöln, Dom"
+        assert first.first.bounding_box()["height"] < 75  # two lines
+    assert seen.page.evaluate("document.documentElement.scrollWidth") <= 390
+    wide = visit(report, viewport={"width": 1280, "height": 900})
+    assert wide.cells("#decision-table", 0)[0] == "01.03.2025"
+    assert wide.cells("#decision-table", 1)[0] == "Köln, Dom"
+
+
 @pytest.mark.parametrize("size", [(1280, 900), (390, 844)])
 def test_the_answer_stands_on_the_first_screen(visit: Open, size: tuple[int, int]) -> None:
     viewport = dict(zip(("width", "height"), size, strict=True))
@@ -367,6 +457,7 @@ def test_nothing_is_cut_off_on_paper(visit: Open) -> None:
       .filter((part) => part.offsetParent && part.getBoundingClientRect().right > 704)
       .map((part) => part.textContent.trim().slice(0, 60))"""
     assert seen.page.evaluate(wide) == []
+    assert seen.text("#decision-table [role=status]") == "Rows 1 to 15 of 40"
     assert (
         seen.page.locator("th button").first.evaluate(
             "button => getComputedStyle(button, '::after').display"

@@ -26,6 +26,7 @@ from stakes import calibration, datasets, expectation, optimise, plot, report
 from stakes.app import runs, spec
 from stakes.calibration.keys import Keys
 from stakes.examples import matrix_factorization, newsvendor, radon, retail
+from stakes.sklearn import DecisionRegressor
 from stakes.ways.heads import LEVELS, Level, Monotone, Network, Regressor, Shift, Shown, Unchanged
 
 KEY = jax.random.key(0)
@@ -208,6 +209,13 @@ def fields(value: Any) -> dict[str, Any]:
     return {name: getattr(value, name) for name in value.__dataclass_fields__}
 
 
+def no_choice() -> stakes.Choice:
+    """Of no ways, so that none has the name that is asked for."""
+    made = object.__new__(stakes.Choice)
+    object.__setattr__(made, "entries", ())
+    return made
+
+
 class Mean:
     """A regressor."""
 
@@ -227,6 +235,7 @@ OPTIONS = {
     "steps": "count",
     "draws": "count or None",
     "optimizer": "own or None",
+    "independent": "flag",
     "all_steps": "flag",
     "warm_start": "flag",
 }
@@ -329,8 +338,17 @@ CALLS: dict[str, Call] = {
         lambda: {"m_step": stakes.BayesDecisions(), "draws": 3, "every": 2},
         {"m_step": "own or None", "draws": "count", "every": "count"},
     ),
+    "join": Call(
+        stakes.join,
+        lambda: {"coordinator": "127.0.0.1:8476", "process": 0, "of": 2},
+        {"coordinator": "own", "process": "index", "of": "count"},
+        works=False,
+    ),
     "keep_compiled": Call(
-        stakes.keep_compiled, lambda: {"folder": "programs"}, {"folder": "path"}, works=False
+        stakes.keep_compiled,
+        lambda: {"folder": "programs"},
+        {"folder": "path or None"},
+        works=False,
     ),
     "natural_gradient": Call(
         stakes.natural_gradient,
@@ -344,6 +362,7 @@ CALLS: dict[str, Call] = {
         {
             "steps": "count",
             "draws": "count",
+            "independent": "flag",
             "optimizer": "own or None",
             "chunk": "count",
             "patience": "count",
@@ -399,7 +418,7 @@ CALLS: dict[str, Call] = {
     "calibrate": Call(
         stakes.calibrate,
         lambda: {"key": KEY, "problem": PROBLEM, "data": DATA, "optimizer": REFUSES},
-        {**FITTED, **OPTIONS, "progress": "flag", "journal": "own or None"},
+        {**FITTED, **OPTIONS, "progress": "flag", "journal": "own or None", "on": "own or None"},
         works=False,
     ),
     "calibrate with options": Call(
@@ -416,7 +435,13 @@ CALLS: dict[str, Call] = {
             "data": DATA,
             "options": stakes.Options(optimizer=REFUSES),
         },
-        {**FITTED, "options": "own", "progress": "flag", "journal": "own or None"},
+        {
+            **FITTED,
+            "options": "own",
+            "progress": "flag",
+            "journal": "own or None",
+            "on": "own or None",
+        },
         works=False,
     ),
     "prepare": Call(
@@ -456,6 +481,7 @@ CALLS: dict[str, Call] = {
             "by": TRACED,
             "plan": TRACED,
             "table": TRACED,
+            "beyond": TRACED,
         },
     ),
     "Comparison": Call(
@@ -570,7 +596,13 @@ CALLS: dict[str, Call] = {
     "fit_vi": Call(
         calibration.fit_vi,
         lambda: {"keys": jax.random.split(KEY), "plan": plan()},
-        {"keys": "own", "plan": "own", "watch": "function of one or None"},
+        {
+            "keys": "own",
+            "plan": "own",
+            "watch": "function of one or None",
+            "together": "count or None",
+            "on": "own or None",
+        },
         works=False,
     ),
     "continued": Call(
@@ -582,7 +614,13 @@ CALLS: dict[str, Call] = {
     "calibrate_seeds": Call(
         calibration.calibrate_seeds,
         lambda: {"plain": plain_fits(), "plan": plan()},
-        {"plain": "own", "plan": "own", "watch": "function of one or None"},
+        {
+            "plain": "own",
+            "plan": "own",
+            "watch": "function of one or None",
+            "together": "count or None",
+            "on": "own or None",
+        },
         works=False,
     ),
     "calibrate_scales": Call(
@@ -607,6 +645,7 @@ CALLS: dict[str, Call] = {
             "trained_rows": TRACED,
             "chart": TRACED,
             "normals": TRACED,
+            "division": TRACED,
             "state": "own",
         },
         works=False,
@@ -626,6 +665,7 @@ CALLS: dict[str, Call] = {
             "approximation": TRACED,
             "term": "function of three or None",
             "draws": "count",
+            "independent": "flag",
             "key": TRACED,
             "batch": TRACED,
             "params": TRACED,
@@ -672,18 +712,40 @@ CALLS: dict[str, Call] = {
         },
         works=False,
     ),
-    "plot.decisions": Call(plot.decisions, dict, {"result": "own", "ax": TRACED}, works=False),
+    "Rows": Call(
+        report.Rows,
+        lambda: {"part": "fit", "cases": result().on_fit},
+        {
+            "part": "own",
+            "cases": "own",
+            "where": "text",
+            "labels": "labels or None",
+            "inputs": "mapping",
+            "decided": "numbers or None",
+            "central": "numbers or None",
+            "drawn": "numbers or None",
+            "others": "mapping",
+            "doubts": "names",
+        },
+    ),
+    "plot.decisions": Call(plot.decisions, dict, {"result": "own"}, works=False),
+    **{
+        f"plot.{drawn.__name__} on axes": Call(
+            drawn, lambda: {"result": result()}, {"ax": "own or None"}, works=False
+        )
+        for drawn in (plot.decisions, plot.expected_loss, plot.reduction, plot.posterior)
+    },
     "plot.expected_loss": Call(
         plot.expected_loss,
         lambda: {"result": result()},
-        {"result": "own", "case": "index", "draws": "count", "decisions": TRACED, "ax": TRACED},
+        {"result": "own", "case": "index", "draws": "count", "decisions": TRACED},
         works=False,
     ),
-    "plot.reduction": Call(plot.reduction, dict, {"result": "own", "ax": TRACED}, works=False),
+    "plot.reduction": Call(plot.reduction, dict, {"result": "own"}, works=False),
     "plot.posterior": Call(
         plot.posterior,
         lambda: {"result": result()},
-        {"result": "own", "latent": "index", "ax": TRACED},
+        {"result": "own", "latent": "index"},
         works=False,
     ),
     "render": Call(report.render, dict, {"report": "own"}, works=False),
@@ -735,7 +797,14 @@ CALLS: dict[str, Call] = {
     "carry_out": Call(
         runs.carry_out,
         lambda: {"run": run(), "report": False, "progress": False},
-        {"run": "own", "report": "flag", "progress": "flag"},
+        {
+            "run": "own",
+            "report": "flag",
+            "progress": "flag",
+            "on": "own or None",
+            "processes": "own or None",
+            "beat": TRACED,
+        },
         works=False,
     ),
     "decide_file": Call(
@@ -765,6 +834,7 @@ CALLS: dict[str, Call] = {
             "draws": "count or None",
             "optimizer": "own or None",
             "progress": "flag",
+            "on": "own or None",
         },
         works=False,
     ),
@@ -789,6 +859,11 @@ CALLS: dict[str, Call] = {
         },
         works=False,
     ),
+    "Stream": Call(
+        stakes.Stream,
+        lambda: {"source": "sales.parquet", "constants": {"shops": 3}, "scratch": None},
+        {"source": "path", "constants": "mapping", "scratch": "path or None"},
+    ),
     "Answers": Call(
         stakes.Answers,
         lambda: {"answers": {}, "failures": {}},
@@ -798,6 +873,25 @@ CALLS: dict[str, Call] = {
         stakes.Choice,
         lambda: {"bench": None, "entries": ()},
         {"bench": "own", "entries": "own"},
+        works=False,
+    ),
+    "Choice.saving": Call(
+        lambda **given: no_choice().saving(**given), dict, {"than": "own"}, works=False
+    ),
+    "Choice.decide": Call(
+        lambda **given: no_choice().decide(DATA, **given), dict, {"way": "own or None"}, works=False
+    ),
+    "DecisionRegressor": Call(
+        lambda **given: DecisionRegressor(**given).fit(DATA["x"][:, None], DATA["y"]),
+        lambda: {"steps": 10},
+        {"model": "own or None", "loss": "loss or None", "steps": "count"},
+        named={"model": "model|formula|data"},  # any function may be a model, any text a formula
+        works=False,
+    ),
+    "DecisionRegressor of a formula": Call(
+        lambda **given: DecisionRegressor("y ~ x0", **given).fit(DATA["x"][:, None], DATA["y"]),
+        dict,
+        {"family": "own", "priors": "own or None"},
         works=False,
     ),
     "Plain": Call(stakes.Plain, dict, {"guide": "guide or None"}),

@@ -5,6 +5,9 @@ from typing import final
 
 import numpy as np
 
+TOLD = (0.05, 0.1, 0.2, 0.3, 0.5)
+"""Thresholds whose net benefit is told in numbers."""
+
 
 @final
 @dataclass(frozen=True)
@@ -29,6 +32,11 @@ class ActionTable:
     """What all cases of an action and a class cost together."""
     benefits: tuple[Benefit, ...] = ()
     """For two actions and two classes."""
+
+    @property
+    def some_benefits(self) -> tuple[Benefit, ...]:
+        """Those at round thresholds, for a table."""
+        return tuple(each for each in self.benefits if each.threshold in TOLD)
 
     @property
     def total(self) -> float:

@@ -9,13 +9,14 @@ from stakes.losses import CostTable
 from stakes.report.action_table import ActionTable, Benefit
 from stakes.report.rows import Rows
 
-THRESHOLDS = (0.05, 0.1, 0.2, 0.3, 0.5)
+THRESHOLDS = tuple(round(0.01 * each, 2) for each in (*range(1, 10), *range(10, 65, 5)))
 
 
 def action_table(rows: Rows) -> ActionTable | None:
-    """None where the loss is no table of costs, or no outcomes came."""
-    loss, seen = rows.cases.problem.loss, rows.cases.observations
-    if not isinstance(loss, CostTable) or seen is None:
+    """None where the loss is no table of costs, or no outcomes came of such actions."""
+    problem, seen = rows.cases.problem, rows.cases.observations
+    loss = problem.loss
+    if not isinstance(loss, CostTable) or seen is None or problem.action is not None:
         return None
     counted = seen.counted.ravel()
     number = np.array(loss.space.actions)

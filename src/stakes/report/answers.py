@@ -10,8 +10,8 @@ from stakes.report.worth import Answer, Quality, Worth
 
 LATEST = 7
 """Rows that stand for the present where nobody says which rows to decide about."""
-FIRST = 7
-"""Rows of decisions on the first screen."""
+FIRST, ALL = 7, 10
+"""Rows of decisions on the first screen; a few more, where these are all."""
 WHERE = {"held out": "held out", "fit": "of the fit", "new": "that are new"}
 
 
@@ -21,7 +21,8 @@ def answer(rows: Rows, *, gain: bool, unit: str | None) -> Answer:
     count = every if rows.part == "new" or every <= 2 * LATEST else LATEST
     taken = slice(every - count, every)
     decisions, sign = rows.decisions[taken], -1.0 if gain else 1.0
-    first = range(every - count, min(every - count + FIRST, every))
+    shown = count if count <= ALL else FIRST
+    first = range(every - count, every - count + shown)
     return Answer(
         where=f"of {rows.where}" if rows.where else WHERE.get(rows.part, rows.part),
         count=count,
@@ -34,6 +35,7 @@ def answer(rows: Rows, *, gain: bool, unit: str | None) -> Answer:
             (name, sign * float(rows.expected(each)[taken].sum()))
             for name, each in rows.others.items()
         ),
+        doubts=rows.doubts,
         gain=gain,
         unit=unit,
     )
@@ -51,17 +53,23 @@ def quality(
     if not counted.any():
         return None
     sign = -1.0 if gain else 1.0
-    shares, realised = _shares(judged, counted), sign * judged.realised
+    shares = _shares(judged, counted)
     found = Quality(
         outcomes=int(counted.sum()),
         unseen=unseen,
         coverage=() if shares else _covered(judged, counted),
         shares=shares,
+        gain=gain,
+        unit=unit,
+    )
+    if judged.cases.problem.action is not None:  # outcomes came of other decisions
+        return found
+    realised = sign * judged.realised
+    found = replace(
+        found,
         expected=sign * float(judged.costs[counted].mean()),
         realised=float(realised.mean()),
         error=float(realised.std() / np.sqrt(len(realised))),
-        gain=gain,
-        unit=unit,
     )
     if worth is None or unseen:
         return found

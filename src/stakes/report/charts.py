@@ -11,10 +11,11 @@ import numpy as np
 from bokeh.core.types import ID
 from bokeh.embed import json_item
 from bokeh.models import BasicTickFormatter, ColumnDataSource, PlainText
-from bokeh.models.annotations import Legend, LegendItem, Span
+from bokeh.models.annotations import BoxAnnotation, Legend, LegendItem, Span
 from bokeh.plotting import figure
 from contourpy import contour_generator
 
+from stakes.report.action_table import ActionTable
 from stakes.report.content import (
     COLORS,
     METHODS,
@@ -26,6 +27,7 @@ from stakes.report.content import (
     Verdict,
     WhatIf,
 )
+from stakes.report.curve import Curve, Line
 from stakes.report.density import centres, levels, smoothed
 
 DASHES = {"VI": "dashed", "LCVI": "solid", "NUTS": "dotted"}
@@ -54,6 +56,11 @@ def _plots(report: Report) -> Iterator[tuple[str, Plot]]:
         yield "chart-verdict", _reduction(report.verdict)
     if report.what_if is not None:
         yield "chart-what-if", _what_if(report.what_if)
+    if report.actions is not None and report.actions.benefits:
+        yield "chart-benefit", _benefit(report.actions)
+    for i, line in enumerate(report.curve.lines if report.curve else ()):
+        assert report.curve is not None
+        yield f"chart-curve-{i}", _curve(report.curve, line)
     for i, marginal in enumerate(report.movement.marginals):
         yield f"chart-marginal-{i}", _marginal(marginal)
     for i, pair in enumerate(report.movement.pairs):
@@ -149,6 +156,52 @@ def _what_if(what_if: WhatIf) -> Plot:
     plot.scatter("x", "y", source=source, size=10, color="color", line_color="color")
     _mark(plot, handle.value, NEUTRAL, line_dash="dotted")
     plot.add_layout(_legend(items), "above")
+    return plot
+
+
+def _benefit(table: ActionTable) -> Plot:
+    """Net benefit over thresholds; acting on all soon costs more than it brings."""
+    plot = _figure(240)
+    plot.xaxis.axis_label = "act from a chance of (%)"
+    plot.yaxis.axis_label = "net benefit"
+    percent = [100 * each.threshold for each in table.benefits]
+    by_model, on_all = (
+        [getattr(each, name) for each in table.benefits] for name in ("by_model", "on_all")
+    )
+    top = max(*by_model, *on_all, 1.0)
+    plot.y_range.start, plot.y_range.end = min(*by_model, -0.25 * top), 1.1 * top
+    items = []
+    for label, values, color, dash in (
+        ("by the model", by_model, COLORS["LCVI"], "solid"),
+        ("on all", on_all, COLORS["VI"], "dashed"),
+    ):
+        line = plot.line(percent, values, color=color, line_dash=dash, line_width=2)
+        items.append(LegendItem(label=label, renderers=[line]))
+    plot.add_layout(Span(location=0, dimension="width", line_color=NEUTRAL, line_dash="dotted"))
+    plot.add_layout(_legend(items), "above")
+    return plot
+
+
+def _curve(curve: Curve, line: Line) -> Plot:
+    """Expected cost with its band, the decision to take, and the decisions ever made."""
+    plot = _figure(260)
+    plot.xaxis.axis_label = PlainText(text=curve.action)
+    plot.yaxis.axis_label = f"expected {'gain' if curve.gain else 'cost'}"
+    color = COLORS["VI"]
+    if curve.labels:
+        plot.xaxis.ticker = curve.decisions.tolist()
+        plot.xaxis.major_label_overrides = {
+            int(place): label for place, label in zip(curve.decisions, curve.labels, strict=True)
+        }
+        plot.segment(curve.decisions, line.low, curve.decisions, line.high, color=color)
+        plot.scatter(curve.decisions, line.mean, size=7, color=color)
+    else:
+        low, high = curve.made
+        plot.add_layout(BoxAnnotation(left=low, right=high, fill_color=NEUTRAL, fill_alpha=0.1))
+        plot.varea(curve.decisions, line.low, line.high, color=color, alpha=0.2)
+        plot.line(curve.decisions, line.mean, color=color, line_width=2)
+        plot.x_range.start, plot.x_range.end = curve.decisions[0], curve.decisions[-1]
+    _mark(plot, line.decision, NEUTRAL, line_dash="dashed")
     return plot
 
 

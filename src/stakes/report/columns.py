@@ -40,7 +40,7 @@ def columns(table: Decisions, unit: str | None, *, gain: bool = False) -> list[S
     if table.chances:
         for name, each in table.chances.items():
             found.append(_number("chance", f"P({name})", each, 3))
-    else:
+    elif table.about is None:
         found.append(_number("low", "5 %", table.low, digits, "wide"))
         found.append(_number("high", "95 %", table.high, digits, "wide"))
     if table.costs is not None:

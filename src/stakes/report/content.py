@@ -8,6 +8,7 @@ from typing import TypeAlias, final
 import numpy as np
 
 from stakes.report.action_table import ActionTable
+from stakes.report.curve import Curve
 from stakes.report.worth import Answer, Quality, Worth
 
 Column: TypeAlias = tuple[str | int | float, ...]
@@ -77,6 +78,8 @@ class Decisions:
     """For classes: class -> its probability for each row."""
     actions: tuple[str, ...] = ()
     """Names of the actions, of which decisions are the numbers from zero; none for quantities."""
+    about: str | None = None
+    """What is decided, where that changes the outcome and is no guess of it, such as a price."""
 
     def __len__(self) -> int:
         return len(self.calibrated)
@@ -101,18 +104,35 @@ class Handle:
 
 @final
 @dataclass(frozen=True, eq=False)
+class CostDial:
+    """Which costs of a table the handles of a what-if turn."""
+
+    actions: tuple[str, ...]
+    cells: tuple[int, ...]
+    """Action by action and class by class, the number of its handle; -1 where it costs nothing."""
+    factors: tuple[np.ndarray | None, ...]
+    """For each handle, what it is multiplied by in each row; None for one."""
+    taken: np.ndarray
+    """The number of the action for each row."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
 class WhatIf:
     """All that the page needs to decide again for other parameters of the loss."""
 
     kind: str
-    """`costs`, of a unit short and one too many, or `linex`."""
+    """`costs`, of a unit short and one too many, `linex`, or `table` of costs of actions."""
     handles: tuple[Handle, ...]
     levels: np.ndarray
+    """Of the quantiles; the numbers of the classes for a table."""
     rows: np.ndarray
     """Which rows of the decision table take part."""
     quantiles: np.ndarray
-    """Of the predictive distribution: row x level."""
+    """Of the predictive distribution: row x level; for a table, the chances of the classes."""
     whole_numbers: bool
+    dial: CostDial | None = None
+    """For a table."""
 
 
 @final
@@ -134,6 +154,8 @@ class Marginal:
     """One latent under each method."""
 
     name: str
+    element: tuple[str, int]
+    """The site, and the number among its values."""
     grid: np.ndarray
     density: Mapping[str, np.ndarray]
     moments: Mapping[str, Moments]
@@ -283,3 +305,5 @@ class Report:
     """What costs are counted in."""
     actions: ActionTable | None = None
     """None where decisions are no actions of a table of costs, or no outcomes came."""
+    curve: Curve | None = None
+    """None where decisions do not change outcomes."""

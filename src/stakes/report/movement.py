@@ -1,7 +1,8 @@
 """How calibration moved the posterior: the latents that moved most, one by one and in pairs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import combinations
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -24,16 +25,30 @@ Element = tuple[str, int]
 Draws = dict[Element, np.ndarray]
 
 
+@runtime_checkable
+class HasEffects(Protocol):
+    """A model whose latents stand for something that has a name of its own."""
+
+    def effects(self, draws: Mapping[str, Any]) -> dict[str, np.ndarray]: ...
+
+    def title(
+        self, name: str, place: tuple[int, ...], coords: Mapping[str, Sequence[Any]]
+    ) -> str: ...
+
+
 def movement(result: Calibration, nuts: SampledPosterior | None) -> Movement:
     """The marginals and pairs of the latents that calibration moved most."""
     latents = result.approximation.latents
     total = sum(int(np.prod(latent.shape)) for latent in latents.values())
-    methods, chosen = _draws(result, total)
+    methods, names = _draws(result, total)
+    chosen = list(names)
     if nuts is not None:
-        methods["NUTS"] = {e: _element(np.asarray(nuts.samples[e[0]]), e[1]) for e in chosen}
-    names = {element: _name(result, element) for element in chosen}
+        sampled = _effects(result, nuts.samples)
+        methods["NUTS"] = {e: _element(np.asarray(sampled[e[0]]), e[1]) for e in chosen}
     return Movement(
-        marginals=tuple(_marginal(names[e], {m: d[e] for m, d in methods.items()}) for e in chosen),
+        marginals=tuple(
+            _marginal(names[e], e, {m: d[e] for m, d in methods.items()}) for e in chosen
+        ),
         pairs=tuple(
             _pair(names[a], names[b], {m: (d[a], d[b]) for m, d in methods.items()})
             for a, b in combinations(chosen[:PAIRED], 2)
@@ -43,17 +58,41 @@ def movement(result: Calibration, nuts: SampledPosterior | None) -> Movement:
     )
 
 
-def _draws(result: Calibration, total: int) -> tuple[dict[str, Draws], list[Element]]:
-    """Draws in rounds, each of all latents; only the chosen ones are kept."""
+def before_data(result: Calibration, where: Element, draws: int) -> np.ndarray | None:
+    """Draws of one value from its prior; None where it has none of its own."""
+    found = result.prior(draws=draws).squeeze("chain")
+    drawn = _effects(result, {str(name): found[name].values for name in found})
+    return _element(drawn[where[0]], where[1]) if where[0] in drawn else None
+
+
+def _effects(result: Calibration, latents: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Draws of latents, or of what a formula calls them and in its units."""
+    model = result.problem.model
+    if isinstance(model, HasEffects):
+        return model.effects(latents)
+    return latents
+
+
+def _element(draws: np.ndarray, member: int) -> np.ndarray:
+    """Draws of one of the values of a site."""
+    return draws.reshape(len(draws), -1)[:, member]
+
+
+def _draws(result: Calibration, total: int) -> tuple[dict[str, Draws], dict[Element, str]]:
+    """Draws in rounds, each of all latents; only the chosen ones are kept, with their names."""
     each = int(np.clip(MOST_VALUES // max(total, 1), 20, DRAWS))
-    chosen: list[Element] = []
+    chosen: dict[Element, str] = {}
     kept: dict[str, list[Draws]] = {method: [] for method in result.fits}
     for part in range(min(-(-DRAWS // each), MOST_ROUNDS)):
         # The same part of both posteriors, so that most of the noise in what moved cancels.
         found = {
-            method: result.latent_draws(fit, each, part=part) for method, fit in result.fits.items()
+            method: _effects(result, result.latent_draws(fit, each, part=part))
+            for method, fit in result.fits.items()
         }
-        chosen = chosen or _most_moved(found["VI"], found["LCVI"])
+        chosen = chosen or {
+            e: _name(result, *e, found["VI"][e[0]].shape[1:])
+            for e in _most_moved(found["VI"], found["LCVI"])
+        }
         for method, draws in found.items():
             kept[method].append({e: _element(draws[e[0]], e[1]).copy() for e in chosen})
     whole = {
@@ -63,7 +102,7 @@ def _draws(result: Calibration, total: int) -> tuple[dict[str, Draws], list[Elem
     return whole, chosen
 
 
-def _most_moved(before: dict[str, np.ndarray], after: dict[str, np.ndarray]) -> list[Element]:
+def _most_moved(before: Mapping[str, np.ndarray], after: Mapping[str, np.ndarray]) -> list[Element]:
     """Judged by the change of mean and spread, in standard deviations of plain VI."""
     found: list[tuple[float, Element]] = []
     for name in before:
@@ -77,22 +116,19 @@ def _most_moved(before: dict[str, np.ndarray], after: dict[str, np.ndarray]) -> 
     return [element for _, element in found[:MARGINALS]]
 
 
-def _element(draws: np.ndarray, member: int) -> np.ndarray:
-    return draws.reshape(len(draws), -1)[:, member]
-
-
-def _name(result: Calibration, element: Element) -> str:
-    """theta[A]: members by their labels, where they have some."""
-    name, member = element
-    latent = result.approximation.latents[name]
+def _name(result: Calibration, name: str, member: int, shape: tuple[int, ...]) -> str:
+    """theta[A]: members by their labels, where they have some; or as a formula says it."""
+    place, model = tuple(map(int, np.unravel_index(member, shape))), result.problem.model
+    if isinstance(model, HasEffects):
+        return model.title(name, place, result.coords)
     members = [
         str(result.coords[dim][i]) if dim in result.coords else str(i)
-        for dim, i in zip(latent.dims, np.unravel_index(member, latent.shape), strict=True)
+        for dim, i in zip(result.approximation.latents[name].dims, place, strict=True)
     ]
     return f"{name}[{', '.join(members)}]" if members else name
 
 
-def _marginal(name: str, draws: Mapping[str, np.ndarray]) -> Marginal:
+def _marginal(name: str, where: Element, draws: Mapping[str, np.ndarray]) -> Marginal:
     ends = [np.quantile(values, (0.003, 0.997)) for values in draws.values()]
     low, high = min(end[0] for end in ends), max(end[1] for end in ends)
     if not low < high:
@@ -100,6 +136,7 @@ def _marginal(name: str, draws: Mapping[str, np.ndarray]) -> Marginal:
     grid = centres(low, high, GRID)
     return Marginal(
         name=name,
+        element=where,
         grid=grid,
         density={method: smoothed(values[:, None], [grid]) for method, values in draws.items()},
         moments={method: _moments(values) for method, values in draws.items()},

@@ -22,6 +22,8 @@ GROUPS = (2, 24)
 FEWEST = 30
 """Cases with outcomes that a picture of probabilities needs."""
 BINS = 10
+LETTER = 7
+"""The width of a letter below the picture."""
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 ORDER = {"fit": 0, "held out": 1, "new": 2}
 
@@ -66,7 +68,7 @@ def picture(table: Decisions, width: int = WIDTH, most: int = MOST_ROWS) -> Pict
     """
     if len(table.chances) == 2:
         return _chances(table, width)
-    if table.actions or len(table) == 0:
+    if table.actions or table.about or len(table) == 0:
         return None
     order, dated = _in_time(table)
     groups = None if dated or len(table) <= MOST_ROWS else _groups(table)
@@ -190,10 +192,12 @@ def _chances(table: Decisions, width: int) -> Picture | None:
 def _spread(
     places: Sequence[float], names: Sequence[str], width: int
 ) -> tuple[tuple[float, str], ...]:
-    """As many names as there is room for."""
-    room = max(min(max(map(len, names)), 24) * 7 + 14, 30)
+    """As many names as there is room for; none is cut off by the edge of the picture."""
+    room = max(min(max(map(len, names)), 24) * LETTER + 14, 30)
     every = max(math.ceil(len(names) * room / (width - LEFT - RIGHT)), 1)
-    return tuple((x, _short(name)) for x, name in zip(places[::every], names[::every], strict=True))
+    shown = [(x, _short(name)) for x, name in zip(places[::every], names[::every], strict=True)]
+    first, *rest = [(min(x, width - len(name) * LETTER / 2), x, name) for x, name in shown]
+    return ((first[0], first[2]), *((x, name) for most, x, name in rest if x <= most))
 
 
 def _short(name: str) -> str:

@@ -36,7 +36,10 @@ def decision_table(parts: Sequence[Rows], *, gain: bool = False) -> Decisions:
         return np.concatenate(values)[:MOST_ROWS]
 
     first, sign = parts[0], -1.0 if gain else 1.0
+    about = first.cases.problem.action
     ends = joined([part.ranges[:, [0, -1]] for part in parts])
+    if about is not None:  # what comes depends on the decision
+        ends = np.full(ends.shape, np.nan)
     calibrated = joined([part.cases.found["LCVI"].ravel() for part in parts])
     taken = joined([part.decisions for part in parts])
     names = [part.part for part in parts for _ in range(len(part.decisions))]
@@ -52,18 +55,19 @@ def decision_table(parts: Sequence[Rows], *, gain: bool = False) -> Decisions:
         vi=joined([part.cases.found["VI"].ravel() for part in parts]),
         calibrated=calibrated,
         observed=joined([part.seen for part in parts]),
-        decimals=_decimals(ends, whole_numbers),
+        decimals=_decimals(ends if about is None else _around(calibrated), whole_numbers),
         total=sum(len(part.decisions) for part in parts),
         draws=len(first.draws),
-        chosen=None if first.decided is None else taken,
+        chosen=None if first.decided is None and first.method == "LCVI" else taken,
         costs=costs if np.isfinite(costs).all() else None,
         inputs=_side_by_side({part: _checked_labels(part.inputs, part) for part in parts}),
         parts=tuple(names[:MOST_ROWS]) if len(parts) > 1 else (),
         chances={
             name: joined([part.chances.get(name, np.zeros(len(part.decisions))) for part in parts])
-            for name in classes
+            for name in (classes if about is None else ())
         },
         actions=first.actions,
+        about=about,
     )
 
 
@@ -78,10 +82,7 @@ def what_if(loss: Loss | None, draws: np.ndarray) -> WhatIf | None:
     dial = None if loss is None else Asked(loss).dial
     if dial is None:
         return None
-    rows = min(draws.shape[1], MOST_ROWS)
-    chosen = np.arange(rows)
-    if rows > MOST_VARIED:
-        chosen = np.sort(np.random.default_rng(0).choice(rows, MOST_VARIED, replace=False))
+    chosen = varied_rows(draws.shape[1])
     handles = zip(HANDLES[dial.kind], dial.values, strict=True)
     return WhatIf(
         kind=dial.kind,
@@ -91,6 +92,20 @@ def what_if(loss: Loss | None, draws: np.ndarray) -> WhatIf | None:
         quantiles=predictive_quantiles(draws[:, chosen], LEVELS),
         whole_numbers=are_whole_numbers(draws) and dial.kind == "costs",
     )
+
+
+def varied_rows(count: int) -> np.ndarray:
+    """Of so many rows, those that a what-if decides about again: all, or some at random."""
+    rows = min(count, MOST_ROWS)
+    if rows <= MOST_VARIED:
+        return np.arange(rows)
+    return np.sort(np.random.default_rng(0).choice(rows, MOST_VARIED, replace=False))
+
+
+def _around(decisions: np.ndarray) -> np.ndarray:
+    """The span of decisions that are no guesses of outcomes, for as many decimals as they need."""
+    size = np.ptp(decisions) or abs(float(decisions[0]))
+    return np.array([[0.0, size]])
 
 
 def _decimals(ends: np.ndarray, whole_numbers: bool) -> int:

@@ -19,9 +19,10 @@ from stakes import checks
 from stakes.errors import InputError, StorageError
 from stakes.host import files
 from stakes.host.packages import how_to_install, missing
+from stakes.many import Answers
 from stakes.report import worth
 from stakes.report.columns import Shown, columns, rounded
-from stakes.report.content import COLORS, METHODS, Report, WhatIf
+from stakes.report.content import COLORS, METHODS, CostDial, Report, WhatIf
 from stakes.report.picture import picture
 
 if TYPE_CHECKING:
@@ -42,20 +43,35 @@ def objection() -> str | None:
     return f"The report needs {', '.join(absent)}: {how_to_install('cli')}." if absent else None
 
 
-def render(report: Report) -> str:
-    """The page as a string."""
-    checks.instance("`report`", report, Report, "what `summarise(...)` returns")
+def render(report: Report | Answers) -> str:
+    """The page as a string: of one calibration, or of the answers for many groups."""
+    rule = "what `summarise(...)` or `stakes.map(...)` returns"
+    checks.instance("`report`", report, (Report, Answers), rule)
     reason = objection()
     if reason is not None:
         raise InputError(reason)
+    # A lone surrogate in a label cannot be encoded in UTF-8.
+    page = _of_groups(report) if isinstance(report, Answers) else _of_one(report)
+    return page.encode("utf-8", "replace").decode("utf-8")
+
+
+def _of_groups(answers: Answers) -> str:
+    rows = [{"group": str(name), **answer.row} for name, answer in answers.answers.items()]
+    failed = [(str(name), error) for name, error in answers.failures.items()]
+    return _template("groups.html").render(
+        rows=rows, failed=failed, policy=_policy([]), style=_inline(_file("report.css"))
+    )
+
+
+def _of_one(report: Report) -> str:
     from stakes.report.charts import charts
 
-    template = _template()
+    template = _template("report.html")
     scripts = [_bokeh(), "\n".join(_file(name) for name in SCRIPTS)]
     drawn, table = charts(report), report.decisions
     shown = columns(table, report.unit, gain=report.verdict.quantity == "gain")
     short = [column for column in shown if column.name in SHORT]
-    page = template.render(
+    return template.render(
         report=report,
         colors=COLORS,
         data=_data(report, shown),
@@ -70,11 +86,9 @@ def render(report: Report) -> str:
         style=_inline(_file("report.css")),
         scripts=[_inline(script) for script in scripts],
     )
-    # A lone surrogate in a label cannot be encoded in UTF-8.
-    return page.encode("utf-8", "replace").decode("utf-8")
 
 
-def _template() -> "Template":
+def _template(name: str) -> "Template":
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -91,10 +105,10 @@ def _template() -> "Template":
         "money": worth.shown,
         "method": METHODS.__getitem__,
     }
-    return environment.get_template("report.html")
+    return environment.get_template(name)
 
 
-def write(report: Report, path: str | os.PathLike[str]) -> None:
+def write(report: Report | Answers, path: str | os.PathLike[str]) -> None:
     """Render into a file, which is either complete or not touched at all."""
     target = checks.path("`path`", path)
     try:
@@ -154,13 +168,24 @@ def _data(report: Report, shown: list[Shown]) -> dict[str, Any]:
 
 
 def _what_if(what_if: WhatIf, decimals: int) -> dict[str, Any]:
+    dial = what_if.dial
     return {
+        "dial": None if dial is None else _dial(dial),
         "kind": what_if.kind,
         "handles": [asdict(handle) for handle in what_if.handles],
         "wholeNumbers": what_if.whole_numbers,
         "levels": what_if.levels.tolist(),
         "rows": what_if.rows.tolist(),
-        "quantiles": rounded(what_if.quantiles.ravel(), decimals + 2),
+        "quantiles": rounded(what_if.quantiles.ravel(), 6 if dial else decimals + 2),
+    }
+
+
+def _dial(dial: CostDial) -> dict[str, Any]:
+    return {
+        "actions": dial.actions,
+        "cells": dial.cells,
+        "factors": [None if each is None else each.tolist() for each in dial.factors],
+        "taken": dial.taken.tolist(),
     }
 
 

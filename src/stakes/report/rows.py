@@ -9,7 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from stakes import checks
-from stakes.calibration import Assessment, are_whole_numbers, predictive_quantiles
+from stakes.calibration import (
+    Assessment,
+    are_whole_numbers,
+    predictive_quantiles,
+    why_not_judged,
+)
 from stakes.spaces import OneOf
 
 MOST_VALUES = 4_000_000
@@ -17,6 +22,7 @@ MOST_VALUES = 4_000_000
 LEVELS = (0.05, 0.25, 0.75, 0.95)
 """Ends of the central 90 and 50 % of what is predicted."""
 MOST_CLASSES = 6
+PARTS = ("new", "held out", "fit")
 
 Labels = Mapping[str, Sequence[Any]]
 """Column name -> a value for each instance."""
@@ -27,7 +33,8 @@ Labels = Mapping[str, Sequence[Any]]
 class Rows:
     """Some cases, and what is to be decided about them.
 
-    What is left out is that of the calibrated posterior.
+    What is left out is that of the calibrated posterior; of plain VI, where data cannot judge
+    decisions and nothing shows that calibration helps.
     """
 
     part: str
@@ -47,19 +54,36 @@ class Rows:
     """Outcomes that it predicts: draw x instance."""
     others: Mapping[str, np.ndarray] = field(default_factory=dict)
     """What simple rules would decide."""
+    doubts: tuple[str, ...] = ()
+    """Why decisions about some of these rows are not to be relied on."""
 
     def __post_init__(self) -> None:
-        checks.fields(self, part=str, cases=Assessment, where=str, inputs=Mapping, others=Mapping)
+        checks.fields(self, cases=Assessment, where=str, inputs=Mapping, others=Mapping)
+        checks.one_of("`Rows(part=...)`", self.part, PARTS)
+        doubts = checks.names("`Rows(doubts=...)`", self.doubts, "a sentence or several")
+        object.__setattr__(self, "doubts", doubts)
+        if self.labels is not None:
+            checks.labels("`Rows(labels=...)`", self.labels)
+        for name in ("decided", "central", "drawn"):
+            if getattr(self, name) is not None:
+                checks.array(f"`Rows({name}=...)`", getattr(self, name))
+
+    @property
+    def method(self) -> str:
+        """The posterior that decides, where no other way was chosen."""
+        return "LCVI" if why_not_judged(self.cases.problem) is None else "VI"
 
     @property
     def decisions(self) -> np.ndarray:
         """The decisions to take, as numbers."""
-        found = self.cases.found["LCVI"] if self.decided is None else self.decided
+        found = self.cases.found[self.method] if self.decided is None else self.decided
         return np.asarray(found, float).ravel()
 
     @property
     def draws(self) -> np.ndarray:
-        return self.cases.predicted if self.drawn is None else self.drawn
+        if self.drawn is not None:
+            return self.drawn
+        return self.cases.predicted if self.method == "LCVI" else self.cases.vi_predicted
 
     @cached_property
     def ranges(self) -> np.ndarray:
@@ -128,5 +152,8 @@ class Rows:
     @property
     def are_counts(self) -> bool:
         """Whether decisions can be added up: outcomes are counts, and not just yes and no."""
+        problem = self.cases.problem
+        if problem.action is not None or problem.aim.per is not None:
+            return False  # a price, or one decision many times over
         whole = are_whole_numbers(self.draws) and self.draws.min() >= 0 and self.draws.max() > 1
         return bool(whole and not self.actions)

@@ -5,9 +5,17 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from stakes import checks
-from stakes.calibration import Assessment, Calibration, Comparison, predictive_quantiles
+from stakes.calibration import (
+    Assessment,
+    Calibration,
+    Comparison,
+    predictive_quantiles,
+    why_not_judged,
+)
+from stakes.errors import InputError
 from stakes.optimise import Fit, finite_mean
 from stakes.predicting import Observations
+from stakes.problem import Problem
 from stakes.report.actions import action_table
 from stakes.report.answers import answer, quality
 from stakes.report.content import (
@@ -22,6 +30,8 @@ from stakes.report.content import (
     Trace,
     Verdict,
 )
+from stakes.report.cost_dial import table_what_if
+from stakes.report.expected import curve
 from stakes.report.movement import movement
 from stakes.report.predictions import decision_table, loss_to_vary, what_if
 from stakes.report.rows import Labels, Rows
@@ -67,7 +77,9 @@ def summarise(
     """
     where = "`summarise({}=...)`".format
     checks.instance(where("result"), result, Calibration, "what `calibrate(...)` returns")
-    result.problem.check_single("A report")
+    reason = unfit(result.problem)
+    if reason is not None:
+        raise InputError(reason)
     checks.text(where("title"), title)
     if held_out is not None:
         rule = "what `result.assess(data)` returns"
@@ -90,13 +102,15 @@ def summarise(
     judged = result.on_fit if held_out is None else held_out
     gain = result.problem.loss is None
     sampled = None if nuts is None else result.nuts(nuts)
-    comparison = judged.comparison if sampled is None else judged.compared(sampled)
+    comparison = None
+    if why_not_judged(result.problem) is None:
+        comparison = judged.comparison if sampled is None else judged.compared(sampled)
     return Report(
         title=title,
         loss=result.problem.criterion.title,
-        verdict=verdict(comparison),
+        verdict=unjudged(judged) if comparison is None else verdict(comparison),
         decisions=decision_table(parts, gain=gain),
-        what_if=what_if(loss_to_vary(result.problem), parts[0].draws),
+        what_if=what_if(loss_to_vary(result.problem), parts[0].draws) or table_what_if(parts[0]),
         movement=movement(result, sampled),
         convergence=_convergence(result),
         price=_price(result, judged),
@@ -112,7 +126,13 @@ def summarise(
         worth=worth,
         unit=unit,
         actions=action_table(next(part for part in parts if part.cases is judged)),
+        curve=curve(result, parts[0]),
     )
+
+
+def unfit(problem: Problem) -> str | None:
+    """Why there is no report about such decisions; None where there is."""
+    return problem.why_not_single("A report")
 
 
 def _parts(
@@ -152,6 +172,22 @@ def verdict(comparison: Comparison) -> Verdict:
         held_out=comparison.held_out,
         setting=comparison.setting,
         notes=_unreliable(comparison.notes),
+    )
+
+
+def unjudged(cases: Assessment) -> Verdict:
+    """Where data cannot say how good decisions have been."""
+    problem = cases.problem
+    reason = why_not_judged(problem)
+    return Verdict(
+        sentence=f"{reason} Plain VI decides: nothing shows that calibration helps.",
+        tone="unclear",
+        quantity="gain" if problem.loss is None else "risk",
+        risks=(),
+        instances=int(np.prod(cases.instances.shape)),
+        held_out=cases.held_out,
+        setting=f"{problem!r}; {cases.setting}.",
+        notes=_unreliable(cases.unconverged),
     )
 
 
@@ -196,7 +232,7 @@ def _trace(method: str, fit: Fit) -> Trace:
 
 def _scale_of_losses(result: Calibration) -> ScaleOfLosses | None:
     transform, scale = result.transform, result.scale
-    if transform is None or scale is None:
+    if transform is None or scale is None or why_not_judged(result.problem) is not None:
         return None
     losses = result.on_fit.comparison.costs["VI"]
     # A few losses far out would squeeze all others into one bin.
@@ -218,17 +254,19 @@ def _price(result: Calibration, judged: Assessment) -> Price:
     ends = [end[np.isfinite(end)] for end in ends]
     errors = [float(end.var() / len(end)) if len(end) else float("nan") for end in ends]
     seen = judged.observations
-    assert seen is not None  # or the comparison would have failed
-    shares = zip(_covered(judged.vi_predicted, seen), _covered(judged.predicted, seen), strict=True)
+    shares: list[tuple[float, float]] = []
+    if seen is not None:
+        both = [_covered(drawn, seen).tolist() for drawn in (judged.vi_predicted, judged.predicted)]
+        shares = list(zip(*both, strict=True))
     return Price(
         elbo_vi=finite_mean(ends[0]),
         elbo_calibrated=finite_mean(ends[1]),
         error=float(np.sqrt(sum(errors))),
         coverage=tuple(
-            Coverage(level, float(vi), float(calibrated))
-            for level, (vi, calibrated) in zip(COVERED, shares, strict=True)
+            Coverage(level, vi, calibrated)
+            for level, (vi, calibrated) in zip(COVERED, shares, strict=False)
         ),
-        instances=int(seen.counted.sum()),
+        instances=0 if seen is None else int(seen.counted.sum()),
         held_out=judged.held_out,
     )
 

@@ -128,6 +128,8 @@ class Answer:
     """Expected, of all together; gain, where there is a utility. nan where it is not known."""
     others: tuple[tuple[str, float], ...] = ()
     """What other rules would be expected to cost for the same rows."""
+    doubts: tuple[str, ...] = ()
+    """Why some of them are not to be relied on."""
     gain: bool = False
     unit: str | None = None
 

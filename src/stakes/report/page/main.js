@@ -12,7 +12,9 @@ function shownColumn({ kind, values, decimals, style }) {
 
 async function start() {
   const { decisions, whatIf } = readJson("report-data");
-  const columns = decisions.columns.map(shownColumn);
+  const shown = decisions.columns.map(shownColumn);
+  const labels = decisions.columns.filter((column) => column.name === "label").length;
+  const columns = [...withLabelsBeneath(shown.slice(0, labels)), ...shown.slice(labels)];
   const sketch = sketchColumn(decisions.columns);
   new PagedTable(document.getElementById("decision-table"), sketch ? [...columns, sketch] : columns, decisions.rows);
   const panel = whatIf && new WhatIfPanel(document.getElementById("what-if-panel"), whatIf, decisions);

@@ -27,6 +27,11 @@ function compareValues(a, b) {
   return collator.compare(String(a), String(b));
 }
 
+// Where there is little room, all labels of a row stand in its first cell.
+function withLabelsBeneath([first, ...others]) {
+  return first ? [{ ...first, beneath: others }, ...others] : [];
+}
+
 class PagedTable {
   constructor(root, columns, count) {
     this.root = root;
@@ -124,6 +129,12 @@ class PagedTable {
       if (column.className) cell.className = column.className;
       if (column.draw) cell.append(column.draw(row, rows));
       else cell.textContent = column.text(row);
+      for (const label of column.beneath ?? []) {
+        const under = document.createElement("span");
+        under.className = "beneath";
+        under.textContent = label.text(row);
+        cell.append(under);
+      }
       line.append(cell);
     }
     return line;

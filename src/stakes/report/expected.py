@@ -1,0 +1,122 @@
+"""What each decision is expected to cost, where decisions change outcomes."""
+
+from dataclasses import replace
+
+import jax.numpy as jnp
+import numpy as np
+
+from stakes.calibration import Assessment, Calibration, beyond_made
+from stakes.report.curve import Curve, Line
+from stakes.report.rows import Rows
+from stakes.spaces import OneOf
+from stakes.varying import GroupOf
+
+POINTS = 33
+"""Decisions that are tried, between their limits."""
+DRAWS = 400
+"""Of θ."""
+MOST_GROUPS = 6
+"""Of cases that share a decision, each with a curve of its own."""
+
+
+def curve(result: Calibration, rows: Rows) -> Curve | None:
+    """None where decisions do not change outcomes."""
+    problem, cases = result.problem, rows.cases
+    if problem.action is None:
+        return None
+    tried, labels = _tried(cases)
+    made = np.asarray(result.on_fit.predictor.arrays[problem.action], float)
+    groups, beyond = _groups(rows), beyond_made(problem.space, made, rows.decisions)
+    # One for each group: all members have the same.
+    each = (
+        beyond if problem.aim.per is None else [beyond[members[0]] for members in groups.values()]
+    )
+    return Curve(
+        action=problem.action,
+        decisions=tried,
+        labels=labels,
+        lines=_lines(rows, dict(list(groups.items())[:MOST_GROUPS]), tried, beyond),
+        groups=len(groups),
+        made=(float(made.min()), float(made.max())),
+        beyond=int(np.sum(each)),
+        count=len(each),
+        gain=problem.loss is None,
+    )
+
+
+def _lines(
+    rows: Rows, groups: dict[str, np.ndarray], tried: np.ndarray, beyond: np.ndarray
+) -> tuple[Line, ...]:
+    cases = rows.cases
+    own, counted = cases.problem.aim.per is None, _counted(cases)
+    shared = replace(cases, problem=replace(cases.problem, per="all")) if own else cases
+
+    def at(decision: float) -> np.ndarray:
+        """(mean, low, high) x case, of all cases together that share the decision."""
+        found = shared.expected(cases.posteriors[rows.method], float(decision), DRAWS)
+        return found.reshape(3, -1)
+
+    curves = np.stack([at(decision) for decision in tried], axis=1)
+    found = []
+    for name, members in groups.items():
+        first, count = members[0], max(counted[members].sum(), 1)
+        taken = rows.decisions[members]
+        alike = np.ptp(taken) == 0
+        there = at(taken[0])[:, first] / count if alike else np.full(3, np.nan)
+        mean, low, high = curves[:, :, first] / count
+        found.append(
+            Line(
+                group=name,
+                mean=mean,
+                low=low,
+                high=high,
+                decision=float(taken.mean()),
+                expected=tuple(there.tolist()),
+                beyond=bool(beyond[members].any()),
+            )
+        )
+    return tuple(found)
+
+
+def _tried(cases: Assessment) -> tuple[np.ndarray, tuple[str, ...]]:
+    space = cases.problem.space
+    some = np.array(cases.problem.some_decisions)
+    if isinstance(space, OneOf):
+        return some, () if space.are_numbers else tuple(map(str, space.labels))
+    if space.actions is not None:
+        return some, ()
+    between = np.linspace(some[0], some[-1], POINTS)
+    return np.unique(np.array(space.inside(jnp.asarray(between)))), ()
+
+
+def _groups(rows: Rows) -> dict[str, np.ndarray]:
+    """Name -> the cases that share a decision; all together where each has its own."""
+    cases, per = rows.cases, rows.cases.problem.aim.per
+    size = int(np.prod(cases.instances.shape))
+    if per is None or per == "all":
+        return {"": np.arange(size)}
+    number = np.asarray(cases.predictor.columns((GroupOf(per),))[GroupOf(per)]).ravel()
+    found = {}
+    for each in np.unique(number):
+        members = np.flatnonzero(number == each)
+        found[f"{per} {_name(rows, per, members[0], int(each))}"] = members
+    return found
+
+
+def _name(rows: Rows, per: str, member: int, number: int) -> str:
+    """What a group of cases is called: a word of the table, a label of the plate, or a number."""
+    shape, dims = rows.cases.instances
+    if per in rows.inputs:
+        return str(rows.inputs[per][member])
+    if per in dims:
+        labels = rows.cases.coords.get(per)
+        return str(number if labels is None else np.asarray(labels)[number])
+    values = np.broadcast_to(np.asarray(rows.cases.predictor.arrays[per]), shape)
+    return str(values.ravel()[member])
+
+
+def _counted(cases: Assessment) -> np.ndarray:
+    """Which cases matter to a decision that they share."""
+    seen = cases.observations
+    size = int(np.prod(cases.instances.shape))
+    return np.ones(size, bool) if seen is None else seen.counted.ravel()
