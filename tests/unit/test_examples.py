@@ -176,8 +176,8 @@ def test_promises_are_judged_by_effects_that_were_not_measured():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("example", [remediation, portions, pricing, promises, bank])
-def test_an_example_says_the_same_each_time(example, capsys):
-    example.main()
-    first = capsys.readouterr().out.rsplit("\n", 2)[0]
-    example.main()
-    assert capsys.readouterr().out.rsplit("\n", 2)[0] == first
+def test_an_example_says_the_same_each_time(example):
+    solve = getattr(example, "solve_both", example.solve)
+    first, second = (example.said(solve(jax.random.key(0), progress=False)) for _ in range(2))
+    assert first == second
+    assert "converged" in first

@@ -6,7 +6,6 @@ logistic regression on what is known before the call: how long it lasted is not 
 amounts are made up, the calls are real. Run `python -m stakes.examples.bank`.
 """
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,12 +15,14 @@ import numpyro.distributions as dist
 from stakes import checks, datasets
 from stakes._types import Array, Key
 from stakes.calibration import Calibration, calibrate, net_benefit
+from stakes.examples.judging import ending, new_axes, table, told
 from stakes.losses import CostTable
 from stakes.optimise import EM
 from stakes.problem import Problem
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
 CALL = 6.0
 """What a call costs, whoever answers."""
@@ -106,7 +107,7 @@ def labels() -> dict[str, list[str]]:
     return {"feature": list(_features(datasets.bank_marketing()).columns)}
 
 
-FITTED_WITH: dict[str, Any] = {"steps": 3000, "draws": 10, "method": EM(every=10)}
+FITTED_WITH: dict[str, Any] = {"steps": 9000, "draws": 4, "method": EM(every=50)}
 
 
 def solve(key: Key, **other: Any) -> Calibration:
@@ -114,30 +115,50 @@ def solve(key: Key, **other: Any) -> Calibration:
     return calibrate(key, problem(), data(), coords=labels(), **{**FITTED_WITH, **other})
 
 
-def main() -> None:
-    import jax
-
-    started = time.perf_counter()
-    result, later = solve(jax.random.key(0)), held_out()
-    print(result.compare(later, new="customer", known=KNOWN), end="\n\n")
+def said(result: Calibration) -> str:
+    """What decisions cost the customers held out, and how good its probabilities are."""
+    later = held_out()
     plan = result.decide(later, new="customer", known=KNOWN, fit=result.vi).values
-    costs = {
-        "as decided": np.where(plan == "call", CALL, later["bought"] * later["earned"]),
-        "call everybody": np.full(HELD_OUT, CALL),
-        "call nobody": later["bought"] * later["earned"],
-    }
-    print(f"Plain VI calls {int((plan == 'call').sum())} of {HELD_OUT} customers held out.")
-    for name, each in costs.items():
-        print(f"  {name:<15} {each.mean():5.2f} a customer")
-    predicted = result.predictive(later, new="customer", known=KNOWN, fit=result.vi)
-    chance = predicted["bought"].mean(("chain", "draw")).values
-    print("\nNet benefit, in buyers for each 1,000 customers:")
+    nobody = later["bought"] * later["earned"]
+    others = {"call everybody": np.full(HELD_OUT, CALL), "call nobody": nobody}
+    lines = [
+        str(result.compare(later, new="customer", known=KNOWN)),
+        "",
+        f"Plain VI calls {int((plan == 'call').sum())} of {HELD_OUT} customers held out.",
+        table(np.where(plan == "call", CALL, nobody), others, "a customer"),
+        "",
+        "Net benefit, in buyers for each 1,000 customers:",
+    ]
+    chance = chances(result)
     for threshold in (0.05, 0.1, 0.2, 0.3):
         worth = 1000 * net_benefit(later["bought"], chance, threshold)
         everybody = 1000 * net_benefit(later["bought"], np.ones(HELD_OUT), threshold)
-        print(f"  at {threshold:4.0%}: {worth:6.1f}, calling everybody {everybody:7.1f}")
-    print(f"\n{time.perf_counter() - started:.1f} s of wall clock, compilation included.")
+        lines.append(f"  at {threshold:4.0%}: {worth:6.1f}, calling everybody {everybody:7.1f}")
+    return "\n".join([*lines, "", ending(result)])
+
+
+def chances(result: Calibration) -> np.ndarray:
+    """That customers held out would buy, by plain VI."""
+    predicted = result.predictive(held_out(), new="customer", known=KNOWN, fit=result.vi)
+    found: np.ndarray = predicted["bought"].mean(("chain", "draw")).values
+    return found
+
+
+def picture(result: Calibration, ax: "Axes | None" = None) -> "Axes":
+    """Net benefit over thresholds, on the customers held out."""
+    ax = new_axes() if ax is None else ax
+    bought, thresholds = held_out()["bought"], np.linspace(0.01, 0.6, 60)
+    lines = {"by the model": chances(result), "calling everybody": np.ones(HELD_OUT)}
+    for name, chance in lines.items():
+        worth = [1000 * net_benefit(bought, chance, each) for each in thresholds]
+        ax.plot(thresholds, worth, label=name)
+    ax.axhline(0, color="#767676", linestyle="--", label="calling nobody")
+    ax.set_ylim(-20, None)
+    ax.set_xlabel("call from a chance of")
+    ax.set_ylabel("net benefit, buyers for each 1,000")
+    ax.legend(frameon=False)
+    return ax
 
 
 if __name__ == "__main__":
-    main()
+    told(solve, said)

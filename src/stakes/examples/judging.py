@@ -1,10 +1,17 @@
-"""What decisions have saved against others, on the same cases."""
+"""What decisions have saved against others, on the same cases; and what examples share."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stakes import checks
+from stakes._types import Key
+from stakes.calibration import Calibration
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 def saved(costs: np.ndarray, others: np.ndarray) -> tuple[float, float, float]:
@@ -31,3 +38,25 @@ def table(costs: np.ndarray, others: Mapping[str, np.ndarray], unit: str) -> str
             f"  {name:<22} {each.mean():8.2f} {unit}; saved {mean:.2f} ({low:.2f} to {high:.2f})"
         )
     return "\n".join(lines)
+
+
+def told(solve: Callable[[Key], Any], said: Callable[[Any], str]) -> None:
+    """Solve an example, and print what it says and how long it took."""
+    import jax
+
+    started = time.perf_counter()
+    print(said(solve(jax.random.key(0))))
+    print(f"\n{time.perf_counter() - started:.1f} s of wall clock, compilation included.")
+
+
+def new_axes() -> "Axes":
+    """For a picture; Matplotlib comes with the extra `plot`."""
+    import matplotlib.pyplot as plt
+
+    return plt.subplots()[1]
+
+
+def ending(result: Calibration) -> str:
+    """How the two fits ended, in one line."""
+    fits = [f"{name} {fit.reason} after {fit.steps:,} steps" for name, fit in result.fits.items()]
+    return f"Fits: {', '.join(fits)}."

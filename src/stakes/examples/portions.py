@@ -5,24 +5,31 @@ them; on Mondays, with one cook less, 9. The best numbers are those of the probl
 not the best numbers rounded. Run `python -m stakes.examples.portions`.
 """
 
-import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stakes._types import Key
 from stakes.calibration import Calibration, calibrate
 from stakes.examples import newsvendor
-from stakes.examples.judging import table
+from stakes.examples.judging import ending, new_axes, table, told
 from stakes.losses import Newsvendor
-from stakes.optimise import EM
+from stakes.optimise import EM, natural_gradient
 from stakes.problem import Problem
 from stakes.spaces import Integers
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 ROOM, ON_MONDAYS = 16, 9
 """Portions that the kitchen can make."""
 KNOWN, FOLDS = newsvendor.KNOWN, newsvendor.FOLDS
-FITTED_WITH: dict[str, Any] = {"steps": 1000, "draws": 4, "method": EM(every=25, draws=16)}
+FITTED_WITH: dict[str, Any] = {
+    "steps": 9000,
+    "draws": 4,
+    "optimizer": natural_gradient(0.1),
+    "method": EM(every=50, draws=16),
+}
 labels = newsvendor.labels
 
 
@@ -39,7 +46,7 @@ def data() -> dict[str, Any]:
 
 def fit_data() -> dict[str, Any]:
     """In minibatches."""
-    return {**data(), "batch": 64}
+    return {**data(), "batch": 32}
 
 
 def held_out() -> dict[str, Any]:
@@ -62,27 +69,42 @@ def solve(key: Key, **other: Any) -> Calibration:
     return calibrate(key, problem(), fit_data(), coords=labels(), **{**FITTED_WITH, **other})
 
 
-def main() -> None:
-    import jax
-
-    started = time.perf_counter()
-    result, later = solve(jax.random.key(0)), held_out()
+def said(result: Calibration) -> str:
+    """What decisions cost on the days held out."""
+    later, seen = held_out(), data()
     cases = result.assess(later, known=KNOWN)
-    print(cases.comparison, end="\n\n")
-    portions = cases.vi_decisions.values
-    seen, sold = data(), later["sold"]
+    found, sold = cases.vi_decisions.values, later["sold"]
     weekday = np.array([seen["sold"][seen["weekday"] == day].mean() for day in range(7)])
     level = np.quantile(seen["sold"], 0.75)
     others = {
         "the same every day": np.minimum(round(float(level)), later["room"]),
         "the weekday's mean": np.minimum(np.round(weekday[later["weekday"]]), later["room"]),
     }
-    print(f"Days at the limit of the kitchen: {int((portions == later['room']).sum())}.\n")
-    print(
-        table(costs(portions, sold), {name: costs(h, sold) for name, h in others.items()}, "a day")
+    return "\n".join(
+        [
+            str(cases.comparison),
+            "",
+            f"Days at the limit of the kitchen: {int((found == later['room']).sum())}.",
+            table(costs(found, sold), {n: costs(h, sold) for n, h in others.items()}, "a day"),
+            "",
+            ending(result),
+        ]
     )
-    print(f"\n{time.perf_counter() - started:.1f} s of wall clock, compilation included.")
+
+
+def picture(result: Calibration, ax: "Axes | None" = None, days: int = 42) -> "Axes":
+    """Portions, what was sold and what the kitchen could make, on the first days held out."""
+    ax, later = new_axes() if ax is None else ax, held_out()
+    found = result.decide(later, known=KNOWN, fit=result.vi).values
+    place = np.arange(days)
+    ax.step(place, later["room"][:days], where="mid", color="#767676", label="room in the kitchen")
+    ax.plot(place, found[:days], "_", color="#D55E00", markersize=9, label="portions")
+    ax.plot(place, later["sold"][:days], "o", color="#1d1d1f", markersize=3, label="sold")
+    ax.set_xlabel("days held out")
+    ax.set_ylabel("portions")
+    ax.legend(frameon=False)
+    return ax
 
 
 if __name__ == "__main__":
-    main()
+    told(solve, said)

@@ -6,9 +6,9 @@ prices that were set vary a little around 3, which is all that the model learns 
 Run `python -m stakes.examples.pricing`.
 """
 
-import time
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import jax.numpy as jnp
 import numpy as np
@@ -18,11 +18,15 @@ import numpyro.distributions as dist
 from stakes import checks
 from stakes._types import Array, Key
 from stakes.calibration import Calibration, calibrate
-from stakes.examples.judging import saved
+from stakes.examples.judging import ending, new_axes, saved, told
+from stakes.optimise import natural_gradient
 from stakes.problem import Problem
 from stakes.protocols import Predicted
 from stakes.spaces import Interval
 from stakes.utilities import Linearized
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 COST = 1.2
 """Of a unit."""
@@ -35,8 +39,9 @@ WEEKS = 60
 """In each region."""
 LIMITS = (1.3, 6.0)
 FITTED_WITH: dict[str, Any] = {
-    "steps": 1500,
+    "steps": 9000,
     "draws": 4,
+    "optimizer": natural_gradient(0.1),
     "transform": Linearized(scale=100.0, regret=False),
 }
 """The losses themselves lie near `most`, and say nothing of how much is at stake."""
@@ -98,32 +103,53 @@ def solve(key: Key, per: str = "region", **other: Any) -> Calibration:
     return calibrate(key, problem(per), data(), **{**FITTED_WITH, **other})
 
 
-def main() -> None:
-    import jax
+def solve_both(key: Key, **other: Any) -> dict[str, Calibration]:
+    """With one price for all, and one for each region."""
+    return {per: solve(key, per, **other) for per in ("all", "region")}
 
-    started = time.perf_counter()
-    weeks = data()
-    region, rng = weeks["region"], np.random.default_rng(1)
-    prices = {"set so far": np.full(len(region), SET)}
-    for per, name in (("all", "one for all"), ("region", "one for each region")):
-        prices[name] = solve(jax.random.key(0), per).vi_decisions.values
-    prices["best, if all were known"] = best_prices()[region]
-    # The same customers come, whatever the price: later weeks, simulated.
-    chance = rng.uniform(size=len(region))
+
+def said(results: Mapping[str, Calibration]) -> str:
+    """What prices earn in later weeks, which are simulated: the same customers come to each."""
     from scipy import stats
 
+    region = data()["region"]
+    prices = {
+        "set so far": np.full(len(region), SET),
+        "one for all": results["all"].vi_decisions.values,
+        "one for each region": results["region"].vi_decisions.values,
+        "best, if all were known": best_prices()[region],
+    }
+    chance = np.random.default_rng(1).uniform(size=len(region))
     earned = {
         name: (price - COST) * stats.poisson(sales(region, price)).ppf(chance)
         for name, price in prices.items()
     }
-    print(f"Prices by region, by plain VI, and profit a week over {len(region)} later weeks:")
+    lines = [f"Prices by region, by plain VI, and profit a week over {len(region)} later weeks:"]
     for name, price in prices.items():
         shown = " ".join(f"{price[region == r][0]:.2f}" for r in range(len(ELASTICITY)))
         mean, low, high = saved(earned["set so far"], earned[name])
         more = "" if name == "set so far" else f"; {mean:.2f} more ({low:.2f} to {high:.2f})"
-        print(f"  {name:<24} {shown}  {earned[name].mean():6.2f}{more}")
-    print(f"\n{time.perf_counter() - started:.1f} s of wall clock, compilation included.")
+        lines.append(f"  {name:<24} {shown}  {earned[name].mean():6.2f}{more}")
+    return "\n".join([*lines, "", ending(results["region"])])
+
+
+def picture(result: Calibration, ax: "Axes | None" = None) -> "Axes":
+    """Expected profit a week over prices, with a band, and the prices that are truly best."""
+    ax, tried = new_axes() if ax is None else ax, np.linspace(*LIMITS, 25)
+    found = result.expected(tried, fit=result.vi, draws=200)
+    for number, color in enumerate(("#0072B2", "#D55E00", "#009E73")):
+        week = int(np.flatnonzero(data()["region"] == number)[0])
+        mean, low, high = (
+            Forgone().most - found[name].values[:, week] / WEEKS for name in ("mean", "low", "high")
+        )
+        ax.fill_between(tried, high, low, color=color, alpha=0.15, linewidth=0)
+        ax.plot(tried, mean, color=color, label=f"region {number}")
+        ax.axvline(best_prices()[number], color=color, linestyle=":")
+    ax.set_xlabel("price (dotted: truly best)")
+    ax.set_ylabel("expected profit a week")
+    ax.legend(frameon=False)
+    return ax
 
 
 if __name__ == "__main__":
-    main()
+    told(solve_both, said)
