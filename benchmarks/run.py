@@ -13,17 +13,19 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import compiling
+import deciding
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import optax
-from compiling import figures
 from numpyro.infer import SVI, Trace_ELBO
 from numpyro.infer.autoguide import AutoNormal
 
 from stakes import Exponential, Linearized, MonteCarlo, Problem, Squared, Tilted
+from stakes._types import Params
 from stakes.bridge import NumPyroApproximation, approximate
 from stakes.deciding import objective_of
 from stakes.examples import matrix_factorization
@@ -44,7 +46,8 @@ def main() -> None:
         **count_ratios(),
         **count_factorisation_ratios(),
         **import_ratio(),
-        **figures(),
+        **deciding.figures(),
+        **compiling.figures(),
     }
     lines = [
         [name, f"{value:.2f}", "" if limit is None else f"{limit:.1f}"]
@@ -64,10 +67,9 @@ def step_ratios() -> dict[str, tuple[float, float | None]]:
     data = matrix_factorization.simulate()
     problem = Problem(matrix_factorization.model, outcome="y", loss=Squared())
     approximation = approximate(problem, data, jax.random.key(0))
-    settings = FitSettings(draws=DRAWS)
     exact, published = ClosedForm(), MonteCarlo(draws=1)
     runs = {
-        "VI": ours(approximation, VI().init(approximation.start, settings), VI().step(settings)),
+        "VI": plain(approximation),
         "NumPyro SVI": numpyros(data),
         "linearized squared": calibrated(approximation, Squared(), Linearized(scale=1.0), exact),
         "linearized tilted": calibrated(approximation, Tilted(0.2), Linearized(scale=1.0), exact),
@@ -111,7 +113,7 @@ def count_ratios() -> dict[str, tuple[float, float | None]]:
     def asymmetric(outcome: jax.Array, decision: jax.Array) -> jax.Array:
         return jnp.where(outcome > decision, 5.0, 1.0) * jnp.square(outcome - decision)
 
-    settings, m = FitSettings(draws=DRAWS), Linearized(scale=1.0)
+    m = Linearized(scale=1.0)
     of = Problem(regression(lambda eta: dist.Poisson(jnp.exp(eta))), outcome="y", loss=Squared())
     poisson = approximate(of, counts, jax.random.key(0))
     of = Problem(regression(lambda eta: dist.Bernoulli(logits=eta)), outcome="y", loss=Squared())
@@ -119,7 +121,7 @@ def count_ratios() -> dict[str, tuple[float, float | None]]:
     paper = Linearized(scale=1.0, regret=False)
     seconds = interleaved(
         {
-            "VI": ours(poisson, VI().init(poisson.start, settings), VI().step(settings)),
+            "VI": plain(poisson),
             "tilted": calibrated(poisson, Tilted(0.8), m, ClosedForm()),
             "tilted, paper": calibrated(poisson, Tilted(0.8), paper, ClosedForm()),
             "own": calibrated(bernoulli, asymmetric, m, Enumeration()),
@@ -161,12 +163,10 @@ def count_factorisation_ratios() -> dict[str, tuple[float, float | None]]:
     y = jnp.asarray(np.random.default_rng(0).poisson(20, observed.shape), float)
     problem = Problem(counts, outcome="y", loss=Squared())
     approximation = approximate(problem, {"observed": observed, "y": y}, jax.random.key(0))
-    settings, loss, exact = FitSettings(draws=DRAWS), Tilted(0.8), ClosedForm()
+    loss, exact = Tilted(0.8), ClosedForm()
     seconds = interleaved(
         {
-            "VI": ours(
-                approximation, VI().init(approximation.start, settings), VI().step(settings)
-            ),
+            "VI": plain(approximation),
             "paper": calibrated(approximation, loss, Linearized(scale=1.0, regret=False), exact),
             "regret": calibrated(approximation, loss, Linearized(scale=1.0), exact),
         }
@@ -209,14 +209,25 @@ def calibrated(
     settings = FitSettings(draws=draws)
     gain = transform(loss, transform.scale or 1.0)
     decisions = jnp.zeros(approximation.instances.shape)
-    state = method.init(approximation.start, decisions, settings)
+    state = method.init(_own(approximation.start), decisions, settings)
     step = method.step(objective_of(gain, expectation), settings)
     return ours(approximation, state, step)
 
 
+def plain(approximation: NumPyroApproximation) -> Chunk:
+    settings = FitSettings(draws=DRAWS)
+    state = VI().init(_own(approximation.start), settings)
+    return ours(approximation, state, VI().step(settings))
+
+
+def _own(params: Params) -> Params:
+    """A copy: a chunk takes over the memory of the state that it is given."""
+    return jax.tree.map(jnp.array, params)
+
+
 def ours(approximation: NumPyroApproximation, state: State, step: Step) -> Chunk:
     chunk = compiled(step)
-    held = [jax.tree.map(jnp.array, state)]
+    held = [state]
     batches = Batches(jax.random.key(0), approximation.subsamples).take(0, STEPS)
     numbers = np.arange(STEPS)
 

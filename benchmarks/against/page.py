@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from benchmarks.against import figure, keeping, ours
@@ -23,6 +24,7 @@ def write() -> None:
 
 def made(text: str, results: dict[str, Any]) -> str:
     parts = {
+        "standing": standing(results),
         "words": words(results),
         "winners": winners(results),
         "choices": choices(results),
@@ -31,6 +33,29 @@ def made(text: str, results: dict[str, Any]) -> str:
         "versions": _versions(results),
     }
     return PLACE.sub(lambda place: parts[place[1]], text)
+
+
+def standing(results: dict[str, Any]) -> str:
+    """How each tool did over all pairs of problem and cost on which `stakes` has been run."""
+    pairs = [
+        tools
+        for result in results.values()
+        for tools in result["by cost"].values()
+        if ours.CHOSEN in tools
+    ]
+    found = []
+    for tool in filter(ours.competes, dict.fromkeys(tool for tools in pairs for tool in tools)):
+        own = [tools[tool] for tools in pairs if tool in tools]
+        gaps = [100 * row["more"] / (row["risk"] - row["more"]) for row in own]
+        best = sum(_best(tools) == tool for tools in pairs)
+        behind = sum(row["low"] > 0 for row in own)
+        seconds = sum(row["seconds"] for row in own)
+        middle = median(gaps)
+        cells = [tool, len(own), best, behind, f"{middle:.1f} %", f"{max(gaps):.0f} %"]
+        found.append((middle, [str(cell) for cell in (*cells, f"{seconds:.0f}")]))
+    head = ["tool", "run on", "best on", "reliably behind the best on"]
+    head += ["more than the best: median", "at most", "processor seconds"]
+    return _markdown([head, *(cells for _, cells in sorted(found))])
 
 
 def words(results: dict[str, Any]) -> str:
@@ -52,11 +77,9 @@ def _told(by_cost: dict[str, Any]) -> str:
     if behind:
         told.append(f"`stakes` is reliably behind the best at {', '.join(behind)}.")
     if even:
-        told.append(f"It cannot be told from the best, or is it, at {', '.join(even)}.")
+        told.append(f"`stakes` is the best, or cannot be told from it, at {', '.join(even)}.")
     if len(own) < len(by_cost):
         told.append("The other costs have not been run yet.")
-    if not behind:
-        told[1] = told[1].replace("It ", "`stakes` ", 1)
     return " ".join(told)
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from benchmarks.against import costs, keeping, scoring
+from benchmarks.against import costs, keeping, ours, page, scoring
 from benchmarks.against.contest import Table
 from benchmarks.against.keeping import Decided
 from benchmarks.against.problems import matrices, radon, yaz
@@ -179,3 +179,17 @@ def test_a_result_has_the_risk_of_every_tool_and_its_distance_from_the_best(tmp_
     assert row["one too many"]["more"] == 0
     assert row["SAA"]["more"] == pytest.approx(row["SAA"]["risk"] - 1.0)
     assert row["SAA"]["low"] < row["SAA"]["more"] < row["SAA"]["high"]
+
+
+def test_the_standing_of_a_tool_counts_the_pairs_on_which_all_were_run():
+    def row(risk, more, low):
+        return {"risk": risk, "more": more, "low": low, "seconds": 2.0}
+
+    both = {ours.CHOSEN: row(1.1, 0.1, -0.1), "other": row(1.0, 0.0, 0.0)}
+    ahead = {ours.CHOSEN: row(2.0, 0.0, 0.0), "other": row(3.0, 1.0, 0.5)}
+    alone = {"other": row(1.0, 0.0, 0.0)}
+    way = {f"stakes, {name}": row(0.5, -0.5, -0.6) for name in ("plain VI", "the same for all")}
+    results = {"one": {"by cost": {"a": both | way, "b": ahead}}, "two": {"by cost": {"c": alone}}}
+    *_, first, second = page.standing(results).splitlines()
+    assert first == "| stakes, as chosen | 2 | 1 | 0 | 5.0 % | 10 % | 4 |"
+    assert second == "| other | 2 | 1 | 1 | 25.0 % | 50 % | 4 |"
