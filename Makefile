@@ -18,7 +18,7 @@ coverage: .venv/.installed ## run the tests and say which lines they reach
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --cov
 
 slow: .venv/.installed ## run the slow tests: published experiments and long runs
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow -o faulthandler_timeout=0
 
 lint: .venv/.installed ## check style, formatting, types and layers
 	$(BIN)/ruff check
