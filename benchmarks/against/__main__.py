@@ -21,6 +21,9 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="also what the results have already")
     parser.add_argument("--kept", action="store_true", help="only what has been computed so far")
     chosen = parser.parse_args()
+    # Rivals, imported later, get one thread: threads that wait for one another on a busy machine
+    # take processor time all the while.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     # An interrupted run goes on without compiling everything again.
     jax.config.update("jax_compilation_cache_dir", str(keeping.COMPILED))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
