@@ -2,7 +2,7 @@
 
 from stakes.app.spec.changes import sections_of, with_values
 from stakes.app.spec.draft import Choosing
-from stakes.app.spec.job import Job, job_of, read_job, restored_job, without_choice
+from stakes.app.spec.job import Job, job_of, job_on_all_rows, read_job, restored_job, without_choice
 from stakes.app.spec.messages import SpecError
 from stakes.app.spec.proposing import Proposal, proposed
 from stakes.app.spec.reading import Tables
@@ -24,6 +24,7 @@ __all__ = [
     "Tables",
     "findings_text",
     "job_of",
+    "job_on_all_rows",
     "proposed",
     "read_job",
     "restored_job",
