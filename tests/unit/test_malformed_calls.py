@@ -726,6 +726,7 @@ CALLS: dict[str, Call] = {
             "drawn": "numbers or None",
             "others": "mapping",
             "doubts": "names",
+            "basis": "text",
         },
     ),
     "plot.decisions": Call(plot.decisions, dict, {"result": "own"}, works=False),
@@ -791,7 +792,7 @@ CALLS: dict[str, Call] = {
     "rewrite_report": Call(
         runs.rewrite_report,
         lambda: {"run": run()},
-        {"run": "own", "table": "path or None"},
+        {"run": "own", "table": "path or None", "changes": "names"},
         works=False,
     ),
     "carry_out": Call(

@@ -1,7 +1,7 @@
 """Folds: which outcomes the fits of each fold may see, and which they are judged by."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias, final
+from typing import Any, Final, NamedTuple, TypeAlias, final
 
 import jax
 import numpy as np
@@ -36,6 +36,8 @@ class Forward:
         object.__setattr__(self, "start", start)
 
 
+NO_FOLDS: Final = object()
+"""For ways that are fitted to everything, and not judged."""
 Folds: TypeAlias = "int | Forward | np.ndarray"
 """How many random ones, forward in time, or a fold's number for each outcome (-1: never judged)."""
 
@@ -61,7 +63,7 @@ class Splits(NamedTuple):
     @property
     def masks(self) -> np.ndarray:
         """What the fits see: one for each fold, and then one with everything."""
-        return np.concatenate([self.fitted, np.ones_like(self.fitted[:1])])
+        return np.concatenate([self.fitted, np.ones((1, *self.fitted.shape[1:]), bool)])
 
 
 def split(
@@ -71,6 +73,9 @@ def split(
 
     Outcomes of one group stay together.
     """
+    if folds is NO_FOLDS:
+        none = np.zeros((0, *counted.shape), bool)
+        return Splits(none, none, "everything")
     units = np.arange(counted.size).reshape(counted.shape) if groups is None else groups
     if isinstance(folds, Forward):
         return _forward(folds, units, counted, instances)

@@ -16,6 +16,7 @@ from stakes.app.spec.reading import Tables
 from stakes.app.spec.schema import Spec
 from stakes.app.spec.splitting import joined
 from stakes.app.spec.table import Table, by_name
+from stakes.app.spec.writing import unfilled
 from stakes.calibration import Coords, Options
 from stakes.errors import InputError
 from stakes.formulas import formula_columns
@@ -59,6 +60,18 @@ class Job:
     @property
     def held_out(self) -> Table | None:
         return self.tables.held_out
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is odd about the tables but stops no fit, and costs that are not filled in."""
+        fields = unfilled(self.raw) if self.by_table else ()
+        if not fields:
+            return self.tables.notes
+        said = (
+            f"{' and '.join(fields)}: still as `stakes init` proposes. Fill in what a wrong "
+            f"decision costs you: all decisions rest on that."
+        )
+        return (*self.tables.notes, said)
 
     @property
     def by_table(self) -> bool:
