@@ -399,6 +399,16 @@ def test_nothing_is_clipped_on_a_desk_or_a_phone(visit: Open, width: int) -> Non
     assert seen.page.evaluate(CLIPPED) == []
 
 
+def test_a_table_with_many_columns_has_no_sketch_that_would_be_clipped(visit: Open) -> None:
+    sample = sample_report(40, worth=True)
+    inputs = {f"column {i}": tuple(f"words {i}" for _ in range(40)) for i in range(3)}
+    crowded = replace(sample, decisions=replace(sample.decisions, inputs=inputs))
+    for report, shown in ((crowded, False), (sample, True)):
+        seen = visit(report, viewport={"width": 1280, "height": 900})
+        assert seen.page.locator("#decision-table td.sketch").first.is_visible() == shown
+        assert seen.page.evaluate(CLIPPED) == []
+
+
 @pytest.mark.slow
 def test_all_labels_of_a_row_stand_on_a_phone_and_dates_are_whole(visit: Open) -> None:
     """Five shops have the same date: without their names nobody knows what to decide where."""

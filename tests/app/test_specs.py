@@ -710,8 +710,10 @@ def test_a_run_says_how_it_was_judged_and_on_how_many_rows_decisions_rest(
     from stakes.app.cli.ending import _held_out
 
     run: Any = SimpleNamespace(job=read_job(formula_project(tmp_path)))
-    manifest: Any = SimpleNamespace(refit=refit)
+    manifest: Any = SimpleNamespace(refit=refit, choice=None)
     told = _held_out(run, manifest)
-    assert told.startswith(f"Judged by fits that had not seen the 3 rows held out; {said}")
+    assert told.startswith(f"Judged on 3 rows held out that no fit had seen; {said}")
+    manifest.choice = SimpleNamespace(outcomes=9)
+    assert _held_out(run, manifest).startswith("Judged on 9 outcomes in folds and 3 rows held out")
     run.job = replace(run.job, tables=replace(run.job.tables, held_out=None))
     assert _held_out(run, manifest) == ""

@@ -102,7 +102,7 @@ class Worth:
     def sentence(self) -> str:
         verb = "gained" if self.quantity == "gain" else "cost"
         return (
-            f"On {self.outcomes:,} outcomes that it had not seen, a decision {verb} "
+            f"On {self.outcomes:,} outcomes left out of its fit, a decision {verb} "
             f"{shown(self.line.risk, self.unit)} on average."
         )
 

@@ -49,7 +49,10 @@ def _held_out(run: "Run", manifest: "Manifest") -> str:
     job = run.job
     if job.held_out is None or job.spec.data is None:
         return ""
-    judged = f"Judged by fits that had not seen the {job.rows_in(job.held_out):,} rows held out"
+    folds = (
+        "" if manifest.choice is None else f"{manifest.choice.outcomes:,} outcomes in folds and "
+    )
+    judged = f"Judged on {folds}{job.rows_in(job.held_out):,} rows held out that no fit had seen"
     if manifest.refit is None:
         return f"{judged}; the same fits decide about new rows."
     return f"{judged}; decisions about new rows rest on a fit to all {manifest.refit.rows:,} rows."

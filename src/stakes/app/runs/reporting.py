@@ -167,7 +167,10 @@ def asked_rows(ways: Ways, asked: Asked) -> "report.Rows":
     coords = {dims[0]: asked.names} if len(dims) == 1 and asked.names is not None else {}
     cases = result.assess(job.data({**others, **asked.arguments}), new=new, coords=coords)
     rows = _rows("new", cases, _columns(job, asked.arguments), asked.labels, asked.where)
-    basis = f"These decisions come from a fit to {rows_of_fit(job)}."
+    basis = (
+        f"These decisions come from a fit to {rows_of_fit(job)}. How good they are was judged by "
+        f"fits that had not seen the outcomes in question."
+    )
     rows = replace(rows, doubts=asked.doubts, basis=basis)
     count = len(asked.kept) + asked.left_out
     size = usual_size(job, count)
