@@ -477,6 +477,17 @@ def test_nothing_is_cut_off_on_paper(visit: Open) -> None:
     assert not seen.page.locator("nav").is_visible()
 
 
+def test_charts_fit_the_paper_that_they_were_not_drawn_for(visit: Open) -> None:
+    """Printed from a wide screen, a chart stays as large as it was drawn: two would overlap."""
+    seen = visit(sample_report(40, worth=True), viewport={"width": 1280, "height": 900})
+    seen.page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    sizes = """() => [...document.querySelectorAll(".chart")].map((chart) =>
+      [chart.offsetWidth * Number(chart.style.getPropertyValue("--on-paper") || 1),
+       chart.closest(".charts") ? 0.48 : 1])"""
+    for width, share in seen.page.evaluate(sizes):
+        assert width <= share * 703, share  # A4 without its margins
+
+
 def test_screen_readers_find_names_for_regions_and_controls(visit: Open) -> None:
     seen = visit(sample_report(40))
     for role, name in [
