@@ -122,10 +122,11 @@ def test_a_job_on_all_rows_has_the_table_as_it_was(folder: Path, pick: str) -> N
     write_days(folder, [f"2024-01-0{day}" for day in [1, 2, 2, 3, 4, 4, 5, 5]])
     held_out = {"fraction": 0.3, "pick": pick}
     data = {**DATA, "ordered": "date", "held_out": held_out}
-    choose = {"by": "town", "today": "sun"}
+    choose = {"by": "town", "today": "sun", "folds": {"forward": 2}}
     job = job_of({**BY_SUN, "data": data, "choose": choose}, folder, where="here")
     whole, every = job_on_all_rows(job), job_of({**BY_SUN, "data": DATA}, folder, where="here")
     assert whole.held_out is None
+    assert whole.choosing.folds.together.tolist() == [0, 1, 1, 2, 3, 3, 4, 4]
     for name, values in every.fit.arguments.items():
         np.testing.assert_array_equal(whole.fit.arguments[name], values)
     np.testing.assert_array_equal(whole.fit.labels, every.fit.labels)

@@ -905,7 +905,11 @@ CALLS: dict[str, Call] = {
     "Reweighted": Call(stakes.Reweighted, dict, {"base": "own", "draws": "count"}),
     "Corrected": Call(stakes.Corrected, dict, {"base": "own", "head": "own"}),
     "Given": Call(stakes.Given, lambda: {"decisions": [1.0]}, {"decisions": "numbers or a name"}),
-    "Forward": Call(stakes.Forward, dict, {"blocks": "count", "start": "share"}),
+    "Forward": Call(
+        stakes.Forward,
+        dict,
+        {"blocks": "count", "start": "share", "together": "numbers or None"},
+    ),
     "Network": Call(
         Network,
         lambda: {"width": 8, "epochs": 3, "covariates": ("day",)},

@@ -10,7 +10,7 @@ import numpy as np
 from stakes.app.spec.files import Raw, TableFile, check_columns
 from stakes.app.spec.messages import Collector
 from stakes.app.spec.schema import ChooseSection, DataSection
-from stakes.app.spec.splitting import split
+from stakes.app.spec.splitting import days_of, split
 from stakes.app.spec.summaries import summaries, written
 from stakes.app.spec.table import Table, encoded, part_of, source_of, words_of
 from stakes.errors import suggestion
@@ -295,6 +295,8 @@ class _Reader:
         _check_together(data, together, shape, self.found)
         own = {name: columns[f"choose.{name}"] for name in self.beside}
         beside = {n: encoded(column, groups if n == "by" else None) for n, column in own.items()}
+        if isinstance(data.ordered, str):
+            beside["when"] = np.unique(days_of(columns[data.ordered]), return_inverse=True)[1]
         table = Table({**arguments, **data.constants}, labels, vocabulary, together, beside)
         same = not shape or np.array_equal(read.kept, np.arange(shape[0]))
         return table if same else table.rows(read.kept, shape[0])

@@ -43,11 +43,8 @@ def _order(rows: int, how: HeldOutSection) -> np.ndarray:
 
 
 def _between(ordered: Column, place: int) -> int:
-    """The place nearest to this one where a new day begins; a new time, if all are of one day."""
-    values = ordered.values
-    if ordered.kind is Kind.DATES:
-        days = np.array([str(value)[:DAY] for value in values])
-        values = values if (days == days[0]).all() else days
+    """The place nearest to this one where another day begins."""
+    values = days_of(ordered)
     changes = np.flatnonzero(values[1:] != values[:-1]) + 1
     if not len(changes):
         raise InputError(
@@ -55,6 +52,14 @@ def _between(ordered: Column, place: int) -> int:
             f"names, so that none of them is the last. Take `pick = 'random'`."
         )
     return int(changes[np.abs(changes - place).argmin()])
+
+
+def days_of(ordered: Column) -> np.ndarray:
+    """The day of each row; the time, where all are of one day, and what is no date, as it is."""
+    if ordered.kind is not Kind.DATES:
+        return ordered.values
+    days = np.array([str(value)[:DAY] for value in ordered.values])
+    return days if len(set(days)) > 1 else ordered.values
 
 
 def joined(fit: Table, held_out: Table, rows: tuple[int, int], how: HeldOutSection) -> Table | None:
