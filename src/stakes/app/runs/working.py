@@ -145,11 +145,12 @@ def assist(job: Job, on: Processes, folder: RunFolder | None = None) -> None:
         folder: of a run that is resumed; it is read and not written to.
     """
     checks.instance("`assist(job)`", job, Job, "what `read_job(path)` returns")
+    jobs = {STATE: job, REFIT: job_on_all_rows(job)}
+    journals = {name: folder and FileJournal(folder / name, 0) for name in jobs}
     with deferred(*ENDING, patient=True):  # the process that carries it out decides when to end
-        for each, name in ((job, STATE), (job_on_all_rows(job), REFIT)):
-            journal = None if folder is None else FileJournal(folder / name, 0)
+        for name, each in jobs.items():
             if each is not None:
-                result_of(each, journal, progress=False, on=on)
+                result_of(each, journals[name], progress=False, on=on)
         on.leave()
 
 
