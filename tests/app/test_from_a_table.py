@@ -118,7 +118,7 @@ def test_decisions_for_a_new_table_need_no_python(decided: Path, folder: Path) -
     result = invoke("decide", decided, folder / "new.csv", "-o", out)
     assert result.exit_code == 0, result.output
     assert "column 'sunshine': has no value in row 3" in result.stderr
-    assert "3 decisions for 4 rows in " in result.stderr
+    assert "3 decisions for 4 rows by calibrated, fitted to all 396 rows, in " in result.stderr
     assert "row 4 of column 'sunshine' lies far outside" in result.stderr
     found = pd.read_csv(out, sep=";", decimal=",", encoding="cp1252")
     assert found.columns.tolist() == [

@@ -231,6 +231,8 @@ def test_new_rows_are_decided_about_by_a_fit_to_all_rows(
         decided = invoke("decide", run, new_rows, "-o", out, "--way", "calibrated")
         assert decided.exit_code == 0, decided.stderr
         assert "3 decisions by calibrated, fitted to all 40 rows, in " in decided.stderr
+        assert decided.stderr.startswith("reading back the fits to all 40 rows\n")
+        assert decided.stdout == ""
     assert outs[0].read_bytes() == outs[1].read_bytes()
     here, there = (RunFolder(run).manifest() for run in (finished, whole))
     assert (here.refit.rows, there.refit) == (40, None)

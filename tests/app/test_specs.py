@@ -533,10 +533,14 @@ def test_init_writes_a_spec_that_checks(tmp_path: Path) -> None:
     assert invoke("init", tmp_path / "new").exit_code == 0
     result = invoke("check", tmp_path / "new" / "stakes.toml", "--json")
     assert result.exit_code == 0, result.stderr
+    assert result.stderr.splitlines() == [  # one need not wait without a word
+        "tracing the model",
+        "compiling both fits and timing some of their steps",
+    ]
     found = json.loads(result.stdout)
     assert [site["name"] for site in found["sites"]][-1] == "sold"
     assert found["expectation"] == "ClosedForm()"
-    assert found["rows"] + found["held_out"] == 140
+    assert found["rows"] + found["held_out"] == found["refit"] == 140
     assert 0 < found["least_seconds"] < found["seconds"]
     assert (found["least_steps"], found["steps"]) == (5_400, 10_000)
     assert (found["folds"], len(found["ways"])) == (5, 7)
