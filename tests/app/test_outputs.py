@@ -41,7 +41,7 @@ def test_decisions_are_written_as_the_table_was(tmp_path: Path) -> None:
     with output(tmp_path / "out.csv", Dialect(";", ",", "cp1252")) as add:
         add({"town": ["Köln", "x;y"], "decision": np.float32([0.5, 2])})
     assert (tmp_path / "out.csv").read_bytes().decode("cp1252") == (
-        'town;decision\nKöln;0,5\n"x;y";2,0\n'
+        'town;decision\nKöln;0,5\n"x;y";2\n'
     )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stakes.app.runs import sealed
+from stakes.app.runs import RunFolder, sealed
 
 pytestmark = pytest.mark.slow
 
@@ -153,6 +153,21 @@ def test_disturbed_runs_end_with_the_same_numbers(
         print(f"{number}: {kind.name} of process {victim}: {lost:.0f} s lost; {said[-300:]}")
         assert watched.returncode in (0, 4), said
         check_same(run, expected)
+
+
+def test_rows_held_out_are_fitted_by_all_processes_in_the_end(
+    project: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    tried = ("data.held_out={fraction = 0.2}", "fit.steps=600")
+    words = [part for each in tried for part in ("--set", each)]
+    ended = subprocess.run([*run_command(project, run, 2), *words], check=False, timeout=600)
+    assert ended.returncode in (0, 4)
+    manifest = RunFolder(run).manifest()
+    assert (manifest.ending.instances, manifest.refit.rows) == (41, 203)
+    fits = [sealed.load(run / name)["VI/elbo"] for name in ("state.npz", "refit.npz")]
+    assert [len(elbo) for elbo in fits] == [600, 600]
+    assert fits[1][-100:].mean() < fits[0][-100:].mean()  # of more rows
 
 
 def test_a_run_is_resumed_on_another_number_of_processes(

@@ -337,7 +337,7 @@ def test_page_opens_with_the_decisions_and_their_worth_where_ways_were_compared(
     text = "".join(outline.texts)
     text = text.replace("\N{NO-BREAK SPACE}", " ")
     assert "96 in all, for 8 rows of tomorrow.csv." in text
-    assert "On 40 outcomes that it had not seen, a decision cost 12.3 € on average." in text
+    assert "On 40 outcomes left out of its fit, a decision cost 12.3 € on average." in text
     assert "That is 7.70 € better than deciding the same for all (95 % interval 5.00 to" in text
     assert "The 90 % ranges held 88 % of 40 outcomes that the fit had not seen" in text
     titles = [

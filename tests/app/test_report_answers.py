@@ -99,7 +99,7 @@ def test_quality_is_said_in_words() -> None:
     coverage, cost = replace(BASE, unit="€", coverage=((0.9, 0.52, 0.9),)).sentences
     assert coverage == "The 90 % ranges held 52 % of 100 outcomes that the fit had not seen."
     assert cost.replace("\N{NO-BREAK SPACE}", " ") == (
-        "The model expected a decision to cost 10.0 €; it was 11.0 € (± 2.00)."
+        "The model expected a decision to cost 10.0 €; it was 11.0 € (± 2.00 €)."
     )
     gained = replace(BASE, gain=True, unseen=False).sentences[-1]
     assert gained.startswith("The model expected a decision to bring 10.0; it brought 11.0")
@@ -159,6 +159,27 @@ def test_many_rows_without_dates_are_shown_by_group() -> None:
     assert (found.kind, len(found.marks)) == ("groups", 2)
     assert "by kind" in found.caption
     assert found.marks[0].decision > found.marks[1].decision
+
+
+def test_many_rows_of_each_date_are_shown_by_their_means() -> None:
+    """As users write dates, in the order of time, whatever label comes first."""
+    days = tuple(f"{1 + i // 5:02d}.{2 - i // 50:02d}.2025" for i in range(100))
+    dates = tuple(f"2025-{2 - i // 50:02d}-{1 + i // 5:02d}" for i in range(100))
+    taken = np.arange(100.0)
+    labels = {"town": tuple("abcde" * 20), "Tag": days}
+    given = table(100, labels=labels, inputs={"date": dates}, calibrated=taken)
+    found = picture(replace(given, parts=("fit",) * 50 + ("new",) * 50))
+    assert found is not None
+    assert (found.kind, len(found.marks)) == ("groups", 20)
+    assert found.caption.endswith("day by day.")
+    assert found.across[0][1] == "11.01.2025"
+    assert [text for _, text in found.parts] == ["fit"]
+    heights = np.array([mark.decision for mark in found.marks])
+    assert (np.diff(heights[:10]) < 0).all()
+    assert heights[0] < heights[-1]  # the days of January were decided higher
+    few = picture(given, most=4)
+    assert few is not None
+    assert "the latest 4 of 20 dates" in few.caption
 
 
 def test_marks_lie_where_the_axis_says() -> None:

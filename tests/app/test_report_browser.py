@@ -399,6 +399,16 @@ def test_nothing_is_clipped_on_a_desk_or_a_phone(visit: Open, width: int) -> Non
     assert seen.page.evaluate(CLIPPED) == []
 
 
+def test_a_table_with_many_columns_has_no_sketch_that_would_be_clipped(visit: Open) -> None:
+    sample = sample_report(40, worth=True)
+    inputs = {f"column {i}": tuple(f"words {i}" for _ in range(40)) for i in range(3)}
+    crowded = replace(sample, decisions=replace(sample.decisions, inputs=inputs))
+    for report, shown in ((crowded, False), (sample, True)):
+        seen = visit(report, viewport={"width": 1280, "height": 900})
+        assert seen.page.locator("#decision-table td.sketch").first.is_visible() == shown
+        assert seen.page.evaluate(CLIPPED) == []
+
+
 @pytest.mark.slow
 def test_all_labels_of_a_row_stand_on_a_phone_and_dates_are_whole(visit: Open) -> None:
     """Five shops have the same date: without their names nobody knows what to decide where."""
@@ -465,6 +475,17 @@ def test_nothing_is_cut_off_on_paper(visit: Open) -> None:
         == "none"
     )
     assert not seen.page.locator("nav").is_visible()
+
+
+def test_charts_fit_the_paper_that_they_were_not_drawn_for(visit: Open) -> None:
+    """Printed from a wide screen, a chart stays as large as it was drawn: two would overlap."""
+    seen = visit(sample_report(40, worth=True), viewport={"width": 1280, "height": 900})
+    seen.page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    sizes = """() => [...document.querySelectorAll(".chart")].map((chart) =>
+      [chart.offsetWidth * Number(chart.style.getPropertyValue("--on-paper") || 1),
+       chart.closest(".charts") ? 0.48 : 1])"""
+    for width, share in seen.page.evaluate(sizes):
+        assert width <= share * 703, share  # A4 without its margins
 
 
 def test_screen_readers_find_names_for_regions_and_controls(visit: Open) -> None:

@@ -20,14 +20,19 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from projects import SPEC, command, in_process, invoke
+from projects import SPEC, command, in_process, invoke, toml
 
+from stakes.app import runs
 from stakes.app.runs import RunFolder, sealed
+from stakes.app.runs.journal import FileJournal
+from stakes.app.runs.opening import changed_run
+from stakes.app.runs.reporting import read_asked
+from stakes.app.spec import read_job
 from stakes.errors import InputError, Interrupted, NumericalError, StorageError
 from stakes.host.interrupts import Signalled
 from tests.cluster import two_workers
 
-READ = {"manifest.json", "data.npz", "state.npz", "choice.npz"}
+READ = {"manifest.json", "data.npz", "state.npz", "choice.npz", "refit.npz"}
 FILES = READ | {"decisions.csv", "draws.nc", "log.txt"}
 
 
@@ -47,7 +52,9 @@ def test_the_manifest_says_what_the_run_was_made_of(finished: Path) -> None:
     assert {"jax", "numpyro", "python", "stakes"} <= set(manifest["versions"])
     assert [Path(each["path"]).name for each in manifest["code"]] == ["model.py"]
     assert [Path(each["path"]).name for each in manifest["data"]] == ["table.csv"]
-    assert set(manifest["timings"]) == {"VI", "calibrated", "choice", "total"}
+    fits = {"VI", "calibrated", "VI, all rows", "calibrated, all rows"}
+    assert set(manifest["timings"]) == {*fits, "choice", "total"}
+    assert set(manifest["ending"]["stopped"]) == fits
     assert set(manifest["files"]) >= FILES - {"manifest.json"}
     assert set(manifest["ending"]["risk"]) == {"VI", "LCVI"}
 
@@ -66,7 +73,6 @@ def test_decisions_keep_the_labels_of_fit_and_held_out_rows(finished: Path, proj
 
 def test_rows_belong_together_as_the_spec_says(finished: Path) -> None:
     """Of the fit and of the rows held out, in this process and in a later one."""
-    from stakes.app import runs
     from stakes.app.runs.results import held_out_cases
 
     ending = json.loads((finished / "manifest.json").read_text())["ending"]
@@ -93,7 +99,6 @@ def test_draws_of_one_fit_are_a_posterior_for_arviz(finished: Path) -> None:
 
 
 def test_report_and_decisions_show_the_same_intervals_and_decisions(finished: Path) -> None:
-    from stakes.app import runs
     from stakes.app.runs.reporting import report_rows
     from stakes.report.predictions import decision_table
 
@@ -116,14 +121,14 @@ def test_report_and_decisions_show_the_same_intervals_and_decisions(finished: Pa
 
 def test_a_report_for_new_rows_shows_what_decide_writes(finished: Path, tmp_path: Path) -> None:
     """Means over the same draws, although `decide` pads three rows to four."""
-    from stakes.app import runs
-    from stakes.app.runs.reporting import asked_rows, read_asked
+    from stakes.app.runs.reporting import asked_rows
 
     table, out = tmp_path / "new.csv", tmp_path / "out.csv"
     table.write_text("kind,name,x\noak,a,0.5\nash,b,-1\noak,c,0.1\n")
     assert invoke("decide", finished, table, "-o", out).exit_code == 0
-    run = runs.reopen(finished)
+    run = runs.reopen(finished).to_decide()
     rows = asked_rows(runs.ways_of(run, runs.restore(run)), read_asked(run.job, table))
+    assert rows.basis.startswith("These decisions come from a fit to all 40 rows.")
     written = pd.read_csv(out)
     np.testing.assert_allclose(rows.decisions, written["decision"], rtol=1e-6)
     np.testing.assert_allclose(rows.ranges[:, 0], written["predicted_low"], rtol=1e-6)
@@ -173,13 +178,133 @@ def test_another_process_decides_the_same(finished: Path, new_rows: Path, tmp_pa
 
 
 def test_known_rows_get_the_decisions_of_the_run(finished: Path, project: Path, tmp_path) -> None:
+    """Of the fit without the rows held out, for a way that was not fitted to all of them."""
+    way = "calibrated, strength 4"
     decided = pd.read_csv(finished / "decisions.csv").query("part == 'fit'")
     table = pd.read_csv(project / "table.csv").set_index("name").loc[decided["name"]]
     table.reset_index().to_csv(tmp_path / "fit.csv", index=False)
-    result = invoke("decide", finished, tmp_path / "fit.csv", "-o", tmp_path / "o.csv", "--known")
+    out = tmp_path / "o.csv"
+    result = invoke("decide", finished, tmp_path / "fit.csv", "-o", out, "--known", "--way", way)
     assert result.exit_code == 0, result.stderr
-    again = pd.read_csv(tmp_path / "o.csv")
-    np.testing.assert_array_equal(again["decision"], decided["decision"])
+    run = runs.reopen(finished)
+    fits = runs.restore(run)
+    again = runs.ways_of(run, fits).decide(fits.on_fit, way)
+    np.testing.assert_allclose(pd.read_csv(out)["decision"], again.values, rtol=1e-6)
+
+
+def test_new_rows_may_have_words_of_their_own(finished: Path, new_rows: Path, tmp_path) -> None:
+    """What they stand for is said without another run; the way that was chosen decides."""
+    table, out = tmp_path / "new.csv", tmp_path / "out.csv"
+    table.write_text(new_rows.read_text().replace("oak", "Eiche"))
+    assert invoke("decide", finished, table, "-o", out).exit_code == 2
+    meant = ("--set", 'data.replace.kind."Eiche"="oak"')
+    decided = invoke("decide", finished, table, "-o", out, *meant)
+    assert decided.exit_code == 0, decided.stderr
+    plain = invoke("decide", finished, new_rows, "-o", tmp_path / "plain.csv")
+    assert plain.exit_code == 0, plain.stderr
+    assert out.read_text().replace("Eiche", "oak") == (tmp_path / "plain.csv").read_text()
+    run = changed_run(runs.reopen(finished).to_decide(), meant[1:])
+    asked = read_asked(run.job, table)._replace(changes=meant[1:])
+    assert asked.arguments["group"][0] == run.job.fit.vocabulary["kind"].index("oak")
+    assert asked.options == f'--for {table} --set \'data.replace.kind."Eiche"="oak"\''
+    with pytest.raises(InputError, match="that went into the fits"):
+        changed_run(run, ["data.categories=['kind']"])
+
+
+# Rows held out, and then fitted, too --------------------------------------------------------
+
+
+def test_new_rows_are_decided_about_by_a_fit_to_all_rows(
+    finished: Path, project: Path, new_rows: Path, tmp_path: Path
+) -> None:
+    """With the numbers of a run that has held nothing out; what judges has not seen them."""
+    (tmp_path / "model.py").write_text((project / "model.py").read_text())
+    (tmp_path / "table.csv").write_text((project / "table.csv").read_text())
+    data = {name: said for name, said in SPEC["data"].items() if name != "held_out"}
+    (tmp_path / "spec.toml").write_text(toml({**SPEC, "data": data}))
+    whole = tmp_path / "whole"
+    done = invoke("run", tmp_path / "spec.toml", "-o", whole, "--no-report", "--no-choose")
+    assert done.exit_code in (0, 4), done.output
+    assert "Judged on" not in done.stderr
+    outs = [tmp_path / "here.csv", tmp_path / "there.csv"]
+    for run, out in zip((finished, whole), outs, strict=True):
+        decided = invoke("decide", run, new_rows, "-o", out, "--way", "calibrated")
+        assert decided.exit_code == 0, decided.stderr
+        assert "3 decisions by calibrated, fitted to all 40 rows, in " in decided.stderr
+        assert decided.stderr.startswith("reading back the fits to all 40 rows\n")
+        assert decided.stdout == ""
+    assert outs[0].read_bytes() == outs[1].read_bytes()
+    here, there = (RunFolder(run).manifest() for run in (finished, whole))
+    assert (here.refit.rows, there.refit) == (40, None)
+    assert (here.ending.held_out, here.ending.instances) == (True, 10)
+    own = pd.read_csv(finished / "decisions.csv")
+    same = pd.read_csv(whole / "decisions.csv").set_index("name").loc[own["name"]]
+    assert (own["decision_vi"].to_numpy() != same["decision_vi"].to_numpy()).all()
+
+
+def test_a_way_that_was_not_fitted_to_all_rows_says_so(
+    finished: Path, new_rows: Path, tmp_path: Path
+) -> None:
+    manifest = RunFolder(finished).manifest()
+    ways = [way for way in manifest.refit.ways if way not in ("plain VI", "calibrated")]
+    assert {*ways, "plain VI", "calibrated"} >= {manifest.choice.way, "the same for all"}
+    way = next(row.name for row in manifest.choice.ways if row.name not in manifest.refit.ways)
+    decided = invoke("decide", finished, new_rows, "-o", tmp_path / "o.csv", "--way", way)
+    assert f"by {way}, fitted to 30 rows, without the 10 held out" in decided.stderr
+
+
+@pytest.mark.slow
+def test_every_way_can_be_fitted_to_all_rows(finished: Path) -> None:
+    """Whichever is chosen; one that corrects another learns from rows left out in turn."""
+    from stakes.app.runs.choosing import refitted
+
+    run = runs.reopen(finished).to_decide()
+    result = runs.restore(run)
+    for name in ("calibrated, strength 4", "plain VI, corrected by shift"):
+        arrays = refitted(run.job, result, name, progress=False)
+        assert {path.partition("/")[0] for path in arrays} == {name, "the same for all"}
+        ways = replace(runs.ways_of(run, result), arrays=arrays)
+        assert np.isfinite(ways.found(result.on_fit, name)).all()
+    judged = runs.ways_of(runs.reopen(finished), runs.restore(runs.reopen(finished)))
+    assert (arrays["the same for all/value"] != judged.arrays["the same for all/value"]).all()
+
+
+def test_rows_may_stay_held_out(project: Path, new_rows: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    few = ("--no-choose", "--no-report", "--set", "data.held_out.refit=false")
+    done = invoke("run", project / "spec.toml", "-o", run, *few, "--set", "fit.steps=100")
+    assert done.exit_code in (0, 4), done.output
+    assert (
+        "10 rows held out that no fit had seen; the same fits decide about new rows." in done.stderr
+    )
+    assert not (run / "refit.npz").exists()
+    decided = invoke("decide", run, new_rows, "-o", tmp_path / "o.csv")
+    assert "by calibrated, fitted to 30 rows, without the 10 held out" in decided.stderr
+
+
+def test_a_fit_to_all_rows_that_is_cut_short_is_resumed(
+    finished: Path, project: Path, tmp_path: Path, monkeypatch
+) -> None:
+    """With the same numbers, bit for bit, as without the interruption."""
+    original = FileJournal.watch
+
+    def cut(self: FileJournal, title: str, course: Any) -> None:
+        original(self, title, course)
+        if self._path.name == "refit.npz" and len(course.elbo) == 200:
+            raise Interrupted("Ended.", signal.SIGTERM)
+
+    job = read_job(project / "spec.toml", choose=False)
+    run = runs.begin(job, tmp_path / "run", command="stakes run")
+    with monkeypatch.context() as patched:
+        patched.setattr(FileJournal, "watch", cut)
+        with pytest.raises(Interrupted):
+            runs.carry_out(run, report=False, progress=False)
+    assert RunFolder(tmp_path / "run").manifest().status == "interrupted"
+    runs.carry_out(runs.reopen(tmp_path / "run"), report=False, progress=False)
+    for name in ("state.npz", "refit.npz"):
+        here, there = (sealed.load(path / name) for path in (tmp_path / "run", finished))
+        for array in (each for each in there if not each.endswith("/seconds")):
+            np.testing.assert_array_equal(here[array], there[array])
 
 
 # The choice among ways ----------------------------------------------------------------------
@@ -213,8 +338,6 @@ def test_every_way_of_the_table_decides_in_another_process(
     finished: Path, new_rows: Path, tmp_path: Path
 ) -> None:
     """As in the run itself, from what was kept."""
-    from stakes.app import runs
-
     run = runs.reopen(finished)
     result = runs.restore(run)
     ways, decided = runs.ways_of(run, result), pd.read_csv(finished / "decisions.csv")
@@ -252,8 +375,13 @@ def test_a_run_of_the_two_fits_alone_is_read_and_followed(
     from stakes.app.runs import manifest
 
     original = RunFolder(copied).manifest()
-    sums = {name: digest for name, digest in original.files.items() if name != "choice.npz"}
-    manifest.save(copied, original.model_copy(update={"format": 3, "choice": None, "files": sums}))
+    sums = {
+        name: digest
+        for name, digest in original.files.items()
+        if name not in ("choice.npz", "refit.npz")
+    }
+    older = {"format": 3, "choice": None, "refit": None, "files": sums}
+    manifest.save(copied, original.model_copy(update=older))
     (copied / "choice.npz").unlink()
     outs = []
     for way in ([], ["--way", "calibrated"], ["--way", "plain VI"]):
@@ -264,8 +392,6 @@ def test_a_run_of_the_two_fits_alone_is_read_and_followed(
 
 
 def test_a_choice_that_is_cut_short_begins_anew(copied: Path, monkeypatch) -> None:
-    from stakes.app import runs
-
     def killed(*_: object, **__: object) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(5)
@@ -285,14 +411,14 @@ def test_a_choice_that_is_cut_short_begins_anew(copied: Path, monkeypatch) -> No
 
 @pytest.mark.parametrize("when", ["before the choice", "in the report"])
 def test_a_signal_after_the_fits_ends_the_run(copied: Path, monkeypatch, when: str) -> None:
-    from stakes.app import runs
     from stakes.app.runs import working
 
     original = working.result_of
 
-    def signalled(*given: object, **named: object) -> object:
-        result = original(*given, **named)
-        os.kill(os.getpid(), signal.SIGTERM)
+    def signalled(job: Any, *given: object, **named: object) -> object:
+        result = original(job, *given, **named)
+        if job.held_out is None:  # the last of the fits
+            os.kill(os.getpid(), signal.SIGTERM)
         return result
 
     def killed(*_: object, **__: object) -> None:
@@ -398,8 +524,6 @@ def test_a_renamed_site_is_refused_even_if_a_changed_model_is_allowed(
 
 
 def test_latents_are_told_apart_where_the_guide_has_no_names_for_them(finished: Path) -> None:
-    from stakes.app import runs
-
     run = runs.reopen(str(finished))
     assert run.manifest.latents == {"slope": [], "level": [3]}
     other = run.manifest.model_copy(update={"latents": {"tilt": [], "level": [3]}})
@@ -408,8 +532,6 @@ def test_latents_are_told_apart_where_the_guide_has_no_names_for_them(finished: 
 
 
 def test_a_run_is_reopened_by_its_path_only() -> None:
-    from stakes.app import runs
-
     with pytest.raises(InputError, match="must be the path of a file or folder; got 3"):
         runs.reopen(3)  # type: ignore[arg-type]
 
@@ -507,8 +629,6 @@ ENDINGS: dict[str, tuple[BaseException, str, str]] = {
 def test_every_ending_of_a_run_is_recorded_with_its_reason(
     name: str, copied: Path, monkeypatch
 ) -> None:
-    from stakes.app import runs
-
     error, status, reason = ENDINGS[name]
 
     def ended(*_: object, **__: object) -> None:
@@ -673,7 +793,7 @@ def test_sealed_manifests_with_wrong_types_are_refused(copied: Path) -> None:
     whole = json.loads(path.read_text())
     wrong = [1, "text", None, [], {}, -1.5, True, ["a"], {"a": 1}]
     for field in whole:
-        if field in ("sha256", "spec", "ending", "reason", "choice"):
+        if field in ("sha256", "spec", "ending", "reason", "choice", "refit"):
             continue
         for value in wrong:
             if type(value) is type(whole[field]) and field != "format":

@@ -17,9 +17,9 @@ from projects import SPEC as PROJECT
 from projects import in_process, invoke, toml
 
 from stakes.app.runs import packing
+from stakes.app.runs.manifest import Refit
 from stakes.app.spec import SpecError, job_of, read_job, restored_job
 from stakes.errors import InputError, OutOfRangeError
-from stakes.losses import Newsvendor, Squared
 
 SPEC = {k: v for k, v in PROJECT.items() if k != "choose"}
 SPEC |= {"loss": {"name": "tilted", "q": 0.3}}
@@ -533,10 +533,14 @@ def test_init_writes_a_spec_that_checks(tmp_path: Path) -> None:
     assert invoke("init", tmp_path / "new").exit_code == 0
     result = invoke("check", tmp_path / "new" / "stakes.toml", "--json")
     assert result.exit_code == 0, result.stderr
+    assert result.stderr.splitlines() == [  # one need not wait without a word
+        "tracing the model",
+        "compiling both fits and timing some of their steps",
+    ]
     found = json.loads(result.stdout)
     assert [site["name"] for site in found["sites"]][-1] == "sold"
     assert found["expectation"] == "ClosedForm()"
-    assert found["rows"] + found["held_out"] == 140
+    assert found["rows"] + found["held_out"] == found["refit"] == 140
     assert 0 < found["least_seconds"] < found["seconds"]
     assert (found["least_steps"], found["steps"]) == (5_400, 10_000)
     assert (found["folds"], len(found["ways"])) == (5, 7)
@@ -570,7 +574,7 @@ def test_check_estimates_the_time_that_the_fits_take(project: Path, monkeypatch)
 
         def keep_decisions(self, decisions: Any) -> None: ...
 
-    job = read_job(project / "spec.toml")
+    job = read_job(project / "spec.toml", changes=["data.held_out.refit=false"])
     job = replace(job, options=replace(job.options, steps=3_000))
     result_of(job, Times(), progress=False)  # type: ignore[arg-type]
     clock = SimpleNamespace(perf_counter=time.process_time)
@@ -681,26 +685,39 @@ def test_a_mistake_in_a_formula_is_told_with_its_field(
 
 
 @pytest.mark.parametrize(
-    ("loss", "noted"), [(Newsvendor(1.0, 1.0), 1), (Newsvendor(3.0, 1.0), 0), (Squared(), 0)]
+    ("loss", "fields"),
+    [
+        ({"name": "newsvendor", "under": 1, "over": 1}, "loss.under and loss.over"),
+        ({"name": "newsvendor", "under": 1, "over": 1, "unit": "€"}, "loss.under and loss.over"),
+        ({"name": "table", "costs": {"yes": [1, 0], "no": [0, 1]}}, "loss.costs"),
+        ({"name": "newsvendor", "under": 3, "over": 1}, None),
+        ({"name": "squared"}, None),
+    ],
 )
-def test_costs_that_nobody_has_filled_in_are_noted(loss: Any, noted: int) -> None:
-    from stakes.app.runs.checking import _unfilled
-
-    job: Any = SimpleNamespace(problem=SimpleNamespace(loss=loss), by_table=True)
-    assert len(_unfilled(job)) == noted
+def test_costs_that_nobody_has_filled_in_are_noted_by_field(
+    loss: dict[str, Any], fields: str | None, tmp_path: Path
+) -> None:
+    said = read_job(formula_project(tmp_path, loss=loss)).notes
+    assert [note.partition(":")[0] for note in said] == ([] if fields is None else [fields])
 
 
 @pytest.mark.parametrize(
-    ("held_out", "said"), [({"fraction": 0.2}, "The 2 rows held out"), ({"file": "b.csv"}, "")]
+    ("refit", "said"),
+    [
+        (Refit(rows=12, ways=[], latents={}), "decisions about new rows rest on a fit to all 12"),
+        (None, "the same fits decide about new rows."),
+    ],
 )
-def test_a_run_says_that_rows_of_its_table_were_not_learned_from(held_out: Any, said: str) -> None:
+def test_a_run_says_how_it_was_judged_and_on_how_many_rows_decisions_rest(
+    refit: Refit | None, said: str, tmp_path: Path
+) -> None:
     from stakes.app.cli.ending import _held_out
-    from stakes.app.spec.schema import HeldOutSection
 
-    data = SimpleNamespace(held_out=HeldOutSection(**held_out))
-    job = SimpleNamespace(
-        spec=SimpleNamespace(data=data), held_out=SimpleNamespace(), rows_in=lambda table: 2
-    )
-    run: Any = SimpleNamespace(job=job)
-    assert _held_out(run).startswith(said)
-    assert bool(_held_out(run)) == bool(said)
+    run: Any = SimpleNamespace(job=read_job(formula_project(tmp_path)))
+    manifest: Any = SimpleNamespace(refit=refit, choice=None)
+    told = _held_out(run, manifest)
+    assert told.startswith(f"Judged on 3 rows held out that no fit had seen; {said}")
+    manifest.choice = SimpleNamespace(outcomes=9)
+    assert _held_out(run, manifest).startswith("Judged on 9 outcomes in folds and 3 rows held out")
+    run.job = replace(run.job, tables=replace(run.job.tables, held_out=None))
+    assert _held_out(run, manifest) == ""

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from projects import invoke, toml
 
-from stakes.app.spec import SpecError, job_of, read_job
+from stakes.app.spec import SpecError, job_of, job_on_all_rows, read_job
 
 ROWS = [
     "2024-01-03;Köln ;0,5;€2,90;5",
@@ -78,6 +78,71 @@ def test_rows_are_put_in_order_before_the_last_are_held_out(folder: Path) -> Non
     job = job_of({**SPEC, "data": data}, folder, where="here")
     assert job.fit.arguments["sold"].tolist() == [4, 6, 5]
     assert job.held_out.arguments["sold"].tolist() == [7]
+
+
+BY_SUN = {**SPEC, "model": {"formula": "sold ~ sun"}}
+
+
+def write_days(folder: Path, days: list[str]) -> None:
+    rows = [f"{day};Ulm;{i / 8};2.5;{i}" for i, day in enumerate(days)]
+    (folder / "sales.csv").write_text("\n".join(["date;town;sun;price;sold", *rows, ""]))
+
+
+@pytest.mark.parametrize(
+    ("days", "fitted"),
+    [
+        ([1, 1, 1, 2, 2, 2, 3, 3], 6),
+        ([1, 1, 1, 1, 1, 1, 1, 2], 7),
+        ([1, 1, 2, 2, 2, 2, 2, 2], 2),
+    ],
+)
+def test_rows_of_one_day_are_held_out_together(folder: Path, days: list[int], fitted: int) -> None:
+    """A quarter of eight rows would begin at the seventh."""
+    write_days(folder, [f"2024-01-0{day}" for day in days])
+    data = {**DATA, "ordered": "date", "held_out": {"fraction": 0.25, "pick": "last"}}
+    job = job_of({**BY_SUN, "data": data}, folder, where="here")
+    assert job.rows_in(job.fit) == fitted
+    assert not {*job.fit.labels[:, 0]} & {*job.held_out.labels[:, 0]}
+
+
+def test_hours_of_a_day_are_held_out_together_unless_there_is_one_day_alone(folder: Path) -> None:
+    data = {**DATA, "ordered": "date", "held_out": {"fraction": 0.25, "pick": "last"}}
+    spec = {**BY_SUN, "data": data}
+    write_days(folder, [f"2024-01-0{1 + i // 5} 0{i}:00" for i in range(8)])
+    assert job_of(spec, folder, where="here").held_out.arguments["sold"].tolist() == [5, 6, 7]
+    write_days(folder, [f"2024-01-01 0{i}:00" for i in range(8)])
+    assert job_of(spec, folder, where="here").held_out.arguments["sold"].tolist() == [6, 7]
+    write_days(folder, ["2024-01-01"] * 8)
+    with pytest.raises(SpecError, match="none of them is the last"):
+        job_of(spec, folder, where="here")
+
+
+@pytest.mark.parametrize("pick", ["last", "random"])
+def test_a_job_on_all_rows_has_the_table_as_it_was(folder: Path, pick: str) -> None:
+    write_days(folder, [f"2024-01-0{day}" for day in [1, 2, 2, 3, 4, 4, 5, 5]])
+    held_out = {"fraction": 0.3, "pick": pick}
+    data = {**DATA, "ordered": "date", "held_out": held_out}
+    choose = {"by": "town", "today": "sun", "folds": {"forward": 2}}
+    job = job_of({**BY_SUN, "data": data, "choose": choose}, folder, where="here")
+    whole, every = job_on_all_rows(job), job_of({**BY_SUN, "data": DATA}, folder, where="here")
+    assert whole.held_out is None
+    assert whole.choosing.folds.together.tolist() == [0, 1, 1, 2, 3, 3, 4, 4]
+    for name, values in every.fit.arguments.items():
+        np.testing.assert_array_equal(whole.fit.arguments[name], values)
+    np.testing.assert_array_equal(whole.fit.labels, every.fit.labels)
+    np.testing.assert_array_equal(whole.fit.beside["today"], every.fit.arguments["sun"])
+    assert str(whole.problem.model) == str(every.problem.model)  # priors scaled to all rows
+    data["held_out"] = {**held_out, "refit": False}
+    assert job_on_all_rows(job_of({**BY_SUN, "data": data}, folder, where="here")) is None
+
+
+def test_groups_of_a_file_held_out_have_the_codes_of_the_fit(folder: Path) -> None:
+    write_days(folder, ["2024-01-01", "2024-01-02"])
+    text = (folder / "sales.csv").read_text()
+    (folder / "later.csv").write_text(text.replace("Ulm", "Bonn", 1))
+    data = {**DATA, "held_out": {"file": "later.csv"}}
+    job = job_of({**BY_SUN, "data": data, "choose": {"by": "town"}}, folder, where="here")
+    assert job_on_all_rows(job).fit.beside["by"].tolist() == [1, 1, 0, 1]
 
 
 def test_a_model_of_ones_own_takes_parts_of_dates(folder: Path, project: Path) -> None:

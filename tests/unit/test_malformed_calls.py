@@ -726,6 +726,7 @@ CALLS: dict[str, Call] = {
             "drawn": "numbers or None",
             "others": "mapping",
             "doubts": "names",
+            "basis": "text",
         },
     ),
     "plot.decisions": Call(plot.decisions, dict, {"result": "own"}, works=False),
@@ -791,7 +792,7 @@ CALLS: dict[str, Call] = {
     "rewrite_report": Call(
         runs.rewrite_report,
         lambda: {"run": run()},
-        {"run": "own", "table": "path or None"},
+        {"run": "own", "table": "path or None", "changes": "names"},
         works=False,
     ),
     "carry_out": Call(
@@ -904,7 +905,11 @@ CALLS: dict[str, Call] = {
     "Reweighted": Call(stakes.Reweighted, dict, {"base": "own", "draws": "count"}),
     "Corrected": Call(stakes.Corrected, dict, {"base": "own", "head": "own"}),
     "Given": Call(stakes.Given, lambda: {"decisions": [1.0]}, {"decisions": "numbers or a name"}),
-    "Forward": Call(stakes.Forward, dict, {"blocks": "count", "start": "share"}),
+    "Forward": Call(
+        stakes.Forward,
+        dict,
+        {"blocks": "count", "start": "share", "together": "numbers or None"},
+    ),
     "Network": Call(
         Network,
         lambda: {"width": 8, "epochs": 3, "covariates": ("day",)},

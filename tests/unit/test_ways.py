@@ -312,6 +312,16 @@ def test_forward_folds_see_the_past_alone() -> None:
     np.testing.assert_array_equal(splits.fitted[1], splits.fitted[0] | splits.judged[0])
 
 
+def test_forward_folds_do_not_divide_what_has_the_same_time() -> None:
+    """Five shops a day: no fit sees some of them on the day that it is judged by."""
+    day = np.arange(43) // 5
+    splits = folds_of(stakes.Forward(blocks=3, start=0.5, together=day), np.ones(43, bool))
+    for fitted, judged in zip(splits.fitted, splits.judged, strict=True):
+        assert day[fitted].max() < day[judged].min()
+    assert splits.judged.sum(axis=1).tolist() == [10, 5, 8]
+    assert stakes.Forward(together=day) == stakes.Forward()
+
+
 def test_intervals_are_wider_because_fits_share_data() -> None:
     assert folds_of(5, np.ones(50, bool)).widening == pytest.approx(1.5)
 
@@ -328,6 +338,8 @@ def refusals() -> list[tuple[dict[str, Any], str]]:
         ({"folds": rows % 2, "by": rows // 5}, "splits the groups"),
         ({"folds": stakes.Forward(), "by": "group"}, "splits the groups"),
         ({"folds": stakes.Forward(blocks=40)}, "leave a fold without rows"),
+        ({"folds": stakes.Forward(together=rows // 30)}, "leave a fold without rows"),
+        ({"folds": stakes.Forward(together=rows[:7])}, r"of shape \(48,\)"),
         ({"by": np.zeros(7)}, r"labels of shape \(7,\) for instances of shape \(48,\)"),
         ({"by": "n"}, r"has shape \(\), and outcomes have shape \(48,\)"),
         ({"by": "shop"}, "names no plate"),

@@ -45,6 +45,26 @@ def begin(what: str) -> None:
 
 
 @contextmanager
+def told_in_place(say: Callable[[str], None]) -> Iterator[None]:
+    """Show what has begun last on a terminal; elsewhere, say it line by line."""
+    if not sys.stderr.isatty():
+        with told_to(say):
+            yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("starting") as status, told_to(status.update):
+        yield
+
+
+@contextmanager
+def untold() -> Iterator[None]:
+    """Nothing that begins inside is told: it is part of something that has been."""
+    with part_of(lambda share: None):
+        yield
+
+
+@contextmanager
 def part_of(whole: Share) -> Iterator[None]:
     """Work inside has no bar of its own: it reports its share to the bar of the whole."""
     before = _whole.set(whole)
@@ -199,11 +219,11 @@ def pieces_done(title: str, total: int, *, show: bool = True) -> Iterator[Callab
             done += 1
             whole(done / total)
 
-        with part_of(lambda share: None):
+        with untold():
             yield count
         return
     if not (show and sys.stderr.isatty()):
-        with part_of(lambda share: None):
+        with untold():
             yield lambda failed: None
         return
     from rich.console import Console
@@ -218,24 +238,33 @@ def pieces_done(title: str, total: int, *, show: bool = True) -> Iterator[Callab
             said = f"{failures} failed" if failures else ""
             progress.update(task, advance=1, description=said)
 
-        with part_of(lambda share: None):
+        with untold():
             yield tell
 
 
 @contextmanager
-def rows_done() -> Iterator[Callable[[int], None]]:
-    """A count of the rows decided, on a terminal; how many there will be is not known."""
+def rows_done(say: Callable[[str], None]) -> Iterator[Callable[[int], None]]:
+    """A count of the rows decided, on a terminal; how many there will be is not known.
+
+    What begins before is told there, too; elsewhere it is said line by line.
+    """
     if not sys.stderr.isatty():
-        yield lambda rows: None
+        with told_to(say):
+            yield lambda rows: None
         return
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = (
         SpinnerColumn(),
-        TextColumn("{task.completed:,.0f} rows decided"),
+        TextColumn("{task.description}"),
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("", total=None)
-        yield lambda rows: progress.update(task, completed=rows)
+        task = progress.add_task("starting", total=None)
+
+        def show(what: str) -> None:
+            progress.update(task, description=what)
+
+        with told_to(show):
+            yield lambda rows: show(f"{rows:,} rows decided")

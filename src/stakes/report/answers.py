@@ -36,6 +36,7 @@ def answer(rows: Rows, *, gain: bool, unit: str | None) -> Answer:
             for name, each in rows.others.items()
         ),
         doubts=rows.doubts,
+        basis=rows.basis,
         gain=gain,
         unit=unit,
     )

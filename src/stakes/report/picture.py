@@ -70,20 +70,23 @@ def picture(table: Decisions, width: int = WIDTH, most: int = MOST_ROWS) -> Pict
         return _chances(table, width)
     if table.actions or table.about or len(table) == 0:
         return None
-    order, dated = _in_time(table)
-    groups = None if dated or len(table) <= MOST_ROWS else _groups(table)
+    order, dates = _in_time(table)
+    if len(table) > MOST_ROWS and dates is not None and len(set(dates)) < len(dates):
+        return _by_date(table, width, dates, most)
+    groups = None if dates is not None or len(table) <= MOST_ROWS else _groups(table)
     if groups is not None:
         return _by_group(table, width, *groups)
-    return _rows(table, width, order[-most:], dated)
+    return _rows(table, width, order[-most:], dates is not None)
 
 
-def _in_time(table: Decisions) -> tuple[np.ndarray, bool]:
-    """The rows by their dates, or by their parts."""
+def _in_time(table: Decisions) -> tuple[np.ndarray, np.ndarray | None]:
+    """The rows by their dates, or by their parts; and the dates, if there are any."""
     parts = np.array([ORDER.get(part, 0) for part in table.parts] or [0] * len(table))
-    for values in table.labels.values():
+    for values in (*table.labels.values(), *table.inputs.values()):
         if all(isinstance(value, str) and DATE.match(value) for value in values):
-            return np.lexsort((parts, np.array(values))), True
-    return np.argsort(parts, kind="stable"), False
+            dates = np.array(values)
+            return np.lexsort((parts, dates)), dates
+    return np.argsort(parts, kind="stable"), None
 
 
 def _groups(table: Decisions) -> tuple[str, Column] | None:
@@ -112,17 +115,40 @@ def _rows(table: Decisions, width: int, shown: np.ndarray, dated: bool) -> Pictu
 
 def _by_group(table: Decisions, width: int, name: str, values: Column) -> Picture:
     kinds, members = np.unique(np.array(values, str), return_inverse=True)
+    caption = f"{table.outcome}: means of decisions, ranges and outcomes, by {name}."
+    return _picture(width, "groups", caption, _means(table, members), kinds.tolist(), [])
+
+
+def _by_date(table: Decisions, width: int, dates: np.ndarray, most: int) -> Picture:
+    """Of several rows for each date, their means."""
+    days, first, members = np.unique(dates, return_index=True, return_inverse=True)
+    # As the user writes them, where a label does.
+    as_written = (np.array(v) for v in table.labels.values())
+    alike = (v for v in as_written if (v[first][members] == v).all())
+    names = next(alike, dates)[first]
+    latest = f"; the latest {most:,} of {len(days):,} dates" if len(days) > most else ""
+    return _picture(
+        width,
+        "groups",
+        f"{table.outcome}: means of decisions, ranges and outcomes, day by day{latest}.",
+        [column[-most:] for column in _means(table, members)],
+        [str(name) for name in names[-most:]],
+        [table.parts[row] for row in first[-most:]] if table.parts else [],
+    )
+
+
+def _means(table: Decisions, members: np.ndarray) -> list[np.ndarray]:
+    """Of ranges, decisions and outcomes, for each group."""
+    groups = int(members.max()) + 1
 
     def mean(column: np.ndarray) -> np.ndarray:
         known = np.isfinite(column)
-        count = np.bincount(members[known], minlength=len(kinds))
-        total = np.bincount(members[known], column[known], len(kinds))
+        count = np.bincount(members[known], minlength=groups)
+        total = np.bincount(members[known], column[known], groups)
         found: np.ndarray = np.where(count > 0, total / np.maximum(count, 1), np.nan)
         return found
 
-    columns = [mean(values) for values in (table.low, table.high, table.taken, table.observed)]
-    caption = f"{table.outcome}: means of decisions, ranges and outcomes, by {name}."
-    return _picture(width, "groups", caption, columns, kinds.tolist(), [])
+    return [mean(values) for values in (table.low, table.high, table.taken, table.observed)]
 
 
 def _picture(

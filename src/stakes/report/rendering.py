@@ -9,6 +9,7 @@ import hashlib
 import json
 import math
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from functools import cache
@@ -104,6 +105,7 @@ def _template(name: str) -> "Template":
         "percent": percent,
         "money": worth.shown,
         "method": METHODS.__getitem__,
+        "words": words,
     }
     return environment.get_template(name)
 
@@ -145,6 +147,14 @@ def number(value: float | str | None, decimals: int | None = None) -> str:
         text = f"{value:,.{decimals}f}"
         return (text.rstrip("0").rstrip(".") if decimals else text).replace("-", "−")
     return f"{value:,.{decimals}f}".replace("-", "−")
+
+
+def words(text: str) -> "Markup":
+    """A sentence made for a terminal: what is in backticks as code, and true minus signs."""
+    from markupsafe import Markup, escape
+
+    signed = re.sub(r"(?<=[\s(])-(?=\d)", "−", text)
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(signed))))
 
 
 def percent(share: float | None, decimals: int = 1) -> str:

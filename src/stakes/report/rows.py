@@ -56,9 +56,11 @@ class Rows:
     """What simple rules would decide."""
     doubts: tuple[str, ...] = ()
     """Why decisions about some of these rows are not to be relied on."""
+    basis: str = ""
+    """Which rows the fit behind the decisions rests on, as a sentence."""
 
     def __post_init__(self) -> None:
-        checks.fields(self, cases=Assessment, where=str, inputs=Mapping, others=Mapping)
+        checks.fields(self, cases=Assessment, where=str, inputs=Mapping, others=Mapping, basis=str)
         checks.one_of("`Rows(part=...)`", self.part, PARTS)
         doubts = checks.names("`Rows(doubts=...)`", self.doubts, "a sentence or several")
         object.__setattr__(self, "doubts", doubts)

@@ -64,11 +64,10 @@ class Saving:
         span = self._span(self.low, self.high)
         return f"Against {than} it is {size} {way}, which may be chance{span}."
 
-    @staticmethod
-    def _span(low: float | None, high: float | None) -> str:
+    def _span(self, low: float | None, high: float | None) -> str:
         if low is None or high is None:
             return ""
-        return f" (95 % interval {shown(low)} to {shown(high)})"
+        return f" (95 % interval {shown(low)} to {shown(high, self.unit)})"
 
 
 @final
@@ -103,7 +102,7 @@ class Worth:
     def sentence(self) -> str:
         verb = "gained" if self.quantity == "gain" else "cost"
         return (
-            f"On {self.outcomes:,} outcomes that it had not seen, a decision {verb} "
+            f"On {self.outcomes:,} outcomes left out of its fit, a decision {verb} "
             f"{shown(self.line.risk, self.unit)} on average."
         )
 
@@ -130,6 +129,8 @@ class Answer:
     """What other rules would be expected to cost for the same rows."""
     doubts: tuple[str, ...] = ()
     """Why some of them are not to be relied on."""
+    basis: str = ""
+    """Which rows the fit behind them rests on, as a sentence."""
     gain: bool = False
     unit: str | None = None
 
@@ -247,7 +248,7 @@ class Quality:
         what = "bring" if self.gain else "cost"
         came = "brought" if self.gain else "cost"
         came = "it was" if came == what else f"it {came}"
-        sure = "" if not self.error else f" (± {shown(2 * self.error)})"
+        sure = "" if not self.error else f" (± {shown(2 * self.error, self.unit)})"
         return (
             f"The model expected a decision to {what} {shown(self.expected, self.unit)}; "
             f"{came} {shown(self.realised, self.unit)}{sure}."

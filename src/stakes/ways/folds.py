@@ -1,7 +1,7 @@
 """Folds: which outcomes the fits of each fold may see, and which they are judged by."""
 
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias, final
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, TypeAlias, final
 
 import jax
 import numpy as np
@@ -20,6 +20,10 @@ class Forward:
     The rows are in order of time. The first fold is fitted to the share `start` of them, each
     further one also to what the one before was judged by.
 
+    Args:
+        together: where several rows have the same time, such as the shops of one day, its number
+            for each row; a block begins with all of them.
+
     Examples:
         >>> import stakes
         >>> stakes.Forward(blocks=4, start=0.6)
@@ -28,14 +32,20 @@ class Forward:
 
     blocks: int = 5
     start: float = 0.5
+    together: Any = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        if self.together is not None:
+            together = checks.array("`Forward(together=...)`", self.together)
+            object.__setattr__(self, "together", together)
         blocks = checks.whole("`Forward(blocks=...)`", self.blocks)
         start = checks.number("`Forward(start=...)`", self.start, above=0, below=1)
         object.__setattr__(self, "blocks", blocks)
         object.__setattr__(self, "start", start)
 
 
+NO_FOLDS: Final = object()
+"""For ways that are fitted to everything, and not judged."""
 Folds: TypeAlias = "int | Forward | np.ndarray"
 """How many random ones, forward in time, or a fold's number for each outcome (-1: never judged)."""
 
@@ -61,7 +71,7 @@ class Splits(NamedTuple):
     @property
     def masks(self) -> np.ndarray:
         """What the fits see: one for each fold, and then one with everything."""
-        return np.concatenate([self.fitted, np.ones_like(self.fitted[:1])])
+        return np.concatenate([self.fitted, np.ones((1, *self.fitted.shape[1:]), bool)])
 
 
 def split(
@@ -71,6 +81,9 @@ def split(
 
     Outcomes of one group stay together.
     """
+    if folds is NO_FOLDS:
+        none = np.zeros((0, *counted.shape), bool)
+        return Splits(none, none, "everything")
     units = np.arange(counted.size).reshape(counted.shape) if groups is None else groups
     if isinstance(folds, Forward):
         return _forward(folds, units, counted, instances)
@@ -134,8 +147,10 @@ def _forward(
         )
     rows = np.flatnonzero(counted)
     first = int(np.ceil(folds.start * len(rows)))
-    blocks = np.array_split(rows[first:], folds.blocks)
-    if first < 1 or any(not len(block) for block in blocks):
+    sizes = [len(block) for block in np.array_split(rows[first:], folds.blocks)]
+    starts = _undivided(folds, first + np.cumsum([0, *sizes[:-1]]), rows, counted.shape)
+    blocks = np.split(rows, starts)[1:]
+    if starts[0] < 1 or any(not len(block) for block in blocks):
         raise InputError(
             f"`folds={folds}` would leave a fold without rows: there are {len(rows)} outcomes that "
             f"count. Give fewer blocks."
@@ -152,3 +167,17 @@ def _forward(
             )
     title = f"{folds.blocks} blocks forward in time, {judged.sum()} of {len(rows)} outcomes"
     return Splits(fitted, judged, title)
+
+
+def _undivided(
+    folds: Forward, starts: np.ndarray, rows: np.ndarray, shape: tuple[int, ...]
+) -> np.ndarray:
+    """Where blocks begin: at these places, or the nearest ones that divide no rows of one time."""
+    if folds.together is None:
+        return starts
+    if folds.together.shape != shape:
+        rule = f"a number for each outcome, of shape {shape}"
+        raise checks.refused("`Forward(together=...)`", rule, folds.together)
+    when = folds.together[rows]
+    changes = np.flatnonzero(np.append(when[1:] != when[:-1], True)) + 1
+    return np.asarray(changes[np.abs(changes[None, :] - starts[:, None]).argmin(axis=1)])

@@ -11,7 +11,7 @@ import numpy as np
 
 from stakes.errors import InputError, StorageError, some
 from stakes.predicting import FittedPosterior, Posterior, SampledPosterior
-from stakes.ways.choice import Choice
+from stakes.ways.bench import Bench
 from stakes.ways.corrected import Corrected, WithHead
 from stakes.ways.heads import AtLevel, FittedHead, Line, Unchanged
 from stakes.ways.monotone import Risen
@@ -33,12 +33,11 @@ HEADS: dict[str, Any] = {
 }
 
 
-def kept(choice: Choice, known: Known) -> Arrays:
+def kept(fitted: Mapping[Any, Fitted], bench: Bench, known: Known) -> Arrays:
     """What each way's fit to everything decides by; arrays of one way begin with its name."""
     found: Arrays = {}
-    for entry in choice.entries:
-        own = _numbers(entry.way, entry.fitted, choice.bench.everything, known)
-        found |= _under(f"{entry.name}/", own)
+    for way, each in fitted.items():
+        found |= _under(f"{way.name}/", _numbers(way, each, bench.everything, known))
     return found
 
 

@@ -59,7 +59,7 @@ class Setup:
         plan = self.together_with(self.plan, count)
         start = plan.vi_state(plan.approximation.start)
         states = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), start)
-        title = f"VI, {count - 1} folds and all"
+        title = f"VI, {self._fits}"
         given, key = jnp.zeros(count), self.keys.vi
         [fits] = self._apart(
             title, [self._together(title, plan, lambda _: plan.vi_step(), given, states, key)]
@@ -71,6 +71,12 @@ class Setup:
         """Decisions of the plain fits for the cases of the fit."""
         cases = self.home.judged()
         return [cases.decide(self.posterior(fit)) for fit in self.plain]
+
+    @property
+    def _fits(self) -> str:
+        """How many there are, in words."""
+        folds = len(self.masks) - 1
+        return f"{folds} folds and all" if folds else "all"
 
     def posterior(self, fit: Fit) -> FittedPosterior:
         return FittedPosterior(self.plan.approximation, fit.params)
@@ -98,7 +104,7 @@ class Setup:
         starts = stacked([fit.params for fit in self.plain])
         decisions = jnp.asarray(np.stack(self.decided))
         states = jax.vmap(plan.state)(starts, decisions)
-        title = f"calibrated, {count - 1} folds and all"
+        title = f"calibrated, {self._fits}"
         batches = [
             self._together(
                 f"{title}, strength {factor:g}",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stakes.app.cli.arguments import Json, Set
-from stakes.app.cli.command import command, print_json
+from stakes.app.cli.command import command, print_json, say
 
 if TYPE_CHECKING:
     from stakes.app.runs import Checked
@@ -28,8 +28,10 @@ def check(
     """
     from stakes.app.runs import checked
     from stakes.app.spec import read_job
+    from stakes.host.progress import told_in_place
 
-    found = checked(read_job(spec, changes=set or ()))
+    with told_in_place(say):
+        found = checked(read_job(spec, changes=set or ()))
     if json:
         print_json(found.as_dict())
         return
@@ -48,7 +50,7 @@ def _text(spec: Path, found: "Checked") -> str:
     table = found.formula or "\n".join(text_table(rows))
     about = {
         "problem": found.problem,
-        "rows": f"{found.rows:,} to fit, {found.held_out:,} held out",
+        "rows": f"{found.rows:,} to fit, {found.held_out:,} held out{_again(found)}",
         "parameters": f"{found.parameters:,}",
         "minibatches": found.minibatches,
         "expectation": found.expectation,
@@ -64,6 +66,10 @@ def _text(spec: Path, found: "Checked") -> str:
     lines = "\n".join(f"{name + ':':<13}{value}" for name, value in about.items())
     seen = "\n".join([*found.about, *(f"note: {note}" for note in found.notes)])
     return "\n\n".join(part for part in (f"{spec} is valid.", table, seen, lines) if part)
+
+
+def _again(found: "Checked") -> str:
+    return f"; then {found.refit:,} to fit, for decisions about new ones" if found.refit else ""
 
 
 def _time(found: "Checked") -> str:

@@ -59,13 +59,15 @@ def _fields(path: Path, manifest: "Manifest") -> dict[str, object]:
 def _row(path: Path, manifest: "Manifest") -> tuple[str, ...]:
     ending = _ending(manifest)
     sign = -1 if ending.gain else 1
+    said = (manifest.spec.get(section, {}).get("unit") for section in ("loss", "utility"))
+    unit = next((f" {unit}" for unit in said if unit), "")
     low, high = ending.interval
     return (
         str(path),
         "held out" if ending.held_out else "the fit",
         f"{ending.instances:,}",
         *(
-            f"{sign * ending.risk[name]:.4f}" if name in ending.risk else "?"
+            f"{sign * ending.risk[name]:.4f}{unit}" if name in ending.risk else "?"
             for name in ("VI", "LCVI")
         ),
         _percent(ending.reduction),

@@ -66,8 +66,8 @@ def decide(
         raise InputError(f"`--json` and `-o {out}` would both print; leave one of them out.")
     started = time.monotonic()
     opened = runs.reopen(run, allow_changed_model=allow_changed_model, model=model)
-    with rows_done() as tell:
-        rows, decisions, doubts, written = runs.decide_file(
+    with rows_done(say) as tell:
+        rows, decisions, doubts, written, basis = runs.decide_file(
             opened,
             table,
             out,
@@ -82,9 +82,10 @@ def decide(
         say(f"warning: {doubt}")
     if json:
         about = {"run": str(run), "out": str(out), "rows": rows, "decisions": decisions}
-        print_json({**about, "seconds": round(seconds, 3), "warnings": doubts})
+        print_json({**about, "basis": basis, "seconds": round(seconds, 3), "warnings": doubts})
     else:
         left = f" for {rows:,} rows" if decisions < rows else ""
         said = "1 decision" if decisions == 1 else f"{decisions:,} decisions"
         how = f" (as the table: {written})" if written else ""
-        say(f"{said}{left} in {seconds:.1f} s: {out}{how}")
+        unit = f"; costs in {opened.job.unit}" if opened.job.unit else ""
+        say(f"{said}{left} {basis}, in {seconds:.1f} s: {out}{how}{unit}")

@@ -37,41 +37,43 @@ def finish(
     if json:
         print_json(summary(run, manifest))
     else:
-        typer.echo(_said(manifest, comparison))
+        typer.echo(_said(manifest, comparison, run.job.unit))
         typer.echo(f"\n{_written(run)}")
-        if held_out := _held_out(run):
+        if held_out := _held_out(run, manifest):
             say(held_out)
     conclude(manifest)
 
 
-def _held_out(run: "Run") -> str:
-    """That decisions have learned nothing from rows of the table that judge them."""
+def _held_out(run: "Run", manifest: "Manifest") -> str:
+    """By which rows decisions were judged, and on how many those about new rows rest."""
     job = run.job
-    data = job.spec.data
-    if job.held_out is None or data is None or data.held_out is None or data.held_out.file:
+    if job.held_out is None or job.spec.data is None:
         return ""
-    count = job.rows_in(job.held_out)
-    return (
-        f"The {count:,} rows held out judge the decisions, and no fit has learned from them. Once "
-        f"you are content, run again without `data.held_out` to decide by all rows."
+    folds = (
+        "" if manifest.choice is None else f"{manifest.choice.outcomes:,} outcomes in folds and "
     )
+    judged = f"Judged on {folds}{job.rows_in(job.held_out):,} rows held out that no fit had seen"
+    if manifest.refit is None:
+        return f"{judged}; the same fits decide about new rows."
+    return f"{judged}; decisions about new rows rest on a fit to all {manifest.refit.rows:,} rows."
 
 
-def _said(manifest: "Manifest", comparison: "Comparison | None") -> str:
+def _said(manifest: "Manifest", comparison: "Comparison | None", unit: str | None) -> str:
     """The choice among ways, or the comparison of the two fits, or why there is neither."""
     if manifest.choice is not None:
-        return text_of(manifest.choice)
+        return text_of(manifest.choice, unit)
     assert manifest.ending is not None
-    return manifest.ending.verdict if comparison is None else str(comparison)
+    if comparison is None:
+        return manifest.ending.verdict
+    return f"{comparison}" + (f"\nThe risk is in {unit}." if unit else "")
 
 
-def text_of(chosen: "Chosen") -> str:
+def text_of(chosen: "Chosen", unit: str | None = None) -> str:
     """The ways side by side, and which one decides."""
     from stakes.host.text_tables import text_table
 
-    rows = [
-        ["", "gain" if chosen.gain else "cost", "better by", "95 % interval", "in 50 %", "in 90 %"]
-    ]
+    mean = ("gain" if chosen.gain else "cost") + (f", {unit}" if unit else "")
+    rows = [["", mean, "better by", "95 % interval", "in 50 %", "in 90 %"]]
     for row in chosen.ways:
         span = "" if row.low is None else f"{_percent(row.low)} to {_percent(row.high)}"
         is_base = row.better_by is None or row.name == chosen.base
@@ -115,6 +117,7 @@ def summary(run: "Run", manifest: "Manifest") -> dict[str, object]:
         "title": manifest.title,
         "seed": manifest.seed,
         "choice": manifest.choice.model_dump() if manifest.choice else None,
+        "refit": manifest.refit.model_dump() if manifest.refit else None,
         "ending": manifest.ending.model_dump() if manifest.ending else None,
         "timings": manifest.timings,
         "files": sorted(manifest.files),

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from stakes.app.cli.arguments import AllowChangedModel, Json, RunPath
-from stakes.app.cli.command import command, print_json
+from stakes.app.cli.arguments import AllowChangedModel, Json, RunPath, Set
+from stakes.app.cli.command import command, print_json, say
 
 
 @command
@@ -18,6 +18,7 @@ def report(
             "--for", metavar="NEW.csv", help="Rows to decide about, to open the report with."
         ),
     ] = None,
+    set: Set = None,
     allow_changed_model: AllowChangedModel = False,
     json: Json = False,
 ) -> None:
@@ -26,9 +27,11 @@ def report(
     Example: stakes report runs/sales --for next-week.csv
     """
     from stakes.app import runs
+    from stakes.host.progress import told_in_place
 
     opened = runs.reopen(run, allow_changed_model=allow_changed_model)
-    path = runs.rewrite_report(opened, table)
+    with told_in_place(say):
+        path = runs.rewrite_report(opened, table, set or ())
     if json:
         print_json({"run": str(run), "report": str(path)})
     else:

@@ -67,7 +67,7 @@ def resume(
     if json:
         print_json(summary(opened, opened.manifest))
     elif opened.manifest.choice is not None:
-        typer.echo(text_of(opened.manifest.choice))
+        typer.echo(text_of(opened.manifest.choice, opened.job.unit))
     else:
         typer.echo(opened.manifest.ending.verdict)
     conclude(opened.manifest)

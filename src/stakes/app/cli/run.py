@@ -81,7 +81,7 @@ def start(
 def begun(job: "Job", folder: Path) -> "Run":
     from stakes.app import runs
 
-    for note in job.tables.notes:
+    for note in job.notes:
         say(f"note: {note}")
     return runs.begin(job, folder, command=shlex.join(["stakes", *sys.argv[1:]]))
 

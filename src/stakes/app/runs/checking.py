@@ -12,9 +12,9 @@ from stakes import checks
 from stakes._types import Params
 from stakes.app.runs.choosing import check_choice
 from stakes.app.runs.indices import check_indices
-from stakes.app.spec import Job
+from stakes.app.spec import Job, job_on_all_rows
 from stakes.calibration import Plan, prepare
-from stakes.losses import Newsvendor
+from stakes.host.progress import begin
 from stakes.optimise import State, Step, compiled, least_steps
 from stakes.port import Batches
 from stakes.vectors import leading
@@ -49,6 +49,8 @@ class Checked:
     arguments: tuple[Item, ...]
     rows: int
     held_out: int
+    refit: int
+    """Rows of the fits that decide about new ones, where they are others."""
     parameters: int
     minibatches: str
     expectation: str
@@ -57,9 +59,9 @@ class Checked:
     steps: int
     megabytes: float
     least_seconds: float
-    """If both fits take the fewest steps; deciding and the report are not included."""
+    """If all fits take the fewest steps; deciding and the report are not included."""
     seconds: float
-    """The same if both take all their steps."""
+    """The same if they take all their steps."""
     ways: tuple[str, ...]
     """Ways to a decision to choose among; none where the choice is left out."""
     folds: int
@@ -78,11 +80,15 @@ class Checked:
 def checked(job: Job) -> Checked:
     checks.instance("`job`", job, Job, "what `read_job(path)` returns")
     key = jax.random.key(job.spec.seed)
+    begin("tracing the model")
     check_indices(job)
     check_choice(job)
+    whole = job_on_all_rows(job)
+    pairs = 1 if whole is None else 2
     plan = prepare(key, job.problem, job.data(job.fit.arguments), job.options)
     approximation, settings = plan.approximation, plan.settings
     least = min(settings.steps, least_steps(settings))
+    begin("compiling both fits and timing some of their steps")
     rehearsed = _rehearsed(plan, key)
     return Checked(
         problem=repr(job.problem),
@@ -91,6 +97,7 @@ def checked(job: Job) -> Checked:
         arguments=tuple(_argument(name, value) for name, value in job.fit.arguments.items()),
         rows=job.rows_in(job.fit),
         held_out=0 if job.held_out is None else job.rows_in(job.held_out),
+        refit=0 if whole is None else whole.rows_in(whole.fit),
         parameters=sum(leaf.size for leaf in jax.tree.leaves(approximation.start)),
         minibatches=", ".join(
             f"{part.batch_size} of {part.size} {part.plate}" for part in approximation.subsamples
@@ -100,27 +107,14 @@ def checked(job: Job) -> Checked:
         least_steps=least,
         steps=settings.steps,
         megabytes=rehearsed.bytes / 1e6,
-        least_seconds=rehearsed.seconds(least),
-        seconds=rehearsed.seconds(settings.steps),
+        least_seconds=pairs * rehearsed.seconds(least),
+        seconds=pairs * rehearsed.seconds(settings.steps),
         ways=() if job.choosing is None else tuple(way.name for way in job.choosing.ways),
         folds=_folds(job),
         least_choice_seconds=rehearsed.choosing(job, least) * TOGETHER,
         choice_seconds=rehearsed.choosing(job, settings.steps),
-        notes=(*_unfilled(job), *job.tables.notes),
+        notes=job.notes,
         about=job.tables.about,
-    )
-
-
-def _unfilled(job: Job) -> tuple[str, ...]:
-    """Costs that are still those which `stakes init --table` writes."""
-    loss = job.problem.loss
-    if not (isinstance(loss, Newsvendor) and job.by_table):
-        return ()
-    if not all(isinstance(cost, float | int) and cost == 1 for cost in (loss.under, loss.over)):
-        return ()
-    return (
-        "[loss]: too few and too many cost the same, 1, as `stakes init` proposes. Fill in what "
-        "they cost you.",
     )
 
 

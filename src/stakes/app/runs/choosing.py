@@ -1,7 +1,7 @@
 """The choice among ways in a run: made, kept as plain arrays, and followed later."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, final
 
@@ -11,10 +11,12 @@ import numpy as np
 from stakes import checks
 from stakes.app.runs.manifest import Chosen, Saved, WayRow
 from stakes.app.spec import Job
-from stakes.calibration import Assessment, Calibration, why_not_judged
+from stakes.calibration import Assessment, Calibration, Coords, why_not_judged
 from stakes.errors import InputError
 from stakes.predicting import Posterior
 from stakes.ways import (
+    NO_FOLDS,
+    Bench,
     Calibrated,
     Choice,
     Fitted,
@@ -66,19 +68,31 @@ def in_words(name: str) -> str:
 
 def check_choice(job: Job) -> None:
     """Refuse, before anything is fitted or written, what some way cannot handle."""
-    if job.choosing is None:
-        return
-    asked = job.choosing
-    opened_bench(
+    if job.choosing is not None:
+        _bench(job, job.choosing.ways, job.choosing.folds, progress=False)
+
+
+def _bench(
+    job: Job,
+    ways: Sequence[Any],
+    folds: Any,
+    *,
+    progress: bool,
+    coords: Coords | None = None,
+    on: Any = None,
+) -> Bench:
+    assert job.choosing is not None
+    return opened_bench(
         jax.random.key(job.spec.seed),
         job.problem,
         job.data(job.fit.arguments),
-        asked.ways,
-        asked.folds,
-        asked.by,
+        ways,
+        folds,
+        job.choosing.by,
         options=job.options,
-        coords=None,
-        progress=False,
+        coords=coords,
+        progress=progress,
+        on=on,
     )
 
 
@@ -99,9 +113,31 @@ def chosen_for(
         progress=progress,
         on=on,
     )
-    arrays = kept(choice, _known(result))
+    fitted = {entry.way: entry.fitted for entry in choice.entries}
+    arrays = kept(fitted, choice.bench, _known(result))
     costs = {f"{COSTS}{entry.name}": entry.costs for entry in choice.entries}
     return _record(choice), {**arrays, **costs}
+
+
+def refitted(
+    job: Job, result: Calibration, chosen: str, *, progress: bool, on: Any = None
+) -> dict[str, np.ndarray]:
+    """What the chosen way, and the same for all, decide by once they are fitted to all rows.
+
+    The two fits of the result are there already.
+
+    Args:
+        job: on all rows.
+        result: its two fits.
+        chosen: the name of the way.
+    """
+    assert job.choosing is not None
+    named = [way for way in job.choosing.ways if way.name in (chosen, SAME)]
+    ways = [way for way in named if way not in TWO]
+    # What stands on another way has to see what that decides about rows it has not seen.
+    folds = job.choosing.folds if any(way.bases for way in ways) else NO_FOLDS
+    bench = _bench(job, ways, folds, progress=progress, coords=result.coords, on=on)
+    return kept({way: bench.fitted(way) for way in ways}, bench, _known(result))
 
 
 def _known(result: Calibration) -> dict[Any, Any]:
@@ -151,7 +187,7 @@ def finite(value: float) -> float | None:
 @final
 @dataclass(frozen=True, eq=False)
 class Ways:
-    """The ways of a finished run, fitted to everything, and the one to decide by."""
+    """The ways of a finished run, fitted to all rows of the job, and the one to decide by."""
 
     job: Job
     result: Calibration

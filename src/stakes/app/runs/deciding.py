@@ -14,20 +14,30 @@ from stakes.app.runs.choosing import CORRECTED, TWO, Ways
 from stakes.app.runs.doubts import Ranges, doubts_about
 from stakes.app.runs.exports import by_part
 from stakes.app.runs.indices import columns_named
-from stakes.app.runs.opening import Run, changed_job
+from stakes.app.runs.opening import Run, changed_job, changed_run
 from stakes.app.runs.outputs import check_output, output
 from stakes.app.runs.padding import CHUNK, padded, usual_size
-from stakes.app.runs.results import check_run, fresh_plates, restore, ways_of, with_aim_of
-from stakes.app.spec import Job, Part, RowReader, sections_of
+from stakes.app.runs.results import (
+    check_run,
+    fresh_plates,
+    restore,
+    rows_of_fit,
+    ways_of,
+    with_aim_of,
+)
+from stakes.app.spec import Part, RowReader, path_of
 from stakes.calibration import Calibration, beyond_made
 from stakes.errors import InputError, NumericalError, some
 from stakes.host import files
 from stakes.host.ahead import on_all_cores
+from stakes.host.progress import begin
 from stakes.host.workers import ONE_AT_A_TIME
 from stakes.ways import NUTS
 
 MOST_TOLD = 20
 """Of what is odd about rows."""
+TRIED = ("loss", "utility", "decision")
+"""Sections of the spec of which decisions can try other values."""
 DECISION, LOW, HIGH = "decision", "predicted_low", "predicted_high"
 COST, GAIN = "expected_cost", "expected_gain"
 
@@ -42,6 +52,8 @@ class Handed(NamedTuple):
     """Why some or all decisions are not to be relied on, and what was odd about the rows."""
     written: str
     """How, where that is not the usual way."""
+    basis: str
+    """Which way has decided, and the rows that its fit rests on."""
 
 
 def decide_file(
@@ -62,10 +74,12 @@ def decide_file(
         source: a table, or `-` for standard input.
         target: a .csv or .parquet file, a device or pipe, or `-` for standard output.
         known: whether the rows are those of the fit, in the same order; they are new otherwise.
+            Where a run has fitted all rows, with those held out, it is all of them.
         way: the name of another way than the one that was chosen, as in the run's table.
         changes: values to try in place of those of the spec, such as `loss.under=4`: in [loss],
             [utility] and [decision]. Plain VI then decides unless `way` says otherwise: other ways
-            have learned from the costs of the run.
+            have learned from the costs of the run. Also how the table is read, such as
+            `data.replace.price."n/a"=""`.
         overwrite: whether to replace `target` if it is there.
         tell: called with the number of rows done after each part.
     """
@@ -77,8 +91,10 @@ def decide_file(
     if way is not None:
         checks.text("`way=`", way)
     changes = checks.names("`changes=`", changes)
-    job = run.job if not changes else _tried(run, changes)
-    way = way or (TWO[0].name if changes else None)
+    costs = [change for change in changes if path_of(change)[0] in TRIED]
+    way = way or (TWO[0].name if costs else None)
+    run = changed_run(run.to_decide(way), [each for each in changes if each not in costs])
+    job = changed_job(run, costs) if costs else run.job
     inputs = (source, *run.folder.inputs, *map(Path, run.job.code))
     check_output(target, inputs, overwrite=overwrite)
     with files.reading(source) as path:
@@ -95,18 +111,7 @@ def decide_file(
                 decided += int((~lacking).sum())
                 tell(done)
     written = "" if target.suffix.lower() == ".parquet" else dialect.unusual
-    return Handed(done, decided, tuple(decider.doubts()), written)
-
-
-def _tried(run: Run, changes: Sequence[str]) -> Job:
-    """The run's job with other costs or limits."""
-    others = sections_of(changes) - {"loss", "utility", "decision"}
-    if others:
-        raise InputError(
-            f"`--set`: [{sorted(others)[0]}] went into the fits; change it in the spec, and run "
-            f"again. Decisions can try other values of [loss], [utility] and [decision]."
-        )
-    return changed_job(run, changes)
+    return Handed(done, decided, tuple(decider.doubts()), written, decider.basis)
 
 
 @final
@@ -145,11 +150,16 @@ class _Decider:
     def result(self) -> Calibration:
         """Made once the first rows have been read and checked."""
         result, job = restore(self.run), self.rows.job
+        begin("compiling what decides, and deciding")
         return result if job is self.run.job else with_aim_of(job, result)
 
     @cached_property
     def ways(self) -> Ways:
         return replace(ways_of(self.run, self.result), job=self.rows.job)
+
+    @property
+    def basis(self) -> str:
+        return f"by {self.ways.name(self.way)}, fitted to {rows_of_fit(self.rows.job)}"
 
     @cached_property
     def _ranges(self) -> Ranges:

@@ -17,9 +17,9 @@ from stakes.app.runs.manifest import Manifest
 from stakes.errors import InputError, StorageError
 from stakes.host import files
 
-DATA, STATE, CHOICE = "data.npz", "state.npz", "choice.npz"
+DATA, STATE, CHOICE, REFIT = "data.npz", "state.npz", "choice.npz", "refit.npz"
 DECISIONS, DRAWS, LOG, REPORT = "decisions.csv", "draws.nc", "log.txt", "report.html"
-NEEDED = (DATA, STATE, CHOICE)
+NEEDED = (DATA, STATE, CHOICE, REFIT)
 EXPORTS = (DECISIONS, DRAWS, LOG, REPORT)
 """Made from the files needed, for others to read: what becomes of them does not matter."""
 
@@ -82,8 +82,12 @@ class RunFolder:
         unknown = set(found.files) - {*NEEDED, *EXPORTS}
         if unknown:
             raise StorageError(f"{self / manifest.NAME} lists files that no run has: {unknown}.")
-        needed = (DATA, STATE) if found.status == "done" else (DATA,)
-        for name in needed if found.choice is None else (*needed, CHOICE):
+        there = {
+            STATE: found.status == "done",
+            CHOICE: found.choice is not None,
+            REFIT: found.refit is not None,
+        }
+        for name in (DATA, *(name for name, is_there in there.items() if is_there)):
             if files.sha256(self / name) != found.files.get(name):
                 raise StorageError(
                     f"{self / name} is damaged or was changed: its content does not match the "

@@ -89,6 +89,16 @@ class Chosen(_Part):
         return next(row for row in self.ways if row.name == name)
 
 
+class Refit(_Part):
+    """The fits to all rows, with those held out, which decide about new rows."""
+
+    rows: int
+    ways: list[str]
+    """The ways that were fitted so."""
+    latents: dict[str, list[int]]
+    """Latent -> its shape."""
+
+
 class Manifest(_Part):
     format: Literal[3, 4] = 4
     """Runs of format 3 have the two fits alone."""
@@ -111,6 +121,8 @@ class Manifest(_Part):
     ending: Ending | None = None
     choice: Chosen | None = None
     """None where the run has the two fits alone, or has not chosen yet."""
+    refit: Refit | None = None
+    """None where no rows are held out, or are to stay so."""
     latents: dict[str, list[int]] = {}
     """Latent -> its shape: what the fitted parameters are about."""
     files: dict[str, str] = {}

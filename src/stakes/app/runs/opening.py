@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import final
@@ -14,7 +14,7 @@ from stakes.app.runs.indices import check_indices
 from stakes.app.runs.manifest import Manifest, Source
 from stakes.app.runs.packing import packed, unpacked
 from stakes.app.runs.versions import precision, versions
-from stakes.app.spec import Job, restored_job, with_values
+from stakes.app.spec import Job, job_on_all_rows, path_of, restored_job, with_values
 from stakes.errors import InputError, StorageError, warn
 from stakes.host import files
 
@@ -26,9 +26,28 @@ class Run:
     manifest: Manifest
     """As it was when the run was opened."""
     job: Job
+    refit: bool = False
+    """Whether its fits are those to all rows, of which none are held out."""
 
     def __post_init__(self) -> None:
         checks.fields(self, folder=RunFolder, manifest=Manifest, job=Job)
+        checks.flag("`Run(refit=...)`", self.refit)
+
+    def on_all_rows(self) -> "Run | None":
+        """The run with its fits to all rows; None where no rows are held out, or stay so."""
+        job = job_on_all_rows(self.job)
+        return None if job is None else replace(self, job=job, refit=True)
+
+    def to_decide(self, way: str | None = None) -> "Run":
+        """With the fits that decide about new rows: those to all rows, where there are some.
+
+        Args:
+            way: the name of one that is asked for in place of the chosen one.
+        """
+        made = self.manifest.refit
+        if made is None or (way is not None and way not in made.ways):
+            return self
+        return self.on_all_rows() or self
 
 
 def begin(job: Job, path: str | Path, *, command: str) -> Run:
@@ -91,10 +110,27 @@ def reopen(
     return Run(folder, manifest, job)
 
 
+READING = ("replace", "dates", "missing", "separator", "decimal", "encoding")
+"""Fields of [data] that say how a table is read: that of new rows may be written otherwise."""
+
+
+def changed_run(run: Run, changes: Sequence[str]) -> Run:
+    """The run with other values for the table of new rows; the fits have read theirs."""
+    for change in changes:
+        section, *rest = path_of(change)
+        if section != "data" or rest[:1] not in [[name] for name in READING]:
+            raise InputError(
+                f"`--set {change}`: that went into the fits; change it in the spec, and run again. "
+                f"Decisions can try other values of [loss], [utility] and [decision], and read "
+                f"their table by another `data.{'`, `data.'.join(READING)}`."
+            )
+    return replace(run, job=changed_job(run, changes)) if changes else run
+
+
 def changed_job(run: Run, changes: Sequence[str]) -> Job:
     """The job of a run with other values in its spec, on the same data."""
     return restored_job(
-        with_values(run.manifest.spec, changes),
+        with_values(run.job.raw, changes),
         run.job.folder,
         run.job.tables,
         run.job.code,

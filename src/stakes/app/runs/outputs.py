@@ -71,11 +71,11 @@ def _csv(file: IO[bytes], dialect: Dialect) -> Iterator[Add]:
 
 
 def _cells(values: Sequence[Any] | np.ndarray, decimal: str) -> list[str]:
-    """Words as they are; numbers with as many digits as their type has."""
+    """Words as they are; numbers with as many digits as their type has, whole ones without any."""
     if not isinstance(values, np.ndarray) or values.dtype.kind in "US":
         return ["" if value is None else str(value) for value in values]
     if values.dtype.kind == "f":
-        shown = ["" if np.isnan(value) else str(value) for value in values]
+        shown = ["" if np.isnan(value) else str(value).removesuffix(".0") for value in values]
         return [word.replace(".", decimal) for word in shown] if decimal != "." else shown
     return ["" if value is None else str(value) for value in values]
 

@@ -1,5 +1,6 @@
 """The report of a run: its page from what the run has saved, and from rows to decide about."""
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +10,9 @@ import numpy as np
 
 from stakes.app.runs.choosing import COSTS, TODAY, Ways, in_words
 from stakes.app.runs.doubts import Ranges
-from stakes.app.runs.manifest import Manifest
+from stakes.app.runs.manifest import Manifest, Refit
 from stakes.app.runs.padding import padded, usual_size
-from stakes.app.runs.results import fresh_plates
+from stakes.app.runs.results import fresh_plates, rows_of_fit
 from stakes.app.spec import Job, RowReader, Table
 from stakes.calibration import Assessment, Calibration
 from stakes.errors import InputError, listed, warn
@@ -38,6 +39,24 @@ class Asked(NamedTuple):
     """How many more lack a value."""
     doubts: tuple[str, ...]
     """Which rows lie far outside what the fit has seen."""
+    changes: tuple[str, ...] = ()
+    """Values that are not those of the spec, by which the table was read."""
+
+    @property
+    def options(self) -> str:
+        """Those of the command that asks so."""
+        return shlex.join(
+            [
+                "--for",
+                str(self.source),
+                *(part for each in self.changes for part in ("--set", each)),
+            ]
+        )
+
+    @property
+    def given(self) -> str:
+        """The same in Python."""
+        return f", {str(self.source)!r}" + (f", {list(self.changes)!r}" if self.changes else "")
 
     @property
     def where(self) -> str:
@@ -54,13 +73,13 @@ def write_report(
     held_out: Assessment | None,
     manifest: Manifest,
     *,
-    asked: Asked | None = None,
+    asked: "tuple[Ways, Asked] | None" = None,
     required: bool = False,
 ) -> None:
     """Write the report; where what it needs is not installed only warn, unless it is `required`.
 
     Args:
-        asked: rows to decide about, which the report opens with.
+        asked: rows to decide about, which the report opens with, and the ways that decide.
     """
     from stakes import report
 
@@ -74,22 +93,25 @@ def write_report(
         warn(f"No report was written. {reason}")
         return
     folder = path.parent
-    rows, table = report_rows(ways, held_out), None if asked is None else asked.source
+    rows = report_rows(ways, held_out, manifest.refit)
+    table = None if asked is None else asked[1]
     page = report.summarise(
         result,
         title=manifest.title,
         held_out=held_out,
         provenance=_provenance(manifest),
-        command=f"stakes report {folder}" + ("" if table is None else f" --for {table}"),
-        program=PROGRAM.format(path=str(folder), table=f", {str(table)!r}" if table else ""),
-        rows=rows if asked is None else [asked_rows(ways, asked), *rows],
+        command=f"stakes report {folder}" + ("" if table is None else f" {table.options}"),
+        program=PROGRAM.format(path=str(folder), table="" if table is None else table.given),
+        rows=rows if asked is None else [asked_rows(*asked), *rows],
         worth=worth_of(ways),
         unit=ways.job.unit,
     )
     report.write(page, path)
 
 
-def report_rows(ways: Ways, held_out: Assessment | None) -> "list[report.Rows]":
+def report_rows(
+    ways: Ways, held_out: Assessment | None, refit: Refit | None = None
+) -> "list[report.Rows]":
     """The rows of the run, those held out first: they are the latest where time matters."""
     job, fit = ways.job, ways.result.on_fit
     rows = [
@@ -99,7 +121,7 @@ def report_rows(ways: Ways, held_out: Assessment | None) -> "list[report.Rows]":
     ]
     if held_out is not None and job.held_out is not None:
         inputs, labels = _columns(job, job.held_out.arguments), _labels(job, job.held_out)
-        latest = _rows("held out", held_out, inputs, labels)
+        latest = replace(_rows("held out", held_out, inputs, labels), basis=_unseen(job, refit))
         rows.insert(0, _decided(latest, held_out, ways, today=job.held_out.beside))
     return rows
 
@@ -145,7 +167,11 @@ def asked_rows(ways: Ways, asked: Asked) -> "report.Rows":
     coords = {dims[0]: asked.names} if len(dims) == 1 and asked.names is not None else {}
     cases = result.assess(job.data({**others, **asked.arguments}), new=new, coords=coords)
     rows = _rows("new", cases, _columns(job, asked.arguments), asked.labels, asked.where)
-    rows = replace(rows, doubts=asked.doubts)
+    basis = (
+        f"These decisions come from a fit to {rows_of_fit(job)}. How good they are was judged by "
+        f"fits that had not seen the outcomes in question."
+    )
+    rows = replace(rows, doubts=asked.doubts, basis=basis)
     count = len(asked.kept) + asked.left_out
     size = usual_size(job, count)
     if cases.instances.shape != (len(asked.kept),) or job.problem.aim.per is not None:
@@ -153,6 +179,12 @@ def asked_rows(ways: Ways, asked: Asked) -> "report.Rows":
     # With the numbers of `stakes decide`, whose draws depend on how many rows there are.
     every = job.data({**others, **padded(job, asked.every, count, size)})
     return _decided(rows, result.assess(every, new=new), ways, at=asked.kept)
+
+
+def _unseen(job: Job, refit: Refit | None) -> str:
+    """That the rows held out are decided about by a fit without them."""
+    new = "" if refit is None else f" New rows are decided about by a fit to all {refit.rows:,}."
+    return f"The fit behind these decisions has seen {rows_of_fit(job)}.{new}"
 
 
 def _labels(job: Job, table: Table) -> dict[str, Any] | None:

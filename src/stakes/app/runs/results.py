@@ -10,17 +10,20 @@ import pandas as pd
 from stakes import checks
 from stakes.app.runs import sealed
 from stakes.app.runs.choosing import Ways
-from stakes.app.runs.folder import CHOICE, STATE
+from stakes.app.runs.folder import CHOICE, REFIT, STATE
 from stakes.app.runs.journal import FileJournal
 from stakes.app.runs.opening import Run
 from stakes.app.spec import Job, Table
 from stakes.calibration import Assessment, By, Calibration, Ordered, calibrate_with, prepare
 from stakes.errors import InputError
+from stakes.host.progress import begin, untold
 from stakes.optimise import Fit
 from stakes.processes import Processes
 
 TITLES = ("VI", "calibrated")
 """What the files of a run call the two fits."""
+ALL = "all rows/"
+"""Before the names of what ways decide by that were fitted to all rows."""
 
 
 def check_run(run: Run) -> None:
@@ -36,10 +39,15 @@ def restore(run: Run) -> Calibration:
         raise InputError(
             f"The run in {path} is not finished ({why}). Resume it: `stakes resume {path}`."
         )
-    result = result_of(run.job, FileJournal(run.folder / STATE, float("inf")), progress=False)
-    if latents_of(result) != manifest.latents:
+    kept, latents = STATE, manifest.latents
+    if run.refit and manifest.refit is not None:
+        kept, latents = REFIT, manifest.refit.latents
+    begin(f"reading back the fits to {rows_of_fit(run.job)}")
+    with untold():
+        result = result_of(run.job, FileJournal(run.folder / kept, float("inf")), progress=False)
+    if latents_of(result) != latents:
         raise InputError(
-            f"The run in {path} was fitted to the latents {_shapes(manifest.latents)}; the model "
+            f"The run in {path} was fitted to the latents {_shapes(latents)}; the model "
             f"now has {_shapes(latents_of(result))}. Put it back as it was, or run again."
         )
     return result
@@ -49,6 +57,8 @@ def ways_of(run: Run, result: Calibration) -> Ways:
     """The ways to a decision of a run that has chosen among them, or has the two fits alone."""
     chosen = run.folder.manifest().choice
     arrays = {} if chosen is None else sealed.load(run.folder / CHOICE)
+    if run.refit:
+        arrays = {n.removeprefix(ALL): a for n, a in arrays.items() if n.startswith(ALL)}
     return Ways(run.job, result, arrays, chosen)
 
 
@@ -82,6 +92,14 @@ def with_aim_of(job: Job, result: Calibration) -> Calibration:
         columns=plan.columns,
         plan=plan,
     )
+
+
+def rows_of_fit(job: Job) -> str:
+    """How many rows its fits rest on, and how many they do not, in words."""
+    fitted = f"{job.rows_in(job.fit):,} rows"
+    if job.held_out is None:
+        return f"all {fitted}"
+    return f"{fitted}, without the {job.rows_in(job.held_out):,} held out"
 
 
 def held_out_cases(result: Calibration, job: Job) -> Assessment | None:

@@ -1,24 +1,24 @@
 """A run from its first step to its last file."""
 
-import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, final
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from stakes import checks
 from stakes.app.runs import exports, sealed
-from stakes.app.runs.choosing import Ways, chosen_for, finite
-from stakes.app.runs.folder import CHOICE, DECISIONS, DRAWS, REPORT, STATE, RunFolder
+from stakes.app.runs.choosing import TWO, Ways, chosen_for, finite, refitted
+from stakes.app.runs.folder import CHOICE, DECISIONS, DRAWS, REFIT, REPORT, STATE, RunFolder
 from stakes.app.runs.journal import FileJournal
-from stakes.app.runs.manifest import Ending, Manifest
-from stakes.app.runs.opening import Run, now
+from stakes.app.runs.manifest import Ending, Manifest, Refit
+from stakes.app.runs.opening import Run, changed_run
+from stakes.app.runs.recording import Record, ended_by, interruption
 from stakes.app.runs.reporting import read_asked, write_report
 from stakes.app.runs.results import (
+    ALL,
     check_run,
     held_out_cases,
     latents_of,
@@ -27,12 +27,12 @@ from stakes.app.runs.results import (
     titled_fits,
     ways_of,
 )
-from stakes.app.spec import Job
+from stakes.app.spec import Job, job_on_all_rows
 from stakes.calibration import Assessment, Calibration, Comparison, why_not_judged
-from stakes.errors import Interrupted, NumericalError
-from stakes.host.interrupts import ENDING, Interruption, Signalled, deferred
+from stakes.host.interrupts import ENDING, Interruption, deferred
 from stakes.host.progress import begin, told_to, waiting
 from stakes.host.workers import checked_client
+from stakes.optimise import Fit
 from stakes.processes import Processes
 
 WRITING = "deciding, and writing decisions, draws and report"
@@ -49,7 +49,8 @@ def carry_out(
 ) -> tuple[Manifest, Comparison | None]:
     """Fit from where the run stands, and write all that it leaves behind.
 
-    There is no comparison where data cannot judge the decisions.
+    Where rows are held out, the fits without them are judged by them; the fits to all rows, which
+    come after, decide about new rows. There is no comparison where data cannot judge the decisions.
 
     Ctrl-C, SIGTERM and SIGHUP end its fits after the current chunk of steps, with a checkpoint
     saved, and what comes after them at once; so does a second one. Whatever ends it, log
@@ -68,30 +69,33 @@ def carry_out(
         rule = "what `stakes.join(...)` returns"
         checks.instance("`carry_out(processes=...)`", processes, Processes, rule)
     with run.folder.log() as log, deferred(*ENDING) as heard:
-        record = _Record(run, log)
-        journal = FileJournal(
-            run.folder / STATE,
-            run.job.spec.fit.checkpoint_seconds,
-            interruption=partial(_interruption, heard, run.folder.path),
-            beat=beat or _unheard,
-        )
-        with record.of_ending(journal), told_to(record.note), told_to(beat or _unheard):
-            result = result_of(run.job, journal, progress=progress, on=processes)
-            journal.save()
+        record = Record(run, log)
+        journals = {
+            name: FileJournal(
+                run.folder / name,
+                run.job.spec.fit.checkpoint_seconds,
+                interruption=partial(interruption, heard, run.folder.path),
+                beat=beat or _unheard,
+            )
+            for name in (STATE, REFIT)
+        }
+        with record.of_ending(*journals.values()), told_to(record.note), told_to(beat or _unheard):
+            result, refit = _both(run, journals, progress=progress, on=processes)
             if processes is not None:
                 processes.leave()
-            _choose(run, result, record, heard, progress=progress, on=on)
+            _choose(run, result, refit, record, heard, progress=progress, on=on)
             ways = ways_of(run, result)
             with (
-                _ended_by(heard, run.folder.path),
+                ended_by(heard, run.folder.path),
                 waiting(WRITING, show=progress),
             ):
                 begin(WRITING)
                 held_out = held_out_cases(result, run.job)
                 comparison = _export(run, result, ways, held_out, report=report)
-            ending = _ending(result, comparison)
-            record.note(f"VI: {result.vi!r}; calibrated: {result.calibrated!r}; {ending.verdict}")
-            timings = {title: fit.seconds for title, fit in titled_fits(result).items()}
+            fits = titled_fits(result) | ({} if refit is None else _of_all_rows(refit.result))
+            ending = _ending(result, comparison, fits)
+            record.note("; ".join([f"{t}: {f!r}" for t, f in fits.items()] + [ending.verdict]))
+            timings = {title: fit.seconds for title, fit in fits.items()}
             timings |= {"choice": record.choosing} if ways.chosen is not None else {}
             latents = latents_of(result)
             return record.end("done", timings, ending=ending, latents=latents), comparison
@@ -99,6 +103,37 @@ def carry_out(
 
 def _unheard(what: str) -> None:
     """No supervisor listens."""
+
+
+class _Refit(NamedTuple):
+    """The run on all rows, and its two fits."""
+
+    run: Run
+    result: Calibration
+
+
+def _both(
+    run: Run,
+    journals: Mapping[str, FileJournal],
+    *,
+    progress: bool,
+    on: Processes | None,
+) -> tuple[Calibration, _Refit | None]:
+    """The fits to be judged, and those to all rows."""
+    result = result_of(run.job, journals[STATE], progress=progress, on=on)
+    journals[STATE].save()
+    whole = run.on_all_rows()
+    if whole is None:
+        return result, None
+    rows = whole.job.rows_in(whole.job.fit)
+    begin(f"fitting again, to all {rows:,} rows, for decisions about new ones")
+    refit = _Refit(whole, result_of(whole.job, journals[REFIT], progress=progress, on=on))
+    journals[REFIT].save()
+    return result, refit
+
+
+def _of_all_rows(result: Calibration) -> dict[str, Fit]:
+    return {f"{title}, all rows": fit for title, fit in titled_fits(result).items()}
 
 
 def assist(job: Job, on: Processes, folder: RunFolder | None = None) -> None:
@@ -110,111 +145,78 @@ def assist(job: Job, on: Processes, folder: RunFolder | None = None) -> None:
         folder: of a run that is resumed; it is read and not written to.
     """
     checks.instance("`assist(job)`", job, Job, "what `read_job(path)` returns")
-    journal = None if folder is None else FileJournal(folder / STATE, 0)
+    jobs = {STATE: job, REFIT: job_on_all_rows(job)}
+    journals = {name: folder and FileJournal(folder / name, 0) for name in jobs}
     with deferred(*ENDING, patient=True):  # the process that carries it out decides when to end
-        result_of(job, journal, progress=False, on=on)
+        for name, each in jobs.items():
+            if each is not None:
+                result_of(each, journals[name], progress=False, on=on)
         on.leave()
 
 
 def _choose(
     run: Run,
     result: Calibration,
-    record: "_Record",
+    refit: _Refit | None,
+    record: Record,
     heard: Interruption,
     *,
     progress: bool,
     on: Any,
 ) -> None:
-    """Choose among the ways, unless that has been done before.
+    """Choose among the ways, and fit the chosen one to all rows, unless that has been done before.
 
-    What a signal cuts short begins anew when the run is resumed; the two fits are kept.
+    What a signal cuts short begins anew when the run is resumed; the fits before are kept.
     """
-    if run.job.choosing is None or run.folder.manifest().choice is not None:
+    done = run.folder.manifest()
+    if (run.job.choosing is None or done.choice is not None) and (
+        refit is None or done.refit is not None
+    ):
         return
-    started = time.monotonic()
-    with _ended_by(heard, run.folder.path):
-        chosen, arrays = chosen_for(run.job, result, progress=progress, on=on)
-    sealed.save(run.folder / CHOICE, arrays)
-    run.folder.update(choice=chosen)
-    record.choosing = time.monotonic() - started
-    record.note(chosen.verdict)
+    started, chosen, again = time.monotonic(), None, {}
+    if run.job.choosing is not None:
+        with ended_by(heard, run.folder.path):
+            chosen, arrays = chosen_for(run.job, result, progress=progress, on=on)
+            if refit is not None:
+                whole, own = refit.run.job, refit.result
+                again = refitted(whole, own, chosen.way, progress=progress, on=on)
+        sealed.save(run.folder / CHOICE, arrays | {f"{ALL}{n}": a for n, a in again.items()})
+        record.choosing = time.monotonic() - started
+        record.note(chosen.verdict)
+    run.folder.update(choice=chosen, refit=None if refit is None else _kept(refit, again))
 
 
-def rewrite_report(run: Run, table: str | Path | None = None) -> Path:
+def _kept(refit: _Refit, arrays: Mapping[str, np.ndarray]) -> Refit:
+    """What the manifest says of the fits to all rows."""
+    job = refit.run.job
+    ways = dict.fromkeys([*(way.name for way in TWO), *(n.partition("/")[0] for n in arrays)])
+    return Refit(rows=job.rows_in(job.fit), ways=list(ways), latents=latents_of(refit.result))
+
+
+def rewrite_report(run: Run, table: str | Path | None = None, changes: Sequence[str] = ()) -> Path:
     """Write the report of a finished run again.
 
     Args:
         table: rows to decide about, which the report is to open with.
+        changes: how that table is read where it is another way than in the spec, such as
+            `data.replace.price."n/a"=""`.
     """
+    check_run(run)
     table = None if table is None else checks.path("`table=`", table)
-    asked = None if table is None else read_asked(run.job, table)  # before what takes long
+    changes = checks.names("`changes=`", changes)
+    asked, deciding = None, changed_run(run.to_decide(), changes)
+    if table is not None:  # before what takes long
+        asked = read_asked(deciding.job, table)._replace(changes=changes)
     result = restore(run)
-    path = run.folder / REPORT
-    held_out, ways = held_out_cases(result, run.job), ways_of(run, result)
-    write_report(path, result, ways, held_out, run.manifest, asked=asked, required=True)
+    path, ways = run.folder / REPORT, ways_of(run, result)
+    both = None
+    if asked is not None:
+        both = (ways_of(deciding, restore(deciding)) if deciding.refit else ways, asked)
+    begin("deciding, and writing the report")
+    held_out = held_out_cases(result, run.job)
+    write_report(path, result, ways, held_out, run.manifest, asked=both, required=True)
     run.folder.update()
     return path
-
-
-@final
-class _Record:
-    """Records in log and manifest what happens to a run."""
-
-    def __init__(self, run: Run, log: IO[str]) -> None:
-        self._run, self._log, self._started = run, log, time.monotonic()
-        self.choosing = run.manifest.timings.get("choice", 0.0)
-
-    def note(self, text: str) -> None:
-        print(now(), text, file=self._log, flush=True)
-
-    def end(self, status: str, timings: Mapping[str, float], **fields: object) -> Manifest:
-        before = self._run.manifest.timings.get("total", 0.0)
-        total = before + time.monotonic() - self._started
-        return self._run.folder.update(status=status, timings={**timings, "total": total}, **fields)
-
-    @contextmanager
-    def of_ending(self, journal: FileJournal) -> Iterator[None]:
-        """If the run does not finish, record why, whatever the reason."""
-        begun = "resumed" if (self._run.folder / STATE).exists() else "begun"
-        self.note(f"{begun}: {self._run.manifest.title}")
-        self._run.folder.update(status="running", reason=None)
-        try:
-            yield
-        except BaseException as error:
-            if isinstance(error, NumericalError):
-                journal.save()
-            status = _status(error)
-            reason = str(error) or type(error).__name__
-            with suppress(OSError):  # such as a full disk, which may be the very reason
-                self.note(f"{status}: {reason}")
-                self.end(status, {}, reason=reason)
-            raise
-
-
-def _status(error: BaseException) -> str:
-    return "interrupted" if isinstance(error, Interrupted | KeyboardInterrupt) else "failed"
-
-
-@contextmanager
-def _ended_by(heard: Interruption, path: Path) -> Iterator[None]:
-    """What comes after the fits, which are saved by then."""
-    try:
-        with heard.at_once():
-            yield
-    except Signalled as error:
-        raise _interrupted(error.signum, path) from None
-
-
-def _interruption(heard: Interruption, path: Path) -> Interrupted | None:
-    return None if heard.signum is None else _interrupted(heard.signum, path)
-
-
-def _interrupted(signum: int, path: Path) -> Interrupted:
-    return Interrupted(
-        f"Ended by {signal.Signals(signum).name}; what had been done is saved. Resume it: "
-        f"`stakes resume {path}`.",
-        signum,
-    )
 
 
 def _export(
@@ -229,12 +231,11 @@ def _export(
     exports.write_decisions(folder / DECISIONS, parts, ways, run.job)
     exports.write_draws(folder / DRAWS, result)
     if report:
-        write_report(folder / REPORT, result, ways, held_out, run.manifest)
+        write_report(folder / REPORT, result, ways, held_out, folder.manifest())
     return comparison
 
 
-def _ending(result: Calibration, comparison: Comparison | None) -> Ending:
-    fits = titled_fits(result)
+def _ending(result: Calibration, comparison: Comparison | None, fits: Mapping[str, Fit]) -> Ending:
     stopped = {title: str(fit.reason) for title, fit in fits.items()}
     converged = all(fit.converged for fit in fits.values())
     if comparison is None:

@@ -1,8 +1,8 @@
 """A decision problem as a TOML file: schema, messages, the user's code and the user's tables."""
 
-from stakes.app.spec.changes import sections_of, with_values
+from stakes.app.spec.changes import path_of, with_values
 from stakes.app.spec.draft import Choosing
-from stakes.app.spec.job import Job, job_of, read_job, restored_job, without_choice
+from stakes.app.spec.job import Job, job_of, job_on_all_rows, read_job, restored_job, without_choice
 from stakes.app.spec.messages import SpecError
 from stakes.app.spec.proposing import Proposal, proposed
 from stakes.app.spec.reading import Tables
@@ -10,7 +10,7 @@ from stakes.app.spec.rows import Part, RowReader
 from stakes.app.spec.schema import Spec
 from stakes.app.spec.source import user_error, user_modules
 from stakes.app.spec.table import Table
-from stakes.app.spec.writing import findings_text, spec_text
+from stakes.app.spec.writing import findings_text, spec_text, unfilled
 
 __all__ = [
     "Choosing",
@@ -24,11 +24,13 @@ __all__ = [
     "Tables",
     "findings_text",
     "job_of",
+    "job_on_all_rows",
+    "path_of",
     "proposed",
     "read_job",
     "restored_job",
-    "sections_of",
     "spec_text",
+    "unfilled",
     "user_error",
     "user_modules",
     "with_values",

@@ -19,11 +19,13 @@ def with_values(raw: Mapping[str, Any], changes: Sequence[str]) -> dict[str, Any
     Examples:
         >>> with_values({"loss": {"name": "tilted", "q": 0.5}}, ["loss.q=0.8", "title=Loaves"])
         {'loss': {'name': 'tilted', 'q': 0.8}, 'title': 'Loaves'}
+        >>> with_values({}, ['data.replace.price."n/a"=""'])
+        {'data': {'replace': {'price': {'n/a': ''}}}}
     """
     changed: dict[str, Any] = copy.deepcopy(dict(raw))
     for change in changes:
-        path, sign, text = change.partition("=")
-        names = [name.strip() for name in path.split(".")]
+        _, sign, text = change.partition("=")
+        names = path_of(change)
         if not sign or not all(names):
             raise InputError(
                 f"`--set {change}` must be a field and its value, such as `loss.under=4`."
@@ -37,9 +39,18 @@ def with_values(raw: Mapping[str, Any], changes: Sequence[str]) -> dict[str, Any
     return changed
 
 
-def sections_of(changes: Sequence[str]) -> set[str]:
-    """The sections that are changed."""
-    return {change.partition("=")[0].partition(".")[0].strip() for change in changes}
+def path_of(change: str) -> list[str]:
+    """The names on the way to the field that is changed, which TOML may have in quotes."""
+    path = change.partition("=")[0]
+    try:
+        found: Any = tomllib.loads(f"{path} = 0")
+    except tomllib.TOMLDecodeError:
+        return [name.strip() for name in path.split(".")]
+    names = []
+    while isinstance(found, dict):
+        [(name, found)] = found.items()
+        names.append(name)
+    return names
 
 
 def _value(text: str) -> Any:

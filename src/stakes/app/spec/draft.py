@@ -22,7 +22,7 @@ from stakes.formulas import formula, formula_columns
 from stakes.problem import Problem
 from stakes.protocols import Loss
 from stakes.utilities import ExpUtility, Utility
-from stakes.ways import Given
+from stakes.ways import Forward, Given
 
 
 @final
@@ -167,6 +167,8 @@ class Draft:
         folds = choices.folds(section.folds)
         if example is not None and example.folds is not None and "folds" not in self._said_of_it():
             folds = example.folds
+        if isinstance(folds, Forward):
+            folds = replace(folds, together=fit.beside.get("when", folds.together))
         by = fit.beside.get("by", section.by)
         return Choosing(tuple(ways), folds, by)
 

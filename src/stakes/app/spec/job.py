@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
@@ -14,7 +14,9 @@ from stakes.app.spec.draft import Choosing, Draft
 from stakes.app.spec.messages import Collector
 from stakes.app.spec.reading import Tables
 from stakes.app.spec.schema import Spec
+from stakes.app.spec.splitting import joined
 from stakes.app.spec.table import Table, by_name
+from stakes.app.spec.writing import unfilled
 from stakes.calibration import Coords, Options
 from stakes.errors import InputError
 from stakes.formulas import formula_columns
@@ -58,6 +60,18 @@ class Job:
     @property
     def held_out(self) -> Table | None:
         return self.tables.held_out
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is odd about the tables but stops no fit, and costs that are not filled in."""
+        fields = unfilled(self.raw) if self.by_table else ()
+        if not fields:
+            return self.tables.notes
+        said = (
+            f"{' and '.join(fields)}: still as `stakes init` proposes. Fill in what a wrong "
+            f"decision costs you: all decisions rest on that."
+        )
+        return (*self.tables.notes, said)
 
     @property
     def by_table(self) -> bool:
@@ -132,6 +146,19 @@ def restored_job(
     problem = draft.problem(tables)
     found.raise_any(where)
     return _job(draft, problem, tables)
+
+
+def job_on_all_rows(job: Job) -> Job | None:
+    """The same job with the rows held out in its fit; None where none are to go there."""
+    how = None if job.spec.data is None else job.spec.data.held_out
+    if how is None or not how.refit or job.held_out is None:
+        return None
+    rows = (job.rows_in(job.fit), job.rows_in(job.held_out))
+    whole = joined(job.fit, job.held_out, rows, how)
+    if whole is None:
+        return None
+    tables = replace(job.tables, fit=whole, held_out=None)
+    return restored_job(job.raw, job.folder, tables, job.code, where="The spec, for all rows")
 
 
 def _job(draft: Draft, problem: Problem | None, tables: Tables | None) -> Job:

@@ -9,10 +9,11 @@ import numpy as np
 
 from stakes.app.spec.files import Raw, TableFile, check_columns
 from stakes.app.spec.messages import Collector
-from stakes.app.spec.schema import ChooseSection, DataSection, HeldOutSection
+from stakes.app.spec.schema import ChooseSection, DataSection
+from stakes.app.spec.splitting import days_of, split
 from stakes.app.spec.summaries import summaries, written
 from stakes.app.spec.table import Table, encoded, part_of, source_of, words_of
-from stakes.errors import InputError, suggestion
+from stakes.errors import suggestion
 from stakes.tables import (
     DATE_PARTS,
     Column,
@@ -24,6 +25,9 @@ from stakes.tables import (
     examined,
     rows_named,
 )
+
+BY = "choose.by"
+"""What the column of that field is called beside those of the model."""
 
 
 @final
@@ -145,7 +149,9 @@ class _Reader:
             own = [str(finding) for finding in read[-1].findings if not finding.stops]
             notes += [f"{file.path.name}, {note}" for note in own]
         vocabulary = self._vocabulary([each.columns for each in read])
-        tables = [self._table(each, vocabulary) for each in read]
+        grouped = [each.columns[BY].values for each in read if BY in each.columns]
+        groups = categories_of(grouped) if grouped else []
+        tables = [self._table(each, vocabulary, groups) for each in read]
         if self.found.mistakes:
             return None
         notes += [
@@ -154,7 +160,7 @@ class _Reader:
         fit, held_out = tables[0], tables[1] if len(tables) > 1 else None
         how = self.data.held_out
         if how is not None and how.fraction is not None:
-            fit, held_out = _split(fit, how, read[0].kept)
+            fit, held_out = split(fit, how, len(read[0].kept), self._in_order(read[0]))
         about = [f"{file.path.name}: {written(file)}" for _, file in files]
         about += summaries(read[0].columns)
         paths = tuple(file.path for _, file in files)
@@ -230,6 +236,14 @@ class _Reader:
             return np.asarray(order[~lacking[order]])
         return np.flatnonzero(~lacking)
 
+    def _in_order(self, read: "_Read") -> Column | None:
+        """What the rows that are kept are in order of."""
+        named = self.data.ordered
+        if not isinstance(named, str):
+            return None
+        column = read.columns[named]
+        return column._replace(values=column.values[read.kept], missing=column.missing[read.kept])
+
     def _vocabulary(self, parts: list[dict[str, Column]]) -> dict[str, list[str]]:
         """The categories of all columns that have some."""
         data, found = self.data, self.found
@@ -261,7 +275,7 @@ class _Reader:
                 )
         return vocabulary
 
-    def _table(self, read: "_Read", vocabulary: dict[str, list[str]]) -> Table:
+    def _table(self, read: "_Read", vocabulary: dict[str, list[str]], groups: list[str]) -> Table:
         data, columns = self.data, read.columns
         arguments: dict[str, object] = {}
         for argument, name in self.arguments.items():
@@ -276,15 +290,14 @@ class _Reader:
         if data.label:
             named = words_of(read.raw.columns, data.label, data.replace)
             labels = np.stack(list(named.values()), -1)
-        groups = words_of(read.raw.columns, data.by, data.replace)
+        together = words_of(read.raw.columns, data.by, data.replace)
         shape = columns[self.arguments[self.outcome]].values.shape
-        _check_together(data, groups, shape, self.found)
-        beside = {}
-        for name in self.beside:
-            column = columns[f"choose.{name}"]
-            words = categories_of([column.values]) if name == "by" else None
-            beside[name] = encoded(column, words)
-        table = Table({**arguments, **data.constants}, labels, vocabulary, groups, beside)
+        _check_together(data, together, shape, self.found)
+        own = {name: columns[f"choose.{name}"] for name in self.beside}
+        beside = {n: encoded(column, groups if n == "by" else None) for n, column in own.items()}
+        if isinstance(data.ordered, str):
+            beside["when"] = np.unique(days_of(columns[data.ordered]), return_inverse=True)[1]
+        table = Table({**arguments, **data.constants}, labels, vocabulary, together, beside)
         same = not shape or np.array_equal(read.kept, np.arange(shape[0]))
         return table if same else table.rows(read.kept, shape[0])
 
@@ -331,20 +344,3 @@ def _check_together(
             )
     if data.ordered and len(shape) != 1:
         found.add("data.ordered", f"outcomes of shape {shape} are not in one row; leave it out.")
-
-
-def _split(whole: Table, how: HeldOutSection, kept: np.ndarray) -> tuple[Table, Table]:
-    assert how.fraction is not None
-    rows = len(kept)
-    count = round(how.fraction * rows)
-    if not 0 < count < rows:
-        raise InputError(
-            f"`held_out.fraction = {how.fraction}` of {rows} rows leaves no rows on one side."
-        )
-    order = np.arange(rows)
-    if how.pick == "random":
-        order = np.random.default_rng(how.seed).permutation(rows)
-    return (
-        whole.rows(np.sort(order[: rows - count]), rows),
-        whole.rows(np.sort(order[rows - count :]), rows),
-    )

@@ -64,6 +64,7 @@ class HeldOutSection(Section):
     )
     pick: Literal["random", "last"] = Field("random", description="'random' or 'last'")
     seed: int = Field(0, ge=0, description="a whole number of zero or more")
+    refit: bool = Field(True, description="true or false")
 
     @model_validator(mode="after")
     def _one_way(self) -> "HeldOutSection":

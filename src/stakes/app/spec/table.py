@@ -27,7 +27,8 @@ class Table:
     groups: dict[str, np.ndarray] = field(default_factory=dict)
     """Column -> values that are equal where rows belong together."""
     beside: dict[str, np.ndarray] = field(default_factory=dict)
-    """What rows have beside the model's arguments: `by`, their group, and `today`, a decision."""
+    """What rows have beside the model's arguments: `by`, their group, `today`, a decision, and
+    `when`, the number of their day."""
 
     @property
     def names(self) -> np.ndarray | None:

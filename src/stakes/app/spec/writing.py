@@ -2,6 +2,7 @@
 
 import json
 import os
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,7 @@ def spec_text(proposal: Proposal, folder: Path) -> str:
     if proposal.held_out:
         last = proposal.date is not None
         pick = {"fraction": 0.2, "pick": "last" if last else "random"}
-        why = "the last fifth, not fitted, judges the decisions"
+        why = "the last fifth judges fits without it; then all is fitted"
         data.append(("held_out", pick, why if last else why.replace("the last", "a")))
     parts = [
         HEAD.format(name=proposal.table.name)
@@ -90,6 +91,22 @@ def findings_text(proposal: Proposal) -> list[str]:
         settled = "they are read as codes" if finding.codes else settled
         lines.append(f"{where}{finding.what}.{f' Here {settled}.' if settled else ''}")
     return lines
+
+
+def unfilled(raw: Mapping[str, Any]) -> tuple[str, ...]:
+    """The costs of a spec that are still those which `stakes init --table` writes, by field.
+
+    Examples:
+        >>> unfilled({"loss": {"name": "newsvendor", "under": 1, "over": 1, "unit": "€"}})
+        ('loss.under', 'loss.over')
+        >>> unfilled({"loss": {"name": "newsvendor", "under": 3, "over": 1}})
+        ()
+    """
+    said = {name: value for name, value in raw.get("loss", {}).items() if name != "unit"}
+    for proposed in (COSTS, ACTIONS):
+        if said == tomllib.loads(proposed)["loss"]:
+            return tuple(f"loss.{name}" for name in said if name != "name")
+    return ()
 
 
 def _line(name: str, value: Any, comment: str) -> str:

@@ -33,11 +33,24 @@ function modelNamed(name) {
   return null;
 }
 
+// On paper a chart keeps the size that it was drawn in, so it is made to fit the page: two side by side, or one.
+const PAPER = { beside: 330, alone: 690 };
+
+function shrinkForPaper() {
+  for (const chart of document.querySelectorAll(".chart")) {
+    const room = chart.closest(".charts") ? PAPER.beside : PAPER.alone;
+    chart.style.setProperty("--on-paper", String(Math.min(1, room / (chart.scrollWidth || room))));
+  }
+}
+
 async function drawCharts(items) {
   for (const item of items) await Bokeh.embed.embed_item(item);
   const repaint = () => paint(darkMode.matches ? "dark" : "light");
   repaint();
   darkMode.addEventListener("change", repaint);
-  window.addEventListener("beforeprint", () => paint("light"));
+  window.addEventListener("beforeprint", () => {
+    paint("light");
+    shrinkForPaper();
+  });
   window.addEventListener("afterprint", repaint);
 }
