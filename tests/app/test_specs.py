@@ -529,25 +529,50 @@ def test_ways_and_folds_of_a_spec_are_values(project: Path, tmp_path: Path) -> N
     assert len(groups.choosing.by) == groups.rows_in(groups.fit)
 
 
-def test_init_writes_a_spec_that_checks(tmp_path: Path) -> None:
-    assert invoke("init", tmp_path / "new").exit_code == 0
-    result = invoke("check", tmp_path / "new" / "stakes.toml", "--json")
+def checked_to_take(spec: Path) -> dict[str, Any]:
+    """What `check` says of a spec whose fits end when they have converged."""
+    result = invoke("check", spec, "--json")
     assert result.exit_code == 0, result.stderr
     assert result.stderr.splitlines() == [  # one need not wait without a word
         "tracing the model",
         "compiling both fits and timing some of their steps",
     ]
     found = json.loads(result.stdout)
-    assert [site["name"] for site in found["sites"]][-1] == "sold"
     assert found["expectation"] == "ClosedForm()"
-    assert found["rows"] + found["held_out"] == found["refit"] == 140
+    assert found["rows"] + found["held_out"] == found["refit"]
     assert 0 < found["least_seconds"] < found["seconds"]
-    assert (found["least_steps"], found["steps"]) == (5_400, 10_000)
-    assert (found["folds"], len(found["ways"])) == (5, 7)
     assert 0 < found["least_choice_seconds"] < found["choice_seconds"]
+    return found
+
+
+def test_check_says_what_a_run_will_do(project: Path) -> None:
+    spec = project / "to-the-end.toml"
+    spec.write_text(toml({**PROJECT, "fit": {}}))
+    found = checked_to_take(spec)
+    assert [site["name"] for site in found["sites"]] == ["slope", "level", "y"]
+    assert (found["rows"], found["held_out"]) == (30, 10)
+    assert (found["least_steps"], found["steps"]) == (9_000, 30_000)
+    assert (found["folds"], len(found["ways"])) == (2, 8)
+
+
+def test_init_writes_a_spec_once(tmp_path: Path) -> None:
+    assert invoke("init", tmp_path / "new").exit_code == 0
+    job = read_job(tmp_path / "new" / "stakes.toml")
+    assert (job.problem.outcome, job.options.steps) == ("sold", 10_000)
+    assert job.rows_in(job.fit) + job.rows_in(job.held_out) == 140
     again = invoke("init", tmp_path / "new")
     assert again.exit_code == 2
     assert "already" in again.stderr
+
+
+@pytest.mark.slow
+def test_init_writes_a_spec_that_checks(tmp_path: Path) -> None:
+    assert invoke("init", tmp_path / "new").exit_code == 0
+    found = checked_to_take(tmp_path / "new" / "stakes.toml")
+    assert [site["name"] for site in found["sites"]][-1] == "sold"
+    assert found["rows"] + found["held_out"] == 140
+    assert (found["least_steps"], found["steps"]) == (5_400, 10_000)
+    assert (found["folds"], len(found["ways"])) == (5, 7)
 
 
 @pytest.mark.slow

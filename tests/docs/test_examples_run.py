@@ -69,9 +69,23 @@ def test_the_tables_of_the_docs_are_those_that_were_reproduced():
 
 
 MODULES = sorted(module.name for module in pkgutil.walk_packages(stakes.__path__, prefix="stakes."))
+LONG = {
+    "stakes.calibration.result",
+    "stakes.calibration.svi",
+    "stakes.expectation.componentwise",
+    "stakes.expectation.score_function",
+    "stakes.many",
+    "stakes.plot",
+    "stakes.sklearn",
+    "stakes.ways.choosing",
+}
+"""Modules whose examples take seconds, of things that have tests of their own."""
 
 
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in MODULES],
+)
 def test_examples_in_docstrings_hold(name):
     assert doctest.testmod(importlib.import_module(name)).failed == 0
 

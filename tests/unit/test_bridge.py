@@ -104,13 +104,11 @@ QUICK_GUIDES = {"AutoNormal", "AutoDiagonalNormal", "by hand"}
 
 def somewhere(approximation: NumPyroApproximation) -> Params:
     """Off the guide's start, where nothing is special."""
-    params = approximation.init(KEY)
-    leaves, tree = jax.tree.flatten(params)
-    keys = jax.random.split(jax.random.key(1), len(leaves))
-    moved = [
-        leaf + 0.2 * jax.random.normal(k, leaf.shape) for leaf, k in zip(leaves, keys, strict=True)
-    ]
-    return jax.tree.unflatten(tree, moved)
+    rng = np.random.default_rng(1)
+    return jax.tree.map(
+        lambda leaf: jnp.asarray(leaf + 0.2 * rng.normal(size=leaf.shape), leaf.dtype),
+        jax.device_get(approximation.init(KEY)),
+    )
 
 
 def numpyro_elbo(
@@ -411,8 +409,10 @@ def test_the_window_of_an_enumeration_is_wide_enough_for_the_rows_of_every_batch
     outcomes = predicting.outcomes_by_batch(fitted, predictor, KEY)
     window = stakes.Enumeration().widened(outcomes)
     outcome = draw(approximation, fitted.params, {"row": jnp.array([2, 3])}).outcome
-    losses = window.expected(None, outcome, stakes.Tilted(0.2), outcome.mean)
-    assert np.isfinite(losses).all()
+    losses = jax.jit(
+        lambda rate: window.expected(None, dist.Poisson(rate), stakes.Tilted(0.2), rate)
+    )
+    assert np.isfinite(losses(outcome.rate)).all()
 
 
 # Masks and event dims ----------------------------------------------------------------------
@@ -652,15 +652,15 @@ def shops_by_day_by_hand(x: Any, batch: int | None = None, y: Any = None) -> Non
         numpyro.sample("season", dist.Normal(loc, 0.01))
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("days", "rows"),
     [
-        (None, {"shop": [2, -1, 0, 1]}),
         ([4, -1, 2], {"shop": [2, -1, 0, 1], "day": [4, -1, 2]}),
+        (None, {"shop": [2, -1, 0, 1]}),
         ([4, -1, 2], {"day": [4, -1, 2]}),
     ],
-    ids=["shops", "shops and days", "days"],
+    ids=["shops and days", "shops", "days"],
 )
 def test_of_two_plates_each_gets_the_parameters_of_its_own_members(
     days: list[int] | None, rows: dict[str, list[int]]

@@ -50,6 +50,10 @@ SPREAD = 2.0
 LIKE = jnp.zeros(3)
 
 
+def quickly(function, *arguments):
+    return jax.jit(function, compiler_options=QUICKLY)(*arguments)
+
+
 def normals(centre=(0.0, 5.0, -100.0), between: float = 1.0, within: float = SPREAD):
     """Draws of θ along a leading axis: Normal outcomes about centres that differ a little."""
     theta = jnp.linspace(-between, between, DRAWS)[:, None]
@@ -75,7 +79,7 @@ def test_a_callable_pinball_loss_leads_to_the_exact_quantile():
 def test_a_numerical_decision_agrees_with_the_exact_one(loss):
     outcomes = normals()
     found = decide(Aim(Asked(loss)), ClosedForm(), KEY, outcomes, LIKE)
-    exact = loss.exact_decision(Mixture(outcomes))
+    exact = quickly(lambda outcomes: loss.exact_decision(Mixture(outcomes)), outcomes)
     np.testing.assert_allclose(found, exact, atol=0.02 * SPREAD)
 
 
@@ -134,18 +138,23 @@ def test_a_best_decision_beyond_the_bulk_of_the_outcomes_is_found(c):
 )
 def test_a_linex_decision_is_not_left_to_draws_where_quadrature_is_at_hand(outcomes, twin, c):
     """The best decision is -log(E exp(-cy))/c, which a few draws of a heavy tail get wrong."""
-    decided = jax.jit(
-        lambda: best_decision(Aim(Asked(LinEx(c))), Quadrature(), KEY, outcomes, jnp.zeros(1)),
-        compiler_options=QUICKLY,
+    found = quickly(
+        lambda: best_decision(Aim(Asked(LinEx(c))), Quadrature(), KEY, outcomes, jnp.zeros(1))
     )
     mgf = {"gamma": (1 + c / 1.5) ** -5.0, "laplace": 1 / (1 - 0.81 * c**2)}[twin]
-    np.testing.assert_allclose(decided(), -np.log(mgf) / c, atol=0.01)
+    np.testing.assert_allclose(found, -np.log(mgf) / c, atol=0.01)
 
 
 def test_a_monte_carlo_expectation_leaves_the_decision_to_draws():
     outcomes = normals()
-    found = best_decision(Aim(Asked(LinEx(0.5))), MonteCarlo(), KEY, outcomes, LIKE)
-    np.testing.assert_allclose(found, LinEx(0.5).exact_decision(Mixture(outcomes)), atol=0.3)
+    found, exact = quickly(
+        lambda outcomes: (
+            best_decision(Aim(Asked(LinEx(0.5))), MonteCarlo(), KEY, outcomes, LIKE),
+            LinEx(0.5).exact_decision(Mixture(outcomes)),
+        ),
+        outcomes,
+    )
+    np.testing.assert_allclose(found, exact, atol=0.3)
 
 
 def test_an_exponential_utility_of_a_cost_far_from_zero_does_not_underflow():
@@ -220,19 +229,15 @@ def test_few_draws_at_once_change_nothing(monkeypatch):
 
 
 def best_for(term, outcomes, like):
-    of = jax.jit(
-        lambda outcomes: term_decision(term, KEY, outcomes, like, held=1), compiler_options=QUICKLY
-    )
-    return of(outcomes)
+    return quickly(lambda outcomes: term_decision(term, KEY, outcomes, like, held=1), outcomes)
 
 
 def test_the_linearized_term_is_maximised_by_the_bayes_decision():
     outcomes = normals()
     term = ScaledLoss(Tilted(0.2), 1.7).term(ClosedForm())
     found = best_for(term, outcomes, LIKE)
-    np.testing.assert_allclose(
-        found, Tilted(0.2).exact_decision(Mixture(outcomes)), atol=0.02 * SPREAD
-    )
+    exact = quickly(lambda outcomes: Tilted(0.2).exact_decision(Mixture(outcomes)), outcomes)
+    np.testing.assert_allclose(found, exact, atol=0.02 * SPREAD)
 
 
 def test_the_term_of_a_symmetric_utility_is_maximised_at_the_centre():
@@ -300,7 +305,8 @@ def test_an_m_step_finds_its_way_from_draws_that_are_all_alike():
 )
 def test_quantiles_of_counts_stay_where_there_is_mass(components, values, scipy_cdf, level):
     """Single precision knows a distribution function to a few 1e-6, and not more."""
-    found = np.asarray(Mixture(components, values).quantile(level), np.float64)
+    found = quickly(lambda components: Mixture(components, values).quantile(level), components)
+    found = np.asarray(found, np.float64)
     assert np.all(scipy_cdf(found) >= level - 3e-4)
     assert np.all(scipy_cdf(found - 1) <= level + 3e-4)
     assert np.all(scipy_cdf(found) - scipy_cdf(found - 1) > 0)  # no count without mass
@@ -308,7 +314,8 @@ def test_quantiles_of_counts_stay_where_there_is_mass(components, values, scipy_
 
 def test_quantiles_of_a_discrete_uniform_are_exact_though_numpyros_inverse_is_not():
     die = Mixture(dist.DiscreteUniform(jnp.array([[2]]), jnp.array([[9]])))
-    assert [float(die.quantile(level)[0]) for level in (0.1, 0.5, 0.9)] == [2.0, 5.0, 9.0]
+    found = quickly(lambda: jnp.stack([die.quantile(level)[0] for level in (0.1, 0.5, 0.9)]))
+    assert found.tolist() == [2.0, 5.0, 9.0]
 
 
 @pytest.mark.some(1)
@@ -336,14 +343,15 @@ def test_quantiles_of_a_discrete_uniform_are_exact_though_numpyros_inverse_is_no
 )
 def test_quantiles_need_no_variance(components, twins):
     level = 0.9
-    found = np.asarray(Mixture(components).quantile(level), np.float64)
+    found = quickly(lambda components: Mixture(components).quantile(level), components)
+    found = np.asarray(found, np.float64)
     np.testing.assert_allclose(
         np.mean([twin.cdf(found) for twin in twins], axis=0), level, atol=3e-4
     )
 
 
 def test_counts_too_large_to_tell_from_their_neighbours_come_to_an_end():
-    huge = Mixture(dist.Poisson(jnp.array([[3e7]]))).quantile(0.95)
+    huge = quickly(lambda: Mixture(dist.Poisson(jnp.array([[3e7]]))).quantile(0.95))
     np.testing.assert_allclose(huge, 3e7, rtol=1e-3)
 
 
@@ -354,11 +362,17 @@ def test_parabolas_find_the_bottom_and_are_never_worse_than_the_grid() -> None:
         return jnp.stack([bowl[0], kink[1], flat[2], two_wells[3], h[4], -h[5]])
 
     grid = jnp.broadcast_to(jnp.linspace(-6.0, 6.5, 9)[:, None], (9, 6))
-    found = by_parabolas(objective, grid, 5).place
-    assert (objective(found) <= jax.lax.map(objective, grid).min(axis=0)).all()
+    found, value, of_grid = quickly(
+        lambda: (
+            (place := by_parabolas(objective, grid, 5).place),
+            objective(place),
+            jax.lax.map(objective, grid).min(axis=0),
+        )
+    )
+    assert (value <= of_grid).all()
     assert found[:2] == pytest.approx(np.array([0.3, 5.0]), abs=0.02)
     assert found[3:] == pytest.approx(np.array([0.0, -6.0, 6.5]), abs=0.01)
-    assert np.isnan(by_parabolas(lambda h: h * jnp.nan, grid, 5).place).all()
+    assert np.isnan(quickly(lambda: by_parabolas(lambda h: h * jnp.nan, grid, 5).place)).all()
 
 
 def test_promises_lead_to_the_lowest_of_all_dips_wherever_it_is() -> None:
