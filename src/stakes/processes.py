@@ -3,7 +3,7 @@
 import re
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, final
 
 import jax
@@ -31,7 +31,9 @@ class Processes:
     def __init__(self, index: int, count: int) -> None:
         self.index, self.count = index, count
         self.mesh = Mesh(np.array(_one_device_each()), (AXIS,))
-        self._meetings = 0
+        self.waiting: Callable[[float | None], None] = lambda worked: None
+        """Told before each meeting how long this process has worked since the last, None after."""
+        self._meetings, self._met = 0, time.monotonic()
 
     def __repr__(self) -> str:
         return f"Processes({self.index} of {self.count})"
@@ -73,7 +75,10 @@ class Processes:
         A collective operation gives up where processes come to it half a minute apart.
         """
         self._meetings += 1
+        self.waiting(time.monotonic() - self._met)
         _client().wait_at_barrier(f"stakes {self._meetings}", 1000 * PATIENCE)
+        self.waiting(None)
+        self._met = time.monotonic()
 
     def leave(self) -> None:
         """Part, once all have come here: what follows, each does alone."""
