@@ -76,25 +76,35 @@ def run_command(project: Path, run: Path, processes: int, *changes: str) -> list
     return command("run", project / "spec.toml", "--processes", processes, *bare, *changes)
 
 
+STAGES = ("begun", "fitting VI", "fitting calibrated", "deciding")
+"""Of a run, as its log tells of them; with the last, the first process is left alone."""
+
+
 class Alone(NamedTuple):
     """A run on two processes that was left alone."""
 
     path: Path
-    together: float
-    """Seconds until only the first process was left, which then works by itself."""
+    begins: list[float]
+    """Seconds after which its processes were there, and each stage began."""
     seconds: float
+
+
+def stages_begun(run: Path) -> int:
+    log = run / "log.txt"
+    said = log.read_text() if log.exists() else ""
+    return sum(f" {stage}" in said for stage in STAGES)
 
 
 @pytest.fixture(scope="module")
 def alone(project: Path) -> Alone:
-    run, together, began = project / "alone", 0.0, time.monotonic()
+    run, begins, began = project / "alone", [], time.monotonic()
     watched = subprocess.Popen(run_command(project, run, 2, *SHORT))
     while watched.poll() is None:
-        if len(workers(watched.pid)) == 2:
-            together = time.monotonic() - began
-        time.sleep(0.1)
+        count = stages_begun(run) + bool(workers(watched.pid))
+        begins += [time.monotonic() - began] * (count - len(begins))
+        time.sleep(0.05)
     assert watched.returncode in (0, 4)
-    return Alone(run, together, time.monotonic() - began)
+    return Alone(run, begins, time.monotonic() - began)
 
 
 def parameters(run: Path) -> dict[str, np.ndarray]:
@@ -157,24 +167,23 @@ def test_a_disturbed_run_ends_with_the_same_numbers(
 ) -> None:
     """Disturbed at any moment at which the processes depend on each other."""
     rng, kind = random.Random(number), KINDS[number % 3]
-    victim, moment = rng.randrange(2), rng.uniform(0, alone.together)
+    victim, stage, part = rng.randrange(2), rng.randrange(len(STAGES)), rng.random()
     began = time.monotonic()
     watched = subprocess.Popen(
         run_command(project, tmp_path, 2, *SHORT), stderr=subprocess.PIPE, text=True
     )
-    pids: list[int] = []
-    while watched.poll() is None and time.monotonic() - began < moment:
-        pids = workers(watched.pid) or pids
+    while len(pids := workers(watched.pid)) < 2 or stages_begun(tmp_path) < stage:
+        assert watched.poll() is None
         time.sleep(0.05)
+    time.sleep(part * (alone.begins[stage + 1] - alone.begins[stage]))
     hit = len(workers(watched.pid)) == 2
     if hit:
         os.kill(pids[victim], kind)
     _, said = watched.communicate(timeout=900)
     lost = time.monotonic() - began - alone.seconds
     again = [line for line in said.splitlines() if "start again" in line]
-    print(
-        f"{number}: {kind.name} of {victim} at {moment:.1f} s, {hit=}: {lost:.0f} s lost; {again}"
-    )
+    at = f"stage {stage + part:.2f}" if hit else "no moment"
+    print(f"{number}: {kind.name} of process {victim} at {at}: {lost:.0f} s lost; {again}")
     assert watched.returncode in (0, 4), said
     check_same(tmp_path, alone.path)
 
