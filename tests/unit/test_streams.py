@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+import pandas as pd
 import pytest
 from scipy.optimize import minimize
 from scipy.special import expit
@@ -156,6 +157,7 @@ def test_all_rows_of_a_stream_are_decided_about_in_their_order(result: stakes.Ca
     for decisions in (result.decisions, result.vi_decisions):
         assert decisions.shape == (ROWS,)
         assert decisions.dims == ("row",)
+        assert isinstance(decisions.indexes["row"], pd.RangeIndex)  # numbers of rows take no memory
         np.testing.assert_allclose(decisions.values, best, atol=0.03)
     assert "a random sample of 10,000 of 24,000 rows" in repr(result)
     other = result.decide({"shop": np.array([0]), "x": np.array([0.3]), "shops": 3}, new="row")
