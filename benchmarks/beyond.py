@@ -1,8 +1,8 @@
 """Rows beyond memory: what a row costs from disk and in memory, and how memory grows with rows.
 
 `python -m benchmarks.beyond FOLDER 1e4 1e5 1e6 1e7` simulates tables of these sizes into the
-folder, fits a logistic regression to each from Parquet files and from memory, each in a process of
-its own, and prints one row for each.
+folder, fits a logistic regression to each from Parquet files, from memory, and from memory with a
+latent of its own for each row, each in a process of its own, and prints one row for each.
 """
 
 import json
@@ -31,6 +31,20 @@ def model(a: Any, b: Any, c: Any, d: Any, y: Any = None) -> None:
     with numpyro.plate("column", 4):
         slope = numpyro.sample("slope", dist.Normal(0, 2))
     with numpyro.plate("row", len(a), subsample_size=min(BATCH, len(a))) as at:
+        logits = level + jnp.stack([a[at], b[at], c[at], d[at]], axis=-1) @ slope
+        numpyro.sample("y", dist.Bernoulli(logits=logits), obs=None if y is None else y[at])
+
+
+def local(a: Any, b: Any, c: Any, d: Any, y: Any = None) -> None:
+    """The same with a level for each row."""
+    import jax.numpy as jnp
+    import numpyro
+    import numpyro.distributions as dist
+
+    with numpyro.plate("column", 4):
+        slope = numpyro.sample("slope", dist.Normal(0, 2))
+    with numpyro.plate("row", len(a), subsample_size=min(BATCH, len(a))) as at:
+        level = numpyro.sample("level", dist.Normal(0, 2))
         logits = level + jnp.stack([a[at], b[at], c[at], d[at]], axis=-1) @ slope
         numpyro.sample("y", dist.Bernoulli(logits=logits), obs=None if y is None else y[at])
 
@@ -64,9 +78,10 @@ def fitted(folder: Path, kind: str) -> dict[str, float]:
 
     import stakes
 
-    problem = stakes.Problem(model, outcome="y", loss=stakes.Tilted(0.2))
+    program = local if kind == "latents" else model
+    problem = stakes.Problem(program, outcome="y", loss=stakes.Tilted(0.2))
     data: Any = stakes.Stream(folder, scratch=folder.parent)
-    if kind == "memory":
+    if kind != "stream":
         table = ds.dataset(folder).to_table()
         data = {name: np.asarray(table[name]) for name in "abcd"}
         data["y"] = np.asarray(table["y"]).astype(np.int32)
@@ -153,7 +168,7 @@ def counted(folder: Path) -> dict[str, float]:
 def main(folder: Path, sizes: list[int]) -> None:
     for rows in sizes:
         simulate(folder / str(rows), rows)
-        for kind in ("stream", "memory", "counted", "compared"):
+        for kind in ("stream", "memory", "latents", "counted", "compared"):
             if (kind == "compared") and rows <= 100 * BATCH:
                 continue
             call = [sys.executable, "-m", "benchmarks.beyond", str(folder / str(rows)), kind]
@@ -169,7 +184,7 @@ if __name__ == "__main__":
         print(json.dumps(counted(Path(where))))
     elif what == ["compared"]:
         print(json.dumps(compared(Path(where))))
-    elif what in (["stream"], ["memory"]):
+    elif what in (["stream"], ["memory"], ["latents"]):
         print(json.dumps(fitted(Path(where), what[0])))
     else:
         main(Path(where), [int(float(each)) for each in what])

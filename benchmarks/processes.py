@@ -2,8 +2,9 @@
 
 Run `python -m benchmarks.processes`. For 2 and 4 processes and each method: by how much bound,
 parameters and decisions differ after 500 steps from those that one process finds with the same
-minibatches and independent draws, in units of the largest; and what a step takes, beside one
-process that takes all of it. Every process gets cores of its own where there are enough; the one
+minibatches, weights of rows and independent draws, in units of the largest; and what a step takes,
+beside one process that takes all of it. Shares, and so the weights of rows, differ where `--rows`
+is no multiple of the processes. Every process gets cores of its own where there are enough; the one
 process may use all.
 """
 
@@ -18,10 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 import stakes
 from stakes.bridge import divided
+from stakes.bridge.sites import Times
 from stakes.calibration import Options, prepare
 from stakes.calibration.plan import Plan
 from stakes.examples import matrix_factorization
@@ -102,13 +105,15 @@ def alone(plan: Plan, step: Step, state: State, count: int, steps: int) -> tuple
         for i in range(count)
     ]
     batches = {"row": np.concatenate([b.take(0, steps)["row"] for b in taken], axis=1)}
-    state, info = compiled(step)(
-        plan.approximation,
-        outset(state).state,
-        key=keys[0],
-        numbers=np.arange(steps),
-        batches=batches,
-    )
+    times = np.repeat(division.weights, division.part.batch_size // count)[:, None]
+    with Times("row", None if division.is_even else jnp.asarray(times)):
+        state, info = compiled(step)(
+            plan.approximation,
+            outset(state).state,
+            key=keys[0],
+            numbers=np.arange(steps),
+            batches=batches,
+        )
     return state.variables, np.asarray(info.elbo + info.utility)
 
 

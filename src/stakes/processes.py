@@ -3,7 +3,8 @@
 import re
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar, final
 
 import jax
@@ -31,7 +32,9 @@ class Processes:
     def __init__(self, index: int, count: int) -> None:
         self.index, self.count = index, count
         self.mesh = Mesh(np.array(_one_device_each()), (AXIS,))
-        self._meetings = 0
+        self.waiting: Callable[[float | None], None] = lambda worked: None
+        """Told before each meeting how long this process has worked since the last, None after."""
+        self._meetings, self._met = 0, time.monotonic()
 
     def __repr__(self) -> str:
         return f"Processes({self.index} of {self.count})"
@@ -59,21 +62,29 @@ class Processes:
         """What each process has, along a new first axis; the shapes have to be the same."""
         from jax.experimental import multihost_utils  # not needed by one process
 
-        self.meet()
-        found: np.ndarray = multihost_utils.process_allgather(np.asarray(local)[None], tiled=True)
-        return np.asarray(found)
+        with self._meeting():
+            own = np.asarray(local)[None]
+            found: np.ndarray = multihost_utils.process_allgather(own, tiled=True)
+            return np.asarray(found)
 
     def any(self, value: bool) -> bool:
         """Whether it is so in any process."""
         return bool(self.gather(np.array(value)).any())
 
     def meet(self) -> None:
-        """Wait for the others, however long they compile.
+        """Wait for the others, however long they compile."""
+        with self._meeting():
+            pass
 
-        A collective operation gives up where processes come to it half a minute apart.
-        """
+    @contextmanager
+    def _meeting(self) -> Iterator[None]:
+        """Inside, all are there; one that is lost then keeps the others waiting forever."""
         self._meetings += 1
+        self.waiting(time.monotonic() - self._met)
         _client().wait_at_barrier(f"stakes {self._meetings}", 1000 * PATIENCE)
+        yield
+        self.waiting(None)
+        self._met = time.monotonic()
 
     def leave(self) -> None:
         """Part, once all have come here: what follows, each does alone."""

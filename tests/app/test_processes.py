@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -46,7 +47,10 @@ data = {file = "table.csv", outcome = "y", columns = {x = "x"}}
 loss = {name = "tilted", under = 3, over = 1}
 fit = {steps = 6000, checkpoint_seconds = 1}
 """
-KILLS = 8
+KILLS = int(os.environ.get("KILLS", "8"))
+"""How often runs are disturbed. `KILLS=40 pytest -s` on this file prints what each has cost."""
+SHORT = ("--set", "fit.steps=400", "--set", "fit.checkpoint_seconds=0.2")
+"""For runs that are disturbed: a few checkpoints of each fit."""
 KINDS = (signal.SIGKILL, signal.SIGSTOP, signal.SIGUSR1)
 """A process that dies, one that is stopped, and one in an endless loop."""
 
@@ -67,17 +71,40 @@ def command(*words: object) -> list[str]:
     return [sys.executable, "-m", "stakes_command", *map(str, words)]
 
 
-def run_command(project: Path, run: Path, processes: int) -> list[str]:
+def run_command(project: Path, run: Path, processes: int, *changes: str) -> list[str]:
     bare = ("--no-choose", "--no-report", "-o", run)
-    return command("run", project / "spec.toml", "--processes", processes, *bare)
+    return command("run", project / "spec.toml", "--processes", processes, *bare, *changes)
+
+
+STAGES = ("begun", "fitting VI", "fitting calibrated", "deciding")
+"""Of a run, as its log tells of them; with the last, the first process is left alone."""
+
+
+class Alone(NamedTuple):
+    """A run on two processes that was left alone."""
+
+    path: Path
+    begins: list[float]
+    """Seconds after which its processes were there, and each stage began."""
+    seconds: float
+
+
+def stages_begun(run: Path) -> int:
+    log = run / "log.txt"
+    said = log.read_text() if log.exists() else ""
+    return sum(f" {stage}" in said for stage in STAGES)
 
 
 @pytest.fixture(scope="module")
-def alone(project: Path) -> tuple[Path, float]:
-    """A run on two processes that was left alone, and how long it took."""
-    began = time.monotonic()
-    subprocess.run(run_command(project, project / "alone", 2), check=False, timeout=600)
-    return project / "alone", time.monotonic() - began
+def alone(project: Path) -> Alone:
+    run, begins, began = project / "alone", [], time.monotonic()
+    watched = subprocess.Popen(run_command(project, run, 2, *SHORT))
+    while watched.poll() is None:
+        count = stages_begun(run) + bool(workers(watched.pid))
+        begins += [time.monotonic() - began] * (count - len(begins))
+        time.sleep(0.05)
+    assert watched.returncode in (0, 4)
+    return Alone(run, begins, time.monotonic() - began)
 
 
 def parameters(run: Path) -> dict[str, np.ndarray]:
@@ -134,25 +161,31 @@ def _address(digits: str) -> str:
     return socket.inet_ntop(family, b"".join(words)).removeprefix("::ffff:")
 
 
-def test_disturbed_runs_end_with_the_same_numbers(
-    project: Path, alone: tuple[Path, float], tmp_path: Path
+@pytest.mark.parametrize("number", range(KILLS))
+def test_a_disturbed_run_ends_with_the_same_numbers(
+    number: int, project: Path, alone: Alone, tmp_path: Path
 ) -> None:
-    expected, seconds = alone
-    rng = random.Random(1)
-    for number in range(KILLS):
-        run, kind, victim = tmp_path / str(number), KINDS[number % 3], rng.randrange(2)
-        began = time.monotonic()
-        watched = subprocess.Popen(run_command(project, run, 2), stderr=subprocess.PIPE, text=True)
-        while not (run / "state.npz").exists() and watched.poll() is None:
-            time.sleep(0.1)
-        time.sleep(rng.uniform(0, 3))
-        if watched.poll() is None and len(pids := workers(watched.pid)) == 2:
-            os.kill(pids[victim], kind)
-        _, said = watched.communicate(timeout=900)
-        lost = time.monotonic() - began - seconds
-        print(f"{number}: {kind.name} of process {victim}: {lost:.0f} s lost; {said[-300:]}")
-        assert watched.returncode in (0, 4), said
-        check_same(run, expected)
+    """Disturbed at any moment at which the processes depend on each other."""
+    rng, kind = random.Random(number), KINDS[number % 3]
+    victim, stage, part = rng.randrange(2), rng.randrange(len(STAGES)), rng.random()
+    began = time.monotonic()
+    watched = subprocess.Popen(
+        run_command(project, tmp_path, 2, *SHORT), stderr=subprocess.PIPE, text=True
+    )
+    while len(pids := workers(watched.pid)) < 2 or stages_begun(tmp_path) < stage:
+        assert watched.poll() is None
+        time.sleep(0.05)
+    time.sleep(part * (alone.begins[stage + 1] - alone.begins[stage]))
+    hit = len(workers(watched.pid)) == 2
+    if hit:
+        os.kill(pids[victim], kind)
+    _, said = watched.communicate(timeout=900)
+    lost = time.monotonic() - began - alone.seconds
+    again = [line for line in said.splitlines() if "start again" in line]
+    at = f"stage {stage + part:.2f}" if hit else "no moment"
+    print(f"{number}: {kind.name} of process {victim} at {at}: {lost:.0f} s lost; {again}")
+    assert watched.returncode in (0, 4), said
+    check_same(tmp_path, alone.path)
 
 
 def test_rows_held_out_are_fitted_by_all_processes_in_the_end(
@@ -170,9 +203,9 @@ def test_rows_held_out_are_fitted_by_all_processes_in_the_end(
     assert fits[1][-100:].mean() < fits[0][-100:].mean()  # of more rows
 
 
-def test_a_run_is_resumed_on_another_number_of_processes(
-    project: Path, alone: tuple[Path, float], tmp_path: Path
-) -> None:
+def test_a_run_is_resumed_on_another_number_of_processes(project: Path, tmp_path: Path) -> None:
+    undisturbed = project / "undisturbed"
+    subprocess.run(run_command(project, undisturbed, 2), check=False, timeout=900)
     run = tmp_path / "run"
     watched = subprocess.Popen(run_command(project, run, 2))
     while not (run / "state.npz").exists():
@@ -185,8 +218,8 @@ def test_a_run_is_resumed_on_another_number_of_processes(
         command("resume", run, "--no-report", "--processes", 4), check=False, timeout=600
     )
     assert ended.returncode in (0, 4)
-    after, undisturbed = parameters(run), parameters(alone[0])
+    after, expected = parameters(run), parameters(undisturbed)
     np.testing.assert_array_equal(after["VI/elbo"][: len(before)], before)  # nothing is lost
-    ends = [trace["calibrated/elbo"][-1000:].mean() for trace in (after, undisturbed)]
-    noise = undisturbed["calibrated/elbo"][-1000:].std() / np.sqrt(1000)
+    ends = [trace["calibrated/elbo"][-1000:].mean() for trace in (after, expected)]
+    noise = expected["calibrated/elbo"][-1000:].std() / np.sqrt(1000)
     assert abs(ends[0] - ends[1]) < 5 * np.sqrt(2) * noise

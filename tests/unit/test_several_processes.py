@@ -7,7 +7,7 @@ of processes; `tests/app/test_processes.py` has real ones.
 import subprocess
 import sys
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import pytest
 
 import stakes
 from stakes.bridge import approximate, divided
+from stakes.bridge.sites import Times
 from stakes.calibration import Options, prepare
 from stakes.calibration.plan import Plan
 from stakes.errors import InputError
@@ -30,7 +31,7 @@ from stakes.optimise.crew import NOWHERE, axes_of, told
 from stakes.port import Batches, Division, Subsample, key_of_part
 from stakes.processes import AXIS, Processes
 
-ROWS, BATCH = 12, 8
+ROWS, UNEVEN, BATCH = 12, 13, 8
 KEY = jax.random.key(7)
 
 
@@ -80,9 +81,9 @@ def test_minibatches_of_shares_visit_each_row_once_an_epoch() -> None:
 
 
 @cache
-def plan_for(method: Method | None, expectation: Any = None) -> Plan:
+def plan_for(method: Method | None, expectation: Any = None, rows: int = ROWS) -> Plan:
     problem = stakes.Problem(matrix_factorization.model, outcome="y", loss=stakes.Tilted(0.2))
-    data = {**matrix_factorization.simulate(ROWS, 3, 2), "factors": 2, "batch": BATCH}
+    data = {**matrix_factorization.simulate(rows, 3, 2), "factors": 2, "batch": BATCH}
     # As several processes draw.
     options = Options(method=method, draws=3, expectation=expectation, independent=True)
     return replace(prepare(KEY, problem, data, options), transform=stakes.Linearized(scale=1.0))
@@ -121,16 +122,22 @@ def together(plan: Plan, step: Step, state: State, batches: np.ndarray, count: i
     return whole, jax.tree.map(lambda found: np.asarray(found), info), same
 
 
-def alone(plan: Plan, step: Step, state: State, batches: np.ndarray) -> Any:
+def alone(plan: Plan, step: Step, state: State, batches: np.ndarray, count: int) -> Any:
+    """The steps of one process, in which rows have the weights of their shares."""
+    [part] = plan.approximation.subsamples
+    weights = Division(part, count).weights
+    times = jnp.asarray(np.repeat(weights, part.batch_size // count))[:, None]
+
     def one(state: State, x: Any) -> Any:
         key, members = x
-        return step(plan.approximation, state, key, {"row": members})
+        with Times("row", times):
+            return step(plan.approximation, state, key, {"row": members})
 
     return jax.lax.scan(one, state, (jax.random.split(KEY, len(batches)), batches))
 
 
-def batches_for(count: int, steps: int) -> np.ndarray:
-    division = Division(Subsample("row", ROWS, BATCH), count)
+def batches_for(count: int, steps: int, rows: int = ROWS) -> np.ndarray:
+    division = Division(Subsample("row", rows, BATCH), count)
     taken = [
         Batches(KEY, (division.share(i),), start=int(division.starts[i]), share=i).take(0, steps)
         for i in range(count)
@@ -146,27 +153,37 @@ METHODS = {
 }
 
 
-@pytest.mark.some(4)  # the first count of every method
-@pytest.mark.parametrize(
-    ("name", "count"),
-    [(name, count) for name in METHODS for count in ((4, 2) if name == "VI" else (2, 4))],
-)
-def test_a_step_of_several_processes_is_that_of_one(name: str, count: int) -> None:
-    plan, params = plan_for(*METHODS[name]), plan_for(*METHODS[name]).approximation.start
+CALIBRATED = [("Joint", n, rows) for n in (2, 4) for rows in (ROWS, UNEVEN)]
+CASES = [
+    *CALIBRATED,
+    *(("EM", *case) for _, *case in CALIBRATED),
+    *(
+        (name, *case)
+        for name in ("VI", "Joint, outcomes drawn")
+        for case in ((2, ROWS), (4, UNEVEN))
+    ),
+]
+
+
+@pytest.mark.some(4)
+@pytest.mark.parametrize(("name", "count", "rows"), CASES)
+def test_steps_of_several_processes_are_those_of_one(name: str, count: int, rows: int) -> None:
+    plan = plan_for(*METHODS[name], rows=rows)
+    params = plan.approximation.start
     if name == "VI":
         step, state = plan.vi_step(), plan.vi_state(params)
     else:
         decisions = np.random.default_rng(0).normal(size=plan.approximation.instances.shape)
         step, state = plan.step(1.0), plan.state(params, decisions)
-    batches = batches_for(count, 4)
-    expected, of_one = alone(plan, step, state, batches)
+    batches = batches_for(count, 500, rows)
+    expected, of_one = alone(plan, step, state, batches, count)
     found, of_each, same = together(plan, step, state, batches, count)
     assert all(jax.tree.leaves(same))  # what all have is the same in all
     for mine, known in zip(of_each, of_one, strict=True):
         np.testing.assert_array_equal(mine, mine[:, :1].repeat(count, axis=1))
         np.testing.assert_allclose(mine[:, 0], known, rtol=1e-5)
     for mine, known in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_allclose(mine, known, rtol=2e-4, atol=2e-5)
+        np.testing.assert_allclose(mine, known, rtol=0, atol=1e-5 * np.abs(known).max())
 
 
 def test_one_bad_gradient_keeps_all_processes_from_the_step() -> None:
@@ -210,7 +227,7 @@ def test_processes_tell_each_other_what_one_would_know(rows: int) -> None:
 
 
 def test_rows_of_uneven_shares_count_alike() -> None:
-    """The mean over all minibatches that may be is the same: the bound with all rows."""
+    """The mean over all minibatches that may be is the same: ELBO and utility with all rows."""
 
     def slope(x: Any, y: Any = None) -> None:
         b = numpyro.sample("b", dist.Normal(0, 1))
@@ -219,23 +236,21 @@ def test_rows_of_uneven_shares_count_alike() -> None:
             numpyro.sample("y", dist.Normal(b * x[members], 0.5), obs=seen)
 
     rng = np.random.default_rng(1)
-    data = {"x": jnp.asarray(rng.normal(size=5)), "y": jnp.asarray(rng.normal(size=5))}
-    whole = approximate(stakes.Problem(slope, outcome="y", loss=stakes.Squared()), data, KEY)
+    data = {name: jnp.asarray(rng.normal(size=5)) for name in "xy"}
+    problem = stakes.Problem(slope, outcome="y", loss=stakes.Squared())
+    plan = prepare(KEY, problem, data, Options(transform=stakes.Linearized(scale=1.0)))
+    whole, term, decisions = plan.approximation, plan.objective(1.0).term, jnp.arange(5.0)
     own, params = divided(whole, 2), whole.start
 
-    @jax.jit
-    def both(mine: Any) -> Any:
-        return jax.vmap(
-            lambda m: bound(own, None, 2, KEY, {"row": m}, params, None)[0], axis_name=AXIS
-        )(mine).mean()
+    def terms(approximation: Any, members: Any) -> Any:
+        given = {"row": members}, params, decisions[members]
+        return jnp.stack(bound(approximation, term, 2, KEY, *given, independent=True)[1])
 
-    found = np.mean([both(np.array([[0, 1], other])) for other in ([2, 3], [2, 4], [3, 4])])
-
-    @jax.jit
-    def one(members: Any) -> Any:
-        return bound(whole, None, 2, KEY, {"row": members}, params, None, independent=True)[0]
-
-    expected = np.mean([one(np.delete(np.arange(5), left_out)) for left_out in range(5)])
+    pairs = jnp.array([[[0, 1], other] for other in ([2, 3], [2, 4], [3, 4])])
+    of_two = jax.vmap(partial(terms, own), axis_name=AXIS)
+    found = jax.lax.map(of_two, pairs).mean((0, 1))
+    fours = jnp.array([np.delete(np.arange(5), left_out) for left_out in range(5)])
+    expected = jax.lax.map(partial(terms, whole), fours).mean(0)
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+import pandas as pd
 import pytest
 from scipy.optimize import minimize
 from scipy.special import expit
@@ -156,6 +157,7 @@ def test_all_rows_of_a_stream_are_decided_about_in_their_order(result: stakes.Ca
     for decisions in (result.decisions, result.vi_decisions):
         assert decisions.shape == (ROWS,)
         assert decisions.dims == ("row",)
+        assert isinstance(decisions.indexes["row"], pd.RangeIndex)  # numbers of rows take no memory
         np.testing.assert_allclose(decisions.values, best, atol=0.03)
     assert "a random sample of 10,000 of 24,000 rows" in repr(result)
     other = result.decide({"shop": np.array([0]), "x": np.array([0.3]), "shops": 3}, new="row")
@@ -220,14 +222,49 @@ def test_whole_numbers_in_one_file_and_others_in_the_next_are_numbers(tmp_path: 
     assert found.in_order()["x"].tolist() == [1.0, 2.0, 0.5, 3.0]
 
 
+def test_columns_may_come_in_another_order_in_each_file(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": [1.0], "y": [2.0]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"other": ["?"], "y": [4.0], "x": [3.0]}), tmp_path / "b.parquet")
+    found = shuffled(stakes.Stream(tmp_path).sources(), ["x", "y"], "y", [1]).in_order()
+    assert (found["x"].tolist(), found["y"].tolist()) == ([1.0, 3.0], [2.0, 4.0])
+
+
+@pytest.mark.parametrize("line", ["3.0", "3.0,4.0,5.0"])
+def test_a_ragged_file_is_named(tmp_path: Path, line: str) -> None:
+    """A row that is longer or shorter than the others."""
+    for name, last in (("a", "3.0,4.0"), ("b", line)):
+        (tmp_path / f"{name}.csv").write_text(f"x,y\n1.0,2.0\n{last}\n")
+    with pytest.raises(stakes.InputError, match=r"cannot read .*b\.csv: .*Expected 2 columns"):
+        shuffled(stakes.Stream(tmp_path).sources(), ["x", "y"], "y", [1])
+
+
+def _growing(path: Path, source: Any) -> Any:
+    """Its file becomes longer after the first rows are read."""
+
+    def parts(names: list[str]) -> Any:
+        for number, part in enumerate(source.parts(names)):
+            yield part
+            if not number:
+                with path.open("ab") as file:
+                    file.write(b"3.0\n")
+
+    return source._replace(parts=parts)
+
+
+@pytest.mark.parametrize("when", ["before the first row", "between rows"])
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_a_file_that_changes_while_it_is_read_is_named(tmp_path: Path, kind: str) -> None:
+def test_a_file_that_changes_while_it_is_read_is_named(
+    tmp_path: Path, kind: str, when: str
+) -> None:
     path = tmp_path / f"sales.{kind}"
-    table = pa.table({"x": [1.0, 2.0]})
+    table = pa.table({"x": np.arange(200_000.0)})
     csv.write_csv(table, path) if kind == "csv" else pq.write_table(table, path)
     sources = stakes.Stream(path).sources()
-    with path.open("ab") as file:
-        file.write(b"3.0\n")
+    if when == "between rows":
+        sources = [_growing(path, sources[0])]
+    else:
+        with path.open("ab") as file:
+            file.write(b"3.0\n")
     with pytest.raises(stakes.InputError, match=r"sales.*changed while|cannot read .*sales"):
         shuffled(sources, ["x"], "y", [1])
 

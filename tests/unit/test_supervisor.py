@@ -74,6 +74,47 @@ if first:
     assert said.startswith("no step was taken for")
 
 
+WAITING = """
+from pathlib import Path
+from stakes.host.supervisor import Waiting
+if index == 0:
+    waiting = Waiting(Path(beats), index)
+    waiting({worked})
+"""
+
+
+def test_all_start_again_when_one_waits_for_another_in_vain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as for one that is caught in a loop before the first step."""
+    monkeypatch.setattr(supervisor, "SILENCE", 0.5)
+    body = WAITING.format(worked=0.2) + "time.sleep(60 if first else 0)"
+    code, [said], starts = supervised(tmp_path, body)
+    assert (code, starts) == (0, [2, 2])
+    assert said.startswith("process 0 waited 1 seconds for another")
+
+
+@pytest.mark.parametrize("goes_on", ["", "waiting(None)"])
+def test_one_that_worked_long_waits_as_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, goes_on: str
+) -> None:
+    monkeypatch.setattr(supervisor, "SILENCE", 0.3)
+    body = WAITING.format(worked=0.01 if goes_on else 30.0)
+    body += f"    {goes_on}\ntime.sleep(1.5)"
+    assert supervised(tmp_path, body) == (0, [], [1, 1])
+
+
+def test_each_start_in_vain_waits_longer_for_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where one process takes longer than the others for good reason, the run still ends."""
+    monkeypatch.setattr(supervisor, "SILENCE", 0.3)
+    body = WAITING.format(worked=0.01) + "time.sleep(2)"
+    code, said, _ = supervised(tmp_path, body)
+    assert code == 0
+    assert len(said) == 2
+
+
 def test_a_long_silence_before_the_second_step_is_compiling(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

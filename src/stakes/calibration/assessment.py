@@ -263,12 +263,14 @@ def labelled(
     leading: tuple[str, ...] = (),
 ) -> "xr.DataArray":
     """An array with the names of its axes, and labels or numbers of their members."""
+    import pandas as pd
     import xarray as xr
 
     further = values.ndim - len(leading) - len(instances.dims)
     dims = (*leading, *instances.dims, *(f"{name}_dim_{axis}" for axis in range(further)))
     labels = {
-        dim: np.asarray(coords[dim]) if dim in coords else np.arange(size)
+        # A range takes no memory, however many rows it numbers.
+        dim: np.asarray(coords[dim]) if dim in coords else pd.RangeIndex(size)
         for dim, size in zip(dims, values.shape, strict=True)
     }
     return xr.DataArray(values, dims=dims, coords=labels, name=name)

@@ -38,6 +38,8 @@ from stakes.vectors import leading
 
 PROBED = 2**17
 """Rows that the model is tried on, to see how many a step takes."""
+HELD = 2**20
+"""Decisions of rows that are in memory at most, while those of a window go to the disk."""
 
 
 @final
@@ -112,8 +114,7 @@ class Beyond:
         kind = jax.dtypes.canonicalize_dtype(float)
         made = np.memmap(path, kind, mode="w+", shape=(len(self),))
         for numbers, found in on_all_cores(decide, self._windows()):
-            made[numbers] = found
-            _let_go(made)
+            _fill(made, numbers, found)
         self._decided.append((posterior.params, made))
         return made
 
@@ -216,8 +217,14 @@ def _seed(key: Key) -> list[int]:
     return [int(word) for word in np.asarray(jax.random.key_data(key)).ravel()]
 
 
-def _let_go(made: np.memmap[Any, Any]) -> None:
-    """Leave to the system which pages of an array on disk stay in memory."""
-    mapped = getattr(made, "_mmap", None)
-    if mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
-        mapped.madvise(mmap.MADV_DONTNEED)
+def _fill(made: np.memmap[Any, Any], at: np.ndarray, values: np.ndarray) -> None:
+    """Set some places of an array on disk, of which little is in memory at any time.
+
+    Places in no order may lie on all its pages; so they are gone through in order, and pages are
+    left to the system as soon as they are done.
+    """
+    order, mapped = np.argsort(at), getattr(made, "_mmap", None)
+    for part in np.array_split(order, -(-len(made) // HELD)):
+        made[at[part]] = values[part]
+        if mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
+            mapped.madvise(mmap.MADV_DONTNEED)

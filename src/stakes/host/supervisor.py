@@ -27,6 +27,9 @@ SILENCE = 20.0
 """Seconds without a beat after which work that had gone on is taken to be stuck, at the least."""
 LONGEST = 20.0
 """It is, too, after so many times the longest pause between two beats before."""
+LONGER = 3.0
+"""Processes do the same work side by side. One that waits for another is taken to wait in vain
+after so many times as long as its own work took, or after the silence above where that is more."""
 STOPPED = 10.0
 """Seconds after which a process that the system says is stopped is taken to be stuck."""
 GRACE = 10.0
@@ -46,6 +49,23 @@ class Beat:
     def __call__(self, what: str) -> None:
         self._file.write(what.splitlines()[0] + "\n")
         self._file.flush()
+
+
+@final
+class Waiting:
+    """Tells a supervisor while a process waits for the others, and how long it had worked."""
+
+    def __init__(self, beats: Path, index: int) -> None:
+        self._path, self._times = _waits(beats, index), 0
+
+    def __call__(self, worked: float | None) -> None:
+        """The seconds that it worked, or None when it goes on."""
+        self._times += 1
+        self._path.write_text("" if worked is None else f"{self._times} {worked}\n")
+
+
+def _waits(beats: Path, index: int) -> Path:
+    return beats.with_name(f"waits {index}")
 
 
 def end_with_parent() -> None:
@@ -96,7 +116,8 @@ def supervise(
         forwarded = 0
         while True:
             group = _started(command, count, Path(folder))
-            watch = _Watch(group)
+            # Where processes differ in speed by more than is thought, each start waits longer.
+            watch = _Watch(group, SILENCE * LONGER**in_vain)
             try:
                 while (trouble := watch.trouble(final_codes)) is None:
                     if heard.times > forwarded and heard.signum is not None:
@@ -122,8 +143,9 @@ def supervise(
 class _Watch:
     """What is known of a group from looking at it again and again."""
 
-    def __init__(self, group: _Group) -> None:
+    def __init__(self, group: _Group, patience: float) -> None:
         self._group, self._size, self._since = group, 0, time.monotonic()
+        self._patience, self._waits = patience, dict[int, tuple[str, float]]()
         self._longest, self._stopped, self._ended = 0.0, dict[int, float](), dict[int, float]()
         self.got_on = False
         """Whether it has taken steps and saved them: what it saved, the next group begins with."""
@@ -159,7 +181,19 @@ class _Watch:
                 self._stopped.pop(index, None)
             elif now - self._stopped.setdefault(index, now) > STOPPED:
                 return f"process {index} was stopped"
+            if (seconds := self._waits_in_vain(index, now)) is not None:
+                return f"process {index} waited {seconds:.0f} seconds for another"
         return None
+
+    def _waits_in_vain(self, index: int, now: float) -> float | None:
+        """For how long, where that is longer than the others can be expected to take."""
+        said = _waits(self._group.beats, index).read_text()
+        if said != self._waits.get(index, ("", now))[0]:
+            self._waits[index] = said, now
+        if not said.endswith("\n"):  # it goes on, or is about to say that it waits
+            return None
+        waited, worked = now - self._waits[index][1], float(said.split()[1])
+        return waited if waited > max(self._patience, LONGER * worked) else None
 
     def _goes_on(self, content: str) -> bool:
         """The first piece has to be compiled, and after the last one other work begins."""
@@ -176,7 +210,8 @@ def _started(
     command: Callable[[int, str, Path], Sequence[str]], count: int, folder: Path
 ) -> _Group:
     beats, address = folder / "beats", f"127.0.0.1:{_free_port()}"
-    beats.write_text("")
+    for path in (beats, *(_waits(beats, index) for index in range(count))):
+        path.write_text("")
     silent = [folder / f"process {index}" for index in range(1, count)]
     members: list[subprocess.Popen[bytes]] = []
     group = _Group(members, beats, silent)

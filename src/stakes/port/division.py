@@ -57,12 +57,18 @@ class Division:
         start, end = self.start(), jnp.asarray(self.starts[1:], jnp.int32)[own_index()]
         return (jnp.asarray(members) >= start) & (jnp.asarray(members) < end)
 
+    @property
+    def weights(self) -> np.ndarray:
+        """What a row of each share stands for, beside one of a share of mean size.
+
+        Minibatches have as many rows of a small share as of a large one. So each of its rows comes
+        more often, and counts for less when it does.
+        """
+        return np.diff(self.starts) * (self.count / self.part.size)
+
     def weight(self) -> Array | float:
-        """What a row of this share stands for, beside one of a share of mean size."""
-        if self.is_even:
-            return 1.0
-        sizes = np.diff(self.starts) * (self.count / self.part.size)
-        return jnp.asarray(sizes)[own_index()]
+        """That of the rows of the process that asks, inside a program."""
+        return 1.0 if self.is_even else jnp.asarray(self.weights)[own_index()]
 
     def cut(self, whole: Any, axis: int, index: int) -> np.ndarray:
         """The rows of one process; the smaller shares are filled up."""
