@@ -72,6 +72,31 @@ def test_single_precision_costs_nothing():
         assert np.all(risks[0] <= np.min(risks[1:], axis=0) * (1 + 1e-5)), loss
 
 
+@pytest.mark.parametrize("q", [1e-4, 0.001, 0.99, 0.9999, 0.99999])
+def test_far_expectiles_hold_in_single_precision(q):
+    """They lie a few spreads from the mean, and might lie 1/q of them from it."""
+    normal = Mixture(dist.Normal(jnp.zeros(1), jnp.ones(1)))
+
+    def pull(h):
+        short = stats.norm.pdf(h) - h * stats.norm.sf(h)
+        return q * short - (1 - q) * (short + h)
+
+    best = optimize.brentq(pull, -10, 10, xtol=1e-12)
+    found = float(np.ravel(stakes.Expectile(q).exact_decision(normal))[0])
+    np.testing.assert_allclose(found, best, rtol=0, atol=3e-3)
+
+
+def test_a_heavy_tail_does_not_carry_a_huber_decision_away():
+    """The mean is a quarter of a million, the median one: single precision knows no more of it."""
+    heavy = Mixture(dist.LogNormal(jnp.zeros(1), 5 * jnp.ones(1)))
+    found = float(np.ravel(stakes.Huber(10.0).exact_decision(heavy))[0])
+    outcomes = stats.lognorm(5.0).ppf((np.arange(200_000) + 0.5) / 200_000)
+    risks = [
+        float(np.mean(stakes.Huber(10.0)(outcomes, h))) for h in (found, *np.linspace(0, 10, 41))
+    ]
+    assert risks[0] <= min(risks[1:]) * (1 + 1e-4)
+
+
 def test_a_loss_without_an_expectation_has_no_decision():
     cauchy = Mixture(jax.vmap(dist.Cauchy)(jnp.asarray(LOCS), jnp.asarray(SCALES)))
     assert np.all(np.isnan(stakes.Huber(1.0).exact_decision(cauchy)))

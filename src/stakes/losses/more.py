@@ -30,15 +30,18 @@ class _Closer(NamedTuple):
     steps: Array
 
 
-def falls_to_zero(pull: Callable[[Array], Array], centre: Array, reach: Array) -> Array:
+def falls_to_zero(
+    pull: Callable[[Array], Array], centre: Array, reach: Array, scale: Array
+) -> Array:
     """Where a function that falls is zero, no further than `reach` from the centre.
 
     Steps of Newton's method, and halvings where these lead outside of what is still possible. A
-    step of half of all digits is the last: the next one would change none that can be known, and
-    what a decision costs changes by the square of it.
+    step of half of all digits is the last, in units of the `scale` on which the function bends:
+    what a decision costs changes by the square of it. The reach may be thousands of times that.
     """
-    centre, reach = jnp.broadcast_arrays(centre, reach)
-    small = np.sqrt(np.finfo(centre.dtype).eps) * reach
+    centre, reach, scale = jnp.broadcast_arrays(centre, reach, scale)
+    digit = np.finfo(centre.dtype).eps
+    small = jnp.maximum(np.sqrt(digit) * scale, 2 * digit * (jnp.abs(centre) + reach))
 
     def unfinished(at: _Closer) -> Array:
         return jnp.any(at.moved > small) & (at.steps < MOST_STEPS)
@@ -102,8 +105,8 @@ class Expectile(CanVary):
             return jnp.asarray(self.q * short - (1 - self.q) * (short + decision - centre))
 
         most = jnp.abs(2 * self.q - 1) / jnp.minimum(self.q, 1 - self.q)
-        reach = most * predicted.tails(centre, 1.0, 0.0)
-        return falls_to_zero(pull, centre, reach)
+        spread = predicted.tails(centre, 1.0, 0.0)
+        return falls_to_zero(pull, centre, most * spread, spread)
 
 
 @final
@@ -144,7 +147,9 @@ class Huber(CanVary):
             beyond = predicted.tails(decision + self.delta, 1.0, 0.0)
             return jnp.asarray(above - beyond - self.delta)
 
-        return falls_to_zero(pull, centre, predicted.tails(centre, 1.0, 1.0) + self.delta)
+        spread = predicted.tails(centre, 1.0, 1.0)
+        scale = jnp.minimum(spread, self.delta)
+        return falls_to_zero(pull, centre, spread + self.delta, scale)
 
 
 @final
