@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from projects import invoke, toml
 
-from stakes.app.spec import SpecError, job_of, job_on_all_rows, read_job
+from stakes.app.spec import Job, SpecError, job_of, job_on_all_rows, read_job
 
 ROWS = [
     "2024-01-03;Köln ;0,5;€2,90;5",
@@ -134,6 +134,47 @@ def test_a_job_on_all_rows_has_the_table_as_it_was(folder: Path, pick: str) -> N
     assert str(whole.problem.model) == str(every.problem.model)  # priors scaled to all rows
     data["held_out"] = {**held_out, "refit": False}
     assert job_on_all_rows(job_of({**BY_SUN, "data": data}, folder, where="here")) is None
+
+
+def of_arrays(folder: Path, held_out: dict[str, object], **arrays: object) -> Job:
+    """A job whose table has an argument that is not by row: the places of its curve."""
+    (folder / "curve.py").write_text(
+        "import numpyro, numpyro.distributions as dist\n"
+        "def model(x, at, y=None):\n"
+        "    slope = numpyro.sample('slope', dist.Normal(0, 1))\n"
+        "    with numpyro.plate('row', len(x)):\n"
+        "        numpyro.sample('y', dist.Normal(slope * x + at.sum(), 1), obs=y)\n"
+    )
+    table = {"x": np.arange(10.0), "y": np.ones(10) + np.arange(10), "at": np.arange(3.0)}
+    np.savez(folder / "table.npz", **{**table, **arrays})
+    spec = {
+        "model": {"python": "curve.py:model", "outcome": "y"},
+        "data": {"file": "table.npz", "columns": ["x", "at", "y"], "held_out": held_out},
+        "loss": {"name": "squared"},
+    }
+    return job_of(spec, folder, where="here")
+
+
+def test_only_what_is_by_row_is_joined_and_what_may_be_either_is_said(folder: Path) -> None:
+    job = of_arrays(folder, {"fraction": 0.5})
+    whole = job_on_all_rows(job)
+    assert whole.fit.arguments["x"].tolist() == list(range(10))
+    assert whole.fit.arguments["at"].tolist() == [0, 1, 2]
+    # As long as either half: by row, or the same for all?
+    unclear = of_arrays(folder, {"fraction": 0.5}, at=np.arange(5.0))
+    assert job_on_all_rows(unclear) is None
+    assert "without them" in unclear.notes[-1]
+
+
+def test_a_file_held_out_may_not_differ_in_what_is_not_by_row(folder: Path) -> None:
+    other = {"x": np.arange(4.0), "y": np.arange(4.0), "at": np.arange(3.0)}
+    np.savez(folder / "later.npz", **other)
+    job = of_arrays(folder, {"file": "later.npz"})
+    assert len(job_on_all_rows(job).fit.arguments["x"]) == 14
+    np.savez(folder / "later.npz", **{**other, "at": np.arange(3.0) + 100})
+    job = of_arrays(folder, {"file": "later.npz"})
+    assert job_on_all_rows(job) is None
+    assert "without them" in job.notes[-1]
 
 
 def test_groups_of_a_file_held_out_have_the_codes_of_the_fit(folder: Path) -> None:

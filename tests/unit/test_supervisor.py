@@ -18,7 +18,11 @@ import os, sys, time
 index, beats, folder = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 first = not os.path.exists(f"{folder}/{index}")
 open(f"{folder}/{index}", "a").write("x")
-while not os.path.exists(f"{folder}/{1 - index}"):
+def starts(index):
+    path = f"{folder}/{index}"
+    return os.path.getsize(path) if os.path.exists(path) else 0
+until = time.monotonic() + 10  # one that was ended before it began is not waited for
+while starts(1 - index) < starts(index) and time.monotonic() < until:
     time.sleep(0.01)
 def beat(count):
     with open(beats, "a") as file:

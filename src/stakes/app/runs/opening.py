@@ -55,8 +55,10 @@ def begin(job: Job, path: str | Path, *, command: str) -> Run:
     checks.instance("`begin(job=...)`", job, Job, "what `read_job(path)` returns")
     path = checks.path("`begin(path=...)`", path)
     checks.text("`begin(command=...)`", command)
-    check_indices(job)
-    check_choice(job)
+    for each in (job, job_on_all_rows(job)):
+        if each is not None:
+            check_indices(each)
+            check_choice(each)
     first = Manifest(
         status="running",
         title=job.title,

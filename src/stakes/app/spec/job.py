@@ -64,14 +64,18 @@ class Job:
     @property
     def notes(self) -> tuple[str, ...]:
         """What is odd about the tables but stops no fit, and costs that are not filled in."""
-        fields = unfilled(self.raw) if self.by_table else ()
-        if not fields:
-            return self.tables.notes
-        said = (
-            f"{' and '.join(fields)}: still as `stakes init` proposes. Fill in what a wrong "
-            f"decision costs you: all decisions rest on that."
-        )
-        return (*self.tables.notes, said)
+        said = list(self.tables.notes)
+        if fields := unfilled(self.raw) if self.by_table else ():
+            said.append(
+                f"{' and '.join(fields)}: still as `stakes init` proposes. Fill in what a wrong "
+                f"decision costs you: all decisions rest on that."
+            )
+        if _is_to_refit(self) and _all_rows(self) is None:
+            said.append(
+                "data.held_out: these rows cannot be put together with the others, so decisions "
+                "about new rows will come from a fit without them."
+            )
+        return tuple(said)
 
     @property
     def by_table(self) -> bool:
@@ -150,15 +154,28 @@ def restored_job(
 
 def job_on_all_rows(job: Job) -> Job | None:
     """The same job with the rows held out in its fit; None where none are to go there."""
-    how = None if job.spec.data is None else job.spec.data.held_out
-    if how is None or not how.refit or job.held_out is None:
-        return None
-    rows = (job.rows_in(job.fit), job.rows_in(job.held_out))
-    whole = joined(job.fit, job.held_out, rows, how)
+    whole = _all_rows(job) if _is_to_refit(job) else None
     if whole is None:
         return None
     tables = replace(job.tables, fit=whole, held_out=None)
     return restored_job(job.raw, job.folder, tables, job.code, where="The spec, for all rows")
+
+
+def _is_to_refit(job: Job) -> bool:
+    how = None if job.spec.data is None else job.spec.data.held_out
+    return how is not None and how.refit and job.held_out is not None
+
+
+def _all_rows(job: Job) -> Table | None:
+    """None where fit and rows held out cannot be put together."""
+    data, held_out = job.spec.data, job.held_out
+    assert data is not None and held_out is not None  # noqa: PT018
+    assert data.held_out is not None
+    if data.held_out.file is not None and data.ordered:
+        return None  # times are numbered in each file by itself
+    rows = (job.rows_in(job.fit), job.rows_in(held_out))
+    columns = Path(data.file).suffix.lower() != ".npz"
+    return joined(job.fit, held_out, rows, data.held_out, columns=columns)
 
 
 def _job(draft: Draft, problem: Problem | None, tables: Tables | None) -> Job:

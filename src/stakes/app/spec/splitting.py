@@ -62,36 +62,40 @@ def days_of(ordered: Column) -> np.ndarray:
     return days if len(set(days)) > 1 else ordered.values
 
 
-def joined(fit: Table, held_out: Table, rows: tuple[int, int], how: HeldOutSection) -> Table | None:
-    """One table again, in the order that it had; None where they are no parts of one.
+def joined(
+    fit: Table, held_out: Table, rows: tuple[int, int], how: HeldOutSection, *, columns: bool
+) -> Table | None:
+    """One table again, in the order that it had; None where it cannot be told how.
+
+    What is as long as the rows is joined, and what is the same in both stays as it is.
 
     Args:
-        rows: how many each of them has; arguments that are not as long stay as in the fit.
+        rows: how many each of them has.
+        columns: whether all has a value for each row; otherwise an array that is the same in both,
+            and as long as either, might be one or the other.
     """
-    fitted, held = rows
-    order = _order(fitted + held, how)
-    places = np.argsort(np.concatenate([np.sort(order[:fitted]), np.sort(order[fitted:])]))
-
-    def of_rows(one: Any, other: Any) -> bool:
-        long = np.ndim(one) and np.ndim(other)
-        return bool(long and (len(one), len(other)) == rows)
-
-    def both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-        return {
-            name: np.concatenate([value, other[name]])[places]
-            if of_rows(value, other.get(name))
-            else value
-            for name, value in one.items()
-        }
-
-    named = ("arguments", "groups", "beside")
-    pairs = [(getattr(fit, name), getattr(held_out, name)) for name in named]
-    for one, other in pairs:
-        for name, value in one.items():
-            if of_rows(value, other.get(name)) and value.shape[1:] != other[name].shape[1:]:
+    order = _order(sum(rows), how)
+    places = np.argsort(np.concatenate([np.sort(order[: rows[0]]), np.sort(order[rows[0] :])]))
+    whole: list[dict[str, Any]] = []
+    for name in ("arguments", "groups", "beside"):
+        one, other = getattr(fit, name), getattr(held_out, name)
+        if one.keys() != other.keys():
+            return None
+        whole.append({})
+        for key, value in one.items():
+            by_row, alike = _are_of(value, other[key], rows), np.array_equal(value, other[key])
+            if not (by_row or alike) or (by_row and alike and not columns):
                 return None
-    arguments, groups, beside = (both(*pair) for pair in pairs)
+            both = np.concatenate([value, other[key]])[places] if by_row else value
+            whole[-1][key] = both
+    arguments, groups, beside = whole
     labels = None
     if fit.labels is not None and held_out.labels is not None:
         labels = np.concatenate([fit.labels, held_out.labels])[places]
     return Table(arguments, labels, fit.vocabulary, groups, beside)
+
+
+def _are_of(one: Any, other: Any, rows: tuple[int, int]) -> bool:
+    """Whether these have a value for each of the rows, and values of the same shape."""
+    shapes = np.shape(one), np.shape(other)
+    return all(shapes) and (shapes[0][0], shapes[1][0]) == rows and shapes[0][1:] == shapes[1][1:]
