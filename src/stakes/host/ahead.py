@@ -21,10 +21,11 @@ class Ahead(Generic[Made]):
 
     def __call__(self, start: int, count: int) -> Made:
         asked, ready = (start, count), self._next
-        made = ready[1].result() if ready and ready[0] == asked else self._make(start, count)
+        # In the one thread of the pool, so that no two stretches are ever made at the same time.
+        made = ready[1] if ready and ready[0] == asked else self._pool.submit(self._make, *asked)
         follows = (start + count, count)
         self._next = (follows, self._pool.submit(self._make, *follows))
-        return made
+        return made.result()
 
 
 @contextmanager

@@ -24,6 +24,8 @@ from stakes.tables.stream import Source, check_columns, explained
 FEWEST_FILES, MOST_FILES = 64, 512
 LARGEST = 2**24
 """Bytes that a file should have at most, by what the sources say of their rows."""
+FILES, ROWS = 0, 1
+"""What random numbers are for: seeds that differ by zeros at their end are the same."""
 ROW = "#"
 """The field with a row's number in the table."""
 
@@ -106,7 +108,7 @@ class Passes:
         found, total = [], len(self._copy)
         while count:
             number, at = divmod(start, total)
-            order = self._random(number).permutation(len(self._copy.counts))
+            order = self._random(FILES, number).permutation(len(self._copy.counts))
             ends = np.cumsum(self._copy.counts[order])
             place = int(np.searchsorted(ends, at, side="right"))
             first = at - int(ends[place] - self._copy.counts[order[place]])
@@ -118,7 +120,7 @@ class Passes:
     def _shuffled(self, number: int, file: int) -> np.ndarray:
         if self._last is None or self._last[0] != (number, file):
             rows = self._copy.read(file)
-            order = self._random(number, file).permutation(len(rows))
+            order = self._random(ROWS, number, file).permutation(len(rows))
             self._last = ((number, file), rows[order])
         return self._last[1]
 
