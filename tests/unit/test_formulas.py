@@ -375,3 +375,12 @@ def test_a_hostile_column_name_is_no_name_in_a_formula_and_does_no_harm(name: st
     with pytest.raises(stakes.InputError, match=r"`formula\(text\)`"):
         stakes.formula(f"real ~ {name}", frame)
     assert stakes.formula("real ~ x", frame).response == "real"
+
+
+def test_a_value_that_the_fit_has_not_seen_is_refused_with_its_row() -> None:
+    days = pd.date_range("2024-01-01", periods=6)  # a Monday and the days after it
+    frame = pd.DataFrame({"day": days, "y": [1.0, 2.0, 2.5, 4.0, 5.5, 6.0]})
+    model = stakes.formula("y ~ C(day_weekday)", frame, family="normal")
+    later = pd.DataFrame({"day": pd.date_range("2024-01-11", periods=4)}, index=list("abcd"))
+    with pytest.raises(stakes.InputError, match=r"row 'd' \(1 in all\) has a value that the fit"):
+        model.read_table(later, needs_outcome=False)

@@ -12,6 +12,9 @@ from stakes.formulas.grammar import MATHS, Parsed
 if TYPE_CHECKING:
     import pandas as pd
 
+MOST_TRIED = 1000
+"""Rows that are tried one by one to tell which of them a term refuses."""
+
 
 class Term(NamedTuple):
     """A term of the formula and its columns in a matrix."""
@@ -94,7 +97,7 @@ class Design:
                 with np.errstate(all="ignore"):
                     found = np.asarray(term.eval_new_data(frame), float)
             except ValueError as error:  # such as a category that the first table had not
-                raise InputError(f"The term `{term.name}` of the formula: {error}") from error
+                raise _refused(term, frame, rows, error) from error
             return _matrix(found, rows_count)
 
         found = Parts(
@@ -112,6 +115,27 @@ class Design:
                     f"{rows.named(bad[:1])[0]} ({len(bad)} in all)."
                 )
         return found
+
+
+def _refused(term: Any, frame: "pd.DataFrame", rows: Any, error: ValueError) -> InputError:
+    """With the rows that have a value which the first table had not, where that is why."""
+
+    def is_refused(at: int) -> bool:
+        try:
+            term.eval_new_data(frame.iloc[[at]])
+        except ValueError:
+            return True
+        return False
+
+    where = f"The term `{term.name}` of the formula"
+    bad = np.array([at for at in range(min(len(frame), MOST_TRIED)) if is_refused(at)], int)
+    if not len(bad):
+        return InputError(f"{where}: {error}")
+    return InputError(
+        f"{where}: row {rows.named(bad[:1])[0]} ({len(bad)} in all) has a value that the fit has "
+        f"not seen. Leave such rows out, or make the column a group, as `(1 | column)` does, and "
+        f"fit again: members of a group may be new. ({error})"
+    )
 
 
 def _matrix(values: np.ndarray, rows: int) -> np.ndarray:
