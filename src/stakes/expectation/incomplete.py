@@ -139,9 +139,9 @@ def _(primals, tangents):  # type: ignore[no-untyped-def]
 
 def beta_weight(a: Array, b: Array, x: Array, rest: Array) -> Array:
     """x^a (1-x)^b/B(a, b): the density of the log odds."""
-    n, off = a + b, x * b - rest * a
-    log_ratio = a * log_less_tangent(x * n / a, off / a)
-    log_ratio += b * log_less_tangent(rest * n / b, -off / b)
+    n = a + b
+    log_ratio = a * log_less_tangent(x * n / a, (x * b - rest * a) / a)
+    log_ratio += b * log_less_tangent(rest * n / b, (rest * a - x * b) / b)
     error = stirling_error(a) + stirling_error(b) - stirling_error(n)
     return jnp.sqrt(a / n * b / (2 * math.pi)) * flushed_exp(log_ratio - error)
 
@@ -155,11 +155,15 @@ def beta_score(a: Array, b: Array, x: Array, rest: Array) -> Array:
 
 
 def beta_tail(a: Array, b: Array, x: Array, rest: Array, *, rough: bool = False) -> BetaTail:
-    """`rough` for a first guess: with errors of 1e-3, at half the price."""
+    """`rough` for a first guess: with errors of 1e-3, at half the price.
+
+    Shapes need not be as large as x: what depends on one of them alone is computed once for all x.
+    """
     weight, upper = beta_weight(a, b, x, rest), x * b >= rest * a
-    mirrored = [(a, b), (b, a), (x, rest), (rest, x)]
-    a, b, x, rest = (jnp.where(upper, *pair) for pair in mirrored)
-    above, by_a, by_b = _beta_upper(weight, a, b, x, rest, _rule(x.dtype, rough))
+    scores = beta_score(a, b, x, rest), beta_score(b, a, rest, x)
+    mirrored = [(a, b), (b, a), (x, rest), (rest, x), scores, scores[::-1]]
+    places = (jnp.where(upper, *pair) for pair in mirrored)
+    above, by_a, by_b = _beta_upper(weight, *places, _rule(x.dtype, rough))
     return BetaTail(
         jnp.where(upper, above, 1 - above),
         jnp.where(upper, by_a, -by_b),
@@ -169,7 +173,14 @@ def beta_tail(a: Array, b: Array, x: Array, rest: Array, *, rough: bool = False)
 
 
 def _beta_upper(
-    weight: Array, a: Array, b: Array, x: Array, rest: Array, rule: "_Rule"
+    weight: Array,
+    a: Array,
+    b: Array,
+    x: Array,
+    rest: Array,
+    score_a: Array,
+    score_b: Array,
+    rule: "_Rule",
 ) -> tuple[Array, Array, Array]:
     """The upper tail from beyond the mean: x^a (1-x)^b/(b B(a, b)) more than that of b + 1.
 
@@ -195,7 +206,6 @@ def _beta_upper(
         jnp.where(turned, log_moment + moment, log_moment),
     )
     next_weight = rest * n
-    score_a, score_b = beta_score(a, b, x, rest), beta_score(b, a, rest, x)
     further = score_a + 1 / n, score_b - 1 / b + 1 / n
     share = weight / b
     return (

@@ -6,6 +6,7 @@ With k the whole part of h, E (y-h)+ = (E y - h) P(y > k) + c(k) p(k), where c(k
 
 from functools import partial
 from statistics import NormalDist
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +32,7 @@ from stakes.expectation.stats import (
     variance,
 )
 from stakes.expectation.sums import flushed_exp
+from stakes.host.loops import once
 
 NEAR = 4
 """Counts on either side of a guess among which the best one is looked for exactly."""
@@ -41,14 +43,13 @@ NEAR = 4
 @tails.register
 def _(outcome: dist.GammaPoisson, decision: Array, above: float, below: float) -> Array:
     shape, rate, decision = floats(outcome.concentration, outcome.rate, decision)
-    more = _negative_binomial_excess(*jnp.broadcast_arrays(shape, rate, decision))
+    more = _negative_binomial_excess(shape, rate, decision)
     return (above + below) * more + below * (decision - shape / rate)
 
 
 @excess.register
 def _(outcome: dist.GammaPoisson, decision: Array) -> Array:
-    shape, rate, decision = floats(outcome.concentration, outcome.rate, decision)
-    return _negative_binomial_excess(*jnp.broadcast_arrays(shape, rate, decision))
+    return _negative_binomial_excess(*floats(outcome.concentration, outcome.rate, decision))
 
 
 @jax.custom_jvp
@@ -65,20 +66,42 @@ def _(primals, tangents):  # type: ignore[no-untyped-def]
 def _excess_and_slopes(
     shape: Array, rate: Array, decision: Array
 ) -> tuple[Array, Array, Array, Array]:
-    """E (y-h)+ = (E y - h) P(y > k) + w, and its derivatives by shape, rate and h."""
-    a, b, x, rest = places = _negative_binomial_places(shape, rate, decision)
-    tail, centre = beta_tail(*places), shape / rate
-    here, away = tail.weight / x, centre - decision
-    negative = decision < 0
-    beyond = jnp.where(negative, 1.0, tail.above)
-    by_shape = away * tail.by_a + here * beta_score(*places)
-    by_rate = here * rest * ((a - 1) / rate - b) - away * tail.weight / rate
+    """E (y-h)+, and its derivatives by shape, rate and h."""
+    places = _negative_binomial_places(shape, rate, decision)
+    tail, centre, negative = beta_tail(*places), shape / rate, decision < 0
+    beyond = _Beyond(whole(decision), tail.above, tail.by_a, tail.weight, beta_score(*places))
+    value, by_shape, by_rate = beyond.excess(shape, rate, decision)
     return (
-        jnp.where(negative, away, away * beyond + here),
-        beyond / rate + jnp.where(negative, 0.0, by_shape),
-        jnp.where(negative, 0.0, by_rate) - centre / rate * beyond,
-        -beyond,
+        jnp.where(negative, centre - decision, value),
+        jnp.where(negative, 1 / rate, by_shape),
+        jnp.where(negative, -centre / rate, by_rate),
+        -jnp.where(negative, 1.0, tail.above),
     )
+
+
+class _Beyond(NamedTuple):
+    """What lies beyond a count k of a negative binomial distribution."""
+
+    count: Array
+    mass: Array
+    """P(y > k)."""
+    by_shape: Array
+    """Its derivative by the shape; that by the rate is minus the weight over the rate."""
+    weight: Array
+    """(r + k) p(k) / (1 + rate), with r the shape."""
+    score: Array
+    """The derivative of the logarithm of that by the shape."""
+
+    def excess(self, shape: Array, rate: Array, decision: Array) -> tuple[Array, Array, Array]:
+        """E (y-h)+ = (E y - h) P(y > k) + w, and its derivatives by shape and rate."""
+        centre = shape / rate
+        here, away = self.weight * (1 + 1 / rate), centre - decision
+        by_rate = here / (1 + rate) * ((shape - 1) / rate - self.count - 1)
+        return (
+            away * self.mass + here,
+            self.mass / rate + away * self.by_shape + here * self.score,
+            by_rate - (away * self.weight + centre * self.mass) / rate,
+        )
 
 
 @cdf.register
@@ -90,46 +113,85 @@ def _(outcome: dist.GammaPoisson, value: Array) -> Array:
 
 def _negative_binomial_places(shape: Array, rate: Array, value: Array) -> list[Array]:
     """P(y > k) is P(g > p) for g ~ Beta(r, k+1)."""
-    places = (shape, whole(value) + 1, 1 / (1 + 1 / rate), not_zero(1 / (1 + rate)))
-    return jnp.broadcast_arrays(*places)
+    return [shape, whole(value) + 1, 1 / (1 + 1 / rate), not_zero(1 / (1 + rate))]
 
 
 @least_tails.register
 def _(outcome: dist.GammaPoisson, above: float, below: float) -> Array:
-    shape, rate = jax.lax.stop_gradient(floats(outcome.concentration, outcome.rate))
-    best = _negative_binomial_quantile(shape, rate, above / (above + below))
-    return tails(outcome, jax.lax.stop_gradient(best), above, below)
+    return _negative_binomial_least(*floats(outcome.concentration, outcome.rate), above, below)
 
 
-def _negative_binomial_quantile(shape: Array, rate: Array, level: float) -> Array:
-    """The least count at which the level is reached, or one that is hardly worse.
+@partial(jax.custom_jvp, nondiff_argnums=(2, 3))
+def _negative_binomial_least(shape: Array, rate: Array, above: float, below: float) -> Array:
+    return _least_and_slopes(shape, rate, above, below)[0]
 
-    From that of a gamma distribution with the same mean and variance, by a step of Newton's method;
-    then exactly among its neighbours, by the ratio of their probabilities.
+
+@partial(_negative_binomial_least.defjvp, symbolic_zeros=True)
+def _(above, below, primals, tangents):  # type: ignore[no-untyped-def]
+    value, *slopes = _least_and_slopes(*primals, above, below)
+    return value, along(tuple(slopes), tangents, value)
+
+
+def _least_and_slopes(
+    shape: Array, rate: Array, above: float, below: float
+) -> tuple[Array, Array, Array]:
+    """Value and derivatives by shape and rate of the expected tails at the best count.
+
+    From the quantile of a gamma distribution with the same mean and variance, by a step of Newton's
+    method; then among its neighbours, by the ratio of their probabilities. Where the best count is
+    further, it is far closer than a standard deviation, and a parabola leads there.
     """
-    rest, scale = 1 / (1 + rate), 1 + 1 / rate
-    count = jnp.floor(_gamma_quantile(shape / (1 + rate), level) * scale)
+    level, both = above / (above + below), above + below
+    odds = 1 / (1 + rate)
 
-    def at(count: Array, rough: bool = False) -> tuple[Array, Array]:
-        tail = beta_tail(*_negative_binomial_places(shape, rate, count), rough=rough)
-        return 1 - tail.above, tail.weight / ((shape + count) * rest)
+    def beyond(count: Array, rough: bool) -> _Beyond:
+        places = _negative_binomial_places(shape, rate, count)
+        tail = beta_tail(*places, rough=rough)
+        return _Beyond(count, *map(once, (tail.above, tail.by_a, tail.weight, beta_score(*places))))
 
-    def nearer(count: Array, reached: Array, here: Array) -> Array:
-        return jnp.maximum(jnp.floor(count + newton(level, reached, here) + 0.5), 0.0)
+    def missing(at: _Beyond) -> tuple[Array, Array]:
+        """How much of the level is not reached, and the chance of the count."""
+        return level - (1 - at.mass), at.weight / ((shape + at.count) * odds)
 
-    count = nearer(count, *at(count, rough=True))
-    reached, here = at(count)
+    guess = jnp.floor(_gamma_quantile(shape * odds, level) * (1 + 1 / rate))
+    rough = beyond(guess, True)
+    short, chance = missing(rough)
+    here = beyond(once(whole(guess + newton(level, level - short, chance) + 0.5)), False)
     for _ in range(NEAR):
-        over = (reached - here >= level) & (count > 0)
-        before = here * count / ((count - 1 + shape) * rest)
-        reached, here = jnp.where(over, reached - here, reached), jnp.where(over, before, here)
-        count = count - over
+        short, chance = missing(here)
+        here = _where((short + chance <= 0) & (here.count > 0), _down(here, shape, odds), here)
     for _ in range(NEAR):
-        short = reached < level
-        here = jnp.where(short, here * (count + shape) * rest / (count + 1), here)
-        reached, count = jnp.where(short, reached + here, reached), count + short
-    found = (reached >= level) & ((reached - here < level) | (count == 0))
-    return jnp.where(found, count, nearer(count, reached, here))
+        here = _where(missing(here)[0] > 0, _up(here, shape, odds), here)
+    value, by_shape, by_rate = here.excess(shape, rate, here.count)
+    short, chance = missing(here)
+    found = (short <= 0) & ((short + chance > 0) | (here.count == 0))
+    further = jnp.where(found, 0.0, newton(level, level - short, chance))
+    return (
+        both * (value - further * short / 2) + below * (here.count - shape / rate),
+        both * (by_shape - further * here.by_shape) - below / rate,
+        both * (by_rate + further * here.weight / rate) + below * shape / rate**2,
+    )
+
+
+def _up(at: _Beyond, shape: Array, odds: Array) -> _Beyond:
+    """The same beyond the next count."""
+    count = at.count + 1
+    chance = at.weight / count
+    weight = chance * (shape + count) * odds
+    score = at.score + 1 / (shape + count)
+    return _Beyond(count, at.mass - chance, at.by_shape - chance * at.score, weight, score)
+
+
+def _down(at: _Beyond, shape: Array, odds: Array) -> _Beyond:
+    """The same beyond the count before; from zero, whatever."""
+    chance, score = at.weight / ((shape + at.count) * odds), at.score - 1 / (shape + at.count)
+    return _Beyond(
+        at.count - 1, at.mass + chance, at.by_shape + chance * score, chance * at.count, score
+    )
+
+
+def _where(condition: Array, first: _Beyond, second: _Beyond) -> _Beyond:
+    return _Beyond(*(jnp.where(condition, *each) for each in zip(first, second, strict=True)))
 
 
 def _gamma_quantile(shape: Array, level: float) -> Array:
