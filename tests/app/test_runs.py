@@ -28,7 +28,7 @@ from stakes.app.runs.journal import FileJournal
 from stakes.app.runs.opening import changed_run
 from stakes.app.runs.reporting import read_asked
 from stakes.app.spec import read_job
-from stakes.errors import InputError, Interrupted, NumericalError, StorageError
+from stakes.errors import InputError, Interrupted, NumericalError, StakesWarning, StorageError
 from stakes.host.interrupts import Signalled
 from tests.cluster import two_workers
 
@@ -305,6 +305,31 @@ def test_a_fit_to_all_rows_that_is_cut_short_is_resumed(
         here, there = (sealed.load(path / name) for path in (tmp_path / "run", finished))
         for array in (each for each in there if not each.endswith("/seconds")):
             np.testing.assert_array_equal(here[array], there[array])
+
+
+def test_a_fit_to_all_rows_that_fails_leaves_what_was_judged(
+    project: Path, new_rows: Path, tmp_path: Path, monkeypatch
+) -> None:
+    from stakes.app.runs import working
+
+    def failing(job: Any, journal: FileJournal, **options: Any) -> Any:
+        if journal._path.name == "refit.npz":
+            raise NumericalError("No step was finite.")
+        return result_of(job, journal, **options)
+
+    result_of, run = working.result_of, tmp_path / "run"
+    monkeypatch.setattr(working, "result_of", failing)
+    few = ("--no-choose", "--no-report", "--set", "fit.steps=100")
+    with pytest.warns(StakesWarning, match=r"all 40 rows failed: No step was finite\."):
+        done = invoke("run", project / "spec.toml", "-o", run, *few)
+    assert done.exit_code == 3, done.output
+    assert "the same fits decide about new rows" in done.stderr
+    manifest = RunFolder(run).manifest()
+    assert (manifest.status, manifest.refit, manifest.ending.converged) == ("done", None, False)
+    assert manifest.ending.held_out
+    assert manifest.ending.risk
+    decided = invoke("decide", run, new_rows, "-o", tmp_path / "o.csv")
+    assert "fitted to 30 rows, without the 10 held out" in decided.stderr
 
 
 # The choice among ways ----------------------------------------------------------------------
