@@ -444,14 +444,14 @@ def _lines(slope):
 
 @pytest.mark.parametrize("slope", [5.1, -5.1])
 def test_a_decision_about_a_line_of_counts_is_where_a_cost_jumps(slope):
-    """Being late costs 40, and every day that is allowed for costs one."""
-    late = lambda y, h: 40.0 * (y > h) + jnp.abs(h + 60.0)  # noqa: E731
+    """Being late costs 400, and every day that is allowed for costs one."""
+    late = lambda y, h: 400.0 * (y > h) + jnp.abs(h + 60.0)  # noqa: E731
     outcomes = jax.vmap(lambda _: _lines(slope))(jnp.arange(64))
     found = quickly(
         lambda: best_decision(Aim(Asked(late)), ScoreFunction(), KEY, outcomes, jnp.zeros(2))
     )
     values = 10.3 + slope * np.arange(7)
-    exact = values[np.argmin([np.mean(40.0 * (values > h + 1e-6)) + h + 60 for h in values])]
+    exact = values[np.argmin([np.mean(400.0 * (values > h + 1e-6)) + h + 60 for h in values])]
     np.testing.assert_allclose(found, exact, atol=1e-5)
 
 
