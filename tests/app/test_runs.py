@@ -307,6 +307,32 @@ def test_a_fit_to_all_rows_that_is_cut_short_is_resumed(
             np.testing.assert_array_equal(here[array], there[array])
 
 
+@pytest.mark.filterwarnings("default::stakes.StakesWarning")
+def test_a_fit_to_all_rows_that_fails_leaves_what_was_judged(
+    project: Path, new_rows: Path, tmp_path: Path, monkeypatch
+) -> None:
+    from stakes.app.runs import working
+
+    def failing(job: Any, journal: FileJournal, **options: Any) -> Any:
+        if journal._path.name == "refit.npz":
+            raise NumericalError("No step was finite.")
+        return result_of(job, journal, **options)
+
+    result_of, run = working.result_of, tmp_path / "run"
+    monkeypatch.setattr(working, "result_of", failing)
+    few = ("--no-choose", "--no-report", "--set", "fit.steps=100")
+    done = invoke("run", project / "spec.toml", "-o", run, *few)
+    assert done.exit_code == 3, done.output
+    assert "fit to all 40 rows failed: No step was finite." in done.stderr
+    assert "the same fits decide about new rows" in done.stderr
+    manifest = RunFolder(run).manifest()
+    assert (manifest.status, manifest.refit, manifest.ending.converged) == ("done", None, False)
+    assert manifest.ending.held_out
+    assert manifest.ending.risk
+    decided = invoke("decide", run, new_rows, "-o", tmp_path / "o.csv")
+    assert "fitted to 30 rows, without the 10 held out" in decided.stderr
+
+
 # The choice among ways ----------------------------------------------------------------------
 
 

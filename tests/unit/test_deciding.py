@@ -35,7 +35,7 @@ from stakes.deciding import (
     term_decision,
 )
 from stakes.deciding.search import At
-from stakes.expectation import Mixture
+from stakes.expectation import Mixture, ScoreFunction
 from stakes.losses import Asked
 from stakes.utilities import ScaledLoss
 
@@ -434,3 +434,27 @@ def test_decisions_far_apart_that_are_nearly_equally_good_are_warned_of() -> Non
     data = {"y": np.linspace(-0.5, 0.5, 8)}
     with pytest.warns(stakes.StakesWarning, match=r"nearly equally good in \d of 8 cases"):
         stakes.calibrate(jax.random.key(0), problem, data, steps=20, draws=2, progress=False)
+
+
+def _lines(slope):
+    """Of counts from zero to six, all alike, in 64 draws of θ."""
+    counts = dist.DiscreteUniform(0, jnp.full(2, 6))
+    return dist.TransformedDistribution(counts, dist.transforms.AffineTransform(10.3, slope))
+
+
+@pytest.mark.parametrize("slope", [5.1, -5.1])
+def test_a_decision_about_a_line_of_counts_is_where_a_cost_jumps(slope):
+    """Being late costs 400, and every day that is allowed for costs one."""
+    late = lambda y, h: 400.0 * (y > h) + jnp.abs(h + 60.0)  # noqa: E731
+    outcomes = jax.vmap(lambda _: _lines(slope))(jnp.arange(64))
+    found = quickly(
+        lambda: best_decision(Aim(Asked(late)), ScoreFunction(), KEY, outcomes, jnp.zeros(2))
+    )
+    values = 10.3 + slope * np.arange(7)
+    exact = values[np.argmin([np.mean(400.0 * (values > h + 1e-6)) + h + 60 for h in values])]
+    np.testing.assert_allclose(found, exact, atol=1e-5)
+
+
+def test_a_line_of_counts_is_not_integrated():
+    reason = Quadrature().objection(_lines(5.1), Asked(pinball), jnp.zeros(2))
+    assert reason is not None

@@ -222,6 +222,15 @@ def test_whole_numbers_in_one_file_and_others_in_the_next_are_numbers(tmp_path: 
     assert found.in_order()["x"].tolist() == [1.0, 2.0, 0.5, 3.0]
 
 
+def test_whole_numbers_that_would_lose_digits_among_fractions_are_named(tmp_path: Path) -> None:
+    for name, values in (("a", [0.5, 3.0]), ("b", [2**24, 2**24 + 1])):
+        pq.write_table(pa.table({"x": values}), tmp_path / f"{name}.parquet")
+    with pytest.raises(
+        stakes.InputError, match=r"b\.parquet.*'x', row 2 has 16777217, which float"
+    ):
+        shuffled(stakes.Stream(tmp_path).sources(), ["x"], "y", [1])
+
+
 def test_columns_may_come_in_another_order_in_each_file(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": [1.0], "y": [2.0]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"other": ["?"], "y": [4.0], "x": [3.0]}), tmp_path / "b.parquet")

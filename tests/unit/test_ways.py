@@ -319,7 +319,15 @@ def test_forward_folds_do_not_divide_what_has_the_same_time() -> None:
     for fitted, judged in zip(splits.fitted, splits.judged, strict=True):
         assert day[fitted].max() < day[judged].min()
     assert splits.judged.sum(axis=1).tolist() == [10, 5, 8]
-    assert stakes.Forward(together=day) == stakes.Forward()
+
+
+def test_forward_folds_are_told_apart_by_what_has_the_same_time() -> None:
+    day = np.arange(43) // 5
+    first = stakes.Forward(together=day)
+    assert first == stakes.Forward(together=day.copy())
+    assert hash(first) == hash(stakes.Forward(together=day.copy()))
+    assert first != stakes.Forward()
+    assert first != stakes.Forward(together=day // 2)
 
 
 def test_intervals_are_wider_because_fits_share_data() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -55,6 +55,16 @@ FAR = 1e30
 """Beyond all limits of decisions."""
 MOST_ELEMENTS = 2**24
 """Values held at once while averaging over draws of θ."""
+
+
+class Evenly(NamedTuple):
+    """Places at equal distances, a + b k for whole k."""
+
+    start: float | Array
+    step: float | Array
+
+
+COUNTS = Evenly(0.0, 1.0)
 
 
 def best_decision(
@@ -197,8 +207,8 @@ def numerical_decision(
         return space.inside(found).astype(like.dtype)
     grid, reach = _places(space, range_key, outcomes, like, times)
     found = space.inside(by_promise(risk, grid, reach, times * ROUNDS))
-    if expectations.stats.is_discrete(outcomes) or whole:
-        found = _with_neighbours(risk, found)
+    if (line := _counted(outcomes, space)) is not None:
+        found = _with_neighbours(risk, found, line=line)
     return space.inside(found).astype(like.dtype)
 
 
@@ -288,8 +298,8 @@ def term_decision(
     around = space.inside(jnp.stack([now - spacing, now, now + spacing]))
     found = better(by_parabolas(shortfall, grid, 5), by_parabolas(shortfall, around, 5))
     place = better(found, At(now, shortfall(now))).place
-    if expectations.stats.is_discrete(outcomes) or is_whole(space):
-        place = _with_neighbours(shortfall, place)
+    if (line := _counted(outcomes, space)) is not None:
+        place = _with_neighbours(shortfall, place, line=line)
     return space.inside(place).astype(now.dtype)
 
 
@@ -317,12 +327,26 @@ def tabled_decision(shortfall: Curve, table: Tabled, now: Array, *, counts: bool
     return _with_neighbours(shortfall, found.place, all_at_once).astype(now.dtype)
 
 
+def _counted(outcomes: Distribution, space: Space) -> Evenly | None:
+    """Where a cost may jump or bend: at whole numbers, or at outcomes that are a line of them."""
+    if is_whole(space) or expectations.stats.is_discrete(outcomes):
+        return COUNTS
+    line = expectations.stats.line_of_counts(outcomes)
+    # Where they differ from draw to draw of θ, so do the places; those of one are tried.
+    return None if line is None else Evenly(line.start[0], line.slope[0])
+
+
 def _with_neighbours(
-    objective: Curve, found: Array, at_each: Callable[[Curve, Array], Array] = one_by_one
+    objective: Curve,
+    found: Array,
+    at_each: Callable[[Curve, Array], Array] = one_by_one,
+    line: Evenly = COUNTS,
 ) -> Array:
     """The best of a decision and the counts around it, where a cost jumps or bends."""
-    low, high = jnp.floor(found), jnp.ceil(found)
-    places = jnp.stack([found, low, high, low - 1, high + 1])
+    count = (found - line.start) / line.step
+    low, high = jnp.floor(count), jnp.ceil(count)
+    around = (line.start + line.step * each for each in (low, high, low - 1, high + 1))
+    places = jnp.stack([found, *around])
     best = jnp.argmin(at_each(objective, places), axis=0)[None]
     return jnp.take_along_axis(places, best, axis=0)[0]
 

@@ -62,6 +62,7 @@ class Quadrature(ByPoints):
 
     def objection(self, outcome: Distribution, gain: Gain, decision: Array) -> str | None:
         is_number = not outcome.event_shape and not stats.is_discrete(outcome)
+        is_number = is_number and stats.line_of_counts(outcome) is None
         if not is_number or not self._has_quantiles(outcome, decision):
             return "quadrature takes continuous outcomes that have an `icdf`"
         return None

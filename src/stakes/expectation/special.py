@@ -12,11 +12,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
+from jax.scipy.special import gammaln
 
 from stakes._types import Array
 
 _NEAR = 0.3
 _RAISE = 8
+_SHORT = 1 / 17
+"""Below such a part, a step from one argument of the gamma function to the next is a short one."""
 
 
 @jax.custom_jvp
@@ -65,6 +68,35 @@ def log_less_digamma(x: Array) -> Array:
     series = 1 / (2 * far) + jnp.square(1 / far) * horner(jnp.square(1 / far), terms)
     rest = sum(1 / (near + k) for k in range(1, _RAISE)) + 1 / near
     return series + jnp.where(small, rest - jnp.log1p(_RAISE / near), 0.0)
+
+
+def log_gamma_bend(x: Array, step: Array) -> Array:
+    """log Γ(x) - 2 log Γ(x+s) + log Γ(x+2s), for x ≥ 1 and s > 0: relatively exact however small.
+
+    2 Σ ψ_(2k-1)(m) s^2k/(2k)!, with the asymptotic series of these derivatives of log Γ at the
+    middle m, raised to where they hold.
+    """
+    short = _SHORT * (x + _RAISE)
+    near = step < short
+    held = jnp.where(near, step, short)
+    middle = x + _RAISE + held
+    inverse, ratio = 1 / middle, jnp.square(held / middle)
+    derivatives = (
+        (1, 1 / 2, 1 / 6, 0, -1 / 30, 0, 1 / 42, 0, -1 / 30),
+        (2, 3, 2, 0, -1, 0, 4 / 3, 0, -3),
+        (24, 60, 60, 0, -56, 0, 120),
+        (720, 2520, 3360, 0, -5040),
+    )
+    terms = [
+        2 / math.factorial(2 * k + 2) * middle * horner(inverse, each)
+        for k, each in enumerate(derivatives)
+    ]
+    series = ratio * horner(ratio, terms)
+    # log Γ(x+k+1) is log Γ(x+k) and log (x+k), of which the same difference is taken.
+    for k in range(_RAISE):
+        series -= jnp.log1p(-jnp.square(held / (x + k + held)))
+    long = jnp.where(near, short, step)
+    return jnp.where(near, series, gammaln(x) - 2 * gammaln(x + long) + gammaln(x + 2 * long))
 
 
 def _raised(x: Array) -> tuple[Array, Array, Array]:

@@ -172,6 +172,12 @@ def line(outcome: Distribution) -> Line | None:
     return None
 
 
+def line_of_counts(outcome: Distribution) -> Line | None:
+    """What it is a line of, where that is discrete: its values lie the slope apart."""
+    found = line(outcome)
+    return found if found is not None and is_discrete(found.of) else None
+
+
 @singledispatch
 def few_values(outcome: Distribution) -> int | None:
     """How many values the outcome can take, where its type says so; they are 0, 1, ..."""

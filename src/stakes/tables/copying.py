@@ -206,7 +206,9 @@ class _Copying:
         values = column.to_numpy(zero_copy_only=False)
         with np.errstate(over="ignore", invalid="ignore"):
             held: np.ndarray = values.astype(field.dtype)
-        wrong = ~np.isfinite(held) if field.kind == "f" else held != values
+            # Whole numbers may stand among fractions of another file, and be identifiers.
+            exact = field.kind != "f" or values.dtype.kind in "iu"
+            wrong = held.astype(values.dtype) != values if exact else ~np.isfinite(held)
         if wrong.any():
             row = int(np.flatnonzero(wrong)[0])
             raise where.fault(row, f"has {values[row]}, which {field.dtype} cannot hold")

@@ -13,7 +13,7 @@ from stakes.port import Instances
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Forward:
     """Folds forward in time: fit to what came before, and be judged by what came next.
 
@@ -32,7 +32,7 @@ class Forward:
 
     blocks: int = 5
     start: float = 0.5
-    together: Any = field(default=None, compare=False, repr=False)
+    together: Any = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.together is not None:
@@ -42,6 +42,18 @@ class Forward:
         start = checks.number("`Forward(start=...)`", self.start, above=0, below=1)
         object.__setattr__(self, "blocks", blocks)
         object.__setattr__(self, "start", start)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Forward) and self._known_by == other._known_by
+
+    def __hash__(self) -> int:
+        return hash(self._known_by)
+
+    @property
+    def _known_by(self) -> tuple[Any, ...]:
+        """All of it: an array is neither equal to another, nor has it a hash."""
+        when = self.together
+        return self.blocks, self.start, when if when is None else (when.shape, *when.ravel())
 
 
 NO_FOLDS: Final = object()

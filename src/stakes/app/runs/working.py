@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,10 +30,11 @@ from stakes.app.runs.results import (
 )
 from stakes.app.spec import Job, job_on_all_rows
 from stakes.calibration import Assessment, Calibration, Comparison, why_not_judged
+from stakes.errors import NumericalError, warn
 from stakes.host.interrupts import ENDING, Interruption, deferred
 from stakes.host.progress import begin, told_to, waiting
 from stakes.host.workers import checked_client
-from stakes.optimise import Fit
+from stakes.optimise import Fit, Stop
 from stakes.processes import Processes
 
 WRITING = "deciding, and writing decisions, draws and report"
@@ -80,7 +82,7 @@ def carry_out(
             for name in (STATE, REFIT)
         }
         with record.of_ending(*journals.values()), told_to(record.note), told_to(beat or _unheard):
-            result, refit = _both(run, journals, progress=progress, on=processes)
+            result, refit, failed = _both(run, journals, progress=progress, on=processes)
             if processes is not None:
                 processes.leave()
             _choose(run, result, refit, record, heard, progress=progress, on=on)
@@ -93,7 +95,7 @@ def carry_out(
                 held_out = held_out_cases(result, run.job)
                 comparison = _export(run, result, ways, held_out, report=report)
             fits = titled_fits(result) | ({} if refit is None else _of_all_rows(refit.result))
-            ending = _ending(result, comparison, fits)
+            ending = _ending(result, comparison, fits, failed)
             record.note("; ".join([f"{t}: {f!r}" for t, f in fits.items()] + [ending.verdict]))
             timings = {title: fit.seconds for title, fit in fits.items()}
             timings |= {"choice": record.choosing} if ways.chosen is not None else {}
@@ -118,18 +120,28 @@ def _both(
     *,
     progress: bool,
     on: Processes | None,
-) -> tuple[Calibration, _Refit | None]:
-    """The fits to be judged, and those to all rows."""
+) -> tuple[Calibration, _Refit | None, bool]:
+    """The fits to be judged, those to all rows, and whether these failed.
+
+    What was judged stays then, and decides about new rows, too.
+    """
     result = result_of(run.job, journals[STATE], progress=progress, on=on)
     journals[STATE].save()
     whole = run.on_all_rows()
     if whole is None:
-        return result, None
+        return result, None, False
     rows = whole.job.rows_in(whole.job.fit)
     begin(f"fitting again, to all {rows:,} rows, for decisions about new ones")
-    refit = _Refit(whole, result_of(whole.job, journals[REFIT], progress=progress, on=on))
+    try:
+        refit = _Refit(whole, result_of(whole.job, journals[REFIT], progress=progress, on=on))
+    except NumericalError as error:
+        warn(
+            f"The fit to all {rows:,} rows failed: {error} What was judged is kept: the fits "
+            f"without the rows held out decide about new rows."
+        )
+        return result, None, True
     journals[REFIT].save()
-    return result, refit
+    return result, refit, False
 
 
 def _of_all_rows(result: Calibration) -> dict[str, Fit]:
@@ -149,8 +161,10 @@ def assist(job: Job, on: Processes, folder: RunFolder | None = None) -> None:
     journals = {name: folder and FileJournal(folder / name, 0) for name in jobs}
     with deferred(*ENDING, patient=True):  # the process that carries it out decides when to end
         for name, each in jobs.items():
-            if each is not None:
-                result_of(each, journals[name], progress=False, on=on)
+            # A fit to all rows that fails leaves what was judged, there and here.
+            with suppress(NumericalError) if name == REFIT else nullcontext():
+                if each is not None:
+                    result_of(each, journals[name], progress=False, on=on)
         on.leave()
 
 
@@ -235,9 +249,12 @@ def _export(
     return comparison
 
 
-def _ending(result: Calibration, comparison: Comparison | None, fits: Mapping[str, Fit]) -> Ending:
+def _ending(
+    result: Calibration, comparison: Comparison | None, fits: Mapping[str, Fit], failed: bool
+) -> Ending:
     stopped = {title: str(fit.reason) for title, fit in fits.items()}
-    converged = all(fit.converged for fit in fits.values())
+    stopped |= {"all rows": str(Stop.NUMERICAL_FAILURE)} if failed else {}
+    converged = not failed and all(fit.converged for fit in fits.values())
     if comparison is None:
         return Ending(
             held_out=False,

@@ -7,7 +7,8 @@ from numpyro.distributions import Distribution
 from stakes._types import Array
 from stakes.expectation.families.common import floats, fraction
 from stakes.expectation.incomplete import beta_above, beta_weight
-from stakes.expectation.stats import cdf, cumulant, excess, unknown, variance
+from stakes.expectation.special import log_gamma_bend
+from stakes.expectation.stats import cdf, cumulant, excess, mean, unknown, variance
 
 
 @excess.register
@@ -63,6 +64,14 @@ def _(outcome: dist.Beta, value: Array) -> Array:
 def _(outcome: Distribution) -> Array:
     """NumPyro's cancels in single precision where little of a base is left, or the spread small."""
     raise unknown("variance", outcome)
+
+
+@variance.register
+def _(outcome: dist.Kumaraswamy) -> Array:
+    """By the logarithms of the two moments: NumPyro's difference of them cancels."""
+    a, b = floats(outcome.concentration1, outcome.concentration0)
+    away = log_gamma_bend(jnp.ones(()), 1 / a) - log_gamma_bend(1 + b, 1 / a)
+    return jnp.square(mean(outcome)) * jnp.expm1(away)
 
 
 @variance.register

@@ -24,6 +24,10 @@ from stakes.expectation.stats import Components, Widen
 
 NOTHING = -1e4
 """The logarithm of a chance that is as good as zero; where all are, it still has a slope."""
+LIGHT = (dist.Poisson, dist.BinomialProbs, dist.BinomialLogits)
+"""Counts of which each is far less likely than the one before, where more than none are rare."""
+RARE, FIRST = 0.2, 5
+"""The chance below which they are, and how many counts are then all."""
 Question = Callable[[Distribution, Widen], Array]
 """(component, how to lay out what each case has beside it) -> an answer."""
 
@@ -189,9 +193,19 @@ class _Counts(NamedTuple):
 
     def tails(self, decision: Array, above: float, below: float) -> Array:
         """All counts lie above a decision below one; zeros of the base never do from there on."""
-        more = stats.tails(self.base, decision, 1.0, 0.0) / self.some
-        more = jnp.where(decision < 1, self.mean - decision, more)
+        more = jnp.where(decision < 1, self.mean - decision, self._excess(decision) / self.some)
         return (above + below) * more + below * (decision - self.mean)
+
+    def _excess(self, decision: Array) -> Array:
+        """Of the base: by its first counts where it has next to none, since the whole cancels."""
+        usual = stats.tails(self.base, decision, 1.0, 0.0)
+        if not isinstance(self.base, LIGHT):
+            return usual
+        counts = jnp.maximum(jnp.floor(decision), 0.0) + 1
+        first = jnp.zeros(())
+        for count in (counts + step for step in range(FIRST)):
+            first = first + (count - decision) * jnp.exp(log_mass(self.base, count).log_weights)
+        return jnp.where(self.some < RARE, first, usual)
 
 
 def _counts(outcome: HurdleProbs) -> _Counts:

@@ -15,7 +15,7 @@ from stakes._types import Array
 from stakes.expectation.families.common import finite_below_one, floats, positive
 from stakes.expectation.incomplete import gamma_above, gamma_weight
 from stakes.expectation.mills import density, mills
-from stakes.expectation.special import log_less_tangent
+from stakes.expectation.special import log_gamma_bend, log_less_tangent
 from stakes.expectation.stats import cdf, cumulant, excess, unknown, variance
 from stakes.expectation.sums import flushed_exp
 
@@ -145,10 +145,10 @@ def _(outcome: dist.Weibull, value: Array) -> Array:
 
 @variance.register
 def _(outcome: dist.Weibull) -> Array:
-    """By the logarithms of the two moments, whose difference does not cancel."""
+    """By the logarithms of the two moments, whose difference cancels where the shape is large."""
     scale, power = floats(outcome.scale, outcome.concentration)
-    once, twice = gammaln(1 + 1 / power), gammaln(1 + 2 / power)
-    return jnp.square(scale) * jnp.exp(2 * once) * jnp.expm1(twice - 2 * once)
+    mean = scale * jnp.exp(gammaln(1 + 1 / power))
+    return jnp.square(mean) * jnp.expm1(log_gamma_bend(jnp.ones(()), 1 / power))
 
 
 # Log-normal, half-normal -------------------------------------------------------------------
