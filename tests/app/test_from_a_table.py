@@ -258,6 +258,23 @@ def test_what_the_weekday_tells_is_proposed_once(tmp_path: Path) -> None:
     assert "Wochentag" not in proposed(tmp_path / "few.csv", "Brote").left_out
 
 
+@pytest.mark.parametrize(
+    ("outcome", "warned"), [("Verkaufte Brote", True), ("units sold", True), ("Nachfrage", False)]
+)
+def test_sales_are_told_from_demand(outcome: str, warned: bool, tmp_path: Path) -> None:
+    lines = [f"{i % 7};{i * i % 13}" for i in range(20)]
+    (tmp_path / "t.csv").write_text("\n".join([f"x;{outcome}", *lines]) + "\n", "utf-8")
+    text = spec_text(proposed(tmp_path / "t.csv", outcome), tmp_path)
+    assert ("Sold is not demand" in text) == warned
+
+
+def test_too_few_steps_to_settle_are_told_before_they_are_taken(folder: Path) -> None:
+    few = read_job(folder / "stakes.toml", changes=["fit.steps=4000"])
+    assert any("fit.steps: 4,000 are too few" in note for note in few.notes)
+    assert "5,400 or more" in "".join(few.notes)
+    assert "fit.steps" not in "".join(read_job(folder / "stakes.toml").notes)
+
+
 def test_counts_that_vary_more_than_by_chance_are_told() -> None:
     """Against variance over mean where nothing else is known."""
     rng = np.random.default_rng(0)

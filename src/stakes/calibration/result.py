@@ -23,7 +23,7 @@ from stakes.calibration.members import predictor_for
 from stakes.calibration.plan import Plan
 from stakes.calibration.streaming import Beyond
 from stakes.errors import InputError
-from stakes.optimise import Fit, Method
+from stakes.optimise import Fit, Method, Stop
 from stakes.port import Instances
 from stakes.predicting import FittedPosterior, SampledPosterior
 from stakes.problem import Problem
@@ -120,7 +120,9 @@ class Calibration:
 
     @property
     def fits(self) -> dict[str, Fit]:
-        """Both fits, by the names that a comparison uses."""
+        """Both fits, by the names that a comparison uses; plain VI, where that is all there is."""
+        if self.calibrated.reason is Stop.LEFT_OUT:
+            return {"VI": self.vi}
         return {"VI": self.vi, "LCVI": self.calibrated}
 
     @property
@@ -505,7 +507,9 @@ class Calibration:
             coords=labels,
             setting=self._how(),
             unconverged=tuple(
-                f"{name}: {fit.reason}." for name, fit in self.fits.items() if not fit.converged
+                f"{name}: {fit.reason} after {fit.steps:,} steps."
+                for name, fit in self.fits.items()
+                if not fit.converged
             ),
             held_out=read is not None,
             by=by,

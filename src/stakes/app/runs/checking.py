@@ -88,8 +88,8 @@ def checked(job: Job) -> Checked:
     plan = prepare(key, job.problem, job.data(job.fit.arguments), job.options)
     approximation, settings = plan.approximation, plan.settings
     least = min(settings.steps, least_steps(settings))
-    begin("compiling both fits and timing some of their steps")
-    rehearsed = _rehearsed(plan, key)
+    begin(f"compiling the fit{'s' * job.calibrates} and timing some steps")
+    rehearsed = _rehearsed(plan, key, calibrated=job.calibrates)
     return Checked(
         problem=repr(job.problem),
         formula=str(job.problem.model) if job.by_table else "",
@@ -165,11 +165,13 @@ class _Rehearsed:
         return self.compiling + (_folds(job) + 1) * steps * each
 
 
-def _rehearsed(plan: Plan, key: jax.Array) -> _Rehearsed:
-    """A few steps of plain VI, and a few of the calibrated fit from there."""
+def _rehearsed(plan: Plan, key: jax.Array, *, calibrated: bool) -> _Rehearsed:
+    """A few steps of plain VI, and a few of the calibrated fit from there, if there is to be one."""
     vi = _steps(plan, plan.vi_step(), plan.vi_state(plan.approximation.start), key)
     # After some steps: where the guide starts, outcomes may spread over many more values.
     plan = plan.sized(vi.params, key)
+    if not calibrated:
+        return _Rehearsed(str(plan.expectation), vi.bytes, vi.compiling, vi.step, 0.0)
     parts = leading(plan.problem.space)
     decisions = np.zeros((*parts, *plan.approximation.instances.shape))
     fit = _steps(plan, plan.step(1.0), plan.state(vi.params, decisions), key)
