@@ -426,6 +426,7 @@ def test_all_labels_of_a_row_stand_on_a_phone_and_dates_are_whole(visit: Open) -
         assert first.first.inner_text() == "01.03.2025\nKöln, Dom"
         assert first.first.bounding_box()["height"] < 75  # two lines
     assert seen.page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert seen.page.evaluate(CLIPPED) == []
     wide = visit(report, viewport={"width": 1280, "height": 900})
     assert wide.cells("#decision-table", 0)[0] == "01.03.2025"
     assert wide.cells("#decision-table", 1)[0] == "Köln, Dom"

@@ -185,10 +185,10 @@ def verdict(comparison: Comparison) -> Verdict:
 def unjudged(cases: Assessment) -> Verdict:
     """Where data cannot say how good decisions have been, or there is nothing to compare with."""
     problem = cases.problem
-    reason = why_not_judged(problem)
-    sentence = LEFT_OUT
+    reason, sentence, setting = why_not_judged(problem), LEFT_OUT, f"{problem!r}."
     if reason is not None:
         sentence = f"{reason} Plain VI decides: nothing shows that calibration helps."
+        setting = f"{problem!r}; {cases.setting}."
     return Verdict(
         sentence=sentence,
         tone="unclear",
@@ -196,7 +196,7 @@ def unjudged(cases: Assessment) -> Verdict:
         risks=(),
         instances=int(np.prod(cases.instances.shape)),
         held_out=cases.held_out,
-        setting=f"{problem!r}; {cases.setting}.",
+        setting=setting,
         notes=_unreliable(cases.unconverged),
     )
 

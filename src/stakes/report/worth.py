@@ -164,7 +164,9 @@ class Answer:
             return f"{said}, for {where}."
         if self.total is not None:
             return f"{self.about}: {self.total:,.0f} in all, for {where}."
-        return f"{'One decision' if self.count == 1 else 'Decisions'} about {self.about} for {where}."
+        return (
+            f"{'One decision' if self.count == 1 else 'Decisions'} about {self.about} for {where}."
+        )
 
     @property
     def known(self) -> bool:

@@ -21,7 +21,9 @@ def doubts_about(manifest: Manifest, way: str) -> list[str]:
     """Why the decisions of a run are not to be relied on, if so."""
     found, ending = [], manifest.ending
     if ending is not None and not ending.converged:
-        found.append(f"The decisions of this run are not to be relied on yet. {unsettled(manifest)}")
+        found.append(
+            f"The decisions of this run are not to be relied on yet. {unsettled(manifest)}"
+        )
     chosen = manifest.choice
     held = None if chosen is None else chosen.row(way).coverage_90
     if chosen is not None and held is not None:
