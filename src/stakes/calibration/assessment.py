@@ -34,8 +34,8 @@ LEFT_OUT = "Calibrated VI is none of the ways to choose among, and was not fitte
 class Assessment:
     """Decisions, predictions, outcomes and comparison on some cases, each computed once.
 
-    Made by `Calibration.assess`. The posteriors are "VI" and "LCVI", the calibrated one, unless that
-    was left out: then nothing that needs it can be asked for.
+    Made by `Calibration.assess`. The posteriors are "VI" and "LCVI", the calibrated one, unless
+    that was left out: then nothing that needs it can be asked for.
     """
 
     problem: Problem

@@ -94,7 +94,10 @@ def checked(job: Job) -> Checked:
     plan = prepare(key, job.problem, job.data(job.fit.arguments), job.options)
     approximation, settings = plan.approximation, plan.settings
     least = min(settings.steps, least_steps(settings))
-    begin(f"compiling the fit{'s' * job.calibrates} and timing some steps")
+    which = (
+        "both fits and timing some of their" if job.calibrates else "the fit and timing some of its"
+    )
+    begin(f"compiling {which} steps")
     rehearsed = _rehearsed(plan, key, calibrated=job.calibrates)
     return Checked(
         problem=repr(job.problem),
@@ -175,7 +178,7 @@ class _Rehearsed:
 
 
 def _rehearsed(plan: Plan, key: jax.Array, *, calibrated: bool) -> _Rehearsed:
-    """A few steps of plain VI, and a few of the calibrated fit from there, if there is to be one."""
+    """A few steps of plain VI, and of the calibrated fit from there, if there is to be one."""
     vi = _steps(plan, plan.vi_step(), plan.vi_state(plan.approximation.start), key)
     # After some steps: where the guide starts, outcomes may spread over many more values.
     plan = plan.sized(vi.params, key)

@@ -81,9 +81,9 @@ class Job:
         settings = self.options.fit_settings(draws=1, progress=False)
         if settings.steps < least_steps(settings):
             said.append(
-                f"fit.steps: {settings.steps:,} are too few to see whether a fit has settled, which "
-                f"takes {least_steps(settings):,} or more. Leave `steps` out, or allow more, before "
-                f"you rely on decisions."
+                f"fit.steps: {settings.steps:,} are too few to see whether a fit has settled, "
+                f"which takes {least_steps(settings):,} or more. Leave `steps` out, or allow "
+                f"more, before you rely on decisions."
             )
         if _is_to_refit(self) and _all_rows(self) is None:
             said.append(
