@@ -797,7 +797,7 @@ def test_no_random_key_serves_two_purposes(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr("stakes.calibration.pipeline.run", fitted)
     undrawn = recorded("nuts", lambda *args, **kwargs: ({}, None))
-    monkeypatch.setattr("stakes.calibration.result.nuts", undrawn)
+    monkeypatch.setattr("stakes.calibration.draws.nuts", undrawn)
     result = calibrate(slope_problem(loss=stakes.Squared()), {"x": X, "y": Y}, steps=100, draws=32)
     assert result.decisions.size == len(X)
     assert result.on_fit.interval.size == 2 * len(X)

@@ -9,32 +9,30 @@ import jax
 import numpy as np
 
 from stakes import checks, predicting
-from stakes._types import Data, Key
+from stakes._types import Data
 from stakes.arguments import Columns
-from stakes.bridge import NumPyroApproximation, Predictors, nuts, prior_draws
+from stakes.bridge import NumPyroApproximation, Predictors
 from stakes.calibration.arviz import data_tree
 from stakes.calibration.assessment import Assessment, check_judged, labelled
+from stakes.calibration.cases import assessment_of, cases_of, given_to, posterior_of, setting_of
 from stakes.calibration.comparison import Comparison
-from stakes.calibration.data import Coords, Given, given, handed_back
-from stakes.calibration.dependence import By, dependence_of
+from stakes.calibration.data import Coords, handed_back
+from stakes.calibration.dependence import By
+from stakes.calibration.draws import NutsRuns, posterior_draws, prior_draws
 from stakes.calibration.keys import Keys
 from stakes.calibration.leave_one_out import leave_one_out
-from stakes.calibration.members import predictor_for
 from stakes.calibration.plan import Plan
 from stakes.calibration.streaming import Beyond
 from stakes.errors import InputError
 from stakes.optimise import Fit, Method, Stop
-from stakes.port import Instances
-from stakes.predicting import FittedPosterior, SampledPosterior
+from stakes.predicting import SampledPosterior
 from stakes.problem import Problem
 from stakes.protocols import Expectation, Transform
-from stakes.tables import Read, is_table
+from stakes.tables import Read
 
 if TYPE_CHECKING:
     import xarray as xr
 
-WARMUP = 500
-"""Steps of each chain of NUTS before its draws."""
 LEAST_DRAWS = 100
 """Of which the tail of the weights can be told."""
 
@@ -147,7 +145,7 @@ class Calibration:
     @cached_property
     def on_fit(self) -> Assessment:
         """The calibration assessed on the data of its fit."""
-        return self._assessment(None, (), (), self.coords, self.by)
+        return assessment_of(self, None, (), (), self.coords, self.by)
 
     def assess(
         self,
@@ -162,7 +160,8 @@ class Calibration:
 
         Plates as in `decide`, and `by` as in `compare`.
         """
-        return self._assessment(self._given(data, needs_outcome=False), new, known, coords, by)
+        read = given_to(self, data, needs_outcome=False)
+        return assessment_of(self, read, new, known, coords, by)
 
     def decide(
         self,
@@ -188,8 +187,8 @@ class Calibration:
             coords: labels of the plates' members, by plate.
             fit: `result.vi` for plain VI's decisions.
         """
-        posterior, read = self._posterior(fit), self._given(data, needs_outcome=False)
-        cases = self._assessment(read, new, known, coords, None)
+        posterior, read = posterior_of(self, fit), given_to(self, data, needs_outcome=False)
+        cases = assessment_of(self, read, new, known, coords, None)
         return self._handed_back(cases.decided(posterior), read.table)
 
     def compare(
@@ -216,7 +215,7 @@ class Calibration:
                 outcomes share, as in `effect[store]`, where they have ten members or more.
         """
         draws = None if nuts is None else checks.whole("`compare(nuts=...)`", nuts)
-        cases = self._cases(held_out, new, known, coords, needs_outcome=True)
+        cases = cases_of(self, held_out, new, known, coords, needs_outcome=True)
         if draws is None and by is None:
             return cases.comparison
         return cases.compared(None if draws is None else self.nuts(draws), by=by)
@@ -254,7 +253,7 @@ class Calibration:
         coords: Coords | None = None,
     ) -> "xr.DataArray | None":
         """The outcomes observed, nan where the model masks them; None where there are none."""
-        return self._cases(data, new, known, coords).observed
+        return cases_of(self, data, new, known, coords).observed
 
     def posterior(self, fit: Fit | None = None, *, draws: int = 1000) -> "xr.Dataset":
         """Draws from a fit's posterior (the calibrated one by default), as ArviZ expects them.
@@ -262,11 +261,7 @@ class Calibration:
         With the latents come the model's `numpyro.deterministic` sites.
         """
         draws = checks.whole("`posterior(draws=...)`", draws)
-        posterior, cases = self._posterior(fit), self.approximation.cases
-        key = self.keys.posterior
-        found = predicting.latent_draws(posterior, key, draws)
-        found |= predicting.derived_draws(posterior, self.predictors.on(), key, draws)
-        return self._drawn(found, {**cases.latents, **cases.derived})
+        return posterior_draws(self, fit, draws)
 
     def prior(self, *, draws: int = 1000) -> "xr.Dataset":
         """Draws of the latents before any outcome was seen, laid out as `posterior()` has them.
@@ -274,19 +269,7 @@ class Calibration:
         Latents of members that come in minibatches are left out.
         """
         draws = checks.whole("`prior(draws=...)`", draws)
-        found = prior_draws(self.approximation, self.keys.prior, draws)
-        return self._drawn(found, self.approximation.latents)
-
-    def _drawn(self, found: Mapping[str, Any], axes: Mapping[str, Instances]) -> "xr.Dataset":
-        """Draws of some sites, as one chain."""
-        import xarray as xr
-
-        return xr.Dataset(
-            {
-                name: labelled(values[None], axes[name], self.coords, name, ("chain", "draw"))
-                for name, values in found.items()
-            }
-        )
+        return prior_draws(self, draws)
 
     def to_arviz(self, *, draws: int = 1000) -> "xr.DataTree":
         """Both fits and their data as ArviZ reads them.
@@ -319,7 +302,7 @@ class Calibration:
         posteriors = {prefix: self.posterior(fit, draws=draws) for prefix, fit in fits.items()}
         return data_tree(
             self.on_fit,
-            {prefix: self._posterior(fit) for prefix, fit in fits.items()},
+            {prefix: posterior_of(self, fit) for prefix, fit in fits.items()},
             posteriors,
             draws=draws,
             words={} if self.table is None else self.table.coding.categories,
@@ -330,7 +313,7 @@ class Calibration:
         draws = checks.whole("`latent_draws(draws=...)`", draws)
         part = checks.whole("`latent_draws(part=...)`", part, least=0)
         key = jax.random.fold_in(self.keys.parts, part)
-        return predicting.latent_draws(self._posterior(fit), key, draws)
+        return predicting.latent_draws(posterior_of(self, fit), key, draws)
 
     def predictive(
         self,
@@ -346,9 +329,9 @@ class Calibration:
 
         Plates and their labels as in `decide`.
         """
-        posterior = self._posterior(fit)
+        posterior = posterior_of(self, fit)
         draws = checks.whole("`predictive(draws=...)`", draws)
-        return self._cases(data, new, known, coords).predictive(posterior, draws)
+        return cases_of(self, data, new, known, coords).predictive(posterior, draws)
 
     def expected(
         self,
@@ -375,7 +358,7 @@ class Calibration:
         """
         import xarray as xr
 
-        posterior, cases = self._posterior(fit), self._cases(data, new, known, coords)
+        posterior, cases = posterior_of(self, fit), cases_of(self, data, new, known, coords)
         draws = checks.whole("`expected(draws=...)`", draws)
         tried = self.problem.space.coded("`expected(decisions)`", decisions).ravel()
         found = np.stack([cases.expected(posterior, float(each), draws) for each in tried], axis=1)
@@ -399,7 +382,7 @@ class Calibration:
         draws = checks.whole(where.format("draws"), draws)
         costs = predicting.predictive_costs(
             self.problem.aim,
-            self._posterior(self.vi),
+            posterior_of(self, self.vi),
             self.predictors.on(),
             self.on_fit.found["VI"],
             self.keys.scale,
@@ -420,41 +403,15 @@ class Calibration:
         shape = self.approximation.instances.shape
         lines = [
             f"Calibration of {self.problem!r}",
-            f"{self._how()}; decisions of shape {shape}",
+            f"{setting_of(self)}; decisions of shape {shape}",
             f"VI          {self.vi!r}",
             f"calibrated  {self.calibrated!r}",
             "decisions are the calibrated ones, better or not: `stakes.choose` takes what helps",
         ]
         return "\n  ".join(lines)
 
-    def _how(self) -> str:
-        transform = "utility as given"
-        if self.transform is not None:
-            transform = f"{type(self.transform).__name__}, M = {self.scale:.4g}"
-        rows = "" if self.beyond is None else f"; {self.beyond}"
-        return f"{transform}; expectation {self.expectation}{rows}"
-
-    def _posterior(self, fit: Fit | None) -> FittedPosterior:
-        """That of a fit; of the calibrated one where none is given."""
-        rule = "a fit of this model, such as `result.vi` or `result.calibrated`"
-        chosen = checks.instance("`fit=`", self.calibrated if fit is None else fit, Fit, rule)
-        if _shapes(chosen) != _shapes(self.calibrated):
-            raise checks.refused("`fit=`", rule, fit)
-        return FittedPosterior(self.approximation, chosen.params)
-
-    def _given(self, data: Data, *, needs_outcome: bool) -> Given:
-        """Other data, with the same numbers for the same things as in the fit."""
-        return given(
-            self.problem,
-            data,
-            needs_outcome=needs_outcome,
-            columns=self.columns,
-            fitted=self.table,
-            cases=self.approximation.cases,
-        )
-
     def _of_all_rows(self, beyond: Beyond, fit: Fit) -> "xr.DataArray":
-        posterior, predictor = self._posterior(fit), self.predictors.on()
+        posterior, predictor = posterior_of(self, fit), self.predictors.on()
         found = beyond.decisions(self.problem, posterior, predictor, self.expectation, self.keys)
         shown = self.problem.space.labelled(found)
         return labelled(shown, beyond.instances, {}, "decision")
@@ -462,74 +419,3 @@ class Calibration:
     def _handed_back(self, decisions: "xr.DataArray", table: Read | None) -> "xr.DataArray":
         found: xr.DataArray = handed_back(decisions, table)
         return found
-
-    def _cases(
-        self,
-        data: Data | None,
-        new: str | Sequence[str],
-        known: str | Sequence[str],
-        coords: Coords | None,
-        *,
-        needs_outcome: bool = False,
-    ) -> Assessment:
-        if data is not None:
-            read = self._given(data, needs_outcome=needs_outcome and is_table(data))
-            return self._assessment(read, new, known, coords, None)
-        said = (*checks.names("`new=`", new), *checks.names("`known=`", known))
-        if said or (coords is not None and checks.labels("`coords=`", coords)):
-            raise InputError(
-                "`new=`, `known=` and `coords=` say who the members of other data are; without "
-                "data they have no meaning."
-            )
-        return self.on_fit
-
-    def _assessment(
-        self,
-        read: Given | None,
-        new: str | Sequence[str],
-        known: str | Sequence[str],
-        coords: Coords | None,
-        by: By,
-    ) -> Assessment:
-        predictor, labels = self.predictors.on(), self.coords
-        if read is not None:
-            predictor, labels = predictor_for(
-                self.predictors, self.approximation, self.coords, read, new, known, coords
-            )
-        if by is not None:
-            dependence_of(by, predictor)  # says what does not fit
-        return Assessment(
-            problem=self.problem,
-            posteriors={name: self._posterior(fit) for name, fit in self.fits.items()},
-            predictor=predictor,
-            expectation=self.expectation,
-            keys=self.keys,
-            coords=labels,
-            setting=self._how(),
-            unconverged=tuple(
-                f"{name}: {fit.reason} after {fit.steps:,} steps."
-                for name, fit in self.fits.items()
-                if not fit.converged
-            ),
-            held_out=read is not None,
-            by=by,
-        )
-
-
-def _shapes(fit: Fit) -> Any:
-    return jax.tree.map(np.shape, fit.params)
-
-
-@final
-class NutsRuns:
-    """Draws of NUTS, made once for each number of draws."""
-
-    def __init__(self, approximation: NumPyroApproximation, key: Key) -> None:
-        self._approximation, self._key = approximation, key
-        self._made: dict[int, SampledPosterior] = {}
-
-    def draws(self, count: int) -> SampledPosterior:
-        if count not in self._made:
-            found = nuts(self._approximation, self._key, warmup=WARMUP, draws=count, progress=False)
-            self._made[count] = SampledPosterior(*found)
-        return self._made[count]

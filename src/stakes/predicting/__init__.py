@@ -1,24 +1,18 @@
 """Posteriors, and what they predict and decide for all instances."""
 
-from stakes.predicting.posteriors import FittedPosterior, Posterior, SampledPosterior
-from stakes.predicting.predictions import (
+from stakes.predicting.decisions import decide, draws_for, expected, rivals
+from stakes.predicting.instances import (
     Observations,
-    decide,
-    derived_draws,
-    draws_for,
-    expected,
-    explained,
-    latent_draws,
     observations,
     observed,
     one_outcome,
     outcomes,
     outcomes_by_batch,
-    predict,
-    predictive_costs,
-    rivals,
     weights,
 )
+from stakes.predicting.latents import derived_draws, explained, latent_draws
+from stakes.predicting.posteriors import FittedPosterior, Posterior, SampledPosterior
+from stakes.predicting.predictions import predict, predictive_costs
 from stakes.predicting.reweighting import decide_weighted, weighed
 
 __all__ = [

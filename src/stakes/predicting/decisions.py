@@ -1,0 +1,166 @@
+"""The best decisions under a posterior for all instances, and what others would cost."""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stakes._types import Array, Batch, Float, Key
+from stakes.aim import Aim
+from stakes.bridge import Predictor
+from stakes.deciding import Rival, best_decision
+from stakes.deciding import rivals as near_rivals
+from stakes.host.programs import Program
+from stakes.port import columns_in, outcome_at, sweep
+from stakes.predicting.instances import count_of, everywhere, outcomes_in
+from stakes.predicting.posteriors import Posterior
+from stakes.protocols import Expectation
+from stakes.sharing import Shared
+from stakes.vectors import leading
+
+MOST_ELEMENTS = 2**25
+"""Instances times draws held at once; 128 MB per array in single precision."""
+DRAWS_FOR_RIVALS = 256
+
+
+def draws_for(instances: int) -> int:
+    """How many draws of θ to evaluate with: many for a few instances, fewer for many."""
+    return int(np.clip(MOST_ELEMENTS // (16 * max(instances, 1)), 256, 8192))
+
+
+def decide(
+    aim: Aim,
+    posterior: Posterior,
+    predictor: Predictor,
+    expectation: Expectation,
+    key: Key,
+    draws: int | None = None,
+    asked: np.ndarray | None = None,
+) -> np.ndarray:
+    """The best decision for each instance, for the original loss or utility.
+
+    Those of instances that are not asked about may be anything.
+    """
+    size = int(np.prod(predictor.cases.instances.shape))
+    count = draws or draws_for(size * expectation.summed)
+
+    bare, numbers = aim.opened()
+
+    def best(batch: Batch) -> Array:
+        return _decide_batch(posterior, predictor, key, batch, bare, numbers, expectation, count)
+
+    return everywhere(best, predictor, leading(aim.space), asked)
+
+
+@partial(Program, static=("aim", "expectation", "draws"), numbers=("numbers",))
+def _decide_batch(
+    posterior: Posterior,
+    predictor: Predictor,
+    key: Key,
+    batch: Batch,
+    aim: Aim,
+    numbers: tuple[Any, ...],
+    expectation: Expectation,
+    draws: int,
+) -> Float[Array, "*instance"]:
+    here, outcomes, weight, y_key = _at(
+        posterior, predictor, key, batch, aim.filled(numbers), draws
+    )
+    return best_decision(here, expectation, y_key, outcomes, weight)
+
+
+def rivals(
+    aim: Aim,
+    posterior: Posterior,
+    predictor: Predictor,
+    expectation: Expectation,
+    key: Key,
+    draws: int = DRAWS_FOR_RIVALS,
+) -> Rival | None:
+    """Of the first batch of instances, other decisions that are nearly as good as the best."""
+    if aim.criterion.convex or aim.space.actions is not None or leading(aim.space):
+        return None
+    batch, (bare, numbers) = next(sweep(predictor.cases.subsamples)), aim.opened()
+    found: Rival | None = _rivals_batch(
+        posterior, predictor, key, batch, bare, numbers, expectation, draws
+    )
+    return found
+
+
+@partial(Program, static=("aim", "expectation", "draws"), numbers=("numbers",))
+def _rivals_batch(
+    posterior: Posterior,
+    predictor: Predictor,
+    key: Key,
+    batch: Batch,
+    aim: Aim,
+    numbers: tuple[Any, ...],
+    expectation: Expectation,
+    draws: int,
+) -> Rival | None:
+    filled = aim.filled(numbers)
+    here, outcomes, weight, y_key = _at(posterior, predictor, key, batch, filled, draws)
+    return near_rivals(here, expectation, y_key, outcomes, weight)
+
+
+def expected(
+    aim: Aim,
+    posterior: Posterior,
+    predictor: Predictor,
+    expectation: Expectation,
+    key: Key,
+    decision: float,
+    draws: int,
+) -> np.ndarray:
+    """What a decision costs, or is worth, if taken for all: (mean, 5 %, 95 % over θ) x instance.
+
+    Where outcomes share a decision, all of them together.
+    """
+
+    bare, numbers = aim.opened()
+    same = jnp.asarray(decision)
+
+    def some(batch: Batch) -> Array:
+        return _expected_batch(
+            posterior, predictor, key, batch, same, bare, numbers, expectation, draws
+        )
+
+    return everywhere(some, predictor, leading=(3,))
+
+
+@partial(Program, static=("aim", "expectation", "draws"), numbers=("numbers",))
+def _expected_batch(
+    posterior: Posterior,
+    predictor: Predictor,
+    key: Key,
+    batch: Batch,
+    decision: Array,
+    aim: Aim,
+    numbers: tuple[Any, ...],
+    expectation: Expectation,
+    draws: int,
+) -> Float[Array, "statistic *instance"]:
+    aim = aim.filled(numbers)
+    here, outcomes, weight, y_key = _at(posterior, predictor, key, batch, aim, draws)
+    space = here.space.counting(weight) if isinstance(here.space, Shared) else here.space
+    same = jnp.full_like(weight, decision)
+
+    def one(key: Key, outcome: Any) -> Array:
+        at = outcome_at(outcome, same)
+        found = here.criterion.worth(here.criterion.risk(expectation, key, at, same))
+        return space.over(found, "sum") if isinstance(space, Shared) else found
+
+    each = jax.vmap(one)(jax.random.split(y_key, count_of(outcomes)), outcomes)
+    ends = jnp.quantile(each, jnp.array([0.05, 0.95]), axis=0)
+    return jnp.concatenate([each.mean(axis=0)[None], ends])
+
+
+def _at(
+    posterior: Posterior, predictor: Predictor, key: Key, batch: Batch, aim: Aim, draws: int
+) -> tuple[Aim, Any, Array, Key]:
+    """The aim for a batch, what may come of decisions there, weights, and a key for outcomes."""
+    theta_key, y_key = jax.random.split(key)
+    outcomes, weight = outcomes_in(posterior, predictor, theta_key, batch, draws, responding=True)
+    return aim.at(columns_in(predictor, aim.needs, batch)), outcomes, weight, y_key

@@ -1,0 +1,175 @@
+"""What a posterior says of the outcomes of instances, and what was observed; in bounded memory."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stakes._types import Array, Batch, Distribution, Key
+from stakes.aim import Aim
+from stakes.bridge import Predictor
+from stakes.host.programs import ONCE, Program
+from stakes.port import over_batches, sweep
+from stakes.predicting.posteriors import Members, Posterior
+
+DRAWS_FOR_SIZE = 64
+"""Draws of θ that show over which values outcomes spread."""
+
+
+def outcomes(
+    posterior: Posterior, predictor: Predictor, key: Key, draws: int
+) -> tuple[Distribution, Array]:
+    """p(y|θ) for the first batch of instances, draws of θ along a leading axis; and weights."""
+    batch = next(sweep(predictor.cases.subsamples))
+    return _outcomes_batch(posterior, predictor, key, batch, draws)
+
+
+def one_outcome(
+    posterior: Posterior, predictor: Predictor, key: Key
+) -> tuple[Distribution, Array, np.ndarray]:
+    """p(y|θ) for one θ and the first batch of instances; weights; and a draw of y."""
+    batch = next(sweep(predictor.cases.subsamples))
+    outcome, weight, drawn = _one_batch(posterior, predictor, key, batch)
+    return outcome, weight, np.asarray(drawn)
+
+
+@partial(Program, options=ONCE)
+def _one_batch(
+    posterior: Posterior, predictor: Predictor, key: Key, batch: Batch
+) -> tuple[Distribution, Array, Array]:
+    # The first two keys folded in are those of a split, from which the guide has started.
+    theta_key, y_key = (jax.random.fold_in(key, number) for number in (2, 3))
+    stacked, weight = outcomes_in(posterior, predictor, theta_key, batch, 1)
+    outcome = jax.tree.map(lambda leaf: leaf[0], stacked)
+    return outcome, weight, jnp.asarray(outcome.expand(weight.shape).sample(y_key), weight.dtype)
+
+
+def outcomes_in(
+    posterior: Posterior,
+    predictor: Predictor,
+    key: Key,
+    batch: Batch,
+    draws: int,
+    part: Array | int = 0,
+    *,
+    responding: bool = False,
+) -> tuple[Any, Array]:
+    """p(y|θ) for the batch, or p(y|θ, h) where decisions change outcomes and that is asked for."""
+    latent_key, model_key = jax.random.split(key)
+    members = Members(predictor.fitted_members(batch), part)
+    latents = posterior.latents(latent_key, draws, members)
+    model_key = jax.random.fold_in(model_key, part)
+    keys = jax.random.split(model_key, jax.tree.leaves(latents)[0].shape[0])
+
+    def one(latents: dict[str, Array], key: Key) -> tuple[Any, Array]:
+        outcome, weight = predictor.predict(latents, key, batch)
+        if responding and predictor.cases.action is not None:
+            return predictor.respond(latents, key, batch), weight
+        return outcome, weight
+
+    outcome, weight = jax.vmap(one)(latents, keys)
+    return outcome, weight[0]
+
+
+_outcomes_batch = Program(outcomes_in, static=("draws", "responding"))
+
+
+def outcomes_by_batch(
+    posterior: Posterior, predictor: Predictor, key: Key, decisions: Sequence[float] = ()
+) -> Iterator[Distribution]:
+    """p(y|θ) for a few draws of θ along a leading axis, one batch of instances after the other.
+
+    Where decisions change outcomes, also if all of these were taken.
+    """
+    for batch in sweep(predictor.cases.subsamples):
+        yield _outcomes_batch(posterior, predictor, key, batch, DRAWS_FOR_SIZE)[0]
+        for decision in decisions:
+            yield _responses_batch(posterior, predictor, key, batch, jnp.asarray(decision))
+
+
+@Program
+def _responses_batch(
+    posterior: Posterior, predictor: Predictor, key: Key, batch: Batch, decision: Array
+) -> Distribution:
+    """p(y|θ, h) where the same is decided for all."""
+    found, weight = outcomes_in(posterior, predictor, key, batch, DRAWS_FOR_SIZE, responding=True)
+    same = jnp.full_like(weight, decision)
+    return jax.vmap(lambda one: one.at(same))(found)
+
+
+def weights(posterior: Posterior, predictor: Predictor) -> np.ndarray:
+    """How much each instance counts, for any θ: its mask times the minibatch scale."""
+    return everywhere(lambda batch: _weigh_batch(posterior, predictor, batch), predictor)
+
+
+@Program
+def _weigh_batch(posterior: Posterior, predictor: Predictor, batch: Batch) -> Array:
+    return outcomes_in(posterior, predictor, jax.random.key(0), batch, 1)[1]
+
+
+def observed(posterior: Posterior, predictor: Predictor) -> np.ndarray | None:
+    """The observed outcomes of all instances, the same for any θ; None where there are none."""
+    batch = next(sweep(predictor.cases.subsamples))
+    if jax.eval_shape(_observed_batch, posterior, predictor, batch) is None:
+        return None
+    return everywhere(lambda batch: _observed_batch(posterior, predictor, batch), predictor)
+
+
+@Program
+def _observed_batch(posterior: Posterior, predictor: Predictor, batch: Batch) -> Any:
+    key = jax.random.key(0)
+    latents = posterior.latents(key, 1, Members(predictor.fitted_members(batch)))
+    value = predictor.observed(jax.tree.map(lambda one: one[0], latents), key, batch)
+    return None if value is None else jnp.asarray(value, jnp.result_type(float))
+
+
+class Observations(NamedTuple):
+    """Outcomes to judge decisions by, and which of them count."""
+
+    outcomes: np.ndarray
+    counted: np.ndarray
+    predictor: Predictor
+    """Of the cases that they are of."""
+
+    def filled(self) -> np.ndarray:
+        """The outcomes, with the median of all in place of those that do not count."""
+        outcomes = self.outcomes
+        counted = self.counted.reshape(
+            self.counted.shape + (1,) * (outcomes.ndim - self.counted.ndim)
+        )
+        some = outcomes[self.counted]
+        return np.where(counted, outcomes, np.median(some) if some.size else 0.0)
+
+    def aim(self, aim: Aim) -> Aim:
+        """With the values of these cases in place."""
+        return aim.at(self.predictor.columns(aim.needs))
+
+    def costs(self, aim: Aim, decisions: np.ndarray) -> np.ndarray:
+        """ℓ(y_i, h_i), or minus the utility, of each instance that counts."""
+        return self.aim(aim).costs(self.outcomes, decisions)[self.counted]
+
+
+def observations(posterior: Posterior, predictor: Predictor) -> Observations | None:
+    """The observed outcomes and which of them the mask lets count; None where there are none."""
+    outcomes = observed(posterior, predictor)
+    if outcomes is None:
+        return None
+    return Observations(outcomes, weights(posterior, predictor) > 0, predictor)
+
+
+def count_of(outcomes: Distribution) -> int:
+    """Of draws of θ: a posterior given as draws may have fewer than were asked for."""
+    return int(jax.tree.leaves(outcomes)[0].shape[0])
+
+
+def everywhere(
+    question: Callable[[Batch], Array],
+    predictor: Predictor,
+    leading: tuple[int, ...] = (),
+    asked: np.ndarray | None = None,
+) -> np.ndarray:
+    cases = predictor.cases
+    return over_batches(question, cases.instances, cases.subsamples, leading=leading, asked=asked)

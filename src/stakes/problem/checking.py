@@ -1,0 +1,152 @@
+"""Mistakes in a problem, found when it is stated."""
+
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpyro.infer.autoguide import AutoGuide
+
+from stakes import checks
+from stakes._types import Key
+from stakes.arguments import arguments_of
+from stakes.errors import InputError, name_of, some
+from stakes.losses import Asked
+from stakes.problem.action import Argument, check_action
+from stakes.protocols import Space
+from stakes.utilities import ExpUtility, Utility
+from stakes.vectors import Vector
+
+if TYPE_CHECKING:
+    from stakes.problem.problem import Problem
+
+
+def check(problem: "Problem") -> None:
+    checks.program("`Problem(model=...)`", problem.model, "a NumPyro model")
+    rule = "the name of a sample site"
+    if not checks.instance("`Problem(outcome=...)`", problem.outcome, str, rule):
+        raise InputError(f"`Problem(outcome=...)` is required: {rule}.")
+    arguments = arguments_of(problem.model)
+    if problem.observed is not None:
+        checks.instance("`Problem(observed=...)`", problem.observed, str, "the name of an argument")
+        if problem.observed not in arguments.names and not arguments.open_ended:
+            raise InputError(
+                f"`Problem(observed={problem.observed!r})`: `{name_of(problem.model)}` has no "
+                f"argument of that name to carry the observations; its arguments are "
+                f"{some(arguments.names)}."
+            )
+    _check_cost(problem)
+
+
+def _check_cost(problem: "Problem") -> None:
+    if (problem.loss is None) == (problem.utility is None):
+        came = "neither" if problem.loss is None else "both"
+        raise InputError(
+            f"`Problem(...)` takes either `loss=` or `utility=`; got {came}. A loss says what a "
+            f"wrong decision costs, a utility what a right one is worth."
+        )
+    if problem.loss is not None:
+        rule = "a function of (outcome, decision) or a loss such as `Tilted(0.2)`"
+        takes = ("outcome", "decision")
+        checks.function("`Problem(loss=...)`", problem.loss, takes, rule, others=True)
+        checks.hashed("`Problem(loss=...)`", problem.loss)
+    if problem.utility is not None:
+        kinds = (Utility, ExpUtility)
+        checks.instance("`Problem(utility=...)`", problem.utility, kinds, "a `Utility(fn)`")
+        checks.hashed("`Problem(utility=...)`", problem.utility)
+    check_guide("`Problem(guide=...)`", problem.guide)
+    _check_together(problem)
+    _check_space(problem)
+
+
+def _check_space(problem: "Problem") -> None:
+    own = None if problem.loss is None else Asked(problem.loss).space
+    if problem.per is not None:
+        rule = "the name of a plate or of a data argument, 'all' or 'row'"
+        checks.instance("`Problem(per=...)`", problem.per, str, rule)
+        if isinstance(problem.space, Vector) and problem.per != "row":
+            raise InputError(
+                f"`Problem(per={problem.per!r})`: decisions with several parts are not shared; "
+                f"leave `per` out, or decide about single numbers."
+            )
+        if problem.space.needs and problem.per != "row":
+            raise InputError(
+                f"`Problem(per={problem.per!r})`: outcomes that share a decision share its limits, "
+                f"but those of `{problem.space!r}` differ from case to case."
+            )
+    if problem.decision is None:
+        return
+    if isinstance(problem.decision, Argument):
+        check_action(problem, problem.decision)
+        return
+    known = (
+        "`Real()`, `Interval(low, high)`, `Integers(low, high)`, `OneOf(labels)` or a `Vector` of "
+        "these"
+    )
+    checks.choice("`Problem(decision=...)`", problem.decision, Space, known)
+    _check_parts(problem)
+    if isinstance(own, Vector):
+        names = getattr(problem.decision, "names", None)
+        if names != own.names:
+            raise InputError(
+                f"`Problem(decision={problem.decision!r})`: `{problem.criterion.title}` decides "
+                f"about `Vector({', '.join(f'{name}=...' for name in own.names)})`."
+            )
+        return
+    if own is not None and own != problem.decision:
+        raise InputError(
+            f"`Problem(decision={problem.decision!r})`: the actions of the loss are {own!r}; leave "
+            f"`decision` out."
+        )
+
+
+def _check_together(problem: "Problem") -> None:
+    """Refuse a loss of single numbers where outcomes are vectors."""
+    checks.flags(problem, "together")
+    if not problem.together:
+        return
+    loss = problem.loss if problem.utility is None else problem.utility.loss
+    if loss is not None and Asked(loss).of_numbers:
+        raise InputError(
+            f"`Problem(together=True)`: `{Asked(loss).title}` takes single numbers. Give a "
+            f"function of (outcome, decision) that takes vectors, along the last axis of the "
+            f"outcome."
+        )
+    if problem.about_latent:
+        raise InputError(
+            f"`Problem(together=True)` is for outcomes that are observed; {problem.outcome!r} is "
+            f"not. Make what is decided about a `numpyro.deterministic` site of single numbers."
+        )
+
+
+def _check_parts(problem: "Problem") -> None:
+    """Refuse a loss of single numbers where a decision has several parts."""
+    loss = problem.loss if problem.utility is None else problem.utility.loss
+    if not isinstance(problem.space, Vector) or loss is None:
+        return
+    asked = Asked(loss)
+    if asked.of_numbers and not isinstance(asked.space, Vector):
+        raise InputError(
+            f"`Problem(decision={problem.decision!r})`: `{asked.title}` takes single numbers. Give "
+            f"a function of (outcome, decision) that takes the parts of the decision, "
+            f"`{', '.join(problem.space.names)} = decision`."
+        )
+
+
+def check_guide(where: str, guide: Any) -> None:
+    """An autoguide class, a guide function, or None."""
+    if guide is not None and not (isinstance(guide, type) and issubclass(guide, AutoGuide)):
+        checks.program(where, guide, "a NumPyro autoguide class or a guide function")
+
+
+def checked_key(key: Any) -> Key:
+    """A JAX random key, not a bare integer: no hidden conversions of seeds."""
+    typed = isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+    raw = isinstance(key, jax.Array | np.ndarray) and key.dtype == np.uint32 and key.shape == (2,)
+    if (not typed and not raw) or (typed and key.shape != ()):
+        raise InputError(
+            f"`key` must be one JAX random key, such as `jax.random.key(0)`; "
+            f"got {key if isinstance(key, int) else type(key).__name__}."
+        )
+    checked: Key = key if typed else jax.random.wrap_key_data(jnp.asarray(key))
+    return checked

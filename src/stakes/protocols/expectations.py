@@ -1,0 +1,132 @@
+"""Expectations over outcomes."""
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from typing import Protocol
+
+from stakes._types import Array, Distribution, Float, Key
+from stakes.errors import NoClosedForm
+from stakes.protocols.gains import Gain, PositiveUtility
+from stakes.protocols.losses import Loss, Predicted
+
+
+class Expectation(Protocol):
+    """E over outcomes y ~ p(y|θ), for each instance.
+
+    Derive from this class to inherit the defaults, or from `stakes.expectation.ByPoints` for a
+    weighted sum over points.
+    """
+
+    @abstractmethod
+    def objection(
+        self, outcome: Distribution, gain: Gain, decision: Float[Array, "*instance"]
+    ) -> str | None:
+        """Why it cannot handle this outcome and gain; None where it can."""
+        ...
+
+    @abstractmethod
+    def expected(
+        self,
+        key: Key | None,
+        outcome: Distribution,
+        loss: Loss,
+        decision: Float[Array, "*instance"],
+    ) -> Float[Array, "*instance"]:
+        """E ℓ(y, h)."""
+        ...
+
+    @abstractmethod
+    def log_expected(
+        self,
+        key: Key | None,
+        outcome: Distribution,
+        utility: PositiveUtility,
+        decision: Float[Array, "*instance"],
+    ) -> Float[Array, "*instance"]:
+        """log E u(y, h), computed in log space."""
+        ...
+
+    def expected_regret(
+        self,
+        key: Key | None,
+        outcome: Distribution,
+        loss: Loss,
+        decision: Float[Array, "*instance"],
+    ) -> Float[Array, "*instance"]:
+        """E ℓ(y, h) less its least value over all decisions; may raise `NoClosedForm`."""
+        raise NoClosedForm("Only a closed form knows the least expected loss.")
+
+    def log_expected_regret(
+        self,
+        key: Key | None,
+        outcome: Distribution,
+        utility: "PositiveUtility",
+        decision: Float[Array, "*instance"],
+    ) -> Float[Array, "*instance"]:
+        """The largest log E u(y, h') less log E u(y, h); may raise `NoClosedForm`."""
+        raise NoClosedForm("Only a closed form knows the largest expected utility.")
+
+    def relative_variance(
+        self,
+        key: Key | None,
+        outcome: Distribution,
+        utility: PositiveUtility,
+        decision: Float[Array, "*instance"],
+    ) -> Float[Array, "*instance"] | float:
+        """Var(ū)/ū² of the estimate whose logarithm is `log_expected`; zero where exact."""
+        return 0.0
+
+    def table(
+        self, key: Key | None, outcome: Distribution, decision: Float[Array, "*instance"]
+    ) -> "Tabled":
+        """Its values of one outcome, found once to try many decisions; may raise `NoClosedForm`."""
+        raise NoClosedForm("Only an expectation over points has a table of them.")
+
+    def sized(self, outcomes: Iterable[Distribution]) -> "Expectation":
+        """The same, with what was left open chosen for these outcomes, stacked over draws of θ."""
+        return self
+
+    def widened(self, outcomes: Iterable[Distribution]) -> "Expectation":
+        """The same, with room for these outcomes, too."""
+        return self
+
+    @abstractmethod
+    def mixture(self, outcomes: Distribution) -> Predicted:
+        """Outcomes stacked over draws of θ, as one predicted outcome."""
+        ...
+
+    @property
+    def held(self) -> int:
+        """How many values of y are held at once for each instance and draw of θ."""
+        return 1
+
+    @property
+    def drawn(self) -> bool:
+        """Whether it averages over random draws of y."""
+        return False
+
+    @property
+    def cheap(self) -> bool:
+        """Whether it costs no more than the loss itself: a small problem then takes more draws."""
+        return False
+
+    @property
+    def summed(self) -> int:
+        """How many values of y the methods of `mixture` sum over for each instance."""
+        return 1
+
+
+class Tabled(Expectation, Protocol):
+    """An expectation over fixed values of one outcome: quick, and rough for some decisions."""
+
+    @property
+    @abstractmethod
+    def few(self) -> bool:
+        """Whether there are so few values that `places` has all of them."""
+        ...
+
+    @abstractmethod
+    def places(self) -> Float[Array, "place *instance"]:
+        """Where to begin a search: evenly over the values that matter and a little beyond."""
+
+        ...
