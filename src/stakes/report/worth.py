@@ -148,8 +148,8 @@ class Answer:
         under, over = self.costs
         share = _percent(under / (under + over))
         return (
-            f"One too few costs {shown(under, self.unit)}, one too many {shown(over, self.unit)}, so "
-            f"decisions are what is enough in {share} of cases, not the mean."
+            f"One too few costs {shown(under, self.unit)}, one too many {shown(over, self.unit)}, "
+            f"so decisions are what is enough in {share} of cases, not the mean."
         )
 
     @property
