@@ -106,6 +106,8 @@ def sample_report(
             cost=10.5 * rows,
             others=((text("the same for all"), 20.0 * rows),),
             unit=text("€"),
+            about=text("loaves"),
+            costs=(1.0, 4.0),
         ),
         quality=Quality(
             outcomes=40,

@@ -56,8 +56,7 @@ def test_init_tells_each_defect_with_row_and_column(folder: Path) -> None:
 def test_the_spec_of_a_table_has_a_formula_and_splits_forward_in_time(folder: Path) -> None:
     spec = tomllib.loads((folder / "stakes.toml").read_text(encoding="utf-8"))
     assert spec["model"] == {
-        "formula": "Anzahl_Brote ~ C(date_weekday) + date_days + (1 | Filiale) + sunshine + Preis "
-        "+ open",
+        "formula": "Anzahl_Brote ~ C(date_weekday) + date_days + (1 | Filiale) + sunshine + Preis",
         "family": "poisson",
     }
     assert spec["data"]["held_out"] == {"fraction": 0.2, "pick": "last"}
@@ -236,6 +235,44 @@ def test_columns_that_tell_the_same_and_codes_are_seen(tmp_path: Path) -> None:
     assert "begin with a zero. Here they are read as codes." in "".join(findings_text(found))
     (tmp_path / "spec.toml").write_text(spec_text(found, tmp_path), encoding="utf-8")
     assert read_job(tmp_path / "spec.toml").fit.arguments["code"][1] == "002"
+
+
+def test_what_the_weekday_tells_is_proposed_once(tmp_path: Path) -> None:
+    """Of a weekday in words, the weekend, and the weekday of the date itself; a holiday is more."""
+    start, words = np.datetime64("2025-03-03"), ["Mo", "Di", "Mi", "Do", "Fr", "Sa", "So"]
+    lines = [
+        f"{start + day};{words[day % 7]};{day % 7 + 1};{'ja' if day % 7 > 4 else 'nein'};"
+        f"{'ja' if day == 9 else 'nein'};{shop};{day * (day + len(shop)) % 17}"
+        for day in range(28)
+        for shop in ("Ost", "Markt")
+    ]
+    head = "Tag;Wochentag;Nummer;Wochenende;Feiertag;Filiale;Brote"
+    (tmp_path / "t.csv").write_text("\n".join([head, *lines]) + "\n", "utf-8")
+    found = proposed(tmp_path / "t.csv", "Brote")
+    assert found.formula == "Brote ~ C(Tag_weekday) + Tag_days + Feiertag + Filiale"
+    assert list(found.left_out) == ["Wochentag", "Nummer", "Wochenende"]
+    assert "which Tag tells already" in found.left_out["Wochentag"]
+    assert found.label == ("Tag", "Filiale")
+    few = [head, *lines[:20]]  # ten days: too few to learn of weekdays from dates
+    (tmp_path / "few.csv").write_text("\n".join(few) + "\n", "utf-8")
+    assert "Wochentag" not in proposed(tmp_path / "few.csv", "Brote").left_out
+
+
+@pytest.mark.parametrize(
+    ("outcome", "warned"), [("Verkaufte Brote", True), ("units sold", True), ("Nachfrage", False)]
+)
+def test_sales_are_told_from_demand(outcome: str, warned: bool, tmp_path: Path) -> None:
+    lines = [f"{i % 7};{i * i % 13}" for i in range(20)]
+    (tmp_path / "t.csv").write_text("\n".join([f"x;{outcome}", *lines]) + "\n", "utf-8")
+    text = spec_text(proposed(tmp_path / "t.csv", outcome), tmp_path)
+    assert ("Sold is not demand" in text) == warned
+
+
+def test_too_few_steps_to_settle_are_told_before_they_are_taken(folder: Path) -> None:
+    few = read_job(folder / "stakes.toml", changes=["fit.steps=4000"])
+    assert any("fit.steps: 4,000 are too few" in note for note in few.notes)
+    assert "5,400 or more" in "".join(few.notes)
+    assert "fit.steps" not in "".join(read_job(folder / "stakes.toml").notes)
 
 
 def test_counts_that_vary_more_than_by_chance_are_told() -> None:

@@ -40,7 +40,7 @@ def test_decisions_of_a_way_take_the_place_of_the_calibrated_ones(
     found = answer(rows, gain=False, unit="€")
     assert found.cost == pytest.approx(8 * 0.2)
     assert found.total == 28.0
-    assert found.sentence == "28 in all, for 8 rows of a.csv."
+    assert found.sentence == "effect: 28 in all, for 8 rows of a.csv."
     short = np.arange(8.0) + 1 - 4
     same = np.where(short > 0, 0.2 * short, -0.8 * short).sum()
     assert dict(found.others)["the same for all"] == pytest.approx(same)
@@ -215,3 +215,29 @@ def test_every_label_names_the_rows_and_is_not_repeated_among_the_inputs() -> No
     page = render(replace(report, decisions=named))
     first = page[page.index('id="answer"') :]
     assert all(f">{word}<" in first[: first.index("</table>")] for word in ("Datum", "Ulm"))
+
+
+@pytest.mark.parametrize(
+    ("realised", "meaning"),
+    [(13.0, "no more than chance may explain"), (19.0, "Count on the second.")],
+)
+def test_two_figures_of_one_cost_are_explained(realised: float, meaning: str) -> None:
+    report = sample_report(3, worth=True)
+    assert report.quality is not None
+    found = replace(report.quality, realised=realised, folds=report.worth)
+    said = found.sentences[-1].replace("\N{NO-BREAK SPACE}", " ")
+    assert "compared on 40 other outcomes, where a decision cost 12.3 €." in said
+    assert f"to judge the way chosen once more: {realised:.1f} €." in said
+    assert meaning in said
+    assert not any("once more" in each for each in report.quality.sentences)
+
+
+def test_the_coverage_of_the_same_rows_is_told_once(result: stakes.Calibration) -> None:
+    """By the table of ways, where there is one, and not by other draws in another table."""
+    report = sample_report(3, worth=True)
+    alone = stakes.report.summarise(result, title="t")
+    both = stakes.report.summarise(result, title="t", worth=report.worth)
+    assert alone.price is not None
+    assert both.price is not None
+    assert alone.price.coverage
+    assert not both.price.coverage

@@ -426,6 +426,7 @@ def test_all_labels_of_a_row_stand_on_a_phone_and_dates_are_whole(visit: Open) -
         assert first.first.inner_text() == "01.03.2025\nKöln, Dom"
         assert first.first.bounding_box()["height"] < 75  # two lines
     assert seen.page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert seen.page.evaluate(CLIPPED) == []
     wide = visit(report, viewport={"width": 1280, "height": 900})
     assert wide.cells("#decision-table", 0)[0] == "01.03.2025"
     assert wide.cells("#decision-table", 1)[0] == "Köln, Dom"
@@ -435,7 +436,8 @@ def test_all_labels_of_a_row_stand_on_a_phone_and_dates_are_whole(visit: Open) -
 def test_the_answer_stands_on_the_first_screen(visit: Open, size: tuple[int, int]) -> None:
     viewport = dict(zip(("width", "height"), size, strict=True))
     page = visit(sample_report(4, worth=True), viewport=viewport).page
-    for said in ("48 in all", "42.0", "How sure is that?"):
+    why = ("One too few costs",) if size[0] > 1000 else ()
+    for said in ("48 in all", "42.0", "How sure is that?", *why):
         box = page.get_by_text(said).first.bounding_box()
         assert box is not None
         assert box["y"] + box["height"] <= size[1], said

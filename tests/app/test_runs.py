@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from projects import SPEC, command, in_process, invoke, toml
+from projects import SPEC, command, in_process, invoke, toml, write_project
 
 from stakes.app import runs
 from stakes.app.runs import RunFolder, sealed
@@ -331,6 +331,33 @@ def test_a_fit_to_all_rows_that_fails_leaves_what_was_judged(
     assert manifest.ending.risk
     decided = invoke("decide", run, new_rows, "-o", tmp_path / "o.csv")
     assert "fitted to 30 rows, without the 10 held out" in decided.stderr
+
+
+def test_a_calibrated_fit_that_cannot_be_chosen_is_not_made(tmp_path: Path) -> None:
+    spec = {**SPEC, "choose": {"ways": ["plain", "same"], "folds": 2}}
+    result = invoke("run", write_project(tmp_path, spec), "-o", tmp_path / "run")
+    assert result.exit_code == 4, result.output
+    assert "A fit looks step by step for what suits the data best" in result.stderr
+    assert "VI: reached the step limit" in result.stderr
+    assert "`steps = 30000` under [fit]" in result.stderr
+    assert "Better by: in per cent of the cost of plain VI." in result.stdout
+    manifest = RunFolder(tmp_path / "run").manifest()
+    assert manifest.ending is not None
+    assert list(manifest.ending.stopped) == ["VI", "VI, all rows"]
+    assert list(manifest.ending.risk) == ["VI"]
+    assert manifest.refit is not None
+    assert manifest.refit.ways == ["plain VI", "the same for all"]
+    assert "decision_calibrated" not in pd.read_csv(tmp_path / "run" / "decisions.csv")
+    page = (tmp_path / "run" / "report.html").read_text("utf-8")
+    assert "and was not fitted." in page
+    assert "What the model has learned" in page
+    assert "What calibration cost" not in page
+    assert "Where M lies" not in page
+    assert "about height for" in page
+    table = tmp_path / "new.csv"
+    table.write_text("kind,name,x\noak,a,0.5\n")
+    assert invoke("decide", tmp_path / "run", table, "-o", "-").exit_code == 0
+    assert "`--way`" in invoke("decide", tmp_path / "run", table, "-o", "-", "--way", "NUTS").stderr
 
 
 # The choice among ways ----------------------------------------------------------------------

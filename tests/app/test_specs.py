@@ -17,6 +17,7 @@ from projects import SPEC as PROJECT
 from projects import in_process, invoke, toml
 
 from stakes.app.runs import packing
+from stakes.app.runs.checking import PAGE
 from stakes.app.runs.manifest import Refit
 from stakes.app.spec import SpecError, job_of, read_job, restored_job
 from stakes.errors import InputError, OutOfRangeError
@@ -542,6 +543,7 @@ def checked_to_take(spec: Path) -> dict[str, Any]:
     assert found["rows"] + found["held_out"] == found["refit"]
     assert 0 < found["least_seconds"] < found["seconds"]
     assert 0 < found["least_choice_seconds"] < found["choice_seconds"]
+    assert found["deciding_seconds"] > PAGE
     return found
 
 

@@ -1,6 +1,7 @@
 """What a user gets: the pipeline of the paper, its result, and whether it helped."""
 
 from stakes.calibration.assessment import (
+    LEFT_OUT,
     Assessment,
     are_whole_numbers,
     decided,
@@ -40,6 +41,7 @@ from stakes.calibration.seeds import (
 from stakes.calibration.svi import CalibratedELBO
 
 __all__ = [
+    "LEFT_OUT",
     "Assessment",
     "By",
     "CalibratedELBO",

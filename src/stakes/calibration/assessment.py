@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 MOST_VALUES = 20_000_000
 """Predictive draws held at once: 200 for each of 100,000 instances."""
 INTERVAL = (0.05, 0.95)
+LEFT_OUT = "Calibrated VI is none of the ways to choose among, and was not fitted."
 
 
 @final
@@ -33,7 +34,8 @@ INTERVAL = (0.05, 0.95)
 class Assessment:
     """Decisions, predictions, outcomes and comparison on some cases, each computed once.
 
-    Made by `Calibration.assess`. The posteriors are "VI" and "LCVI", the calibrated one.
+    Made by `Calibration.assess`. The posteriors are "VI" and "LCVI", the calibrated one, unless
+    that was left out: then nothing that needs it can be asked for.
     """
 
     problem: Problem

@@ -80,7 +80,9 @@ def assessment_of(
         coords=labels,
         setting=setting_of(result),
         unconverged=tuple(
-            f"{name}: {fit.reason}." for name, fit in result.fits.items() if not fit.converged
+            f"{name}: {fit.reason} after {fit.steps:,} steps."
+            for name, fit in result.fits.items()
+            if not fit.converged
         ),
         held_out=read is not None,
         by=by,

@@ -104,7 +104,8 @@ class Comparison:
     def _change(self) -> str:
         low, high, method = self._intervals["LCVI"]
         where = "on held-out data" if self.held_out else "on the data of the fit"
-        span = f"95 % interval {_percent(low)} to {_percent(high)}, {method}"
+        ends = (low, high) if high >= 0 else (-high, -low)  # counted as the words do
+        span = f"95 % interval {_percent(ends[0])} to {_percent(ends[1])}, {method}"
         if np.isinf([low, high]).all():
             span = f"no 95 % interval: {method}"
         quantity, up, down = (

@@ -137,12 +137,13 @@ def calibrate_with(
     progress: bool = True,
     journal: Journal | None = None,
     on: Processes | None = None,
+    plain: bool = False,
 ) -> Calibration:
-    """`calibrate`, with its options as one value."""
+    """`calibrate`, with its options as one value; or plain VI alone, without the calibrated fit."""
     keys = Keys.of(checked_key(key))
     if coords is not None:
         coords = checks.labels("`coords=`", coords)
-    progress = checks.flag("`progress=`", progress)
+    progress, plain = checks.flag("`progress=`", progress), checks.flag("`plain=`", plain)
     if journal is not None:
         checks.choice("`journal=`", journal, Journal, "None")
     if on is not None:
@@ -188,10 +189,12 @@ def calibrate_with(
     # VI's decision: far from it, U has a flat tail.
     state = plan.state(vi.params if plan.warm_start else approximation.start, decisions)
     asked = interruption.asked() if on is None else on.any(interruption.asked())
-    if vi.reason is Stop.INTERRUPTED or asked:
-        return Calibration.of(plan, vi, not_begun(state), plan.coords, keys, beyond)
-    if journal is not None:
+    stopped = vi.reason is Stop.INTERRUPTED or asked
+    if journal is not None and not stopped:
         journal.keep_decisions(decisions)
+    if stopped or plain:
+        unfitted = not_begun(state, Stop.INTERRUPTED if stopped else Stop.LEFT_OUT)
+        return Calibration.of(plan, vi, unfitted, plan.coords, keys, beyond)
     calibrated = fitted("calibrated", plan.step(plan.scale), state, keys.calibrated)
     check_fit("calibrated", calibrated)
     return Calibration.of(plan, vi, calibrated, plan.coords, keys, beyond)

@@ -24,7 +24,7 @@ from stakes.calibration.leave_one_out import leave_one_out
 from stakes.calibration.plan import Plan
 from stakes.calibration.streaming import Beyond
 from stakes.errors import InputError
-from stakes.optimise import Fit, Method
+from stakes.optimise import Fit, Method, Stop
 from stakes.predicting import SampledPosterior
 from stakes.problem import Problem
 from stakes.protocols import Expectation, Transform
@@ -118,7 +118,9 @@ class Calibration:
 
     @property
     def fits(self) -> dict[str, Fit]:
-        """Both fits, by the names that a comparison uses."""
+        """Both fits, by the names that a comparison uses; plain VI, where that is all there is."""
+        if self.calibrated.reason is Stop.LEFT_OUT:
+            return {"VI": self.vi}
         return {"VI": self.vi, "LCVI": self.calibrated}
 
     @property

@@ -208,6 +208,6 @@ def fit_of(course: Course, reason: Stop, step_seconds: float) -> Fit:
     )
 
 
-def not_begun(state: State) -> Fit:
-    """The fit that an interrupt left no time for, where it would have begun."""
-    return fit_of(outset(state), Stop.INTERRUPTED, float("nan"))
+def not_begun(state: State, reason: Stop) -> Fit:
+    """The fit that was not wanted, or that an interrupt left no time for, where it would begin."""
+    return fit_of(outset(state), reason, float("nan"))

@@ -18,6 +18,7 @@ class Stop(StrEnum):
     CONVERGED = "converged"
     STEP_LIMIT = "reached the step limit"
     INTERRUPTED = "interrupted"
+    LEFT_OUT = "was left out"
     NUMERICAL_FAILURE = "stopped: no finite gradient in many steps in a row"
 
 

@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from stakes.losses import Asked
+from stakes.problem import Problem
 from stakes.report.rows import Rows
 from stakes.report.worth import Answer, Quality, Worth
 
@@ -39,7 +41,17 @@ def answer(rows: Rows, *, gain: bool, unit: str | None) -> Answer:
         basis=rows.basis,
         gain=gain,
         unit=unit,
+        about=rows.about or rows.cases.problem.action or rows.cases.problem.outcome,
+        costs=_costs(rows.cases.problem),
     )
+
+
+def _costs(problem: Problem) -> tuple[float, float] | None:
+    dial = None if problem.loss is None or problem.action else Asked(problem.loss).dial
+    if dial is None or dial.kind != "costs":
+        return None
+    under, over = dial.values
+    return under, over
 
 
 def _counted(decisions: np.ndarray, actions: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
@@ -73,7 +85,7 @@ def quality(
         error=float(realised.std() / np.sqrt(len(realised))),
     )
     if worth is None or unseen:
-        return found
+        return replace(found, folds=worth)
     return replace(
         found,
         outcomes=worth.outcomes,

@@ -176,7 +176,10 @@ class Pair:
 @final
 @dataclass(frozen=True, eq=False)
 class Movement:
-    """How calibration moved the posterior; the latents that moved most come first."""
+    """How calibration moved the posterior; the latents that moved most come first.
+
+    Those that are clearest, where plain VI is the only fit.
+    """
 
     marginals: tuple[Marginal, ...]
     pairs: tuple[Pair, ...]
@@ -222,7 +225,12 @@ class ScaleOfLosses:
 class Convergence:
     traces: tuple[Trace, ...]
     scale: ScaleOfLosses | None
-    """None for a problem given by a utility."""
+    """None for a problem given by a utility, and where plain VI is the only fit."""
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether there is a calibrated fit."""
+        return len(self.traces) > 1
 
 
 @final
@@ -294,7 +302,8 @@ class Report:
     """None where the loss has no parameter to vary."""
     movement: Movement
     convergence: Convergence
-    price: Price
+    price: Price | None
+    """None where plain VI is the only fit."""
     origin: Origin
     answer: Answer
     quality: Quality | None

@@ -91,7 +91,7 @@ def _draws(result: Calibration, total: int) -> tuple[dict[str, Draws], dict[Elem
         }
         chosen = chosen or {
             e: _name(result, *e, found["VI"][e[0]].shape[1:])
-            for e in _most_moved(found["VI"], found["LCVI"])
+            for e in _telling(found["VI"], found.get("LCVI"))
         }
         for method, draws in found.items():
             kept[method].append({e: _element(draws[e[0]], e[1]).copy() for e in chosen})
@@ -102,14 +102,19 @@ def _draws(result: Calibration, total: int) -> tuple[dict[str, Draws], dict[Elem
     return whole, chosen
 
 
-def _most_moved(before: Mapping[str, np.ndarray], after: Mapping[str, np.ndarray]) -> list[Element]:
-    """Judged by the change of mean and spread, in standard deviations of plain VI."""
+def _telling(
+    before: Mapping[str, np.ndarray], after: Mapping[str, np.ndarray] | None
+) -> list[Element]:
+    """Those that moved most, judged by the change of mean and spread, in plain VI's standard
+    deviations; those furthest from zero in this unit, where there is no other fit.
+    """
     found: list[tuple[float, Element]] = []
     for name in before:
         sd = before[name].std(axis=0)
         unit = np.where(sd > 0, sd, 1.0)
-        shift = np.abs(after[name].mean(axis=0) - before[name].mean(axis=0)) / unit
-        moved = np.ravel(shift + np.abs(after[name].std(axis=0) - sd) / unit)
+        mean, spread = (0.0, sd) if after is None else (after[name].mean(0), after[name].std(0))
+        shift = np.abs(mean - before[name].mean(axis=0)) / unit
+        moved = np.ravel(shift + np.abs(spread - sd) / unit)
         for member in np.argsort(-moved, kind="stable")[:MARGINALS]:
             found.append((float(moved[member]), (name, int(member))))
     found.sort(key=lambda one: -one[0])

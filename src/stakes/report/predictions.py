@@ -40,15 +40,17 @@ def decision_table(parts: Sequence[Rows], *, gain: bool = False) -> Decisions:
     ends = joined([part.ranges[:, [0, -1]] for part in parts])
     if about is not None:  # what comes depends on the decision
         ends = np.full(ends.shape, np.nan)
-    calibrated = joined([part.cases.found["LCVI"].ravel() for part in parts])
     taken = joined([part.decisions for part in parts])
+    calibrated = taken  # unless there is such a fit
+    if all("LCVI" in part.cases.found for part in parts):
+        calibrated = joined([part.cases.found["LCVI"].ravel() for part in parts])
     names = [part.part for part in parts for _ in range(len(part.decisions))]
     shown = all(are_whole_numbers(part.draws) for part in parts)
     whole_numbers = shown and are_whole_numbers(calibrated) and are_whole_numbers(taken)
     classes = dict.fromkeys(name for part in parts for name in part.chances)
     costs = sign * joined([part.costs for part in parts])
     return Decisions(
-        outcome=first.cases.problem.outcome,
+        outcome=first.about or first.cases.problem.outcome,
         labels=_side_by_side({part: _labels(part) for part in parts}),
         low=ends[:, 0],
         high=ends[:, 1],
@@ -136,7 +138,7 @@ def _side_by_side(parts: dict[Rows, dict[str, Column]]) -> dict[str, Column]:
 
 
 def _plate_labels(cases: Assessment) -> dict[str, Column]:
-    decisions = cases.decisions
+    decisions = cases.vi_decisions
     if not decisions.dims:
         return {"instance": (cases.problem.outcome,)}
     members = [decisions.coords[dim].values.tolist() for dim in decisions.dims]

@@ -33,8 +33,8 @@ Labels = Mapping[str, Sequence[Any]]
 class Rows:
     """Some cases, and what is to be decided about them.
 
-    What is left out is that of the calibrated posterior; of plain VI, where data cannot judge
-    decisions and nothing shows that calibration helps.
+    What is left out is that of the calibrated posterior; of plain VI, where there is none, or data
+    cannot judge decisions and nothing shows that calibration helps.
     """
 
     part: str
@@ -58,9 +58,12 @@ class Rows:
     """Why decisions about some of these rows are not to be relied on."""
     basis: str = ""
     """Which rows the fit behind the decisions rests on, as a sentence."""
+    about: str = ""
+    """What the outcomes are called by the user; as in the model where left out."""
 
     def __post_init__(self) -> None:
-        checks.fields(self, cases=Assessment, where=str, inputs=Mapping, others=Mapping, basis=str)
+        texts = {"where": str, "basis": str, "about": str}
+        checks.fields(self, cases=Assessment, inputs=Mapping, others=Mapping, **texts)
         checks.one_of("`Rows(part=...)`", self.part, PARTS)
         doubts = checks.names("`Rows(doubts=...)`", self.doubts, "a sentence or several")
         object.__setattr__(self, "doubts", doubts)
@@ -73,7 +76,8 @@ class Rows:
     @property
     def method(self) -> str:
         """The posterior that decides, where no other way was chosen."""
-        return "LCVI" if why_not_judged(self.cases.problem) is None else "VI"
+        is_judged = why_not_judged(self.cases.problem) is None
+        return "LCVI" if is_judged and "LCVI" in self.cases.posteriors else "VI"
 
     @property
     def decisions(self) -> np.ndarray:

@@ -6,6 +6,7 @@ import numpy as np
 
 from stakes import checks
 from stakes.calibration import (
+    LEFT_OUT,
     Assessment,
     Calibration,
     Comparison,
@@ -108,12 +109,12 @@ def summarise(
     return Report(
         title=title,
         loss=result.problem.criterion.title,
-        verdict=unjudged(judged) if comparison is None else verdict(comparison),
+        verdict=_verdict(judged, comparison),
         decisions=decision_table(parts, gain=gain),
         what_if=what_if(loss_to_vary(result.problem), parts[0].draws) or table_what_if(parts[0]),
         movement=movement(result, sampled),
         convergence=_convergence(result),
-        price=_price(result, judged),
+        price=_price(result, judged, covered=worth is None) if "LCVI" in result.fits else None,
         origin=Origin(dict(provenance or {}), command, program),
         answer=answer(parts[0], gain=gain, unit=unit),
         quality=quality(
@@ -150,6 +151,12 @@ def _checked(where: str, rows: object) -> tuple[Rows, ...]:
     return tuple(rows)
 
 
+def _verdict(cases: Assessment, comparison: Comparison | None) -> Verdict:
+    if comparison is None or "LCVI" not in comparison.risk:
+        return unjudged(cases)
+    return verdict(comparison)
+
+
 def verdict(comparison: Comparison) -> Verdict:
     low, high = comparison.interval
     tone = "better" if low > 0 else "worse" if high < 0 else "unclear"
@@ -176,17 +183,20 @@ def verdict(comparison: Comparison) -> Verdict:
 
 
 def unjudged(cases: Assessment) -> Verdict:
-    """Where data cannot say how good decisions have been."""
+    """Where data cannot say how good decisions have been, or there is nothing to compare with."""
     problem = cases.problem
-    reason = why_not_judged(problem)
+    reason, sentence, setting = why_not_judged(problem), LEFT_OUT, f"{problem!r}."
+    if reason is not None:
+        sentence = f"{reason} Plain VI decides: nothing shows that calibration helps."
+        setting = f"{problem!r}; {cases.setting}."
     return Verdict(
-        sentence=f"{reason} Plain VI decides: nothing shows that calibration helps.",
+        sentence=sentence,
         tone="unclear",
         quantity="gain" if problem.loss is None else "risk",
         risks=(),
         instances=int(np.prod(cases.instances.shape)),
         held_out=cases.held_out,
-        setting=f"{problem!r}; {cases.setting}.",
+        setting=setting,
         notes=_unreliable(cases.unconverged),
     )
 
@@ -196,9 +206,10 @@ def _unreliable(notes: Sequence[str]) -> tuple[str, ...]:
     if not notes:
         return ()
     return (
-        f"Do not rely on the figures on this page yet: the fits ended before they had settled "
-        f"({'; '.join(map(_in_words, notes))}). Run again with more steps: steps under [fit] in "
-        f"the spec, or steps= in Python.",
+        f"Do not rely on the figures on this page yet. A fit looks step by step for what suits the "
+        f"data best, and here it ended on its way ({'; '.join(map(_in_words, notes))}): with more "
+        f"steps, decisions and costs may change. Allow twice as many or more, with steps = … under "
+        f"[fit] in the spec or steps= in Python, and run again.",
     )
 
 
@@ -232,7 +243,8 @@ def _trace(method: str, fit: Fit) -> Trace:
 
 def _scale_of_losses(result: Calibration) -> ScaleOfLosses | None:
     transform, scale = result.transform, result.scale
-    if transform is None or scale is None or why_not_judged(result.problem) is not None:
+    judged = why_not_judged(result.problem) is None
+    if transform is None or scale is None or not judged or "LCVI" not in result.fits:
         return None
     losses = result.on_fit.comparison.costs["VI"]
     # A few losses far out would squeeze all others into one bin.
@@ -249,13 +261,14 @@ def _scale_of_losses(result: Calibration) -> ScaleOfLosses | None:
     )
 
 
-def _price(result: Calibration, judged: Assessment) -> Price:
+def _price(result: Calibration, judged: Assessment, *, covered: bool) -> Price:
+    """What calibration cost in fit; with coverage, where the table of ways does not have it."""
     ends = [fit.last_tenth(fit.elbo) for fit in result.fits.values()]
     ends = [end[np.isfinite(end)] for end in ends]
     errors = [float(end.var() / len(end)) if len(end) else float("nan") for end in ends]
     seen = judged.observations
     shares: list[tuple[float, float]] = []
-    if seen is not None:
+    if seen is not None and covered:
         both = [_covered(drawn, seen).tolist() for drawn in (judged.vi_predicted, judged.predicted)]
         shares = list(zip(*both, strict=True))
     return Price(

@@ -86,6 +86,8 @@ class Worth:
     error: float | None = None
     """Standard error of the mean cost of the way that decides."""
     unit: str | None = None
+    base: str = "plain VI"
+    """The way that others are compared with, in per cent of what it costs."""
 
     @property
     def line(self) -> WayLine:
@@ -133,6 +135,22 @@ class Answer:
     """Which rows the fit behind them rests on, as a sentence."""
     gain: bool = False
     unit: str | None = None
+    about: str = ""
+    """What is decided, such as the name of the column of the outcomes."""
+    costs: tuple[float, float] | None = None
+    """Of one too few and one too many, where that is what a wrong decision costs."""
+
+    @property
+    def why(self) -> str:
+        """Why decisions are not just what is expected."""
+        if self.costs is None:
+            return ""
+        under, over = self.costs
+        share = _percent(under / (under + over))
+        return (
+            f"One too few costs {shown(under, self.unit)}, one too many {shown(over, self.unit)}, "
+            f"so decisions are what is enough in {share} of cases, not the mean."
+        )
 
     @property
     def sentence(self) -> str:
@@ -144,8 +162,10 @@ class Answer:
             said = ", ".join(f"{count:,} × {action}" for action, count in self.actions)
             return f"{said}, for {where}."
         if self.total is not None:
-            return f"{self.total:,.0f} in all, for {where}."
-        return f"{'One decision' if self.count == 1 else 'Decisions'} for {where}."
+            return f"{self.about}: {self.total:,.0f} in all, for {where}."
+        return (
+            f"{'One decision' if self.count == 1 else 'Decisions'} about {self.about} for {where}."
+        )
 
     @property
     def known(self) -> bool:
@@ -182,6 +202,8 @@ class Quality:
     """Standard error of the realised one."""
     gain: bool = False
     unit: str | None = None
+    folds: Worth | None = None
+    """What decisions cost where ways were compared, on other outcomes than these."""
 
     @property
     def about(self) -> str:
@@ -190,7 +212,12 @@ class Quality:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        found = (self._coverage_sentence, self._shares_sentence, self._cost_sentence)
+        found = (
+            self._coverage_sentence,
+            self._shares_sentence,
+            self._cost_sentence,
+            self._folds_sentence,
+        )
         return tuple(sentence for sentence in found if sentence)
 
     @property
@@ -252,6 +279,26 @@ class Quality:
         return (
             f"The model expected a decision to {what} {shown(self.expected, self.unit)}; "
             f"{came} {shown(self.realised, self.unit)}{sure}."
+        )
+
+    @property
+    def _folds_sentence(self) -> str:
+        """Why there are two figures of what a decision cost."""
+        if self.folds is None or self.realised is None:
+            return ""
+        before, came = self.folds.line.risk, "brought" if self.gain else "cost"
+        error = math.hypot(self.folds.error or 0.0, self.error or 0.0)
+        meaning = "The two differ by no more than chance may explain."
+        if abs(self.realised - before) > TOO_FAR * error:
+            meaning = (
+                "They differ by more than chance explains, so these rows are of another kind, or "
+                "times have changed. Count on the second."
+            )
+        return (
+            f"Ways to decide were compared on {self.folds.outcomes:,} other outcomes, where a "
+            f"decision {came} {shown(before, self.unit)}. These {self.outcomes:,} were kept apart "
+            f"from that, to judge the way chosen once more: {shown(self.realised, self.unit)}. "
+            f"{meaning}"
         )
 
     @property

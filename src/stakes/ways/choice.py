@@ -156,7 +156,7 @@ class Choice:
         chosen, plain = self._entry(None), self.yardstick
         parts = [f"Decide by {chosen.name}: {self._why(chosen, plain)}."]
         others = [e for e in self.entries if e.way.is_yardstick and e is not chosen]
-        parts += [f"Against {other.name}, {self._change(chosen, other)}." for other in others]
+        parts += [f"As for {other.name}, {self._change(other, plain)}." for other in others]
         notes = self.table.loc[chosen.name].get("note")
         if isinstance(notes, str) and notes:
             parts.append(f"Not to be relied on: {notes}.")
@@ -251,17 +251,17 @@ class Choice:
             return f"no other way is reliably better {where}"
         if chosen.way.is_yardstick:
             return f"every other way is reliably worse {where}"
-        return f"{self._change(chosen, plain)} than {plain.name} {where}"
+        return f"{self._change(chosen, plain)} {where}"
 
     def _change(self, entry: Entry, base: Entry) -> str:
+        """In per cent of the base's risk, as in the table; the interval counts as the words do."""
         found = self._interval(base, entry)
         change = relative(base.risk - entry.risk, abs(base.risk))
+        ends = (found.low, found.high) if change > 0 else (-found.high, -found.low)
         quantity = "risk" if self.bench.problem.loss is not None else "gain"
-        lower = (change > 0) == (quantity == "risk")
-        span = f"95 % interval {_percent(found.low)} to {_percent(found.high)}, {found.method}"
-        return (
-            f"its {quantity} is {_percent(abs(change))} {'lower' if lower else 'higher'} ({span})"
-        )
+        way = "lower" if (change > 0) == (quantity == "risk") else "higher"
+        span = f"95 % interval {_percent(ends[0])} to {_percent(ends[1])}, {found.method}"
+        return f"its {quantity} is {_percent(abs(change))} {way} than that of {base.name} ({span})"
 
 
 def coverage_doubt(held: float, outcomes: int) -> str:

@@ -77,7 +77,10 @@ def _time(found: "Checked") -> str:
     steps = f"{found.steps:,} steps"
     if found.least_steps < found.steps:
         steps = f"{found.least_steps:,} to {steps}, until it converges"
-    return f"about {span}, each fit taking {steps}; deciding and the report take extra time"
+    after = _duration(found.deciding_seconds)
+    return (
+        f"about {span}, each fit taking {steps}; deciding and the report about {after} in addition"
+    )
 
 
 def _span(least: float, most: float) -> str:

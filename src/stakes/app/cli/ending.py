@@ -82,7 +82,8 @@ def text_of(chosen: "Chosen", unit: str | None = None) -> str:
         cover = [_percent(row.coverage_50, 0), _percent(row.coverage_90, 0)]
         rows.append([mark + row.name, f"{row.risk:.4g}", *change, *cover])
     table = text_table(rows, right={1, 2, 4, 5}, gap=3)
-    return "\n".join([*table, "", f"{chosen.folds}.", chosen.verdict])
+    basis = f"Better by: in per cent of the {'gain' if chosen.gain else 'cost'} of {chosen.base}."
+    return "\n".join([*table, "", f"{chosen.folds}. {basis}", chosen.verdict])
 
 
 def _percent(share: float | None, digits: int = 1) -> str:
@@ -90,6 +91,7 @@ def _percent(share: float | None, digits: int = 1) -> str:
 
 
 def conclude(manifest: "Manifest") -> None:
+    from stakes.app.runs import unsettled
     from stakes.optimise import Stop
 
     assert manifest.ending is not None
@@ -97,17 +99,8 @@ def conclude(manifest: "Manifest") -> None:
         say("error: a fit found no finite gradient in many steps; its last good state is saved.")
         raise typer.Exit(Exit.NUMERICAL_FAILURE)
     if not manifest.ending.converged:
-        say(f"Not converged: the results are written, but not reliable. {_advice(manifest)}")
+        say(f"Not converged: the results are written, but not reliable. {unsettled(manifest)}")
         raise typer.Exit(Exit.NOT_CONVERGED)
-
-
-def _advice(manifest: "Manifest") -> str:
-    """In terms of what was typed: a spec, or `stakes demo`, which has none."""
-    if manifest.command.startswith("stakes demo"):
-        return "Allow more `--steps`, or leave that out."
-    return (
-        "Allow more `fit.steps`, or make steps longer with `fit.learning_rate` (0.03 by default)."
-    )
 
 
 def summary(run: "Run", manifest: "Manifest") -> dict[str, object]:

@@ -7,6 +7,7 @@ checksum, and every file is replaced as a whole.
 from stakes.app.runs.checking import Checked, checked
 from stakes.app.runs.choosing import Ways
 from stakes.app.runs.deciding import decide_file
+from stakes.app.runs.doubts import unsettled
 from stakes.app.runs.folder import DECISIONS, DRAWS, REPORT, RunFolder
 from stakes.app.runs.manifest import Chosen, Ending, Manifest
 from stakes.app.runs.opening import Run, begin, reopen
@@ -33,5 +34,6 @@ __all__ = [
     "reopen",
     "restore",
     "rewrite_report",
+    "unsettled",
     "ways_of",
 ]

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stakes import checks
+from stakes import checks, predicting
 from stakes._types import Params
 from stakes.app.runs.choosing import check_choice
 from stakes.app.runs.indices import check_indices
@@ -17,12 +17,16 @@ from stakes.calibration import Plan, prepare
 from stakes.host.progress import begin
 from stakes.optimise import State, Step, compiled, least_steps
 from stakes.port import Batches
+from stakes.predicting import FittedPosterior
 from stakes.vectors import leading
 from stakes.ways import Calibrated, Forward
 
 CHUNK = 20
 FEWEST, MOST, PATIENCE = 3, 50, 5.0
 """Of the chunks that are timed, and the seconds after which no more are."""
+PASSES, PAGE = 3, 5.0
+"""As long as deciding about the rows of a fit takes, so do decisions and predictions for others;
+and the seconds that a page takes."""
 TOGETHER = 1 / 3
 """Of the time that fits would take one by one, what a compiled batch of them takes at best."""
 
@@ -59,9 +63,11 @@ class Checked:
     steps: int
     megabytes: float
     least_seconds: float
-    """If all fits take the fewest steps; deciding and the report are not included."""
+    """If all fits take the fewest steps."""
     seconds: float
     """The same if they take all their steps."""
+    deciding_seconds: float
+    """Of decisions after the fits, and of the report."""
     ways: tuple[str, ...]
     """Ways to a decision to choose among; none where the choice is left out."""
     folds: int
@@ -88,8 +94,11 @@ def checked(job: Job) -> Checked:
     plan = prepare(key, job.problem, job.data(job.fit.arguments), job.options)
     approximation, settings = plan.approximation, plan.settings
     least = min(settings.steps, least_steps(settings))
-    begin("compiling both fits and timing some of their steps")
-    rehearsed = _rehearsed(plan, key)
+    which = (
+        "both fits and timing some of their" if job.calibrates else "the fit and timing some of its"
+    )
+    begin(f"compiling {which} steps")
+    rehearsed = _rehearsed(plan, key, calibrated=job.calibrates)
     return Checked(
         problem=repr(job.problem),
         formula=str(job.problem.model) if job.by_table else "",
@@ -109,6 +118,7 @@ def checked(job: Job) -> Checked:
         megabytes=rehearsed.bytes / 1e6,
         least_seconds=pairs * rehearsed.seconds(least),
         seconds=pairs * rehearsed.seconds(settings.steps),
+        deciding_seconds=(pairs + PASSES) * rehearsed.deciding + PAGE,
         ways=() if job.choosing is None else tuple(way.name for way in job.choosing.ways),
         folds=_folds(job),
         least_choice_seconds=rehearsed.choosing(job, least) * TOGETHER,
@@ -151,6 +161,8 @@ class _Rehearsed:
     """Of VI and of the calibrated fit together."""
     vi_step: float
     calibrated_step: float
+    deciding: float
+    """Seconds to decide about all rows, with what has to be compiled for it."""
 
     def seconds(self, steps: int) -> float:
         """Of both fits."""
@@ -165,11 +177,14 @@ class _Rehearsed:
         return self.compiling + (_folds(job) + 1) * steps * each
 
 
-def _rehearsed(plan: Plan, key: jax.Array) -> _Rehearsed:
-    """A few steps of plain VI, and a few of the calibrated fit from there."""
+def _rehearsed(plan: Plan, key: jax.Array, *, calibrated: bool) -> _Rehearsed:
+    """A few steps of plain VI, and of the calibrated fit from there, if there is to be one."""
     vi = _steps(plan, plan.vi_step(), plan.vi_state(plan.approximation.start), key)
     # After some steps: where the guide starts, outcomes may spread over many more values.
     plan = plan.sized(vi.params, key)
+    deciding = _deciding(plan, vi.params, key)
+    if not calibrated:
+        return _Rehearsed(str(plan.expectation), vi.bytes, vi.compiling, vi.step, 0.0, deciding)
     parts = leading(plan.problem.space)
     decisions = np.zeros((*parts, *plan.approximation.instances.shape))
     fit = _steps(plan, plan.step(1.0), plan.state(vi.params, decisions), key)
@@ -179,7 +194,15 @@ def _rehearsed(plan: Plan, key: jax.Array) -> _Rehearsed:
         compiling=vi.compiling + fit.compiling,
         vi_step=vi.step,
         calibrated_step=fit.step,
+        deciding=deciding,
     )
+
+
+def _deciding(plan: Plan, params: Params, key: jax.Array) -> float:
+    posterior, started = FittedPosterior(plan.approximation, params), time.perf_counter()
+    aim, predictor = plan.problem.aim, plan.predictors.on()
+    predicting.decide(aim, posterior, predictor, plan.expectation, key)
+    return time.perf_counter() - started
 
 
 class _Steps(NamedTuple):

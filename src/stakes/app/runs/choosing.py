@@ -114,7 +114,7 @@ def chosen_for(
         on=on,
     )
     fitted = {entry.way: entry.fitted for entry in choice.entries}
-    arrays = kept(fitted, choice.bench, _known(result))
+    arrays = kept(fitted, choice.bench, own_fits(result))
     costs = {f"{COSTS}{entry.name}": entry.costs for entry in choice.entries}
     return _record(choice), {**arrays, **costs}
 
@@ -137,12 +137,12 @@ def refitted(
     # What stands on another way has to see what that decides about rows it has not seen.
     folds = job.choosing.folds if any(way.bases for way in ways) else NO_FOLDS
     bench = _bench(job, ways, folds, progress=progress, coords=result.coords, on=on)
-    return kept({way: bench.fitted(way) for way in ways}, bench, _known(result))
+    return kept({way: bench.fitted(way) for way in ways}, bench, own_fits(result))
 
 
-def _known(result: Calibration) -> dict[Any, Any]:
-    """The two fits of the run itself, which the choice need not keep."""
-    return dict(zip(TWO, result.on_fit.posteriors.values(), strict=True))
+def own_fits(result: Calibration) -> dict[Any, Any]:
+    """The fits of the run itself, which the choice need not keep: plain, and maybe calibrated."""
+    return dict(zip(TWO, result.on_fit.posteriors.values(), strict=False))
 
 
 def _record(choice: Choice) -> Chosen:
@@ -247,7 +247,7 @@ class Ways:
         ground = Ground.of(cases)
         found = self._fitted(self.name()).forecast(0, ground)
         if found is None:
-            found = ground.forecast(_known(self.result)[TWO[0]])
+            found = ground.forecast(own_fits(self.result)[TWO[0]])
         if not cases.held_out:
             self._forecasts[cases] = found
         return found
@@ -267,10 +267,10 @@ class Ways:
     def _posterior(self, name: str) -> Posterior:
         """That of a way; plain VI's, where it has none."""
         found = self._fitted(name).posterior(0)
-        return _known(self.result)[TWO[0]] if found is None else found
+        return own_fits(self.result)[TWO[0]] if found is None else found
 
     def _fitted(self, name: str) -> Fitted:
         """Made again each time: it remembers all cases that it has decided about."""
         asked = self.job.choosing
         ways = TWO if self.chosen is None or asked is None else asked.ways
-        return restored(ways, name, dict(self.arrays), _known(self.result))
+        return restored(ways, name, dict(self.arrays), own_fits(self.result))

@@ -8,6 +8,8 @@ import numpy as np
 
 from stakes.app.runs.manifest import Manifest
 from stakes.app.spec import Job
+from stakes.calibration import Options
+from stakes.optimise import Stop
 from stakes.tables import rows_named
 from stakes.ways import coverage_doubt
 
@@ -19,16 +21,29 @@ def doubts_about(manifest: Manifest, way: str) -> list[str]:
     """Why the decisions of a run are not to be relied on, if so."""
     found, ending = [], manifest.ending
     if ending is not None and not ending.converged:
-        why = "; ".join(f"{fit}: {reason}" for fit, reason in ending.stopped.items())
         found.append(
-            f"The fits of the run had not converged ({why}), so that its decisions are not to be "
-            f"relied on. Allow more `fit.steps`, and run again."
+            f"The decisions of this run are not to be relied on yet. {unsettled(manifest)}"
         )
     chosen = manifest.choice
     held = None if chosen is None else chosen.row(way).coverage_90
     if chosen is not None and held is not None:
         found += filter(None, [coverage_doubt(held, chosen.outcomes)])
     return found
+
+
+def unsettled(manifest: Manifest) -> str:
+    """What it means that fits of a run had not converged, and what to do, in its own terms."""
+    assert manifest.ending is not None
+    ended = manifest.ending.stopped.items()
+    why = "; ".join(f"{fit}: {reason}" for fit, reason in ended if reason != Stop.CONVERGED)
+    more = "more `--steps`, or leave that out"
+    if not manifest.command.startswith("stakes demo"):
+        steps = manifest.spec.get("fit", {}).get("steps", Options.steps)
+        more = f"more, with `steps = {max(2 * steps, Options.steps)}` under [fit] in the spec"
+    return (
+        f"A fit looks step by step for what suits the data best, and here it ended on its way "
+        f"({why}): with more steps, decisions and costs may change. Allow {more}, and run again."
+    )
 
 
 @final

@@ -54,8 +54,9 @@ def _decisions(
         part=part,
         **by_part("decision", ways.decide(cases)),
         **by_part("decision_vi", cases.vi_decisions),
-        **by_part("decision_calibrated", cases.decisions),
     )
+    if "LCVI" in cases.posteriors:
+        rows = rows.assign(**by_part("decision_calibrated", cases.decisions))
     if cases.problem.action is None:  # otherwise what comes depends on the decision
         central = ways.forecast(cases).central
         rows = rows.assign(predicted_low=central[:, 0], predicted_high=central[:, -1])

@@ -231,6 +231,7 @@ def _decided(
         central=ways.forecast(cases).central[at],
         drawn=ways.drawn(cases)[:, at],
         others={name: own(found) for name, found in rules.items()},
+        about=ways.job.about,
     )
 
 
@@ -283,6 +284,7 @@ def worth_of(ways: Ways) -> "report.Worth | None":
         savings=savings,
         error=None if costs is None else float(costs.std() / np.sqrt(len(costs))),
         unit=unit,
+        base=found.base,
     )
 
 

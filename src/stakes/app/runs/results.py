@@ -73,6 +73,7 @@ def result_of(
         progress=progress,
         journal=journal,
         on=on,
+        plain=not job.calibrates,
     )
     return replace(result, coords=result.coords | _labels(result, job), by=_by(job, job.fit))
 
@@ -137,7 +138,7 @@ def _shapes(latents: Mapping[str, list[int]]) -> str:
 
 
 def titled_fits(result: Calibration) -> dict[str, Fit]:
-    return dict(zip(TITLES, result.fits.values(), strict=True))
+    return dict(zip(TITLES, result.fits.values(), strict=False))
 
 
 def fresh_plates(result: Calibration, job: Job) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from stakes import checks
 from stakes.app.runs import exports, sealed
-from stakes.app.runs.choosing import TWO, Ways, chosen_for, finite, refitted
+from stakes.app.runs.choosing import Ways, chosen_for, finite, own_fits, refitted
 from stakes.app.runs.folder import CHOICE, DECISIONS, DRAWS, REFIT, REPORT, STATE, RunFolder
 from stakes.app.runs.journal import FileJournal
 from stakes.app.runs.manifest import Ending, Manifest, Refit
@@ -29,7 +29,7 @@ from stakes.app.runs.results import (
     ways_of,
 )
 from stakes.app.spec import Job, job_on_all_rows
-from stakes.calibration import Assessment, Calibration, Comparison, why_not_judged
+from stakes.calibration import LEFT_OUT, Assessment, Calibration, Comparison, why_not_judged
 from stakes.errors import NumericalError, warn
 from stakes.host.interrupts import ENDING, Interruption, deferred
 from stakes.host.progress import begin, told_to, waiting
@@ -203,7 +203,8 @@ def _choose(
 def _kept(refit: _Refit, arrays: Mapping[str, np.ndarray]) -> Refit:
     """What the manifest says of the fits to all rows."""
     job = refit.run.job
-    ways = dict.fromkeys([*(way.name for way in TWO), *(n.partition("/")[0] for n in arrays)])
+    own = [way.name for way in own_fits(refit.result)]
+    ways = dict.fromkeys([*own, *(n.partition("/")[0] for n in arrays)])
     return Refit(rows=job.rows_in(job.fit), ways=list(ways), latents=latents_of(refit.result))
 
 
@@ -255,12 +256,14 @@ def _ending(
     stopped = {title: str(fit.reason) for title, fit in fits.items()}
     stopped |= {"all rows": str(Stop.NUMERICAL_FAILURE)} if failed else {}
     converged = not failed and all(fit.converged for fit in fits.values())
-    if comparison is None:
+    if comparison is None or "LCVI" not in comparison.risk:
+        why = why_not_judged(result.problem)
         return Ending(
-            held_out=False,
+            risk={} if comparison is None else comparison.risk,
+            held_out=False if comparison is None else comparison.held_out,
             gain=result.problem.loss is None,
             instances=int(np.prod(result.on_fit.instances.shape)),
-            verdict=f"{why_not_judged(result.problem)} Plain VI decides.",
+            verdict=LEFT_OUT if why is None else f"{why} Plain VI decides.",
             setting=f"{result.problem!r}; {result.on_fit.setting}.",
             scale=result.scale,
             stopped=stopped,

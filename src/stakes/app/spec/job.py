@@ -20,7 +20,9 @@ from stakes.app.spec.writing import unfilled
 from stakes.calibration import Coords, Options
 from stakes.errors import InputError
 from stakes.formulas import formula_columns
+from stakes.optimise import least_steps
 from stakes.problem import Problem
+from stakes.ways import Calibrated
 
 
 @final
@@ -54,6 +56,12 @@ class Job:
         )
 
     @property
+    def about(self) -> str:
+        """The column of the outcomes; what the model calls them, where there is none."""
+        data, outcome = self.spec.data, self.problem.outcome
+        return outcome if data is None else data.outcome or data.columns.get(outcome, outcome)
+
+    @property
     def fit(self) -> Table:
         return self.tables.fit
 
@@ -70,12 +78,25 @@ class Job:
                 f"{' and '.join(fields)}: still as `stakes init` proposes. Fill in what a wrong "
                 f"decision costs you: all decisions rest on that."
             )
+        settings = self.options.fit_settings(draws=1, progress=False)
+        if settings.steps < least_steps(settings):
+            said.append(
+                f"fit.steps: {settings.steps:,} are too few to see whether a fit has settled, "
+                f"which takes {least_steps(settings):,} or more. Leave `steps` out, or allow "
+                f"more, before you rely on decisions."
+            )
         if _is_to_refit(self) and _all_rows(self) is None:
             said.append(
                 "data.held_out: these rows cannot be put together with the others, so decisions "
                 "about new rows will come from a fit without them."
             )
         return tuple(said)
+
+    @property
+    def calibrates(self) -> bool:
+        """Whether there is a calibrated fit: not where it is none of the ways to choose among."""
+        ways = () if self.choosing is None else self.choosing.ways
+        return not ways or any(isinstance(way, Calibrated) for way in ways)
 
     @property
     def by_table(self) -> bool:

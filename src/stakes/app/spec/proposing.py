@@ -224,6 +224,8 @@ class _Look:
             reason = "it numbers the rows"
         elif same := self._same_as(name):
             reason = f"it goes with {same}, one to one"
+        elif date is not None and self._is_of_weekday(name, date):
+            reason = f"it is the same on each weekday, which {date} tells already"
         if reason:
             self.left_out[name] = reason
             return []
@@ -247,16 +249,26 @@ class _Look:
 
     def _parts(self, name: str, called: str) -> list[str]:
         """A trend, and what returns every week."""
-        days = np.unique(self._there(name).astype("datetime64[D]")).astype(int)
-        if len(days) < 2:
+        if len(_days(self._there(name))) < 2:
             self.left_out[name] = "the same in all rows"
             return []
-        parts = []
-        weekdays, counts = np.unique((days + 3) % 7, return_counts=True)
-        daily = np.median(np.diff(days)) <= DAILY
-        if daily and len(weekdays) > 1 and counts.min() >= LEAST_WEEKS:
-            parts.append(f"C({called}_weekday)")
-        return [*parts, f"{called}_days"]
+        weekly = [f"C({called}_weekday)"] if self._is_weekly(name) else []
+        return [*weekly, f"{called}_days"]
+
+    def _is_weekly(self, date: str) -> bool:
+        """Whether there are enough days of each weekday to learn its effect."""
+        days = _days(self._there(date))
+        weekdays, counts = np.unique(_weekdays(days), return_counts=True)
+        daily = len(weekdays) > 1 and np.median(np.diff(days)) <= DAILY
+        return bool(daily and counts.min() >= LEAST_WEEKS)
+
+    def _is_of_weekday(self, name: str, date: str) -> bool:
+        """Whether a column adds nothing to an effect of each weekday, as "Mon" or "weekend"."""
+        own, dates = self.columns[name], self.columns[date]
+        both = ~(own.missing | dates.missing)
+        days = dates.values[both].astype("datetime64[D]").astype(int)
+        pairs = set(zip(_weekdays(days).tolist(), own.values[both].tolist(), strict=True))
+        return self._is_weekly(date) and len(pairs) == len({weekday for weekday, _ in pairs})
 
     def _label(self, date: str | None) -> tuple[str, ...]:
         """What tells rows apart: dates, with categories where dates return."""
@@ -266,12 +278,25 @@ class _Look:
             if column.kind is Kind.CATEGORIES and 2 * column.missing.sum() <= self.rows
         ]
         label: list[str] = []
+        told_apart = 0
         for name in [*([date] if date else []), *words]:
-            label.append(name)
-            together = zip(*(self.columns[each].values.tolist() for each in label), strict=True)
-            if len(set(together)) >= (1 - TWICE) * self.rows:
+            tried = [*label, name]
+            together = zip(*(self.columns[each].values.tolist() for each in tried), strict=True)
+            apart = len(set(together))
+            if apart > max(told_apart, 1):
+                label, told_apart = tried, apart
+            if told_apart >= (1 - TWICE) * self.rows:
                 return tuple(label)
         return (date,) if date else ()
+
+
+def _days(dates: np.ndarray) -> np.ndarray:
+    """The different days, as numbers."""
+    return np.unique(dates.astype("datetime64[D]")).astype(int)
+
+
+def _weekdays(days: np.ndarray) -> np.ndarray:
+    return np.asarray((days + 3) % 7)
 
 
 def _numbers_rows(values: np.ndarray) -> bool:

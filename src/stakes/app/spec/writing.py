@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +21,14 @@ name = "newsvendor"               # costs grow with the distance; or squared, ab
 under = 1                         # what one unit too few costs
 over = 1                          # what one unit too many costs
 # unit = "€"                      # what costs are counted in, for the report
+"""
+SALES = re.compile(
+    r"sold|sales|sale_|verkauf|verkäuf|abverkauf|absatz|abgesetzt|vente|vendu|venta|vendid", re.I
+)
+"""Names of columns, in some languages, of what was sold."""
+NOT_DEMAND = """\
+# Sold is not demand: where a shelf was empty, more would have been sold, and orders that follow
+# such days stay too low. Leave out the rows of days that sold out, or put what was asked for.
 """
 ACTIONS = """\
 [loss]                            # what a wrong decision costs: FILL IN, in your own unit
@@ -57,6 +66,7 @@ def spec_text(proposal: Proposal, folder: Path) -> str:
         + _line("title", f"Decisions about {proposal.about}", "")
         + _line("seed", 0, "the same seed gives the same numbers"),
         "[model]\n"
+        + (NOT_DEMAND if SALES.search(proposal.about) else "")
         + _line("formula", proposal.formula, "")
         + _line("family", proposal.family, proposal.why)
         + "".join(f"# left out: {name}, {why}\n" for name, why in proposal.left_out.items()),
@@ -72,7 +82,7 @@ def spec_text(proposal: Proposal, folder: Path) -> str:
         choose.append(("folds", {"forward": 5}, "ways are judged forward in time"))
     if proposal.family == "negative binomial":
         choose.append(
-            ("ways", ["plain", "shift", "same"], '"calibrated" may be added; it can take hours')
+            ("ways", ["plain", "shift", "same"], '"calibrated" may be added; it takes far longer')
         )
     if choose:
         parts.append("[choose]\n" + "".join(_line(*entry) for entry in choose))
