@@ -163,7 +163,7 @@ def beta_tail(a: Array, b: Array, x: Array, rest: Array, *, rough: bool = False)
     scores = beta_score(a, b, x, rest), beta_score(b, a, rest, x)
     mirrored = [(a, b), (b, a), (x, rest), (rest, x), scores, scores[::-1]]
     places = (jnp.where(upper, *pair) for pair in mirrored)
-    above, by_a, by_b = _beta_upper(weight, *places, _rule(x.dtype, rough))
+    above, by_a, by_b = _beta_upper(_rule(x.dtype, rough), weight, *places)
     return BetaTail(
         jnp.where(upper, above, 1 - above),
         jnp.where(upper, by_a, -by_b),
@@ -173,6 +173,7 @@ def beta_tail(a: Array, b: Array, x: Array, rest: Array, *, rough: bool = False)
 
 
 def _beta_upper(
+    rule: "_Rule",
     weight: Array,
     a: Array,
     b: Array,
@@ -180,7 +181,6 @@ def _beta_upper(
     rest: Array,
     score_a: Array,
     score_b: Array,
-    rule: "_Rule",
 ) -> tuple[Array, Array, Array]:
     """The upper tail from beyond the mean: x^a (1-x)^b/(b B(a, b)) more than that of b + 1.
 

@@ -82,7 +82,8 @@ def _excess_and_slopes(
 class _Beyond(NamedTuple):
     """What lies beyond a count k of a negative binomial distribution."""
 
-    count: Array
+    value: Array
+    """The count."""
     mass: Array
     """P(y > k)."""
     by_shape: Array
@@ -96,7 +97,7 @@ class _Beyond(NamedTuple):
         """E (y-h)+ = (E y - h) P(y > k) + w, and its derivatives by shape and rate."""
         centre = shape / rate
         here, away = self.weight * (1 + 1 / rate), centre - decision
-        by_rate = here / (1 + rate) * ((shape - 1) / rate - self.count - 1)
+        by_rate = here / (1 + rate) * ((shape - 1) / rate - self.value - 1)
         return (
             away * self.mass + here,
             self.mass / rate + away * self.by_shape + here * self.score,
@@ -128,7 +129,7 @@ def _negative_binomial_least(shape: Array, rate: Array, above: float, below: flo
 
 @partial(_negative_binomial_least.defjvp, symbolic_zeros=True)
 def _(above, below, primals, tangents):  # type: ignore[no-untyped-def]
-    value, *slopes = _least_and_slopes(*primals, above, below)
+    value, *slopes = _least_and_slopes(primals[0], primals[1], above, below)
     return value, along(tuple(slopes), tangents, value)
 
 
@@ -151,7 +152,7 @@ def _least_and_slopes(
 
     def missing(at: _Beyond) -> tuple[Array, Array]:
         """How much of the level is not reached, and the chance of the count."""
-        return level - (1 - at.mass), at.weight / ((shape + at.count) * odds)
+        return level - (1 - at.mass), at.weight / ((shape + at.value) * odds)
 
     guess = jnp.floor(_gamma_quantile(shape * odds, level) * (1 + 1 / rate))
     rough = beyond(guess, True)
@@ -159,15 +160,15 @@ def _least_and_slopes(
     here = beyond(once(whole(guess + newton(level, level - short, chance) + 0.5)), False)
     for _ in range(NEAR):
         short, chance = missing(here)
-        here = _where((short + chance <= 0) & (here.count > 0), _down(here, shape, odds), here)
+        here = _where((short + chance <= 0) & (here.value > 0), _down(here, shape, odds), here)
     for _ in range(NEAR):
         here = _where(missing(here)[0] > 0, _up(here, shape, odds), here)
-    value, by_shape, by_rate = here.excess(shape, rate, here.count)
+    value, by_shape, by_rate = here.excess(shape, rate, here.value)
     short, chance = missing(here)
-    found = (short <= 0) & ((short + chance > 0) | (here.count == 0))
+    found = (short <= 0) & ((short + chance > 0) | (here.value == 0))
     further = jnp.where(found, 0.0, newton(level, level - short, chance))
     return (
-        both * (value - further * short / 2) + below * (here.count - shape / rate),
+        both * (value - further * short / 2) + below * (here.value - shape / rate),
         both * (by_shape - further * here.by_shape) - below / rate,
         both * (by_rate + further * here.weight / rate) + below * shape / rate**2,
     )
@@ -175,7 +176,7 @@ def _least_and_slopes(
 
 def _up(at: _Beyond, shape: Array, odds: Array) -> _Beyond:
     """The same beyond the next count."""
-    count = at.count + 1
+    count = at.value + 1
     chance = at.weight / count
     weight = chance * (shape + count) * odds
     score = at.score + 1 / (shape + count)
@@ -184,9 +185,9 @@ def _up(at: _Beyond, shape: Array, odds: Array) -> _Beyond:
 
 def _down(at: _Beyond, shape: Array, odds: Array) -> _Beyond:
     """The same beyond the count before; from zero, whatever."""
-    chance, score = at.weight / ((shape + at.count) * odds), at.score - 1 / (shape + at.count)
+    chance, score = at.weight / ((shape + at.value) * odds), at.score - 1 / (shape + at.value)
     return _Beyond(
-        at.count - 1, at.mass + chance, at.by_shape + chance * score, chance * at.count, score
+        at.value - 1, at.mass + chance, at.by_shape + chance * score, chance * at.value, score
     )
 
 
