@@ -6,6 +6,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 Figure = tuple[float, float | None]
@@ -85,6 +87,14 @@ def _seconds(*command: str, **environment: str) -> float:
     if found.returncode not in (0, 4):  # 4: not converged, with results written
         raise RuntimeError(found.stderr)
     return time.perf_counter() - started
+
+
+@contextmanager
+def installed() -> Iterator[dict[str, str]]:
+    """An environment in which the first process leaves bytecode for the others."""
+    others = {n: v for n, v in os.environ.items() if n != "PYTHONDONTWRITEBYTECODE"}
+    with tempfile.TemporaryDirectory() as folder:
+        yield others | {"PYTHONPYCACHEPREFIX": folder}
 
 
 def _bare() -> dict[str, str]:

@@ -1,11 +1,20 @@
 """The few types that every layer shares; axes of arrays are named in signatures, by jaxtyping."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
-from jaxtyping import Bool, Float, PyTree
 from numpyro.distributions import Distribution
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float, PyTree
+else:  # nothing looks at them while it runs, and importing them takes a while
+
+    class Float:
+        def __class_getitem__(cls, axes: Any) -> Any:
+            return jax.Array
+
+    Bool, PyTree = Float, Any
 
 Array: TypeAlias = jax.Array
 Key: TypeAlias = jax.Array

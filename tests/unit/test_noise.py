@@ -12,7 +12,7 @@ from scipy import stats
 
 import stakes
 from stakes.bridge import NumPyroApproximation, approximate
-from stakes.optimise import bound
+from stakes.optimise import EM, FitSettings, bound
 from stakes.optimise.noise import spread
 
 KEY = jax.random.key(0)
@@ -105,6 +105,26 @@ def test_the_bound_has_the_same_mean_and_gradient_and_less_noise(
     error = np.sqrt((even.var(axis=0) + alone.var(axis=0)) / 4_000)
     np.testing.assert_array_less(np.abs(even.mean(axis=0) - alone.mean(axis=0)), 4.5 * error)
     assert np.median(even.var(axis=0) / alone.var(axis=0)) < 0.5
+
+
+def test_an_m_step_draws_with_less_noise_too() -> None:
+    """The mean of its outcomes, which is the best decision under a squared loss."""
+    approximation = of(AutoNormal)
+
+    def decided(independent: bool) -> np.ndarray:
+        settings = FitSettings(independent=independent)
+
+        def one(key: Any) -> Any:
+            outcomes, _ = EM().drawn(approximation, approximation.start, key, {}, settings)
+            return outcomes.loc.mean(axis=0)
+
+        keys = jax.random.split(jax.random.key(independent), 2_000)
+        return np.asarray(jax.jit(jax.vmap(one))(keys))
+
+    even, alone = decided(False), decided(True)
+    error = np.sqrt((even.var(axis=0) + alone.var(axis=0)) / 2_000)
+    np.testing.assert_array_less(np.abs(even.mean(axis=0) - alone.mean(axis=0)), 4.5 * error)
+    assert np.all(even.var(axis=0) < 0.5 * alone.var(axis=0))
 
 
 def test_other_guides_draw_as_they_did() -> None:

@@ -38,6 +38,14 @@ def test_all_names_are_there_and_not_those_of_other_rooms() -> None:
         stakes.nothing  # noqa: B018
 
 
+def test_decisions_do_not_wait_for_what_only_fits_need() -> None:
+    program = "import sys, stakes; stakes.calibrate; print('optax' in sys.modules)"
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert run.stdout == "False\n"
+
+
 def test_help_and_version_do_not_wait_for_jax() -> None:
     program = (
         "import sys, stakes_command\n"

@@ -135,20 +135,21 @@ def _known(site: Site) -> Site:
 
 
 def _arrays_in(value: Any) -> list[Array]:
-    """Those that are traced, wherever they are."""
-    return [leaf for part in _parts(value) for leaf in jax.tree.leaves(part) if _is_traced(leaf)]
+    """Those that are traced, wherever they are; one that is in several places, once."""
+    leaves = (leaf for part in _parts(value) for leaf in jax.tree.leaves(part))
+    return list({id(leaf): leaf for leaf in leaves if _is_traced(leaf)}.values())
 
 
 def _restored(value: Any, found: list[Array]) -> Any:
     """The same with values in place of traced arrays, in the order of `_arrays_in`."""
-    arrays = iter(found)
+    arrays = dict(zip(map(id, _arrays_in(value)), found, strict=True))
 
     def of(part: Any) -> Any:
         leaves, tree = jax.tree.flatten(part)
         if not any(map(_is_traced, leaves)):
             return part  # as it is: some supports are told by their identity
         return jax.tree.unflatten(
-            tree, [next(arrays) if _is_traced(leaf) else leaf for leaf in leaves]
+            tree, [arrays[id(leaf)] if _is_traced(leaf) else leaf for leaf in leaves]
         )
 
     return _mapped(of, value)

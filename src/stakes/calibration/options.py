@@ -1,13 +1,14 @@
 """All options of `calibrate`, as one value."""
 
 from dataclasses import dataclass
-from typing import final
-
-import optax
+from typing import TYPE_CHECKING, final
 
 from stakes import checks
 from stakes.optimise import FitSettings, Method
 from stakes.protocols import Estimator, Expectation, Transform
+
+if TYPE_CHECKING:
+    import optax
 
 
 @final
@@ -30,7 +31,7 @@ class Options:
     steps: int = 30_000
     draws: int | None = None
     independent: bool = False
-    optimizer: optax.GradientTransformation | None = None
+    optimizer: "optax.GradientTransformation | None" = None
     all_steps: bool = False
     warm_start: bool = True
 

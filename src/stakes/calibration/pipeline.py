@@ -2,9 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
-
-import optax
+from typing import TYPE_CHECKING, Any
 
 from stakes import checks
 from stakes._types import Data, Key
@@ -36,6 +34,9 @@ from stakes.protocols import Estimator, Expectation, Transform
 from stakes.tables import Stream
 from stakes.vectors import leading
 
+if TYPE_CHECKING:
+    import optax
+
 
 def calibrate(
     key: Key,
@@ -49,7 +50,7 @@ def calibrate(
     steps: int = 30_000,
     draws: int | None = None,
     independent: bool = False,
-    optimizer: optax.GradientTransformation | None = None,
+    optimizer: "optax.GradientTransformation | None" = None,
     all_steps: bool = False,
     warm_start: bool = True,
     options: Options | None = None,

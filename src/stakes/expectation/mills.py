@@ -34,7 +34,7 @@ def _(primals, tangents):  # type: ignore[no-untyped-def]
 def mills_and_slope(x: Array) -> tuple[Array, Array]:
     """The slope has a polynomial of its own, since x·mills(x) - 1 would cancel for large x."""
     t = _TURN / (_TURN + x)
-    return _TURN * _polynomial(_value, t) / (_TURN + x), -jnp.square(t) * _polynomial(_slope, t)
+    return t * _polynomial(_value, t), -jnp.square(t) * _polynomial(_slope, t)
 
 
 def density(x: Array) -> Array:

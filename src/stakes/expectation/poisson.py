@@ -19,7 +19,7 @@ import numpy as np
 
 from stakes._types import Array
 from stakes.expectation.incomplete import gamma_tail
-from stakes.expectation.mills import density, mills_and_slope
+from stakes.expectation.mills import density, mills
 from stakes.expectation.special import horner, log_less_tangent
 from stakes.host.loops import once
 
@@ -44,15 +44,15 @@ def poisson_tail(count: Array, rate: Array) -> PoissonTail:
         return PoissonTail(tail.above, tail.weight)
     shape = count + 1
     inverse, root, away = 1 / shape, jnp.sqrt(shape), rate - shape
-    drop = jnp.maximum(-log_less_tangent(rate * inverse, away * inverse), 0.0)
+    drop = once(jnp.maximum(-log_less_tangent(rate * inverse, away * inverse), 0.0))
     eta = jnp.sign(away) * jnp.sqrt(2 * drop)
     distance = jnp.abs(eta) * root
-    phi = density(distance)
-    beyond = phi * mills_and_slope(distance)[0]
+    phi = once(density(distance))
+    beyond = phi * mills(distance)
     near = jnp.clip(eta, -_FURTHEST, _FURTHEST)
     rest = horner(inverse, [horner(near, terms) for terms in _temme()])
     return PoissonTail(
-        once(jnp.where(away > 0, beyond, 1 - beyond) + phi * rest / root),
+        once(jnp.where(away > 0, beyond, 1 - beyond) + phi * rest * (root * inverse)),
         phi * once(root * horner(inverse, _stirling())),
     )
 

@@ -25,14 +25,12 @@ _SHORT = 1 / 17
 @jax.custom_jvp
 def log_less_tangent(ratio: Array, less_one: Array) -> Array:
     """log r - (r - 1), given both r and r - 1 to full precision."""
-    near = jnp.abs(less_one) < _NEAR
-    v = jnp.where(near, less_one, 0.0)
-    r = v / (2 + v)
     # log(1 + v) is twice the inverse hyperbolic tangent of r, and 2r - v = -vr.
+    r = less_one / (2 + less_one)
     terms = 5 if r.dtype == jnp.float32 else 10
     series = 2 * horner(jnp.square(r), [1 / (2 * k + 3) for k in range(terms)])
-    far = jnp.log(jnp.where(near, 1.0, ratio)) - less_one
-    return jnp.where(near, r * (jnp.square(r) * series - v), far)
+    near = r * (jnp.square(r) * series - less_one)
+    return jnp.where(jnp.abs(less_one) < _NEAR, near, jnp.log(ratio) - less_one)
 
 
 @log_less_tangent.defjvp

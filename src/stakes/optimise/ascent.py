@@ -6,12 +6,11 @@ optimiser's state, and scattered back: the cost of a step does not grow with the
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from stakes import checks
 from stakes._types import Array, Batch, Distribution, Float, Key, Params, PyTree
@@ -35,6 +34,9 @@ from stakes.port import (
 )
 from stakes.protocols import UtilityTerm
 
+if TYPE_CHECKING:
+    import optax
+
 Bound: TypeAlias = Callable[[PyTree], tuple[Array, tuple[Array, Array]]]
 """Variables in the batch -> bound, (elbo, utility)."""
 
@@ -51,7 +53,7 @@ class Chart(NamedTuple):
 SAME = Chart(lambda variables: variables, lambda free: free)
 
 
-def start(variables: PyTree, trained: PyTree, optimizer: optax.GradientTransformation) -> State:
+def start(variables: PyTree, trained: PyTree, optimizer: "optax.GradientTransformation") -> State:
     return State(
         variables=variables,
         optimizer=optimizer.init(trained),
@@ -62,7 +64,7 @@ def start(variables: PyTree, trained: PyTree, optimizer: optax.GradientTransform
 
 
 def ascend(
-    optimizer: optax.GradientTransformation,
+    optimizer: "optax.GradientTransformation",
     objective: Bound,
     trained: PyTree,
     trained_rows: PyTree,
@@ -78,6 +80,8 @@ def ascend(
     optimiser is told which parameters belong to `normals`. Where rows are divided among processes,
     the step is that of all together.
     """
+    import optax
+
     check_optimizer("`ascend(optimizer=...)`", optimizer)
     checks.function("`ascend(objective=...)`", objective, ("variables",))
     checks.instance("`ascend(state=...)`", state, State, "a `State`, as `init` or a step left it")
@@ -166,25 +170,14 @@ def bound(
 ) -> tuple[Array, tuple[Array, Array]]:
     """ELBO + Σ_i U(λ, h_i), eq. 1, estimated with the same draws of θ for both terms.
 
-    Decisions have `parts` axes before those of the instances. Draws of normals are in pairs and
-    evenly spread, unless they are to be `independent` or rows are divided among processes.
+    Decisions have `parts` axes before those of the instances.
     """
-
     draws = checks.whole("`bound(draws=...)`", draws)
     independent = checks.flag("`bound(independent=...)`", independent)
     if term is not None:
         checks.function("`bound(term=...)`", term, ("key", "outcome", "decisions"))
 
-    def draw(key: Key, noise: dict[str, Array]) -> Draw:
-        given = {"noise": noise} if noise else {}
-        return approximation.draw(params, key, batch, **given)
-
-    # Noise that is spread over all rows is not known to a process that has some of them.
-    alone = division_of(approximation) is None
-    normals = normals_of(approximation) if alone and not independent else ()
-    noise = noise_for(normals, params, jax.random.fold_in(key, draws), draws)
-    keys = jax.vmap(jax.random.split)(jax.random.split(key, draws))
-    drawn = jax.vmap(draw)(keys[:, 0], noise)
+    drawn, y_keys = draws_of(approximation, params, key, batch, draws, independent=independent)
     elbo = drawn.log_ratio.mean()
     if term is None or decisions is None:
         return elbo, (elbo, jnp.zeros(()))
@@ -196,8 +189,35 @@ def bound(
         return jnp.sum(jnp.where(weight > 0, weight * each, 0.0))
 
     outcomes = jax.tree.map(once, drawn.outcome)
-    utility = jax.vmap(gained)(keys[:, 1], outcomes, drawn.weight).mean()
+    utility = jax.vmap(gained)(y_keys, outcomes, drawn.weight).mean()
     return elbo + utility, (elbo, utility)
+
+
+def draws_of(
+    approximation: Approximation,
+    params: Params,
+    key: Key,
+    batch: Batch,
+    draws: int,
+    *,
+    independent: bool,
+) -> tuple[Draw, Key]:
+    """Draws of θ, along a leading axis, and for each a key for what comes next.
+
+    Those of normals are in pairs and evenly spread, unless they are to be `independent` or rows are
+    divided among processes.
+    """
+
+    def draw(key: Key, noise: dict[str, Array]) -> Draw:
+        given = {"noise": noise} if noise else {}
+        return approximation.draw(params, key, batch, **given)
+
+    # Noise that is spread over all rows is not known to a process that has some of them.
+    alone = division_of(approximation) is None
+    normals = normals_of(approximation) if alone and not independent else ()
+    noise = noise_for(normals, params, jax.random.fold_in(key, draws), draws)
+    keys = jax.vmap(jax.random.split)(jax.random.split(key, draws))
+    return jax.vmap(draw)(keys[:, 0], noise), keys[:, 1]
 
 
 def _together(

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, final
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from stakes._types import Array, Batch, Key, PyTree
 from stakes.errors import NumericalError
@@ -265,6 +264,8 @@ def axes_of(
 
 def _of_optimizer(settings: FitSettings, state: State, axes: dict[str, Any]) -> PyTree:
     """The optimiser moves all variables, or the parameters alone."""
+    import optax
+
     for trained in (axes, axes["params"]):
         try:
             return optax.tree_map_params(

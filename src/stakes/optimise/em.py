@@ -10,7 +10,7 @@ from stakes import checks
 from stakes._types import Array, Batch, Distribution, Key, Params
 from stakes.deciding import BayesDecisions, NumericalDecisions
 from stakes.errors import check_shape
-from stakes.optimise.ascent import climb, start
+from stakes.optimise.ascent import climb, draws_of, start
 from stakes.optimise.settings import FitSettings
 from stakes.optimise.step import Info, State, Step
 from stakes.port import (
@@ -109,7 +109,7 @@ class EM:
             )
 
             def m_step() -> Array:
-                outcomes, weight = self.drawn(approximation, params, theta_key, batch)
+                outcomes, weight = self.drawn(approximation, params, theta_key, batch, settings)
                 best = rule.decide(_counting(aims, weight), y_key, outcomes, here)
                 check_shape(f"The decisions of `{rule}`", best.shape, here.shape)
                 return jnp.where(jnp.isfinite(best), best, here)
@@ -122,14 +122,18 @@ class EM:
         return step
 
     def drawn(
-        self, approximation: Approximation, params: Params, key: Key, batch: Batch
+        self,
+        approximation: Approximation,
+        params: Params,
+        key: Key,
+        batch: Batch,
+        settings: FitSettings,
     ) -> tuple[Distribution, Array]:
         """p(y|θ) for the draws of θ of one M-step, and how much each instance counts."""
         part = params_in(approximation, params, batch)
-        outcomes, weight = jax.vmap(lambda key: approximation.draw(part, key, batch)[1:])(
-            jax.random.split(key, self.draws)
-        )
-        return outcomes, weight[0]
+        independent = settings.independent
+        found, _ = draws_of(approximation, part, key, batch, self.draws, independent=independent)
+        return found.outcome, found.weight[0]
 
 
 @final
@@ -159,7 +163,7 @@ class Anew:
             e_key, theta_key, y_key = jax.random.split(key, 3)
             params = state.variables["params"]
             aims = objective.at(columns_in(approximation, objective.needs, batch))
-            outcomes, weight = self.by.drawn(approximation, params, theta_key, batch)
+            outcomes, weight = self.by.drawn(approximation, params, theta_key, batch, settings)
             none = aims.space.inside(jnp.zeros((*parts, *weight.shape), weight.dtype))
             best = rule.decide(_counting(aims, weight), y_key, outcomes, none)
             check_shape(f"The decisions of `{rule}`", best.shape, none.shape)

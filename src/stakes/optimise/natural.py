@@ -6,16 +6,18 @@ a wide one. The Fisher information of a normal q is diagonal in its location m a
 """
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from stakes import checks
 from stakes._types import Array, PyTree
 from stakes.errors import InputError
 from stakes.port import NormalPair
+
+if TYPE_CHECKING:
+    import optax
 
 SDS, FAR = 0.2, 0.1
 """A step moves a location by at most so many standard deviations, or so far where that is further,
@@ -35,7 +37,7 @@ class NaturalState(NamedTuple):
     square: PyTree
 
 
-def natural_gradient(rate: float = 0.1, *, adam: float = 0.03) -> optax.GradientTransformation:
+def natural_gradient(rate: float = 0.1, *, adam: float = 0.03) -> "optax.GradientTransformation":
     """An optimiser for `AutoNormal` and `AutoDiagonalNormal` guides.
 
     Args:
@@ -55,6 +57,8 @@ def natural_gradient(rate: float = 0.1, *, adam: float = 0.03) -> optax.Gradient
         >>> round(float(step["z_loc"]), 4)  # -0.1 s² times the slope, with s = softplus(2)
         -0.2262
     """
+    import optax
+
     rate = checks.number("`natural_gradient(rate=...)`", rate, above=0, most=1)
     adam = checks.number("`natural_gradient(adam=...)`", adam, above=0)
 

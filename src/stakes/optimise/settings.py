@@ -1,26 +1,31 @@
 """How to optimise, and for how long."""
 
 from dataclasses import dataclass
-from typing import final
-
-import optax
+from typing import TYPE_CHECKING, final
 
 from stakes import checks
 
+if TYPE_CHECKING:
+    import optax
+
 
 def check_optimizer(where: str, optimizer: object) -> None:
+    import optax
+
     kinds = optax.GradientTransformation | optax.MultiSteps
     if not isinstance(optimizer, kinds):
         raise checks.refused(where, "an optax optimiser, such as `optax.adam(0.01)`", optimizer)
 
 
-def adam(rate: float = 0.03) -> optax.GradientTransformation:
+def adam(rate: float = 0.03) -> "optax.GradientTransformation":
     """Adam with a memory of a hundred steps rather than a thousand.
 
     A fit starts anywhere, and its first gradients may be a million times as large as those to
     come. Adam divides by what it remembers of their size: with the usual memory its steps would
     stay too short for ten thousand steps.
     """
+    import optax  # here, since it takes a while and deciding does without it
+
     return optax.adam(rate, b2=0.99)
 
 
@@ -48,7 +53,7 @@ class FitSettings:
     steps: int = 30_000
     draws: int = 10
     independent: bool = False
-    optimizer: optax.GradientTransformation | None = None
+    optimizer: "optax.GradientTransformation | None" = None
     chunk: int = 100
     patience: int = 10
     all_steps: bool = False
@@ -67,5 +72,5 @@ class FitSettings:
         """Patience; less where `steps` is small, to leave room for two rounds, of 3 and 6 times."""
         return min(self.patience, max(6, self.steps // (18 * self.chunk)))
 
-    def transformation(self) -> optax.GradientTransformation:
+    def transformation(self) -> "optax.GradientTransformation":
         return adam() if self.optimizer is None else self.optimizer

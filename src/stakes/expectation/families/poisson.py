@@ -74,7 +74,7 @@ def _poisson_tails_and_slopes(
     here = jnp.where(negative, 0.0, (above + below) * tail.weight)
     by_decision = jnp.where(negative, 0.0, (above + below) * tail.reached) - above
     value = jnp.maximum(here + (decision - rate) * by_decision, 0.0)
-    by_rate = ((count + 1 - decision) * here - rate * by_decision) / rate
+    by_rate = (count + 1 - decision) * here / rate - by_decision
     return value, by_rate, by_decision
 
 
@@ -104,8 +104,8 @@ def _poisson_least_and_slope(rate: Array, above: float, below: float) -> tuple[A
     count, (reached, here) = lowest, poisson_tail(lowest, rate)
     for step in range(steps):
         short = (reached < level) & (count == lowest + step)
-        here = jnp.where(short, here * rate / (count + 1), here)
-        reached = jnp.where(short, reached + here / rate, reached)
+        more = here / (count + 1)
+        reached, here = reached + jnp.where(short, more, 0.0), jnp.where(short, rate * more, here)
         count = count + short
     here, by_count = (above + below) * here, (above + below) * reached - above
-    return here + (count - rate) * by_count, (here - rate * by_count) / rate
+    return here + (count - rate) * by_count, here / rate - by_count
