@@ -37,6 +37,7 @@ from stakes.deciding import (
 from stakes.deciding.search import At
 from stakes.expectation import Mixture
 from stakes.losses import Asked
+from stakes.predicting import draws_for, draws_to_decide
 from stakes.utilities import ScaledLoss
 
 KEY = jax.random.key(0)
@@ -434,3 +435,10 @@ def test_decisions_far_apart_that_are_nearly_equally_good_are_warned_of() -> Non
     data = {"y": np.linspace(-0.5, 0.5, 8)}
     with pytest.warns(stakes.StakesWarning, match=r"nearly equally good in \d of 8 cases"):
         stakes.calibrate(jax.random.key(0), problem, data, steps=20, draws=2, progress=False)
+
+
+def test_a_loss_of_ones_own_is_tried_with_fewer_draws_than_a_formula_takes():
+    own = Aim(Asked(lambda outcome, decision: jnp.square(outcome - decision)))
+    formula = Aim(Asked(Squared()))
+    assert draws_to_decide(own, Quadrature(), 300) == 256
+    assert draws_to_decide(formula, Quadrature(), 300) == draws_for(300) > 5000
