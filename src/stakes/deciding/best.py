@@ -48,9 +48,9 @@ AROUND = 3
 """Times the range of the outcome, on either side: where another dip is looked for."""
 FEW, MORE = 256, 8
 """With fewer draws of θ than this a search takes up to so many times as many places."""
-MOST_POOLED, LEAST_POOLED = 1024, 128
+MOST_POOLED, LEAST_POOLED = 512, 128
 """Values in a table of all components."""
-NEARBY = (-0.2, -0.03, 0.0, 0.03, 0.2)
+NEARBY = (-0.1, 0.0, 0.1)
 """Standard deviations from a decision that was found by such a table."""
 PLACES = 7
 SWEEPS = 3
@@ -237,7 +237,7 @@ def rough_risk(
 def _refined(risk: Curve, found: Array, spread: Array) -> Array:
     """A decision that is good up to rounding, from one that is good roughly."""
     steps = jnp.asarray(NEARBY, found.dtype).reshape(-1, *(1 for _ in found.shape))
-    near = by_parabolas(risk, found + steps * spread, 4)
+    near = by_parabolas(risk, found + steps * spread, 2)
     return jnp.where(jnp.isfinite(found), near.place, found)
 
 
