@@ -50,6 +50,8 @@ FEW, MORE = 256, 8
 """With fewer draws of θ than this a search takes up to so many times as many places."""
 MOST_POOLED, LEAST_POOLED = 512, 128
 """Values in a table of all components."""
+ALIKE = 8.0
+"""Times the standard deviation of another component; a table would miss still narrower ones."""
 NEARBY = (-0.1, 0.0, 0.1)
 """Standard deviations from a decision that was found by such a table."""
 PLACES = 7
@@ -201,9 +203,8 @@ def numerical_decision(
         return space.inside(found).astype(like.dtype)
     grid, reach = _places(space, range_key, outcomes, like, times)
     rough = rough_risk(aim, expectation, range_key, outcomes, like) if times == 1 else None
-    found = space.inside(by_promise(rough or risk, grid, reach, times * ROUNDS))
-    if rough is not None:
-        found = _refined(risk, found, _spread(outcomes, like))
+    found = _searched(risk, rough, outcomes, grid, reach, times * ROUNDS)
+    found = space.inside(found)
     if expectations.stats.is_discrete(outcomes) or whole:
         found = _with_neighbours(risk, found)
     return space.inside(found).astype(like.dtype)
@@ -220,6 +221,7 @@ def rough_risk(
     if outcomes.event_shape or most < LEAST_POOLED:
         return None
     try:
+        jax.vmap(expectations.stats.variance)(outcomes)
         drawn = _draws(key, outcomes, like.shape, 4)
         table = expectation.pooled(outcomes, drawn, most)
     except NoClosedForm:
@@ -234,11 +236,26 @@ def rough_risk(
     return risk
 
 
-def _refined(risk: Curve, found: Array, spread: Array) -> Array:
-    """A decision that is good up to rounding, from one that is good roughly."""
-    steps = jnp.asarray(NEARBY, found.dtype).reshape(-1, *(1 for _ in found.shape))
-    near = by_parabolas(risk, found + steps * spread, 2)
-    return jnp.where(jnp.isfinite(found), near.place, found)
+def _searched(
+    risk: Curve, rough: Curve | None, outcomes: Distribution, grid: Array, reach: Array, rounds: int
+) -> Array:
+    """By the rough risk first, where there is one and components are alike; then by the risk."""
+
+    def thoroughly() -> Array:
+        return by_promise(risk, grid, reach, rounds)
+
+    if rough is None:
+        return thoroughly()
+
+    def quickly() -> Array:
+        found = by_promise(rough, grid, reach, rounds)
+        steps = jnp.asarray(NEARBY, found.dtype).reshape(-1, *(1 for _ in found.shape))
+        near = by_parabolas(risk, found + steps * _spread(outcomes, found), 2)
+        return jnp.where(jnp.isfinite(found), near.place, found)
+
+    variances = jax.vmap(expectations.stats.variance)(outcomes)
+    widest, narrowest = variances.max(axis=0), variances.min(axis=0)
+    return jax.lax.cond(jnp.all(widest <= ALIKE**2 * narrowest), quickly, thoroughly)
 
 
 def rivals(
