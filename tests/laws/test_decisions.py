@@ -210,12 +210,27 @@ decide = jax.jit(
     ],
 )
 def test_no_decision_costs_a_thousandth_less_than_the_one_that_is_found(name):
-    case = CASES[name]
-    loc, scale = mixtures(3)
+    check(CASES[name], *mixtures(3))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["jump", *(pytest.param(name, marks=pytest.mark.slow) for name in ("tolerant", "waves"))],
+)
+def test_nor_less_where_many_components_are_pooled_first(name):
+    alike = slice(INSTANCES // 4)
+    check(CASES[name], *(np.tile(each[:, alike], (6, 1)) for each in mixtures(3)))
+
+
+def test_nor_less_where_many_components_are_not_alike():
+    check(CASES["jump"], *(np.tile(each, (6, 1)) for each in mixtures(3)))
+
+
+def check(case: Case, loc: np.ndarray, scale: np.ndarray) -> None:
     outcomes = jax.vmap(dist.Normal)(jnp.asarray(loc), jnp.asarray(scale))
-    key, like = jax.random.key(1), jnp.zeros(INSTANCES)
+    key, like = jax.random.key(1), jnp.zeros(loc.shape[1])
     found = np.asarray(decide(Aim(case.criterion), case.expectation, key, outcomes, like), float)
-    for i in range(INSTANCES):
+    for i in range(loc.shape[1]):
         m, s = np.unique(np.stack([loc[:, i], scale[:, i]]), axis=1)
         risk = lambda h: case.risk(m[:, None], s[:, None], h).mean(axis=0)  # noqa: B023, E731
         best = least(risk, m, s)

@@ -37,6 +37,7 @@ from stakes.deciding import (
 from stakes.deciding.search import At
 from stakes.expectation import Mixture, ScoreFunction
 from stakes.losses import Asked
+from stakes.predicting import draws_for, draws_to_decide
 from stakes.utilities import ScaledLoss
 
 KEY = jax.random.key(0)
@@ -458,3 +459,10 @@ def test_a_decision_about_a_line_of_counts_is_where_a_cost_jumps(slope):
 def test_a_line_of_counts_is_not_integrated():
     reason = Quadrature().objection(_lines(5.1), Asked(pinball), jnp.zeros(2))
     assert reason is not None
+
+
+def test_a_loss_of_ones_own_is_tried_with_fewer_draws_than_a_formula_takes():
+    own = Aim(Asked(lambda outcome, decision: jnp.square(outcome - decision)))
+    formula = Aim(Asked(Squared()))
+    assert draws_to_decide(own, Quadrature(), 300) == 256
+    assert draws_to_decide(formula, Quadrature(), 300) == draws_for(300) > 5000

@@ -10,6 +10,7 @@ import numpyro.distributions as dist
 from benchmarks.against.contest import Contest, Model, Table
 from benchmarks.against.costs import Cost, Exponential, Newsvendor, Square
 from benchmarks.against.rivals import standardised
+from benchmarks.against.ways import quick_ways
 
 TILTED = tuple(Newsvendor(q) for q in (0.1, 0.25, 0.5, 0.75, 0.9))
 
@@ -102,5 +103,6 @@ def _contest(
         {"x": cases, "y": y[new]},
         known=() if model is spending else ("feature",),
         new=("row",),
+        choosing={"ways": quick_ways} if model is counts else {},
     )
     return Contest(name, title, unit, costs, (table,), ours, np.arange(held_out))

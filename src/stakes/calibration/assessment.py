@@ -218,7 +218,7 @@ def decided(
     wide = expectation.widened(outcomes)
     size, draws = int(np.prod(predictor.cases.instances.shape)), None
     if most_draws is not None:
-        draws = min(most_draws, predicting.draws_for(size * wide.summed))
+        draws = min(most_draws, predicting.draws_to_decide(problem.aim, wide, size))
     key = keys.decisions
     found = predicting.decide(problem.aim, posterior, predictor, wide, key, draws, asked)
     check_decisions(found)

@@ -104,6 +104,10 @@ class Componentwise(ByPoints):
     def held(self) -> int:
         return self.count * self.by.held
 
+    @property
+    def tried(self) -> int:
+        return self.held
+
 
 def _components(outcome: Distribution) -> stats.Components:
     parts = stats.components(outcome)

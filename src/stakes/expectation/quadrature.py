@@ -15,7 +15,9 @@ from stakes._types import Array, Distribution, Float, Key
 from stakes.errors import InputError, NoClosedForm
 from stakes.expectation import stats
 from stakes.expectation.points import ByPoints, column_like, kink
+from stakes.expectation.pooling import pooled
 from stakes.expectation.sums import Rule, Terms, neglectable, normalised
+from stakes.expectation.table import Table
 from stakes.protocols import Gain
 
 REACH = 3.3
@@ -77,6 +79,13 @@ class Quadrature(ByPoints):
     @property
     def held(self) -> int:
         return 3 * self._size(jnp.result_type(float)) + 4
+
+    @property
+    def tried(self) -> int:
+        return self.held
+
+    def pooled(self, outcomes: Distribution, drawn: Array, most: int) -> Table:
+        return Table.of(self, pooled(outcomes, drawn, most))
 
     def _size(self, dtype: np.dtype) -> int:
         """Points in each piece."""

@@ -1,6 +1,6 @@
 """Posteriors, and what they predict and decide for all instances."""
 
-from stakes.predicting.decisions import decide, draws_for, expected, rivals
+from stakes.predicting.decisions import decide, draws_for, draws_to_decide, expected, rivals
 from stakes.predicting.instances import (
     Observations,
     observations,
@@ -24,6 +24,7 @@ __all__ = [
     "decide_weighted",
     "derived_draws",
     "draws_for",
+    "draws_to_decide",
     "expected",
     "explained",
     "latent_draws",

@@ -30,6 +30,12 @@ def draws_for(instances: int) -> int:
     return int(np.clip(MOST_ELEMENTS // (16 * max(instances, 1)), 256, 8192))
 
 
+def draws_to_decide(aim: Aim, expectation: Expectation, instances: int) -> int:
+    """Fewer where decisions have to be tried: a cost known to be convex has a formula for them."""
+    values = expectation.summed if aim.criterion.convex else expectation.tried
+    return draws_for(instances * values)
+
+
 def decide(
     aim: Aim,
     posterior: Posterior,
@@ -44,7 +50,7 @@ def decide(
     Those of instances that are not asked about may be anything.
     """
     size = int(np.prod(predictor.cases.instances.shape))
-    count = draws or draws_for(size * expectation.summed)
+    count = draws or draws_to_decide(aim, expectation, size)
 
     bare, numbers = aim.opened()
 

@@ -82,6 +82,15 @@ class Expectation(Protocol):
         """Its values of one outcome, found once to try many decisions; may raise `NoClosedForm`."""
         raise NoClosedForm("Only an expectation over points has a table of them.")
 
+    def pooled(
+        self, outcomes: Distribution, drawn: Float[Array, "draw *instance"], most: int
+    ) -> "Tabled":
+        """Up to so many values of the whole mixture, to try many decisions roughly.
+
+        Where there is mass, the draws tell; may raise `NoClosedForm`.
+        """
+        raise NoClosedForm("Only a density can be tabled for a mixture.")
+
     def sized(self, outcomes: Iterable[Distribution]) -> "Expectation":
         """The same, with what was left open chosen for these outcomes, stacked over draws of θ."""
         return self
@@ -114,6 +123,11 @@ class Expectation(Protocol):
     def summed(self) -> int:
         """How many values of y the methods of `mixture` sum over for each instance."""
         return 1
+
+    @property
+    def tried(self) -> int:
+        """How many values of y are summed over, for each instance, to try one decision."""
+        return self.summed
 
 
 class Tabled(Expectation, Protocol):

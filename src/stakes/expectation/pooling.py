@@ -1,0 +1,36 @@
+"""A mixture over draws of θ as one table: its density, at places that follow its mass."""
+
+import jax
+import jax.numpy as jnp
+
+from stakes._types import Array, Distribution, Float
+from stakes.expectation.sums import Rule
+
+BEYOND = 16
+"""Places on either side of all draws, out to half of their range."""
+
+
+def pooled(outcomes: Distribution, drawn: Float[Array, "draw *instance"], most: int) -> Rule:
+    """Points and log weights of a continuous outcome, stacked over draws of θ.
+
+    The points are quantiles of what was drawn, and each stands for the way to its neighbours: a
+    trapezoidal rule, good to a thousandth or so, for hundreds of components at the price of one.
+    """
+    levels = jnp.linspace(0, 1, most - 2 * BEYOND)
+    inner = jnp.quantile(drawn, levels, axis=0)
+    out = jnp.arange(1, BEYOND + 1) / (2 * BEYOND)
+    further = out.reshape(-1, *(1 for _ in inner.shape[1:])) * (inner[-1] - inner[0])
+    points = jnp.concatenate([inner[0] - further[::-1], inner, inner[-1] + further])
+    gaps = jnp.pad(jnp.diff(points, axis=0), ((1, 1), *((0, 0) for _ in inner.shape[1:])))
+    widths = (gaps[1:] + gaps[:-1]) / 2
+
+    def add(so_far: Array, outcome: Distribution) -> tuple[Array, None]:
+        inside = outcome.support(points)
+        held = jnp.where(inside, points, inner[len(inner) // 2])
+        log_density = jnp.where(inside, outcome.log_prob(held), -jnp.inf)
+        return jnp.logaddexp(so_far, log_density), None
+
+    nothing = jnp.full_like(points, -jnp.inf)
+    log_density, _ = jax.lax.scan(add, nothing, jax.tree.map(jnp.asarray, outcomes))
+    log_weights = log_density + jnp.log(widths)
+    return Rule(points, log_weights - jax.nn.logsumexp(log_weights, axis=0))
