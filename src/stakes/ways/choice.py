@@ -156,7 +156,7 @@ class Choice:
         chosen, plain = self._entry(None), self.yardstick
         parts = [f"Decide by {chosen.name}: {self._why(chosen, plain)}."]
         others = [e for e in self.entries if e.way.is_yardstick and e is not chosen]
-        parts += [f"As for {other.name}, {self._change(other, plain)}." for other in others]
+        parts += [f"{_upper(other.name)} {self._would(other, plain)}." for other in others]
         notes = self.table.loc[chosen.name].get("note")
         if isinstance(notes, str) and notes:
             parts.append(f"Not to be relied on: {notes}.")
@@ -186,7 +186,7 @@ class Choice:
             if entry is not self.yardstick:
                 change = [
                     _percent(row["better_by"]),
-                    f"{_percent(row['low'])} to {_percent(row['high'])}",
+                    _span(row["low"], row["high"]),
                 ]
             cover = [_share(row["coverage_50"]), _share(row["coverage_90"])]
             mark = "> " if entry.name == self.chosen else "  "
@@ -251,17 +251,17 @@ class Choice:
             return f"no other way is reliably better {where}"
         if chosen.way.is_yardstick:
             return f"every other way is reliably worse {where}"
-        return f"{self._change(chosen, plain)} {where}"
+        return f"it {self._would(chosen, plain)} {where}"
 
-    def _change(self, entry: Entry, base: Entry) -> str:
+    def _would(self, entry: Entry, base: Entry) -> str:
         """In per cent of the base's risk, as in the table; the interval counts as the words do."""
         found = self._interval(base, entry)
         change = relative(base.risk - entry.risk, abs(base.risk))
         ends = (found.low, found.high) if change > 0 else (-found.high, -found.low)
-        quantity = "risk" if self.bench.problem.loss is not None else "gain"
-        way = "lower" if (change > 0) == (quantity == "risk") else "higher"
-        span = f"95 % interval {_percent(ends[0])} to {_percent(ends[1])}, {found.method}"
-        return f"its {quantity} is {_percent(abs(change))} {way} than that of {base.name} ({span})"
+        verb = "cost" if self.bench.problem.loss is not None else "gain"
+        more = "less" if (change > 0) == (verb == "cost") else "more"
+        span = f"95 % interval {_span(*ends)}, {found.method}"
+        return f"would {verb} {_percent(abs(change))} {more} than {base.name} ({span})"
 
 
 def coverage_doubt(held: float, outcomes: int) -> str:
@@ -289,6 +289,19 @@ def _turned_round(found: Interval) -> Interval:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
+
+
+def _span(low: float, high: float) -> str:
+    """From one end to the other; an end that is not known is left open."""
+    if np.isinf(high) and np.isfinite(low):
+        return f"{_percent(low)} or more"
+    if np.isinf(low) and np.isfinite(high):
+        return f"{_percent(high)} or less"
+    return f"{_percent(low)} to {_percent(high)}"
+
+
+def _upper(name: str) -> str:
+    return name[:1].upper() + name[1:]
 
 
 def _share(share: float) -> str:
