@@ -8,7 +8,6 @@ import subprocess
 import sys
 from dataclasses import replace
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -26,10 +25,10 @@ from stakes.calibration import Options, prepare
 from stakes.calibration.plan import Plan
 from stakes.errors import InputError
 from stakes.examples import matrix_factorization
-from stakes.optimise import Method, State, Step, bound
+from stakes.optimise import Anew, Method, State, Step, bound
 from stakes.optimise.crew import NOWHERE, axes_of, told
 from stakes.port import Batches, Division, Subsample, key_of_part
-from stakes.processes import AXIS, Processes
+from stakes.processes import AXIS
 
 ROWS, UNEVEN, BATCH = 12, 13, 8
 KEY = jax.random.key(7)
@@ -149,6 +148,10 @@ METHODS = {
     "VI": (None, None),
     "Joint": (stakes.Joint(), None),
     "EM": (stakes.EM(draws=3), None),
+    "Anew": (
+        Anew(stakes.EM(m_step=stakes.NumericalDecisions(), draws=3)),
+        stakes.MonteCarlo(draws=4),
+    ),
     "Joint, outcomes drawn": (stakes.Joint(), stakes.MonteCarlo(draws=4)),
 }
 
@@ -159,7 +162,7 @@ CASES = [
     *(("EM", *case) for _, *case in CALIBRATED),
     *(
         (name, *case)
-        for name in ("VI", "Joint, outcomes drawn")
+        for name in ("VI", "Joint, outcomes drawn", "Anew")
         for case in ((2, ROWS), (4, UNEVEN))
     ),
 ]
@@ -285,13 +288,6 @@ def test_joining_after_the_first_use_of_jax_is_refused() -> None:
     jnp.ones(1).block_until_ready()
     with pytest.raises(InputError, match="before all else that uses JAX"):
         stakes.join("127.0.0.1:8476", process=0, of=2)
-
-
-def test_a_stream_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "table.csv").write_text("y\n1.0\n")
-    problem = stakes.Problem(matrix_factorization.model, outcome="y", loss=stakes.Squared())
-    with pytest.raises(InputError, match=r"`Stream\(...\)`.*leave out `on=`"):
-        stakes.calibrate(KEY, problem, stakes.Stream(tmp_path / "table.csv"), on=Processes(0, 1))
 
 
 def test_the_command_line_can_join_once_it_is_imported() -> None:
