@@ -148,10 +148,7 @@ METHODS = {
     "VI": (None, None),
     "Joint": (stakes.Joint(), None),
     "EM": (stakes.EM(draws=3), None),
-    "Anew": (
-        Anew(stakes.EM(m_step=stakes.NumericalDecisions(), draws=3)),
-        stakes.MonteCarlo(draws=4),
-    ),
+    "Anew, outcomes drawn": (Anew(stakes.EM(draws=3)), stakes.MonteCarlo(draws=4)),
     "Joint, outcomes drawn": (stakes.Joint(), stakes.MonteCarlo(draws=4)),
 }
 
@@ -162,7 +159,7 @@ CASES = [
     *(("EM", *case) for _, *case in CALIBRATED),
     *(
         (name, *case)
-        for name in ("VI", "Joint, outcomes drawn", "Anew")
+        for name in ("VI", "Joint, outcomes drawn", "Anew, outcomes drawn")
         for case in ((2, ROWS), (4, UNEVEN))
     ),
 ]
