@@ -246,14 +246,16 @@ def _aside() -> Iterator[None]:
         yield
         return
     cores, policy = os.sched_getaffinity(0), (os.sched_getscheduler(0), os.sched_getparam(0))
-    with suppress(OSError):
-        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))  # it pushes nobody aside
-        if len(cores) == 1:
-            os.sched_setaffinity(0, os.sched_getaffinity(os.getppid()))
-    yield
-    with suppress(OSError):
-        os.sched_setscheduler(0, *policy)
-        os.sched_setaffinity(0, cores)
+    try:
+        with suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))  # it pushes nobody aside
+            if len(cores) == 1:
+                os.sched_setaffinity(0, os.sched_getaffinity(os.getppid()))
+        yield
+    finally:
+        with suppress(OSError):
+            os.sched_setscheduler(0, *policy)
+            os.sched_setaffinity(0, cores)
 
 
 def _has_begun() -> bool:

@@ -4,6 +4,7 @@ Programs of several processes are run here by `vmap` with a named axis, whose co
 of processes; `tests/app/test_processes.py` has real ones.
 """
 
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -285,6 +286,30 @@ def test_joining_after_the_first_use_of_jax_is_refused() -> None:
     jnp.ones(1).block_until_ready()
     with pytest.raises(InputError, match="before all else that uses JAX"):
         stakes.join("127.0.0.1:8476", process=0, of=2)
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="other systems cannot do it")
+def test_a_thread_that_receives_leaves_the_core_of_its_process_to_it() -> None:
+    """It may run where the process that started this one may, and pushes nobody aside."""
+    look = """
+import os, threading
+from stakes.processes import _aside
+def note():
+    print(os.sched_getscheduler(0) == os.SCHED_BATCH, len(os.sched_getaffinity(0)))
+os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
+for inside in (True, False):
+    if inside:
+        with _aside():
+            thread = threading.Thread(target=note)
+            thread.start()
+    else:
+        thread = threading.Thread(target=note)
+        thread.start()
+    thread.join()
+"""
+    found = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+    cores = len(os.sched_getaffinity(0))
+    assert found.stdout == f"True {cores}\nFalse 1\n"
 
 
 def test_the_command_line_can_join_once_it_is_imported() -> None:
