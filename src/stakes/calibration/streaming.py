@@ -5,7 +5,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar, final
+from typing import Any, final
 
 import jax
 import numpy as np
@@ -37,8 +37,6 @@ from stakes.tables import (
     shuffled,
 )
 from stakes.vectors import leading
-
-Approximation = TypeVar("Approximation", NumPyroApproximation, Divided)
 
 PROBED = 2**17
 """Rows that the model is tried on, to see how many a step takes."""
@@ -80,7 +78,7 @@ class Beyond:
 
     @contextmanager
     def feeding(
-        self, approximation: Approximation, key: Key, on: Processes | None = None
+        self, approximation: NumPyroApproximation | Divided, key: Key, on: Processes | None = None
     ) -> Iterator[Feed]:
         """The rows of each chunk of steps, read while the chunk before is at work.
 
@@ -89,7 +87,7 @@ class Beyond:
         passes, part = Passes(self.copy, _seed(key)), self.part
         index, processes = (0, 1) if on is None else (on.index, on.count)
 
-        def make(step: int, count: int) -> tuple[Approximation, Batch]:
+        def make(step: int, count: int) -> tuple[Any, Batch]:
             rows = passes.take(step * part.batch_size, part.size)
             members = np.arange(count * part.batch_size, dtype=np.int32)
             own = members.reshape(count, processes, -1)[:, index]
