@@ -4,11 +4,11 @@ Programs of several processes are run here by `vmap` with a named axis, whose co
 of processes; `tests/app/test_processes.py` has real ones.
 """
 
+import os
 import subprocess
 import sys
 from dataclasses import replace
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -26,10 +26,10 @@ from stakes.calibration import Options, prepare
 from stakes.calibration.plan import Plan
 from stakes.errors import InputError
 from stakes.examples import matrix_factorization
-from stakes.optimise import Method, State, Step, bound
+from stakes.optimise import Anew, Method, State, Step, bound
 from stakes.optimise.crew import NOWHERE, axes_of, told
 from stakes.port import Batches, Division, Subsample, key_of_part
-from stakes.processes import AXIS, Processes
+from stakes.processes import AXIS
 
 ROWS, UNEVEN, BATCH = 12, 13, 8
 KEY = jax.random.key(7)
@@ -149,6 +149,7 @@ METHODS = {
     "VI": (None, None),
     "Joint": (stakes.Joint(), None),
     "EM": (stakes.EM(draws=3), None),
+    "Anew, outcomes drawn": (Anew(stakes.EM(draws=3)), stakes.MonteCarlo(draws=4)),
     "Joint, outcomes drawn": (stakes.Joint(), stakes.MonteCarlo(draws=4)),
 }
 
@@ -159,7 +160,7 @@ CASES = [
     *(("EM", *case) for _, *case in CALIBRATED),
     *(
         (name, *case)
-        for name in ("VI", "Joint, outcomes drawn")
+        for name in ("VI", "Joint, outcomes drawn", "Anew, outcomes drawn")
         for case in ((2, ROWS), (4, UNEVEN))
     ),
 ]
@@ -287,11 +288,28 @@ def test_joining_after_the_first_use_of_jax_is_refused() -> None:
         stakes.join("127.0.0.1:8476", process=0, of=2)
 
 
-def test_a_stream_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "table.csv").write_text("y\n1.0\n")
-    problem = stakes.Problem(matrix_factorization.model, outcome="y", loss=stakes.Squared())
-    with pytest.raises(InputError, match=r"`Stream\(...\)`.*leave out `on=`"):
-        stakes.calibrate(KEY, problem, stakes.Stream(tmp_path / "table.csv"), on=Processes(0, 1))
+@pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="other systems cannot do it")
+def test_a_thread_that_receives_leaves_the_core_of_its_process_to_it() -> None:
+    """It may run where the process that started this one may, and pushes nobody aside."""
+    look = """
+import os, threading
+from stakes.processes import _aside
+def note():
+    print(os.sched_getscheduler(0) == os.SCHED_BATCH, len(os.sched_getaffinity(0)))
+os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
+for inside in (True, False):
+    if inside:
+        with _aside():
+            thread = threading.Thread(target=note)
+            thread.start()
+    else:
+        thread = threading.Thread(target=note)
+        thread.start()
+    thread.join()
+"""
+    found = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+    cores = len(os.sched_getaffinity(0))
+    assert found.stdout == f"True {cores}\nFalse 1\n"
 
 
 def test_the_command_line_can_join_once_it_is_imported() -> None:

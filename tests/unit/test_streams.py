@@ -1,6 +1,11 @@
 """Tables larger than memory: every row once a pass, whatever their order; and what is refused."""
 
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -14,7 +19,10 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 import stakes
+from stakes.calibration import Options, prepare
+from stakes.calibration.streaming import Beyond, opened
 from stakes.tables import ROW, Passes, Shuffled, shuffled
+from stakes.tables.copying import Scratch
 
 pa = pytest.importorskip("pyarrow")
 import pyarrow.csv as csv  # noqa: E402
@@ -175,6 +183,31 @@ def test_few_rows_of_a_stream_are_fitted_as_a_table(files: Path, tmp_path: Path)
     data = {"shop": codes, "x": few["x"], "y": few["y"].astype(int), "shops": 3}
     plain = stakes.calibrate(KEY, PROBLEM, data, **given)
     np.testing.assert_array_equal(found.decisions.to_numpy(), plain.decisions.values)
+
+
+def test_processes_take_the_minibatches_of_one_in_parts(files: Path) -> None:
+    stream = stakes.Stream(files, constants={"shops": 3})
+    beyond = opened(PROBLEM, stream, 100, KEY)
+    assert isinstance(beyond, Beyond)
+    whole = beyond.of(prepare(KEY, PROBLEM, beyond.sample, Options(method=stakes.EM())))
+    with beyond.feeding(whole.approximation, KEY) as feed:
+        given, batches = feed(30, 7)
+    own = []
+    for index in range(4):
+        on: Any = SimpleNamespace(index=index, count=4)
+        with beyond.feeding(whole.divided(4), KEY, on) as feed:
+            part, mine = feed(30, 7)
+        own.append(mine["row"])
+        for name, values in given.arrays.items():
+            np.testing.assert_array_equal(part.whole.arrays[name], values)
+    np.testing.assert_array_equal(np.concatenate(own, axis=1), batches["row"])
+    assert [each.shape for each in own] == [(7, BATCH // 4)] * 4
+
+
+def test_processes_that_have_read_other_rows_are_told(files: Path) -> None:
+    on: Any = SimpleNamespace(gather=lambda own: np.array([own, own + 1]))
+    with pytest.raises(stakes.InputError, match=r"processes have read are not the same.*sort"):
+        opened(PROBLEM, stakes.Stream(files, constants={"shops": 3}), 100, KEY, on)
 
 
 def test_a_stream_of_arrow_is_read_like_files(copy: Shuffled) -> None:
@@ -352,6 +385,54 @@ def test_only_calibrate_takes_a_stream(files: Path, result: stakes.Calibration) 
     ):
         with pytest.raises(stakes.InputError, match="is for `calibrate`"):
             call()
+
+
+@contextmanager
+def limited(what: int, most: int) -> Iterator[None]:
+    """Inside, the system allows this process so much."""
+    before = resource.getrlimit(what)
+    resource.setrlimit(what, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(what, before)
+
+
+def test_few_files_are_open_while_rows_are_copied(
+    files: Path, copy: Shuffled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stakes.tables.copying.FEWEST_FILES", 512)
+    sources, open_now = stakes.Stream(files).sources(), len(os.listdir("/dev/fd"))
+    with limited(resource.RLIMIT_NOFILE, max(map(int, os.listdir("/dev/fd"))) + 30):
+        found = shuffled(sources, ["shop", "x", "y"], "y", [1])
+    assert len(os.listdir("/dev/fd")) <= open_now + 8
+    np.testing.assert_array_equal(found.in_order(), copy.in_order())
+
+
+def test_a_disk_that_is_full_is_named(files: Path, tmp_path: Path) -> None:
+    """As is one on which there is no room for decisions: writing to it would end the program."""
+    sources = stakes.Stream(files).sources()
+    with (
+        limited(resource.RLIMIT_FSIZE, 4000),
+        pytest.raises(
+            stakes.StakesError,
+            match=rf"{tmp_path}.*cannot be written to \(File too large\).*scratch=",
+        ),
+    ):
+        shuffled(sources, ["shop", "x", "y"], "y", [1], tmp_path)
+    assert not list(tmp_path.iterdir())
+    folder = Scratch(tmp_path)
+    with limited(resource.RLIMIT_FSIZE, 4000), pytest.raises(stakes.StakesError, match="scratch="):
+        folder.array("decisions", np.dtype("f"), 2000)
+    assert folder.array("decisions", np.dtype("f"), 1000).tolist() == [0.0] * 1000
+
+
+def test_hidden_files_of_a_folder_are_left_alone(tmp_path: Path) -> None:
+    for name in ("a.csv", ".checkpoints/a.csv", ".b.csv", "month/a.csv"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x\n1.0\n")
+    found = [source.name for source in stakes.Stream(tmp_path).sources()]
+    assert found == [str(tmp_path / name) for name in ("a.csv", "month/a.csv")]
 
 
 def test_a_source_that_is_not_there_is_refused(tmp_path: Path) -> None:

@@ -183,6 +183,24 @@ if len(open(f"{folder}/1").read()) < 7:
     assert (code, starts) == (0, [7, 7])
 
 
+def watching(folder: Path, body: str) -> subprocess.Popen[bytes]:
+    """A supervisor in a process of its own, whose processes are ready."""
+    program = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from pathlib import Path
+from test_supervisor import command
+from stakes.host.supervisor import supervise
+folder = Path({str(folder)!r})
+sys.exit(supervise(command(folder, {body!r}), 2, final_codes=(0,), say=print))
+"""
+    started = subprocess.Popen([sys.executable, "-c", program])
+    while not (folder / "ready").exists():
+        assert started.poll() is None
+        time.sleep(0.05)
+    return started
+
+
 def test_a_signal_goes_to_the_first_process(tmp_path: Path) -> None:
     body = """
 import signal
@@ -191,18 +209,55 @@ if index == 0:
     open(f"{folder}/ready", "w")
 time.sleep(60)
 """
-    program = f"""
-import sys
-sys.path.insert(0, {str(Path(__file__).parent)!r})
-from pathlib import Path
-from test_supervisor import command
-from stakes.host.supervisor import supervise
-folder = Path({str(tmp_path)!r})
-sys.exit(supervise(command(folder, {body!r}), 2, final_codes=(0,), say=print))
+    started = watching(tmp_path, body)
+    os.kill(started.pid, signal.SIGTERM)
+    assert started.wait(timeout=30) == 143
+
+
+def test_the_third_signal_ends_processes_that_do_not_heed_any(tmp_path: Path) -> None:
+    body = """
+import signal
+if index == 0:
+    signal.signal(signal.SIGTERM, lambda *_: open(f"{folder}/heard", "a").write("x"))
+    open(f"{folder}/ready", "w")
+while True:
+    time.sleep(60)
 """
-    watching = subprocess.Popen([sys.executable, "-c", program])
-    while not (tmp_path / "ready").exists():
-        assert watching.poll() is None
+    started = watching(tmp_path, body)
+    for count in (1, 2):
+        os.kill(started.pid, signal.SIGTERM)
+        while not (
+            (tmp_path / "heard").exists() and len((tmp_path / "heard").read_text()) == count
+        ):
+            assert started.poll() is None
+            time.sleep(0.05)
+    os.kill(started.pid, signal.SIGTERM)
+    assert started.wait(timeout=30) == 143
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems cannot do it")
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_processes_end_when_their_supervisor_is_killed(tmp_path: Path, when: str) -> None:
+    """Before or after they have said that they are to."""
+    body = f"""
+from pathlib import Path
+from stakes.host.supervisor import end_with_supervisor
+if index == 0:
+    open(f"{{folder}}/pid", "w").write(str(os.getpid()))
+    if {when == "after"}:
+        end_with_supervisor(Path(beats))
+    watcher = os.getppid()
+    open(f"{{folder}}/ready", "w")
+    while {when == "before"} and os.getppid() == watcher:
+        time.sleep(0.01)
+    end_with_supervisor(Path(beats))
+time.sleep(60 if index == 0 else 2)
+"""
+    started = watching(tmp_path, body)
+    started.kill()
+    started.wait()
+    first = Path(f"/proc/{(tmp_path / 'pid').read_text()}/stat")
+    until = time.monotonic() + 20
+    while first.exists() and first.read_text().rpartition(")")[2].split()[0] != "Z":
+        assert time.monotonic() < until
         time.sleep(0.05)
-    os.kill(watching.pid, signal.SIGTERM)
-    assert watching.wait(timeout=30) == 143

@@ -75,6 +75,10 @@ class Divided:
     def normals(self) -> tuple[NormalPair, ...]:
         return self.whole.normals
 
+    def of_rows(self, arrays: dict[str, Array]) -> "Divided":
+        """The same with other rows, as many, which every process has."""
+        return replace(self, whole=self.whole.of_rows(arrays))
+
     def init(self, key: Key) -> Params:
         return self.whole.init(key)
 

@@ -150,15 +150,10 @@ def calibrate_with(
     if on is not None:
         checks.instance("`on=`", on, Processes, "what `stakes.join(...)` returns")
         progress = progress and on.speaks
-        if isinstance(data, Stream):
-            raise InputError(
-                "The rows of a `Stream(...)` are read by one process and cannot be divided among "
-                "several: leave out `on=`, or give the data as arrays."
-            )
     beyond, given = None, data
     if isinstance(data, Stream):
         with waiting("reading all rows", show=progress):
-            given = opened(problem, data, FitSettings.chunk, keys.setup)
+            given = opened(problem, data, FitSettings.chunk, keys.setup, on)
         if isinstance(given, Beyond):
             beyond, given, options = given, given.sample, _for_stream(options)
     with waiting("tracing the model", show=progress):
@@ -175,7 +170,7 @@ def calibrate_with(
             go = partial(go, course=course, watch=watch, due=due)
         if beyond is None:
             return go()
-        with beyond.feeding(approximation, key) as feed:
+        with beyond.feeding(shared, key, on) as feed:
             return go(feed=feed)
 
     # Plain VI, its decisions, and the scale of its losses.

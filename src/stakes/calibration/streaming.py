@@ -1,6 +1,7 @@
 """A fit to more rows than memory holds: minibatches from disk, and decisions kept there."""
 
 import mmap
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -12,7 +13,7 @@ import numpy as np
 from stakes import predicting
 from stakes._types import Batch, Key
 from stakes.arguments import arguments_of
-from stakes.bridge import NumPyroApproximation, Predictor, parts_of, row_check
+from stakes.bridge import Divided, NumPyroApproximation, Predictor, parts_of, row_check
 from stakes.calibration.data import ReadsTables
 from stakes.calibration.keys import Keys
 from stakes.calibration.plan import Plan
@@ -22,6 +23,7 @@ from stakes.optimise import EM, Anew, Feed
 from stakes.port import Instances, Subsample
 from stakes.predicting import FittedPosterior
 from stakes.problem import Problem
+from stakes.processes import Processes
 from stakes.protocols import Expectation
 from stakes.tables import (
     ROW,
@@ -75,16 +77,21 @@ class Beyond:
         return replace(plan.on(approximation), method=Anew(plan.method))
 
     @contextmanager
-    def feeding(self, approximation: NumPyroApproximation, key: Key) -> Iterator[Feed]:
-        """The rows of each chunk of steps, read while the chunk before is at work."""
-        passes, part = Passes(self.copy, _seed(key)), self.part
+    def feeding(
+        self, approximation: NumPyroApproximation | Divided, key: Key, on: Processes | None = None
+    ) -> Iterator[Feed]:
+        """The rows of each chunk of steps, read while the chunk before is at work.
 
-        def make(step: int, count: int) -> tuple[NumPyroApproximation, Batch]:
+        Processes have the same rows, and each takes its part of every minibatch.
+        """
+        passes, part = Passes(self.copy, _seed(key)), self.part
+        index, processes = (0, 1) if on is None else (on.index, on.count)
+
+        def make(step: int, count: int) -> tuple[Any, Batch]:
             rows = passes.take(step * part.batch_size, part.size)
             members = np.arange(count * part.batch_size, dtype=np.int32)
-            return approximation.of_rows(self._arrays(rows)), {
-                part.plate: members.reshape(count, -1)
-            }
+            own = members.reshape(count, processes, -1)[:, index]
+            return approximation.of_rows(self._arrays(rows)), {part.plate: own}
 
         with ahead(make) as feed:
             yield feed
@@ -110,9 +117,8 @@ class Beyond:
             found = predicting.decide(problem.aim, posterior, here, expectation, keys.decisions)
             return rows[ROW], found[: len(rows)]
 
-        path = self.copy.folder.path / f"decisions {len(self._decided)}"
-        kind = jax.dtypes.canonicalize_dtype(float)
-        made = np.memmap(path, kind, mode="w+", shape=(len(self),))
+        kind = np.dtype(jax.dtypes.canonicalize_dtype(float))
+        made = self.copy.folder.array(f"decisions {len(self._decided)}", kind, len(self))
         for numbers, found in on_all_cores(decide, self._windows()):
             _fill(made, numbers, found)
         self._decided.append((posterior.params, made))
@@ -153,8 +159,13 @@ class Beyond:
         return {name: jax.device_put(np.ascontiguousarray(rows[name])) for name in names}
 
 
-def opened(problem: Problem, stream: Stream, steps: int, key: Key) -> "Beyond | Read":
-    """The rows of a stream: on disk, or in memory where so many steps would take them all."""
+def opened(
+    problem: Problem, stream: Stream, steps: int, key: Key, on: Processes | None = None
+) -> "Beyond | Read":
+    """The rows of a stream: on disk, or in memory where so many steps would take them all.
+
+    Each of several processes makes a copy of its own; that they are the same is checked.
+    """
     if isinstance(problem.model, ReadsTables):
         raise InputError(
             "`Stream(...)` is for models that take minibatches; one made by `formula` reads whole "
@@ -172,6 +183,11 @@ def opened(problem: Problem, stream: Stream, steps: int, key: Key) -> "Beyond | 
         raise InputError(f"`{stream!r}`: {faults[0]}")
     copy = shuffled(sources, names, problem.observations, _seed(key), stream.scratch)
     tried = Passes(copy, _seed(key)).take(0, min(len(copy), PROBED))
+    if on is not None and np.ptp(on.gather(np.uint32(zlib.crc32(tried.tobytes())))):
+        raise InputError(
+            f"`{stream!r}`: the rows that processes have read are not the same, or come in another "
+            f"order in each. Give all of them the same files, or let a query sort its rows."
+        )
     whole = Beyond(copy, stream, Subsample("", len(tried), len(tried)), key)
     data = problem.check_data(_read(copy, tried, whole).arguments, needs_outcome=True)
     parts = [part for part in parts_of(problem, data, key) if part.size == len(tried)]

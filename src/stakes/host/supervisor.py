@@ -36,6 +36,8 @@ GRACE = 10.0
 """Seconds for the first process to end once another has ended for good reason."""
 MOST_IN_VAIN = 5
 """So often in a row all are started again without having got anywhere."""
+MOST_ASKED = 2
+"""Signals that ask to end: the first process saves its work at one, and ends at once at another."""
 POLL = 0.2
 
 
@@ -68,10 +70,15 @@ def _waits(beats: Path, index: int) -> Path:
     return beats.with_name(f"waits {index}")
 
 
-def end_with_parent() -> None:
-    """Where the system can, end this process when the one that started it ends."""
+def end_with_supervisor(beats: Path) -> None:
+    """Where the system can, end this process when the one that watches it ends, or has ended.
+
+    The file of beats begins with the number of that process.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+        if str(os.getppid()) != beats.read_text().partition("\n")[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 class _Group(NamedTuple):
@@ -99,7 +106,8 @@ def supervise(
 ) -> int:
     """Start processes here, start all again where one is lost, and return how the first ended.
 
-    Signals that ask to end go to the first process, which saves its work.
+    Signals that ask to end go to the first process, which saves its work; with the third, all are
+    killed.
 
     Args:
         command: from the number of a process, the address at which they meet and the file of its
@@ -122,6 +130,8 @@ def supervise(
                 while (trouble := watch.trouble(final_codes)) is None:
                     if heard.times > forwarded and heard.signum is not None:
                         forwarded = heard.times
+                        if forwarded > MOST_ASKED:
+                            return 128 + heard.signum
                         group.members[0].send_signal(heard.signum)
                     time.sleep(POLL)
             finally:
@@ -210,8 +220,9 @@ def _started(
     command: Callable[[int, str, Path], Sequence[str]], count: int, folder: Path
 ) -> _Group:
     beats, address = folder / "beats", f"127.0.0.1:{_free_port()}"
-    for path in (beats, *(_waits(beats, index) for index in range(count))):
-        path.write_text("")
+    beats.write_text(f"{os.getpid()}\n")
+    for index in range(count):
+        _waits(beats, index).write_text("")
     silent = [folder / f"process {index}" for index in range(1, count)]
     members: list[subprocess.Popen[bytes]] = []
     group = _Group(members, beats, silent)

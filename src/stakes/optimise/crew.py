@@ -62,7 +62,7 @@ class Crew:
         self._program = Program(
             partial(_chunk, self, steps(step)), donated=("state",), numbers=("parameters",)
         )
-        self.given = processes.same(approximation), processes.same(jax.random.key_data(key))
+        self._key = processes.same(jax.random.key_data(key))
         self._numbers = step.scale, step.parameters
         self._asked: Callable[[], bool] = lambda: False
         self._said: Said | None = None
@@ -77,11 +77,12 @@ class Crew:
     def chunk(
         self, given: Any, state: State, numbers: np.ndarray, batches: dict[str, np.ndarray]
     ) -> Any:
-        split = self._processes.split
+        same, split = self._processes.same, self._processes.split
         arguments = (
-            *given,
+            same(given),
+            self._key,
             jax.tree.map(self._shared, state, self._axes),
-            self._processes.same(np.asarray(numbers)),
+            same(np.asarray(numbers)),
             {plate: split(members, 1) for plate, members in batches.items()},
             split(np.array([[self._asked(), self._processes.speaks and self._due()]]), 0),
             *self._numbers,

@@ -161,6 +161,7 @@ class Anew:
             approximation: Approximation, state: State, key: Key, batch: Batch
         ) -> tuple[State, Info]:
             e_key, theta_key, y_key = jax.random.split(key, 3)
+            y_key = own_key(approximation, y_key)
             params = state.variables["params"]
             aims = objective.at(columns_in(approximation, objective.needs, batch))
             outcomes, weight = self.by.drawn(approximation, params, theta_key, batch, settings)

@@ -62,7 +62,8 @@ def run(
 
     Given the `course` of a run that was cut short, it is resumed there and ends with the same
     numbers, bit for bit, as if it had not been; given that of a finished run, it ends at once.
-    A `feed` brings in the rows of each chunk, where the approximation does not have them all.
+    A `feed` brings in the rows of each chunk, where the approximation does not have them all; it
+    has the members that this process takes of each minibatch.
 
     Several processes that call this with a divided approximation make one fit `on` all of them.
     State, course and what becomes of them are whole in each. `watch` is called in one process
@@ -71,7 +72,8 @@ def run(
     keys = _split(key)
     if on is not None:
         crew = Crew(on, approximation, state, settings, _steps, _numbered(step), keys.step, due)
-        return _run_on(crew, title, course or outset(state), keys, settings, watch)
+        feed = feed or _always(approximation, crew.schedule(keys.batches))
+        return _run_on(crew, title, course or outset(state), feed, settings, watch)
     chunk = partial(compiled(step), key=keys.step)
     if feed is None:
         feed = _always(approximation, Batches(keys.batches, approximation.subsamples))
@@ -79,9 +81,8 @@ def run(
 
 
 def _run_on(
-    crew: Crew, title: str, course: Course, keys: _Keys, settings: FitSettings, watch: Watch | None
+    crew: Crew, title: str, course: Course, feed: Feed, settings: FitSettings, watch: Watch | None
 ) -> Fit:
-    feed = _always(crew.given, crew.schedule(keys.batches))
     own, record = crew.cut(course), crew.recording(watch)
     course, reason, step_seconds = _loop(title, crew.chunk, feed, own, settings, record, crew)
     whole = crew.whole(course)

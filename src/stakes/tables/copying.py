@@ -4,11 +4,12 @@ Every row goes to one of many files, chosen at random, so that each of these is 
 all rows, however they were ordered, and small enough to be held in memory and shuffled there.
 """
 
+import os
 import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple, final
 import jax
 import numpy as np
 
-from stakes.errors import InputError
+from stakes.errors import InputError, StorageError
 from stakes.tables.categories import alike, categories_of
 from stakes.tables.columns import Coding
 from stakes.tables.stream import Source, check_columns, explained
@@ -52,6 +53,31 @@ class Scratch:
                 f"({error.strerror})."
             ) from None
         weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+    def append(self, name: str, values: np.ndarray) -> None:
+        """Write at the end of a file. None stays open: a system may allow fewer than there are."""
+        with self._explained(), (self.path / name).open("ab") as file:
+            file.write(values.tobytes())
+
+    def array(self, name: str, kind: np.dtype[Any], size: int) -> np.memmap[Any, Any]:
+        """An array on disk with room for all of it: without, the system would end the program."""
+        path = self.path / name
+        with self._explained(), path.open("wb") as file:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, size * kind.itemsize)
+            else:
+                file.truncate(size * kind.itemsize)
+        return np.memmap(path, kind, mode="r+", shape=(size,))
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StorageError(
+                f"`Stream(...)`: {self.path} cannot be written to ({error.strerror}). Name a "
+                f"folder with more room, `Stream(..., scratch=...)`."
+            ) from None
 
 
 @final
@@ -148,21 +174,16 @@ def shuffled(
     copying = _Copying(fields, dtype, np.random.default_rng(list(seed)))
     bytes_said = sum(source.said or 0 for source in sources) * dtype.itemsize
     files = int(np.clip(bytes_said // LARGEST, FEWEST_FILES, MOST_FILES))
-    folder = Scratch(scratch)
-    with ExitStack() as opened:
-        made = [opened.enter_context((folder.path / str(i)).open("wb")) for i in range(files)]
-        counts = np.zeros(files, np.int64)
-        starts = {}
-        for source in sources:
-            starts[source.name] = copying.rows
-            for rows in copying.read(source):
-                where = copying.rng.integers(files, size=len(rows), dtype=np.int16)
-                order = np.argsort(where, kind="stable")
-                here = np.bincount(where, minlength=files)
-                parts = np.split(rows[order], np.cumsum(here)[:-1])
-                for file, part in zip(made, parts, strict=True):
-                    part.tofile(file)
-                counts += here
+    folder, counts, starts = Scratch(scratch), np.zeros(files, np.int64), {}
+    for source in sources:
+        starts[source.name] = copying.rows
+        for rows in copying.read(source):
+            where = copying.rng.integers(files, size=len(rows), dtype=np.int16)
+            order = np.argsort(where, kind="stable")
+            here = np.bincount(where, minlength=files)
+            for file, part in enumerate(np.split(rows[order], np.cumsum(here)[:-1])):
+                folder.append(str(file), part)
+            counts += here
     if not copying.rows:
         raise InputError("`Stream(...)` has no rows.")
     coding, places = copying.coding()

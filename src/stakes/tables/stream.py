@@ -48,7 +48,7 @@ class Stream:
             shops.
         scratch: the folder for the copy, which is removed with the result; that of the system for
             temporary files by default. It takes 4 bytes for each number, 8 in double precision,
-            and 8 for each row.
+            and 8 for each row. Each of several processes makes a copy of its own.
 
     Examples:
         >>> import stakes
@@ -105,6 +105,7 @@ def _files(source: Any) -> list[Path]:
     path = Path(source).expanduser()
     if path.is_dir():
         found = [p for p in sorted(path.rglob("*")) if p.suffix in KINDS and p.is_file()]
+        found = [p for p in found if not _is_hidden(p.relative_to(path))]
     elif path.exists():
         found = [path]
     else:
@@ -112,6 +113,11 @@ def _files(source: Any) -> list[Path]:
     if not found:
         raise InputError(f"`Stream({str(source)!r})`: there is no such Parquet or CSV file.")
     return found
+
+
+def _is_hidden(path: Path) -> bool:
+    """Such as the copies that an editor keeps of files: their rows would count twice."""
+    return any(part.startswith(".") for part in path.parts)
 
 
 def _file(path: Path) -> Source:

@@ -16,7 +16,7 @@ from stakes.app.cli.cluster import on_cluster
 from stakes.app.cli.command import command, print_json, say
 from stakes.app.cli.ending import conclude, finish, summary, text_of
 from stakes.app.cli.processes import joined, supervised
-from stakes.host.supervisor import Beat, Waiting, end_with_parent
+from stakes.host.supervisor import Beat, Waiting, end_with_supervisor
 
 
 @command
@@ -40,7 +40,7 @@ def resume(
     from stakes.app import runs
 
     if beats is not None:
-        end_with_parent()
+        end_with_supervisor(beats)
     others = joined(coordinator, process, processes, dask)
     if beats is not None and others is not None:
         others.waiting = Waiting(beats, others.index)
