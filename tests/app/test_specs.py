@@ -379,13 +379,12 @@ def test_words_can_be_outcomes(project: Path, tmp_path: Path) -> None:
     assert read_job(tmp_path / "spec.toml").fit.arguments["y"].tolist() == [1, 0]
 
 
-@pytest.mark.parametrize(("typed", "said"), [("demo", "`--steps`"), ("run a.toml", "`fit.steps`")])
+@pytest.mark.parametrize(("typed", "said"), [("demo", "`--steps`"), ("run a.toml", "under [fit]")])
 def test_advice_is_in_terms_of_what_was_typed(typed: str, said: str, finished: Path) -> None:
-    from stakes.app.cli.ending import _advice
-    from stakes.app.runs import RunFolder
+    from stakes.app.runs import RunFolder, unsettled
 
     manifest = RunFolder(finished).manifest().model_copy(update={"command": f"stakes {typed}"})
-    assert said in _advice(manifest)
+    assert said in unsettled(manifest)
 
 
 def test_all_mistakes_are_told_at_once(spec_file: Path) -> None:

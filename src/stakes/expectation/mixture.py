@@ -117,7 +117,9 @@ class Mixture:
     values: Values | None = None
 
     def _over(self, question: Callable[[Single], Array]) -> Array:
-        return jax.vmap(lambda component: question(Single(component, self.values)))(self.components)
+        # Inside of a program, an array of NumPy's would keep a precision that JAX has switched off.
+        components = jax.tree.map(jnp.asarray, self.components)
+        return jax.vmap(lambda component: question(Single(component, self.values)))(components)
 
     def mean(self) -> Array:
         return self._over(Single.mean).mean(axis=0)
