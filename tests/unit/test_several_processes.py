@@ -166,7 +166,7 @@ CASES = [
 ]
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize(("name", "count", "rows"), CASES)
 def test_steps_of_several_processes_are_those_of_one(name: str, count: int, rows: int) -> None:
     plan = plan_for(*METHODS[name], rows=rows)
