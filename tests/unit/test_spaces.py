@@ -94,6 +94,19 @@ def test_the_cost_of_one_row_is_not_spread_over_all():
     np.testing.assert_array_equal(same, 3.0)
 
 
+def test_costs_by_place_are_refused_for_rows_in_another_order():
+    table = pd.DataFrame(DATA, index=[f"row {i}" for i in range(24)])
+    problem = Problem(regression, outcome="y", loss=Tilted(np.linspace(0.05, 0.95, 24)))
+    result = calibrate(KEY, problem, table, steps=20, draws=2, progress=False)
+    rows = table.drop(columns="y")
+    np.testing.assert_array_equal(result.decide(rows), result.decisions)
+    result.decide(rows + 1.0)  # the labels say that they are the same
+    for other in (rows[::-1], rows[::-1].reset_index(drop=True), {"x": DATA["x"] + 1.0}):
+        with pytest.raises(stakes.InputError, match="other cases"):
+            result.decide(other)
+    result.decide({"x": DATA["x"] + 1.0}, known="row")
+
+
 @pytest.mark.slow
 def test_costs_may_differ_by_case_and_by_covariate():
     data = YES | {"amount": np.linspace(1, 40, 24)}
