@@ -1,5 +1,6 @@
 """What may differ from case to case: a number for all, an array, or the name of a data argument."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self, TypeAlias, final
@@ -132,6 +133,9 @@ def _column(need: str | PerCase, data: Mapping[str, Any], shape: tuple[int, ...]
 
 def _broadcast(need: str | PerCase, values: Array, shape: tuple[int, ...]) -> Array:
     try:
+        # A row of its own is no number for all: it would be spread over all rows without a word.
+        if values.ndim and values.size == 1 < math.prod(shape):
+            raise ValueError
         return jnp.broadcast_to(values, shape)
     except ValueError:
         name = f"`data[{need!r}]`" if isinstance(need, str) else f"An {need!r}"

@@ -1098,6 +1098,15 @@ def test_least_tails_of_negative_binomial_counts_are_those_of_the_best_count(lev
     np.testing.assert_allclose(least / value, 1, atol=1e-3)
 
 
+def test_least_tails_of_counts_by_the_million_grow_with_their_mean():
+    """Far in the tail of such counts each has a chance of less than one in a billion."""
+    least = quickly(
+        lambda mean: stats.least_tails(dist.GammaPoisson(0.01, 0.01 / mean), 0.999, 0.001),
+        jnp.array([1e3, 1e5, 1e7]),
+    )
+    np.testing.assert_allclose(least / jnp.array([1e3, 1e5, 1e7]), 0.22329, rtol=1e-4)
+
+
 @pytest.mark.parametrize("slope", [2.0, -2.0])
 def test_a_line_of_counts_reaches_and_misses_its_values_as_they_do(slope):
     """A falling line turns what lies below a value into what lies above it."""

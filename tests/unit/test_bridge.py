@@ -888,6 +888,27 @@ def test_an_index_beyond_its_plate_is_refused_in_other_data() -> None:
             predictors.on({"weekday": jnp.asarray(weekday)})
 
 
+@pytest.mark.parametrize("short", ["weekday", "y"])
+def test_an_array_with_fewer_rows_than_its_plate_has_members_is_refused(short: str) -> None:
+    """JAX would take the last row for all that are missing."""
+    data = {"weekday": WEEK - 1.0, "y": np.zeros(7), "batch": 2}
+    data[short] = data[short][:6]
+
+    def model(weekday: Any, y: Any = None, batch: int | None = None) -> None:
+        level = numpyro.sample("level", dist.Normal(0, 1))
+        with numpyro.plate("day", 7, subsample_size=batch) as members:
+            seen = None if y is None else y[members]
+            numpyro.sample("y", dist.Normal(level + weekday[members], 1), obs=seen)
+
+    refused = rf"`data\['{short}'\]` has 6 rows, too few for the 7 members of the plate 'day'"
+    with pytest.raises(stakes.InputError, match=refused):
+        approximate(model, data, level_guide)
+    whole = {"weekday": WEEK - 1.0, "y": np.zeros(7), "batch": 2}
+    predictors = Predictors(problem(model), approximate(model, whole, level_guide))
+    with pytest.raises(stakes.InputError, match=refused):
+        predictors.on(problem(model).check_data(data, needs_outcome=True))
+
+
 def test_an_index_computed_from_an_argument_is_laid_to_its_charge() -> None:
     def model(hour: Any, x: Any, y: Any = None) -> None:
         level = numpyro.sample("level", dist.Normal(0, 1))

@@ -33,7 +33,7 @@ from stakes.calibration import given
 from stakes.deciding import objective_of
 from stakes.sharing import Shared
 from stakes.utilities import ScaledLoss
-from stakes.varying import GroupOf, columns_for
+from stakes.varying import GroupOf, PerCase, columns_for
 
 KEY = jax.random.key(0)
 
@@ -83,6 +83,28 @@ def test_actions_are_chosen_by_em_and_come_back_as_labels():
     best = np.where(cost["call"] < cost["skip"], "call", "skip")
     assert (result.decisions.values == best)[sure].all()
     assert sure.sum() > 15
+
+
+def test_the_cost_of_one_row_is_not_spread_over_all():
+    for need, data in (("price", {"price": np.array([3.0])}), (PerCase(np.array([3.0])), {})):
+        with pytest.raises(stakes.InputError, match=r"shape \(1,\).*in the shape \(4,\)"):
+            columns_for((need,), data, (4,))
+        assert columns_for((need,), data, (1,))[need].shape == (1,)
+    same = columns_for(("price",), {"price": np.array(3.0)}, (4,))["price"]
+    np.testing.assert_array_equal(same, 3.0)
+
+
+def test_costs_by_place_are_refused_for_rows_in_another_order():
+    table = pd.DataFrame(DATA, index=[f"row {i}" for i in range(24)])
+    problem = Problem(regression, outcome="y", loss=Tilted(np.linspace(0.05, 0.95, 24)))
+    result = calibrate(KEY, problem, table, steps=20, draws=2, progress=False)
+    rows = table.drop(columns="y")
+    np.testing.assert_array_equal(result.decide(rows), result.decisions)
+    result.decide(rows + 1.0)  # the labels say that they are the same
+    for other in (rows[::-1], rows[::-1].reset_index(drop=True), {"x": DATA["x"] + 1.0}):
+        with pytest.raises(stakes.InputError, match="other cases"):
+            result.decide(other)
+    result.decide({"x": DATA["x"] + 1.0}, known="row")
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Ways to a decision, their folds, and the choice among them."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import jax
@@ -373,6 +374,25 @@ def test_what_does_not_fit_is_refused_before_any_fit(
     monkeypatch.setattr("stakes.ways.setup.run_apart", pytest.fail)
     with pytest.raises(stakes.InputError, match=message):
         stakes.choose(KEY, PROBLEM, simulated(), progress=False, **call)
+
+
+def test_what_is_done_today_is_refused_in_another_order_than_the_rows() -> None:
+    def model(x: Any, y: Any = None) -> None:
+        level = numpyro.sample("level", dist.Normal(0, 1))
+        with numpyro.plate("row", len(x)):
+            numpyro.sample("y", dist.Normal(level + x, 1), obs=y)
+
+    problem = stakes.Problem(model, outcome="y", loss=stakes.Absolute())
+    table = pd.DataFrame({"x": np.arange(8.0), "y": np.zeros(8)})
+    for rows in (table, table.set_index(pd.Index(list("abcdefgh")))):
+        call = partial(stakes.choose, KEY, problem, rows, folds=2, steps=2, progress=False)
+        for wrong in (rows["x"][::-1], rows["x"].rename(lambda label: f"{label}!")):
+            with pytest.raises(stakes.InputError, match="in another order"):
+                call([stakes.Plain(), stakes.Given(wrong)])
+    given = stakes.Given(rows["x"])
+    choice = call([stakes.Plain(), given])
+    assert {each.way: each.risk for each in choice.entries}[given] == pytest.approx(3.5)
+    stakes.Given(rows["x"].reset_index(drop=True)).check(choice.bench)  # numbers say nothing
 
 
 def learned(group: Any, n: int, y: Any = None) -> None:

@@ -1,6 +1,7 @@
-"""A check that no whole number in the data points beyond the array that it indexes.
+"""A check that no whole number in the data, and no member of a plate, points beyond an array.
 
-JAX clamps such an index, so that an eighth weekday would pass for the seventh without a word.
+JAX clamps such an index, so that an eighth weekday would pass for the seventh without a word, and
+the last outcome for all that are missing.
 """
 
 import functools
@@ -46,9 +47,9 @@ def check_indices(cases: Cases, arrays: dict[str, Array]) -> None:
     }
 
     def trial(**values: int) -> Beyond | None:
-        return _beyond(*_filled(cases, arrays, values))
+        return _beyond(*_filled(cases, arrays, values), every=bool(whole))
 
-    found = _beyond(cases, arrays) if whole else None
+    found = trial() if whole or cases.subsamples or cases.parts_of_fit else None
     if found is None:
         # JAX counts negative ones from the end. With a huge value in its place, an index shows.
         for name in [n for n, values in whole.items() if values.min() < 0]:
@@ -59,6 +60,7 @@ def check_indices(cases: Cases, arrays: dict[str, Array]) -> None:
 
     zeros = dict.fromkeys(whole, 0)
     if trial(**zeros) == found:  # it does not come from these data
+        _check_members(found, cases, every)
         return
     for name, values in whole.items():
         others = {other: 0 for other in whole if other != name}
@@ -72,6 +74,20 @@ def check_indices(cases: Cases, arrays: dict[str, Array]) -> None:
         f"{' and '.join(f'`data[{name!r}]`' for name in together or whole)} together lead to the "
         f"index {found.at}, where 0 to {found.size - 1} is allowed. JAX would take the last member "
         f"instead. Number members from 0, as in the fit."
+    )
+
+
+def _check_members(found: Beyond, cases: Cases, data: Mapping[str, Any]) -> None:
+    """Refuse an array with too few rows for the members of a plate."""
+    plates = {plate: size for plate, size in cases.plates.items() if found.at < size}
+    if not plates:
+        return
+    short = [name for name, value in data.items() if np.shape(value)[:1] == (found.size,)]
+    which = " or ".join(f"`data[{name!r}]`" for name in short) or "An array of the model"
+    plate, size = max(plates.items(), key=lambda each: each[1])
+    raise InputError(
+        f"{which} has {found.size} rows, too few for the {size} members of the plate {plate!r}: "
+        f"the model asks for row {found.at}, and JAX would take the last row instead."
     )
 
 
@@ -113,9 +129,9 @@ def _refusal(
     )
 
 
-def _beyond(cases: Cases, arrays: dict[str, Array]) -> Beyond | None:
-    """The first index out of range, if there is any."""
-    batches = list(sweep(cases.subsamples))
+def _beyond(cases: Cases, arrays: dict[str, Array], *, every: bool) -> Beyond | None:
+    """The first index out of range, if there is any: in every batch, or in that of last members."""
+    batches = list(sweep(cases.subsamples))[0 if every else -1 :]
     stacked = {part.plate: np.stack([b[part.plate] for b in batches]) for part in cases.subsamples}
     try:
         error = _checked(cases, arrays, stacked).get_exception()

@@ -68,7 +68,9 @@ class Predictor:
         if self.are_others and any(isinstance(need, PerCase) for need in needs):
             raise InputError(
                 "The loss or the limits of decisions have an array with a number for each case of "
-                "the fit, and these are other cases. Give the name of a data argument instead."
+                "the fit, and these are other cases, or may be. Give the name of a data argument "
+                "instead or, if they are the same in the same order, say "
+                f"`known={self.instances.dims}`."
             )
         return columns_for(needs, {**self.cases.constants, **self.arrays}, *self.instances)
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,7 +46,10 @@ def predictor_for(
     coords = read.coords(approximation.cases, coords)
     said = told(approximation.cases, labels, coords, fresh, kept)
     predictor = predictors.on(read.data, new=said.new, rows=said.rows)
-    return predictor, checked_labels(said, coords, labels, approximation, predictor)
+    found = checked_labels(said, coords, labels, approximation, predictor)
+    if not _are_in_their_places(said, coords or {}, labels, approximation, predictor):
+        predictor = replace(predictor, are_others=True)
+    return predictor, found
 
 
 def told(
@@ -96,6 +100,20 @@ def checked_labels(
     _warn(said, fitted.cases, here, changed=changed)
     kept = _members_of_fit(said, fitted.cases, here, changed=changed)
     return {dim: own for dim, own in labels.items() if dim in kept} | dict(coords or {})
+
+
+def _are_in_their_places(
+    said: Told,
+    coords: Coords,
+    labels: Mapping[str, Any],
+    fitted: NumPyroApproximation,
+    predictor: Predictor,
+) -> bool:
+    """Whether cases are those of the fit in the same order, so that costs by place are theirs."""
+    changed = _is_changed(fitted, predictor)
+    ours = _members_of_fit(said, fitted.cases, predictor.cases, changed=changed)
+    same = {d for d, here in coords.items() if d in labels and list(here) == list(labels[d])}
+    return set(predictor.instances.dims) <= ours | same | said.rows.keys()
 
 
 def _is_changed(fitted: NumPyroApproximation, predictor: Predictor) -> bool:

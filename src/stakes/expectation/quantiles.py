@@ -51,7 +51,7 @@ def newton(level: float, reached: Array, density: Array) -> Array:
     """A step towards the level, in the logarithm of the smaller tail, which bends the least."""
     tail, wanted = (1 - reached, 1 - level) if level > 0.5 else (reached, level)
     tail = jnp.maximum(tail, 1e-6)
-    step = tail / jnp.maximum(density, 1e-9) * jnp.log(tail / wanted)
+    step = tail / jnp.maximum(density, 1e-15) * jnp.log(tail / wanted)
     return step if level > 0.5 else -step
 
 

@@ -74,7 +74,9 @@ class Bench:
                 f"{problem.action!r} change the outcome. Use `calibrate(...)`."
             )
         self.plan = self.plan_of(None)
-        self.coords, self.data = self.plan.coords, given(problem, data, needs_outcome=True).data
+        read = given(problem, data, needs_outcome=True)
+        self.coords, self.data = self.plan.coords, read.data
+        self.rows = None if read.table is None else read.table.rows
         self.seen = self._observations()
         instances = self.plan.approximation.instances
         self.home = self._ground(self.plan.predictors.on(), of_fit=True)

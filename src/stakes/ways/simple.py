@@ -1,7 +1,7 @@
 """Ways without a model: one decision for all, and what is done today."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -10,6 +10,7 @@ from stakes import checks
 from stakes.aim import Aim
 from stakes.errors import InputError
 from stakes.predicting import Observations, Posterior
+from stakes.tables import TableRows
 from stakes.vectors import Vector
 from stakes.ways.bench import Bench
 from stakes.ways.ground import Forecast, Ground
@@ -67,6 +68,8 @@ class Constants:
 class Given:
     """What is done today: a decision for each outcome, or the data argument that has them.
 
+    A pandas series with labels of its own must have those of the table, in the same order.
+
     Examples:
         >>> import stakes
         >>> stakes.Given([12.0, 9.0, 15.0]).name
@@ -74,12 +77,15 @@ class Given:
     """
 
     decisions: Any
+    labels: list[Any] | None = field(default=None, init=False, repr=False)
 
     is_yardstick: ClassVar[bool] = True
     bases: ClassVar[tuple[Any, ...]] = ()
     name: ClassVar[str] = "what is done today"
 
     def __post_init__(self) -> None:
+        if hasattr(self.decisions, "iloc"):  # a series of pandas
+            object.__setattr__(self, "labels", TableRows(self.decisions.index).labels)
         if not isinstance(self.decisions, str):
             given = _words(self.decisions)
             if given is None:
@@ -88,6 +94,13 @@ class Given:
 
     def check(self, bench: Bench) -> None:
         self.decide(0, bench.home)
+        rows, labels = bench.rows, self.labels
+        if rows is not None and labels is not None and labels != rows.index.tolist():
+            raise InputError(
+                "`Given(decisions)`: the decisions have other labels than the rows of the table, "
+                "or have them in another order. Give `decisions.reindex(table.index)`, or "
+                "`decisions.to_numpy()` if they are in the order of the rows."
+            )
 
     def fit(self, bench: Bench) -> "Given":
         return self
