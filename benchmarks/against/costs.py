@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, final
 
-import jax.numpy as jnp
 import numpy as np
 
 import stakes
@@ -92,20 +91,8 @@ class Square:
         missed = outcome - decision
         return np.where(missed > 0, self.short, 1.0) * missed**2
 
-    def loss(self) -> Any:
-        return stakes.Squared() if self.short == 1 else OwnSquare(self.short)
-
-
-@final
-@dataclass(frozen=True)
-class OwnSquare:
-    """A loss as a user would write it, without formulas of its own."""
-
-    short: float
-
-    def __call__(self, outcome: Any, decision: Any) -> Any:
-        missed = outcome - decision
-        return jnp.where(missed > 0, self.short, 1.0) * missed**2
+    def loss(self) -> stakes.Expectile:
+        return stakes.Expectile(self.short / (1 + self.short))
 
 
 def best_for_samples(sample: np.ndarray, cost: Cost) -> np.ndarray:

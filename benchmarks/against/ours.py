@@ -8,9 +8,9 @@ import numpy as np
 
 import stakes
 from benchmarks.against.contest import Contest
-from benchmarks.against.costs import Cost, OwnSquare
+from benchmarks.against.costs import Cost
 from benchmarks.against.keeping import Decided, file_of
-from benchmarks.against.ways import default_ways, falling, quick_ways
+from benchmarks.against.ways import default_ways, falling
 from stakes.ways import Choice, chosen_among, opened_bench
 
 CHOSEN = "stakes, as chosen"
@@ -69,10 +69,7 @@ def choose(
     model = contest.model
     problem = stakes.Problem(model.function, outcome=model.outcome, loss=cost.loss())
     settings = dict(model.choosing)
-    # Without a formula, each step of a calibrated fit searches for what would be best.
-    ways = settings.pop(
-        "ways", quick_ways if isinstance(cost.loss(), OwnSquare) else default_ways
-    )()
+    ways = settings.pop("ways", default_ways)()
     settings = {"folds": 5, "by": None, "options": OPTIONS, **settings}
     started = time.process_time()
     bench = opened_bench(
