@@ -91,8 +91,13 @@ class Square:
         missed = outcome - decision
         return np.where(missed > 0, self.short, 1.0) * missed**2
 
+    @property
+    def total(self) -> float:
+        """How many times the loss it is."""
+        return 1 + self.short
+
     def loss(self) -> stakes.Expectile:
-        return stakes.Expectile(self.short / (1 + self.short))
+        return stakes.Expectile(self.short / self.total)
 
 
 def best_for_samples(sample: np.ndarray, cost: Cost) -> np.ndarray:

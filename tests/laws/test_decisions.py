@@ -222,6 +222,7 @@ def test_nor_less_where_many_components_are_pooled_first(name):
     check(CASES[name], *(np.tile(each[:, alike], (6, 1)) for each in mixtures(3)))
 
 
+@pytest.mark.slow
 def test_nor_less_where_many_components_are_not_alike():
     check(CASES["jump"], *(np.tile(each, (6, 1)) for each in mixtures(3)))
 
