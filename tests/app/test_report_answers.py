@@ -99,7 +99,8 @@ def test_quality_is_said_in_words() -> None:
     coverage, cost = replace(BASE, unit="€", coverage=((0.9, 0.52, 0.9),)).sentences
     assert coverage == "The 90 % ranges held 52 % of 100 outcomes that the fit had not seen."
     assert cost.replace("\N{NO-BREAK SPACE}", " ") == (
-        "The model expected a decision to cost 10.0 €; it was 11.0 € (± 2.00 €)."
+        "The model expected a decision to cost 10.0 €; it was 11.0 € "
+        "(give or take 2.00 €, two standard errors)."
     )
     gained = replace(BASE, gain=True, unseen=False).sentences[-1]
     assert gained.startswith("The model expected a decision to bring 10.0; it brought 11.0")

@@ -148,7 +148,7 @@ def test_a_report_tells_of_rows_far_outside_what_the_fit_has_seen(
     assert f"warning: {table}: {far}" in result.stderr
     page = (copied / "report.html").read_text("utf-8")
     assert far in page.replace("&#39;", "'")
-    assert "That is as it should be." not in page
+    assert "That is within what chance allows." not in page
 
 
 def test_states_are_plain_numpy_archives_without_pickle(finished: Path) -> None:

@@ -387,6 +387,13 @@ def test_advice_is_in_terms_of_what_was_typed(typed: str, said: str, finished: P
     assert said in unsettled(manifest)
 
 
+def test_a_decimal_comma_in_a_spec_is_told(tmp_path: Path) -> None:
+    spec = tmp_path / "spec.toml"
+    spec.write_text("[loss]\nunder = 2,60  # each\nover = 1\n")
+    with pytest.raises(InputError, match=r"Write 2\.60, with a point"):
+        read_job(spec)
+
+
 def test_all_mistakes_are_told_at_once(spec_file: Path) -> None:
     spec = copy.deepcopy(SPEC)
     wrong = {

@@ -275,7 +275,11 @@ class Quality:
         what = "bring" if self.gain else "cost"
         came = "brought" if self.gain else "cost"
         came = "it was" if came == what else f"it {came}"
-        sure = "" if not self.error else f" (± {shown(2 * self.error, self.unit)})"
+        sure = (
+            ""
+            if not self.error
+            else f" (give or take {shown(2 * self.error, self.unit)}, two standard errors)"
+        )
         return (
             f"The model expected a decision to {what} {shown(self.expected, self.unit)}; "
             f"{came} {shown(self.realised, self.unit)}{sure}."

@@ -89,3 +89,7 @@ def decide(
         how = f" (as the table: {written})" if written else ""
         unit = f"; costs in {opened.job.unit}" if opened.job.unit else ""
         say(f"{said}{left} {basis}, in {seconds:.1f} s: {out}{how}{unit}")
+        if decisions < rows:
+            say("Rows with a value missing get no decision.")
+        if out not in STANDARD_OUTPUT and table not in STANDARD_OUTPUT:
+            say(f"As a page to show: stakes report {run} --for {table}")

@@ -1,5 +1,6 @@
 """From a spec to all that a calibration needs, with all mistakes reported at once."""
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +24,8 @@ from stakes.formulas import formula_columns
 from stakes.optimise import least_steps
 from stakes.problem import Problem
 from stakes.ways import Calibrated
+
+DECIMAL_COMMA = re.compile(r"^[^#\n=]+=\s*(\d+),(\d+)\s*(?:#|$)", re.MULTILINE)
 
 
 @final
@@ -219,11 +222,15 @@ def _job(draft: Draft, problem: Problem | None, tables: Tables | None) -> Job:
 
 
 def _toml(path: Path) -> dict[str, Any]:
+    text = ""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        return tomllib.loads(text)
     except OSError as error:
         raise InputError(
             f"Cannot read {path}: {error.strerror}. `stakes init` writes a spec to start from."
         ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not TOML: {error}.") from None
+        comma = DECIMAL_COMMA.search(text)
+        hint = f" Write {comma[1]}.{comma[2]}, with a point." if comma else ""
+        raise InputError(f"{path} is not TOML: {error}.{hint}") from None

@@ -30,6 +30,9 @@ NOT_DEMAND = """\
 # Sold is not demand: where a shelf was empty, more would have been sold, and orders that follow
 # such days stay too low. Leave out the rows of days that sold out, or put what was asked for.
 """
+TODAY = """\
+# today = "ordered"               # a column with what is decided today, to be compared with
+"""
 ACTIONS = """\
 [loss]                            # what a wrong decision costs: FILL IN, in your own unit
 name = "table"                    # actions, and what each costs if the outcome is 0 and if it is 1
@@ -84,8 +87,7 @@ def spec_text(proposal: Proposal, folder: Path) -> str:
         choose.append(
             ("ways", ["plain", "shift", "same"], '"calibrated" may be added; it takes far longer')
         )
-    if choose:
-        parts.append("[choose]\n" + "".join(_line(*entry) for entry in choose))
+    parts.append("[choose]\n" + "".join(_line(*entry) for entry in choose) + TODAY)
     return "\n".join(parts)
 
 
