@@ -91,5 +91,6 @@ def decide(
         say(f"{said}{left} {basis}, in {seconds:.1f} s: {out}{how}{unit}")
         if decisions < rows:
             say("Rows with a value missing get no decision.")
-        if out not in STANDARD_OUTPUT and table not in STANDARD_OUTPUT:
+        as_chosen = not (way or set)  # the page decides as the run does
+        if as_chosen and out not in STANDARD_OUTPUT and table not in STANDARD_OUTPUT:
             say(f"As a page to show: stakes report {run} --for {table}")
