@@ -5,13 +5,9 @@ from dataclasses import dataclass
 from typing import final
 
 from stakes._types import Array, Distribution, Key
-from stakes.deciding.best import (
-    beside,
-    is_any_number,
-    known_decision,
-    risk_of,
-    term_decision,
-)
+from stakes.deciding.coarse import term_decision
+from stakes.deciding.known import beside, is_any_number, known_decision
+from stakes.deciding.risks import risk_of
 from stakes.errors import NoClosedForm
 from stakes.losses import Asked
 from stakes.protocols import Gain, Objective

@@ -15,14 +15,10 @@ import jax
 import jax.numpy as jnp
 
 from stakes._types import Array, Distribution, Key
-from stakes.deciding.best import (
-    REAL,
-    beside,
-    is_any_number,
-    is_whole,
-    tabled_decision,
-    term_decision,
-)
+from stakes.deciding.coarse import tabled_decision, term_decision
+from stakes.deciding.known import beside, is_any_number
+from stakes.deciding.numerical import is_whole
+from stakes.deciding.risks import REAL
 from stakes.errors import NoClosedForm
 from stakes.losses import Asked
 from stakes.port import Response, outcome_at

@@ -1,0 +1,132 @@
+"""What decisions will cost under predicted outcomes, for all instances at once.
+
+Outcomes come as a mixture over draws of θ: a distribution whose arrays carry the draws along a
+leading axis.
+"""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import jax
+import jax.numpy as jnp
+
+from stakes import expectation as expectations
+from stakes._types import Array, Distribution, Float, Key
+from stakes.aim import Aim
+from stakes.deciding.search import Curve
+from stakes.errors import NoClosedForm, check_shape
+from stakes.expectation import Mixture
+from stakes.port import Response, outcome_at
+from stakes.protocols import Criterion, Expectation, Space
+from stakes.sharing import Shared
+from stakes.spaces import Real
+from stakes.vectors import seen
+
+REAL = Real()
+Outcome: TypeAlias = Distribution | Response
+"""Of each draw of θ; one that depends on the decision, or does not."""
+
+MOST_POOLED, LEAST_POOLED = 512, 128
+"""Values in a table of all components."""
+MOST_ELEMENTS = 2**24
+"""Values held at once while averaging over draws of θ."""
+
+
+def risk_of(
+    criterion: Criterion,
+    expectation: Expectation,
+    key: Key,
+    outcomes: Outcome,
+    like: Array,
+    space: Space = REAL,
+) -> Curve:
+    """The risk of a decision for each instance."""
+    risk_key, _ = jax.random.split(key)
+    held = expectation.held * like.size
+
+    def risk(decision: Array) -> Array:
+        def one(key: Key, outcome: Outcome) -> Array:
+            there = outcome_at(outcome, decision)
+            return criterion.risk(expectation, key, there, seen(space, decision))
+
+        found = criterion.averaged(each_draw(one, risk_key, outcomes, held))
+        check_shape(f"The expected cost by `{criterion.title}`", found.shape, like.shape)
+        return found
+
+    return risk
+
+
+def pooled_risk(
+    aim: Aim, expectation: Expectation, key: Key, outcomes: Outcome, like: Array
+) -> Curve:
+    """The risk of a decision for each instance, and for all that share it."""
+    alone, space = risk_of(aim.criterion, expectation, key, outcomes, like), aim.space
+    if not isinstance(space, Shared):
+        return alone
+    return lambda decision: aim.criterion.pooled(alone(decision), space.over)
+
+
+def rough_risk(
+    aim: Aim, expectation: Expectation, key: Key, outcomes: Distribution, like: Array
+) -> Curve | None:
+    """The risk up to a thousandth or so, at a fraction of the price; None where there is no such.
+
+    Components are pooled in one table, which is not split at the decision.
+    """
+    most = min(MOST_POOLED, MOST_ELEMENTS // like.size)
+    if outcomes.event_shape or most < LEAST_POOLED:
+        return None
+    try:
+        jax.vmap(expectations.stats.variance)(outcomes)
+        drawn = draws_of(key, outcomes, like.shape, 4)
+        table = expectation.pooled(outcomes, drawn, most)
+    except NoClosedForm:
+        return None
+    space = aim.space
+
+    def risk(decision: Array) -> Array:
+        decision = space.inside(decision)
+        found = aim.criterion.risk(table, None, outcomes, decision)
+        return aim.criterion.pooled(found, space.over) if isinstance(space, Shared) else found
+
+    return risk
+
+
+def spread_of(outcomes: Distribution, like: Array) -> Array:
+    """The standard deviation of the mixture, or a tiny number where it is not known."""
+    least = 1e-6 * jnp.maximum(jnp.abs(like), 1.0)
+    if outcomes.event_shape:
+        return least
+    try:
+        sd = jnp.sqrt(Mixture(outcomes).variance())
+    except NoClosedForm:
+        return least
+    return jnp.where(jnp.isfinite(sd), jnp.maximum(sd, least), least)
+
+
+def each_draw(
+    question: Callable[[Key, Outcome], Array], key: Key, outcomes: Outcome, each: int
+) -> Float[Array, "theta *instance"]:
+    """As many draws of θ at once as memory allows; `each` is how many values one draw takes."""
+    count = count_of(outcomes)
+    keys = jax.random.split(key, count)
+    at_once = max(1, min(count, MOST_ELEMENTS // each))
+    if at_once == count:
+        return jax.vmap(question)(keys, outcomes)
+    return jax.lax.map(lambda x: question(*x), (keys, outcomes), batch_size=at_once)
+
+
+def count_of(outcomes: Outcome) -> int:
+    return int(jax.tree.leaves(outcomes)[0].shape[0])
+
+
+def draws_of(key: Key, outcomes: Distribution, shape: tuple[int, ...], each: int) -> Array:
+    """`each` draws of y for each draw of θ, along one leading axis."""
+
+    def some(key: Key, outcome: Distribution) -> Array:
+        return outcome.expand(shape).sample(key, (each,))
+
+    draws = jax.vmap(some)(jax.random.split(key, count_of(outcomes)), outcomes)
+    if draws.ndim > len(shape) + 2:  # of vectors: their numbers and their sums
+        draws = jnp.concatenate([jnp.moveaxis(draws, -1, 0), draws.sum(axis=-1)[None]])
+    return draws.reshape(-1, *shape).astype(jnp.result_type(float))
