@@ -1,6 +1,7 @@
 """Estimators of the utility term against its exact value, with one declared failure rate."""
 
 from collections.abc import Callable
+from functools import cache
 from itertools import pairwise
 
 import jax
@@ -9,6 +10,7 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 from catalogue import DISCRETE, DISTRIBUTIONS, LABELS, UTILITIES, quickly_chosen
+from quick import quickly
 from scipy import stats
 
 from stakes import (
@@ -47,12 +49,13 @@ REPLICATES = 20_000
 def exact(gain, estimator=None) -> np.ndarray:
     expectation = Quadrature() if isinstance(gain, Utility) else ClosedForm()
     term = gain.term(expectation, estimator)
-    return np.asarray(jax.jit(lambda: term(None, OUTCOME, DECISION))(), float)
+    return np.asarray(quickly(lambda: term(None, OUTCOME, DECISION)), float)
 
 
 def repeated(term: UtilityTerm, replicates: int = REPLICATES) -> np.ndarray:
     """The term for many keys: (replicate, instance)."""
     keys = jax.random.split(jax.random.key(1), replicates)
+    # As ever: some tests ask for the same bits from terms that are the same on paper.
     return np.asarray(jax.jit(jax.vmap(lambda key: term(key, OUTCOME, DECISION)))(keys), float)
 
 
@@ -95,6 +98,7 @@ def test_taylors_correction_reduces_the_bias_of_nested_draws():
     assert np.all(at_most < at_least)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     "gain", [HIT, ExpUtility(Tilted(0.2), 0.5), BUMP], ids=["hit", "tilted", "bump"]
 )
@@ -130,7 +134,7 @@ def test_the_bound_of_jensen_lies_below_the_exact_term(name):
         each = (utility.term(expectation, estimator) for utility in UTILITIES.values())
         return jnp.stack([term(None, outcome, jnp.ones(4)) for term in each])
 
-    assert np.all(jax.jit(lambda: terms(Jensen()) < terms(Nested()))())
+    assert np.all(quickly(lambda: terms(Jensen()) < terms(Nested())))
 
 
 # The linearized term -----------------------------------------------------------------------
@@ -147,11 +151,12 @@ def test_the_linearized_term_is_unbiased():
 def test_the_linearized_term_is_affine_in_the_loss(expectation):
     loss = Tilted(0.2)
     moved = lambda outcome, decision: 5 * loss(outcome, decision) + 2  # noqa: E731
-    term, moved_term = jax.jit(
+    term, moved_term = quickly(
         lambda key: [
             ScaledLoss(of, SCALE).term(expectation)(key, OUTCOME, DECISION) for of in (loss, moved)
-        ]
-    )(jax.random.key(3))
+        ],
+        jax.random.key(3),
+    )
     np.testing.assert_allclose(moved_term, 5 * term - 2 / SCALE, rtol=1e-5)
 
 
@@ -175,20 +180,25 @@ def with_gradient(gain: Utility) -> tuple[jax.Array, list[jax.Array]]:
         values = term(None, dist.Normal(loc, scale), decision)
         return values.sum(), values
 
-    of = jax.jit(jax.value_and_grad(total, argnums=(0, 1, 2), has_aux=True))
-    (_, values), gradient = of(OUTCOME.loc, OUTCOME.scale, DECISION)
+    of = jax.value_and_grad(total, argnums=(0, 1, 2), has_aux=True)
+    (_, values), gradient = quickly(of, OUTCOME.loc, OUTCOME.scale, DECISION)
     return values, list(gradient)
 
 
+@cache
+def bump_with_gradient() -> tuple[jax.Array, list[jax.Array]]:
+    return with_gradient(BUMP)
+
+
 def test_scaling_a_utility_shifts_the_term_and_leaves_its_gradients():
-    plain, gradients = with_gradient(BUMP)
+    plain, gradients = bump_with_gradient()
     scaled, scaled_gradients = with_gradient(Utility(lambda y, h: 7 * BUMP.fn(y, h)))
     np.testing.assert_allclose(scaled, plain + np.log(7), rtol=1e-5)
     np.testing.assert_allclose(scaled_gradients, gradients, rtol=1e-4, atol=1e-5)
 
 
 def test_adding_a_constant_to_a_utility_shrinks_every_gradient():
-    plain, gradients = with_gradient(BUMP)
+    plain, gradients = bump_with_gradient()
     with pytest.warns(StakesWarning, match="weakens"):
         lifted = Utility(lambda y, h: 0.5 + BUMP.fn(y, h), infimum=0.5)
     _, lifted_gradients = with_gradient(lifted)
@@ -204,7 +214,7 @@ def mean_gradient(
 ) -> tuple[np.ndarray, np.ndarray]:
     keys = jax.random.split(jax.random.key(4), replicates)
     gradient = jax.grad(risk, argnums=tuple(range(1, len(parameters) + 1)))
-    found = jax.jit(jax.vmap(lambda key: jnp.stack(gradient(key, *parameters))))(keys)
+    found = quickly(jax.vmap(lambda key: jnp.stack(gradient(key, *parameters))), keys)
     return mean_and_error(np.asarray(found, float))
 
 
@@ -227,7 +237,7 @@ def test_the_gradient_through_draws_is_right_on_average(outcome, parameters, los
 
     at = (*parameters, 1.5)
     mean, error = mean_gradient(term(MonteCarlo(2)), at)
-    exactly = jax.jit(jax.grad(term(ClosedForm()), argnums=(1, 2, 3)))(None, *at)
+    exactly = quickly(jax.grad(term(ClosedForm()), argnums=(1, 2, 3)), None, *at)
     assert np.all(np.abs(mean - np.array(exactly)) < Z * error + 1e-6)
 
 

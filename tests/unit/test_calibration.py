@@ -28,7 +28,7 @@ import stakes
 from stakes import predicting
 from stakes.aim import Aim
 from stakes.bridge import sampling
-from stakes.calibration import Clustered, members
+from stakes.calibration import Clustered, assessment, members
 from stakes.calibration.choices import usual_draws
 from stakes.calibration.pipeline import _warn_of_unconverged
 from stakes.deciding import numerical_decision
@@ -64,6 +64,24 @@ def test_decisions_lie_along_the_plate_with_its_labels(schools: stakes.Calibrati
         assert decisions.coords["school"].values.tolist() == LABELS
         assert np.isfinite(decisions.values).all()
     assert float(schools.decisions.sel(school="C")) == float(schools.decisions[2])
+
+
+def test_each_posterior_decides_once_and_only_when_it_is_asked(
+    schools: stakes.Calibration, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deciding, asked = assessment.decided, []
+
+    def noted(problem: Any, posterior: Any, *rest: Any) -> np.ndarray:
+        asked.append(posterior.params)
+        return deciding(problem, posterior, *rest)
+
+    monkeypatch.setattr(assessment, "decided", noted)
+    fresh = replace(schools)
+    np.testing.assert_array_equal(fresh.decisions, schools.decisions)
+    assert [each is schools.calibrated.params for each in asked] == [True]
+    assert list(fresh.on_fit.found) == ["VI", "LCVI"]
+    np.testing.assert_array_equal(fresh.vi_decisions, schools.vi_decisions)
+    assert [each is schools.vi.params for each in asked] == [False, True]
 
 
 def test_decisions_are_the_lower_quantile_of_the_predictive(schools: stakes.Calibration) -> None:

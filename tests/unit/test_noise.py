@@ -8,6 +8,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from numpyro.infer.autoguide import AutoDiagonalNormal, AutoNormal
+from quick import quickly
 from scipy import stats
 
 import stakes
@@ -21,7 +22,7 @@ KEY = jax.random.key(0)
 @pytest.mark.some(2)
 @pytest.mark.parametrize("draws", [1, 2, 5, 10, 16])
 def test_each_draw_is_standard_normal_and_its_numbers_independent(draws: int) -> None:
-    drawn = np.asarray(spread(KEY, draws, 20_000)).reshape(draws, 200, 100)
+    drawn = np.asarray(quickly(lambda: spread(KEY, draws, 20_000))).reshape(draws, 200, 100)
     for one in drawn:
         assert stats.kstest(one.ravel(), "norm").pvalue > 1e-4
         beside = np.corrcoef(one[:, ::2].ravel(), one[:, 1::2].ravel())[0, 1]
@@ -31,7 +32,7 @@ def test_each_draw_is_standard_normal_and_its_numbers_independent(draws: int) ->
 
 @pytest.mark.parametrize("draws", [10, 16])
 def test_draws_come_in_pairs_with_one_of_each_stratum(draws: int) -> None:
-    drawn = np.asarray(spread(KEY, draws, 50))
+    drawn = np.asarray(quickly(lambda: spread(KEY, draws, 50)))
     np.testing.assert_array_equal(drawn[: draws // 2], -drawn[draws // 2 :])
     share = 2 * stats.norm.cdf(np.abs(drawn[: draws // 2])) - 1
     strata = np.sort(np.floor(share * (draws // 2) + 1e-6 * (share < 0.5)), axis=0)
@@ -39,7 +40,7 @@ def test_draws_come_in_pairs_with_one_of_each_stratum(draws: int) -> None:
 
 
 def test_far_draws_are_finite() -> None:
-    assert np.isfinite(spread(KEY, 2, 2_000_000)).all()
+    assert np.isfinite(quickly(lambda: spread(KEY, 2, 2_000_000))).all()
 
 
 def model(x: Any, y: Any = None) -> None:
@@ -66,7 +67,8 @@ def approximation(request: Any) -> NumPyroApproximation:
 def test_a_draw_at_given_noise_is_that_of_the_guide(approximation: NumPyroApproximation) -> None:
     """NumPyro's own draw, and the noise found back from it."""
     params, key = approximation.start, jax.random.key(3)
-    plain = approximation.draw(params, key, {})
+    draw = lambda *noise: quickly(lambda: approximation.draw(params, key, {}, *noise))  # noqa: E731
+    plain = draw()
     sites = approximation._guide_sites(params, key, {})
     noise = {}
     for pair, site in zip(approximation.normals, approximation._normal_sites, strict=True):
@@ -75,11 +77,11 @@ def test_a_draw_at_given_noise_is_that_of_the_guide(approximation: NumPyroApprox
             value = fn.transforms[0].inv(value) if hasattr(fn, "transforms") else value
             fn = fn.base_dist
         noise[pair.loc] = (value - fn.loc) / fn.scale
-    given = approximation.draw(params, key, {}, noise)
+    given = draw(noise)
     np.testing.assert_allclose(given.log_ratio, plain.log_ratio, rtol=2e-5)
     np.testing.assert_allclose(given.outcome.loc, plain.outcome.loc, rtol=2e-4)
     moved = {name: value + 1 for name, value in noise.items()}
-    assert abs(approximation.draw(params, key, {}, moved).log_ratio - plain.log_ratio) > 1e-3
+    assert abs(draw(moved).log_ratio - plain.log_ratio) > 1e-3
 
 
 @pytest.mark.some(1)
@@ -97,7 +99,7 @@ def test_the_bound_has_the_same_mean_and_gradient_and_less_noise(
             )
             return ask(params)
 
-        found = jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(independent), 4_000))
+        found = quickly(jax.vmap(one), jax.random.split(jax.random.key(independent), 4_000))
         flat = [np.asarray(leaf).reshape(4_000, -1) for leaf in jax.tree.leaves(found)]
         return np.concatenate(flat, axis=1)
 
@@ -119,7 +121,7 @@ def test_an_m_step_draws_with_less_noise_too() -> None:
             return outcomes.loc.mean(axis=0)
 
         keys = jax.random.split(jax.random.key(independent), 2_000)
-        return np.asarray(jax.jit(jax.vmap(one))(keys))
+        return np.asarray(quickly(jax.vmap(one), keys))
 
     even, alone = decided(False), decided(True)
     error = np.sqrt((even.var(axis=0) + alone.var(axis=0)) / 2_000)

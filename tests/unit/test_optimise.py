@@ -15,6 +15,7 @@ import numpyro.distributions as dist
 import optax
 import pytest
 from gaussian_port import LocalMeans, OneMean
+from quick import quickly
 
 import stakes
 from stakes._types import Array, Key, Params
@@ -32,13 +33,24 @@ from stakes.optimise import (
     FitSettings,
     Joint,
     Stop,
+    adaptive,
     are_drifting,
     has_stopped_rising,
+    natural_gradient,
     outset,
     run,
 )
+from stakes.optimise.ascent import draws_of
 from stakes.optimise.course import next_stage, verdict
-from stakes.port import Approximation, Batches, Instances, Rows, Subsample, over_batches
+from stakes.port import (
+    Approximation,
+    Batches,
+    Instances,
+    NormalPair,
+    Rows,
+    Subsample,
+    over_batches,
+)
 
 KEY = jax.random.key(0)
 Y = jnp.array([6.0, 7.0, 5.5, 6.5])
@@ -294,6 +306,70 @@ def test_gradients_of_a_bad_start_do_not_shorten_the_steps_for_long() -> None:
     assert steps[-1] > 0.5 * steps[0]
 
 
+def lengths(slopes: Array, *, are_normal: bool) -> Array:
+    """How far the default moves parameters at each step: locations of normals, or others."""
+    normals = (NormalPair("z_loc", "z_scale", jax.nn.softplus),) if are_normal else ()
+    # So narrow that the natural gradient hardly moves them, and Adam does.
+    start = {"z_loc": jnp.zeros(slopes.shape[1:]), "z_scale": jnp.full(slopes.shape[1:], -12.0)}
+    optimizer = adaptive()
+
+    def one(state, slope):
+        slope = {"z_loc": slope, "z_scale": jnp.zeros_like(slope)}
+        update, state = optimizer.update(slope, state, start, normals=normals)
+        return state, jnp.abs(update["z_loc"])
+
+    _, steps = jax.lax.scan(one, optimizer.init(start), slopes)
+    return steps
+
+
+@pytest.mark.parametrize(("are_normal", "least"), [(True, 0.2), (False, 1.0)])
+def test_steps_are_long_where_gradients_agree_and_short_where_they_are_noise(
+    are_normal: bool, least: float
+) -> None:
+    """A hundred parameters, 400 steps: what Adam moves by itself is some 0.18 of its step size
+    where all is noise; the standard error of that is below a hundredth."""
+    noise = jax.random.normal(jax.random.key(0), (400, 100))
+    steady = lengths(1.0 + 0.1 * noise, are_normal=are_normal)
+    noisy = lengths(noise, are_normal=are_normal)
+    assert steady[-1].mean() == pytest.approx(0.03, rel=0.02)
+    alone = 0.03 * np.sqrt(0.1 / 1.9) * np.sqrt(2 / np.pi)
+    assert noisy[200:].mean() == pytest.approx(least * alone, rel=0.1)
+
+
+def test_em_with_few_draws_decides_by_more() -> None:
+    """By one draw of θ, the decision would leave out that θ is not known."""
+    port, settings = OneMean(Y), replace(short(1), draws=1)
+    gain = stakes.Linearized()(stakes.Tilted(0.05), 1.0)
+    step = EM().step(objective_of(gain, ClosedForm()), settings)
+    state = EM().init(port.init(KEY), jnp.full(len(Y), 50.0), settings)
+    found = step(port, state, KEY, {})[0].variables["decisions"]
+    asked = EM(draws=15).step(objective_of(gain, ClosedForm()), settings)
+    np.testing.assert_array_equal(found, asked(port, state, KEY, {})[0].variables["decisions"])
+
+
+def test_a_step_is_the_natural_gradient_and_adams_together() -> None:
+    normals = (NormalPair("z_loc", "z_scale", jax.nn.softplus),)
+    at = {"z_loc": jnp.array([0.0, 0.0]), "z_scale": jnp.array([2.0, -1.0])}
+    slope = {"z_loc": jnp.array([0.1, -0.2]), "z_scale": jnp.array([0.05, 0.0])}
+    found, state = adaptive(0.5, adam=0.03).update(slope, adaptive().init(at), at, normals=normals)
+    natural = natural_gradient(0.5)
+    expected, _ = natural.update(slope, natural.init(at), at, normals=normals)
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value - 0.03 * jnp.sign(slope[name]), rtol=1e-5)
+    assert state.signal.shape == (2,)  # a number for each array, not for each parameter
+
+
+def test_one_wild_gradient_is_forgotten() -> None:
+    """Without a limit, the mean of the last steps would lead away for a hundred more."""
+    normals = (NormalPair("z_loc", "z_scale", jax.nn.softplus),)
+    optimizer, at = adaptive(), {"z_loc": jnp.array(0.0), "z_scale": jnp.array(0.0)}
+    state = optimizer.init(at)
+    for loc in [1e12, *[-1.0] * 60]:
+        slope = {"z_loc": jnp.array(loc), "z_scale": jnp.array(0.0)}
+        step, state = optimizer.update(slope, state, at, normals=normals)
+    assert step["z_loc"] > 0
+
+
 @pytest.mark.slow
 def test_a_neural_network_is_not_called_converged_on_a_plateau() -> None:
     """Its bound is level from step 1,500 to 5,500 at full step size, for every key tried, and then
@@ -443,12 +519,15 @@ def test_a_step_on_gathered_rows_is_the_dense_step_on_those_rows() -> None:
     port, dense = LocalMeans(LOCAL_Y, batch_size=3), LocalMeans(LOCAL_Y)
     step, batch = VI().step(settings), {"row": jnp.array([5, 0, 2])}
     state = VI().init(port.init(KEY), settings)
-    sparse_after, _ = step(port, state, KEY, batch)
+    sparse_after, _ = quickly(lambda state: step(port, state, KEY, batch), state)
 
     part = LocalMeans(LOCAL_Y[batch["row"]])
     scaled = short(1, optimizer=optax.sgd(1e-3 * len(LOCAL_Y) / 3, momentum=0.9))
     here = {name: value[batch["row"]] for name, value in dense.init(KEY).items()}
-    dense_after, _ = VI().step(scaled)(part, VI().init(here, scaled), KEY, {})
+    dense_step = VI().step(scaled)
+    dense_after, _ = quickly(
+        lambda state: dense_step(part, state, KEY, {}), VI().init(here, scaled)
+    )
     for name, value in dense_after.variables["params"].items():
         np.testing.assert_allclose(
             sparse_after.variables["params"][name][batch["row"]], value, rtol=1e-5
@@ -495,3 +574,28 @@ def test_em_sets_decisions_only_as_often_as_it_was_told() -> None:
     after = fit_calibrated(OneMean(Y), EM(every=5), short(5), start)
     np.testing.assert_array_equal(before.variables["decisions"], start)
     assert (np.asarray(after.variables["decisions"]) < 40).all()
+
+
+def test_em_decides_by_the_draws_of_the_step_and_runs_the_model_once() -> None:
+    """Draws that are told from others by their mean; those of its own, and rare ones, differ."""
+    port, settings = OneMean(Y), replace(short(1), draws=10)
+    runs = Counter[str]()
+
+    def counted(params: Params, key: Key) -> Array:
+        runs["model"] += 1
+        return jnp.zeros(())
+
+    def decided(method: EM) -> np.ndarray:
+        runs.clear()
+        watched = replace(port, trouble=counted)
+        state = method.init(port.init(KEY), jnp.full(len(Y), 50.0), settings)
+        step = method.step(objective_of(SQUARED, ClosedForm()), settings)
+        return np.asarray(step(watched, state, KEY, {})[0].variables["decisions"])
+
+    e_key = jax.random.split(KEY, 3)[0]
+    drawn, _ = draws_of(port, port.init(KEY), e_key, {}, settings.draws, independent=False)
+    of_the_step = np.broadcast_to(drawn.outcome.loc.mean(axis=0), Y.shape)
+    np.testing.assert_allclose(decided(EM()), of_the_step, rtol=1e-6)
+    assert runs["model"] == 1
+    assert (np.abs(decided(EM(draws=settings.draws)) - of_the_step) > 1e-3).all()
+    assert runs["model"] == 2

@@ -18,6 +18,7 @@ import numpyro
 import numpyro.distributions as dist
 import optax
 import pytest
+from quick import quickly
 
 import stakes
 from stakes.bridge import approximate, divided
@@ -27,7 +28,7 @@ from stakes.calibration.plan import Plan
 from stakes.errors import InputError
 from stakes.examples import matrix_factorization
 from stakes.optimise import Anew, Method, State, Step, bound
-from stakes.optimise.crew import NOWHERE, axes_of, told
+from stakes.optimise.crew import NOWHERE, agreed_on, axes_of, told
 from stakes.port import Batches, Division, Subsample, key_of_part
 from stakes.processes import AXIS
 
@@ -108,7 +109,10 @@ def together(plan: Plan, step: Step, state: State, batches: np.ndarray, count: i
         steps = jax.vmap(lambda state, mine: step(own, state, key, {"row": mine}), axis_name=AXIS)
         return steps(state, members.reshape(count, -1))
 
-    shares, info = jax.lax.scan(one, shares, (jax.random.split(KEY, len(batches)), batches))
+    xs = (jax.random.split(KEY, len(batches)), batches)
+    shares, info = quickly(lambda *given: jax.lax.scan(one, *given), shares, xs)
+    agreed = partial(agreed_on, own.division, plan.settings)
+    shares = jax.vmap(agreed, axis_name=AXIS)(shares)
     whole = jax.tree.map(
         lambda leaf, axis: leaf[0] if axis == NOWHERE else own.division.joined(leaf, axis),
         jax.tree.map(np.asarray, shares),
@@ -133,7 +137,8 @@ def alone(plan: Plan, step: Step, state: State, batches: np.ndarray, count: int)
         with Times("row", times):
             return step(plan.approximation, state, key, {"row": members})
 
-    return jax.lax.scan(one, state, (jax.random.split(KEY, len(batches)), batches))
+    xs = (jax.random.split(KEY, len(batches)), batches)
+    return quickly(lambda *given: jax.lax.scan(one, *given), state, xs)
 
 
 def batches_for(count: int, steps: int, rows: int = ROWS) -> np.ndarray:

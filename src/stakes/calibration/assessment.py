@@ -81,17 +81,26 @@ class Assessment:
     @cached_property
     def decisions(self) -> "xr.DataArray":
         """The best decision for each instance under the calibrated posterior."""
-        return self.labels(self.found["LCVI"])
+        return self.labels(self._calibrated)
 
     @cached_property
     def vi_decisions(self) -> "xr.DataArray":
         """The best decision for each instance under plain VI."""
-        return self.labels(self.found["VI"])
+        return self.labels(self._plain)
 
-    @cached_property
+    @property
     def found(self) -> "dict[str, np.ndarray]":
         """The same decisions of both, as numbers."""
-        return {name: self._found(posterior) for name, posterior in self.posteriors.items()}
+        both = {"VI": self._plain}
+        return {**both, "LCVI": self._calibrated} if "LCVI" in self.posteriors else both
+
+    @cached_property
+    def _plain(self) -> np.ndarray:
+        return self._found(self.posteriors["VI"])
+
+    @cached_property
+    def _calibrated(self) -> np.ndarray:
+        return self._found(self.posteriors["LCVI"])
 
     def labels(self, decisions: np.ndarray) -> "xr.DataArray":
         """Decisions as users see them, with the names of their axes and members."""
@@ -147,7 +156,7 @@ class Assessment:
             )
         if not seen.counted.any():
             raise InputError("`compare(...)`: the mask leaves no instance to compare on.")
-        decided = dict(self.found)
+        decided = self.found
         if nuts is not None:
             decided["NUTS"] = self._found(nuts)
         aim = self.problem.aim

@@ -80,8 +80,10 @@ def calibrate(
         draws: of θ at each step; 10 by default, 32 for small problems.
         independent: draw each θ by itself. By default draws from mean-field normal guides come in
             pairs and are evenly spread, so that fits have less noise.
-        optimizer: any optax optimiser; Adam by default. Its step size is reduced tenfold, twice,
-            as the bound levels off, and again until that gains nothing more.
+        optimizer: any optax optimiser; by default natural gradients, for guides made of normals,
+            and Adam together, in steps that shrink where gradients are all noise. Step sizes are
+            reduced tenfold, twice, as the bound levels off, and again until that gains nothing
+            more.
         all_steps: take every step at the optimiser's own step size, for an optimiser with a
             schedule of `steps` steps. The bound always levels off under a rate that falls to zero,
             so such a fit is never called converged: look at its trace.

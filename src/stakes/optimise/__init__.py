@@ -11,6 +11,7 @@ from stakes.optimise.course import (
     not_begun,
     outset,
 )
+from stakes.optimise.default import adaptive
 from stakes.optimise.em import EM, Anew
 from stakes.optimise.fit import Fit, Stop
 from stakes.optimise.joint import Joint
@@ -48,6 +49,7 @@ __all__ = [
     "Together",
     "Watch",
     "adam",
+    "adaptive",
     "are_drifting",
     "ascend",
     "bound",

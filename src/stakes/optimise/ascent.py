@@ -6,7 +6,7 @@ optimiser's state, and scattered back: the cost of a step does not grow with the
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -37,10 +37,17 @@ from stakes.protocols import UtilityTerm
 if TYPE_CHECKING:
     import optax
 
-Bound: TypeAlias = Callable[[PyTree], tuple[Array, tuple[Array, Array]]]
-"""Variables in the batch -> bound, (elbo, utility)."""
+Bound: TypeAlias = Callable[[PyTree], tuple[Array, tuple[Array, Array, *tuple[Any, ...]]]]
+"""Variables in the batch -> bound, (elbo, utility) and whatever else the step is to hand on."""
 
 WHOLE = Rows({}, {})
+
+
+class Outcomes(NamedTuple):
+    """p(y|θ) for some draws of θ, along a leading axis, and how much each instance counts."""
+
+    each: Distribution
+    weight: Array
 
 
 class Chart(NamedTuple):
@@ -73,12 +80,12 @@ def ascend(
     chart: Chart | None = None,
     normals: tuple[NormalPair, ...] = (),
     division: Division | None = None,
-) -> tuple[PyTree, State, Info]:
+) -> tuple[PyTree, State, Info, *tuple[Any, ...]]:
     """One step up in the trained variables; skipped where value or gradient is not finite.
 
     With a `chart`, the step is one in other coordinates, in which there are no limits. The
     optimiser is told which parameters belong to `normals`. Where rows are divided among processes,
-    the step is that of all together.
+    the step is that of all together. What the objective returns beside elbo and utility comes last.
     """
     import optax
 
@@ -94,14 +101,15 @@ def ascend(
     )
     chart = chart or SAME
     here, memory = chart.free(gather(trained, trained_rows)), gather(state.optimizer, state_rows)
-    (value, (elbo, utility)), slope = jax.value_and_grad(
+    (value, (elbo, utility, *kept)), slope = jax.value_and_grad(
         lambda free: objective(chart.held(free)), has_aux=True
     )(here)
     is_finite = jnp.isfinite(value) & _all_finite(slope)
     if division is not None:
-        found = (value, elbo, utility, is_finite.astype(value.dtype))
-        (value, elbo, utility, agreed), slope = _together(division, found, slope, trained_rows)
-        is_finite = agreed == 1
+        found = (value, elbo, utility, is_finite.astype(value.dtype), of_no_row(optimizer, memory))
+        found, slope = _together(division, found, slope, trained_rows)
+        value, elbo, utility, agreed, common = found
+        is_finite, memory = agreed == 1, with_of_no_row(optimizer, memory, common)
     updates, memory_after = optax.with_extra_args_support(optimizer).update(
         jax.tree.map(jnp.negative, slope), memory, here, value=-value, normals=normals
     )
@@ -117,6 +125,7 @@ def ascend(
             skipped=jnp.where(is_finite, 0, state.skipped + 1),
         ),
         Info(elbo, utility, is_finite),
+        *kept,
     )
 
 
@@ -133,11 +142,14 @@ def climb(
     term: UtilityTerm | None = None,
     parts: int = 0,
     chart: Chart | None = None,
-) -> tuple[PyTree, State, Info]:
-    """One step up the bound; `split` says which parameters and decisions trained ones stand for."""
-    return ascend(
+) -> tuple[PyTree, State, Info, Outcomes | None]:
+    """One step up the bound; `split` says which parameters and decisions trained ones stand for.
+
+    The outcomes at its draws come last, unless these respond to decisions.
+    """
+    after, state, info, outcomes = ascend(
         settings.transformation(),
-        lambda part: bound(
+        lambda part: _bound_and_outcomes(
             approximation,
             term,
             settings.draws,
@@ -154,6 +166,7 @@ def climb(
         normals=normals_of(approximation),
         division=division_of(approximation),
     )
+    return after, state, info, outcomes
 
 
 def bound(
@@ -177,10 +190,36 @@ def bound(
     if term is not None:
         checks.function("`bound(term=...)`", term, ("key", "outcome", "decisions"))
 
+    value, (elbo, utility, _) = _bound_and_outcomes(
+        approximation,
+        term,
+        draws,
+        key,
+        batch,
+        params,
+        decisions,
+        parts=parts,
+        independent=independent,
+    )
+    return value, (elbo, utility)
+
+
+def _bound_and_outcomes(
+    approximation: Approximation,
+    term: UtilityTerm | None,
+    draws: int,
+    key: Key,
+    batch: Batch,
+    params: Params,
+    decisions: Array | None,
+    *,
+    parts: int,
+    independent: bool,
+) -> tuple[Array, tuple[Array, Array, Outcomes | None]]:
     drawn, y_keys = draws_of(approximation, params, key, batch, draws, independent=independent)
     elbo = drawn.log_ratio.mean()
     if term is None or decisions is None:
-        return elbo, (elbo, jnp.zeros(()))
+        return elbo, (elbo, jnp.zeros(()), None)
 
     def gained(key: Key, outcome: Distribution | Response, weight: Array) -> Array:
         here = term.weighing(weight) if hasattr(term, "weighing") else term
@@ -190,7 +229,10 @@ def bound(
 
     outcomes = jax.tree.map(once, drawn.outcome)
     utility = jax.vmap(gained)(y_keys, outcomes, drawn.weight).mean()
-    return elbo + utility, (elbo, utility)
+    # A response runs the model again, with parameters that mean nothing outside of this gradient.
+    responds = isinstance(drawn.outcome, Response)
+    kept = None if responds else Outcomes(outcomes, drawn.weight[0])
+    return elbo + utility, (elbo, utility, kept)
 
 
 def draws_of(
@@ -220,9 +262,42 @@ def draws_of(
     return jax.vmap(draw)(keys[:, 0], noise), keys[:, 1]
 
 
+def of_no_row(optimizer: "optax.GradientTransformation", memory: PyTree) -> list[Array]:
+    """Numbers that an optimiser keeps of whole arrays, not of each parameter.
+
+    Processes with different rows find different ones, and take their mean.
+    """
+    found: list[Array] = []
+
+    def look(leaf: Array) -> Array:
+        found.append(leaf)
+        return leaf
+
+    _beside(optimizer, memory, look)
+    return found
+
+
+def with_of_no_row(
+    optimizer: "optax.GradientTransformation", memory: PyTree, numbers: list[Array]
+) -> PyTree:
+    each = iter(numbers)
+    return _beside(optimizer, memory, lambda leaf: next(each))
+
+
+def _beside(
+    optimizer: "optax.GradientTransformation", memory: PyTree, change: Callable[[Array], Array]
+) -> PyTree:
+    import optax
+
+    def one(leaf: Array) -> Array:
+        return change(leaf) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
+
+    return optax.tree_map_params(optimizer, lambda leaf: leaf, memory, transform_non_params=one)
+
+
 def _together(
-    division: Division, found: tuple[Array, ...], slope: PyTree, rows: PyTree
-) -> tuple[tuple[Array, ...], PyTree]:
+    division: Division, found: tuple[Any, ...], slope: PyTree, rows: PyTree
+) -> tuple[tuple[Any, ...], PyTree]:
     """What all processes find, by one message of each; slopes of rows are those of one alone."""
     slopes, tree = jax.tree.flatten(slope)
     own = [bool(at) for at in jax.tree.leaves(rows)]

@@ -15,6 +15,7 @@ import numpy as np
 from stakes._types import Array, Batch, Key, PyTree
 from stakes.errors import NumericalError
 from stakes.host.programs import Program
+from stakes.optimise.ascent import of_no_row, with_of_no_row
 from stakes.optimise.course import Course, Watch
 from stakes.optimise.settings import FitSettings
 from stakes.optimise.stages import spacing
@@ -57,6 +58,7 @@ class Crew:
         division = division_of(approximation)
         assert division is not None
         self._processes, self._division, self._due = processes, division, due
+        self._settings = settings
         self._axes = axes_of(approximation, division, whole, settings)
         self._every = spacing(whole.variables)
         self._program = Program(
@@ -167,8 +169,18 @@ class Crew:
     def mesh(self) -> Any:
         return self._processes.mesh
 
+    def agreed_on(self, state: State) -> State:
+        return agreed_on(self._division, self._settings, state)
+
     def told(self, state: State, flags: Array) -> Said:
         return told(self._division, self._axes, self._every, state, flags)
+
+
+def agreed_on(division: Division, settings: FitSettings, state: State) -> State:
+    """With one memory of whole arrays in all processes, such as each step begins with."""
+    optimizer, memory = settings.transformation(), state.optimizer
+    common = division.mean(of_no_row(optimizer, memory))
+    return state._replace(optimizer=with_of_no_row(optimizer, memory, common))
 
 
 def told(division: Division, axes: State, every: int, state: State, flags: Array) -> Said:
@@ -228,6 +240,7 @@ def _chunk(
         after, info = chunk(
             given, state, jax.random.wrap_key_data(key), numbers, batches, scale, parameters
         )
+        after = crew.agreed_on(after)
         return after, info, crew.told(after, flags[0])
 
     divided: Any = jax.shard_map(

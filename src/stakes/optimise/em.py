@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 
 from stakes import checks
-from stakes._types import Array, Batch, Distribution, Key, Params
+from stakes._types import Array, Batch, Key, Params
 from stakes.deciding import BayesDecisions, NumericalDecisions
 from stakes.errors import check_shape
-from stakes.optimise.ascent import climb, draws_of, start
+from stakes.optimise.ascent import Outcomes, climb, draws_of, start
 from stakes.optimise.settings import FitSettings
 from stakes.optimise.step import Info, State, Step
 from stakes.port import (
@@ -24,6 +24,13 @@ from stakes.port import (
 from stakes.protocols import DecisionRule, Gain, Objective
 from stakes.sharing import Shared
 from stakes.vectors import leading
+
+OF_THEIR_OWN = 15
+"""Draws of θ for an M-step that has no others."""
+
+
+ENOUGH = 10
+"""Draws of θ to decide by: fewer leave out what is not known of θ, and bias decisions."""
 
 
 def _counting(objective: Objective, weight: Array) -> Objective:
@@ -42,7 +49,10 @@ class EM:
     Args:
         m_step: how decisions are set. By default to the Bayes decision where the term is
             linearized and the loss has one, numerically otherwise.
-        draws: of θ for each M-step.
+        draws: of θ for each M-step. By default those of the step, with what they have led to: the
+            decisions are used with other draws, when their rows come next. M-steps that are rare
+            (`every` above one), or have to run the model at other decisions, or whose step has
+            fewer than ten, draw 15 of their own.
         every: steps between two M-steps; each sets the decisions of the minibatch at hand.
 
     Examples:
@@ -52,7 +62,7 @@ class EM:
     """
 
     m_step: DecisionRule | None = None
-    draws: int = 15
+    draws: int | None = None
     every: int = 1
 
     def __post_init__(self) -> None:
@@ -60,8 +70,8 @@ class EM:
             known = "`BayesDecisions()` or `NumericalDecisions()`"
             checks.choice("`EM(m_step=...)`", self.m_step, DecisionRule, known)
         for name in ("draws", "every"):
-            count = checks.whole(f"`EM({name}=...)`", getattr(self, name))
-            object.__setattr__(self, name, count)
+            if (count := getattr(self, name)) is not None or name == "every":
+                object.__setattr__(self, name, checks.whole(f"`EM({name}=...)`", count))
 
     def rule(self, gain: Gain) -> DecisionRule:
         """The decision rule for this gain."""
@@ -85,6 +95,7 @@ class EM:
     def step(self, objective: Objective, settings: FitSettings) -> Step:
         parted = len(leading(objective.space))
         rule = self.rule(objective.gain)
+        anew = self.draws is not None or self.every > 1 or settings.draws < ENOUGH
 
         def step(
             approximation: Approximation, state: State, key: Key, batch: Batch
@@ -95,7 +106,7 @@ class EM:
             at = rows_of_decisions(approximation, batch, leading=parted)
             here = at.gather(decisions)
             aims = objective.at(columns_in(approximation, objective.needs, batch))
-            params, state, info = climb(
+            params, state, info, outcomes = climb(
                 approximation,
                 state,
                 e_key,
@@ -109,8 +120,12 @@ class EM:
             )
 
             def m_step() -> Array:
-                outcomes, weight = self.drawn(approximation, params, theta_key, batch, settings)
-                best = rule.decide(_counting(aims, weight), y_key, outcomes, here)
+                each, weight = (
+                    self.drawn(approximation, params, theta_key, batch, settings)
+                    if anew or outcomes is None
+                    else outcomes
+                )
+                best = rule.decide(_counting(aims, weight), y_key, each, here)
                 check_shape(f"The decisions of `{rule}`", best.shape, here.shape)
                 return jnp.where(jnp.isfinite(best), best, here)
 
@@ -128,12 +143,12 @@ class EM:
         key: Key,
         batch: Batch,
         settings: FitSettings,
-    ) -> tuple[Distribution, Array]:
-        """p(y|θ) for the draws of θ of one M-step, and how much each instance counts."""
-        part = params_in(approximation, params, batch)
+    ) -> Outcomes:
+        """The outcomes at draws of θ that are an M-step's own."""
+        part, draws = params_in(approximation, params, batch), self.draws or OF_THEIR_OWN
         independent = settings.independent
-        found, _ = draws_of(approximation, part, key, batch, self.draws, independent=independent)
-        return found.outcome, found.weight[0]
+        found, _ = draws_of(approximation, part, key, batch, draws, independent=independent)
+        return Outcomes(found.outcome, found.weight[0])
 
 
 @final
@@ -164,11 +179,12 @@ class Anew:
             y_key = own_key(approximation, y_key)
             params = state.variables["params"]
             aims = objective.at(columns_in(approximation, objective.needs, batch))
-            outcomes, weight = self.by.drawn(approximation, params, theta_key, batch, settings)
+            # Not those of the step to come: no draws should both choose decisions and judge them.
+            each, weight = self.by.drawn(approximation, params, theta_key, batch, settings)
             none = aims.space.inside(jnp.zeros((*parts, *weight.shape), weight.dtype))
-            best = rule.decide(_counting(aims, weight), y_key, outcomes, none)
+            best = rule.decide(_counting(aims, weight), y_key, each, none)
             check_shape(f"The decisions of `{rule}`", best.shape, none.shape)
-            params, state, info = climb(
+            params, state, info, _ = climb(
                 approximation,
                 state,
                 e_key,

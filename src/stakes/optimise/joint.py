@@ -50,7 +50,7 @@ class Joint:
                 "decisions": rows_of_decisions(approximation, batch, leading=parted),
             }
             here = objective.at(columns_in(approximation, objective.needs, batch))
-            variables, state, info = climb(
+            variables, state, info, _ = climb(
                 approximation,
                 state,
                 key,

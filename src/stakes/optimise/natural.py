@@ -76,7 +76,7 @@ def natural_gradient(rate: float = 0.1, *, adam: float = 0.03) -> "optax.Gradien
     ) -> tuple[PyTree, NaturalState]:
         if params is None:
             raise ValueError("natural_gradient needs the parameters: `update(gradient, state, p)`.")
-        known = dict(_of_normals(gradient, params, normals))
+        known = dict(natural_gradients(params, normals))
         if not known:
             raise InputError(
                 "`natural_gradient` is for mean-field normal guides: `AutoNormal` or "
@@ -88,7 +88,7 @@ def natural_gradient(rate: float = 0.1, *, adam: float = 0.03) -> "optax.Gradien
             if path in known:
                 natural = known[path]
                 wild = natural.longest(WILD_SDS, WILD_FAR)
-                mean = MEMORY * mean + (1 - MEMORY) * jnp.clip(natural.step, -wild, wild)
+                mean = MEMORY * mean + (1 - MEMORY) * jnp.clip(natural.metric * slope, -wild, wild)
                 longest = natural.longest(SDS, FAR)
                 step = jnp.clip(rate * mean / (1 - MEMORY**taken), -longest, longest)
                 return -natural.slope * step, mean, square
@@ -105,31 +105,40 @@ def natural_gradient(rate: float = 0.1, *, adam: float = 0.03) -> "optax.Gradien
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-class _Natural(NamedTuple):
-    """The natural gradient of a location or of the logarithm of a scale."""
+class Natural(NamedTuple):
+    """From the gradient by a location, or by the logarithm of a scale, to the natural one."""
 
-    step: Array
+    metric: Array
+    """What the gradient by the parameter is multiplied by."""
     sd: Array | None
-    """Where it is that of a location."""
+    """Where the parameter is a location."""
     slope: Array | float
-    """How the parameter moves with what the gradient is of."""
+    """How the parameter moves with the location, or with the logarithm of the scale."""
 
     def longest(self, sds: float, far: float) -> Array | float:
         return sds if self.sd is None else jnp.maximum(sds * self.sd, far)
 
+    def tamed(self, gradient: Array) -> Array:
+        """The gradient of a single step, cut off where it is wild."""
+        wild = self.longest(WILD_SDS, WILD_FAR) / self.metric
+        return jnp.clip(gradient, -wild, wild)
 
-def _of_normals(
-    gradient: PyTree, params: PyTree, normals: tuple[NormalPair, ...]
-) -> Iterator[tuple[Any, _Natural]]:
+    def step(self, gradient: Array) -> Array:
+        """By how much the parameter moves with such a gradient."""
+        longest = self.longest(SDS, FAR)
+        return self.slope * jnp.clip(self.metric * gradient, -longest, longest)
+
+
+def natural_gradients(
+    params: PyTree, normals: tuple[NormalPair, ...]
+) -> Iterator[tuple[Any, Natural]]:
     """For each location and scale, by its path. Parameters stand alone, or beside decisions."""
     beside = isinstance(params, dict) and isinstance(params.get("params"), dict)
     before = (jax.tree_util.DictKey("params"),) if beside else ()
-    here, slopes = (params["params"], gradient["params"]) if beside else (params, gradient)
+    here = params["params"] if beside else params
     for pair in normals:
         raw = here[pair.scale]
         scale, by_raw = jax.jvp(pair.positive, (raw,), (jnp.ones_like(raw),))
         by_log = scale / by_raw
-        of_loc = _Natural(jnp.square(scale) * slopes[pair.loc], scale, 1.0)
-        of_log_scale = _Natural(by_log * slopes[pair.scale] / 2, None, by_log)
-        yield (*before, jax.tree_util.DictKey(pair.loc)), of_loc
-        yield (*before, jax.tree_util.DictKey(pair.scale)), of_log_scale
+        yield (*before, jax.tree_util.DictKey(pair.loc)), Natural(jnp.square(scale), scale, 1.0)
+        yield (*before, jax.tree_util.DictKey(pair.scale)), Natural(by_log / 2, None, by_log)

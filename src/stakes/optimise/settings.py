@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
 from stakes import checks
+from stakes.optimise.default import adaptive
 
 if TYPE_CHECKING:
     import optax
@@ -39,13 +40,13 @@ class FitSettings:
         draws: of θ at each step.
         independent: draw each θ by itself. By default draws from normal guides come in pairs and
             are evenly spread, which makes for less noise.
-        optimizer: any optax optimiser; Adam by default. Its step size is reduced tenfold,
-            twice, each time that the bound has stopped rising; after the first time, each
-            stage ends with the average over its later part. This round of three stages is
+        optimizer: any optax optimiser; `adaptive()` by default. Its step size is reduced
+            tenfold, twice, each time that the bound has stopped rising; after the first time,
+            each stage ends with the average over its later part. This round of three stages is
             repeated, each time twice as long, until it ends no better than the one before.
         chunk: steps compiled into one call; progress is shown and stopping decided between
             calls.
-        patience: the fewest chunks in a stage of the first round; less where `steps` is small.
+        patience: the fewest chunks in a stage of the first round; where `steps` is small, six.
         all_steps: take every step at the optimiser's own step size, for an optimiser with a
             schedule.
     """
@@ -55,7 +56,7 @@ class FitSettings:
     independent: bool = False
     optimizer: "optax.GradientTransformation | None" = None
     chunk: int = 100
-    patience: int = 10
+    patience: int = 6
     all_steps: bool = False
     progress: bool = True
 
@@ -73,4 +74,4 @@ class FitSettings:
         return min(self.patience, max(6, self.steps // (18 * self.chunk)))
 
     def transformation(self) -> "optax.GradientTransformation":
-        return adam() if self.optimizer is None else self.optimizer
+        return adaptive() if self.optimizer is None else self.optimizer

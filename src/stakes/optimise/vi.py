@@ -23,7 +23,7 @@ class VI:
             approximation: Approximation, state: State, key: Key, batch: Batch
         ) -> tuple[State, Info]:
             params = state.variables["params"]
-            params, state, info = climb(
+            params, state, info, _ = climb(
                 approximation,
                 state,
                 key,

@@ -86,10 +86,13 @@ class Division:
     def mean(self, values: PyTree) -> PyTree:
         """Over all processes, by one message of each: those of a step are small, and many wait."""
         leaves, tree = jax.tree.flatten(values)
+        if not leaves:
+            return values
         sizes = np.cumsum([leaf.size for leaf in leaves])[:-1]
         message = jnp.concatenate([jnp.ravel(leaf) for leaf in leaves])
         parts = jnp.split(mean_of_all(message), sizes)
-        found = [p.reshape(leaf.shape) for p, leaf in zip(parts, leaves, strict=True)]
+        both = zip(parts, leaves, strict=True)
+        found = [part.reshape(leaf.shape).astype(leaf.dtype) for part, leaf in both]
         return jax.tree.unflatten(tree, found)
 
 

@@ -62,7 +62,7 @@ def choose(
             each outcome, or an array of these. They stay in one fold, and intervals allow for it.
         steps: at most this many for each fit, as in `calibrate`.
         draws: of θ at each step.
-        optimizer: any optax optimiser; Adam by default.
+        optimizer: any optax optimiser; by default that of `calibrate`.
         options: all options of the fits as one value, instead of these three.
         coords: labels of the plates' members, by plate.
         progress: whether to show progress bars on a terminal.

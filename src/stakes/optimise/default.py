@@ -1,0 +1,112 @@
+"""The optimiser of every fit that asks for no other: long steps while they lead somewhere.
+
+Where the guide consists of normals, a step is the sum of two. The natural gradient goes far where
+a posterior is wide and the slope steady, whatever the units of a latent; Adam goes on where the
+posterior is still sharp and the optimum far, as at the beginning and in neural networks. Other
+parameters, and decisions, are moved by Adam alone.
+
+The sum is multiplied by how far the last steps point the same way. At an optimum noise is all that
+is left of a gradient, and long steps would only carry it into the parameters; there the step
+shrinks to a fifth, by itself and for each array of parameters apart. Adam alone is left as it is:
+few parameters of an array may still have far to go, and nothing else would take them there.
+"""
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from stakes import checks
+from stakes._types import Array, PyTree
+from stakes.optimise.natural import MEMORY, SQUARED_MEMORY, natural_gradients
+from stakes.port import NormalPair
+
+if TYPE_CHECKING:
+    import optax
+
+NOISE = (1 - MEMORY) / (1 + MEMORY)
+"""What the squared mean of the last steps is, in units of their mean square, if all is noise."""
+SIGNAL = NOISE + 0.3
+"""From here on a step has its full length."""
+LEAST = 0.2
+"""Of a step's length, where all is noise."""
+SLOW_MEMORY = 0.98
+"""What is kept of the share of signal: longer than the mean of the steps, so that the length of a
+step hardly depends on its own noise, which would bias where a fit ends."""
+
+
+class AdaptiveState(NamedTuple):
+    """Means over the steps so far, and one number for each array: its share of signal.
+
+    That of arrays which Adam moves alone stays at one.
+    """
+
+    taken: Array
+    mean: PyTree
+    square: PyTree
+    signal: Array
+
+
+def adaptive(rate: float = 0.5, *, adam: float = 0.03) -> "optax.GradientTransformation":
+    """Natural gradients and Adam together, in steps that shrink where gradients are all noise.
+
+    Parameters that are no locations or scales of normals are moved by Adam.
+
+    Args:
+        rate: of natural gradients, where the guide consists of normals.
+        adam: the step size of Adam.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> from stakes.optimise import adaptive
+        >>> optimizer, at = adaptive(), {"x": jnp.array(1.0)}
+        >>> step, _ = optimizer.update({"x": jnp.array(2.0)}, optimizer.init(at), at)
+        >>> round(float(step["x"]), 4)  # the first step of Adam
+        -0.03
+    """
+    import optax  # here, since it takes a while and deciding does without it
+
+    rate = checks.number("`adaptive(rate=...)`", rate, above=0, most=1)
+    adam = checks.number("`adaptive(adam=...)`", adam, above=0)
+
+    def init(params: PyTree) -> AdaptiveState:
+        mean, square = (jax.tree.map(jnp.zeros_like, params) for _ in range(2))
+        signal = jnp.ones(len(jax.tree.leaves(params)))
+        return AdaptiveState(jnp.zeros((), jnp.int32), mean, square, signal)
+
+    def update(
+        gradient: PyTree,
+        state: AdaptiveState,
+        params: PyTree = None,
+        *,
+        normals: tuple[NormalPair, ...] = (),
+        **extra: Any,
+    ) -> tuple[PyTree, AdaptiveState]:
+        if normals and params is None:
+            raise ValueError("adaptive needs the parameters: `update(gradient, state, params)`.")
+        known = dict(natural_gradients(params, normals)) if normals else {}
+        taken, signals = state.taken + 1, iter(state.signal)
+
+        def one(path: Any, slope: Array, mean: Array, square: Array) -> tuple[Array, ...]:
+            natural = known.get(path)
+            if natural is not None:
+                slope = natural.tamed(slope)
+            mean = MEMORY * mean + (1 - MEMORY) * slope
+            square = SQUARED_MEMORY * square + (1 - SQUARED_MEMORY) * jnp.square(slope)
+            here = mean / (1 - MEMORY**taken)
+            by_adam = here / (jnp.sqrt(square / (1 - SQUARED_MEMORY**taken)) + 1e-8)
+            step, signal = adam * by_adam, next(signals)
+            if natural is None:
+                return -step, mean, square, signal
+            length = jnp.clip((signal - NOISE) / (SIGNAL - NOISE), LEAST, 1.0)
+            share = jnp.mean(jnp.square(by_adam))
+            signal = SLOW_MEMORY * signal + (1 - SLOW_MEMORY) * share
+            return -length * (step + natural.step(rate * here)), mean, square, signal
+
+        rows = jax.tree_util.tree_map_with_path(one, gradient, state.mean, state.square)
+        inside = jax.tree.structure(gradient)
+        outside = jax.tree.structure((0, 0, 0, 0))
+        updates, mean, square, signal = jax.tree.transpose(inside, outside, rows)
+        return updates, AdaptiveState(taken, mean, square, jnp.stack(jax.tree.leaves(signal)))
+
+    return optax.GradientTransformationExtraArgs(init, update)
