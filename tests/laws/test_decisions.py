@@ -222,6 +222,21 @@ def test_nor_less_where_many_components_are_pooled_first(name):
     check(CASES[name], *(np.tile(each[:, alike], (6, 1)) for each in mixtures(3)))
 
 
+@pytest.mark.parametrize("slope", [5.0, -5.0])
+def test_pooled_components_end_where_what_they_are_a_line_of_does(slope):
+    """NumPyro takes a scaled beta for any number, and its density is nan beyond its ends."""
+    rng = np.random.default_rng(5)
+    a, b = rng.uniform(1.5, 6, size=(2, 80, 4))
+    scaled = dist.transforms.AffineTransform(1.0, slope)
+    outcomes = jax.vmap(lambda *of: dist.TransformedDistribution(dist.Beta(*of), scaled))(a, b)
+    drawn = 1.0 + slope * rng.beta(a, b)
+    table = Quadrature().pooled(outcomes, jnp.asarray(drawn), 512)
+    shares = np.asarray(table.weights)
+    assert shares.sum(axis=0) == pytest.approx(np.ones(4), rel=1e-4)
+    mean = (shares * np.asarray(table.points)).sum(axis=0)
+    assert mean == pytest.approx(1.0 + slope * (a / (a + b)).mean(axis=0), abs=0.02)
+
+
 @pytest.mark.slow
 def test_nor_less_where_many_components_are_not_alike():
     check(CASES["jump"], *(np.tile(each, (6, 1)) for each in mixtures(3)))

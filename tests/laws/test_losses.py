@@ -10,6 +10,7 @@ from catalogue import DISTRIBUTIONS, LOSSES
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from quick import quickly
 from scipy import stats
 
 from stakes import Absolute, InputError, LinEx, Squared, Tilted
@@ -139,7 +140,7 @@ def risk_under(twins: list[oracles.Twin], name: str, decision: np.ndarray) -> np
 @each_mixture
 def test_the_exact_decision_minimises_the_expected_loss_of_a_mixture(outcome, name):
     mixture, twins = mixture_of(outcome)
-    found = np.asarray(jax.jit(lambda: LOSSES[name].exact_decision(mixture))(), float)
+    found = np.asarray(quickly(lambda: LOSSES[name].exact_decision(mixture)), float)
     assert found.shape == (INSTANCES,)
     risk = risk_under(twins, name, found)
     spread = np.sqrt(np.mean([twin.var() for twin in twins], axis=0))
@@ -151,7 +152,7 @@ def test_the_exact_decision_minimises_the_expected_loss_of_a_mixture(outcome, na
 @each_mixture
 def test_the_exact_decision_agrees_with_brute_force(outcome, name):
     mixture, twins = mixture_of(outcome)
-    exact = np.asarray(jax.jit(lambda: LOSSES[name].exact_decision(mixture))(), float)
+    exact = np.asarray(quickly(lambda: LOSSES[name].exact_decision(mixture)), float)
     rng = np.random.default_rng(2)
     draws = np.concatenate([twin.rvs((4000, INSTANCES), random_state=rng) for twin in twins])
     drawn = np.asarray(LOSSES[name].bayes_decision(jnp.asarray(draws)), float)
@@ -164,7 +165,7 @@ def test_the_exact_decision_agrees_with_brute_force(outcome, name):
 
 def test_the_exact_decision_of_one_component_is_its_quantile():
     one = Mixture(jax.vmap(dist.Normal)(jnp.array([[3.0]]), jnp.array([[2.0]])))
-    found = jax.jit(lambda: Tilted(0.9).exact_decision(one))()
+    found = quickly(lambda: Tilted(0.9).exact_decision(one))
     np.testing.assert_allclose(found, DISTRIBUTIONS["Normal"].twin(3, 2).ppf([0.9]), rtol=1e-5)
 
 
@@ -174,7 +175,7 @@ def test_the_best_decision_about_rare_counts_is_a_whole_number_from_zero(q):
     twins = [DISTRIBUTIONS["Poisson"].twin(rate) for rate in rates]
     reached = np.array([np.mean([twin.cdf(k) for twin in twins], axis=0) >= q for k in range(30)])
     counts = jax.vmap(dist.Poisson)(jnp.asarray(rates))
-    found = jax.jit(lambda counts: Tilted(q).exact_decision(Mixture(counts)))(counts)
+    found = quickly(lambda counts: Tilted(q).exact_decision(Mixture(counts)), counts)
     np.testing.assert_array_equal(found, np.argmax(reached, axis=0))
 
 

@@ -461,11 +461,13 @@ def every_second(first: int) -> list[object]:
     ]
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("name", every_second(0))
 def test_random_triples_are_right_or_nan_or_refused_in_single_precision(name):
     check_triples(name, some_gains(name), size=5, seed=1)
 
 
+@pytest.mark.some(3)
 @pytest.mark.usefixtures("double_precision")
 @pytest.mark.parametrize("name", every_second(1))
 def test_random_triples_are_right_or_nan_or_refused_in_double_precision(name):

@@ -5,10 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+from quick import quickly
 from scipy import optimize, stats
 
 import stakes
-from stakes.expectation import Mixture
+from stakes.expectation import Mixture, choose
 
 RNG = np.random.default_rng(8)
 # No tail reaches beyond the grid on which costs are added up.
@@ -50,7 +51,7 @@ LOSSES = [
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
 def test_the_decision_is_that_of_a_scalar_minimiser(of, loss):
     mixture, values, weights = of()
-    found = np.asarray(jax.jit(lambda: loss.exact_decision(mixture))())
+    found = np.asarray(quickly(lambda: loss.exact_decision(mixture)))
 
     def risk(decision, row):
         return float(np.asarray(loss(values, decision)) @ weights[:, row])
@@ -66,8 +67,8 @@ def test_single_precision_costs_nothing():
     """Nearby decisions cost the same: what counts is that no other costs less."""
     mixture, values, weights = _normals()
     for loss in LOSSES:
-        found = np.asarray(loss.exact_decision(mixture), float)
-        around = found + np.linspace(-0.2, 0.2, 81)[:, None]
+        found = np.asarray(quickly(lambda: loss.exact_decision(mixture)), float)  # noqa: B023
+        around = found + np.linspace(-0.2, 0.2, 21)[:, None]
         risks = [(loss(values[:, None], each) * weights).sum(axis=0) for each in (found, *around)]
         assert np.all(risks[0] <= np.min(risks[1:], axis=0) * (1 + 1e-5)), loss
 
@@ -82,14 +83,39 @@ def test_far_expectiles_hold_in_single_precision(q):
         return q * short - (1 - q) * (short + h)
 
     best = optimize.brentq(pull, -10, 10, xtol=1e-12)
-    found = float(np.ravel(stakes.Expectile(q).exact_decision(normal))[0])
+    found = float(np.ravel(quickly(lambda: stakes.Expectile(q).exact_decision(normal)))[0])
     np.testing.assert_allclose(found, best, rtol=0, atol=3e-3)
+
+
+@pytest.mark.parametrize("q", [1e-4, 0.01, 0.5, 5 / 6, 0.9999])
+def test_the_formula_of_an_expectile_holds_near_and_far_from_the_mean(q):
+    outcome, loss = dist.Normal(2.0, 1.5), stakes.Expectile(q)
+    places = jnp.array([-40.0, -3.0, 1.0, 2.0, 2.6, 9.0, 60.0])
+    values, step = np.linspace(-13, 17, 300_001, retstep=True)
+    weights = stats.norm(2.0, 1.5).pdf(values) * step
+
+    def expected(h):
+        missed = values - h
+        return (np.where(missed > 0, q, 1 - q) * missed**2) @ weights
+
+    found = stakes.ClosedForm().expected(None, outcome, loss, places)
+    np.testing.assert_allclose(found, [expected(h) for h in np.asarray(places, float)], rtol=2e-5)
+    slope = jax.vmap(jax.grad(lambda h: stakes.ClosedForm().expected(None, outcome, loss, h)))
+    rise = [(expected(h + 1e-3) - expected(h - 1e-3)) / 2e-3 for h in np.asarray(places, float)]
+    np.testing.assert_allclose(slope(places), rise, rtol=1e-4, atol=1e-4)
+
+
+def test_the_formula_of_an_expectile_is_taken_where_it_is_known():
+    gain = stakes.utilities.ScaledLoss(stakes.Expectile(0.8), 1.0)
+    asked = jnp.zeros(3)
+    assert isinstance(choose(dist.Normal(jnp.zeros(3), 1.0), gain, asked), stakes.ClosedForm)
+    assert isinstance(choose(dist.Laplace(jnp.zeros(3), 1.0), gain, asked), stakes.Quadrature)
 
 
 def test_a_heavy_tail_does_not_carry_a_huber_decision_away():
     """The mean is a quarter of a million, the median one: single precision knows no more of it."""
     heavy = Mixture(dist.LogNormal(jnp.zeros(1), 5 * jnp.ones(1)))
-    found = float(np.ravel(stakes.Huber(10.0).exact_decision(heavy))[0])
+    found = float(np.ravel(quickly(lambda: stakes.Huber(10.0).exact_decision(heavy)))[0])
     outcomes = stats.lognorm(5.0).ppf((np.arange(200_000) + 0.5) / 200_000)
     risks = [
         float(np.mean(stakes.Huber(10.0)(outcomes, h))) for h in (found, *np.linspace(0, 10, 41))

@@ -25,6 +25,7 @@ from stakes.expectation.special import (
     stirling_error,
 )
 from stakes.expectation.sums import flushed_exp
+from stakes.host.loops import once
 
 
 class GammaTail(NamedTuple):
@@ -194,10 +195,11 @@ def _beta_upper(
     u = _column(points, x) * reach
     turned = x > rest
     part, v = jnp.where(turned, rest, x), jnp.where(turned, -u, u)
-    change = part * jnp.expm1(v)
-    log_change = log_less_tangent(1 + change, change)
-    loss = (n + 1) * (log_change + part * exp_less_tangent(v)) + slope * u
-    mass = jnp.exp(-loss) * _column(weights, x) * reach
+    bent = once(exp_less_tangent(v))
+    change = part * (bent + v)
+    log_change = once(log_less_tangent(1 + change, change))
+    loss = (n + 1) * (log_change + part * bent) + slope * u
+    mass = once(jnp.exp(-loss) * _column(weights, x) * reach)
     total, moment = jnp.sum(mass, axis=0), jnp.sum(mass * u, axis=0)
     log_moment = jnp.sum(mass * (log_change + change), axis=0)
     # The moments of L - u and of L.

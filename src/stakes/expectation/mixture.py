@@ -56,6 +56,9 @@ class Single:
     def tails(self, decision: Array, above: float, below: float) -> Array:
         return stats.tails(self.distribution, decision, above, below)
 
+    def square_tails(self, decision: Array, above: Number, below: Number) -> Array:
+        return stats.square_tails(self.distribution, decision, above, below)
+
     def least_tails(self, above: float, below: float) -> Array:
         try:
             return stats.least_tails(self.distribution, above, below)
@@ -135,6 +138,9 @@ class Mixture:
 
     def tails(self, decision: Array, above: float, below: float) -> Array:
         return self._over(lambda one: one.tails(decision, above, below)).mean(axis=0)
+
+    def square_tails(self, decision: Array, above: Number, below: Number) -> Array:
+        return self._over(lambda one: one.square_tails(decision, above, below)).mean(axis=0)
 
     def least_tails(self, above: float, below: float) -> Array:
         return self.tails(self.quantile(above / (above + below)), above, below)

@@ -12,6 +12,7 @@ that of integrating the tail, as in double precision.
 
 import math
 from functools import cache
+from itertools import zip_longest
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -19,8 +20,9 @@ import numpy as np
 
 from stakes._types import Array
 from stakes.expectation.incomplete import gamma_tail
-from stakes.expectation.mills import density, mills
+from stakes.expectation.mills import mills
 from stakes.expectation.special import horner, log_less_tangent
+from stakes.expectation.sums import flushed_exp
 from stakes.host.loops import once
 
 _DEGREES = (10, 8, 6, 4)
@@ -37,24 +39,37 @@ class PoissonTail(NamedTuple):
     weight: Array
 
 
-def poisson_tail(count: Array, rate: Array) -> PoissonTail:
-    """For whole counts from zero and rates above zero."""
+def poisson_tail(count: Array, rate: Array, *, shared: bool = False) -> PoissonTail:
+    """For whole counts from zero and rates above zero.
+
+    Where many rates share a count (`shared`), as draws of θ share a decision, what depends on the
+    count alone is computed once for all of them, and kept: eleven numbers for each count.
+    """
     if rate.dtype != jnp.float32:
         tail = gamma_tail(*jnp.broadcast_arrays(count + 1, rate))
         return PoissonTail(tail.above, tail.weight)
     shape = count + 1
-    inverse, root, away = 1 / shape, jnp.sqrt(shape), rate - shape
-    drop = once(jnp.maximum(-log_less_tangent(rate * inverse, away * inverse), 0.0))
-    eta = jnp.sign(away) * jnp.sqrt(2 * drop)
-    distance = jnp.abs(eta) * root
-    phi = once(density(distance))
-    beyond = phi * mills(distance)
+    inverse, root = once(1 / shape), once(jnp.sqrt(shape))
+    off = (rate - shape) * inverse
+    drop = once(jnp.maximum(-log_less_tangent(rate * inverse, off), 0.0))
+    eta = jnp.sign(off) * jnp.sqrt(2 * drop)
+    phi = once(flushed_exp(-shape * drop) / math.sqrt(2 * math.pi))
+    beyond, upper = mills(jnp.abs(eta) * root), off > 0
     near = jnp.clip(eta, -_FURTHEST, _FURTHEST)
-    rest = horner(inverse, [horner(near, terms) for terms in _temme()])
+    rest = _rest(near, inverse, root * inverse, shared)
+    top = root * horner(inverse, _stirling())
     return PoissonTail(
-        once(jnp.where(away > 0, beyond, 1 - beyond) + phi * rest * (root * inverse)),
-        phi * once(root * horner(inverse, _stirling())),
+        once(jnp.where(upper, 0.0, 1.0) + phi * (jnp.where(upper, beyond, -beyond) + rest)),
+        once(phi * (once(top) if shared else top)),
     )
+
+
+def _rest(eta: Array, inverse: Array, factor: Array, shared: bool) -> Array:
+    """S(η, 1/a) times a factor."""
+    if not shared:
+        return factor * horner(inverse, [horner(eta, terms) for terms in _temme()])
+    by_power = zip_longest(*_temme(), fillvalue=0.0)
+    return horner(eta, [once(factor * horner(inverse, terms)) for terms in by_power])
 
 
 @cache

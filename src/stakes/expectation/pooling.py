@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from stakes._types import Array, Distribution, Float
+from stakes.expectation import stats
 from stakes.expectation.sums import Rule
 
 BEYOND = 16
@@ -25,12 +26,20 @@ def pooled(outcomes: Distribution, drawn: Float[Array, "draw *instance"], most: 
     widths = (gaps[1:] + gaps[:-1]) / 2
 
     def add(so_far: Array, outcome: Distribution) -> tuple[Array, None]:
-        inside = outcome.support(points)
-        held = jnp.where(inside, points, inner[len(inner) // 2])
-        log_density = jnp.where(inside, outcome.log_prob(held), -jnp.inf)
+        log_density = _log_density(outcome, points, inner[len(inner) // 2])
         return jnp.logaddexp(so_far, log_density), None
 
     nothing = jnp.full_like(points, -jnp.inf)
     log_density, _ = jax.lax.scan(add, nothing, jax.tree.map(jnp.asarray, outcomes))
     log_weights = log_density + jnp.log(widths)
     return Rule(points, log_weights - jax.nn.logsumexp(log_weights, axis=0))
+
+
+def _log_density(outcome: Distribution, points: Array, middle: Array) -> Array:
+    """Of all points, also those at which there is nothing; the middle stands in for these."""
+    if (line := stats.line(outcome)) is not None:  # its own support is not to be asked
+        behind = _log_density(line.of, line.back(points), line.back(middle))
+        return behind - jnp.log(jnp.abs(line.slope))
+    inside = outcome.support(points)
+    held = jnp.where(inside, points, middle)
+    return jnp.where(inside, outcome.log_prob(held), -jnp.inf)

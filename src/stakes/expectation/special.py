@@ -17,6 +17,8 @@ from jax.scipy.special import gammaln
 from stakes._types import Array
 
 _NEAR = 0.3
+_ROOT_HALF = 0x3F3504F3
+"""The bits of √½ in single precision."""
 _RAISE = 8
 _SHORT = 1 / 17
 """Below such a part, a step from one argument of the gamma function to the next is a short one."""
@@ -25,12 +27,27 @@ _SHORT = 1 / 17
 @jax.custom_jvp
 def log_less_tangent(ratio: Array, less_one: Array) -> Array:
     """log r - (r - 1), given both r and r - 1 to full precision."""
-    # log(1 + v) is twice the inverse hyperbolic tangent of r, and 2r - v = -vr.
-    r = less_one / (2 + less_one)
-    terms = 5 if r.dtype == jnp.float32 else 10
-    series = 2 * horner(jnp.square(r), [1 / (2 * k + 3) for k in range(terms)])
-    near = r * (jnp.square(r) * series - less_one)
-    return jnp.where(jnp.abs(less_one) < _NEAR, near, jnp.log(ratio) - less_one)
+    if less_one.dtype != jnp.float32:
+        return jnp.where(
+            jnp.abs(less_one) < _NEAR, _series(less_one, 10), jnp.log(ratio) - less_one
+        )
+    # r is 2^e m with m from √½ to √2: the logarithm of m by the series, in less time than `log`.
+    bits = jax.lax.bitcast_convert_type(ratio, jnp.int32)
+    power = jax.lax.shift_right_arithmetic(bits - _ROOT_HALF, jnp.int32(23))
+    rest = bits - jax.lax.shift_left(power, jnp.int32(23))
+    part = jax.lax.bitcast_convert_type(rest, ratio.dtype)
+    near = power == 0
+    off = jnp.where(near, less_one, part - 1)
+    far = power.astype(ratio.dtype) * math.log(2) - (less_one - off)
+    far = jnp.where(ratio > 0, far, jnp.where(ratio == 0, -jnp.inf, jnp.nan))
+    return _series(off, 4) + jnp.where(near, 0.0, far)
+
+
+def _series(off: Array, terms: int) -> Array:
+    """log(1 + v) - v: log(1 + v) is twice the inverse hyperbolic tangent of r, and 2r - v = -vr."""
+    r = off / (2 + off)
+    series = horner(jnp.square(r), [2 / (2 * k + 3) for k in range(terms)])
+    return r * (jnp.square(r) * series - off)
 
 
 @log_less_tangent.defjvp
@@ -41,11 +58,13 @@ def _(primals, tangents):  # type: ignore[no-untyped-def]
 
 def exp_less_tangent(x: Array) -> Array:
     """exp(x) - 1 - x."""
-    near = jnp.abs(x) < _NEAR
+    single = jnp.result_type(x) == jnp.float32
+    near = jnp.abs(x) < (2 * _NEAR if single else _NEAR)
     v = jnp.where(near, x, 0.0)
-    terms = 6 if v.dtype == jnp.float32 else 9
-    series = horner(v, [1 / math.factorial(k + 2) for k in range(terms)])
-    return jnp.where(near, jnp.square(v) * series, jnp.expm1(x) - x)
+    series = horner(v, [1 / math.factorial(k + 2) for k in range(8 if single else 10)])
+    # `expm1` takes twice the time of `exp`, which does where a longer series leaves off.
+    far = jnp.exp(x) - 1 if single else jnp.expm1(x)
+    return jnp.where(near, jnp.square(v) * series, far - x)
 
 
 def stirling_error(x: Array) -> Array:
@@ -115,7 +134,8 @@ def along(slopes: Any, tangents: Any, like: Array) -> Array:
 
 def horner(x: Array, terms: Sequence[float | Array]) -> Array:
     """Σ terms[k] x^k."""
-    total = jnp.broadcast_to(jnp.asarray(terms[-1], x.dtype), jnp.shape(x))
+    shape = jnp.broadcast_shapes(jnp.shape(terms[-1]), jnp.shape(x))
+    total = jnp.broadcast_to(jnp.asarray(terms[-1], x.dtype), shape)
     for term in reversed(terms[:-1]):
         total = total * x + term
     return total

@@ -68,6 +68,12 @@ def excess(outcome: Distribution, decision: Array) -> Array:
 
 
 @singledispatch
+def square_tails(outcome: Distribution, decision: Array, above: Number, below: Number) -> Array:
+    """E above·((y-h)+)² + below·((h-y)+)²."""
+    raise unknown("expected squares above and below", outcome)
+
+
+@singledispatch
 def tails(outcome: Distribution, decision: Array, above: float, below: float) -> Array:
     """E above·(y-h)+ + below·(h-y)+: infinite where E y is infinite or does not exist."""
     centre, more = mean(outcome), excess(outcome, decision)

@@ -85,6 +85,9 @@ class Expectile(CanVary):
         short = jnp.asarray(outcome) - decision
         return jnp.where(short > 0, self.q, 1 - self.q) * jnp.square(short)
 
+    def expected(self, predicted: Predicted, decision: Array) -> Array:
+        return predicted.square_tails(decision, self.q, 1 - self.q)
+
     def bayes_decision(self, draws: Array) -> Array:
         """Where shortfalls and excesses, weighted, are equal on average: by bisection."""
         low, high = draws.min(axis=0), draws.max(axis=0)

@@ -43,6 +43,12 @@ class Predicted(Protocol):
         """E above·(y-h)+ + below·(h-y)+: what falling short and going over cost."""
         ...
 
+    def square_tails(
+        self, decision: Float[Array, "*instance"], above: Number, below: Number
+    ) -> Float[Array, "*instance"]:
+        """E above·((y-h)+)² + below·((h-y)+)²."""
+        ...
+
     def least_tails(self, above: float, below: float) -> Float[Array, "*instance"]:
         """The least value of `tails` over all decisions."""
         ...

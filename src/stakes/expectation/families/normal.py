@@ -7,7 +7,7 @@ from statistics import NormalDist
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
-from jax.scipy.special import ndtri
+from jax.scipy.special import ndtr, ndtri
 
 from stakes._types import Array, Number
 from stakes.expectation.families.common import floats
@@ -21,9 +21,11 @@ from stakes.expectation.stats import (
     log_kernel,
     log_tails,
     most_log_tails,
+    square_tails,
     tails,
 )
 from stakes.expectation.sums import flushed_exp
+from stakes.host.loops import once
 
 LOG_ROOT_TAU = math.log(2 * math.pi) / 2
 
@@ -31,6 +33,19 @@ LOG_ROOT_TAU = math.log(2 * math.pi) / 2
 @tails.register
 def _(outcome: dist.Normal, decision: Array, above: float, below: float) -> Array:
     return _normal_tails(*floats(outcome.loc, outcome.scale, decision), above, below)
+
+
+@square_tails.register
+def _(outcome: dist.Normal, decision: Array, above: Number, below: Number) -> Array:
+    loc, scale, decision = floats(outcome.loc, outcome.scale, decision)
+
+    def square(gap: Array) -> Array:
+        """E ((g + σ ε)+)² = σ² P(g + σ ε > 0) + g E (g + σ ε)+: by Stein's identity."""
+        more = _normal_tails(gap, scale, jnp.zeros_like(gap), 1.0, 0.0)
+        return jnp.square(scale) * ndtr(gap / scale) + gap * more
+
+    # Each side by itself: one as the other taken off the whole would lose its digits.
+    return above * square(loc - decision) + below * square(decision - loc)
 
 
 @least_tails.register
@@ -107,8 +122,8 @@ def _log_tails_and_slopes(
     near_mills, near_slope = mills_and_slope(jnp.abs(least))
     far_mills, far_slope = mills_and_slope(most)
     factor = flushed_exp(jnp.where(inside, -jnp.square(least) / 2 - LOG_ROOT_TAU, 0.0))
-    near = jnp.where(inside, 1 - factor * near_mills, near_mills)
-    far = factor * far_mills
+    near = once(jnp.where(inside, 1 - factor * near_mills, near_mills))
+    far = once(factor * far_mills)
     total = near + far
     rate = jnp.where(first, above, below)
     offset = jnp.where(inside, rate * (least - rate / 2), -jnp.square(distance) / 2 - LOG_ROOT_TAU)
@@ -169,7 +184,7 @@ def _normal_tails_and_slopes(
     """Value, and derivatives by h (minus that by m) and by s."""
     z = (decision - loc) / scale
     phi = density(z)
-    beyond = phi * mills(jnp.abs(z))
+    beyond = once(phi * mills(jnp.abs(z)))
     slope = jnp.where(z > 0, below, above) - (above + below) * beyond
     value = scale * ((above + below) * phi + jnp.abs(z) * slope)
     return value, jnp.where(z > 0, slope, -slope), (above + below) * phi

@@ -12,12 +12,12 @@ from stakes._types import Array
 from stakes.expectation.families.common import LEAST, floats, whole
 from stakes.expectation.poisson import poisson_tail
 from stakes.expectation.stats import cdf, cumulant, least_tails, tails
+from stakes.host.loops import once
 
 
 @tails.register
 def _(outcome: dist.Poisson, decision: Array, above: float, below: float) -> Array:
-    rate, decision = jnp.broadcast_arrays(*floats(outcome.rate, decision))
-    return _poisson_tails(rate, decision, above, below)
+    return _poisson_tails(*floats(outcome.rate, decision), above, below)
 
 
 @least_tails.register
@@ -56,12 +56,13 @@ def _poisson_tails(rate: Array, decision: Array, above: float, below: float) -> 
 def _(above, below, primals, tangents):  # type: ignore[no-untyped-def]
     rate, decision = primals
     d_rate, d_decision = tangents
-    value, by_rate, by_decision = _poisson_tails_and_slopes(rate, decision, above, below)
+    # Slopes are those of a step, in which all draws of θ share the decisions.
+    value, by_rate, by_decision = _poisson_tails_and_slopes(rate, decision, above, below, True)
     return value, by_rate * d_rate + by_decision * d_decision
 
 
 def _poisson_tails_and_slopes(
-    rate: Array, decision: Array, above: float, below: float
+    rate: Array, decision: Array, above: float, below: float, shared: bool = False
 ) -> tuple[Array, Array, Array]:
     """Value, and derivatives by λ and h.
 
@@ -70,7 +71,7 @@ def _poisson_tails_and_slopes(
     g of a Poisson count.
     """
     negative, count, rate = decision < 0, whole(decision), jnp.maximum(rate, LEAST)
-    tail = poisson_tail(count, rate)
+    tail = poisson_tail(count, rate, shared=shared)
     here = jnp.where(negative, 0.0, (above + below) * tail.weight)
     by_decision = jnp.where(negative, 0.0, (above + below) * tail.reached) - above
     value = jnp.maximum(here + (decision - rate) * by_decision, 0.0)
@@ -100,12 +101,15 @@ def _poisson_least_and_slope(rate: Array, above: float, below: float) -> tuple[A
     level = above / (above + below)
     z, rate = NormalDist().inv_cdf(level), jnp.maximum(rate, LEAST)
     down, steps = (0, 1) if 0.01 <= level <= 0.99 else (2, 5)
-    lowest = whole(rate + z * jnp.sqrt(rate) + (z * z - 1) / 6 - down)
+    lowest = once(whole(rate + z * jnp.sqrt(rate) + (z * z - 1) / 6 - down))
     count, (reached, here) = lowest, poisson_tail(lowest, rate)
+    chance = here / rate
     for step in range(steps):
-        short = (reached < level) & (count == lowest + step)
         more = here / (count + 1)
-        reached, here = reached + jnp.where(short, more, 0.0), jnp.where(short, rate * more, here)
+        short = (reached < level) & (count == lowest + step)
+        reached = reached + jnp.where(short, more, 0.0)
+        chance, here = jnp.where(short, more, chance), jnp.where(short, rate * more, here)
         count = count + short
-    here, by_count = (above + below) * here, (above + below) * reached - above
-    return here + (count - rate) * by_count, here / rate - by_count
+    by_count = (above + below) * reached - above
+    value = (above + below) * here + (count - rate) * by_count
+    return value, (above + below) * chance - by_count
