@@ -1,128 +1,42 @@
 """Runs on several processes of this machine, left alone and disturbed."""
 
 import os
-import random
 import signal
 import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 
+from benchmarks.disturbed import (
+    Alone,
+    command,
+    disturb,
+    left_alone,
+    parameters,
+    run_command,
+    workers,
+    write_project,
+)
 from stakes.app.runs import RunFolder, sealed
 
 pytestmark = pytest.mark.slow
 
-MODEL = """\
-import signal
-
-import numpyro
-import numpyro.distributions as dist
-
-
-def busy(*_):
-    while True:
-        pass
-
-
-signal.signal(signal.SIGUSR1, busy)
-
-
-def shops(x, y=None, batch=24):
-    slope = numpyro.sample("slope", dist.Normal(0, 1))
-    with numpyro.plate("row", len(x), subsample_size=batch) as members:
-        level = numpyro.sample("level", dist.Normal(0, 1))
-        seen = None if y is None else y[members]
-        numpyro.sample("y", dist.Normal(level + slope * x[members], 0.5), obs=seen)
-"""
-SPEC = """\
-title = "Shops"
-seed = 3
-model = {python = "model.py:shops", outcome = "y"}
-data = {file = "table.csv", outcome = "y", columns = {x = "x"}}
-loss = {name = "tilted", under = 3, over = 1}
-fit = {steps = 6000, checkpoint_seconds = 1}
-"""
-KILLS = int(os.environ.get("KILLS", "8"))
-"""How often runs are disturbed. `KILLS=40 pytest -s` on this file prints what each has cost."""
-SHORT = ("--set", "fit.steps=400", "--set", "fit.checkpoint_seconds=0.2")
-"""For runs that are disturbed: a few checkpoints of each fit."""
-KINDS = (signal.SIGKILL, signal.SIGSTOP, signal.SIGUSR1)
-"""A process that dies, one that is stopped, and one in an endless loop."""
+KILLS = int(os.environ.get("KILLS", "6"))
+"""How often runs are disturbed, in each way; `python -m benchmarks.disturbed` makes a table."""
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("shops")
-    rng = random.Random(0)
-    xs = [rng.gauss(0, 1) for _ in range(203)]
-    lines = ["x,y", *(f"{x},{0.7 * x + rng.gauss(0, 1)}" for x in xs)]
-    (folder / "table.csv").write_text("\n".join(lines) + "\n")
-    (folder / "model.py").write_text(MODEL)
-    (folder / "spec.toml").write_text(SPEC)
-    return folder
-
-
-def command(*words: object) -> list[str]:
-    return [sys.executable, "-m", "stakes_command", *map(str, words)]
-
-
-def run_command(project: Path, run: Path, processes: int, *changes: str) -> list[str]:
-    bare = ("--no-choose", "--no-report", "-o", run)
-    return command("run", project / "spec.toml", "--processes", processes, *bare, *changes)
-
-
-STAGES = ("begun", "fitting VI", "fitting calibrated", "deciding")
-"""Of a run, as its log tells of them; with the last, the first process is left alone."""
-
-
-class Alone(NamedTuple):
-    """A run on two processes that was left alone."""
-
-    path: Path
-    begins: list[float]
-    """Seconds after which its processes were there, and each stage began."""
-    seconds: float
-
-
-def stages_begun(run: Path) -> int:
-    log = run / "log.txt"
-    said = log.read_text() if log.exists() else ""
-    return sum(f" {stage}" in said for stage in STAGES)
+    return write_project(tmp_path_factory.mktemp("shops"))
 
 
 @pytest.fixture(scope="module")
 def alone(project: Path) -> Alone:
-    run, begins, began = project / "alone", [], time.monotonic()
-    watched = subprocess.Popen(run_command(project, run, 2, *SHORT))
-    while watched.poll() is None:
-        count = stages_begun(run) + bool(workers(watched.pid))
-        begins += [time.monotonic() - began] * (count - len(begins))
-        time.sleep(0.05)
-    assert watched.returncode in (0, 4)
-    return Alone(run, begins, time.monotonic() - began)
-
-
-def parameters(run: Path) -> dict[str, np.ndarray]:
-    arrays = sealed.load(run / "state.npz")
-    return {name: array for name, array in arrays.items() if not name.endswith("/seconds")}
-
-
-def check_same(run: Path, other: Path) -> None:
-    found, expected = parameters(run), parameters(other)
-    assert found.keys() == expected.keys()
-    for name, array in expected.items():
-        np.testing.assert_array_equal(found[name], array, err_msg=name)
-    assert (run / "decisions.csv").read_text() == (other / "decisions.csv").read_text()
-
-
-def workers(supervisor: int) -> list[int]:
-    children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text()
-    return [int(pid) for pid in children.split()]
+    return left_alone(project, project / "alone")
 
 
 def test_only_the_loopback_address_is_listened_on(project: Path, tmp_path: Path) -> None:
@@ -166,26 +80,10 @@ def test_a_disturbed_run_ends_with_the_same_numbers(
     number: int, project: Path, alone: Alone, tmp_path: Path
 ) -> None:
     """Disturbed at any moment at which the processes depend on each other."""
-    rng, kind = random.Random(number), KINDS[number % 3]
-    victim, stage, part = rng.randrange(2), rng.randrange(len(STAGES)), rng.random()
-    began = time.monotonic()
-    watched = subprocess.Popen(
-        run_command(project, tmp_path, 2, *SHORT), stderr=subprocess.PIPE, text=True
-    )
-    while len(pids := workers(watched.pid)) < 2 or stages_begun(tmp_path) < stage:
-        assert watched.poll() is None
-        time.sleep(0.05)
-    time.sleep(part * (alone.begins[stage + 1] - alone.begins[stage]))
-    hit = len(workers(watched.pid)) == 2
-    if hit:
-        os.kill(pids[victim], kind)
-    _, said = watched.communicate(timeout=900)
-    lost = time.monotonic() - began - alone.seconds
-    again = [line for line in said.splitlines() if "start again" in line]
-    at = f"stage {stage + part:.2f}" if hit else "no moment"
-    print(f"{number}: {kind.name} of process {victim} at {at}: {lost:.0f} s lost; {again}")
-    assert watched.returncode in (0, 4), said
-    check_same(tmp_path, alone.path)
+    found = disturb(number, project, tmp_path, alone)
+    assert found.differs == []
+    assert bool(found.said) == (found.stage != "none")
+    print(f"{found}: {found.seconds - alone.seconds:.0f} s lost")
 
 
 def test_rows_held_out_are_fitted_by_all_processes_in_the_end(

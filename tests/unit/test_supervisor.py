@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stakes.errors import StakesError
-from stakes.host import supervisor
+from stakes.host import supervisor, watching
 
 FIRST_ONLY = """
 import os, sys, time
@@ -66,7 +66,7 @@ if first:
 def test_all_start_again_when_no_step_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervisor, "SILENCE", 0.5)
+    monkeypatch.setattr(watching, "SILENCE", 0.5)
     body = """
 if index == 0:
     beat(3)
@@ -80,7 +80,7 @@ if first:
 
 WAITING = """
 from pathlib import Path
-from stakes.host.supervisor import Waiting
+from stakes.host.watching import Waiting
 if index == 0:
     waiting = Waiting(Path(beats), index)
     waiting({worked})
@@ -91,18 +91,97 @@ def test_all_start_again_when_one_waits_for_another_in_vain(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such as for one that is caught in a loop before the first step."""
-    monkeypatch.setattr(supervisor, "SILENCE", 0.5)
+    monkeypatch.setattr(watching, "SILENCE", 0.5)
     body = WAITING.format(worked=0.2) + "time.sleep(60 if first else 0)"
     code, [said], starts = supervised(tmp_path, body)
     assert (code, starts) == (0, [2, 2])
     assert said.startswith("process 0 waited 1 seconds for another")
 
 
+LOOP = """
+while first and index == 0:
+    pass
+time.sleep(60 if first else 0)
+"""
+ENDLESS = """
+while first and index == 1:
+    pass
+time.sleep(60 if first else 0)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell")
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [
+        (WAITING.format(worked=30.0), "process 1 seems to be in an endless loop"),
+        (WAITING.format(worked=30.0) + LOOP, "process 0 seems to be in an endless loop"),
+        (
+            "index or [beat(1) or time.sleep(0.5) for _ in range(4)]",
+            "seconds of a processor's time",
+        ),
+    ],
+)
+def test_an_endless_loop_is_told_by_the_time_of_a_processor_that_it_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, said: str
+) -> None:
+    """Long before others have waited three times as long as they worked, or twenty pauses."""
+    monkeypatch.setattr(watching, "BUSY", 0.5)
+    monkeypatch.setattr(watching, "SILENCE", 0.5)
+    began = time.monotonic()
+    code, [why], starts = supervised(tmp_path, before + ENDLESS)
+    assert (code, starts) == (0, [2, 2])
+    assert said in why
+    assert time.monotonic() - began < 30
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell")
+def test_one_that_gets_no_processor_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "BUSY", 0.3)
+    body = WAITING.format(worked=30.0) + "time.sleep(2)"
+    assert supervised(tmp_path, body) == (0, [], [1, 1])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell")
+def test_one_that_is_slow_but_at_work_is_waited_for_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "SILENCE", 1.5)
+    body = (
+        WAITING.format(worked=0.2)
+        + """
+until = time.monotonic() + 3
+while time.monotonic() < until:
+    time.sleep(0.02)
+    sum(range(50000 * index))
+"""
+    )
+    assert supervised(tmp_path, body) == (0, [], [1, 1])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell")
+def test_one_that_takes_no_longer_than_the_other_did_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "BUSY", 0.3)
+    body = """
+def work(seconds):
+    until = time.process_time() + seconds
+    while time.process_time() < until:
+        pass
+work(1.0 if index == 0 else 2.0)
+"""
+    body += WAITING.format(worked=30.0) + "    time.sleep(3)"
+    assert supervised(tmp_path, body) == (0, [], [1, 1])
+
+
 @pytest.mark.parametrize("goes_on", ["", "waiting(None)"])
 def test_one_that_worked_long_waits_as_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, goes_on: str
 ) -> None:
-    monkeypatch.setattr(supervisor, "SILENCE", 0.3)
+    monkeypatch.setattr(watching, "SILENCE", 0.3)
     body = WAITING.format(worked=0.01 if goes_on else 30.0)
     body += f"    {goes_on}\ntime.sleep(1.5)"
     assert supervised(tmp_path, body) == (0, [], [1, 1])
@@ -112,7 +191,7 @@ def test_each_start_in_vain_waits_longer_for_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where one process takes longer than the others for good reason, the run still ends."""
-    monkeypatch.setattr(supervisor, "SILENCE", 0.3)
+    monkeypatch.setattr(watching, "SILENCE", 0.3)
     body = WAITING.format(worked=0.01) + "time.sleep(2)"
     code, said, _ = supervised(tmp_path, body)
     assert code == 0
@@ -122,7 +201,7 @@ def test_each_start_in_vain_waits_longer_for_another(
 def test_a_long_silence_before_the_second_step_is_compiling(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervisor, "SILENCE", 0.3)
+    monkeypatch.setattr(watching, "SILENCE", 0.3)
     body = "index or beat(1); time.sleep(1.5)"
     assert supervised(tmp_path, body) == (0, [], [1, 1])
 
@@ -130,7 +209,7 @@ def test_a_long_silence_before_the_second_step_is_compiling(
 def test_a_long_silence_after_a_fit_is_other_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervisor, "SILENCE", 0.3)
+    monkeypatch.setattr(watching, "SILENCE", 0.3)
     body = """
 if index == 0:
     beat(3)
@@ -144,7 +223,7 @@ time.sleep(1.5)
 def test_all_start_again_when_one_is_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervisor, "STOPPED", 0.5)
+    monkeypatch.setattr(watching, "STOPPED", 0.5)
     body = """
 if first:
     if index == 1:
@@ -183,7 +262,7 @@ if len(open(f"{folder}/1").read()) < 7:
     assert (code, starts) == (0, [7, 7])
 
 
-def watching(folder: Path, body: str) -> subprocess.Popen[bytes]:
+def ready(folder: Path, body: str) -> subprocess.Popen[bytes]:
     """A supervisor in a process of its own, whose processes are ready."""
     program = f"""
 import sys
@@ -209,7 +288,7 @@ if index == 0:
     open(f"{folder}/ready", "w")
 time.sleep(60)
 """
-    started = watching(tmp_path, body)
+    started = ready(tmp_path, body)
     os.kill(started.pid, signal.SIGTERM)
     assert started.wait(timeout=30) == 143
 
@@ -223,7 +302,7 @@ if index == 0:
 while True:
     time.sleep(60)
 """
-    started = watching(tmp_path, body)
+    started = ready(tmp_path, body)
     for count in (1, 2):
         os.kill(started.pid, signal.SIGTERM)
         while not (
@@ -253,7 +332,7 @@ if index == 0:
     end_with_supervisor(Path(beats))
 time.sleep(60 if index == 0 else 2)
 """
-    started = watching(tmp_path, body)
+    started = ready(tmp_path, body)
     started.kill()
     started.wait()
     first = Path(f"/proc/{(tmp_path / 'pid').read_text()}/stat")

@@ -12,7 +12,7 @@ from stakes.host.progress import told_to
 if TYPE_CHECKING:
     from stakes.app.runs import Chosen, Manifest, Run
     from stakes.calibration import Comparison
-    from stakes.host.supervisor import Beat
+    from stakes.host.watching import Beat
     from stakes.processes import Processes
 
 

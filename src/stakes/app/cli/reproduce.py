@@ -7,7 +7,7 @@ import typer
 
 from stakes.app.cli.command import command
 
-NAMES = ("eight-schools", "losses", "algorithms", "quantiles", "linearization")
+NAMES = ("eight-schools", "losses", "algorithms", "quantiles", "linearization", "corrections")
 
 
 @command

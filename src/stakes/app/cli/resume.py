@@ -16,7 +16,8 @@ from stakes.app.cli.cluster import on_cluster
 from stakes.app.cli.command import command, print_json, say
 from stakes.app.cli.ending import conclude, finish, summary, text_of
 from stakes.app.cli.processes import joined, supervised
-from stakes.host.supervisor import Beat, Waiting, end_with_supervisor
+from stakes.host.supervisor import end_with_supervisor
+from stakes.host.watching import Beat, Waiting
 
 
 @command

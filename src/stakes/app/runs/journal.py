@@ -12,7 +12,7 @@ import numpy as np
 
 from stakes.app.runs import sealed
 from stakes.errors import Interrupted, StorageError, some
-from stakes.host.supervisor import SAVED, STEP
+from stakes.host.watching import SAVED, STEP
 from stakes.optimise import Average, Course
 
 Courses = dict[str, dict[str, np.ndarray]]
@@ -177,7 +177,8 @@ def _tree(prefix: str, arrays: Mapping[str, np.ndarray], like: Any, where: str) 
         raise StorageError(
             f"{where} does not fit the model and guide as they are now. It alone has "
             f"{_only_in(saved, now)}; they alone have {_only_in(now, saved)}. It belongs to "
-            f"another model, guide, method or precision: put that back as it was, or run again."
+            f"another model, guide, method, optimiser, precision or version of stakes: put that "
+            f"back as it was, or run again."
         )
     return jax.tree.unflatten(jax.tree.structure(like), [jnp.array(saved[name]) for name in now])
 
