@@ -2,7 +2,14 @@
 
 from collections.abc import Callable
 
-from stakes.paper import algorithms, eight_schools, linearization, losses, quantiles
+from stakes.paper import (
+    algorithms,
+    corrections,
+    eight_schools,
+    linearization,
+    losses,
+    quantiles,
+)
 from stakes.paper.study import PaperTable, Settings, summary
 
 EXPERIMENTS: dict[str, Callable[[Settings], PaperTable]] = {
@@ -11,6 +18,7 @@ EXPERIMENTS: dict[str, Callable[[Settings], PaperTable]] = {
     "algorithms": algorithms.run,
     "quantiles": quantiles.run,
     "linearization": linearization.run,
+    "corrections": corrections.run,
 }
 
 __all__ = ["EXPERIMENTS", "PaperTable", "Settings", "summary"]

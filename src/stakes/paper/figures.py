@@ -1,7 +1,7 @@
 """The figures of the experiments: one style, readable at column width, colour-blind safe."""
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -216,3 +216,18 @@ def linearization(rows: dict[str, dict[str, Any]], folder: Path, note: str) -> N
         axis.set(xlabel="ELBO, thousands", ylabel="test gain, mean of exp(-(h-y)²)")
         axis.locator_params(axis="x", nbins=5)
         axis.legend(fontsize=6, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+
+
+def corrections(
+    rows: dict[str, dict[str, Any]], ways: Sequence[str], folder: Path, note: str
+) -> None:
+    """By loss, how much less than plain VI's each other way's decisions cost."""
+    with panels(folder, "reductions", note=note, width=5.2) as axis:
+        width = 0.8 / (len(ways) - 1)
+        for at, (way, colour) in enumerate(zip(ways[1:], COLOURS[1:], strict=False)):
+            reduced = [100 * (1 - row["risk"][way] / row["risk"][ways[0]]) for row in rows.values()]
+            axis.bar(np.arange(len(rows)) + at * width, reduced, width, color=colour, label=way)
+        axis.axhline(0, color="black", linewidth=0.5)
+        axis.set_xticks(np.arange(len(rows)) + (len(ways) - 2) * width / 2, list(rows))
+        axis.set(ylabel="reduction of test risk, %")
+        axis.legend(fontsize=6)

@@ -122,15 +122,20 @@ class Effort:
     vi_steps: int = 9_000
     steps: int = 3_000
     draws: int = 16
+    independent: bool = True
+    """Each draw by itself, as published; the others come in pairs and are evenly spread."""
 
 
+THOROUGH = Effort()
 QUICK = Effort(vi_steps=300, steps=200, draws=4)
 
 
-def opened(settings: Settings, name: str) -> tuple[Matrix, Effort, Store]:
+def opened(
+    settings: Settings, name: str, effort: Effort = THOROUGH
+) -> tuple[Matrix, Effort, Store]:
     """The data, how long to fit, and the rows that an earlier run of this experiment finished."""
     data = load(settings.data, quick=settings.quick)
-    effort = QUICK if settings.quick else Effort()
+    effort = QUICK if settings.quick else effort
     agreed = {
         "data": data.name,
         "digest": data.digest,
@@ -164,20 +169,23 @@ def plan(
     **other: Any,
 ) -> Plan:
     """A plan with natural gradients for all of the steps; `other` are options of a calibration."""
-    options = Options(
-        transform=transform,
-        steps=steps,
-        draws=effort.draws,
-        independent=True,  # as published; the noise of the draws is part of what was found
-        optimizer=annealed(steps),
-        all_steps=True,
-    )
     return prepare(
         jax.random.key(0),
         problem,
         matrix.data,
-        replace(options, **other),
+        replace(options(effort, steps), transform=transform, **other),
         approximation=matrix.approximation,
+    )
+
+
+def options(effort: Effort, steps: int) -> Options:
+    """Natural gradients for all of the steps."""
+    return Options(
+        steps=steps,
+        draws=effort.draws,
+        independent=effort.independent,
+        optimizer=annealed(steps),
+        all_steps=True,
     )
 
 
