@@ -96,7 +96,10 @@ def step_ratios() -> dict[str, tuple[float, float | None]]:
 
 
 def count_ratios() -> dict[str, tuple[float, float | None]]:
-    """A step of a regression of 1,000 counts, or of zeros and ones, on five covariates."""
+    """A step of a regression of 1,000 counts, or of zeros and ones, on five covariates.
+
+    Of negative binomial counts, the spread is learned, too.
+    """
     rng = np.random.default_rng(0)
     x = rng.normal(size=(1_000, 5)).astype(np.float32)
     log_rate = 1 + 0.3 * x @ rng.normal(size=5)
@@ -106,10 +109,14 @@ def count_ratios() -> dict[str, tuple[float, float | None]]:
     def regression(outcome: Callable[[jax.Array], dist.Distribution]) -> Callable[..., None]:
         def model(x: jax.Array, y: jax.Array | None = None) -> None:
             slopes = numpyro.sample("slopes", dist.Normal(0, 1).expand([5]).to_event(1))
+            drawn = outcome(x @ slopes)
             with numpyro.plate("row", len(x)):
-                numpyro.sample("y", outcome(x @ slopes), obs=y)
+                numpyro.sample("y", drawn, obs=y)
 
         return model
+
+    def overdispersed(eta: jax.Array) -> dist.Distribution:
+        return dist.NegativeBinomial2(jnp.exp(eta), numpyro.sample("spread", dist.LogNormal(1, 1)))
 
     def asymmetric(outcome: jax.Array, decision: jax.Array) -> jax.Array:
         return jnp.where(outcome > decision, 5.0, 1.0) * jnp.square(outcome - decision)
@@ -119,12 +126,16 @@ def count_ratios() -> dict[str, tuple[float, float | None]]:
     poisson = approximate(of, counts, jax.random.key(0))
     of = Problem(regression(lambda eta: dist.Bernoulli(logits=eta)), outcome="y", loss=Squared())
     bernoulli = approximate(of, labels, jax.random.key(0))
+    of = Problem(regression(overdispersed), outcome="y", loss=Squared())
+    negative_binomial = approximate(of, counts, jax.random.key(0))
     paper = Linearized(scale=1.0, regret=False)
     seconds = interleaved(
         {
             "VI": plain(poisson),
             "tilted": calibrated(poisson, Tilted(0.8), m, ClosedForm()),
             "tilted, paper": calibrated(poisson, Tilted(0.8), paper, ClosedForm()),
+            "VI, negative binomial": plain(negative_binomial),
+            "negative binomial": calibrated(negative_binomial, Tilted(0.8), m, ClosedForm()),
             "own": calibrated(bernoulli, asymmetric, m, Enumeration()),
             "own, paper": calibrated(bernoulli, asymmetric, paper, Enumeration()),
         }
@@ -135,6 +146,10 @@ def count_ratios() -> dict[str, tuple[float, float | None]]:
             1.5,
         ),
         "calibrated step / VI step: counts, tilted": (seconds["tilted"] / seconds["VI"], 2.0),
+        "calibrated step / VI step: negative binomial counts, tilted": (
+            seconds["negative binomial"] / seconds["VI, negative binomial"],
+            2.0,
+        ),
         "own loss, zeros and ones: regret / the paper's form": (
             seconds["own"] / seconds["own, paper"],
             3.0,

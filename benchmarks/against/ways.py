@@ -19,7 +19,7 @@ def default_ways() -> list[Any]:
 
 
 def quick_ways() -> list[Any]:
-    """Without calibrated fits, which take minutes where outcomes are many counts."""
+    """Without calibrated fits, which take minutes where outcomes are many and no normal ones."""
     return [stakes.Plain(), *corrections(), stakes.Same()]
 
 
