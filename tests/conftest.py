@@ -7,6 +7,7 @@ from pathlib import Path
 import jax
 import pytest
 from hypothesis import settings
+from jax.experimental.compilation_cache import compilation_cache
 
 settings.register_profile("stakes", deadline=None, max_examples=25, derandomize=True)
 settings.load_profile("stakes")
@@ -15,17 +16,22 @@ settings.load_profile("stakes")
 # test starts find the cache too.
 CACHE = Path(__file__).parents[1] / ".pytest_cache" / "jax"
 os.environ["JAX_COMPILATION_CACHE_DIR"] = str(CACHE)
-os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.3"
-jax.config.update("jax_compilation_cache_dir", str(CACHE))
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.05"
+KEPT = {
+    "jax_compilation_cache_dir": str(CACHE),
+    "jax_compilation_cache_max_size": -1,
+    "jax_persistent_cache_min_compile_time_secs": 0.05,
+}
+for setting, value in KEPT.items():
+    jax.config.update(setting, value)
 
 
 @pytest.hookimpl(tryfirst=True)  # before slow tests are left out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests of one file run in one process, which compiles what they share once.
 
-    So do those that share a fixture of several files. Of a test marked `some`, the cases that are
-    not ordinary ones become slow.
+    So do files of which some tests share a fixture. Of a test marked `some`, the cases that are not
+    ordinary ones become slow.
     """
     cases: dict[tuple[str, str], list[pytest.Item]] = {}
     for item in items:
@@ -37,6 +43,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for i, item in enumerate(found):
             if i not in ordinary:
                 item.add_marker(pytest.mark.slow)
+    groups: dict[str, str] = {}
     for item in items:
         shared = {
             found.baseid
@@ -44,7 +51,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             for found in definitions
             if found.scope in ("module", "session") and found.baseid.startswith("tests")
         }
-        item.add_marker(pytest.mark.xdist_group(min(shared, default=item.location[0])))
+        file = item.location[0]
+        groups[file] = min({file, groups.get(file, file), *shared})
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(groups[item.location[0]]))
+
+
+@pytest.fixture(autouse=True)
+def programs_of_all_tests() -> Iterator[None]:
+    """Kept in one place, also after a test of `keep_compiled`, which names another one."""
+    yield
+    if jax.config.jax_compilation_cache_dir != str(CACHE):
+        for setting, value in KEPT.items():
+            jax.config.update(setting, value)
+        compilation_cache.reset_cache()
 
 
 @pytest.fixture

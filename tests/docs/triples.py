@@ -31,7 +31,8 @@ LOSSES: dict[str, Any] = {
     "`LinEx(c)`, c < 0": stakes.LinEx(-0.2),
     "`ZeroOne`": stakes.ZeroOne(0.5),
     "`IntervalScore`": stakes.IntervalScore(0.8),
-    "`Expectile`, `Huber`, own": lambda outcome, decision: jnp.abs(outcome - decision) ** 1.5,
+    "`Expectile`": stakes.Expectile(0.8),
+    "`Huber`, own": lambda outcome, decision: jnp.abs(outcome - decision) ** 1.5,
 }
 WORDS = {
     "ClosedForm": "formula",

@@ -8,6 +8,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from quick import QUICKLY, quickly
 from scipy import stats
 
 import stakes
@@ -26,11 +27,13 @@ from stakes import (
 from stakes._types import Array
 from stakes.aim import Aim
 from stakes.deciding import (
-    best,
     best_decision,
     by_parabolas,
     by_promise,
+    coarse,
+    numerical,
     numerical_decision,
+    risks,
     rival,
     term_decision,
 )
@@ -41,18 +44,12 @@ from stakes.predicting import draws_for, draws_to_decide
 from stakes.utilities import ScaledLoss
 
 KEY = jax.random.key(0)
-QUICKLY = {"xla_backend_optimization_level": 0}
-"""Each of these is compiled to run once."""
 decide = jax.jit(
     numerical_decision, static_argnames=("aim", "expectation"), compiler_options=QUICKLY
 )
 DRAWS = 64
 SPREAD = 2.0
 LIKE = jnp.zeros(3)
-
-
-def quickly(function, *arguments):
-    return jax.jit(function, compiler_options=QUICKLY)(*arguments)
 
 
 def normals(centre=(0.0, 5.0, -100.0), between: float = 1.0, within: float = SPREAD):
@@ -204,8 +201,8 @@ def test_where_a_search_looks_and_what_it_finds_there_have_random_keys_of_their_
     """Otherwise an expectation over draws would be least at these very draws."""
     keys: dict[str, list[Array]] = {}
 
-    def noted(name, at):
-        real = getattr(best, name)
+    def noted(module, name, at):
+        real = getattr(module, name)
 
         def called(*arguments):
             keys.setdefault(name, []).append(arguments[at])
@@ -213,10 +210,12 @@ def test_where_a_search_looks_and_what_it_finds_there_have_random_keys_of_their_
 
         return called
 
-    for name, at in (("_draws", 0), ("_each_draw", 1)):
-        monkeypatch.setattr(best, name, noted(name, at))
+    places = {"draws_of": (0, numerical, coarse), "each_draw": (1, risks, coarse)}
+    for name, (at, *modules) in places.items():
+        for module in modules:
+            monkeypatch.setattr(module, name, noted(module, name, at))
     jax.eval_shape(search)
-    assert not any(a is b for a in keys["_draws"] for b in keys["_each_draw"])
+    assert not any(a is b for a in keys["draws_of"] for b in keys["each_draw"])
 
 
 @pytest.mark.slow
@@ -224,7 +223,7 @@ def test_few_draws_at_once_change_nothing(monkeypatch):
     # Not compiled as a whole, lest the second call find the first one's code.
     together, in_parts = [], []
     for found, most in ((together, 2**24), (in_parts, 16)):
-        monkeypatch.setattr("stakes.deciding.best.MOST_ELEMENTS", most)
+        monkeypatch.setattr("stakes.deciding.risks.MOST_ELEMENTS", most)
         found.append(numerical_decision(Aim(Asked(Squared())), ClosedForm(), KEY, normals(), LIKE))
     np.testing.assert_allclose(in_parts, together, atol=0.02 * SPREAD)
 
@@ -399,7 +398,7 @@ def test_promises_lead_to_the_lowest_of_all_dips_wherever_it_is() -> None:
 
     shape = (66, len(curves))
     grid = jnp.broadcast_to(jnp.linspace(-6.0, 6.0, 66)[:, None], shape)
-    found = jax.jit(lambda: by_promise(objective, grid, jnp.full(shape[1:], 12.0), 40))()
+    found = quickly(lambda: by_promise(objective, grid, jnp.full(shape[1:], 12.0), 40))
     near = dict.fromkeys(curves, 0.02) | {"plateau": 0.31, "nothing matters": 6.0}
     near |= {"far above": 1.0, "far below": 1.0}
     for name, place, (_, lowest) in zip(curves, found, curves.values(), strict=True):
@@ -443,7 +442,8 @@ def _lines(slope):
     return dist.TransformedDistribution(counts, dist.transforms.AffineTransform(10.3, slope))
 
 
-@pytest.mark.parametrize("slope", [5.1, -5.1])
+@pytest.mark.some(1)
+@pytest.mark.parametrize("slope", [-5.1, 5.1])
 def test_a_decision_about_a_line_of_counts_is_where_a_cost_jumps(slope):
     """Being late costs 400, and every day that is allowed for costs one."""
     late = lambda y, h: 400.0 * (y > h) + jnp.abs(h + 60.0)  # noqa: E731

@@ -13,7 +13,7 @@ from stakes import ClosedForm, InputError, Linearized, Quadrature
 from stakes import expectation as expectations
 from stakes.app.cli.app import app
 from stakes.app.cli.reproduce import NAMES
-from stakes.paper import EXPERIMENTS, Settings, matrix
+from stakes.paper import EXPERIMENTS, Settings, losses, matrix
 from stakes.paper.algorithms import settled
 from stakes.paper.linearization import OneMinusUtility
 from stakes.paper.study import Finding, PaperTable, Store, summary
@@ -61,6 +61,34 @@ def test_settings_survive_json(tmp_path: Path) -> None:
     setting = {"effort": vars(matrix.Effort())}
     Store(tmp_path, setting).put("a", {})
     assert json.loads((tmp_path / "results.json").read_text())["setting"] == setting
+
+
+def test_the_fits_of_an_effort_have_its_draws() -> None:
+    y, test = np.ones((6, 4)), np.tile([True, False], (6, 2))
+    small = matrix.Matrix("", y, test, ["r"] * 6, ["c"] * 4)
+    asked = matrix.problem(matrix.LOSSES["squared"])
+    for effort in (losses.EFFORT, matrix.THOROUGH):
+        found = matrix.plan(small, asked, Linearized(scale=1.0), effort, steps=10).settings
+        assert (found.draws, found.independent) == (effort.draws, effort.independent)
+
+
+def test_the_published_estimator_has_300_draws_each_by_itself(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class PlannedError(Exception):
+        pass
+
+    def plan(*given: object, steps: int, **other: object) -> None:
+        raise PlannedError(given[-1], other)
+
+    monkeypatch.delenv("STAKES_DATA", raising=False)
+    monkeypatch.setattr(losses, "_run_group", lambda *_: None)
+    monkeypatch.setattr(matrix, "plan", plan)
+    with pytest.raises(PlannedError) as found:
+        losses.run(Settings(folder=tmp_path, as_published=True))
+    effort, other = found.value.args
+    assert effort.independent
+    assert other["draws"] == 300
 
 
 def test_without_last_fm_the_table_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

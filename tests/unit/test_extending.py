@@ -322,16 +322,13 @@ def test_an_expectation_that_sums_over_instances_is_refused() -> None:
         },
     )
     with pytest.raises(stakes.InputError, match=r"utility term.*shape \(5,\); it has shape \(\)"):
-        stakes.calibrate(
-            KEY,
-            stakes.Problem(normal_mean, outcome="y", loss=loss()),
-            {"y": Y},
-            steps=2,
-            draws=1,
-        )
+        calibrate(loss())
     outcomes = jax.vmap(dist.Normal)(jnp.ones((2, 3)), jnp.ones((2, 3)))
+    aim = Aim(Asked(loss()))
     with pytest.raises(stakes.InputError, match=r"expected cost by .*shape \(3,\)"):
-        numerical_decision(Aim(Asked(loss())), stakes.ClosedForm(), KEY, outcomes, jnp.ones(3))
+        jax.eval_shape(
+            lambda: numerical_decision(aim, stakes.ClosedForm(), KEY, outcomes, jnp.ones(3))
+        )
 
 
 def test_a_rule_that_decides_once_for_all_is_refused() -> None:

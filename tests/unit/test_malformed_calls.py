@@ -336,7 +336,7 @@ CALLS: dict[str, Call] = {
     "EM": Call(
         stakes.EM,
         lambda: {"m_step": stakes.BayesDecisions(), "draws": 3, "every": 2},
-        {"m_step": "own or None", "draws": "count", "every": "count"},
+        {"m_step": "own or None", "draws": "count or None", "every": "count"},
     ),
     "join": Call(
         stakes.join,

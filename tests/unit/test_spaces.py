@@ -97,7 +97,7 @@ def test_the_cost_of_one_row_is_not_spread_over_all():
 def test_costs_by_place_are_refused_for_rows_in_another_order():
     table = pd.DataFrame(DATA, index=[f"row {i}" for i in range(24)])
     problem = Problem(regression, outcome="y", loss=Tilted(np.linspace(0.05, 0.95, 24)))
-    result = calibrate(KEY, problem, table, steps=20, draws=2, progress=False)
+    result = calibrate(KEY, problem, table, steps=20, progress=False)
     rows = table.drop(columns="y")
     np.testing.assert_array_equal(result.decide(rows), result.decisions)
     result.decide(rows + 1.0)  # the labels say that they are the same

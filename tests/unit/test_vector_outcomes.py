@@ -37,9 +37,10 @@ def side_by_side(x, y=None):
         numpyro.sample("y", dist.Normal(x[:, None] * slope, 1.0).to_event(1), obs=y)
 
 
-X = np.linspace(-1, 1, 20)
+ROWS = 10
+X = np.linspace(-1, 1, ROWS)
 Y = X[:, None] * np.array([2.0, 1.0]) + np.random.default_rng(0).multivariate_normal(
-    np.zeros(2), CORRELATION, 20
+    np.zeros(2), CORRELATION, ROWS
 )
 DATA = {"x": X, "y": Y}
 
@@ -59,7 +60,7 @@ def result():
 def test_a_decision_about_a_sum_knows_how_its_parts_go_together(result):
     assert result.decisions.dims == ("row",)
     drawn = result.predictive(fit=result.vi, draws=4000)["y"].values[0]
-    assert drawn.shape == (4000, 20, 2)
+    assert drawn.shape == (4000, ROWS, 2)
     expected = np.quantile(drawn.sum(axis=-1), 0.75, axis=0)
     # 256 draws of θ with 30 even draws of y each; the spread of the sum is 1.8.
     np.testing.assert_allclose(result.vi_decisions.values, expected, atol=0.2)

@@ -107,8 +107,9 @@ def test_each_fold_decides_by_the_posterior_of_what_it_saw(choice: stakes.Choice
     for fold in range(4):
         decided[fold == FOLDS] = exact(data, fold != FOLDS)[fold == FOLDS]
     costs = np.asarray(stakes.Tilted(Q)(data["y"], decided))
-    # Both are decisions for the same rows: they may differ by the noise of the fit.
-    np.testing.assert_allclose(plain.costs, costs, atol=0.03)
+    # 512 draws of a mean with a standard deviation of a third decide: costs have a standard error
+    # of 0.012, of which one of 48 exceeds four once in 300 times.
+    np.testing.assert_allclose(plain.costs, costs, atol=0.05)
 
 
 def test_another_loss_takes_over_the_plain_fits(
@@ -139,7 +140,8 @@ def test_many_fits_take_fewer_draws_unless_a_number_is_given(choice: stakes.Choi
 
 def test_draws_of_a_good_fit_can_be_reweighted(choice: stakes.Choice) -> None:
     plain, again = choice.entries[0], choice.entries[5]
-    np.testing.assert_allclose(again.costs, plain.costs, atol=0.06)
+    # Four times the standard errors of both: 0.012 and, with fewer draws left by weights, 0.02.
+    np.testing.assert_allclose(again.costs, plain.costs, atol=0.1)
     assert choice.table.loc[again.name, "k_hat"] < 0.7
 
 
@@ -162,7 +164,8 @@ def test_weights_belong_to_their_draws(choice: stakes.Choice) -> None:
 def test_weights_with_a_heavy_tail_are_refused() -> None:
     """VI that has hardly begun is no proposal for anything."""
     ways = [stakes.Plain(), stakes.Reweighted(stakes.Plain())]
-    choice = stakes.choose(KEY, PROBLEM, simulated(), ways, FOLDS, steps=1, progress=False)
+    options = stakes.Options(steps=1, independent=True)  # the programs of `choice`
+    choice = stakes.choose(KEY, PROBLEM, simulated(), ways, FOLDS, options=options, progress=False)
     assert choice.table.loc["plain VI, reweighted", "k_hat"] > 0.7
     assert "cannot be relied on" in choice.table.loc["plain VI, reweighted", "refused"]
     assert choice.chosen == "plain VI"
@@ -284,7 +287,9 @@ def test_a_yardstick_is_chosen_where_every_model_is_reliably_worse() -> None:
     ways = [stakes.Plain(), stakes.Given("y")]  # today's decisions cannot be beaten
 
     data = simulated()
-    choice = stakes.choose(KEY, PROBLEM, data, ways, FOLDS, steps=500, progress=False)
+    forward, options = stakes.Forward(blocks=4), stakes.Options(steps=500, independent=True)
+    choice = stakes.choose(KEY, PROBLEM, data, ways, forward, options=options, progress=False)
+    assert "4 blocks forward in time" in choice.verdict
     assert choice.chosen == "what is done today"
     np.testing.assert_array_equal(choice.decisions.values, data["y"].astype(np.float32))
     assert "nan" not in choice.verdict
