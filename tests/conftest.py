@@ -25,6 +25,24 @@ KEPT = {
 for setting, value in KEPT.items():
     jax.config.update(setting, value)
 
+# The same programs, written by XLA's older emitters and not optimised by LLVM.
+LITTLE_EFFORT = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Ordinary tests compile with little effort, in less than half of the time.
+
+    Slow tests, and processes that tests start, run what users run.
+    """
+    if are_ordinary(config):
+        with pytest.MonkeyPatch.context() as for_this_process:
+            for_this_process.setenv("XLA_FLAGS", LITTLE_EFFORT)
+            jax.devices()  # reads them
+
+
+def are_ordinary(config: pytest.Config) -> bool:
+    return bool(config.getoption("markexpr") == "not slow")
+
 
 @pytest.hookimpl(tryfirst=True)  # before slow tests are left out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -65,6 +83,13 @@ def programs_of_all_tests() -> Iterator[None]:
         for setting, value in KEPT.items():
             jax.config.update(setting, value)
         compilation_cache.reset_cache()
+
+
+@pytest.fixture
+def compiled_alike(monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config) -> None:
+    """Processes that a test starts compile as its own does, and get the same bits."""
+    if are_ordinary(pytestconfig):
+        monkeypatch.setenv("XLA_FLAGS", LITTLE_EFFORT)
 
 
 @pytest.fixture

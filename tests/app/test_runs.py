@@ -167,6 +167,7 @@ def new_rows(project: Path) -> Path:
     return path
 
 
+@pytest.mark.usefixtures("compiled_alike")
 def test_another_process_decides_the_same(finished: Path, new_rows: Path, tmp_path: Path) -> None:
     here, there = tmp_path / "here.csv", tmp_path / "there.csv"
     assert invoke("decide", finished, new_rows, "-o", here).exit_code == 0
