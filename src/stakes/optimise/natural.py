@@ -140,5 +140,7 @@ def natural_gradients(
         raw = here[pair.scale]
         scale, by_raw = jax.jvp(pair.positive, (raw,), (jnp.ones_like(raw),))
         by_log = scale / by_raw
-        yield (*before, jax.tree_util.DictKey(pair.loc)), Natural(jnp.square(scale), scale, 1.0)
-        yield (*before, jax.tree_util.DictKey(pair.scale)), Natural(by_log / 2, None, by_log)
+        of_loc = Natural(jnp.square(scale) / pair.times, scale, 1.0)
+        of_log_scale = Natural(by_log / (2 * pair.times), None, by_log)
+        yield (*before, jax.tree_util.DictKey(pair.loc)), of_loc
+        yield (*before, jax.tree_util.DictKey(pair.scale)), of_log_scale
