@@ -372,6 +372,27 @@ def test_one_wild_gradient_is_forgotten() -> None:
     assert step["z_loc"] > 0
 
 
+def test_skewed_noise_of_minibatches_does_not_shift_where_a_fit_ends() -> None:
+    """Twenty thousand outcomes in large units, ten at a step: single gradients lead fifty times as
+    far as the posterior is wide. The standard error of the mean is a third of that width; cut off
+    at ten times the width, gradients would end up four times the width away."""
+    rows, unit = 20_000, 1000.0
+    width = unit / np.sqrt(rows)
+    normals = (NormalPair("z_loc", "z_scale", jnp.exp),)
+    optimizer, begin = adaptive(), {"z_loc": jnp.array(unit), "z_scale": jnp.log(width)}
+    rate = RATES[1]
+
+    def one(course, seen):
+        at, state = course
+        slope = {"z_loc": (at["z_loc"] - seen) / width**2, "z_scale": jnp.array(0.0)}
+        step, state = optimizer.update(slope, state, at, normals=normals, share_taken=rate)
+        return (optax.apply_updates(at, jax.tree.map(lambda x: rate * x, step)), state), at["z_loc"]
+
+    seen = unit * jax.random.gamma(KEY, 10.0, (20_000,)) / 10
+    _, places = jax.lax.scan(one, (begin, optimizer.init(begin)), seen)
+    assert float(places[5_000:].mean()) == pytest.approx(unit, abs=1.5 * width)
+
+
 def counts_of_rows(rows: int, batch: int) -> tuple[Any, dict[str, Any]]:
     """Counts with a latent of their own; as data, some of each count from zero to nine."""
 

@@ -25,6 +25,8 @@ since a sharp posterior would otherwise creep towards a distant optimum; the log
 at most the first."""
 WILD_SDS, WILD_FAR = 10.0, 1.0
 """Where the gradients of single steps are cut off, in the same way, before their mean is taken."""
+WILD_NOISE = 10.0
+"""Times the noise of the last gradients, within which none is cut off."""
 MEMORY, SQUARED_MEMORY = 0.9, 0.99
 """What is kept of the mean of the steps, and of the mean square of Adam's gradients."""
 
@@ -118,14 +120,17 @@ class Natural(NamedTuple):
     def longest(self, sds: float, far: float) -> Array | float:
         return sds if self.sd is None else jnp.maximum(sds * self.sd, far)
 
-    def tamed(self, gradient: Array) -> Array:
-        """The gradient of a single step, cut off where it is wild."""
-        wild = self.longest(WILD_SDS, WILD_FAR) / self.metric
+    def tamed(self, gradient: Array, noise: Array) -> Array:
+        """The gradient of a single step, cut off where it is wild, and not just as noisy as others.
+
+        What cuts off noise shifts where a fit ends, unless the noise is symmetric.
+        """
+        wild = jnp.maximum(self.longest(WILD_SDS, WILD_FAR) / self.metric, WILD_NOISE * noise)
         return jnp.clip(gradient, -wild, wild)
 
-    def step(self, gradient: Array) -> Array:
-        """By how much the parameter moves with such a gradient."""
-        longest = self.longest(SDS, FAR)
+    def step(self, gradient: Array, share: Array | float) -> Array:
+        """By how much the parameter moves with such a gradient, if by a share of that."""
+        longest = self.longest(SDS, FAR) / share
         return self.slope * jnp.clip(self.metric * gradient, -longest, longest)
 
 
