@@ -413,10 +413,11 @@ def test_a_normal_says_how_often_a_minibatch_counts_its_rows() -> None:
 
 
 @pytest.mark.parametrize("optimizer", [adaptive(), natural_gradient()])
-def test_natural_gradients_of_rows_do_not_grow_as_minibatches_shrink(
+def test_natural_gradients_of_rows_lead_no_further_in_small_minibatches(
     optimizer: optax.GradientTransformation,
 ) -> None:
-    """A minibatch counts its rows as often as there are others: not so far should they go."""
+    """A minibatch counts its rows for those that it leaves out. At a rate of one they would jump to
+    their optimum, given all else, and oscillate beyond."""
     at = {"z_loc": jnp.array([0.0, 1.0]), "z_scale": jnp.array([0.5, -1.0])}
     slope = {"z_loc": jnp.array([0.1, -2.0]), "z_scale": jnp.array([0.05, 0.4])}
 
@@ -425,7 +426,7 @@ def test_natural_gradients_of_rows_do_not_grow_as_minibatches_shrink(
         longer = jax.tree.map(lambda x: times * x, slope)
         return optimizer.update(longer, optimizer.init(at), at, normals=normals)[0]
 
-    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5), step(1.0), step(100.0))
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5), step(20.0), step(200.0))
 
 
 def test_scales_of_rows_in_small_minibatches_are_right() -> None:

@@ -85,7 +85,7 @@ def adaptive(rate: float = 0.5, *, adam: float = 0.03) -> "optax.GradientTransfo
     ) -> tuple[PyTree, AdaptiveState]:
         if normals and params is None:
             raise ValueError("adaptive needs the parameters: `update(gradient, state, params)`.")
-        known = dict(natural_gradients(params, normals)) if normals else {}
+        known = dict(natural_gradients(params, normals, rate)) if normals else {}
         taken, signals = state.taken + 1, iter(state.signal)
 
         def one(path: Any, slope: Array, mean: Array, square: Array) -> tuple[Array, ...]:

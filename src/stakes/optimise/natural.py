@@ -78,7 +78,7 @@ def natural_gradient(rate: float = 0.1, *, adam: float = 0.03) -> "optax.Gradien
     ) -> tuple[PyTree, NaturalState]:
         if params is None:
             raise ValueError("natural_gradient needs the parameters: `update(gradient, state, p)`.")
-        known = dict(natural_gradients(params, normals))
+        known = dict(natural_gradients(params, normals, rate))
         if not known:
             raise InputError(
                 "`natural_gradient` is for mean-field normal guides: `AutoNormal` or "
@@ -135,9 +135,13 @@ class Natural(NamedTuple):
 
 
 def natural_gradients(
-    params: PyTree, normals: tuple[NormalPair, ...]
+    params: PyTree, normals: tuple[NormalPair, ...], rate: float
 ) -> Iterator[tuple[Any, Natural]]:
-    """For each location and scale, by its path. Parameters stand alone, or beside decisions."""
+    """For each location and scale, by its path. Parameters stand alone, or beside decisions.
+
+    A minibatch counts its rows several times. With this rate, they are to go no further than to
+    their optimum given all else.
+    """
     beside = isinstance(params, dict) and isinstance(params.get("params"), dict)
     before = (jax.tree_util.DictKey("params"),) if beside else ()
     here = params["params"] if beside else params
@@ -145,7 +149,8 @@ def natural_gradients(
         raw = here[pair.scale]
         scale, by_raw = jax.jvp(pair.positive, (raw,), (jnp.ones_like(raw),))
         by_log = scale / by_raw
-        of_loc = Natural(jnp.square(scale) / pair.times, scale, 1.0)
-        of_log_scale = Natural(by_log / (2 * pair.times), None, by_log)
+        beyond = max(rate * pair.times, 1.0)
+        of_loc = Natural(jnp.square(scale) / beyond, scale, 1.0)
+        of_log_scale = Natural(by_log / (2 * beyond), None, by_log)
         yield (*before, jax.tree_util.DictKey(pair.loc)), of_loc
         yield (*before, jax.tree_util.DictKey(pair.scale)), of_log_scale

@@ -47,8 +47,7 @@ class NormalPair(NamedTuple):
     positive: Callable[[Array], Array]
     """From the second, which has no limits, to the scale."""
     times: float = 1.0
-    """How many times a minibatch counts each of its rows, as it stands for rows that it leaves out.
-    So are their gradients too long."""
+    """How many times a minibatch counts each of its rows, for those that it leaves out."""
 
 
 def normals_of(approximation: "Approximation") -> tuple[NormalPair, ...]:
