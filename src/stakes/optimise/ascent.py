@@ -84,8 +84,9 @@ def ascend(
     """One step up in the trained variables; skipped where value or gradient is not finite.
 
     With a `chart`, the step is one in other coordinates, in which there are no limits. The
-    optimiser is told which parameters belong to `normals`. Where rows are divided among processes,
-    the step is that of all together. What the objective returns beside elbo and utility comes last.
+    optimiser is told which parameters belong to `normals`, and which share of its step is taken.
+    Where rows are divided among processes, the step is that of all together. What the objective
+    returns beside elbo and utility comes last.
     """
     import optax
 
@@ -111,7 +112,12 @@ def ascend(
         value, elbo, utility, agreed, common = found
         is_finite, memory = agreed == 1, with_of_no_row(optimizer, memory, common)
     updates, memory_after = optax.with_extra_args_support(optimizer).update(
-        jax.tree.map(jnp.negative, slope), memory, here, value=-value, normals=normals
+        jax.tree.map(jnp.negative, slope),
+        memory,
+        here,
+        value=-value,
+        normals=normals,
+        share_taken=state.rate,
     )
     after = jax.tree.map(lambda old, update: old + state.rate * update, here, updates)
     after, memory_after = jax.tree.map(

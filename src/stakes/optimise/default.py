@@ -80,17 +80,18 @@ def adaptive(rate: float = 0.5, *, adam: float = 0.03) -> "optax.GradientTransfo
         params: PyTree = None,
         *,
         normals: tuple[NormalPair, ...] = (),
+        share_taken: Array | float = 1.0,
         **extra: Any,
     ) -> tuple[PyTree, AdaptiveState]:
         if normals and params is None:
             raise ValueError("adaptive needs the parameters: `update(gradient, state, params)`.")
-        known = dict(natural_gradients(params, normals)) if normals else {}
+        known = dict(natural_gradients(params, normals, rate)) if normals else {}
         taken, signals = state.taken + 1, iter(state.signal)
 
         def one(path: Any, slope: Array, mean: Array, square: Array) -> tuple[Array, ...]:
             natural = known.get(path)
             if natural is not None:
-                slope = natural.tamed(slope)
+                slope = natural.tamed(slope, jnp.maximum(jnp.sqrt(square) - jnp.abs(mean), 0.0))
             mean = MEMORY * mean + (1 - MEMORY) * slope
             square = SQUARED_MEMORY * square + (1 - SQUARED_MEMORY) * jnp.square(slope)
             here = mean / (1 - MEMORY**taken)
@@ -101,7 +102,7 @@ def adaptive(rate: float = 0.5, *, adam: float = 0.03) -> "optax.GradientTransfo
             length = jnp.clip((signal - NOISE) / (SIGNAL - NOISE), LEAST, 1.0)
             share = jnp.mean(jnp.square(by_adam))
             signal = SLOW_MEMORY * signal + (1 - SLOW_MEMORY) * share
-            return -length * (step + natural.step(rate * here)), mean, square, signal
+            return -length * (step + natural.step(rate * here, share_taken)), mean, square, signal
 
         rows = jax.tree_util.tree_map_with_path(one, gradient, state.mean, state.square)
         inside = jax.tree.structure(gradient)

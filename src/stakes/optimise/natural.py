@@ -25,6 +25,8 @@ since a sharp posterior would otherwise creep towards a distant optimum; the log
 at most the first."""
 WILD_SDS, WILD_FAR = 10.0, 1.0
 """Where the gradients of single steps are cut off, in the same way, before their mean is taken."""
+WILD_NOISE = 10.0
+"""Times the noise of the last gradients, within which none is cut off."""
 MEMORY, SQUARED_MEMORY = 0.9, 0.99
 """What is kept of the mean of the steps, and of the mean square of Adam's gradients."""
 
@@ -76,7 +78,7 @@ def natural_gradient(rate: float = 0.1, *, adam: float = 0.03) -> "optax.Gradien
     ) -> tuple[PyTree, NaturalState]:
         if params is None:
             raise ValueError("natural_gradient needs the parameters: `update(gradient, state, p)`.")
-        known = dict(natural_gradients(params, normals))
+        known = dict(natural_gradients(params, normals, rate))
         if not known:
             raise InputError(
                 "`natural_gradient` is for mean-field normal guides: `AutoNormal` or "
@@ -118,21 +120,28 @@ class Natural(NamedTuple):
     def longest(self, sds: float, far: float) -> Array | float:
         return sds if self.sd is None else jnp.maximum(sds * self.sd, far)
 
-    def tamed(self, gradient: Array) -> Array:
-        """The gradient of a single step, cut off where it is wild."""
-        wild = self.longest(WILD_SDS, WILD_FAR) / self.metric
+    def tamed(self, gradient: Array, noise: Array) -> Array:
+        """The gradient of a single step, cut off where it is wild, and not just as noisy as others.
+
+        What cuts off noise shifts where a fit ends, unless the noise is symmetric.
+        """
+        wild = jnp.maximum(self.longest(WILD_SDS, WILD_FAR) / self.metric, WILD_NOISE * noise)
         return jnp.clip(gradient, -wild, wild)
 
-    def step(self, gradient: Array) -> Array:
-        """By how much the parameter moves with such a gradient."""
-        longest = self.longest(SDS, FAR)
+    def step(self, gradient: Array, share: Array | float) -> Array:
+        """By how much the parameter moves with such a gradient, if by a share of that."""
+        longest = self.longest(SDS, FAR) / share
         return self.slope * jnp.clip(self.metric * gradient, -longest, longest)
 
 
 def natural_gradients(
-    params: PyTree, normals: tuple[NormalPair, ...]
+    params: PyTree, normals: tuple[NormalPair, ...], rate: float
 ) -> Iterator[tuple[Any, Natural]]:
-    """For each location and scale, by its path. Parameters stand alone, or beside decisions."""
+    """For each location and scale, by its path. Parameters stand alone, or beside decisions.
+
+    A minibatch counts its rows several times. With this rate, they are to go no further than to
+    their optimum given all else.
+    """
     beside = isinstance(params, dict) and isinstance(params.get("params"), dict)
     before = (jax.tree_util.DictKey("params"),) if beside else ()
     here = params["params"] if beside else params
@@ -140,5 +149,8 @@ def natural_gradients(
         raw = here[pair.scale]
         scale, by_raw = jax.jvp(pair.positive, (raw,), (jnp.ones_like(raw),))
         by_log = scale / by_raw
-        yield (*before, jax.tree_util.DictKey(pair.loc)), Natural(jnp.square(scale), scale, 1.0)
-        yield (*before, jax.tree_util.DictKey(pair.scale)), Natural(by_log / 2, None, by_log)
+        beyond = max(rate * pair.times, 1.0)
+        of_loc = Natural(jnp.square(scale) / beyond, scale, 1.0)
+        of_log_scale = Natural(by_log / (2 * beyond), None, by_log)
+        yield (*before, jax.tree_util.DictKey(pair.loc)), of_loc
+        yield (*before, jax.tree_util.DictKey(pair.scale)), of_log_scale

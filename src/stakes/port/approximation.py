@@ -4,6 +4,7 @@
 known in closed form.
 """
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
@@ -45,12 +46,20 @@ class NormalPair(NamedTuple):
     scale: str
     positive: Callable[[Array], Array]
     """From the second, which has no limits, to the scale."""
+    times: float = 1.0
+    """How many times a minibatch counts each of its rows, for those that it leaves out."""
 
 
 def normals_of(approximation: "Approximation") -> tuple[NormalPair, ...]:
     """Those that the approximation says it has."""
     normals: tuple[NormalPair, ...] = getattr(approximation, "normals", ())
-    return normals
+    return tuple(pair._replace(times=_times(approximation, pair.loc)) for pair in normals)
+
+
+def _times(approximation: "Approximation", parameter: str) -> float:
+    plates = approximation.plates_of(parameter)
+    parts = (part for part in approximation.subsamples if part.plate in plates)
+    return math.prod(part.size / part.batch_size for part in parts)
 
 
 class Approximation(Protocol):
