@@ -169,7 +169,8 @@ def calibrate_with(
         if journal is not None:
             course, watch = journal.course(title, outset(state)), partial(journal.watch, title)
             due = getattr(journal, "due", lambda: True)
-            go = partial(go, course=course, watch=watch, due=due)
+            keeper = getattr(journal, "keeper", lambda title: None)(title)
+            go = partial(go, course=course, watch=watch, due=due, keeper=keeper)
         if beyond is None:
             return go()
         with beyond.feeding(shared, key, on) as feed:

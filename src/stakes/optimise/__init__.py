@@ -18,6 +18,7 @@ from stakes.optimise.joint import Joint
 from stakes.optimise.loop import Feed, compiled, run, run_together
 from stakes.optimise.natural import natural_gradient
 from stakes.optimise.settings import FitSettings, adam
+from stakes.optimise.shares import NOWHERE, Keeper, Share
 from stakes.optimise.stages import (
     Average,
     are_drifting,
@@ -31,6 +32,7 @@ from stakes.optimise.vi import VI
 __all__ = [
     "EM",
     "MOST_SKIPPED",
+    "NOWHERE",
     "RATES",
     "VI",
     "Anew",
@@ -41,8 +43,10 @@ __all__ = [
     "FitSettings",
     "Info",
     "Joint",
+    "Keeper",
     "Method",
     "Numbered",
+    "Share",
     "State",
     "Step",
     "Stop",

@@ -18,13 +18,12 @@ from stakes.host.programs import Program
 from stakes.optimise.ascent import of_no_row, with_of_no_row
 from stakes.optimise.course import Course, Watch
 from stakes.optimise.settings import FitSettings
+from stakes.optimise.shares import NOWHERE, Keeper, Share, keep
 from stakes.optimise.stages import spacing
 from stakes.optimise.step import Info, Numbered, State
 from stakes.port import Approximation, Batches, Division, division_of
 from stakes.processes import Processes, largest_of_all, own_index, spread_along, sum_of_all
 
-NOWHERE = -1
-"""The axis of rows in an array that has none."""
 APART = 1e-3
 """What all processes have should be the same in all, but for rounding on unlike machines."""
 
@@ -122,18 +121,28 @@ class Crew:
         assert self._said is not None
         return np.asarray(self._said.watched, np.float64)
 
-    def recording(self, watch: Watch | None) -> Watch:
-        """Gather where the fit stands when that is due, which every process has to do."""
+    def recording(self, watch: Watch | None, keeper: Keeper | None) -> Watch:
+        """Record where the fit stands when that is due, which every process has to do."""
 
         def look(course: Course) -> None:
-            if self._said is not None and self._said.due:
+            if self._said is None or not self._said.due:
+                return
+            if keeper is None:
                 self.record(self.whole(course), watch)
+            else:
+                self.keep(course, keeper)
 
         return look
 
     def record(self, whole: Course, watch: Watch | None) -> None:
         if watch is not None and self._processes.speaks:
             watch(whole)
+
+    def keep(self, course: Course, keeper: Keeper) -> None:
+        """Each process keeps its rows; the first one the rest, once the rows of all are kept."""
+        own = _mapped(course, self._axes, self._unfilled)
+        processes = self._processes
+        keep(processes, Share(processes.index, processes.count, own, self._axes), keeper)
 
     def cut(self, whole: Course) -> Course:
         """The share of this process of where a fit stands."""
@@ -148,6 +157,16 @@ class Crew:
             index = self._processes.index
             own = leaf if axis == NOWHERE else self._division.cut(leaf, axis, index)
             return jax.device_put(np.array(own))
+
+        return jax.tree.map(one, tree, axes)
+
+    def _unfilled(self, tree: PyTree, axes: PyTree) -> PyTree:
+        """As many rows as there are in the share."""
+        size = self._division.share(self._processes.index).size
+
+        def one(leaf: Any, axis: int) -> Any:
+            own = (slice(None),) * axis + (slice(size),)
+            return leaf if axis == NOWHERE else np.asarray(leaf)[own]
 
         return jax.tree.map(one, tree, axes)
 

@@ -25,6 +25,7 @@ from stakes.optimise.course import (
 from stakes.optimise.crew import Crew
 from stakes.optimise.fit import Fit, Stop
 from stakes.optimise.settings import FitSettings
+from stakes.optimise.shares import Keeper
 from stakes.optimise.stages import finite_mean, some_of
 from stakes.optimise.step import Info, Numbered, State, Step
 from stakes.port import Approximation, Batches
@@ -56,7 +57,8 @@ def run(
     watch: Watch | None = None,
     feed: Feed | None = None,
     on: Processes | None = None,
-    due: Callable[[], bool] = lambda: True,
+    due: Callable[[], bool] = lambda: False,
+    keeper: Keeper | None = None,
 ) -> Fit:
     """Step until the bound has stopped rising at the smallest step size, or a limit is reached.
 
@@ -67,13 +69,14 @@ def run(
 
     Several processes that call this with a divided approximation make one fit `on` all of them.
     State, course and what becomes of them are whole in each. `watch` is called in one process
-    alone: when it says, before a chunk, that a record is `due`, and at the end.
+    alone: when it says, before a chunk, that a record is `due`, and at the end. A `keeper` is
+    called in its place, in every process, with what each of them has.
     """
     keys = _split(key)
     if on is not None:
         crew = Crew(on, approximation, state, settings, _steps, _numbered(step), keys.step, due)
         feed = feed or _always(approximation, crew.schedule(keys.batches))
-        return _run_on(crew, title, course or outset(state), feed, settings, watch)
+        return _run_on(crew, title, course or outset(state), feed, settings, watch, keeper)
     chunk = partial(compiled(step), key=keys.step)
     if feed is None:
         feed = _always(approximation, Batches(keys.batches, approximation.subsamples))
@@ -81,12 +84,21 @@ def run(
 
 
 def _run_on(
-    crew: Crew, title: str, course: Course, feed: Feed, settings: FitSettings, watch: Watch | None
+    crew: Crew,
+    title: str,
+    course: Course,
+    feed: Feed,
+    settings: FitSettings,
+    watch: Watch | None,
+    keeper: Keeper | None,
 ) -> Fit:
-    own, record = crew.cut(course), crew.recording(watch)
+    own, record = crew.cut(course), crew.recording(watch, keeper)
     course, reason, step_seconds = _loop(title, crew.chunk, feed, own, settings, record, crew)
+    if keeper is not None:
+        crew.keep(course, keeper)
     whole = crew.whole(course)
-    crew.record(whole, watch)
+    if keeper is None:
+        crew.record(whole, watch)
     return fit_of(whole, reason, step_seconds)
 
 

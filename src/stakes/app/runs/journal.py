@@ -1,8 +1,13 @@
-"""The journal of a run on disk: where both fits stand, in one file that is replaced as a whole."""
+"""The journal of a run on disk: where both fits stand, in one file that is replaced as a whole.
+
+While several processes make a fit, each writes the rows that it has, and the file says which files
+of theirs belong to it. At the end of the fits, all is in the one file.
+"""
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
@@ -10,10 +15,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stakes.app.runs import sealed
+from stakes.app.runs import sealed, shares
 from stakes.errors import Interrupted, StorageError, some
 from stakes.host.watching import SAVED, STEP
-from stakes.optimise import Average, Course
+from stakes.optimise import NOWHERE, Average, Course, Share
 
 Courses = dict[str, dict[str, np.ndarray]]
 """Title of a fit -> the arrays of its course."""
@@ -35,6 +40,8 @@ class FileJournal:
         interval: seconds between two checkpoints; zero for one after every chunk.
         interruption: called after each chunk; what it returns is raised once the course is saved.
         beat: told of each chunk that is about to begin, and of each record.
+        in_shares: whether each of several processes has a journal at this path, and writes its rows
+            beside it.
     """
 
     def __init__(
@@ -44,9 +51,10 @@ class FileJournal:
         *,
         interruption: Callable[[], Interrupted | None] = lambda: None,
         beat: Callable[[str], None] = lambda what: None,
+        in_shares: bool = False,
     ) -> None:
         self._path, self._interval, self._interruption = path, interval, interruption
-        self._beat = beat
+        self._beat, self._in_shares = beat, in_shares
         self._courses: Courses = read_courses(path) if path.exists() else {}
         self._last: tuple[str, Course] | None = None
         self._saved = time.monotonic()
@@ -55,7 +63,26 @@ class FileJournal:
         self.save()  # the fit before this one, at its end
         if title not in self._courses:
             return start
-        return _course(self._courses[title], start, f"{self._path} ({title})")
+        arrays = shares.joined(self._path, title, self._courses[title])
+        return _course(arrays, start, f"{self._path} ({title})")
+
+    def keeper(self, title: str) -> "_Keeper | None":
+        return _Keeper(self, title) if self._in_shares else None
+
+    def write_rows(self, title: str, share: Share) -> str:
+        """Write the rows of one process; returns the checksum."""
+        steps, arrays = len(share.course.elbo), _arrays(share.course)
+        path = shares.path_of(self._path, title, steps, share.process, share.of)
+        return shares.save(path, arrays, _axes(share))
+
+    def write_rest(self, title: str, share: Share, seals: Sequence[str]) -> None:
+        """Write the file, to which the rows belong that all processes have written by now."""
+        self._courses[title] = shares.named(_arrays(share.course), _axes(share), seals)
+        self._write()
+        self._beat(SAVED)
+        interruption = self._interruption()
+        if interruption is not None:
+            raise interruption
 
     def due(self) -> bool:
         """Whether the course after the next chunk would be saved, as far as is known before it."""
@@ -94,13 +121,41 @@ class FileJournal:
             return
         title, course = self._last
         self._courses[title] = _arrays(course)
+        self._write()
+        self._last = None
+
+    def finish(self) -> None:
+        """Save, with the rows of all processes in the one file."""
+        self.save()
+        if any(shares.SEALS in arrays for arrays in self._courses.values()):
+            for title, arrays in self._courses.items():
+                self._courses[title] = dict(shares.joined(self._path, title, arrays))
+            self._write()
+
+    def _write(self) -> None:
         flat = {
             f"{title}/{name}": array
             for title, arrays in self._courses.items()
             for name, array in arrays.items()
         }
         sealed.save(self._path, flat)
-        self._last, self._saved = None, time.monotonic()
+        shares.remove_others(self._path, self._courses)
+        self._saved = time.monotonic()
+
+
+@final
+@dataclass(frozen=True)
+class _Keeper:
+    """Of one fit, in shares."""
+
+    journal: FileJournal
+    title: str
+
+    def rows(self, share: Share) -> str:
+        return self.journal.write_rows(self.title, share)
+
+    def rest(self, share: Share, seals: Sequence[str]) -> None:
+        self.journal.write_rest(self.title, share, seals)
 
 
 def read_courses(path: Path) -> Courses:
@@ -124,6 +179,18 @@ def _arrays(course: Course) -> dict[str, np.ndarray]:
         **_leaves("older", average.older),
         **_leaves("newer", average.newer),
     }
+
+
+def _axes(share: Share) -> dict[str, int]:
+    """The axis of rows in those arrays that have rows, by the names that these have in a file."""
+    average, axes = share.course.average, share.axes
+    trees = {
+        "state": axes,
+        "older": None if average.older is None else axes.variables,
+        "newer": None if average.newer is None else axes.variables,
+    }
+    named = {n: int(axis) for p, tree in trees.items() for n, axis in _leaves(p, tree).items()}
+    return {name: axis for name, axis in named.items() if axis != NOWHERE}
 
 
 def _leaves(prefix: str, tree: Any) -> dict[str, np.ndarray]:

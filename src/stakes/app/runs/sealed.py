@@ -20,7 +20,8 @@ SEAL = b"stakes sha256 "
 DIGITS = 64
 
 
-def save(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+def save(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
+    """Write the file, and return its checksum."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, array in arrays.items():
@@ -29,13 +30,17 @@ def save(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
                 np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
         archive.comment = SEAL + b"0" * DIGITS
     content = memoryview(buffer.getvalue())[:-DIGITS]
-    files.write(path, content.tobytes() + hashlib.sha256(content).hexdigest().encode())
+    digest = hashlib.sha256(content).hexdigest()
+    files.write(path, content.tobytes() + digest.encode())
+    return digest
 
 
-def load(path: Path) -> dict[str, np.ndarray]:
+def load(path: Path, expected: str | None = None) -> dict[str, np.ndarray]:
+    """The arrays of a file, which has the checksum that is expected of it."""
     content = files.read(path)
     body, digest = content[:-DIGITS], content[-DIGITS:]
-    if not body.endswith(SEAL) or hashlib.sha256(body).hexdigest().encode() != digest:
+    found = hashlib.sha256(body).hexdigest().encode()
+    if not body.endswith(SEAL) or not found == digest == (expected or found.decode()).encode():
         raise StorageError(
             f"{path} is damaged: its content does not match its checksum. Restore it from a copy, "
             f"or run again."

@@ -15,6 +15,7 @@ from stakes.app.runs.choosing import Ways, chosen_for, finite, own_fits, refitte
 from stakes.app.runs.folder import CHOICE, DECISIONS, DRAWS, REFIT, REPORT, STATE, RunFolder
 from stakes.app.runs.journal import FileJournal
 from stakes.app.runs.manifest import Ending, Manifest, Refit
+from stakes.app.runs.meeting import seen_by_all
 from stakes.app.runs.opening import Run, changed_run
 from stakes.app.runs.recording import Record, ended_by, interruption
 from stakes.app.runs.reporting import read_asked, write_report
@@ -72,12 +73,14 @@ def carry_out(
         checks.instance("`carry_out(processes=...)`", processes, Processes, rule)
     with run.folder.log() as log, deferred(*ENDING) as heard:
         record = Record(run, log)
+        in_shares = processes is not None and seen_by_all(processes, run.folder) is not None
         journals = {
             name: FileJournal(
                 run.folder / name,
                 run.job.spec.fit.checkpoint_seconds,
                 interruption=partial(interruption, heard, run.folder.path),
                 beat=beat or _unheard,
+                in_shares=in_shares,
             )
             for name in (STATE, REFIT)
         }
@@ -126,7 +129,7 @@ def _both(
     What was judged stays then, and decides about new rows, too.
     """
     result = result_of(run.job, journals[STATE], progress=progress, on=on)
-    journals[STATE].save()
+    journals[STATE].finish()
     whole = run.on_all_rows()
     if whole is None:
         return result, None, False
@@ -140,7 +143,7 @@ def _both(
             f"without the rows held out decide about new rows."
         )
         return result, None, True
-    journals[REFIT].save()
+    journals[REFIT].finish()
     return result, refit, False
 
 
@@ -154,11 +157,13 @@ def assist(job: Job, on: Processes, folder: RunFolder | None = None) -> None:
     Args:
         job: the same as that of the run.
         on: the processes, of which this is one.
-        folder: of a run that is resumed; it is read and not written to.
+        folder: of a run that is resumed; else the one that the process that carries it out has.
     """
     checks.instance("`assist(job)`", job, Job, "what `read_job(path)` returns")
     jobs = {STATE: job, REFIT: job_on_all_rows(job)}
-    journals = {name: folder and FileJournal(folder / name, 0) for name in jobs}
+    shared = seen_by_all(on, folder)
+    kept, in_shares = shared or folder, shared is not None
+    journals = {n: kept and FileJournal(kept / n, 0, in_shares=in_shares) for n in jobs}
     with deferred(*ENDING, patient=True):  # the process that carries it out decides when to end
         for name, each in jobs.items():
             # A fit to all rows that fails leaves what was judged, there and here.
