@@ -104,71 +104,48 @@ def test_rows_held_out_are_fitted_by_all_processes_in_the_end(
 STREAMED = """\
 import sys
 
-import numpy as np
-import numpyro
-import numpyro.distributions as dist
-
 import stakes
 
 index, count, port, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
-on = None if count == 1 else stakes.join(f"127.0.0.1:{port}", process=index, of=count)
-import jax
+on = stakes.join(f"127.0.0.1:{port}", process=index, of=count)
+import numpy as np
+from streamed import KEY, OPTIONS, PROBLEM, stream_in
 
-
-def model(x, y=None):
-    slope = numpyro.sample("slope", dist.Normal(0, 1))
-    level = numpyro.sample("level", dist.Normal(0, 1))
-    with numpyro.plate("row", len(x), subsample_size=8) as at:
-        seen = None if y is None else y[at]
-        numpyro.sample("y", dist.Normal(level + slope * x[at], 1), obs=seen)
-
-
-problem = stakes.Problem(model, outcome="y", loss=stakes.Tilted(0.2))
 result = stakes.calibrate(
-    jax.random.key(0),
-    problem,
-    stakes.Stream(f"{folder}/table.csv", scratch=folder),
-    steps=500,
-    draws=4,
-    independent=True,
-    all_steps=True,
-    progress=False,
-    on=on,
+    KEY, PROBLEM, stream_in(folder), options=OPTIONS, progress=False, on=on
 )
+on.leave()
 found = {f"{name} {n}": v for name, fit in result.fits.items() for n, v in fit.params.items()}
 found |= {f"{name} bound": fit.bound for name, fit in result.fits.items()}
-np.savez(f"{folder}/{index} of {count}", decisions=result.decisions, **found)
-if on is not None:
-    on.leave()
+np.savez(f"{folder}/{index}", decisions=result.decisions, scale=result.scale, **found)
 """
 
 
 @pytest.mark.parametrize("count", [2, 4])
 def test_a_stream_is_fitted_by_several_processes_as_by_one(tmp_path: Path, count: int) -> None:
-    """With the same minibatches, as each process takes its part of them."""
+    """With the same minibatches, in which rows of a share count for its size."""
     pytest.importorskip("pyarrow")
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=1001)
-    rows = np.column_stack([x, 0.5 - x + rng.normal(size=1001)])
-    np.savetxt(tmp_path / "table.csv", rows, delimiter=",", header="x,y", comments="")
+    from streamed import expected_of, write_table
+
+    write_table(tmp_path)
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         port = listening.getsockname()[1]
-    for number in (1, count):
-        words = [sys.executable, "-c", STREAMED]
-        others = [
-            subprocess.Popen([*words, str(i), str(number), str(port), str(tmp_path)])
-            for i in range(number)
-        ]
-        assert [each.wait(timeout=300) for each in others] == [0] * number
-    alone = np.load(tmp_path / "0 of 1.npz")
-    for index in range(count):
-        found = np.load(tmp_path / f"{index} of {count}.npz")
-        for name in alone.files:
-            most = np.abs(alone[name]).max()
-            tolerance = 1e-4 if name == "decisions" else 1e-5
-            np.testing.assert_allclose(found[name], alone[name], rtol=0, atol=tolerance * most)
+    here = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    words = [sys.executable, "-c", STREAMED]
+    others = [
+        subprocess.Popen([*words, str(i), str(count), str(port), str(tmp_path)], env=here)
+        for i in range(count)
+    ]
+    assert [each.wait(timeout=300) for each in others] == [0] * count
     assert not list(tmp_path.glob("stakes-*"))  # every process has removed its copy
+    first = np.load(tmp_path / "0.npz")
+    known = expected_of(tmp_path, count, float(first["scale"]))
+    for index in range(count):
+        found = np.load(tmp_path / f"{index}.npz")
+        for name, value in known.items():
+            tolerance = (1e-4 if name == "decisions" else 1e-5) * np.abs(value).max()
+            np.testing.assert_allclose(found[name], value, rtol=0, atol=tolerance, err_msg=name)
 
 
 def test_a_run_is_resumed_on_another_number_of_processes(project: Path, tmp_path: Path) -> None:

@@ -1,14 +1,14 @@
 """Checkpoints of several processes: each writes its rows, and what is there is complete."""
 
 import signal
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
+from threads import together
 
 from stakes.app.runs.folder import RunFolder
 from stakes.app.runs.journal import FileJournal
@@ -173,46 +173,6 @@ def test_an_interrupted_run_is_saved_first(path: Path) -> None:
     assert_same(found, course_after(5))
 
 
-class Meeting:
-    """Threads in place of processes."""
-
-    def __init__(self, count: int) -> None:
-        self.barrier, self.told = threading.Barrier(count), dict[int, np.ndarray]()
-
-
-class Member:
-    def __init__(self, meeting: Meeting, index: int) -> None:
-        self.meeting, self.index, self.speaks = meeting, index, index == 0
-
-    def gather(self, local: Any) -> np.ndarray:
-        self.meeting.told[self.index] = np.asarray(local)
-        self.meeting.barrier.wait(10)
-        told = np.stack([self.meeting.told[i] for i in sorted(self.meeting.told)])
-        self.meeting.barrier.wait(10)
-        return told
-
-    def any(self, value: bool) -> bool:
-        return bool(self.gather(np.array(value)).any())
-
-
-def together(count: int, work: Callable[[Member], Any]) -> list[Any]:
-    """What each returns, or the error that ends it."""
-    meeting, found = Meeting(count), dict[int, Any]()
-
-    def one(index: int) -> None:
-        try:
-            found[index] = work(Member(meeting, index))
-        except StorageError as error:
-            found[index] = str(error)
-
-    threads = [threading.Thread(target=one, args=(i,)) for i in range(count)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join(20)
-    return [found[i] for i in range(count)]
-
-
 class Notes:
     """A keeper of which one process cannot write."""
 
@@ -231,14 +191,14 @@ class Notes:
 
 def test_the_first_process_keeps_the_rest_once_all_rows_are_kept() -> None:
     notes, shares = Notes(None), shares_of(course_after(5), 3)
-    assert together(3, lambda on: keep(on, shares[on.index], notes)) == [None] * 3  # type: ignore[arg-type]
+    assert together(3, lambda on: keep(on, shares[on.index], notes)) == [None] * 3
     assert notes.seals == ["0", "1", "2"]
 
 
 def test_all_end_where_one_cannot_write() -> None:
     notes, shares = Notes(1), shares_of(course_after(5), 3)
     lost = "Process 1 could not save its share of the rows."
-    said = together(3, lambda on: keep(on, shares[on.index], notes))  # type: ignore[arg-type]
+    said = together(3, lambda on: keep(on, shares[on.index], notes))
     assert said == [lost, "the disk is full", lost]
     assert notes.seals == []
 
@@ -250,7 +210,7 @@ def test_each_writes_where_all_see_the_same_folder(tmp_path: Path) -> None:
     linked.path.symlink_to(here.path)
 
     def seen(*folders: RunFolder | None) -> list[Any]:
-        return together(2, lambda on: seen_by_all(on, folders[on.index]))  # type: ignore[arg-type]
+        return together(2, lambda on: seen_by_all(on, folders[on.index]))
 
     assert seen(here, None) == [RunFolder(here.path.resolve())] * 2
     assert seen(here, linked) == [here, linked]  # a disk may have another path elsewhere

@@ -2,7 +2,7 @@
 
 from stakes.bridge.approximation import NumPyroApproximation, Weighed, approximate
 from stakes.bridge.cases import Cases
-from stakes.bridge.dividing import Divided, divided
+from stakes.bridge.dividing import Divided, check_even, divided
 from stakes.bridge.groups import groups_of
 from stakes.bridge.parts import parts_of, row_check
 from stakes.bridge.predictor import Predictor, Predictors
@@ -21,6 +21,7 @@ __all__ = [
     "Running",
     "Weighed",
     "approximate",
+    "check_even",
     "check_sampling",
     "divided",
     "groups_of",

@@ -50,18 +50,22 @@ def _own(division: Division, key: Key, axis: int) -> Key:
 
 @final
 @functools.partial(
-    jax.tree_util.register_dataclass, data_fields=["whole"], meta_fields=["division"]
+    jax.tree_util.register_dataclass,
+    data_fields=["whole"],
+    meta_fields=["division", "has_own_rows"],
 )
 @dataclass(frozen=True)
 class Divided:
     """An approximation as one of several processes sees it. Build it with `divided`.
 
     Data are whole in every process, and members are told by their places in them; variables hold
-    the rows of the share.
+    the rows of the share. Or each process has rows of its own (`apart`).
     """
 
     whole: NumPyroApproximation
     division: Division
+    has_own_rows: bool = False
+    """Whether data differ from process to process."""
 
     @property
     def instances(self) -> Instances:
@@ -75,8 +79,14 @@ class Divided:
     def normals(self) -> tuple[NormalPair, ...]:
         return self.whole.normals
 
+    def apart(self, rows: int) -> "Divided":
+        """The same with rows of this process alone, which are a sample of so many of its own."""
+        # The mean over processes is that of all rows: each speaks for as many as all have.
+        whole = self.whole.standing_for(self.division.count * rows)
+        return replace(self, whole=whole, has_own_rows=True)
+
     def of_rows(self, arrays: dict[str, Array]) -> "Divided":
-        """The same with other rows, as many, which every process has."""
+        """The same with other rows, as many."""
         return replace(self, whole=self.whole.of_rows(arrays))
 
     def init(self, key: Key) -> Params:
@@ -121,9 +131,14 @@ def divided(approximation: NumPyroApproximation, count: int) -> Divided:
             f"`numpyro.plate(name, size, subsample_size=...)`; this model has {has}."
         )
     [part] = parts
+    check_even(part, count)
+    return Divided(approximation, Division(part, count))
+
+
+def check_even(part: Subsample, count: int) -> None:
+    """Refuse minibatches of which processes cannot take equal parts."""
     if part.batch_size % count:
         raise InputError(
             f"The minibatches of {part.plate!r} have {part.batch_size} members, which cannot be "
             f"divided evenly among {count} processes: let `subsample_size` be a multiple of that."
         )
-    return Divided(approximation, Division(part, count))

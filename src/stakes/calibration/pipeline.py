@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from stakes import checks
 from stakes._types import Data, Key
+from stakes.bridge import Divided, NumPyroApproximation
 from stakes.calibration.data import Coords
 from stakes.calibration.journal import Journal
 from stakes.calibration.keys import Keys
@@ -162,7 +163,10 @@ def calibrate_with(
         plan = prepare(keys.setup, problem, given, options, coords=coords, progress=progress)
         plan = plan if beyond is None else beyond.of(plan)
     approximation, settings = plan.approximation, plan.settings
-    shared = approximation if on is None else plan.divided(on.count)
+    shared: NumPyroApproximation | Divided = approximation
+    if on is not None:
+        divided = plan.divided(on.count)
+        shared = divided if beyond is None else beyond.share(divided)
 
     def fitted(title: str, step: Step, state: State, key: Key) -> Fit:
         go = partial(run, title, step, shared, state, key, settings, on=on)
@@ -173,7 +177,7 @@ def calibrate_with(
             go = partial(go, course=course, watch=watch, due=due, keeper=keeper)
         if beyond is None:
             return go()
-        with beyond.feeding(shared, key, on) as feed:
+        with beyond.feeding(shared, key) as feed:
             return go(feed=feed)
 
     # Plain VI, its decisions, and the scale of its losses.
@@ -196,7 +200,12 @@ def calibrate_with(
         return Calibration.of(plan, vi, unfitted, plan.coords, keys, beyond)
     calibrated = fitted("calibrated", plan.step(plan.scale), state, keys.calibrated)
     check_fit("calibrated", calibrated)
-    return Calibration.of(plan, vi, calibrated, plan.coords, keys, beyond)
+    result = Calibration.of(plan, vi, calibrated, plan.coords, keys, beyond)
+    if beyond is not None and on is not None and not leading(problem.space):
+        # Each process decides about its rows; later they may not be together any more.
+        with waiting("deciding about all rows", show=progress):
+            _ = result.decisions, result.vi_decisions
+    return result
 
 
 def _for_stream(options: Options) -> Options:

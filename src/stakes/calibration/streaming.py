@@ -1,7 +1,10 @@
-"""A fit to more rows than memory holds: minibatches from disk, and decisions kept there."""
+"""A fit to more rows than memory holds: minibatches from disk, and decisions kept there.
+
+Each of several processes has a share of the rows on its disk. It takes its part of a minibatch from
+there, and decides about these rows; the decisions it then tells the others.
+"""
 
 import mmap
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -13,7 +16,14 @@ import numpy as np
 from stakes import predicting
 from stakes._types import Batch, Key
 from stakes.arguments import arguments_of
-from stakes.bridge import Divided, NumPyroApproximation, Predictor, parts_of, row_check
+from stakes.bridge import (
+    Divided,
+    NumPyroApproximation,
+    Predictor,
+    check_even,
+    parts_of,
+    row_check,
+)
 from stakes.calibration.data import ReadsTables
 from stakes.calibration.keys import Keys
 from stakes.calibration.plan import Plan
@@ -54,6 +64,8 @@ class Beyond:
     part: Subsample
     """The plate of the rows, how many are in memory, and how many a step takes."""
     key: Key
+    on: Processes | None = None
+    """The processes that share the rows."""
     _decided: list[tuple[Any, np.ndarray]] = field(default_factory=list)
     """Parameters of a fit, and the decisions by it."""
 
@@ -65,8 +77,9 @@ class Beyond:
 
     @property
     def sample(self) -> Read:
-        """A window of rows, chosen at random from all of them."""
-        return _read(self.copy, Passes(self.copy, _seed(self.key)).take(0, self.part.size), self)
+        """A window of rows, chosen at random from all of them, the same in every process."""
+        own = Passes(self.copy, _seed(self.key)).take(0, self.part.size // self.copy.processes)
+        return _read(self.copy, _of_all(own, self.on), self)
 
     def of(self, plan: Plan) -> Plan:
         """A plan for the sample, as one for all rows."""
@@ -76,22 +89,25 @@ class Beyond:
         approximation = plan.approximation.standing_for(len(self))
         return replace(plan.on(approximation), method=Anew(plan.method))
 
+    def share(self, approximation: Divided) -> Divided:
+        """The approximation with rows of this process alone, which stand for its share."""
+        return approximation.apart(int(self.copy.shares[self.copy.process]))
+
     @contextmanager
-    def feeding(
-        self, approximation: NumPyroApproximation | Divided, key: Key, on: Processes | None = None
-    ) -> Iterator[Feed]:
+    def feeding(self, approximation: NumPyroApproximation | Divided, key: Key) -> Iterator[Feed]:
         """The rows of each chunk of steps, read while the chunk before is at work.
 
-        Processes have the same rows, and each takes its part of every minibatch.
+        A process takes its part of every minibatch from its own rows.
         """
-        passes, part = Passes(self.copy, _seed(key)), self.part
-        index, processes = (0, 1) if on is None else (on.index, on.count)
+        passes, part, processes = Passes(self.copy, _seed(key)), self.part, self.copy.processes
+        each = part.batch_size // processes
 
         def make(step: int, count: int) -> tuple[Any, Batch]:
-            rows = passes.take(step * part.batch_size, part.size)
-            members = np.arange(count * part.batch_size, dtype=np.int32)
-            own = members.reshape(count, processes, -1)[:, index]
-            return approximation.of_rows(self._arrays(rows)), {part.plate: own}
+            rows = passes.take(step * each, part.size // processes)
+            members = np.arange(count * each, dtype=np.int32).reshape(count, each)
+            # Arrays are as long as in one process; what is beyond the share is not looked at.
+            filled = np.resize(rows, part.size)
+            return approximation.of_rows(self._arrays(filled)), {part.plate: members}
 
         with ahead(make) as feed:
             yield feed
@@ -104,7 +120,10 @@ class Beyond:
         expectation: Expectation,
         keys: Keys,
     ) -> np.ndarray:
-        """The best decision for each row, in an array on disk, in the order of the table."""
+        """The best decision for each row, in an array on disk, in the order of the table.
+
+        Of several processes each has to ask, and gets those of all of them.
+        """
         for params, known in self._decided:
             if params is posterior.params:
                 return known
@@ -119,13 +138,41 @@ class Beyond:
 
         kind = np.dtype(jax.dtypes.canonicalize_dtype(float))
         made = self.copy.folder.array(f"decisions {len(self._decided)}", kind, len(self))
-        for numbers, found in on_all_cores(decide, self._windows()):
+        for numbers, found in self._of_all_windows(on_all_cores(decide, self._windows()), kind):
             _fill(made, numbers, found)
         self._decided.append((posterior.params, made))
         return made
 
+    def _of_all_windows(
+        self, own: Iterator[tuple[np.ndarray, np.ndarray]], kind: np.dtype[Any]
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Numbers of rows and their decisions, of a window of each process at a time."""
+        form = np.dtype([(ROW, np.int64), ("decision", kind)])
+        for _ in range(-(-int(self.copy.shares.max()) // self.part.size)):
+            numbers, found = next(own, ((), ()))  # a smaller share has none left in the end
+            told = np.empty(len(numbers), form)
+            told[ROW], told["decision"] = numbers, found
+            told = _of_all(told, self.on)
+            yield told[ROW], told["decision"]
+
     def _check_rows(self, plan: Plan) -> None:
         """Refuse rows that the model cannot take: the sample need not have them."""
+        fault: InputError | None = None
+        try:
+            self._check_own_rows(plan)
+        except InputError as error:  # not before the others know, who would wait for this process
+            fault = error
+        faults = [fault is not None] if self.on is None else self.on.gather(fault is not None)
+        if fault is not None:
+            raise fault
+        if any(faults):
+            number = int(np.flatnonzero(faults)[0])
+            raise InputError(
+                f"`Stream(...)`: process {number} has rows that the model cannot take, and says "
+                f"which."
+            )
+
+    def _check_own_rows(self, plan: Plan) -> None:
         check = row_check(plan.problem, plan.approximation, self.key)
         for rows in self._windows():
             try:
@@ -145,9 +192,9 @@ class Beyond:
         return Instances((len(self),), (self.part.plate,))
 
     def _windows(self) -> Iterator[np.ndarray]:
-        """All rows, as many at a time as a window has."""
-        held = self.copy.read(0)
-        for file in range(1, len(self.copy.counts)):
+        """The rows here, as many at a time as a window has."""
+        held = np.empty(0, self.copy.dtype)
+        for file in self.copy.files:
             while len(held) >= self.part.size:
                 yield held[: self.part.size]
                 held = held[self.part.size :]
@@ -164,7 +211,7 @@ def opened(
 ) -> "Beyond | Read":
     """The rows of a stream: on disk, or in memory where so many steps would take them all.
 
-    Each of several processes makes a copy of its own; that they are the same is checked.
+    Each of several processes has a share of the rows on its disk; in memory, all have all.
     """
     if isinstance(problem.model, ReadsTables):
         raise InputError(
@@ -181,25 +228,49 @@ def opened(
     faults = lacking(wanted, names, there, needs_outcome=True)
     if faults:
         raise InputError(f"`{stream!r}`: {faults[0]}")
-    copy = shuffled(sources, names, problem.observations, _seed(key), stream.scratch)
-    tried = Passes(copy, _seed(key)).take(0, min(len(copy), PROBED))
-    if on is not None and np.ptp(on.gather(np.uint32(zlib.crc32(tried.tobytes())))):
+    index, count = (0, 1) if on is None else (on.index, on.count)
+    copy = shuffled(
+        sources,
+        names,
+        problem.observations,
+        _seed(key),
+        stream.scratch,
+        process=index,
+        processes=count,
+    )
+    if on is not None and np.ptp(on.gather(np.uint32(copy.checksum))):
         raise InputError(
             f"`{stream!r}`: the rows that processes have read are not the same, or come in another "
             f"order in each. Give all of them the same files, or let a query sort its rows."
         )
-    whole = Beyond(copy, stream, Subsample("", len(tried), len(tried)), key)
+    few = min(int(copy.shares[index]), -(-PROBED // count))
+    tried = _of_all(Passes(copy, _seed(key)).take(0, few), on)
+    whole = Beyond(copy, stream, Subsample("", len(tried), len(tried)), key, on)
     data = problem.check_data(_read(copy, tried, whole).arguments, needs_outcome=True)
     parts = [part for part in parts_of(problem, data, key) if part.size == len(tried)]
     window = steps * parts[0].batch_size if parts else PROBED
-    if len(copy) <= window:
-        return _read(copy, copy.in_order(), whole)
+    if len(copy) <= window or count * copy.shares.min() < window:
+        rows = _of_all(copy.in_order(), on)
+        return _read(copy, rows[np.argsort(rows[ROW])], whole)
     if not parts:
         raise InputError(
             f"`{stream!r}` has {len(copy):,} rows, and the model takes all of them at each step. "
             f"Give the plate of its rows a `subsample_size=`, such as 1000."
         )
+    check_even(parts[0], count)
     return replace(whole, part=parts[0]._replace(size=window))
+
+
+def _of_all(own: np.ndarray, on: Processes | None) -> np.ndarray:
+    """The records of every process, one after the other; each has to ask."""
+    if on is None:
+        return own
+    counts = on.gather(np.int32(len(own)))
+    filled = np.zeros(counts.max(), own.dtype)
+    filled[: len(own)] = own
+    told = on.gather(filled.view(np.uint8))
+    parts = [each.view(own.dtype)[:count] for each, count in zip(told, counts, strict=True)]
+    return np.concatenate(parts)
 
 
 def _read(copy: Shuffled, rows: np.ndarray, beyond: Beyond) -> Read:

@@ -58,6 +58,7 @@ class Crew:
         assert division is not None
         self._processes, self._division, self._due = processes, division, due
         self._settings = settings
+        self.has_own_rows = bool(getattr(approximation, "has_own_rows", False))
         self._axes = axes_of(approximation, division, whole, settings)
         self._every = spacing(whole.variables)
         self._program = Program(
@@ -80,7 +81,7 @@ class Crew:
     ) -> Any:
         same, split = self._processes.same, self._processes.split
         arguments = (
-            same(given),
+            self._given(given),
             self._key,
             jax.tree.map(self._shared, state, self._axes),
             same(np.asarray(numbers)),
@@ -96,6 +97,12 @@ class Crew:
         self._said = jax.tree.map(np.asarray, self._processes.own(said))
         self._check()
         return self._processes.own((state, info))
+
+    def _given(self, given: Any) -> Any:
+        """Data that all have; or those of each process, along a new first axis."""
+        if not self.has_own_rows:
+            return self._processes.same(given)
+        return jax.tree.map(lambda leaf: self._processes.split(np.asarray(leaf)[None], 0), given)
 
     def _shared(self, leaf: Array, axis: int) -> Array:
         same, split = self._processes.same, self._processes.split
@@ -182,7 +189,8 @@ class Crew:
         """How arguments and results of a chunk are divided."""
         same, states = spread_along(None), jax.tree.map(_layout, self._axes)
         batch = {self._division.plate: spread_along(1)}
-        return (same, same, states, same, batch, spread_along(0)), (states, same, same)
+        given = spread_along(0) if self.has_own_rows else same
+        return (given, same, states, same, batch, spread_along(0)), (states, same, same)
 
     @property
     def mesh(self) -> Any:
@@ -256,6 +264,7 @@ def _chunk(
     def own(
         given: Any, key: Array, state: State, numbers: Array, batches: Batch, flags: Array
     ) -> tuple[State, Info, Said]:
+        given = jax.tree.map(lambda leaf: leaf[0], given) if crew.has_own_rows else given
         after, info = chunk(
             given, state, jax.random.wrap_key_data(key), numbers, batches, scale, parameters
         )

@@ -2,12 +2,14 @@
 
 Every row goes to one of many files, chosen at random, so that each of these is a random sample of
 all rows, however they were ordered, and small enough to be held in memory and shuffled there.
+Several processes share the files: each reads all rows once, and copies those of its own files.
 """
 
 import os
 import shutil
 import tempfile
 import weakref
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +25,8 @@ from stakes.tables.columns import Coding
 from stakes.tables.stream import Source, check_columns, explained
 
 FEWEST_FILES, MOST_FILES = 64, 512
+FEWEST_EACH = 4
+"""Files for each of several processes, at least."""
 LARGEST = 2**24
 """Bytes that a file should have at most, by what the sources say of their rows."""
 FILES, ROWS = 0, 1
@@ -88,7 +92,12 @@ class Shuffled:
     folder: Scratch
     dtype: np.dtype[Any]
     counts: np.ndarray
-    """Of rows in each file."""
+    """Of rows in each file, also in those of other processes."""
+    process: int
+    """The process that has this copy, by its number."""
+    processes: int
+    checksum: int
+    """Of all rows, in their order."""
     coding: Coding
     places: Mapping[str, np.ndarray]
     """Column of words -> the place among the categories of each code in the files."""
@@ -97,6 +106,17 @@ class Shuffled:
 
     def __len__(self) -> int:
         return int(self.counts.sum())
+
+    @property
+    def files(self) -> np.ndarray:
+        """Those that this process has, by their numbers."""
+        return np.arange(self.process, len(self.counts), self.processes)
+
+    @property
+    def shares(self) -> np.ndarray:
+        """The rows that each process has."""
+        starts = range(self.processes)
+        return np.array([self.counts[i :: self.processes].sum() for i in starts])
 
     def place(self, row: int) -> str:
         """Where a row comes from."""
@@ -113,14 +133,14 @@ class Shuffled:
         return found
 
     def in_order(self) -> np.ndarray:
-        """All rows in the order of the table, for one that fits into memory."""
-        found = np.concatenate([self.read(file) for file in range(len(self.counts))])
+        """The rows of all files that are here, in the order of the table, for few rows."""
+        found = np.concatenate([self.read(file) for file in self.files])
         return found[np.argsort(found[ROW])]
 
 
 @final
 class Passes:
-    """One pass over the rows after the other, in another order each time: every row once in each.
+    """One pass over the rows here after the other, each in another order: every row once in each.
 
     A pure function of the seed, so that a fit can be resumed anywhere.
     """
@@ -131,13 +151,13 @@ class Passes:
 
     def take(self, start: int, count: int) -> np.ndarray:
         """So many rows, from the row `start` of the first pass on."""
-        found, total = [], len(self._copy)
+        copy, found = self._copy, [np.empty(0, self._copy.dtype)]
         while count:
-            number, at = divmod(start, total)
-            order = self._random(FILES, number).permutation(len(self._copy.counts))
-            ends = np.cumsum(self._copy.counts[order])
+            number, at = divmod(start, int(copy.shares[copy.process]))
+            order = self._random(FILES, number).permutation(copy.files)
+            ends = np.cumsum(copy.counts[order])
             place = int(np.searchsorted(ends, at, side="right"))
-            first = at - int(ends[place] - self._copy.counts[order[place]])
+            first = at - int(ends[place] - copy.counts[order[place]])
             rows = self._shuffled(number, int(order[place]))[first : first + count]
             found.append(rows)
             start, count = start + len(rows), count - len(rows)
@@ -160,6 +180,9 @@ def shuffled(
     outcome: str,
     seed: Sequence[int],
     scratch: Path | None = None,
+    *,
+    process: int = 0,
+    processes: int = 1,
 ) -> Shuffled:
     """Read all rows once: count them, check them, and copy them in random order.
 
@@ -167,6 +190,8 @@ def shuffled(
         names: the columns to copy.
         outcome: that of the outcomes, whose truth values become numbers.
         scratch: the folder to make the copy in.
+        process: the number of this process, which copies its share of the rows.
+        processes: how many have a share.
     """
     check_columns(sources, names)
     fields = [_field(name, sources, outcome) for name in names]
@@ -174,20 +199,23 @@ def shuffled(
     copying = _Copying(fields, dtype, np.random.default_rng(list(seed)))
     bytes_said = sum(source.said or 0 for source in sources) * dtype.itemsize
     files = int(np.clip(bytes_said // LARGEST, FEWEST_FILES, MOST_FILES))
-    folder, counts, starts = Scratch(scratch), np.zeros(files, np.int64), {}
+    files = max(files, FEWEST_EACH * processes)
+    folder, counts, starts, checksum = Scratch(scratch), np.zeros(files, np.int64), {}, 0
     for source in sources:
         starts[source.name] = copying.rows
         for rows in copying.read(source):
             where = copying.rng.integers(files, size=len(rows), dtype=np.int16)
             order = np.argsort(where, kind="stable")
             here = np.bincount(where, minlength=files)
+            checksum = zlib.crc32(rows.tobytes(), checksum)
             for file, part in enumerate(np.split(rows[order], np.cumsum(here)[:-1])):
-                folder.append(str(file), part)
+                if file % processes == process:
+                    folder.append(str(file), part)
             counts += here
     if not copying.rows:
         raise InputError("`Stream(...)` has no rows.")
     coding, places = copying.coding()
-    return Shuffled(folder, dtype, counts, coding, places, starts)
+    return Shuffled(folder, dtype, counts, process, processes, checksum, coding, places, starts)
 
 
 class _Copying:

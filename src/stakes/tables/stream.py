@@ -48,7 +48,7 @@ class Stream:
             shops.
         scratch: the folder for the copy, which is removed with the result; that of the system for
             temporary files by default. It takes 4 bytes for each number, 8 in double precision,
-            and 8 for each row. Each of several processes makes a copy of its own.
+            and 8 for each row. Each of several processes copies its share of the rows.
 
     Examples:
         >>> import stakes
