@@ -138,7 +138,10 @@ class Beyond:
 
         kind = np.dtype(jax.dtypes.canonicalize_dtype(float))
         made = self.copy.folder.array(f"decisions {len(self._decided)}", kind, len(self))
-        for numbers, found in self._of_all_windows(on_all_cores(decide, self._windows()), kind):
+        # A collective gives up when another process keeps it waiting for long: nothing is computed
+        # beside it where there are several.
+        spread = on_all_cores if self.on is None else map
+        for numbers, found in self._of_all_windows(spread(decide, self._windows()), kind):
             _fill(made, numbers, found)
         self._decided.append((posterior.params, made))
         return made
