@@ -95,7 +95,7 @@ def plan_for(method: Method | None, expectation: Any = None, rows: int = ROWS) -
 def together(plan: Plan, step: Step, state: State, batches: np.ndarray, count: int) -> Any:
     """The steps of so many processes: the state of each, and what they found."""
     own = divided(plan.approximation, count)
-    axes = axes_of(own, own.division, state, plan.settings)
+    axes = axes_of(own, own.division.plate, state, plan.settings)
 
     def share(index: int) -> State:
         return jax.tree.map(

@@ -199,12 +199,14 @@ class NumPyroApproximation:
     ) -> tuple[Sites, Sites]:
         """Of the guide, and of the model at what the guide has drawn."""
         normals = self._normal_sites if noise else {}
-        with GivenNoise({site: (noise or {})[f"{stem}_loc"] for site, stem in normals.items()}):
+        times = Times(self.subsamples[0].plate if self.subsamples else "", self.times)
+        given = GivenNoise({site: (noise or {})[f"{stem}_loc"] for site, stem in normals.items()})
+        with given, times:
             guide_sites = self._guide_sites(params, key, batch)
         model_key = jax.random.fold_in(key, AFTER_SPLIT)
         with (
             Counting(self.cases.outcome, self.counted_in(batch)),
-            Times(self.subsamples[0].plate if self.subsamples else "", self.times),
+            times,
             self._given(params),
             handlers.substitute(data=dict(batch)),
         ):

@@ -79,6 +79,10 @@ class Divided:
     def normals(self) -> tuple[NormalPair, ...]:
         return self.whole.normals
 
+    @property
+    def times(self) -> Array | None:
+        return self.whole.times
+
     def apart(self, rows: int) -> "Divided":
         """The same with rows of this process alone, which are a sample of so many of its own."""
         # The mean over processes is that of all rows: each speaks for as many as all have.

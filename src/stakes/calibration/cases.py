@@ -66,6 +66,9 @@ def assessment_of(
     """The result, assessed on what was read; on the data of the fit where nothing was."""
     predictor, labels = result.predictors.on(), result.coords
     if read is not None:
+        if result.beyond is not None:
+            # Rows of a stream have numbers and no labels: none is known again.
+            new = tuple(dict.fromkeys((*checks.names("`new=`", new), result.beyond.part.plate)))
         predictor, labels = predictor_for(
             result.predictors, result.approximation, result.coords, read, new, known, coords
         )

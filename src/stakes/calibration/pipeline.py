@@ -5,7 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from stakes import checks
-from stakes._types import Data, Key
+from stakes._types import Data, Key, Params
 from stakes.bridge import Divided, NumPyroApproximation
 from stakes.calibration.data import Coords
 from stakes.calibration.journal import Journal
@@ -161,27 +161,25 @@ def calibrate_with(
             beyond, given, options = given, given.sample, _for_stream(options)
     with waiting("tracing the model", show=progress):
         plan = prepare(keys.setup, problem, given, options, coords=coords, progress=progress)
-        plan = plan if beyond is None else beyond.of(plan)
+        plan = plan if beyond is None else beyond.of(plan, journal)
     approximation, settings = plan.approximation, plan.settings
     shared: NumPyroApproximation | Divided = approximation
     if on is not None:
         divided = plan.divided(on.count)
         shared = divided if beyond is None else beyond.share(divided)
 
-    def fitted(title: str, step: Step, state: State, key: Key) -> Fit:
+    def fitted(title: str, step: Step, state: State, key: Key, start: Params) -> Fit:
         go = partial(run, title, step, shared, state, key, settings, on=on)
         if journal is not None:
             course, watch = journal.course(title, outset(state)), partial(journal.watch, title)
             due = getattr(journal, "due", lambda: True)
             keeper = getattr(journal, "keeper", lambda title: None)(title)
             go = partial(go, course=course, watch=watch, due=due, keeper=keeper)
-        if beyond is None:
-            return go()
-        with beyond.feeding(shared, key) as feed:
-            return go(feed=feed)
+        return go() if beyond is None else beyond.fit(go, shared, state, settings, key, start)
 
     # Plain VI, its decisions, and the scale of its losses.
-    vi = fitted("VI", plan.vi_step(), plan.vi_state(approximation.start), keys.vi)
+    begin = approximation.start
+    vi = fitted("VI", plan.vi_step(), plan.vi_state(begin), keys.vi, begin)
     check_fit("VI", vi)
     shape = (*leading(problem.space), *approximation.instances.shape)
     kept = journal.decisions(shape) if journal is not None else None
@@ -190,7 +188,8 @@ def calibrate_with(
 
     # The calibrated fit, from VI's optimum unless told otherwise. Even from random λ, h starts at
     # VI's decision: far from it, U has a flat tail.
-    state = plan.state(vi.params if plan.warm_start else approximation.start, decisions)
+    begin = vi.params if plan.warm_start else approximation.start
+    state = plan.state(begin, decisions)
     asked = interruption.asked() if on is None else on.any(interruption.asked())
     stopped = vi.reason is Stop.INTERRUPTED or asked
     if journal is not None and not stopped:
@@ -198,7 +197,7 @@ def calibrate_with(
     if stopped or plain:
         unfitted = not_begun(state, Stop.INTERRUPTED if stopped else Stop.LEFT_OUT)
         return Calibration.of(plan, vi, unfitted, plan.coords, keys, beyond)
-    calibrated = fitted("calibrated", plan.step(plan.scale), state, keys.calibrated)
+    calibrated = fitted("calibrated", plan.step(plan.scale), state, keys.calibrated, begin)
     check_fit("calibrated", calibrated)
     result = Calibration.of(plan, vi, calibrated, plan.coords, keys, beyond)
     if beyond is not None and on is not None and not leading(problem.space):

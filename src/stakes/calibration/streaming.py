@@ -4,17 +4,17 @@ Each of several processes has a share of the rows on its disk. It takes its part
 there, and decides about these rows; the decisions it then tells the others.
 """
 
-import mmap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from stakes import predicting
-from stakes._types import Batch, Key
+from stakes._types import Array, Batch, Key, Params
 from stakes.arguments import arguments_of
 from stakes.bridge import (
     Divided,
@@ -25,11 +25,13 @@ from stakes.bridge import (
     row_check,
 )
 from stakes.calibration.data import ReadsTables
+from stakes.calibration.journal import Journal
+from stakes.calibration.kept_rows import KeptRows
 from stakes.calibration.keys import Keys
 from stakes.calibration.plan import Plan
 from stakes.errors import InputError, OutOfRangeError, name_of, some
 from stakes.host.ahead import ahead, on_all_cores
-from stakes.optimise import EM, Anew, Feed
+from stakes.optimise import EM, NOWHERE, Anew, Feed, Fit, FitSettings, State, axes_of
 from stakes.port import Instances, Subsample
 from stakes.predicting import FittedPosterior
 from stakes.problem import Problem
@@ -37,6 +39,7 @@ from stakes.processes import Processes
 from stakes.protocols import Expectation
 from stakes.tables import (
     ROW,
+    OnDisk,
     Passes,
     Read,
     Shuffled,
@@ -44,6 +47,7 @@ from stakes.tables import (
     TableRows,
     Wanted,
     lacking,
+    let_go,
     shuffled,
 )
 from stakes.vectors import leading
@@ -66,8 +70,10 @@ class Beyond:
     key: Key
     on: Processes | None = None
     """The processes that share the rows."""
-    _decided: list[tuple[Any, np.ndarray]] = field(default_factory=list)
+    _decided: list[tuple[Params, np.ndarray]] = field(default_factory=list)
     """Parameters of a fit, and the decisions by it."""
+    _kept: list[tuple[Params, KeptRows]] = field(default_factory=list)
+    """Parameters of a fit with the rows of the sample, and those of all rows."""
 
     def __len__(self) -> int:
         return len(self.copy)
@@ -78,12 +84,19 @@ class Beyond:
     @property
     def sample(self) -> Read:
         """A window of rows, chosen at random from all of them, the same in every process."""
-        own = Passes(self.copy, _seed(self.key)).take(0, self.part.size // self.copy.processes)
+        own = Passes(self.copy, _seed(self.key)).take(0, self._each)
         return _read(self.copy, _of_all(own, self.on), self)
 
-    def of(self, plan: Plan) -> Plan:
+    def of(self, plan: Plan, journal: Journal | None = None) -> Plan:
         """A plan for the sample, as one for all rows."""
         _check(plan, self.part)
+        plates = plan.approximation.structure.parameter_plates
+        local = [name for name, axes in plates.items() if axes]
+        if local and journal is not None:
+            raise InputError(
+                f"`journal=` keeps no parameters of single rows of a `Stream(...)`, and the guide "
+                f"has {some(local)} for each. Leave the journal out."
+            )
         self._check_rows(plan)
         assert isinstance(plan.method, EM)
         approximation = plan.approximation.standing_for(len(self))
@@ -93,6 +106,53 @@ class Beyond:
         """The approximation with rows of this process alone, which stand for its share."""
         return approximation.apart(int(self.copy.shares[self.copy.process]))
 
+    @property
+    def _each(self) -> int:
+        """Rows of a window that one process has."""
+        return self.part.size // self.copy.processes
+
+    def fit(
+        self,
+        go: Callable[..., Fit],
+        approximation: NumPyroApproximation | Divided,
+        state: State,
+        settings: FitSettings,
+        key: Key,
+        start: Params,
+    ) -> Fit:
+        """A fit to all rows, by `go`; what it has for single rows is on disk.
+
+        The parameters in `state` are those of `start`, maybe another fit's. Those of the result
+        have the rows of the sample.
+        """
+        axes = axes_of(approximation, self.part.plate, state, settings)
+        with self.feeding(approximation, key) as feed:
+            if all(axis == NOWHERE for axis in jax.tree.leaves(axes)):
+                return go(feed=feed)
+            kept = self._kept_rows(axes, state, key, start)
+            found = go(feed=feed, rows=kept)
+        places = Passes(self.copy, _seed(self.key)).places(0, self._each)
+        params = kept.params(found.params, places)
+        if self.on is not None:
+            params = _joined(params, axes.variables["params"], self.on)
+        self._kept.append((params, kept))
+        return replace(found, variables={**found.variables, "params": params})
+
+    def _kept_rows(self, axes: State, state: State, key: Key, start: Params) -> KeptRows:
+        passes, each = Passes(self.copy, _seed(key)), self.part.batch_size // self.copy.processes
+        return KeptRows(
+            self.copy.folder,
+            f"fit {len(self._kept)}",
+            axes,
+            state,
+            int(self.copy.shares[self.copy.process]),
+            places=lambda step: passes.places(step * each, self._each),
+            before=self._rows_of(start),
+        )
+
+    def _rows_of(self, params: Params) -> KeptRows | None:
+        return next((rows for known, rows in self._kept if known is params), None)
+
     @contextmanager
     def feeding(self, approximation: NumPyroApproximation | Divided, key: Key) -> Iterator[Feed]:
         """The rows of each chunk of steps, read while the chunk before is at work.
@@ -100,13 +160,16 @@ class Beyond:
         A process takes its part of every minibatch from its own rows.
         """
         passes, part, processes = Passes(self.copy, _seed(key)), self.part, self.copy.processes
-        each = part.batch_size // processes
+        each, share = part.batch_size // processes, int(self.copy.shares[self.copy.process])
 
         def make(step: int, count: int) -> tuple[Any, Batch]:
-            rows = passes.take(step * each, part.size // processes)
-            members = np.arange(count * each, dtype=np.int32).reshape(count, each)
-            # Arrays are as long as in one process; what is beyond the share is not looked at.
+            rows = passes.take(step * each, self._each)
+            # Arrays are as long as in one process, and each process looks at its part of them.
             filled = np.resize(rows, part.size)
+            at = np.arange(count * each)
+            if step * each % share + len(rows) > share:
+                at = _first_of(rows[ROW][: count * each])
+            members = (self.copy.process * self._each + at).astype(np.int32).reshape(count, each)
             return approximation.of_rows(self._arrays(filled)), {part.plate: members}
 
         with ahead(make) as feed:
@@ -130,14 +193,21 @@ class Beyond:
         if leading(problem.space):
             raise InputError("Decisions with several parts are not found for all rows of a stream.")
 
-        def decide(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        kept = self._rows_of(posterior.params)
+
+        def decide(window: tuple[int, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+            start, rows = window
             filled = np.resize(rows, self.part.size)
             here = replace(predictor, arrays={**predictor.arrays, **self._arrays(filled)})
-            found = predicting.decide(problem.aim, posterior, here, expectation, keys.decisions)
+            places = np.resize(np.arange(start, start + len(rows)), self.part.size)
+            own = posterior
+            if kept is not None:
+                own = replace(posterior, params=kept.params(posterior.params, places))
+            found = predicting.decide(problem.aim, own, here, expectation, keys.decisions)
             return rows[ROW], found[: len(rows)]
 
         kind = np.dtype(jax.dtypes.canonicalize_dtype(float))
-        made = self.copy.folder.array(f"decisions {len(self._decided)}", kind, len(self))
+        made = self.copy.folder.array(f"decisions {len(self._decided)}", kind, (len(self),))
         # A collective gives up when another process keeps it waiting for long: nothing is computed
         # beside it where there are several.
         spread = on_all_cores if self.on is None else map
@@ -177,7 +247,7 @@ class Beyond:
 
     def _check_own_rows(self, plan: Plan) -> None:
         check = row_check(plan.problem, plan.approximation, self.key)
-        for rows in self._windows():
+        for _, rows in self._windows():
             try:
                 check(self._arrays(np.resize(rows, self.part.size)))
             except OutOfRangeError as error:
@@ -194,15 +264,15 @@ class Beyond:
     def instances(self) -> Instances:
         return Instances((len(self),), (self.part.plate,))
 
-    def _windows(self) -> Iterator[np.ndarray]:
-        """The rows here, as many at a time as a window has."""
-        held = np.empty(0, self.copy.dtype)
+    def _windows(self) -> Iterator[tuple[int, np.ndarray]]:
+        """The rows here, as many at a time as a window has, and the place of the first."""
+        held, size, start = np.empty(0, self.copy.dtype), self.part.size, 0
         for file in self.copy.files:
-            while len(held) >= self.part.size:
-                yield held[: self.part.size]
-                held = held[self.part.size :]
+            while len(held) >= size:
+                yield start, held[:size]
+                held, start = held[size:], start + size
             held = np.concatenate([held, self.copy.read(file)])
-        yield from (held[i : i + self.part.size] for i in range(0, len(held), self.part.size))
+        yield from ((start + i, held[i : i + size]) for i in range(0, len(held), size))
 
     def _arrays(self, rows: np.ndarray) -> dict[str, Any]:
         names = [name for name in self.copy.dtype.names or () if name != ROW]
@@ -285,7 +355,7 @@ def _read(copy: Shuffled, rows: np.ndarray, beyond: Beyond) -> Read:
 
 
 def _check(plan: Plan, part: Subsample) -> None:
-    cases, structure = plan.approximation.cases, plan.approximation.structure
+    cases = plan.approximation.cases
     if cases.subsamples != (part,) or cases.instances != ((part.size,), (part.plate,)):
         raise InputError(
             f"`Stream(...)` has one outcome in each row, so that the model must have one plate in "
@@ -293,28 +363,37 @@ def _check(plan: Plan, part: Subsample) -> None:
             f"{some(cases.instances.dims)}, and minibatches of "
             f"{some(each.plate for each in cases.subsamples)}."
         )
-    local = [name for name, latent in cases.latents.items() if part.plate in latent.dims]
-    local += [name for name, axes in structure.parameter_plates.items() if axes]
-    if local:
-        raise InputError(
-            f"`Stream(...)` keeps nothing for single rows but their decisions, and the model has "
-            f"{some(dict.fromkeys(local))} for each. Give the data as arrays, or let rows share "
-            f"such latents by group."
-        )
 
 
 def _seed(key: Key) -> list[int]:
     return [int(word) for word in np.asarray(jax.random.key_data(key)).ravel()]
 
 
-def _fill(made: np.memmap[Any, Any], at: np.ndarray, values: np.ndarray) -> None:
+def _first_of(rows: np.ndarray) -> np.ndarray:
+    """For each row where it comes first, in a stretch that ends one pass and begins the next."""
+    _, first, same = np.unique(rows, return_index=True, return_inverse=True)
+    places: np.ndarray = first[same]
+    return places
+
+
+def _joined(params: Params, axes: Any, on: Processes) -> Params:
+    """Parameters with the rows of all processes; each has to ask."""
+
+    def one(leaf: Array, axis: int) -> Array:
+        if axis == NOWHERE:
+            return leaf
+        return jnp.concatenate([jnp.asarray(own) for own in on.gather(leaf)], axis=axis)
+
+    found: Params = jax.tree.map(one, params, axes)
+    return found
+
+
+def _fill(made: OnDisk, at: np.ndarray, values: np.ndarray) -> None:
     """Set some places of an array on disk, of which little is in memory at any time.
 
     Places in no order may lie on all its pages; so they are gone through in order, and pages are
     left to the system as soon as they are done.
     """
-    order, mapped = np.argsort(at), getattr(made, "_mmap", None)
-    for part in np.array_split(order, -(-len(made) // HELD)):
+    for part in np.array_split(np.argsort(at), -(-len(made) // HELD)):
         made[at[part]] = values[part]
-        if mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
-            mapped.madvise(mmap.MADV_DONTNEED)
+        let_go(made)

@@ -11,11 +11,12 @@ from stakes.optimise.course import (
     not_begun,
     outset,
 )
+from stakes.optimise.crew import axes_of
 from stakes.optimise.default import adaptive
 from stakes.optimise.em import EM, Anew
 from stakes.optimise.fit import Fit, Stop
 from stakes.optimise.joint import Joint
-from stakes.optimise.loop import Feed, compiled, run, run_together
+from stakes.optimise.loop import Feed, RowsElsewhere, compiled, run, run_together
 from stakes.optimise.natural import natural_gradient
 from stakes.optimise.settings import FitSettings, adam
 from stakes.optimise.shares import NOWHERE, Keeper, Share
@@ -46,6 +47,7 @@ __all__ = [
     "Keeper",
     "Method",
     "Numbered",
+    "RowsElsewhere",
     "Share",
     "State",
     "Step",
@@ -56,6 +58,7 @@ __all__ = [
     "adaptive",
     "are_drifting",
     "ascend",
+    "axes_of",
     "bound",
     "compiled",
     "divided",

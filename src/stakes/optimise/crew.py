@@ -59,7 +59,7 @@ class Crew:
         self._processes, self._division, self._due = processes, division, due
         self._settings = settings
         self.has_own_rows = bool(getattr(approximation, "has_own_rows", False))
-        self._axes = axes_of(approximation, division, whole, settings)
+        self._axes = axes_of(approximation, division.plate, whole, settings)
         self._every = spacing(whole.variables)
         self._program = Program(
             partial(_chunk, self, steps(step)), donated=("state",), numbers=("parameters",)
@@ -282,12 +282,9 @@ def _layout(axis: int) -> Any:
     return spread_along(None if axis == NOWHERE else axis)
 
 
-def axes_of(
-    approximation: Approximation, division: Division, state: State, settings: FitSettings
-) -> Any:
-    """For each array of a state, the axis of its rows."""
-    plate, variables = division.plate, state.variables
-
+def axes_of(approximation: Approximation, plate: str, state: State, settings: FitSettings) -> State:
+    """For each array of a state, the axis along which it has a row for each of the members."""
+    variables = state.variables
     params = {
         name: approximation.plates_of(name).get(plate, NOWHERE) for name in variables["params"]
     }

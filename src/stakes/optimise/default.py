@@ -102,6 +102,10 @@ def adaptive(rate: float = 0.5, *, adam: float = 0.03) -> "optax.GradientTransfo
             length = jnp.clip((signal - NOISE) / (SIGNAL - NOISE), LEAST, 1.0)
             share = jnp.mean(jnp.square(by_adam))
             signal = SLOW_MEMORY * signal + (1 - SLOW_MEMORY) * share
+            if natural.comes_up_now_and_then:
+                # What was found when a row last came up is as old as the steps since.
+                still = MEMORY ** (natural.times - 1)
+                here = still * here + (1 - still) * slope
             return -length * (step + natural.step(rate * here, share_taken)), mean, square, signal
 
         rows = jax.tree_util.tree_map_with_path(one, gradient, state.mean, state.square)

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import jax
 import numpy as np
@@ -35,6 +35,18 @@ Feed: TypeAlias = Callable[[int, int], tuple[Any, Batch]]
 """(first step, how many) -> the approximation with the rows of these steps, and their batches."""
 
 
+class RowsElsewhere(Protocol):
+    """What a state has for single rows, where only those of one chunk are ever in memory."""
+
+    def bring(self, state: State, start: int) -> State:
+        """The state with the rows of the chunk that begins with this step."""
+        ...
+
+    def put(self, state: State, start: int) -> None:
+        """Keep the rows of this chunk, which has ended."""
+        ...
+
+
 class _Keys(NamedTuple):
     step: Key
     batches: Key
@@ -56,6 +68,7 @@ def run(
     course: Course | None = None,
     watch: Watch | None = None,
     feed: Feed | None = None,
+    rows: RowsElsewhere | None = None,
     on: Processes | None = None,
     due: Callable[[], bool] = lambda: False,
     keeper: Keeper | None = None,
@@ -65,7 +78,8 @@ def run(
     Given the `course` of a run that was cut short, it is resumed there and ends with the same
     numbers, bit for bit, as if it had not been; given that of a finished run, it ends at once.
     A `feed` brings in the rows of each chunk, where the approximation does not have them all; it
-    has the members that this process takes of each minibatch.
+    has the members that this process takes of each minibatch. What the state has for these rows is
+    taken from `rows`, and goes back there; averages over the steps are of everything else.
 
     Several processes that call this with a divided approximation make one fit `on` all of them.
     State, course and what becomes of them are whole in each. `watch` is called in one process
@@ -76,11 +90,12 @@ def run(
     if on is not None:
         crew = Crew(on, approximation, state, settings, _steps, _numbered(step), keys.step, due)
         feed = feed or _always(approximation, crew.schedule(keys.batches))
-        return _run_on(crew, title, course or outset(state), feed, settings, watch, keeper)
+        begin = course or outset(state)
+        return _run_on(crew, title, begin, feed, rows, settings, watch, keeper)
     chunk = partial(compiled(step), key=keys.step)
     if feed is None:
         feed = _always(approximation, Batches(keys.batches, approximation.subsamples))
-    return fit_of(*_loop(title, chunk, feed, course or outset(state), settings, watch))
+    return fit_of(*_loop(title, chunk, feed, course or outset(state), settings, watch, rows=rows))
 
 
 def _run_on(
@@ -88,12 +103,13 @@ def _run_on(
     title: str,
     course: Course,
     feed: Feed,
+    rows: RowsElsewhere | None,
     settings: FitSettings,
     watch: Watch | None,
     keeper: Keeper | None,
 ) -> Fit:
     own, record = crew.cut(course), crew.recording(watch, keeper)
-    course, reason, step_seconds = _loop(title, crew.chunk, feed, own, settings, record, crew)
+    course, reason, step_seconds = _loop(title, crew.chunk, feed, own, settings, record, crew, rows)
     if keeper is not None:
         crew.keep(course, keeper)
     whole = crew.whole(course)
@@ -151,6 +167,7 @@ def _loop(
     settings: FitSettings,
     watch: Watch | None,
     crew: Crew | None = None,
+    rows: RowsElsewhere | None = None,
 ) -> tuple[Course, Stop, float]:
     """Where it ended, why, and the seconds that a step took once it was compiled."""
     look = some_of if crew is None else crew.watched
@@ -167,7 +184,10 @@ def _loop(
             chunk_started = time.monotonic()
             given, batches = feed(done, count)
             numbers = np.arange(done, done + count)
-            state, info = chunk(given, course.state, numbers=numbers, batches=batches)
+            state = course.state if rows is None else rows.bring(course.state, done)
+            state, info = chunk(given, state, numbers=numbers, batches=batches)
+            if rows is not None:
+                rows.put(state, done)
             course = extended(course, state, info, look)
             course = course._replace(seconds=time.monotonic() - started)
             chunks.append((time.monotonic() - chunk_started) / count)

@@ -23,6 +23,8 @@ SDS, FAR = 0.2, 0.1
 """A step moves a location by at most so many standard deviations, or so far where that is further,
 since a sharp posterior would otherwise creep towards a distant optimum; the logarithm of a scale by
 at most the first."""
+MOST_AT_ONCE = 5.0
+"""Steps that a row which comes up rarely may make up for, when it does."""
 WILD_SDS, WILD_FAR = 10.0, 1.0
 """Where the gradients of single steps are cut off, in the same way, before their mean is taken."""
 WILD_NOISE = 10.0
@@ -114,8 +116,14 @@ class Natural(NamedTuple):
     """What the gradient by the parameter is multiplied by."""
     sd: Array | None
     """Where the parameter is a location."""
+    times: Array | float
+    """One in so many steps is one in which a row comes up."""
     slope: Array | float
     """How the parameter moves with the location, or with the logarithm of the scale."""
+
+    @property
+    def comes_up_now_and_then(self) -> bool:
+        return not isinstance(self.times, float) or self.times > 1
 
     def longest(self, sds: float, far: float) -> Array | float:
         return sds if self.sd is None else jnp.maximum(sds * self.sd, far)
@@ -131,6 +139,8 @@ class Natural(NamedTuple):
     def step(self, gradient: Array, share: Array | float) -> Array:
         """By how much the parameter moves with such a gradient, if by a share of that."""
         longest = self.longest(SDS, FAR) / share
+        if self.comes_up_now_and_then:
+            longest = longest * jnp.minimum(self.times, MOST_AT_ONCE)
         return self.slope * jnp.clip(self.metric * gradient, -longest, longest)
 
 
@@ -149,8 +159,8 @@ def natural_gradients(
         raw = here[pair.scale]
         scale, by_raw = jax.jvp(pair.positive, (raw,), (jnp.ones_like(raw),))
         by_log = scale / by_raw
-        beyond = max(rate * pair.times, 1.0)
-        of_loc = Natural(jnp.square(scale) / beyond, scale, 1.0)
-        of_log_scale = Natural(by_log / (2 * beyond), None, by_log)
+        beyond = jnp.maximum(rate * pair.times, 1.0)
+        of_loc = Natural(jnp.square(scale) / beyond, scale, pair.times, 1.0)
+        of_log_scale = Natural(by_log / (2 * beyond), None, pair.times, by_log)
         yield (*before, jax.tree_util.DictKey(pair.loc)), of_loc
         yield (*before, jax.tree_util.DictKey(pair.scale)), of_log_scale

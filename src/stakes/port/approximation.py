@@ -46,7 +46,7 @@ class NormalPair(NamedTuple):
     scale: str
     positive: Callable[[Array], Array]
     """From the second, which has no limits, to the scale."""
-    times: float = 1.0
+    times: Array | float = 1.0
     """How many times a minibatch counts each of its rows, for those that it leaves out."""
 
 
@@ -56,10 +56,12 @@ def normals_of(approximation: "Approximation") -> tuple[NormalPair, ...]:
     return tuple(pair._replace(times=_times(approximation, pair.loc)) for pair in normals)
 
 
-def _times(approximation: "Approximation", parameter: str) -> float:
+def _times(approximation: "Approximation", parameter: str) -> Array | float:
     plates = approximation.plates_of(parameter)
-    parts = (part for part in approximation.subsamples if part.plate in plates)
-    return math.prod(part.size / part.batch_size for part in parts)
+    parts = [part for part in approximation.subsamples if part.plate in plates]
+    stand_for: Array | None = getattr(approximation, "times", None) if parts else None
+    times = math.prod(part.size / part.batch_size for part in parts)
+    return times if stand_for is None else times * stand_for
 
 
 class Approximation(Protocol):

@@ -7,7 +7,7 @@ from stakes.tables.categories import (
     numbers_among,
 )
 from stakes.tables.columns import DATE_PARTS, DAYS, Coding
-from stakes.tables.copying import ROW, Passes, Shuffled, shuffled
+from stakes.tables.copying import ROW, OnDisk, Passes, Scratch, Shuffled, let_go, shuffled
 from stakes.tables.delimited import Delimited, Words, repeated, uneven_rows
 from stakes.tables.dialect import Dialect
 from stakes.tables.doctor import Examined, examined
@@ -27,9 +27,11 @@ __all__ = [
     "Examined",
     "Finding",
     "Kind",
+    "OnDisk",
     "Passes",
     "Read",
     "Said",
+    "Scratch",
     "Shuffled",
     "Stream",
     "TableRows",
@@ -43,6 +45,7 @@ __all__ = [
     "examined",
     "is_table",
     "lacking",
+    "let_go",
     "numbers_among",
     "read",
     "repeated",

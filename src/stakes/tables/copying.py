@@ -5,6 +5,8 @@ all rows, however they were ordered, and small enough to be held in memory and s
 Several processes share the files: each reads all rows once, and copies those of its own files.
 """
 
+import math
+import mmap
 import os
 import shutil
 import tempfile
@@ -14,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, TypeAlias, final
 
 import jax
 import numpy as np
@@ -44,6 +46,16 @@ class Field(NamedTuple):
     dtype: np.dtype[Any]
 
 
+OnDisk: TypeAlias = "np.memmap[Any, Any]"
+
+
+def let_go(array: OnDisk) -> None:
+    """Leave the pages of an array to the system, which has them on disk."""
+    mapped = getattr(array, "_mmap", None)
+    if mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
+        mapped.madvise(mmap.MADV_DONTNEED)
+
+
 @final
 class Scratch:
     """A folder that is removed when nothing refers to it any more."""
@@ -63,15 +75,15 @@ class Scratch:
         with self._explained(), (self.path / name).open("ab") as file:
             file.write(values.tobytes())
 
-    def array(self, name: str, kind: np.dtype[Any], size: int) -> np.memmap[Any, Any]:
-        """An array on disk with room for all of it: without, the system would end the program."""
-        path = self.path / name
+    def array(self, name: str, kind: np.dtype[Any], shape: tuple[int, ...]) -> OnDisk:
+        """Zeros on disk, with room for all of them: without, the system would end the program."""
+        path, size = self.path / name, math.prod(shape) * kind.itemsize
         with self._explained(), path.open("wb") as file:
             if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(file.fileno(), 0, size * kind.itemsize)
+                os.posix_fallocate(file.fileno(), 0, size)
             else:
-                file.truncate(size * kind.itemsize)
-        return np.memmap(path, kind, mode="r+", shape=(size,))
+                file.truncate(size)
+        return np.memmap(path, kind, mode="r+", shape=shape)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -113,6 +125,13 @@ class Shuffled:
         return np.arange(self.process, len(self.counts), self.processes)
 
     @property
+    def firsts(self) -> np.ndarray:
+        """The place of each file's first row among the rows here; only of files that are here."""
+        made = np.zeros_like(self.counts)
+        made[self.files] = np.cumsum(self.counts[self.files]) - self.counts[self.files]
+        return made
+
+    @property
     def shares(self) -> np.ndarray:
         """The rows that each process has."""
         starts = range(self.processes)
@@ -151,24 +170,38 @@ class Passes:
 
     def take(self, start: int, count: int) -> np.ndarray:
         """So many rows, from the row `start` of the first pass on."""
-        copy, found = self._copy, [np.empty(0, self._copy.dtype)]
+        found = [np.empty(0, self._copy.dtype)]
+        for number, file, part in self._stretches(start, count):
+            found.append(self._shuffled(number, file)[part])
+        return np.concatenate(found)
+
+    def places(self, start: int, count: int) -> np.ndarray:
+        """Where these rows are among the rows here, file by file as they are on disk."""
+        found, firsts = [np.empty(0, np.int64)], self._copy.firsts
+        for number, file, part in self._stretches(start, count):
+            found.append(firsts[file] + self._order(number, file)[part])
+        return np.concatenate(found)
+
+    def _stretches(self, start: int, count: int) -> Iterator[tuple[int, int, slice]]:
+        """Parts of files, each with the number of its pass."""
+        copy = self._copy
         while count:
             number, at = divmod(start, int(copy.shares[copy.process]))
             order = self._random(FILES, number).permutation(copy.files)
             ends = np.cumsum(copy.counts[order])
             place = int(np.searchsorted(ends, at, side="right"))
-            first = at - int(ends[place] - copy.counts[order[place]])
-            rows = self._shuffled(number, int(order[place]))[first : first + count]
-            found.append(rows)
-            start, count = start + len(rows), count - len(rows)
-        return np.concatenate(found)
+            end = min(at + count, int(ends[place]))
+            first = int(ends[place] - copy.counts[order[place]])
+            yield number, int(order[place]), slice(at - first, end - first)
+            start, count = start + end - at, count - (end - at)
 
     def _shuffled(self, number: int, file: int) -> np.ndarray:
         if self._last is None or self._last[0] != (number, file):
-            rows = self._copy.read(file)
-            order = self._random(ROWS, number, file).permutation(len(rows))
-            self._last = ((number, file), rows[order])
+            self._last = ((number, file), self._copy.read(file)[self._order(number, file)])
         return self._last[1]
+
+    def _order(self, number: int, file: int) -> np.ndarray:
+        return self._random(ROWS, number, file).permutation(int(self._copy.counts[file]))
 
     def _random(self, *which: int) -> np.random.Generator:
         return np.random.Generator(np.random.Philox(seed=[*self._seed, *which]))

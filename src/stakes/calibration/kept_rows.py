@@ -1,0 +1,97 @@
+"""What a fit has for each row of a stream, on disk: parameters, and the optimiser's memory of them.
+
+A chunk of steps takes the rows of its minibatches into memory, and puts them back when it ends.
+"""
+
+from collections.abc import Callable
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stakes._types import Array, Params, PyTree
+from stakes.optimise import NOWHERE, State
+from stakes.tables import OnDisk, Scratch, let_go
+
+COPIED = 2**18
+"""Rows that are in memory while one array on disk is copied to another."""
+
+
+@final
+class KeptRows:
+    """Arrays on disk for all rows, in place of those that a state has for a few of them.
+
+    Args:
+        folder: where the arrays are.
+        name: of the fit.
+        axes: for each array of a state, the axis of its rows.
+        start: where the fit begins, with some rows; all others begin as these do.
+        rows: how many there are.
+        places: of the rows of a chunk, by its first step.
+        before: a fit whose parameters this one begins with.
+    """
+
+    def __init__(
+        self,
+        folder: Scratch,
+        name: str,
+        axes: State,
+        start: State,
+        rows: int,
+        places: Callable[[int], np.ndarray],
+        before: "KeptRows | None" = None,
+    ) -> None:
+        self._axes, self._places = jax.tree.leaves(axes), places
+        self._arrays: dict[int, OnDisk] = {}
+        begun = {} if before is None else before._arrays
+        of_params = len(jax.tree.leaves(start.variables["params"]))
+        for i, (leaf, axis) in enumerate(zip(jax.tree.leaves(start), self._axes, strict=True)):
+            if axis == NOWHERE:
+                continue
+            first = np.moveaxis(np.asarray(leaf), axis, 0)
+            made = folder.array(f"{name} {i}", first.dtype, (rows, *first.shape[1:]))
+            # Variables come first in a state, and the optimiser's memory of them after.
+            _fill(made, begun[i] if i < of_params and i in begun else first)
+            self._arrays[i] = made
+
+    def bring(self, state: State, start: int) -> State:
+        places = self._places(start)
+        brought: State = self._replaced(state, lambda i: self._read(i, places))
+        return brought
+
+    def put(self, state: State, start: int) -> None:
+        places, leaves = self._places(start), jax.tree.leaves(state)
+        for i, array in self._arrays.items():
+            rows = np.moveaxis(np.asarray(leaves[i]), self._axes[i], 0)
+            # A row that comes twice has been stepped with where it comes first: that is set last.
+            array[places[::-1]] = rows[::-1]
+            let_go(array)
+
+    def params(self, params: Params, places: np.ndarray) -> Params:
+        """Parameters with the rows at these places."""
+        found: Params = self._replaced(params, lambda i: self._read(i, places))
+        return found
+
+    def _read(self, i: int, places: np.ndarray) -> Array:
+        rows = self._arrays[i][places]
+        let_go(self._arrays[i])
+        return jnp.array(np.moveaxis(np.asarray(rows), 0, self._axes[i]))
+
+    def _replaced(self, tree: PyTree, read: Callable[[int], Array]) -> Any:
+        """Rows in the place of those in a tree that a state begins with."""
+        leaves, shape = jax.tree.flatten(tree)
+        both = [read(i) if i in self._arrays else leaf for i, leaf in enumerate(leaves)]
+        return jax.tree.unflatten(shape, both)
+
+
+def _fill(made: OnDisk, given: np.ndarray) -> None:
+    """With given rows, over and over; zeros are there already."""
+    if len(given) < len(made) and not given.any():
+        return
+    for start in range(0, len(made), COPIED):
+        part = made[start : start + COPIED]
+        part[:] = given[np.arange(start, start + len(part)) % len(given)]
+        let_go(made)
+        if isinstance(given, np.memmap):
+            let_go(given)
