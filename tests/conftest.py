@@ -9,6 +9,8 @@ import pytest
 from hypothesis import settings
 from jax.experimental.compilation_cache import compilation_cache
 
+from stakes.host import programs
+
 settings.register_profile("stakes", deadline=None, max_examples=25, derandomize=True)
 settings.load_profile("stakes")
 
@@ -38,6 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
         with pytest.MonkeyPatch.context() as for_this_process:
             for_this_process.setenv("XLA_FLAGS", LITTLE_EFFORT)
             jax.devices()  # reads them
+        programs.SMALL.clear()
 
 
 def are_ordinary(config: pytest.Config) -> bool:

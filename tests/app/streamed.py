@@ -30,7 +30,16 @@ def model(x: Any, y: Any = None) -> None:
         numpyro.sample("y", dist.Normal(level + slope * x[at], 1), obs=seen)
 
 
+def with_rows(x: Any, y: Any = None) -> None:
+    """Each row has a latent, whose exact posterior has mean y - x over two."""
+    with numpyro.plate("row", len(x), subsample_size=BATCH) as at:
+        own = numpyro.sample("own", dist.Normal(0, 1))
+        seen = None if y is None else y[at]
+        numpyro.sample("y", dist.Normal(x[at] + own, 1), obs=seen)
+
+
 KEY = jax.random.key(0)
+OF_ROWS = stakes.Problem(with_rows, outcome="y", loss=stakes.Squared())
 PROBLEM = stakes.Problem(model, outcome="y", loss=stakes.Tilted(0.2))
 OPTIONS = Options(steps=500, draws=4, independent=True, all_steps=True)
 

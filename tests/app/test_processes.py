@@ -109,16 +109,49 @@ import stakes
 index, count, port, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
 on = stakes.join(f"127.0.0.1:{port}", process=index, of=count)
 import numpy as np
-from streamed import KEY, OPTIONS, PROBLEM, stream_in
+import streamed
+from streamed import KEY, OPTIONS, stream_in
 
+problem = getattr(streamed, sys.argv[5])
 result = stakes.calibrate(
-    KEY, PROBLEM, stream_in(folder), options=OPTIONS, progress=False, on=on
+    KEY, problem, stream_in(folder), options=OPTIONS, progress=False, on=on
 )
 on.leave()
 found = {f"{name} {n}": v for name, fit in result.fits.items() for n, v in fit.params.items()}
 found |= {f"{name} bound": fit.bound for name, fit in result.fits.items()}
 np.savez(f"{folder}/{index}", decisions=result.decisions, scale=result.scale, **found)
 """
+
+
+def fit_stream(problem: str, folder: Path, count: int) -> None:
+    """By several processes, each of which leaves a file with what it has found."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        port = listening.getsockname()[1]
+    here = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    words = [sys.executable, "-c", STREAMED]
+    others = [
+        subprocess.Popen([*words, str(i), str(count), str(port), str(folder), problem], env=here)
+        for i in range(count)
+    ]
+    assert [each.wait(timeout=300) for each in others] == [0] * count
+    assert not list(folder.glob("stakes-*"))  # every process has removed its copy
+
+
+def test_processes_keep_the_latents_of_their_own_rows_of_a_stream(tmp_path: Path) -> None:
+    """After two visits, rows have moved towards the exact posterior, each towards its own."""
+    pytest.importorskip("pyarrow")
+    from streamed import write_table
+
+    write_table(tmp_path)
+    fit_stream("OF_ROWS", tmp_path, 2)
+    x, y = np.loadtxt(tmp_path / "table.csv", delimiter=",", skiprows=1).T
+    first, second = (np.load(tmp_path / f"{index}.npz") for index in range(2))
+    for name, value in first.items():
+        np.testing.assert_array_equal(value, second[name], err_msg=name)
+    for name in ("VI", "LCVI"):
+        assert first[f"{name} own_auto_loc"].shape == (800,)
+    assert np.corrcoef(first["decisions"] - x, y - x)[0, 1] > 0.9
 
 
 @pytest.mark.parametrize("count", [2, 4])
@@ -128,17 +161,7 @@ def test_a_stream_is_fitted_by_several_processes_as_by_one(tmp_path: Path, count
     from streamed import expected_of, write_table
 
     write_table(tmp_path)
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        port = listening.getsockname()[1]
-    here = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
-    words = [sys.executable, "-c", STREAMED]
-    others = [
-        subprocess.Popen([*words, str(i), str(count), str(port), str(tmp_path)], env=here)
-        for i in range(count)
-    ]
-    assert [each.wait(timeout=300) for each in others] == [0] * count
-    assert not list(tmp_path.glob("stakes-*"))  # every process has removed its copy
+    fit_stream("PROBLEM", tmp_path, count)
     first = np.load(tmp_path / "0.npz")
     known = expected_of(tmp_path, count, float(first["scale"]))
     for index in range(count):

@@ -2,11 +2,11 @@
 
 import doctest
 import importlib
-import io
 import pkgutil
 import re
 import runpy
-from contextlib import redirect_stdout
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,14 @@ import stakes
 
 ROOT = Path(__file__).parents[2]
 NUMBER = re.compile(r"-?\d+\.?\d*")
+END = "\f"
+ONE_BY_ONE = f"""
+import sys
+scope = {{}}
+for number, program in enumerate(sys.argv[1:]):
+    exec(compile(program, f"program {{number}}", "exec"), scope)
+    print({END!r}, end="")
+"""
 
 
 def programs(page):
@@ -34,17 +42,15 @@ def programs(page):
     ],
 )
 def test_programs_print_what_their_page_says(page, count):
-    scope = {}
+    """In a process of their own, which compiles what they run as a user's would."""
     found = programs(page)
     assert len(found) == count
-    for program, expected in found:
-        printed = io.StringIO()
-        with redirect_stdout(printed):
-            exec(compile(program, page, "exec"), scope)
-        assert NUMBER.sub("#", printed.getvalue()).split() == NUMBER.sub("#", expected).split()
-        came, said = (
-            [float(x) for x in NUMBER.findall(text)] for text in (printed.getvalue(), expected)
-        )
+    words = [sys.executable, "-W", "error", "-c", ONE_BY_ONE, *(program for program, _ in found)]
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=800)
+    assert ran.returncode == 0, ran.stderr
+    for printed, (_, expected) in zip(ran.stdout.split(END)[:-1], found, strict=True):
+        assert NUMBER.sub("#", printed).split() == NUMBER.sub("#", expected).split()
+        came, said = ([float(x) for x in NUMBER.findall(text)] for text in (printed, expected))
         # Other processors round differently along thousands of steps; half a unit of a decision
         # and of a percentage point is far more than that, and far less than a mistake.
         assert came == pytest.approx(said, abs=0.5, rel=0.02)

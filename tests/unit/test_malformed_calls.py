@@ -367,6 +367,7 @@ CALLS: dict[str, Call] = {
             "chunk": "count",
             "patience": "count",
             "all_steps": "flag",
+            "sweep": "index",
             "progress": "flag",
         },
     ),

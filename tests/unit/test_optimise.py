@@ -37,12 +37,14 @@ from stakes.optimise import (
     adaptive,
     are_drifting,
     has_stopped_rising,
+    least_steps,
     natural_gradient,
     outset,
     run,
 )
 from stakes.optimise.ascent import draws_of
 from stakes.optimise.course import next_stage, verdict
+from stakes.optimise.natural import natural_gradients
 from stakes.port import (
     Approximation,
     Batches,
@@ -52,6 +54,7 @@ from stakes.port import (
     Subsample,
     normals_of,
     over_batches,
+    steps_of_a_pass,
 )
 
 KEY = jax.random.key(0)
@@ -410,6 +413,24 @@ def test_a_normal_says_how_often_a_minibatch_counts_its_rows() -> None:
     problem = stakes.Problem(model, outcome="y", loss=stakes.Squared())
     [pair] = normals_of(prepare(KEY, problem, data, stakes.Options()).approximation)
     assert pair.times == 6
+
+
+def test_no_fit_ends_before_its_rows_have_come_up_several_times() -> None:
+    """In a first pass the bound is level: every step meets rows that have yet to move."""
+    settings = FitSettings(steps=100_000, chunk=100, sweep=1500)
+    assert least_steps(FitSettings(steps=100_000, chunk=100)) == 5_400
+    assert least_steps(settings) == 2 * (6 + 1 + 1) * 1500
+    model, data = counts_of_rows(30_000, 5)
+    problem = stakes.Problem(model, outcome="y", loss=stakes.Squared())
+    approximation = prepare(KEY, problem, data, stakes.Options()).approximation
+    assert steps_of_a_pass(approximation, approximation.start) == 6_000
+    model, data = counts_of_rows(30, 30)
+    problem = stakes.Problem(model, outcome="y", loss=stakes.Squared())
+    approximation = prepare(KEY, problem, data, stakes.Options()).approximation
+    assert steps_of_a_pass(approximation, approximation.start) == 0
+    [pair] = normals_of(approximation)
+    [(_, loc), _] = natural_gradients(approximation.start, (pair,), 0.5)
+    assert not loc.comes_up_now_and_then
 
 
 @pytest.mark.parametrize("optimizer", [adaptive(), natural_gradient()])

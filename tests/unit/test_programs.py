@@ -222,3 +222,31 @@ def test_a_global_that_the_model_reads_may_change(first, monkeypatch):
     monkeypatch.setitem(globals(), "SPREAD", 0.1)
     narrow = fit(steps=400)
     assert abs(narrow.vi.params["mean_auto_loc"]) < 0.2 < abs(wide.vi.params["mean_auto_loc"])
+
+
+@pytest.mark.parametrize(
+    ("size", "flags", "expected"),
+    [
+        (10, "", programs.ONCE),
+        (10, "--xla_force_host_platform_device_count=1", programs.ONCE),
+        (10, "--xla_backend_optimization_level=0", {}),
+        (programs.FEW, "", {}),
+    ],
+)
+def test_programs_of_few_numbers_are_compiled_with_less_effort_unless_the_user_says_more(
+    monkeypatch: pytest.MonkeyPatch, size: int, flags: str, expected: dict[str, Any]
+) -> None:
+    """With options for them that tests do not have."""
+    asked: list[Any] = []
+    kept = programs.compiled
+
+    def compiled(lowered: Any, options: Any, types: Any) -> Any:
+        asked.append(dict(options))
+        return kept(lowered, options, types)
+
+    monkeypatch.setattr(programs, "compiled", compiled)
+    monkeypatch.setattr(programs, "SMALL", programs.ONCE)
+    monkeypatch.setenv("XLA_FLAGS", flags)
+    found = programs.Program(lambda x, y: x.sum() + y)(jnp.ones(size), 2.0)
+    assert float(found) == size + 2
+    assert asked == [expected]

@@ -42,7 +42,9 @@ class KeptRows:
         places: Callable[[int], np.ndarray],
         before: "KeptRows | None" = None,
     ) -> None:
-        self._axes, self._places = jax.tree.leaves(axes), places
+        assert set(start.variables) == {"params"}
+        self._axes, self._find = jax.tree.leaves(axes), places
+        self._last: tuple[int, np.ndarray] | None = None
         self._arrays: dict[int, OnDisk] = {}
         begun = {} if before is None else before._arrays
         of_params = len(jax.tree.leaves(start.variables["params"]))
@@ -51,7 +53,7 @@ class KeptRows:
                 continue
             first = np.moveaxis(np.asarray(leaf), axis, 0)
             made = folder.array(f"{name} {i}", first.dtype, (rows, *first.shape[1:]))
-            # Variables come first in a state, and the optimiser's memory of them after.
+            # Parameters come first in a state, and the optimiser's memory of them after.
             _fill(made, begun[i] if i < of_params and i in begun else first)
             self._arrays[i] = made
 
@@ -67,6 +69,16 @@ class KeptRows:
             # A row that comes twice has been stepped with where it comes first: that is set last.
             array[places[::-1]] = rows[::-1]
             let_go(array)
+
+    def others(self, variables: PyTree) -> list[Array]:
+        leaves = jax.tree.leaves(variables)
+        return [leaf for i, leaf in enumerate(leaves) if i not in self._arrays]
+
+    def _places(self, start: int) -> np.ndarray:
+        """Of the rows of the chunk that begins with this step; asked for twice in a row."""
+        if self._last is None or self._last[0] != start:
+            self._last = (start, self._find(start))
+        return self._last[1]
 
     def params(self, params: Params, places: np.ndarray) -> Params:
         """Parameters with the rows at these places."""

@@ -195,10 +195,12 @@ def calibrate_with(
     if journal is not None and not stopped:
         journal.keep_decisions(decisions)
     if stopped or plain:
-        unfitted = not_begun(state, Stop.INTERRUPTED if stopped else Stop.LEFT_OUT)
-        return Calibration.of(plan, vi, unfitted, plan.coords, keys, beyond)
-    calibrated = fitted("calibrated", plan.step(plan.scale), state, keys.calibrated, begin)
-    check_fit("calibrated", calibrated)
+        calibrated = not_begun(state, Stop.INTERRUPTED if stopped else Stop.LEFT_OUT)
+        if beyond is not None:
+            beyond.begun(calibrated.params, begin)
+    else:
+        calibrated = fitted("calibrated", plan.step(plan.scale), state, keys.calibrated, begin)
+        check_fit("calibrated", calibrated)
     result = Calibration.of(plan, vi, calibrated, plan.coords, keys, beyond)
     if beyond is not None and on is not None and not leading(problem.space):
         # Each process decides about its rows; later they may not be together any more.

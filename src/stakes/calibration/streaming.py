@@ -7,7 +7,8 @@ there, and decides about these rows; the decisions it then tells the others.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, final
+from functools import partial
+from typing import Any, TypeVar, final
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +30,14 @@ from stakes.calibration.journal import Journal
 from stakes.calibration.kept_rows import KeptRows
 from stakes.calibration.keys import Keys
 from stakes.calibration.plan import Plan
-from stakes.errors import InputError, OutOfRangeError, name_of, some
+from stakes.errors import (
+    InputError,
+    NumericalError,
+    OutOfRangeError,
+    StorageError,
+    name_of,
+    some,
+)
 from stakes.host.ahead import ahead, on_all_cores
 from stakes.optimise import EM, NOWHERE, Anew, Feed, Fit, FitSettings, State, axes_of
 from stakes.port import Instances, Subsample
@@ -51,6 +59,8 @@ from stakes.tables import (
     shuffled,
 )
 from stakes.vectors import leading
+
+T = TypeVar("T")
 
 PROBED = 2**17
 """Rows that the model is tried on, to see how many a step takes."""
@@ -129,7 +139,11 @@ class Beyond:
         with self.feeding(approximation, key) as feed:
             if all(axis == NOWHERE for axis in jax.tree.leaves(axes)):
                 return go(feed=feed)
-            kept = self._kept_rows(axes, state, key, start)
+            kept = _agreed(
+                self.on,
+                lambda: self._kept_rows(axes, state, key, start),
+                "cannot keep what belongs to its rows, and says why",
+            )
             found = go(feed=feed, rows=kept)
         places = Passes(self.copy, _seed(self.key)).places(0, self._each)
         params = kept.params(found.params, places)
@@ -152,6 +166,12 @@ class Beyond:
 
     def _rows_of(self, params: Params) -> KeptRows | None:
         return next((rows for known, rows in self._kept if known is params), None)
+
+    def begun(self, params: Params, start: Params) -> None:
+        """Note the parameters of a fit that has got no further than to its `start`."""
+        rows = self._rows_of(start)
+        if rows is not None:
+            self._kept.append((params, rows))
 
     @contextmanager
     def feeding(self, approximation: NumPyroApproximation | Divided, key: Key) -> Iterator[Feed]:
@@ -193,21 +213,27 @@ class Beyond:
         if leading(problem.space):
             raise InputError("Decisions with several parts are not found for all rows of a stream.")
 
-        kept = self._rows_of(posterior.params)
+        approximation, kept = posterior.approximation, self._rows_of(posterior.params)
+        if kept is None and any(approximation.structure.parameter_plates.values()):
+            raise InputError(
+                "Nothing is known of the single rows of a `Stream(...)`: the fit was interrupted, "
+                "or is not one of this result."
+            )
 
         def decide(window: tuple[int, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
             start, rows = window
-            filled = np.resize(rows, self.part.size)
-            here = replace(predictor, arrays={**predictor.arrays, **self._arrays(filled)})
-            places = np.resize(np.arange(start, start + len(rows)), self.part.size)
-            own = posterior
+            arrays = self._arrays(np.resize(rows, self.part.size))
+            here = replace(predictor, arrays={**predictor.arrays, **arrays})
+            own = replace(posterior, approximation=approximation.of_rows(arrays))
             if kept is not None:
-                own = replace(posterior, params=kept.params(posterior.params, places))
+                places = np.resize(np.arange(start, start + len(rows)), self.part.size)
+                own = replace(own, params=kept.params(posterior.params, places))
             found = predicting.decide(problem.aim, own, here, expectation, keys.decisions)
             return rows[ROW], found[: len(rows)]
 
         kind = np.dtype(jax.dtypes.canonicalize_dtype(float))
-        made = self.copy.folder.array(f"decisions {len(self._decided)}", kind, (len(self),))
+        name, full = f"decisions {len(self._decided)}", "has no room for decisions, and says where"
+        made = _agreed(self.on, lambda: self.copy.folder.array(name, kind, (len(self),)), full)
         # A collective gives up when another process keeps it waiting for long: nothing is computed
         # beside it where there are several.
         spread = on_all_cores if self.on is None else map
@@ -222,7 +248,8 @@ class Beyond:
         """Numbers of rows and their decisions, of a window of each process at a time."""
         form = np.dtype([(ROW, np.int64), ("decision", kind)])
         for _ in range(-(-int(self.copy.shares.max()) // self.part.size)):
-            numbers, found = next(own, ((), ()))  # a smaller share has none left in the end
+            # A smaller share has none left in the end.
+            numbers, found = _agreed(self.on, lambda: next(own, ((), ())), "cannot decide")
             told = np.empty(len(numbers), form)
             told[ROW], told["decision"] = numbers, found
             told = _of_all(told, self.on)
@@ -230,20 +257,8 @@ class Beyond:
 
     def _check_rows(self, plan: Plan) -> None:
         """Refuse rows that the model cannot take: the sample need not have them."""
-        fault: InputError | None = None
-        try:
-            self._check_own_rows(plan)
-        except InputError as error:  # not before the others know, who would wait for this process
-            fault = error
-        faults = [fault is not None] if self.on is None else self.on.gather(fault is not None)
-        if fault is not None:
-            raise fault
-        if any(faults):
-            number = int(np.flatnonzero(faults)[0])
-            raise InputError(
-                f"`Stream(...)`: process {number} has rows that the model cannot take, and says "
-                f"which."
-            )
+        said = "has rows that the model cannot take, and says which"
+        _agreed(self.on, lambda: self._check_own_rows(plan), said)
 
     def _check_own_rows(self, plan: Plan) -> None:
         check = row_check(plan.problem, plan.approximation, self.key)
@@ -302,15 +317,9 @@ def opened(
     if faults:
         raise InputError(f"`{stream!r}`: {faults[0]}")
     index, count = (0, 1) if on is None else (on.index, on.count)
-    copy = shuffled(
-        sources,
-        names,
-        problem.observations,
-        _seed(key),
-        stream.scratch,
-        process=index,
-        processes=count,
-    )
+    copying = partial(shuffled, sources, names, problem.observations, _seed(key), stream.scratch)
+    said = "cannot copy its rows, and says why"
+    copy = _agreed(on, lambda: copying(process=index, processes=count), said)
     if on is not None and np.ptp(on.gather(np.uint32(copy.checksum))):
         raise InputError(
             f"`{stream!r}`: the rows that processes have read are not the same, or come in another "
@@ -332,6 +341,23 @@ def opened(
         )
     check_even(parts[0], count)
     return replace(whole, part=parts[0]._replace(size=window))
+
+
+def _agreed(on: Processes | None, work: Callable[[], T], said: str) -> T:
+    """What it returns; where it fails in one process, all end: they would wait for it forever."""
+    if on is None:
+        return work()
+    failure, made = None, []
+    try:
+        made.append(work())
+    except (InputError, StorageError, NumericalError) as error:
+        failure = error
+    faults = on.gather(failure is not None)
+    if failure is not None:
+        raise failure
+    if faults.any():
+        raise InputError(f"`Stream(...)`: process {int(np.flatnonzero(faults)[0])} {said}.")
+    return made[0]
 
 
 def _of_all(own: np.ndarray, on: Processes | None) -> np.ndarray:

@@ -25,6 +25,8 @@ from stakes.optimise.step import Info, State
 
 RATES = (1.0, 0.1, 0.01)
 """Step sizes of the stages of a round, as factors of the optimiser's own."""
+VISITS = 6
+"""How often a row comes up in a stage of full step size, at least."""
 MOST_SKIPPED = 50
 """Steps in a row without a finite gradient before a fit gives up."""
 
@@ -74,13 +76,13 @@ The next chunk takes over the buffers of the state: a watch that keeps them has 
 """
 
 
-def outset(state: State, runs: tuple[int, ...] = ()) -> Course:
+def outset(state: State, runs: tuple[int, ...] = (), look: Look = some_of) -> Course:
     """The course of a fit that has yet to take its first step."""
     # The loop hands its buffers over to each chunk, so it must own them; weak types, for which the
     # chunk would be compiled again, become strong.
     state = owned(state)
     none = np.zeros((0, *runs))
-    nothing = np.zeros((0, len(some_of(state.variables))))
+    nothing = np.zeros((0, len(look(state.variables))))
     return Course(state, none, none, none.astype(bool), 0, 0, Average(), nothing)
 
 
@@ -122,7 +124,7 @@ def next_stage(course: Course, settings: FitSettings) -> Course:
     after = after._replace(watched=course.watched[:0])
     if course.is_last_of_round:
         after = after._replace(round_start=done, settled_start=course.stage_start)
-        if settings.steps - done < _least_steps_to_come(after, settings):
+        if settings.steps - done < _least_steps_from(after.stage, settings):
             return course
     return after._replace(
         state=state._replace(
@@ -137,7 +139,7 @@ def _is_over(course: Course, settings: FitSettings) -> bool:
         return True
     # A round that has been begun is brought to its end, at the smallest step size.
     left = settings.steps - len(course.elbo)
-    to_come = _least_steps_to_come(course._replace(stage=course.stage + 1), settings)
+    to_come = _least_steps_from(course.stage + 1, settings)
     return course.round > 0 and not course.is_last_of_round and left <= to_come
 
 
@@ -149,23 +151,26 @@ def _is_moving(course: Course, settings: FitSettings) -> bool:
 
 def least_steps(settings: FitSettings) -> int:
     """The fewest steps after which a fit is called converged: those of two rounds."""
-    return (1 + 2) * len(RATES) * settings.least_chunks * settings.chunk
+    return sum(_least_steps_from(stage, settings) for stage in (0, len(RATES)))
 
 
-def _least_steps_to_come(course: Course, settings: FitSettings) -> int:
-    """The fewest steps of the stages of this round, from the current one on."""
-    stages = len(RATES) - course.stage % len(RATES)
-    return stages * _least_chunks(course, settings) * settings.chunk
+def _least_steps_from(stage: int, settings: FitSettings) -> int:
+    """The fewest steps of the stages of a round, from this one on."""
+    left = range(stage, (stage // len(RATES) + 1) * len(RATES))
+    return settings.chunk * sum(_least_chunks(each, settings) for each in left)
 
 
-def _least_chunks(course: Course, settings: FitSettings) -> int:
-    return int(settings.least_chunks * 2**course.round)
+def _least_chunks(stage: int, settings: FitSettings) -> int:
+    round_, number = divmod(stage, len(RATES))
+    visits = VISITS if RATES[number] == 1 else 1
+    least: int = settings.least_chunks * 2**round_
+    return max(least, -(-visits * settings.sweep // settings.chunk))
 
 
 def _stopped_rising(course: Course, settings: FitSettings) -> bool:
     """Whether the bound has stopped rising in the current stage."""
     chunks = _chunks(course, settings, course.stage_start, len(course.elbo))
-    return has_stopped_rising(chunks, _least_chunks(course, settings))
+    return has_stopped_rising(chunks, _least_chunks(course.stage, settings))
 
 
 def _gained_nothing(course: Course, settings: FitSettings) -> bool:

@@ -60,7 +60,7 @@ class Crew:
         self._settings = settings
         self.has_own_rows = bool(getattr(approximation, "has_own_rows", False))
         self._axes = axes_of(approximation, division.plate, whole, settings)
-        self._every = spacing(whole.variables)
+        self._every = spacing(self._watched(whole.variables))
         self._program = Program(
             partial(_chunk, self, steps(step)), donated=("state",), numbers=("parameters",)
         )
@@ -200,7 +200,14 @@ class Crew:
         return agreed_on(self._division, self._settings, state)
 
     def told(self, state: State, flags: Array) -> Said:
-        return told(self._division, self._axes, self._every, state, flags)
+        watched = self._watched(state.variables), self._watched(self._axes.variables)
+        return told(self._division, self._axes, self._every, state, flags, watched)
+
+    def _watched(self, variables: PyTree) -> list[Any]:
+        """Those to watch; rows of a process alone are others in each chunk."""
+        axes = jax.tree.leaves(self._axes.variables)
+        both = zip(jax.tree.leaves(variables), axes, strict=True)
+        return [leaf for leaf, axis in both if axis == NOWHERE or not self.has_own_rows]
 
 
 def agreed_on(division: Division, settings: FitSettings, state: State) -> State:
@@ -210,7 +217,14 @@ def agreed_on(division: Division, settings: FitSettings, state: State) -> State:
     return state._replace(optimizer=with_of_no_row(optimizer, memory, common))
 
 
-def told(division: Division, axes: State, every: int, state: State, flags: Array) -> Said:
+def told(
+    division: Division,
+    axes: State,
+    every: int,
+    state: State,
+    flags: Array,
+    watching: tuple[list[Array], list[int]] | None = None,
+) -> Said:
     """What each process is told of the others, inside the program of all.
 
     Args:
@@ -218,6 +232,7 @@ def told(division: Division, axes: State, every: int, state: State, flags: Array
         every: how far apart the variables lie that are watched.
         state: of one process.
         flags: whether it was interrupted, and whether a record is due.
+        watching: variables to watch, and the axis of the rows of each; all of them by default.
     """
     both = zip(jax.tree.leaves(state), jax.tree.leaves(axes), strict=True)
     common = [
@@ -227,9 +242,9 @@ def told(division: Division, axes: State, every: int, state: State, flags: Array
     ]
     values = jnp.concatenate(common)
     most, least = jnp.split(largest_of_all(jnp.concatenate([values, -values])), 2)
-    leaves = jax.tree.leaves(state.variables), jax.tree.leaves(axes.variables)
+    leaves = watching or (jax.tree.leaves(state.variables), jax.tree.leaves(axes.variables))
     some = [_some(division, leaf, axis, every) for leaf, axis in zip(*leaves, strict=True)]
-    watched = sum_of_all(jnp.concatenate(some))
+    watched = sum_of_all(jnp.concatenate([jnp.zeros(0), *some]))
     interrupted, due = largest_of_all(flags.astype(jnp.int32))
     apart = jnp.nanmax((most + least) / (1 + jnp.abs(most)), initial=0.0)
     return Said(interrupted, due, apart, watched)

@@ -2,18 +2,20 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import jax
 import numpy as np
 
-from stakes._types import Array, Batch, Key
+from stakes._types import Array, Batch, Key, PyTree
 from stakes.host import progress
 from stakes.host.interrupts import deferred_ctrl_c
 from stakes.host.programs import Program
 from stakes.optimise.course import (
     Course,
+    Look,
     Watch,
     extended,
     fit_of,
@@ -28,7 +30,7 @@ from stakes.optimise.settings import FitSettings
 from stakes.optimise.shares import Keeper
 from stakes.optimise.stages import finite_mean, some_of
 from stakes.optimise.step import Info, Numbered, State, Step
-from stakes.port import Approximation, Batches
+from stakes.port import Approximation, Batches, steps_of_a_pass
 from stakes.processes import Processes
 
 Feed: TypeAlias = Callable[[int, int], tuple[Any, Batch]]
@@ -44,6 +46,10 @@ class RowsElsewhere(Protocol):
 
     def put(self, state: State, start: int) -> None:
         """Keep the rows of this chunk, which has ended."""
+        ...
+
+    def others(self, variables: PyTree) -> PyTree:
+        """The variables without those of rows, which are of other rows in each chunk."""
         ...
 
 
@@ -87,15 +93,16 @@ def run(
     called in its place, in every process, with what each of them has.
     """
     keys = _split(key)
+    settings = _sweeping(settings, approximation, state)
+    course = course or outset(state, look=_look(rows))
     if on is not None:
         crew = Crew(on, approximation, state, settings, _steps, _numbered(step), keys.step, due)
         feed = feed or _always(approximation, crew.schedule(keys.batches))
-        begin = course or outset(state)
-        return _run_on(crew, title, begin, feed, rows, settings, watch, keeper)
+        return _run_on(crew, title, course, feed, rows, settings, watch, keeper)
     chunk = partial(compiled(step), key=keys.step)
     if feed is None:
         feed = _always(approximation, Batches(keys.batches, approximation.subsamples))
-    return fit_of(*_loop(title, chunk, feed, course or outset(state), settings, watch, rows=rows))
+    return fit_of(*_loop(title, chunk, feed, course, settings, watch, rows=rows))
 
 
 def _run_on(
@@ -136,6 +143,7 @@ def run_together(
     have stopped rising.
     """
     count = len(keys)
+    settings = _sweeping(settings, approximation, states)
     each_keys = jax.vmap(lambda key: _Keys(*jax.random.split(key)))(keys)
 
     def every(given: tuple[Approximation, Any], states: State, keys: Key, batch: Batch) -> Any:
@@ -154,6 +162,14 @@ def run_together(
     return [fit_of(one_of(course, i, count), reason, step_seconds / count) for i in range(count)]
 
 
+def _sweeping(settings: FitSettings, approximation: Approximation, state: State) -> FitSettings:
+    return replace(settings, sweep=steps_of_a_pass(approximation, state.variables["params"]))
+
+
+def _look(rows: RowsElsewhere | None) -> Look:
+    return some_of if rows is None else lambda variables: some_of(rows.others(variables))
+
+
 def _always(given: Any, schedule: Batches) -> Feed:
     """All rows are there from the beginning."""
     return lambda start, count: (given, schedule.take(start, count))
@@ -170,7 +186,7 @@ def _loop(
     rows: RowsElsewhere | None = None,
 ) -> tuple[Course, Stop, float]:
     """Where it ended, why, and the seconds that a step took once it was compiled."""
-    look = some_of if crew is None else crew.watched
+    look = _look(rows) if crew is None else crew.watched
     started, chunks = time.monotonic() - course.seconds, []
     with (
         deferred_ctrl_c() as interruption,

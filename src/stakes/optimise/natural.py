@@ -47,7 +47,8 @@ def natural_gradient(rate: float = 0.1, *, adam: float = 0.03) -> "optax.Gradien
     Args:
         rate: of natural gradients; 1 would jump to the optimum of each latent given the others,
             were it not for noise. Where latents depend on one another, as group effects do on
-            their common level, 0.5 takes fewer steps. Each step follows the mean of the last ten.
+            their common level, 0.5 takes fewer steps. Each step follows the mean of the last ten in
+            which a row has come up; the default optimiser suits rows that come up rarely better.
         adam: the step size of Adam, which moves decisions and parameters of the model.
 
     Examples:
@@ -117,7 +118,7 @@ class Natural(NamedTuple):
     sd: Array | None
     """Where the parameter is a location."""
     times: Array | float
-    """One in so many steps is one in which a row comes up."""
+    """How many times a minibatch counts each of its rows, which come up once in so many steps."""
     slope: Array | float
     """How the parameter moves with the location, or with the logarithm of the scale."""
 

@@ -49,6 +49,9 @@ class FitSettings:
         patience: the fewest chunks in a stage of the first round; where `steps` is small, six.
         all_steps: take every step at the optimiser's own step size, for an optimiser with a
             schedule.
+        sweep: steps in which each row that has parameters of its own comes up once. A stage of full
+            step size takes several of these, and the others one: until a row has come up, the bound
+            does not tell how far it has to go.
     """
 
     steps: int = 30_000
@@ -58,11 +61,13 @@ class FitSettings:
     chunk: int = 100
     patience: int = 6
     all_steps: bool = False
+    sweep: int = 0
     progress: bool = True
 
     def __post_init__(self) -> None:
         for name in ("steps", "draws", "chunk", "patience"):
             object.__setattr__(self, name, checks.whole(f"`{name}=`", getattr(self, name)))
+        object.__setattr__(self, "sweep", checks.whole("`sweep=`", self.sweep, least=0))
         for name in ("independent", "all_steps", "progress"):
             object.__setattr__(self, name, checks.flag(f"`{name}=`", getattr(self, name)))
         if self.optimizer is not None:

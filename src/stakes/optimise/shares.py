@@ -58,5 +58,10 @@ def keep(processes: Processes, share: Share, keeper: Keeper) -> None:
         raise failure
     if not all(seals):
         raise StorageError(f"Process {seals.index('')} could not save its share of the rows.")
-    if processes.speaks:
-        keeper.rest(share, seals)
+    try:
+        if processes.speaks:
+            keeper.rest(share, seals)
+    except StorageError as error:
+        failure = error
+    if processes.any(failure is not None):
+        raise failure or StorageError("The first process could not save what belongs to no row.")

@@ -62,7 +62,7 @@ def some_of(variables: PyTree) -> np.ndarray:
     """A copy of at most some thousand of the variables, evenly spread."""
     every = spacing(variables)
     leaves = [np.asarray(leaf).reshape(-1)[::every] for leaf in jax.tree.leaves(variables)]
-    return np.concatenate(leaves, dtype=np.float64)
+    return np.concatenate([np.zeros(0), *leaves], dtype=np.float64)
 
 
 def spacing(variables: PyTree, most: int = 1000) -> int:

@@ -7,6 +7,7 @@ from stakes.port.approximation import (
     NormalPair,
     Subsample,
     normals_of,
+    steps_of_a_pass,
 )
 from stakes.port.division import Division, division_of, own_key, placed
 from stakes.port.minibatches import (
@@ -47,5 +48,6 @@ __all__ = [
     "rows_of_decisions",
     "rows_of_params",
     "scatter",
+    "steps_of_a_pass",
     "sweep",
 ]

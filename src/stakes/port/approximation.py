@@ -56,11 +56,17 @@ def normals_of(approximation: "Approximation") -> tuple[NormalPair, ...]:
     return tuple(pair._replace(times=_times(approximation, pair.loc)) for pair in normals)
 
 
+def steps_of_a_pass(approximation: "Approximation", params: Params) -> int:
+    """Steps in which each row with parameters of its own comes up once; 0 where none has any."""
+    rows = [name for name in params if approximation.plates_of(name)]
+    return max((math.ceil(float(_times(approximation, name))) for name in rows), default=0)
+
+
 def _times(approximation: "Approximation", parameter: str) -> Array | float:
     plates = approximation.plates_of(parameter)
     parts = [part for part in approximation.subsamples if part.plate in plates]
     stand_for: Array | None = getattr(approximation, "times", None) if parts else None
-    times = math.prod(part.size / part.batch_size for part in parts)
+    times = math.prod((part.size / part.batch_size for part in parts), start=1.0)
     return times if stand_for is None else times * stand_for
 
 

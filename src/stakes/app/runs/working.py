@@ -138,6 +138,7 @@ def _both(
     try:
         refit = _Refit(whole, result_of(whole.job, journals[REFIT], progress=progress, on=on))
     except NumericalError as error:
+        journals[REFIT].finish()
         warn(
             f"The fit to all {rows:,} rows failed: {error} What was judged is kept: the fits "
             f"without the rows held out decide about new rows."
