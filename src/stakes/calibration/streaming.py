@@ -8,14 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeVar, final
+from typing import Any, final
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from stakes import predicting
-from stakes._types import Array, Batch, Key, Params
+from stakes._types import Batch, Key, Params
 from stakes.arguments import arguments_of
 from stakes.bridge import (
     Divided,
@@ -30,11 +29,10 @@ from stakes.calibration.journal import Journal
 from stakes.calibration.kept_rows import KeptRows
 from stakes.calibration.keys import Keys
 from stakes.calibration.plan import Plan
+from stakes.calibration.telling import agreed, joined_rows, of_all
 from stakes.errors import (
     InputError,
-    NumericalError,
     OutOfRangeError,
-    StorageError,
     name_of,
     some,
 )
@@ -59,8 +57,6 @@ from stakes.tables import (
     shuffled,
 )
 from stakes.vectors import leading
-
-T = TypeVar("T")
 
 PROBED = 2**17
 """Rows that the model is tried on, to see how many a step takes."""
@@ -95,7 +91,7 @@ class Beyond:
     def sample(self) -> Read:
         """A window of rows, chosen at random from all of them, the same in every process."""
         own = Passes(self.copy, _seed(self.key)).take(0, self._each)
-        return _read(self.copy, _of_all(own, self.on), self)
+        return _read(self.copy, of_all(own, self.on), self)
 
     def of(self, plan: Plan, journal: Journal | None = None) -> Plan:
         """A plan for the sample, as one for all rows."""
@@ -139,7 +135,7 @@ class Beyond:
         with self.feeding(approximation, key) as feed:
             if all(axis == NOWHERE for axis in jax.tree.leaves(axes)):
                 return go(feed=feed)
-            kept = _agreed(
+            kept = agreed(
                 self.on,
                 lambda: self._kept_rows(axes, state, key, start),
                 "cannot keep what belongs to its rows, and says why",
@@ -148,7 +144,7 @@ class Beyond:
         places = Passes(self.copy, _seed(self.key)).places(0, self._each)
         params = kept.params(found.params, places)
         if self.on is not None:
-            params = _joined(params, axes.variables["params"], self.on)
+            params = joined_rows(params, axes.variables["params"], self.on)
         self._kept.append((params, kept))
         return replace(found, variables={**found.variables, "params": params})
 
@@ -233,7 +229,7 @@ class Beyond:
 
         kind = np.dtype(jax.dtypes.canonicalize_dtype(float))
         name, full = f"decisions {len(self._decided)}", "has no room for decisions, and says where"
-        made = _agreed(self.on, lambda: self.copy.folder.array(name, kind, (len(self),)), full)
+        made = agreed(self.on, lambda: self.copy.folder.array(name, kind, (len(self),)), full)
         # A collective gives up when another process keeps it waiting for long: nothing is computed
         # beside it where there are several.
         spread = on_all_cores if self.on is None else map
@@ -249,16 +245,16 @@ class Beyond:
         form = np.dtype([(ROW, np.int64), ("decision", kind)])
         for _ in range(-(-int(self.copy.shares.max()) // self.part.size)):
             # A smaller share has none left in the end.
-            numbers, found = _agreed(self.on, lambda: next(own, ((), ())), "cannot decide")
+            numbers, found = agreed(self.on, lambda: next(own, ((), ())), "cannot decide")
             told = np.empty(len(numbers), form)
             told[ROW], told["decision"] = numbers, found
-            told = _of_all(told, self.on)
+            told = of_all(told, self.on)
             yield told[ROW], told["decision"]
 
     def _check_rows(self, plan: Plan) -> None:
         """Refuse rows that the model cannot take: the sample need not have them."""
         said = "has rows that the model cannot take, and says which"
-        _agreed(self.on, lambda: self._check_own_rows(plan), said)
+        agreed(self.on, lambda: self._check_own_rows(plan), said)
 
     def _check_own_rows(self, plan: Plan) -> None:
         check = row_check(plan.problem, plan.approximation, self.key)
@@ -319,20 +315,20 @@ def opened(
     index, count = (0, 1) if on is None else (on.index, on.count)
     copying = partial(shuffled, sources, names, problem.observations, _seed(key), stream.scratch)
     said = "cannot copy its rows, and says why"
-    copy = _agreed(on, lambda: copying(process=index, processes=count), said)
+    copy = agreed(on, lambda: copying(process=index, processes=count), said)
     if on is not None and np.ptp(on.gather(np.uint32(copy.checksum))):
         raise InputError(
             f"`{stream!r}`: the rows that processes have read are not the same, or come in another "
             f"order in each. Give all of them the same files, or let a query sort its rows."
         )
     few = min(int(copy.shares[index]), -(-PROBED // count))
-    tried = _of_all(Passes(copy, _seed(key)).take(0, few), on)
+    tried = of_all(Passes(copy, _seed(key)).take(0, few), on)
     whole = Beyond(copy, stream, Subsample("", len(tried), len(tried)), key, on)
     data = problem.check_data(_read(copy, tried, whole).arguments, needs_outcome=True)
     parts = [part for part in parts_of(problem, data, key) if part.size == len(tried)]
     window = steps * parts[0].batch_size if parts else PROBED
     if len(copy) <= window or count * copy.shares.min() < window:
-        rows = _of_all(copy.in_order(), on)
+        rows = of_all(copy.in_order(), on)
         return _read(copy, rows[np.argsort(rows[ROW])], whole)
     if not parts:
         raise InputError(
@@ -341,35 +337,6 @@ def opened(
         )
     check_even(parts[0], count)
     return replace(whole, part=parts[0]._replace(size=window))
-
-
-def _agreed(on: Processes | None, work: Callable[[], T], said: str) -> T:
-    """What it returns; where it fails in one process, all end: they would wait for it forever."""
-    if on is None:
-        return work()
-    failure, made = None, []
-    try:
-        made.append(work())
-    except (InputError, StorageError, NumericalError) as error:
-        failure = error
-    faults = on.gather(failure is not None)
-    if failure is not None:
-        raise failure
-    if faults.any():
-        raise InputError(f"`Stream(...)`: process {int(np.flatnonzero(faults)[0])} {said}.")
-    return made[0]
-
-
-def _of_all(own: np.ndarray, on: Processes | None) -> np.ndarray:
-    """The records of every process, one after the other; each has to ask."""
-    if on is None:
-        return own
-    counts = on.gather(np.int32(len(own)))
-    filled = np.zeros(counts.max(), own.dtype)
-    filled[: len(own)] = own
-    told = on.gather(filled.view(np.uint8))
-    parts = [each.view(own.dtype)[:count] for each, count in zip(told, counts, strict=True)]
-    return np.concatenate(parts)
 
 
 def _read(copy: Shuffled, rows: np.ndarray, beyond: Beyond) -> Read:
@@ -400,18 +367,6 @@ def _first_of(rows: np.ndarray) -> np.ndarray:
     _, first, same = np.unique(rows, return_index=True, return_inverse=True)
     places: np.ndarray = first[same]
     return places
-
-
-def _joined(params: Params, axes: Any, on: Processes) -> Params:
-    """Parameters with the rows of all processes; each has to ask."""
-
-    def one(leaf: Array, axis: int) -> Array:
-        if axis == NOWHERE:
-            return leaf
-        return jnp.concatenate([jnp.asarray(own) for own in on.gather(leaf)], axis=axis)
-
-    found: Params = jax.tree.map(one, params, axes)
-    return found
 
 
 def _fill(made: OnDisk, at: np.ndarray, values: np.ndarray) -> None:

@@ -16,7 +16,7 @@ from stakes.optimise.default import adaptive
 from stakes.optimise.em import EM, Anew
 from stakes.optimise.fit import Fit, Stop
 from stakes.optimise.joint import Joint
-from stakes.optimise.loop import Feed, RowsElsewhere, compiled, run, run_together
+from stakes.optimise.loop import Feed, RowsElsewhere, compiled, run, run_together, sweeping
 from stakes.optimise.natural import natural_gradient
 from stakes.optimise.settings import FitSettings, adam
 from stakes.optimise.shares import NOWHERE, Keeper, Share
@@ -73,4 +73,5 @@ __all__ = [
     "run_apart",
     "run_together",
     "start",
+    "sweeping",
 ]

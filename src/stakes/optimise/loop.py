@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import jax
 import numpy as np
 
-from stakes._types import Array, Batch, Key, PyTree
+from stakes._types import Array, Batch, Key, Params, PyTree
 from stakes.host import progress
 from stakes.host.interrupts import deferred_ctrl_c
 from stakes.host.programs import Program
@@ -93,7 +93,7 @@ def run(
     called in its place, in every process, with what each of them has.
     """
     keys = _split(key)
-    settings = _sweeping(settings, approximation, state)
+    settings = sweeping(settings, approximation, state.variables["params"])
     course = course or outset(state, look=_look(rows))
     if on is not None:
         crew = Crew(on, approximation, state, settings, _steps, _numbered(step), keys.step, due)
@@ -143,7 +143,7 @@ def run_together(
     have stopped rising.
     """
     count = len(keys)
-    settings = _sweeping(settings, approximation, states)
+    settings = sweeping(settings, approximation, states.variables["params"])
     each_keys = jax.vmap(lambda key: _Keys(*jax.random.split(key)))(keys)
 
     def every(given: tuple[Approximation, Any], states: State, keys: Key, batch: Batch) -> Any:
@@ -162,8 +162,9 @@ def run_together(
     return [fit_of(one_of(course, i, count), reason, step_seconds / count) for i in range(count)]
 
 
-def _sweeping(settings: FitSettings, approximation: Approximation, state: State) -> FitSettings:
-    return replace(settings, sweep=steps_of_a_pass(approximation, state.variables["params"]))
+def sweeping(settings: FitSettings, approximation: Approximation, params: Params) -> FitSettings:
+    """Settings for rows that have to come up several times, if they have parameters."""
+    return replace(settings, sweep=steps_of_a_pass(approximation, params))
 
 
 def _look(rows: RowsElsewhere | None) -> Look:

@@ -15,7 +15,7 @@ from stakes.app.runs.indices import check_indices
 from stakes.app.spec import Job, job_on_all_rows
 from stakes.calibration import Plan, prepare
 from stakes.host.progress import begin
-from stakes.optimise import State, Step, compiled, least_steps
+from stakes.optimise import State, Step, compiled, least_steps, sweeping
 from stakes.port import Batches
 from stakes.predicting import FittedPosterior
 from stakes.vectors import leading
@@ -93,7 +93,8 @@ def checked(job: Job) -> Checked:
     pairs = 1 if whole is None else 2
     plan = prepare(key, job.problem, job.data(job.fit.arguments), job.options)
     approximation, settings = plan.approximation, plan.settings
-    least = min(settings.steps, least_steps(settings))
+    least = least_steps(sweeping(settings, approximation, approximation.start))
+    least = min(settings.steps, least)
     which = (
         "both fits and timing some of their" if job.calibrates else "the fit and timing some of its"
     )
