@@ -69,8 +69,10 @@ def main() -> None:
     for method in asked.methods:
         for batch in asked.batches:
             for count in asked.processes:
-                rows += table(asked, method, batch, count)
-    print("\n".join(text_table(rows, right=set(range(1, len(HEADS))))))
+                found = table(asked, method, batch, count)
+                print(*map("  ".join, found), sep="\n", flush=True)  # while others are awaited
+                rows += found
+    print("\n".join(["", *text_table(rows, right=set(range(1, len(HEADS))))]))
 
 
 def table(asked: Any, method: str, batch: int, count: int) -> list[list[str]]:

@@ -42,6 +42,8 @@ KEY = jax.random.key(0)
 OF_ROWS = stakes.Problem(with_rows, outcome="y", loss=stakes.Squared())
 PROBLEM = stakes.Problem(model, outcome="y", loss=stakes.Tilted(0.2))
 OPTIONS = Options(steps=500, draws=4, independent=True, all_steps=True)
+LONGER = replace(OPTIONS, steps=3000)
+"""So that each row comes up a dozen times."""
 
 
 def write_table(folder: Path) -> None:
