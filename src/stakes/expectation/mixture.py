@@ -174,63 +174,67 @@ class Mixture:
 
     def quantile(self, level: float) -> Array:
         """The least value at which the distribution function reaches the level."""
-        lows, highs = jax.vmap(lambda component: Single(component).bracket(level))(self.components)
-        low, high = self._bracketed(level, lows, highs)
+        bracket = self._bracket(level)
         if not stats.is_discrete(self.components):
-            return self._bisected(level, low, high, 0.0)
+            return self._narrowed(level, bracket, 0.0)
         # Down to neighbouring counts.
-        halved = partial(self._bisected, level, low, high, 0.5)
+        narrowed = partial(self._narrowed, level, bracket, 0.5)
         if not _from_zero(self.components):
-            return jnp.floor(halved())
-        few = jnp.all(high <= WALK)
+            return jnp.floor(narrowed())
+        low, high = bracket.low, bracket.high
         count, reached = jax.lax.cond(
-            few, lambda: self._walked(level, high), lambda: _Walk(low, jnp.zeros_like(low))
+            jnp.all(high <= WALK),
+            lambda: self._walked(level, high),
+            lambda: _Walk(low, jnp.zeros_like(low)),
         )
         found = reached >= level
         return jax.lax.cond(
-            jnp.all(found), lambda: count, lambda: jnp.where(found, count, jnp.floor(halved()))
+            jnp.all(found), lambda: count, lambda: jnp.where(found, count, jnp.floor(narrowed()))
         )
 
-    def _bracketed(self, level: float, lows: Array, highs: Array) -> tuple[Array, Array]:
-        """From the brackets of the components to that of the mixture.
-
-        Where one of them is not finite: the others, widened until the distribution function shows
-        that the quantile lies between.
-        """
+    def _bracket(self, level: float) -> "_Bracket":
+        """From the brackets of the components; a guess where one of these is not finite."""
+        lows, highs = jax.vmap(lambda component: Single(component).bracket(level))(self.components)
         known = jnp.isfinite(lows) & jnp.isfinite(highs)
-        some = known.any(axis=0)
-        low = jnp.where(some, jnp.where(known, lows, jnp.inf).min(axis=0), -1.0)
-        high = jnp.where(some, jnp.where(known, highs, -jnp.inf).max(axis=0), 1.0)
-        doublings = np.finfo(low.dtype).maxexp
+        some, sure = known.any(axis=0), known.all(axis=0)
+        room = jnp.where(sure, 0.0, 1.0).astype(lows.dtype)
+        low = jnp.where(some, jnp.where(known, lows, jnp.inf).min(axis=0), 0.0) - room
+        high = jnp.where(some, jnp.where(known, highs, -jnp.inf).max(axis=0), 0.0) + room
+        return _Bracket(low, high, sure, sure, jnp.zeros_like(sure), 0, 0)
 
-        def unfinished(at: _Widening) -> Array:
-            return (at.doublings < doublings) & ~at.holds.all()
+    def _narrowed(self, level: float, bracket: "_Bracket", width: float) -> Array:
+        """The upper end of a bracket of at most this width, or narrowed to the last digit.
 
-        def widen(at: _Widening) -> _Widening:
-            below, above = self.cdf(at.low) < level, self.cdf(at.high) >= level
-            width = at.high - at.low
-            low = jnp.where(at.holds | below, at.low, at.low - width)
-            high = jnp.where(at.holds | above, at.high, at.high + width)
-            return _Widening(low, high, at.holds | (below & above), at.doublings + 1)
-
-        end = jax.lax.while_loop(unfinished, widen, _Widening(low, high, known.all(axis=0), 0))
-        return end.low, end.high
-
-    def _bisected(self, level: float, low: Array, high: Array, width: float) -> Array:
-        """The upper end of a bracket of at most this width, or narrowed to the last digit."""
-        halvings = 60 if low.dtype == jnp.float64 else 32
+        An end that is not sure is looked at first, and the bracket moved on, to three times its
+        width, if the quantile lies beyond. One loop does both, since the distribution function is
+        dear to compile.
+        """
+        halvings = 60 if bracket.low.dtype == jnp.float64 else 32
+        most = halvings + np.finfo(bracket.low.dtype).maxexp
 
         def unfinished(at: _Bracket) -> Array:
-            return (at.halvings < halvings) & jnp.any(at.high - at.low > width)
+            open_ = ~at.lost & (~at.below | ~at.reached | (at.high - at.low > width))
+            return (at.halvings < halvings) & (at.looks < most) & jnp.any(open_)
 
-        def halve(at: _Bracket) -> _Bracket:
-            middle = at.low + (at.high - at.low) / 2
-            reached = self.cdf(middle) >= level
-            low, high = jnp.where(reached, at.low, middle), jnp.where(reached, middle, at.high)
-            return _Bracket(low, high, at.halvings + 1)
+        def look(at: _Bracket) -> _Bracket:
+            low, high, both = at.low, at.high, at.below & at.reached
+            span = high - low
+            place = jnp.where(both, low + span / 2, jnp.where(at.reached, low, high))
+            value = self.cdf(place)
+            reached = value >= level
+            below_low = at.reached & ~at.below & reached
+            return _Bracket(
+                low=jnp.where(reached, jnp.where(below_low, low - 2 * span, low), place),
+                high=jnp.where(reached, place, jnp.where(at.reached, high, high + 2 * span)),
+                below=at.below | ~reached,
+                reached=at.reached | reached,
+                lost=jnp.isnan(value),
+                looks=at.looks + 1,
+                halvings=at.halvings + jnp.all(both | at.lost),
+            )
 
-        found = jax.lax.while_loop(unfinished, halve, _Bracket(low, high, 0)).high
-        return jnp.where(jnp.isnan(self.cdf(found)), jnp.nan, found)
+        end = jax.lax.while_loop(unfinished, look, bracket)
+        return jnp.where(end.lost, jnp.nan, end.high)
 
     def _walked(self, level: float, high: Array) -> "_Walk":
         """Up from zero, count by count, to the first that reaches the level; and what it reaches.
@@ -257,20 +261,19 @@ class Mixture:
 
 
 class _Bracket(NamedTuple):
-    """The quantile of each instance lies between these two."""
+    """The quantile of each instance lies between these two, as far as that is known."""
 
     low: Float[Array, "*instance"]
     high: Float[Array, "*instance"]
-    halvings: int
-
-
-class _Widening(NamedTuple):
-    """A bracket on its way to holding the quantile."""
-
-    low: Float[Array, "*instance"]
-    high: Float[Array, "*instance"]
-    holds: Bool[Array, "*instance"]
-    doublings: int
+    below: Bool[Array, "*instance"]
+    """Whether the distribution function is known not to reach the level at the lower end."""
+    reached: Bool[Array, "*instance"]
+    """Whether it is known to reach it at the upper end."""
+    lost: Bool[Array, "*instance"]
+    """Whether it was not a number where it was last looked at."""
+    looks: Array | int
+    halvings: Array | int
+    """Looks since both ends of all brackets were sure."""
 
 
 class _Walk(NamedTuple):
