@@ -480,6 +480,34 @@ def test_a_scale_of_rows_covers_all_of_their_events() -> None:
     np.testing.assert_array_equal(weight, np.repeat([[1.0], [2.0], [3.0]], 3, axis=1))
 
 
+@pytest.mark.parametrize("gate", [None, 0.25], ids=["counts", "more zeros"])
+def test_the_density_of_overdispersed_counts_has_their_masks_and_scales(gate: float | None) -> None:
+    """It is not NumPyro's, which takes longer."""
+    mask, scale = np.array([[1, 1], [0, 1], [1, 1]], bool), np.array([[1.0], [2.0], [3.0]])
+    mean, spread = np.array([2.0, 50.0]), 1.5
+
+    def model(y: Any = None) -> None:
+        level = numpyro.sample("level", dist.Normal(0, 1))
+        counts: Any = dist.NegativeBinomial2(mean + 0 * level, spread)
+        if gate is not None:
+            counts = dist.ZeroInflatedDistribution(counts, gate=gate)
+        with numpyro.plate("row", 3), handlers.scale(scale=jnp.asarray(scale[:, 0])):
+            numpyro.sample("y", counts.expand([3, 2]).mask(mask).to_event(1), obs=y)
+
+    def found(y: np.ndarray) -> float:
+        approximation = approximate(model, {"y": y}, level_guide)
+        return float(draw(approximation, approximation.init(KEY)).log_ratio)
+
+    def expected(y: np.ndarray) -> float:
+        masses = stats.nbinom(spread, spread / (spread + mean)).pmf(y)
+        if gate is not None:
+            masses = gate * (y == 0) + (1 - gate) * masses
+        return float((scale * np.where(mask, np.log(masses), 0.0)).sum())
+
+    y, other = np.array([[0.0, 3], [40, 0], [7, 900]]), np.array([[1.0, 0], [0, 60], [0, 2]])
+    assert found(y) - found(other) == pytest.approx(expected(y) - expected(other), rel=1e-5)
+
+
 def test_outcomes_under_to_event_have_a_decision_each() -> None:
     def model(x: Any, y: Any = None) -> None:
         level = numpyro.sample("level", dist.Normal(0, 1))
