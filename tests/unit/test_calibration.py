@@ -35,6 +35,8 @@ from stakes.deciding import numerical_decision
 from stakes.examples import eight_schools, matrix_factorization
 from stakes.losses import Asked
 from stakes.optimise import Course, Fit, Stop, run
+from stakes.varying import columns_for
+from stakes.vectors import leading
 
 KEY = jax.random.key(0)
 SIGMA = np.array(eight_schools.SIGMA)
@@ -51,6 +53,54 @@ def calibrate(
 @pytest.fixture(scope="module")
 def schools() -> stakes.Calibration:
     return calibrate(eight_schools.problem(), eight_schools.data(), coords={"school": LABELS})
+
+
+# Costs -------------------------------------------------------------------------------------
+
+
+def observed_with_prices() -> predicting.Observations:
+    """A table of 50 x 3 outcomes, some of which do not count, and a price of each."""
+    rng = np.random.default_rng(0)
+    prices = {"price": rng.uniform(1, 2, (50, 3))}
+    cases: Any = SimpleNamespace(columns=lambda needs: columns_for(needs, prices, (50, 3)))
+    outcomes, counted = rng.normal(size=(50, 3)), rng.random((50, 3)) < 0.7
+    return predicting.Observations(np.where(counted, outcomes, 1e6), counted, cases)
+
+
+@pytest.mark.parametrize("loss", [stakes.Newsvendor("price", 1.0), stakes.IntervalScore(0.5)])
+def test_costs_of_many_outcomes_are_computed_part_by_part(
+    loss: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen, aim = observed_with_prices(), Aim(Asked(loss), getattr(loss, "space", stakes.Real()))
+    shape = (*leading(aim.space), 50, 3)
+    decisions = np.sort(np.random.default_rng(1).normal(size=shape), axis=0)
+    whole = seen.costs(aim, decisions)
+    monkeypatch.setattr(predicting.instances, "MOST_AT_ONCE", 21)
+    assert len(list(seen._parts(aim, decisions))) == 8
+    np.testing.assert_array_equal(seen.costs(aim, decisions), whole)
+    seen.check(aim, decisions)
+    broken = stakes.Utility(lambda outcome, decision: jnp.where(decision > 5, -1.0, 1.0))
+    last = np.where(np.arange(50)[:, None] == 49, 9.0, np.zeros((50, 3)))
+    seen.check(Aim(broken), 0 * last)
+    with pytest.raises(stakes.errors.InputError, match="zero or negative"):
+        seen.check(Aim(broken), last)
+
+
+def test_of_many_outcomes_a_loss_is_tried_on_some_and_the_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen, aim = observed_with_prices(), Aim(Asked(stakes.Newsvendor("price", 1.0)))
+    decisions = np.zeros((50, 3))
+    costs = seen.aim(aim).costs(seen.outcomes, decisions)
+    monkeypatch.setattr(predicting.instances, "MOST_TO_TRY", 20)
+    here, tried = seen.to_try(aim)
+    assert tried.shape in {(7, 3), (8, 3), (9, 3)}
+    counted = seen.outcomes[seen.counted]
+    assert (tried.min(), tried.max()) == (counted.min(), counted.max())
+    found = here.costs(tried, np.zeros(tried.shape))
+    known = {float(cost) for cost in costs[seen.counted]}
+    of_counted = np.isin(tried, counted) & (tried != np.median(counted))
+    assert {float(cost) for cost in found[of_counted]} <= known
 
 
 # Decisions and their labels ----------------------------------------------------------------

@@ -110,17 +110,15 @@ def checked_expectation(
     predictor = Predictors(problem, approximation).on()
     outcome, weight, drawn = predicting.one_outcome(posterior, predictor, key)
     seen = predicting.observations(posterior, predictor)
-    columns = predictor.columns(problem.aim.needs)
-    problem.aim.check_columns(columns)
+    problem.aim.check_columns(predictor.columns(problem.aim.needs))
     # What is predicted is that of the first batch, what is observed that of all cases.
     batch = next(sweep(predictor.cases.subsamples))
     here = columns_in(predictor, problem.aim.needs, batch)
     aim = problem.aim.at(here)
     if seen is None:
-        _try_cost(aim, aim, drawn, drawn)
+        _try_cost(aim, drawn, aim, drawn)
     else:
-        # Masked outcomes may have been filled with anything.
-        _try_cost(problem.aim.at(columns), aim, seen.filled(), drawn)
+        _try_cost(*seen.to_try(problem.aim), aim, drawn)
     _check_classes(problem, outcome)
     gain = problem.gain(transform, 1.0, here)
     where = f"What `transform={transform}` returns"
@@ -171,7 +169,7 @@ def _check_slope(problem: Problem, aim: Aim, drawn: np.ndarray) -> None:
         )
 
 
-def _try_cost(of_seen: Aim, aim: Aim, seen: np.ndarray, drawn: np.ndarray) -> None:
+def _try_cost(of_seen: Aim, seen: np.ndarray, aim: Aim, drawn: np.ndarray) -> None:
     """Refuse a loss or utility that fails on observed outcomes; warn where others show a fault."""
     middle, width = np.median(seen).astype(seen.dtype), seen.max() - seen.min()
     of_seen.check_observed(seen)

@@ -169,12 +169,18 @@ def calibrate_with(
         shared = divided if beyond is None else beyond.share(divided)
 
     def fitted(title: str, step: Step, state: State, key: Key, start: Params) -> Fit:
+        if beyond is not None and journal is None:
+            go = partial(run, title, step, shared, state, key, settings, on=on)
+            return beyond.fit(go, shared, state, settings, key, start)
+        course = outset(state)
+        state = course.state  # of which no second copy has to be held during the fit
         go = partial(run, title, step, shared, state, key, settings, on=on)
         if journal is not None:
-            course, watch = journal.course(title, outset(state)), partial(journal.watch, title)
+            course, watch = journal.course(title, course), partial(journal.watch, title)
             due = getattr(journal, "due", lambda: True)
             keeper = getattr(journal, "keeper", lambda title: None)(title)
-            go = partial(go, course=course, watch=watch, due=due, keeper=keeper)
+            go = partial(go, watch=watch, due=due, keeper=keeper)
+        go = partial(go, course=course)
         return go() if beyond is None else beyond.fit(go, shared, state, settings, key, start)
 
     # Plain VI, its decisions, and the scale of its losses.
@@ -189,17 +195,20 @@ def calibrate_with(
     # The calibrated fit, from VI's optimum unless told otherwise. Even from random λ, h starts at
     # VI's decision: far from it, U has a flat tail.
     begin = vi.params if plan.warm_start else approximation.start
-    state = plan.state(begin, decisions)
     asked = interruption.asked() if on is None else on.any(interruption.asked())
     stopped = vi.reason is Stop.INTERRUPTED or asked
     if journal is not None and not stopped:
         journal.keep_decisions(decisions)
     if stopped or plain:
-        calibrated = not_begun(state, Stop.INTERRUPTED if stopped else Stop.LEFT_OUT)
+        why = Stop.INTERRUPTED if stopped else Stop.LEFT_OUT
+        calibrated = not_begun(plan.state(begin, decisions), why)
         if beyond is not None:
             beyond.begun(calibrated.params, begin)
     else:
-        calibrated = fitted("calibrated", plan.step(plan.scale), state, keys.calibrated, begin)
+        step = plan.step(plan.scale)
+        calibrated = fitted(
+            "calibrated", step, plan.state(begin, decisions), keys.calibrated, begin
+        )
         check_fit("calibrated", calibrated)
     result = Calibration.of(plan, vi, calibrated, plan.coords, keys, beyond)
     if beyond is not None and on is not None and not leading(problem.space):

@@ -109,7 +109,7 @@ class Plan:
         seen = predicting.observations(posterior, predictor)
         if seen is None:  # the decision is about a latent
             return self._after_vi_unobserved(plan, posterior, decisions, keys)
-        seen.aim(aim).check_cost(seen.filled(), decisions)
+        seen.check(aim, decisions)
         transform = self.transform
         if transform is not None:
             # What was observed happened at the decisions that were made, if they change outcomes.

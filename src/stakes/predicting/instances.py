@@ -14,9 +14,12 @@ from stakes.bridge import Predictor
 from stakes.host.programs import ONCE, Program
 from stakes.port import over_batches, sweep
 from stakes.predicting.posteriors import Members, Posterior
+from stakes.vectors import leading
 
 DRAWS_FOR_SIZE = 64
 """Draws of θ that show over which values outcomes spread."""
+MOST_TO_TRY, MOST_AT_ONCE = 2**20, 2**22
+"""Outcomes that a loss is tried on before a fit, and for which costs are computed at once."""
 
 
 def outcomes(
@@ -134,22 +137,63 @@ class Observations(NamedTuple):
     predictor: Predictor
     """Of the cases that they are of."""
 
-    def filled(self) -> np.ndarray:
-        """The outcomes, with the median of all in place of those that do not count."""
-        outcomes = self.outcomes
-        counted = self.counted.reshape(
-            self.counted.shape + (1,) * (outcomes.ndim - self.counted.ndim)
-        )
-        some = outcomes[self.counted]
-        return np.where(counted, outcomes, np.median(some) if some.size else 0.0)
+    def to_try(self, aim: Aim) -> tuple[Aim, np.ndarray]:
+        """The aim for, and the outcomes of, cases that a loss is tried on before any fit.
+
+        About a million at most, evenly apart, with the least and the greatest outcome among them.
+        """
+        filled = _filled(self.outcomes, self.counted, self._middle())
+        columns = self.predictor.columns(aim.needs)
+        if filled.size <= MOST_TO_TRY:
+            return aim.at(columns), filled
+        apart = -(-filled.size // MOST_TO_TRY)
+        ends = [np.unravel_index(at, filled.shape)[0] for at in (filled.argmin(), filled.argmax())]
+        rows = np.union1d(np.arange(0, len(filled), apart), ends)
+        return aim.at({need: whole[rows] for need, whole in columns.items()}), filled[rows]
 
     def aim(self, aim: Aim) -> Aim:
         """With the values of these cases in place."""
         return aim.at(self.predictor.columns(aim.needs))
 
+    def check(self, aim: Aim, decisions: np.ndarray) -> None:
+        """Refuse a loss or utility that these decisions show to be broken."""
+        middle = self._middle()
+        for rows, here, decided in self._parts(aim, decisions):
+            here.check_cost(_filled(self.outcomes[rows], self.counted[rows], middle), decided)
+
     def costs(self, aim: Aim, decisions: np.ndarray) -> np.ndarray:
         """ℓ(y_i, h_i), or minus the utility, of each instance that counts."""
-        return self.aim(aim).costs(self.outcomes, decisions)[self.counted]
+        return np.concatenate(
+            [
+                here.costs(self.outcomes[rows], decided)[self.counted[rows]]
+                for rows, here, decided in self._parts(aim, decisions)
+            ]
+        )
+
+    def _parts(self, aim: Aim, decisions: np.ndarray) -> Iterator[tuple[Any, Aim, np.ndarray]]:
+        """Rows along the first axis, a few million outcomes at a time; aim and decisions there."""
+        columns, size = self.predictor.columns(aim.needs), self.outcomes.size
+        if size <= MOST_AT_ONCE:
+            yield ..., aim.at(columns), decisions
+            return
+        lead = leading(aim.space)
+        decisions = np.broadcast_to(decisions, (*lead, *self.counted.shape))
+        count = len(self.outcomes)
+        each = max(count * MOST_AT_ONCE // size, 1)
+        for first in range(0, count, each):
+            rows = slice(first, first + each)
+            here = aim.at({need: whole[rows] for need, whole in columns.items()})
+            yield rows, here, decisions[(*(slice(None) for _ in lead), rows)]
+
+    def _middle(self) -> Any:
+        some = self.outcomes[self.counted]
+        return np.median(some) if some.size else 0.0
+
+
+def _filled(outcomes: np.ndarray, counted: np.ndarray, middle: Any) -> np.ndarray:
+    """The outcomes, with a stand-in for those that do not count: they may be anything."""
+    along = counted.reshape(counted.shape + (1,) * (outcomes.ndim - counted.ndim))
+    return np.where(along, outcomes, middle)
 
 
 def observations(posterior: Posterior, predictor: Predictor) -> Observations | None:
