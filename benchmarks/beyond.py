@@ -1,7 +1,7 @@
 """Rows beyond memory: what a row costs from disk and in memory, and how memory grows with rows.
 
 `python -m benchmarks.beyond FOLDER 1e4 1e5 1e6 1e7` simulates tables of these sizes into the
-folder, fits a logistic regression to each from Parquet files, from memory, and from memory with a
+folder, fits a logistic regression to each from Parquet files and from memory, without and with a
 latent of its own for each row, each in a process of its own, and prints one row for each.
 """
 
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 BATCH, STEPS = 1000, 3000
+KINDS = ("stream", "memory", "stream with latents", "memory with latents")
 PART = 250_000
 SLOPES = np.array([1.0, -0.5, 0.25, 0.0])
 
@@ -78,10 +79,10 @@ def fitted(folder: Path, kind: str) -> dict[str, float]:
 
     import stakes
 
-    program = local if kind == "latents" else model
+    program = local if "latents" in kind else model
     problem = stakes.Problem(program, outcome="y", loss=stakes.Tilted(0.2))
     data: Any = stakes.Stream(folder, scratch=folder.parent)
-    if kind != "stream":
+    if "stream" not in kind:
         table = ds.dataset(folder).to_table()
         data = {name: np.asarray(table[name]) for name in "abcd"}
         data["y"] = np.asarray(table["y"]).astype(np.int32)
@@ -168,7 +169,7 @@ def counted(folder: Path) -> dict[str, float]:
 def main(folder: Path, sizes: list[int]) -> None:
     for rows in sizes:
         simulate(folder / str(rows), rows)
-        for kind in ("stream", "memory", "latents", "counted", "compared"):
+        for kind in (*KINDS, "counted", "compared"):
             if (kind == "compared") and rows <= 100 * BATCH:
                 continue
             call = [sys.executable, "-m", "benchmarks.beyond", str(folder / str(rows)), kind]
@@ -184,7 +185,7 @@ if __name__ == "__main__":
         print(json.dumps(counted(Path(where))))
     elif what == ["compared"]:
         print(json.dumps(compared(Path(where))))
-    elif what in (["stream"], ["memory"], ["latents"]):
+    elif what[0] in KINDS:
         print(json.dumps(fitted(Path(where), what[0])))
     else:
         main(Path(where), [int(float(each)) for each in what])

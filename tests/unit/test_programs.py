@@ -1,5 +1,6 @@
 """Compiled programs are shared where they do the same, and only there."""
 
+import threading
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from numpyro.infer.autoguide import AutoNormal
 
 import stakes
+from stakes.calibration import plan
 from stakes.host import programs
 from stakes.host.programs import Program, compilations
 
@@ -129,6 +131,52 @@ def test_double_precision_is_another_program(nothing_kept):
         assert double(np.float64(1.5)).dtype == "float64"
 
 
+def test_a_program_that_was_begun_is_compiled_once_and_beside_what_follows(nothing_kept):
+    threads = []
+
+    class Lowered:
+        """A lowered program that says where it is compiled."""
+
+        in_avals, out_info = (), ()
+
+        def as_text(self):
+            return "text"
+
+        def compile(self, compiler_options):
+            threads.append(threading.current_thread())
+            return "program"
+
+    begun = programs.compiled(Lowered(), {}, (), later=True)
+    assert programs.compiled(Lowered(), {}, ()).result() == begun.result() == "program"
+    assert len(threads) == 1
+    assert threads[0] is not threading.current_thread()
+    double = times(2.0)
+    double.begin(1.5)
+    with compilations() as names:
+        assert float(double(1.5)) == 3.0
+        assert float(times(2.0)(2.5)) == 5.0
+    assert len(names) <= 1  # that which was begun may end while we listen
+
+
+def test_what_fails_to_compile_says_so_when_it_is_asked_for(nothing_kept):
+    fails = programs.Program(lambda x: x + 1, options={"xla_no_such_option": 1})
+    fails.begin(1.0)
+    with pytest.raises(Exception, match="xla_no_such_option"):
+        fails(1.0)
+
+
+def test_what_a_first_fit_compiles_ahead_is_what_it_needs(nothing_kept, monkeypatch):
+    with compilations() as ahead:
+        numbers(fit(steps=300))
+    monkeypatch.setattr(programs, "COMPILED", programs.Lately(programs.MOST_COMPILED))
+    monkeypatch.setattr(plan, "MOST_AHEAD", 0)
+    with compilations() as one_by_one:
+        numbers(fit(steps=300))
+    for name in ("chunk", "_decide_batch"):
+        counts = [sum(name in each for each in names) for names in (ahead, one_by_one)]
+        assert counts[0] == counts[1] > 0, name
+
+
 def test_few_are_kept(nothing_kept, monkeypatch):
     monkeypatch.setattr(programs, "COMPILED", programs.Lately(3))
     monkeypatch.setattr(programs, "MOST_TRACED", 2)
@@ -240,9 +288,9 @@ def test_programs_of_few_numbers_are_compiled_with_less_effort_unless_the_user_s
     asked: list[Any] = []
     kept = programs.compiled
 
-    def compiled(lowered: Any, options: Any, types: Any) -> Any:
+    def compiled(lowered: Any, options: Any, types: Any, **how: Any) -> Any:
         asked.append(dict(options))
-        return kept(lowered, options, types)
+        return kept(lowered, options, types, **how)
 
     monkeypatch.setattr(programs, "compiled", compiled)
     monkeypatch.setattr(programs, "SMALL", programs.ONCE)

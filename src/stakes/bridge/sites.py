@@ -11,8 +11,8 @@ import numpyro.distributions as dist
 from numpyro import handlers
 from numpyro.distributions.discrete import ZeroInflatedProbs
 
+from stakes import expectation as expectations
 from stakes._types import Array, Bool, Distribution, Key, Params, Program
-from stakes.expectation import stats
 from stakes.port import Instances, Subsample
 
 Site = dict[str, Any]
@@ -225,7 +225,9 @@ def prediction_of(
 def log_likelihood_of(site: Site) -> Array:
     """What each instance of the outcome site adds to log p."""
     outcome, mask = unwrapped(site["fn"])
-    log_prob = stats.log_mass if _is_negative_binomial(outcome) else type(outcome).log_prob
+    log_prob = (
+        expectations.stats.log_mass if _is_negative_binomial(outcome) else type(outcome).log_prob
+    )
     each = jnp.where(mask, log_prob(outcome, site["value"]), 0.0) * _scale_of(site)
     return jnp.broadcast_to(each, site["fn"].shape())
 

@@ -180,6 +180,8 @@ def calibrate_with(
             due = getattr(journal, "due", lambda: True)
             keeper = getattr(journal, "keeper", lambda title: None)(title)
             go = partial(go, watch=watch, due=due, keeper=keeper)
+        if title == "VI" and not len(course.elbo) and on is None and beyond is None:
+            plan.begin_to_compile(keys, plain=plain)
         go = partial(go, course=course)
         return go() if beyond is None else beyond.fit(go, shared, state, settings, key, start)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, final
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -24,7 +25,19 @@ from stakes.calibration.keys import Keys
 from stakes.calibration.options import Options
 from stakes.deciding import Rival, objective_of
 from stakes.errors import InputError, NumericalError, listed, some, warn
-from stakes.optimise import VI, Fit, FitSettings, Info, Method, Numbered, State, Step, Stop
+from stakes.host.programs import cores
+from stakes.optimise import (
+    VI,
+    Fit,
+    FitSettings,
+    Info,
+    Method,
+    Numbered,
+    State,
+    Step,
+    Stop,
+    begin_to_compile,
+)
 from stakes.port import Instances
 from stakes.predicting import FittedPosterior
 from stakes.problem import Problem, checked_key
@@ -38,6 +51,11 @@ from stakes.protocols import (
 from stakes.spaces import OneOf
 from stakes.tables import Read
 from stakes.varying import Columns as CaseColumns
+from stakes.vectors import leading
+
+MOST_AHEAD = 100_000
+"""Parameters and decisions of a problem for which programs are compiled before they are needed:
+with more, the fit itself takes the time, and would need the memory twice."""
 
 
 @final
@@ -78,6 +96,29 @@ class Plan:
                 f"that cases share. Fit in one process, without `on=`."
             )
         return divided(self.approximation, count)
+
+    def begin_to_compile(self, keys: Keys, *, plain: bool) -> None:
+        """Begin to compile what a first fit to few numbers waits for, one beside the other.
+
+        For the decisions and the calibrated fit, where it is known before plain VI what they need.
+        """
+        start, settings = self.approximation.start, self.settings
+        decisions = np.zeros((*leading(self.problem.space), *self.approximation.instances.shape))
+        numbers = decisions.size + sum(np.size(leaf) for leaf in jax.tree.leaves(start))
+        if cores() < 2 or numbers > MOST_AHEAD:
+            return
+        approximation, state = self.approximation, self.vi_state(start)
+        begin_to_compile(self.vi_step(), approximation, state, keys.vi, settings)
+        if not self.expectation.settled:
+            return
+        posterior, predictor = FittedPosterior(approximation, start), self.predictors.on()
+        aim, key = self.problem.aim, keys.decisions
+        predicting.begin_to_decide(aim, posterior, predictor, self.expectation, key)
+        if plain:
+            return
+        step = self.step(None if self.transform is None else 1.0)
+        state = self.state(start, decisions)
+        begin_to_compile(step, approximation, state, keys.calibrated, settings)
 
     def vi_step(self) -> Step:
         return VI().step(self.settings)

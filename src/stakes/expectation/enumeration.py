@@ -126,6 +126,10 @@ class Enumeration(ByPoints):
     def sized(self, outcomes: Iterable[Distribution]) -> "Enumeration":
         return self if self.points is not None else self.widened(outcomes)
 
+    @property
+    def settled(self) -> bool:
+        return self.points is not None
+
     def widened(self, outcomes: Iterable[Distribution]) -> "Enumeration":
         """With a window wide enough for these outcomes, and room for them to spread."""
         wide = self

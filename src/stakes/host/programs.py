@@ -14,8 +14,10 @@ import platform
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast, final
@@ -72,9 +74,9 @@ class Split(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """A program, and how what it returns is put together."""
+    """A program, which may still be compiled, and how what it returns is put together."""
 
-    program: Any
+    program: "Future[Any]"
     tree: Any
 
 
@@ -116,36 +118,42 @@ class Program(Generic[P, R]):
             return self.function(*args, **kwargs)
         split, ready = self._made(given)
         values = (jax.tree.leaves(split.donated), jax.tree.leaves(split.kept))
-        result: R = jax.tree.unflatten(ready.tree, ready.program(*values))
+        result: R = jax.tree.unflatten(ready.tree, ready.program.result()(*values))
         return result
 
     def prepare(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """The compiled program for these arguments."""
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        return self._made(bound.arguments)[1].program
+        return self._made(bound.arguments)[1].program.result()
 
-    def _made(self, given: Mapping[str, Any]) -> tuple[Split, Ready]:
+    def begin(self, *args: P.args, **kwargs: P.kwargs) -> None:
+        """Trace the program for these arguments now, and compile it in another thread."""
+        bound = self._signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        self._made(bound.arguments, later=True)
+
+    def _made(self, given: Mapping[str, Any], *, later: bool = False) -> tuple[Split, Ready]:
         open_ = self._split(given, self._static)
         key = _key(open_)
-        ready = self._ready.get(key, lambda: self._tried(open_))
+        ready = self._ready.get(key, lambda: self._tried(open_, later))
         if ready is not None:
             return open_, ready
         closed = self._split(given, self._static | self._numbers)
-        made = self._ready.get(_key(closed), lambda: self._traced(closed))
+        made = self._ready.get(_key(closed), lambda: self._traced(closed, later))
         assert made is not None
         return closed, made
 
-    def _tried(self, split: Split) -> Ready | None:
+    def _tried(self, split: Split, later: bool) -> Ready | None:
         """The program with numbers as arguments; None where they have to be part of it."""
         if not self._numbers:
-            return self._traced(split)
+            return self._traced(split, later)
         try:
-            return self._traced(split)
+            return self._traced(split, later)
         except (*TRACING_ERRORS, jax.errors.UnexpectedTracerError):
             return None
 
-    def _traced(self, split: Split) -> Ready:
+    def _traced(self, split: Split, later: bool) -> Ready:
         types, trees = _types(split), _trees(split)
         found: list[Any] = []
 
@@ -161,7 +169,7 @@ class Program(Generic[P, R]):
         lowered = jitted.lower(*([_like(*each) for each in part] for part in types))
         small = _numbers_in(types) <= FEW and not set(SMALL) & _said_of_xla()
         options = self._options or (SMALL if small else {})
-        return Ready(compiled(lowered, options, types), found[0])
+        return Ready(compiled(lowered, options, types, later=later), found[0])
 
     def _called(
         self, static: tuple[tuple[str, Any], ...], donated: dict[str, Any], kept: dict[str, Any]
@@ -260,23 +268,44 @@ class Lately(Generic[T]):
         return len(self._made)
 
 
-COMPILED: Lately[Any] = Lately(MOST_COMPILED)
+COMPILED: "Lately[Future[Any]]" = Lately(MOST_COMPILED)
 
 
-def compiled(lowered: Any, options: Mapping[str, Any], types: Any) -> Any:
-    """The lowered program for arguments of these types, compiled now or before."""
+def compiled(
+    lowered: Any, options: Mapping[str, Any], types: Any, *, later: bool = False
+) -> "Future[Any]":
+    """The lowered program for arguments of these types, compiled before, now or in a while."""
 
-    def compile_now() -> Any:
+    def compile_it() -> Any:
         return lowered.compile(compiler_options=dict(options) or None)
+
+    def begun() -> "Future[Any]":
+        if later:
+            return _compilers(os.getpid()).submit(compile_it)
+        done: Future[Any] = Future()
+        done.set_result(compile_it())
+        return done
 
     text = lowered.as_text()
     if "callback" in text:  # what is called back is not in the text
-        return compile_now()
+        return begun()
     found = str(lowered.in_avals), str(jax.tree.leaves(lowered.out_info))
     settings = tuple(str(setting(name)) for name in SETTINGS)
     digest = hashlib.sha256(text.encode()).hexdigest()
     key = (digest, types, found, settings, tuple(sorted(options.items())))
-    return COMPILED.get(key, compile_now)
+    return COMPILED.get(key, begun)
+
+
+@cache
+def _compilers(process: int) -> ThreadPoolExecutor:
+    """Threads that compile. A process that was forked has none of those of the other."""
+    return ThreadPoolExecutor(cores(), thread_name_prefix="compiling")
+
+
+def cores() -> int:
+    """That this process may use."""
+    usable = getattr(os, "sched_getaffinity", None)
+    return len(usable(0)) if usable is not None else os.cpu_count() or 1
 
 
 def keep_compiled(folder: str | os.PathLike[str] | None = None) -> None:

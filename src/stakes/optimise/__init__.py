@@ -16,7 +16,15 @@ from stakes.optimise.default import adaptive
 from stakes.optimise.em import EM, Anew
 from stakes.optimise.fit import Fit, Stop
 from stakes.optimise.joint import Joint
-from stakes.optimise.loop import Feed, RowsElsewhere, compiled, run, run_together, sweeping
+from stakes.optimise.loop import (
+    Feed,
+    RowsElsewhere,
+    begin_to_compile,
+    compiled,
+    run,
+    run_together,
+    sweeping,
+)
 from stakes.optimise.natural import natural_gradient
 from stakes.optimise.settings import FitSettings, adam
 from stakes.optimise.shares import NOWHERE, Keeper, Share
@@ -59,6 +67,7 @@ __all__ = [
     "are_drifting",
     "ascend",
     "axes_of",
+    "begin_to_compile",
     "bound",
     "compiled",
     "divided",

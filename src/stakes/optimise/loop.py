@@ -105,6 +105,17 @@ def run(
     return fit_of(*_loop(title, chunk, feed, course, settings, watch, rows=rows))
 
 
+def begin_to_compile(
+    step: Step, approximation: Approximation, state: State, key: Key, settings: FitSettings
+) -> None:
+    """Begin to compile the steps of such a fit, in another thread."""
+    keys, count = _split(key), min(settings.chunk, settings.steps)
+    batches = Batches(keys.batches, approximation.subsamples).take(0, count)
+    chunk, state = compiled(step), outset(state).state
+    program: Any = chunk.func
+    program.begin(approximation, state, keys.step, np.arange(count), batches, **chunk.keywords)
+
+
 def _run_on(
     crew: Crew,
     title: str,

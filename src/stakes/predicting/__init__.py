@@ -1,6 +1,13 @@
 """Posteriors, and what they predict and decide for all instances."""
 
-from stakes.predicting.decisions import decide, draws_for, draws_to_decide, expected, rivals
+from stakes.predicting.decisions import (
+    begin_to_decide,
+    decide,
+    draws_for,
+    draws_to_decide,
+    expected,
+    rivals,
+)
 from stakes.predicting.instances import (
     Observations,
     observations,
@@ -20,6 +27,7 @@ __all__ = [
     "Observations",
     "Posterior",
     "SampledPosterior",
+    "begin_to_decide",
     "decide",
     "decide_weighted",
     "derived_draws",

@@ -49,15 +49,29 @@ def decide(
 
     Those of instances that are not asked about may be anything.
     """
-    size = int(np.prod(predictor.cases.instances.shape))
-    count = draws or draws_to_decide(aim, expectation, size)
-
-    bare, numbers = aim.opened()
+    settled = _settled(aim, predictor, expectation, draws)
 
     def best(batch: Batch) -> Array:
-        return _decide_batch(posterior, predictor, key, batch, bare, numbers, expectation, count)
+        return _decide_batch(posterior, predictor, key, batch, *settled)
 
     return everywhere(best, predictor, leading(aim.space), asked)
+
+
+def begin_to_decide(
+    aim: Aim, posterior: Posterior, predictor: Predictor, expectation: Expectation, key: Key
+) -> None:
+    """Begin to compile what `decide` needs, in another thread."""
+    batch = next(sweep(predictor.cases.subsamples))
+    settled = _settled(aim, predictor, expectation, None)
+    _decide_batch.begin(posterior, predictor, key, batch, *settled)
+
+
+def _settled(
+    aim: Aim, predictor: Predictor, expectation: Expectation, draws: int | None
+) -> tuple[Aim, tuple[Any, ...], Expectation, int]:
+    """What is the same for all batches."""
+    size = int(np.prod(predictor.cases.instances.shape))
+    return *aim.opened(), expectation, draws or draws_to_decide(aim, expectation, size)
 
 
 @partial(Program, static=("aim", "expectation", "draws"), numbers=("numbers",))

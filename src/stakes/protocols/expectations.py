@@ -95,6 +95,11 @@ class Expectation(Protocol):
         """The same, with what was left open chosen for these outcomes, stacked over draws of θ."""
         return self
 
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is left open, to be chosen once outcomes are known."""
+        return True
+
     def widened(self, outcomes: Iterable[Distribution]) -> "Expectation":
         """The same, with room for these outcomes, too."""
         return self
