@@ -136,6 +136,8 @@ def count_ratios() -> dict[str, tuple[float, float | None]]:
             "tilted, paper": calibrated(poisson, Tilted(0.8), paper, ClosedForm()),
             "VI, negative binomial": plain(negative_binomial),
             "negative binomial": calibrated(negative_binomial, Tilted(0.8), m, ClosedForm()),
+            "VI, zeros and ones": plain(bernoulli),
+            "zeros and ones": calibrated(bernoulli, Tilted(0.8), m, ClosedForm()),
             "own": calibrated(bernoulli, asymmetric, m, Enumeration()),
             "own, paper": calibrated(bernoulli, asymmetric, paper, Enumeration()),
         }
@@ -148,6 +150,10 @@ def count_ratios() -> dict[str, tuple[float, float | None]]:
         "calibrated step / VI step: counts, tilted": (seconds["tilted"] / seconds["VI"], 2.0),
         "calibrated step / VI step: negative binomial counts, tilted": (
             seconds["negative binomial"] / seconds["VI, negative binomial"],
+            2.0,
+        ),
+        "calibrated step / VI step: zeros and ones, tilted": (
+            seconds["zeros and ones"] / seconds["VI, zeros and ones"],
             2.0,
         ),
         "own loss, zeros and ones: regret / the paper's form": (

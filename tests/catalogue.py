@@ -401,6 +401,7 @@ CLOSED_FORMS = {
     "Pareto": TAILS | {"linex under"},
     "Beta": TAILS,
     "Uniform": LOSSES.keys(),
+    "Bernoulli": LOSSES.keys() | (UTILITIES.keys() - {"bump", "exp squared"}),
     "Binomial": LOSSES.keys(),
     "Poisson": LOSSES.keys(),
     "NegativeBinomial2": LOSSES.keys(),

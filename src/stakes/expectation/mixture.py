@@ -174,6 +174,9 @@ class Mixture:
 
     def quantile(self, level: float) -> Array:
         """The least value at which the distribution function reaches the level."""
+        if stats.few_values(self.components) == 2:
+            none = self.cdf(jnp.zeros(jax.eval_shape(self.mean).shape))
+            return jnp.where(jnp.isnan(none), jnp.nan, jnp.where(none >= level, 0.0, 1.0))
         bracket = self._bracket(level)
         if not stats.is_discrete(self.components):
             return self._narrowed(level, bracket, 0.0)

@@ -284,15 +284,26 @@ def _(outcome: Distribution, value: Array) -> Array:
 @cumulant.register(dist.BinomialProbs)
 @cumulant.register(dist.BinomialLogits)
 def _(outcome: Distribution, t: float) -> Array:
-    """n (log(1 + p (exp t - 1)) - p t)."""
     total, probs, rest = floats(outcome.total_count, *chances(outcome))
+    return total * _cumulant_of_one(probs, rest, t)
+
+
+@cumulant.register(dist.BernoulliProbs)
+@cumulant.register(dist.BernoulliLogits)
+def _(outcome: Distribution, t: float) -> Array:
+    probs, rest = floats(*chances(outcome))
+    return _cumulant_of_one(probs, rest, t)
+
+
+def _cumulant_of_one(probs: Array, rest: Array, t: float) -> Array:
+    """log(1 + p (exp t - 1)) - p t."""
     if abs(t) < 1:
         # Counting what is rarer, successes or failures, keeps the two parts apart.
         rare, by = jnp.minimum(probs, rest), jnp.where(probs > rest, -t, t)
         change = rare * jnp.expm1(by)
-        return total * (log_less_tangent(1 + change, change) + rare * exp_less_tangent(by))
+        return log_less_tangent(1 + change, change) + rare * exp_less_tangent(by)
     log_probs, log_rest = jnp.log(not_zero(probs)), jnp.log(not_zero(rest))
-    return total * (jnp.logaddexp(log_rest, log_probs + t) - probs * t)
+    return jnp.logaddexp(log_rest, log_probs + t) - probs * t
 
 
 def _binomial_places(outcome: Distribution, value: Array) -> list[Array]:

@@ -76,8 +76,9 @@ def chances(outcome: Distribution) -> tuple[Array, Array]:
     return outcome.probs, 1 - outcome.probs
 
 
-@chances.register
-def _(outcome: dist.BinomialLogits) -> tuple[Array, Array]:
+@chances.register(dist.BinomialLogits)
+@chances.register(dist.BernoulliLogits)
+def _(outcome: Distribution) -> tuple[Array, Array]:
     return jax.nn.sigmoid(outcome.logits), jax.nn.sigmoid(-outcome.logits)
 
 
