@@ -2,7 +2,8 @@
 
 `python -m benchmarks.beyond FOLDER 1e4 1e5 1e6 1e7` simulates tables of these sizes into the
 folder, fits a logistic regression to each from Parquet files and from memory, without and with a
-latent of its own for each row, each in a process of its own, and prints one row for each.
+latent of its own for each row, each in a process of its own, and prints one row for each. Further
+arguments such as `stream` or `compared` leave out the others.
 """
 
 import json
@@ -19,6 +20,7 @@ import numpy as np
 
 BATCH, STEPS = 1000, 3000
 KINDS = ("stream", "memory", "stream with latents", "memory with latents")
+ASIDE = ("counted", "compared")
 PART = 250_000
 SLOPES = np.array([1.0, -0.5, 0.25, 0.0])
 
@@ -166,10 +168,10 @@ def counted(folder: Path) -> dict[str, float]:
     }
 
 
-def main(folder: Path, sizes: list[int]) -> None:
+def main(folder: Path, sizes: list[int], kinds: list[str]) -> None:
     for rows in sizes:
         simulate(folder / str(rows), rows)
-        for kind in (*KINDS, "counted", "compared"):
+        for kind in kinds or (*KINDS, *ASIDE):
             if (kind == "compared") and rows <= 100 * BATCH:
                 continue
             call = [sys.executable, "-m", "benchmarks.beyond", str(folder / str(rows)), kind]
@@ -188,4 +190,5 @@ if __name__ == "__main__":
     elif what[0] in KINDS:
         print(json.dumps(fitted(Path(where), what[0])))
     else:
-        main(Path(where), [int(float(each)) for each in what])
+        kinds = [each for each in what if each in (*KINDS, *ASIDE)]
+        main(Path(where), [int(float(each)) for each in what if each not in kinds], kinds)
