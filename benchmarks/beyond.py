@@ -187,7 +187,7 @@ if __name__ == "__main__":
         print(json.dumps(counted(Path(where))))
     elif what == ["compared"]:
         print(json.dumps(compared(Path(where))))
-    elif what[0] in KINDS:
+    elif len(what) == 1 and what[0] in KINDS:
         print(json.dumps(fitted(Path(where), what[0])))
     else:
         kinds = [each for each in what if each in (*KINDS, *ASIDE)]

@@ -21,6 +21,7 @@ import stakes
 from stakes import bridge, predicting
 from stakes._types import Batch, Params
 from stakes.bridge import NumPyroApproximation, Predictors
+from stakes.bridge.sites import log_prob_of
 from stakes.expectation import ClosedForm
 from stakes.port import Draw, Instances, Subsample, params_in
 from stakes.predicting import FittedPosterior
@@ -506,6 +507,52 @@ def test_the_density_of_overdispersed_counts_has_their_masks_and_scales(gate: fl
 
     y, other = np.array([[0.0, 3], [40, 0], [7, 900]]), np.array([[1.0, 0], [0, 60], [0, 2]])
     assert found(y) - found(other) == pytest.approx(expected(y) - expected(other), rel=1e-5)
+
+
+def log_prob_and_slope(counts: Callable[[Any], Any], value: Any) -> tuple[float, float]:
+    """Of a site with this distribution of a mean; at a mean of two."""
+
+    def at(mean: Any) -> Any:
+        site = {"fn": counts(mean), "value": value, "scale": None, "intermediates": []}
+        return log_prob_of(site)
+
+    value_and_slope = jax.value_and_grad(at)(2.0)
+    return float(value_and_slope[0]), float(value_and_slope[1])
+
+
+def test_what_a_mask_hides_among_overdispersed_counts_may_be_anything() -> None:
+    mask = np.array([True, False, True])
+
+    def masked(mean: Any) -> Any:
+        return dist.NegativeBinomial2(mean, 1.5).mask(mask)
+
+    alike = [log_prob_and_slope(masked, jnp.array([1.0, hidden, 3.0])) for hidden in (np.nan, 5.0)]
+    assert alike[0] == alike[1]
+    assert np.isfinite(alike[0]).all()
+
+
+@pytest.mark.parametrize("value", [-1.0, 2.5])
+def test_no_count_has_no_chance(value: float) -> None:
+    found, _ = log_prob_and_slope(lambda mean: dist.NegativeBinomial2(mean, 1.5), jnp.array(value))
+    assert found == -np.inf
+
+
+def test_overdispersed_counts_with_next_to_no_overdispersion_are_poisson() -> None:
+    """NumPyro's formula is off by thirty."""
+    counts = jnp.array([0.0, 3.0, 40.0])
+    near = log_prob_and_slope(lambda mean: dist.NegativeBinomial2(mean, 1e10), counts)
+    limit = log_prob_and_slope(dist.Poisson, counts)
+    np.testing.assert_allclose(near, limit, rtol=1e-4)
+
+
+def test_zeros_that_are_nearly_sure_leave_a_finite_density() -> None:
+    def inflated(logits: Any) -> Any:
+        counts = dist.NegativeBinomial2(2.0, 1.5)
+        return dist.ZeroInflatedDistribution(counts, gate_logits=10 * logits)
+
+    found, slope = log_prob_and_slope(inflated, jnp.array([0.0, 0.0, 5.0]))
+    assert found == pytest.approx(-20 + stats.nbinom(1.5, 1.5 / 3.5).logpmf(5), rel=1e-4)
+    assert slope == pytest.approx(-10, rel=1e-4)
 
 
 def test_outcomes_under_to_event_have_a_decision_each() -> None:

@@ -94,7 +94,7 @@ def test_of_many_outcomes_a_loss_is_tried_on_some_and_the_ends(
     costs = seen.aim(aim).costs(seen.outcomes, decisions)
     monkeypatch.setattr(predicting.instances, "MOST_TO_TRY", 20)
     here, tried = seen.to_try(aim)
-    assert tried.shape in {(7, 3), (8, 3), (9, 3)}
+    assert tried.shape in {(20,), (21,), (22,)}
     counted = seen.outcomes[seen.counted]
     assert (tried.min(), tried.max()) == (counted.min(), counted.max())
     found = here.costs(tried, np.zeros(tried.shape))

@@ -131,50 +131,89 @@ def test_double_precision_is_another_program(nothing_kept):
         assert double(np.float64(1.5)).dtype == "float64"
 
 
-def test_a_program_that_was_begun_is_compiled_once_and_beside_what_follows(nothing_kept):
-    threads = []
+class Lowered:
+    """A lowered program that says where it is compiled, and may fail at first."""
 
-    class Lowered:
-        """A lowered program that says where it is compiled."""
+    in_avals, out_info = (), ()
 
-        in_avals, out_info = (), ()
+    def __init__(self, failures=0):
+        self.threads, self._failures = [], failures
 
-        def as_text(self):
-            return "text"
+    def as_text(self):
+        return "text"
 
-        def compile(self, compiler_options):
-            threads.append(threading.current_thread())
-            return "program"
-
-    begun = programs.compiled(Lowered(), {}, (), later=True)
-    assert programs.compiled(Lowered(), {}, ()).result() == begun.result() == "program"
-    assert len(threads) == 1
-    assert threads[0] is not threading.current_thread()
-    double = times(2.0)
-    double.begin(1.5)
-    with compilations() as names:
-        assert float(double(1.5)) == 3.0
-        assert float(times(2.0)(2.5)) == 5.0
-    assert len(names) <= 1  # that which was begun may end while we listen
+    def compile(self, compiler_options):
+        self.threads.append(threading.current_thread())
+        if len(self.threads) <= self._failures:
+            raise MemoryError("no room")
+        return "program"
 
 
-def test_what_fails_to_compile_says_so_when_it_is_asked_for(nothing_kept):
-    fails = programs.Program(lambda x: x + 1, options={"xla_no_such_option": 1})
+def test_a_program_that_was_begun_is_compiled_once_beside_what_follows(nothing_kept):
+    lowered = Lowered()
+    begun = programs.compiled(lowered, {}, (), later=True)
+    assert programs.compiled(lowered, {}, ()) is begun
+    assert begun.result() == "program"
+    [thread] = lowered.threads
+    assert thread is not threading.current_thread()
+
+
+def test_what_failed_to_compile_beside_others_is_tried_again(nothing_kept):
+    lowered = Lowered(failures=1)
+    begun = programs.compiled(lowered, {}, (), later=True)
+    assert begun.result() == "program"
+    assert lowered.threads[1] is threading.current_thread()
+    fails = Program(lambda x: x + 1, options={"xla_no_such_option": 1})
     fails.begin(1.0)
-    with pytest.raises(Exception, match="xla_no_such_option"):
-        fails(1.0)
+    for _ in range(2):
+        with pytest.raises(Exception, match="xla_no_such_option"):
+            fails(1.0)
 
 
-def test_what_a_first_fit_compiles_ahead_is_what_it_needs(nothing_kept, monkeypatch):
-    with compilations() as ahead:
-        numbers(fit(steps=300))
-    monkeypatch.setattr(programs, "COMPILED", programs.Lately(programs.MOST_COMPILED))
-    monkeypatch.setattr(plan, "MOST_AHEAD", 0)
-    with compilations() as one_by_one:
-        numbers(fit(steps=300))
-    for name in ("chunk", "_decide_batch"):
-        counts = [sum(name in each for each in names) for names in (ahead, one_by_one)]
-        assert counts[0] == counts[1] > 0, name
+def test_a_program_that_was_begun_is_not_traced_again(nothing_kept):
+    traced = []
+
+    def double(x):
+        traced.append(x)
+        return 2 * x
+
+    program = Program(double)
+    with jax.disable_jit():
+        assert not program.begin(1.5)
+    assert traced == []
+    program.begin(1.5)
+    assert float(program(1.5)) == 3.0
+    assert len(traced) == 1
+    assert not program.begin(2.5)  # nothing is going on any more
+    assert not Program(double).begin(1.5)  # the same text
+
+
+def test_what_follows_plain_vi_is_compiled_beside_it_in_a_first_fit_alone(
+    nothing_kept, monkeypatch
+):
+    """Of which the calibrated fit asks for the very program that was begun."""
+    kept, asked = programs.compiled, []
+
+    def compiled(lowered, options, types, *, later=False):
+        found = kept(lowered, options, types, later=later)
+        name = lowered.as_text().partition("@")[2].partition(" ")[0]
+        asked.append((name, later, found))
+        return found
+
+    monkeypatch.setattr(programs, "compiled", compiled)
+    monkeypatch.setattr(plan, "usable_cores", lambda: 2)
+    fit(steps=300)
+    begun = [(name, found) for name, later, found in asked if later]
+    assert [name for name, _ in begun] == ["jit_chunk", "jit__decide_batch", "jit_chunk"]
+    waited_for = [found for name, later, found in asked if name == "jit_chunk" and not later]
+    assert waited_for == [begun[2][1]]
+    asked.clear()
+    fit(steps=300)
+    assert [name for name, later, _ in asked if later] == ["jit_chunk"]
+    monkeypatch.setattr(plan, "usable_cores", lambda: 1)
+    asked.clear()
+    fit(steps=300)
+    assert not any(later for _, later, _ in asked)
 
 
 def test_few_are_kept(nothing_kept, monkeypatch):

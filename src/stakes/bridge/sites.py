@@ -182,8 +182,11 @@ def scaled(site: Site, log_prob: Array) -> Array:
 def log_prob_of(site: Site) -> Array:
     kept = site["intermediates"]
     fn, value = site["fn"], site["value"]
-    if _is_negative_binomial(unwrapped(fn)[0]):
-        return jnp.sum(log_likelihood_of(site))
+    outcome, mask = unwrapped(fn)
+    if _is_negative_binomial(outcome):
+        each = _log_mass(outcome, mask, value) * _scale_of(site)
+        # Without plates, there may be more observations than the distribution has axes for.
+        return jnp.sum(jnp.broadcast_to(each, jnp.broadcast_shapes(each.shape, fn.shape())))
     return scaled(site, fn.log_prob(value, kept) if kept else fn.log_prob(value))
 
 
@@ -225,19 +228,27 @@ def prediction_of(
 def log_likelihood_of(site: Site) -> Array:
     """What each instance of the outcome site adds to log p."""
     outcome, mask = unwrapped(site["fn"])
-    log_prob = (
-        expectations.stats.log_mass if _is_negative_binomial(outcome) else type(outcome).log_prob
-    )
-    each = jnp.where(mask, log_prob(outcome, site["value"]), 0.0) * _scale_of(site)
-    return jnp.broadcast_to(each, site["fn"].shape())
+    if _is_negative_binomial(outcome):
+        each = _log_mass(outcome, mask, site["value"])
+    else:
+        each = jnp.where(mask, outcome.log_prob(site["value"]), 0.0)
+    return jnp.broadcast_to(each * _scale_of(site), site["fn"].shape())
 
 
 def _is_negative_binomial(outcome: Distribution) -> bool:
-    """Also with more zeros. NumPyro's formula takes three times as long as that of `stats`, and
-    loses digits where counts are large."""
-    if isinstance(outcome, ZeroInflatedProbs):
+    """Also zero-inflated. NumPyro's formula takes three times as long as that of `stats`, and loses
+    digits where counts are large."""
+    if type(outcome).log_prob is ZeroInflatedProbs.log_prob:
         outcome = unwrapped(outcome.base_dist)[0]
     return type(outcome).log_prob is dist.GammaPoisson.log_prob
+
+
+def _log_mass(outcome: Distribution, mask: Array, value: Array) -> Array:
+    """Zero where the mask is; a zero stands in for what is no count, which may be nan."""
+    is_count = outcome.support(value)
+    counts = jnp.where(mask & is_count, value, 0)
+    log_mass = jnp.where(is_count, expectations.stats.log_mass(outcome, counts), -jnp.inf)
+    return jnp.where(mask, log_mass, 0.0)
 
 
 def _scale_of(site: Site) -> Array:

@@ -1,5 +1,6 @@
 """Section 5 of the paper: from a problem and data to calibrated decisions."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -168,26 +169,31 @@ def calibrate_with(
         divided = plan.divided(on.count)
         shared = divided if beyond is None else beyond.share(divided)
 
-    def fitted(title: str, step: Step, state: State, key: Key, start: Params) -> Fit:
-        if beyond is not None and journal is None:
-            go = partial(run, title, step, shared, state, key, settings, on=on)
-            return beyond.fit(go, shared, state, settings, key, start)
-        course = outset(state)
-        state = course.state  # of which no second copy has to be held during the fit
+    def fitted(
+        title: str,
+        step: Step,
+        state: State,
+        key: Key,
+        start: Params,
+        meanwhile: Callable[[], None] | None = None,
+    ) -> Fit:
+        if beyond is None or journal is not None:
+            course = outset(state)
+            state = course.state  # of which no second copy has to be held during the fit
         go = partial(run, title, step, shared, state, key, settings, on=on)
         if journal is not None:
             course, watch = journal.course(title, course), partial(journal.watch, title)
             due = getattr(journal, "due", lambda: True)
             keeper = getattr(journal, "keeper", lambda title: None)(title)
-            go = partial(go, watch=watch, due=due, keeper=keeper)
-        if title == "VI" and not len(course.elbo) and on is None and beyond is None:
-            plan.begin_to_compile(keys, plain=plain)
-        go = partial(go, course=course)
-        return go() if beyond is None else beyond.fit(go, shared, state, settings, key, start)
+            go = partial(go, course=course, watch=watch, due=due, keeper=keeper)
+        if beyond is not None:
+            return beyond.fit(go, shared, state, settings, key, start)
+        return partial(go, course=course, meanwhile=meanwhile)()
 
     # Plain VI, its decisions, and the scale of its losses.
     begin = approximation.start
-    vi = fitted("VI", plan.vi_step(), plan.vi_state(begin), keys.vi, begin)
+    meanwhile = plan.meanwhile(keys, plain=plain) if on is None else None
+    vi = fitted("VI", plan.vi_step(), plan.vi_state(begin), keys.vi, begin, meanwhile)
     check_fit("VI", vi)
     shape = (*leading(problem.space), *approximation.instances.shape)
     kept = journal.decisions(shape) if journal is not None else None

@@ -1,6 +1,7 @@
 """From a problem and data to a plan: everything chosen and checked before the first fit."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, final
@@ -25,7 +26,7 @@ from stakes.calibration.keys import Keys
 from stakes.calibration.options import Options
 from stakes.deciding import Rival, objective_of
 from stakes.errors import InputError, NumericalError, listed, some, warn
-from stakes.host.programs import cores
+from stakes.host.ahead import usable_cores
 from stakes.optimise import (
     VI,
     Fit,
@@ -97,20 +98,20 @@ class Plan:
             )
         return divided(self.approximation, count)
 
-    def begin_to_compile(self, keys: Keys, *, plain: bool) -> None:
-        """Begin to compile what a first fit to few numbers waits for, one beside the other.
+    def meanwhile(self, keys: Keys, *, plain: bool) -> Callable[[], None] | None:
+        """What may be compiled beside the steps of plain VI, so that nothing waits for it later.
 
-        For the decisions and the calibrated fit, where it is known before plain VI what they need.
+        Decisions and calibrated fit, where the problem is small, and it is known before plain VI
+        what they need.
         """
-        start, settings = self.approximation.start, self.settings
-        decisions = np.zeros((*leading(self.problem.space), *self.approximation.instances.shape))
-        numbers = decisions.size + sum(np.size(leaf) for leaf in jax.tree.leaves(start))
-        if cores() < 2 or numbers > MOST_AHEAD:
-            return
-        approximation, state = self.approximation, self.vi_state(start)
-        begin_to_compile(self.vi_step(), approximation, state, keys.vi, settings)
-        if not self.expectation.settled:
-            return
+        shape = (*leading(self.problem.space), *self.approximation.instances.shape)
+        size = math.prod(shape) + sum(map(np.size, jax.tree.leaves(self.approximation.start)))
+        if usable_cores() < 2 or size > MOST_AHEAD or not self.expectation.settled:
+            return None
+        return lambda: self._begin_to_compile(keys, np.zeros(shape), plain)
+
+    def _begin_to_compile(self, keys: Keys, decisions: np.ndarray, plain: bool) -> None:
+        approximation, start = self.approximation, self.approximation.start
         posterior, predictor = FittedPosterior(approximation, start), self.predictors.on()
         aim, key = self.problem.aim, keys.decisions
         predicting.begin_to_decide(aim, posterior, predictor, self.expectation, key)
@@ -118,7 +119,7 @@ class Plan:
             return
         step = self.step(None if self.transform is None else 1.0)
         state = self.state(start, decisions)
-        begin_to_compile(step, approximation, state, keys.calibrated, settings)
+        begin_to_compile(step, approximation, state, keys.calibrated, self.settings)
 
     def vi_step(self) -> Step:
         return VI().step(self.settings)

@@ -101,10 +101,6 @@ class Componentwise(ByPoints):
         return Componentwise(max(counts, default=self.count), self.by)
 
     @property
-    def settled(self) -> bool:
-        return False
-
-    @property
     def held(self) -> int:
         return self.count * self.by.held
 

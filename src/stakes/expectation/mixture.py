@@ -210,7 +210,7 @@ class Mixture:
 
         An end that is not sure is looked at first, and the bracket moved on, to three times its
         width, if the quantile lies beyond. One loop does both, since the distribution function is
-        dear to compile.
+        expensive to compile.
         """
         halvings = 60 if bracket.low.dtype == jnp.float64 else 32
         most = halvings + np.finfo(bracket.low.dtype).maxexp

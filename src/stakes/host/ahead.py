@@ -43,7 +43,7 @@ def on_all_cores(
     first is worked on alone: what it has to compile serves the others.
     """
     waiting: deque[Future[Made]] = deque()
-    most, left = cores or os.cpu_count() or 1, iter(items)
+    most, left = cores or usable_cores(), iter(items)
     for first in left:
         yield work(first)
         break
@@ -54,3 +54,9 @@ def on_all_cores(
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+
+
+def usable_cores() -> int:
+    """How many cores this process may use."""
+    usable = getattr(os, "sched_getaffinity", None)
+    return len(usable(0)) if usable is not None else os.cpu_count() or 1

@@ -14,10 +14,9 @@ import platform
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast, final
@@ -76,7 +75,7 @@ class Split(NamedTuple):
 class Ready(NamedTuple):
     """A program, which may still be compiled, and how what it returns is put together."""
 
-    program: "Future[Any]"
+    program: "Compiling"
     tree: Any
 
 
@@ -127,11 +126,16 @@ class Program(Generic[P, R]):
         bound.apply_defaults()
         return self._made(bound.arguments)[1].program.result()
 
-    def begin(self, *args: P.args, **kwargs: P.kwargs) -> None:
-        """Trace the program for these arguments now, and compile it in another thread."""
+    def begin(self, *args: P.args, **kwargs: P.kwargs) -> bool:
+        """Compile the program for these arguments in another thread, if it has to be compiled.
+
+        Says whether that is going on. A later call waits for it, and traces nothing again.
+        """
+        if setting("jax_disable_jit"):
+            return False
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        self._made(bound.arguments, later=True)
+        return not self._made(bound.arguments, later=True)[1].program.done()
 
     def _made(self, given: Mapping[str, Any], *, later: bool = False) -> tuple[Split, Ready]:
         open_ = self._split(given, self._static)
@@ -268,44 +272,54 @@ class Lately(Generic[T]):
         return len(self._made)
 
 
-COMPILED: "Lately[Future[Any]]" = Lately(MOST_COMPILED)
+@final
+class Compiling:
+    """A program that is compiled by `work`: now, or later in another thread."""
+
+    def __init__(self, work: Callable[[], Any], *, later: bool) -> None:
+        self._work, self._made = work, Future[Any]()
+        if not later:
+            self._made.set_result(work())
+            return
+        try:
+            # No daemon: the interpreter must not end in the middle of XLA.
+            threading.Thread(target=self._run, name="compiling").start()
+        except RuntimeError:  # the interpreter is about to end
+            self._run()
+
+    def _run(self) -> None:
+        try:
+            self._made.set_result(self._work())
+        except BaseException as error:
+            self._made.set_exception(error)
+
+    def done(self) -> bool:
+        return self._made.done()
+
+    def result(self) -> Any:
+        """Once it is there. What failed beside other work is tried again by itself."""
+        return self._made.result() if self._made.exception() is None else self._work()
+
+
+COMPILED: Lately[Compiling] = Lately(MOST_COMPILED)
 
 
 def compiled(
     lowered: Any, options: Mapping[str, Any], types: Any, *, later: bool = False
-) -> "Future[Any]":
-    """The lowered program for arguments of these types, compiled before, now or in a while."""
+) -> Compiling:
+    """The lowered program for arguments of these types; one that was compiled before, if any."""
 
-    def compile_it() -> Any:
+    def work() -> Any:
         return lowered.compile(compiler_options=dict(options) or None)
-
-    def begun() -> "Future[Any]":
-        if later:
-            return _compilers(os.getpid()).submit(compile_it)
-        done: Future[Any] = Future()
-        done.set_result(compile_it())
-        return done
 
     text = lowered.as_text()
     if "callback" in text:  # what is called back is not in the text
-        return begun()
+        return Compiling(work, later=False)
     found = str(lowered.in_avals), str(jax.tree.leaves(lowered.out_info))
     settings = tuple(str(setting(name)) for name in SETTINGS)
     digest = hashlib.sha256(text.encode()).hexdigest()
     key = (digest, types, found, settings, tuple(sorted(options.items())))
-    return COMPILED.get(key, begun)
-
-
-@cache
-def _compilers(process: int) -> ThreadPoolExecutor:
-    """Threads that compile. A process that was forked has none of those of the other."""
-    return ThreadPoolExecutor(cores(), thread_name_prefix="compiling")
-
-
-def cores() -> int:
-    """That this process may use."""
-    usable = getattr(os, "sched_getaffinity", None)
-    return len(usable(0)) if usable is not None else os.cpu_count() or 1
+    return COMPILED.get(key, lambda: Compiling(work, later=later))
 
 
 def keep_compiled(folder: str | os.PathLike[str] | None = None) -> None:

@@ -78,6 +78,7 @@ def run(
     on: Processes | None = None,
     due: Callable[[], bool] = lambda: False,
     keeper: Keeper | None = None,
+    meanwhile: Callable[[], None] | None = None,
 ) -> Fit:
     """Step until the bound has stopped rising at the smallest step size, or a limit is reached.
 
@@ -85,7 +86,8 @@ def run(
     numbers, bit for bit, as if it had not been; given that of a finished run, it ends at once.
     A `feed` brings in the rows of each chunk, where the approximation does not have them all; it
     has the members that this process takes of each minibatch. What the state has for these rows is
-    taken from `rows`, and goes back there; averages over the steps are of everything else.
+    taken from `rows`, and goes back there; averages over the steps are of everything else. If the
+    steps have to be compiled, `meanwhile` is called while they are.
 
     Several processes that call this with a divided approximation make one fit `on` all of them.
     State, course and what becomes of them are whole in each. `watch` is called in one process
@@ -102,7 +104,9 @@ def run(
     chunk = partial(compiled(step), key=keys.step)
     if feed is None:
         feed = _always(approximation, Batches(keys.batches, approximation.subsamples))
-    return fit_of(*_loop(title, chunk, feed, course, settings, watch, rows=rows))
+    return fit_of(
+        *_loop(title, chunk, feed, course, settings, watch, rows=rows, meanwhile=meanwhile)
+    )
 
 
 def begin_to_compile(
@@ -111,9 +115,15 @@ def begin_to_compile(
     """Begin to compile the steps of such a fit, in another thread."""
     keys, count = _split(key), min(settings.chunk, settings.steps)
     batches = Batches(keys.batches, approximation.subsamples).take(0, count)
-    chunk, state = compiled(step), outset(state).state
+    given = {"key": keys.step, "numbers": np.arange(count), "batches": batches}
+    _begin(partial(compiled(step), **given), approximation, outset(state).state)
+
+
+def _begin(chunk: "partial[Any]", given: Any, state: State, **more: Any) -> bool:
+    """Begin to compile the program of a chunk; says whether that takes a while."""
     program: Any = chunk.func
-    program.begin(approximation, state, keys.step, np.arange(count), batches, **chunk.keywords)
+    begun: bool = program.begin(given, state, **chunk.keywords, **more)
+    return begun
 
 
 def _run_on(
@@ -196,10 +206,11 @@ def _loop(
     watch: Watch | None,
     crew: Crew | None = None,
     rows: RowsElsewhere | None = None,
+    meanwhile: Callable[[], None] | None = None,
 ) -> tuple[Course, Stop, float]:
     """Where it ended, why, and the seconds that a step took once it was compiled."""
     look = _look(rows) if crew is None else crew.watched
-    started, chunks = time.monotonic() - course.seconds, []
+    started, chunks = time.monotonic() - course.seconds, list[float]()
     with (
         deferred_ctrl_c() as interruption,
         progress.bar(title, settings.steps, show=settings.progress) as tell,
@@ -213,6 +224,10 @@ def _loop(
             given, batches = feed(done, count)
             numbers = np.arange(done, done + count)
             state = course.state if rows is None else rows.bring(course.state, done)
+            if meanwhile is not None and not chunks:
+                assert isinstance(chunk, partial)
+                if _begin(chunk, given, state, numbers=numbers, batches=batches):
+                    meanwhile()
             state, info = chunk(given, state, numbers=numbers, batches=batches)
             if rows is not None:
                 rows.put(state, done)

@@ -140,16 +140,20 @@ class Observations(NamedTuple):
     def to_try(self, aim: Aim) -> tuple[Aim, np.ndarray]:
         """The aim for, and the outcomes of, cases that a loss is tried on before any fit.
 
-        About a million at most, evenly apart, with the least and the greatest outcome among them.
+        About a million at most, one from each stretch of cases, with the least and the greatest
+        outcome among them.
         """
-        filled = _filled(self.outcomes, self.counted, self._middle())
-        columns = self.predictor.columns(aim.needs)
+        outcomes, counted, columns = self._flat(aim)
+        filled = _filled(outcomes, counted, self._middle())
         if filled.size <= MOST_TO_TRY:
-            return aim.at(columns), filled
-        apart = -(-filled.size // MOST_TO_TRY)
+            return self.aim(aim), filled.reshape(self.outcomes.shape)
+        edges = np.linspace(0, len(filled), MOST_TO_TRY * len(filled) // filled.size + 1)
+        # Somewhere in each stretch: every seventh row of a table may be a Sunday.
+        shares = np.random.default_rng(0).random(len(edges) - 1)
+        some = (edges[:-1] + shares * np.diff(edges)).astype(int)
         ends = [np.unravel_index(at, filled.shape)[0] for at in (filled.argmin(), filled.argmax())]
-        rows = np.union1d(np.arange(0, len(filled), apart), ends)
-        return aim.at({need: whole[rows] for need, whole in columns.items()}), filled[rows]
+        places = np.union1d(some, ends)
+        return aim.at({need: whole[places] for need, whole in columns.items()}), filled[places]
 
     def aim(self, aim: Aim) -> Aim:
         """With the values of these cases in place."""
@@ -158,32 +162,38 @@ class Observations(NamedTuple):
     def check(self, aim: Aim, decisions: np.ndarray) -> None:
         """Refuse a loss or utility that these decisions show to be broken."""
         middle = self._middle()
-        for rows, here, decided in self._parts(aim, decisions):
-            here.check_cost(_filled(self.outcomes[rows], self.counted[rows], middle), decided)
+        for here, outcomes, counted, decided in self._parts(aim, decisions):
+            here.check_cost(_filled(outcomes, counted, middle), decided)
 
     def costs(self, aim: Aim, decisions: np.ndarray) -> np.ndarray:
         """ℓ(y_i, h_i), or minus the utility, of each instance that counts."""
-        return np.concatenate(
-            [
-                here.costs(self.outcomes[rows], decided)[self.counted[rows]]
-                for rows, here, decided in self._parts(aim, decisions)
-            ]
-        )
+        parts = self._parts(aim, decisions)
+        return np.concatenate([here.costs(y, decided)[c] for here, y, c, decided in parts])
 
-    def _parts(self, aim: Aim, decisions: np.ndarray) -> Iterator[tuple[Any, Aim, np.ndarray]]:
-        """Rows along the first axis, a few million outcomes at a time; aim and decisions there."""
-        columns, size = self.predictor.columns(aim.needs), self.outcomes.size
-        if size <= MOST_AT_ONCE:
-            yield ..., aim.at(columns), decisions
+    def _parts(
+        self, aim: Aim, decisions: np.ndarray
+    ) -> Iterator[tuple[Aim, np.ndarray, np.ndarray, np.ndarray]]:
+        """A few million cases at a time: aim, outcomes, which of them count, and decisions."""
+        if self.outcomes.size <= MOST_AT_ONCE:
+            yield self.aim(aim), self.outcomes, self.counted, decisions
             return
-        lead = leading(aim.space)
-        decisions = np.broadcast_to(decisions, (*lead, *self.counted.shape))
-        count = len(self.outcomes)
-        each = max(count * MOST_AT_ONCE // size, 1)
-        for first in range(0, count, each):
-            rows = slice(first, first + each)
-            here = aim.at({need: whole[rows] for need, whole in columns.items()})
-            yield rows, here, decisions[(*(slice(None) for _ in lead), rows)]
+        lead, (outcomes, counted, columns) = leading(aim.space), self._flat(aim)
+        decisions = np.broadcast_to(decisions, (*lead, *self.counted.shape)).reshape(*lead, -1)
+        each = max(len(outcomes) * MOST_AT_ONCE // outcomes.size, 1)
+        for first in range(0, len(outcomes), each):
+            part = slice(first, first + each)
+            here = aim.at({need: whole[part] for need, whole in columns.items()})
+            yield here, outcomes[part], counted[part], decisions[..., part]
+
+    def _flat(self, aim: Aim) -> tuple[np.ndarray, np.ndarray, dict[Any, Array]]:
+        """One case after the other: outcomes, which of them count, and what the aim asks for."""
+        further = self.outcomes.shape[self.counted.ndim :]
+        columns = self.predictor.columns(aim.needs)
+        return (
+            self.outcomes.reshape(-1, *further),
+            self.counted.ravel(),
+            {need: jnp.ravel(whole) for need, whole in columns.items()},
+        )
 
     def _middle(self) -> Any:
         some = self.outcomes[self.counted]

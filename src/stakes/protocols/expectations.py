@@ -97,8 +97,8 @@ class Expectation(Protocol):
 
     @property
     def settled(self) -> bool:
-        """Whether nothing is left open, to be chosen once outcomes are known."""
-        return True
+        """Whether nothing is left open, for `sized` to choose once outcomes are known."""
+        return type(self).sized is Expectation.sized
 
     def widened(self, outcomes: Iterable[Distribution]) -> "Expectation":
         """The same, with room for these outcomes, too."""
