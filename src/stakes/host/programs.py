@@ -277,20 +277,22 @@ class Compiling:
     """A program that is compiled by `work`: now, or later in another thread."""
 
     def __init__(self, work: Callable[[], Any], *, later: bool) -> None:
-        self._work, self._made = work, Future[Any]()
+        self._made = Future[Any]()
+        self._failed: Callable[[], Any] | None = None
         if not later:
             self._made.set_result(work())
             return
         try:
             # No daemon: the interpreter must not end in the middle of XLA.
-            threading.Thread(target=self._run, name="compiling").start()
+            threading.Thread(target=self._run, args=(work,), name="compiling").start()
         except RuntimeError:  # the interpreter is about to end
-            self._run()
+            self._run(work)
 
-    def _run(self) -> None:
+    def _run(self, work: Callable[[], Any]) -> None:
         try:
-            self._made.set_result(self._work())
+            self._made.set_result(work())
         except BaseException as error:
+            self._failed = work
             self._made.set_exception(error)
 
     def done(self) -> bool:
@@ -298,7 +300,9 @@ class Compiling:
 
     def result(self) -> Any:
         """Once it is there. What failed beside other work is tried again by itself."""
-        return self._made.result() if self._made.exception() is None else self._work()
+        if self._made.exception() is not None and self._failed is not None:
+            return self._failed()
+        return self._made.result()
 
 
 COMPILED: Lately[Compiling] = Lately(MOST_COMPILED)
