@@ -68,7 +68,7 @@ def _(outcome: Distribution, decision: Array, above: Number, below: Number) -> A
 @best_in_log_tails.register(dist.BernoulliLogits)
 def _(outcome: Distribution, above: Number, below: Number) -> Array:
     at_zero, at_one = (log_tails(outcome, jnp.asarray(at), above, below) for at in (0.0, 1.0))
-    return jnp.where(at_zero >= at_one, 0.0, 1.0)
+    return jnp.where(at_zero >= at_one, 0.0, jnp.where(at_one > at_zero, 1.0, jnp.nan))
 
 
 @most_log_tails.register(dist.BernoulliProbs)
