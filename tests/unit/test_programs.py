@@ -24,7 +24,8 @@ Y = np.array([1.0, -0.5, 2.0, 0.3, 0.9, 1.4])
 
 @pytest.fixture
 def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "COMPILED", programs.Lately(programs.MOST_COMPILED))
+    for kept in ("COMPILED", "TRACED"):
+        monkeypatch.setattr(programs, kept, programs.Lately(programs.MOST_COMPILED))
 
 
 def times(factor):
@@ -132,12 +133,15 @@ def test_double_precision_is_another_program(nothing_kept):
 
 
 class Lowered:
-    """A lowered program that says where it is compiled, and may fail at first."""
+    """A program that says where it is compiled, and may fail at first."""
 
-    in_avals, out_info = (), ()
+    jaxpr, in_avals, out_info = object(), (), ()
 
     def __init__(self, failures=0):
         self.threads, self._failures = [], failures
+
+    def lower(self):
+        return self
 
     def as_text(self):
         return "text"
@@ -194,22 +198,21 @@ def test_what_follows_plain_vi_is_compiled_beside_it_in_a_first_fit_alone(
     """Of which the calibrated fit asks for the very program that was begun."""
     kept, asked = programs.compiled, []
 
-    def compiled(lowered, options, types, *, later=False):
-        found = kept(lowered, options, types, later=later)
-        name = lowered.as_text().partition("@")[2].partition(" ")[0]
-        asked.append((name, later, found))
+    def compiled(traced, options, types, *, later=False):
+        found = kept(traced, options, types, later=later)
+        asked.append((traced.fun_name, later, found))
         return found
 
     monkeypatch.setattr(programs, "compiled", compiled)
     monkeypatch.setattr(plan, "usable_cores", lambda: 2)
     fit(steps=300)
     begun = [(name, found) for name, later, found in asked if later]
-    assert [name for name, _ in begun] == ["jit_chunk", "jit__decide_batch", "jit_chunk"]
-    waited_for = [found for name, later, found in asked if name == "jit_chunk" and not later]
+    assert [name for name, _ in begun] == ["chunk", "_decide_batch", "chunk"]
+    waited_for = [found for name, later, found in asked if name == "chunk" and not later]
     assert waited_for == [begun[2][1]]
     asked.clear()
     fit(steps=300)
-    assert [name for name, later, _ in asked if later] == ["jit_chunk"]
+    assert [name for name, later, _ in asked if later] == ["chunk"]
     monkeypatch.setattr(plan, "usable_cores", lambda: 1)
     asked.clear()
     fit(steps=300)
@@ -218,11 +221,13 @@ def test_what_follows_plain_vi_is_compiled_beside_it_in_a_first_fit_alone(
 
 def test_few_are_kept(nothing_kept, monkeypatch):
     monkeypatch.setattr(programs, "COMPILED", programs.Lately(3))
+    monkeypatch.setattr(programs, "TRACED", programs.Lately(4))
     monkeypatch.setattr(programs, "MOST_TRACED", 2)
     double = times(2.0)
     for size in range(1, 6):
         double(np.ones(size))
     assert len(programs.COMPILED) == 3
+    assert len(programs.TRACED) == 4
     assert len(double._ready) == 2
 
 
@@ -290,16 +295,21 @@ def test_fitting_again_compiles_nothing(first, other):
 @pytest.mark.slow
 def test_changes_that_matter_give_the_numbers_of_a_fresh_process(first, monkeypatch):
     """Whatever was kept: the same numbers as where nothing was, bit for bit."""
-    kept = programs.COMPILED
+
+    def share(compiled, traced):
+        monkeypatch.setattr(programs, "COMPILED", compiled)
+        monkeypatch.setattr(programs, "TRACED", traced)
+
+    kept = programs.COMPILED, programs.TRACED
     changes = [
         {"q": 0.35, "scale": 7.5, "y": Y + 1},
         {"model": bounded, "y": np.abs(Y)},
         {"model": bounded, "y": np.abs(Y) * 3},
     ]
     for change in changes:
-        monkeypatch.setattr(programs, "COMPILED", kept)
+        share(*kept)
         shared = numbers(fit(**change))
-        monkeypatch.setattr(programs, "COMPILED", programs.Lately(programs.MOST_COMPILED))
+        share(*(programs.Lately(programs.MOST_COMPILED) for _ in kept))
         for mine, fresh in zip(shared, numbers(fit(**change)), strict=True):
             np.testing.assert_array_equal(mine, fresh, err_msg=str(change))
 

@@ -1,9 +1,10 @@
 """Compiled programs, kept for as long as they may be of use again.
 
-A program is known by what it does. Where something about it is new it is traced and lowered, which
-is quick; it is compiled, which is not, only if no program of the same text has been before. So what
-a model closes over, a global that it reads or data that it looks at may change at will: another
-text is another program. Arrays and numbers that are arguments are no part of the text.
+A program is known by what it does. Where something about it may be new it is traced, which is
+quick. It is lowered only if no program of the same equations has been before, and compiled, which
+takes longest, only if none of the same text has. So what a model closes over, a global that it
+reads or data that it looks at may change at will: that gives other equations. Arrays and numbers
+that are arguments are no part of them.
 """
 
 import hashlib
@@ -28,6 +29,7 @@ from jax.experimental.compilation_cache import compilation_cache
 
 from stakes.errors import InputError
 from stakes.host.packages import missing
+from stakes.host.traced import key_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -170,10 +172,10 @@ class Program(Generic[P, R]):
         flat.__name__ = getattr(self.function, "__name__", "program")
         # All arguments stay, used or not: programs of the same text have to take the same ones.
         jitted = jax.jit(flat, donate_argnums=0, keep_unused=True)
-        lowered = jitted.lower(*([_like(*each) for each in part] for part in types))
+        traced = jitted.trace(*([_like(*each) for each in part] for part in types))
         small = _numbers_in(types) <= FEW and not set(SMALL) & _said_of_xla()
         options = self._options or (SMALL if small else {})
-        return Ready(compiled(lowered, options, types, later=later), found[0])
+        return Ready(compiled(traced, options, types, later=later), found[0])
 
     def _called(
         self, static: tuple[tuple[str, Any], ...], donated: dict[str, Any], kept: dict[str, Any]
@@ -306,24 +308,33 @@ class Compiling:
 
 
 COMPILED: Lately[Compiling] = Lately(MOST_COMPILED)
+"""By the text of the lowered program."""
+TRACED: Lately[Compiling] = Lately(MOST_COMPILED)
+"""The same ones by their equations."""
 
 
 def compiled(
-    lowered: Any, options: Mapping[str, Any], types: Any, *, later: bool = False
+    traced: Any, options: Mapping[str, Any], types: Any, *, later: bool = False
 ) -> Compiling:
-    """The lowered program for arguments of these types; one that was compiled before, if any."""
-
-    def work() -> Any:
-        return lowered.compile(compiler_options=dict(options) or None)
-
-    text = lowered.as_text()
-    if "callback" in text:  # what is called back is not in the text
-        return Compiling(work, later=False)
-    found = str(lowered.in_avals), str(jax.tree.leaves(lowered.out_info))
+    """The traced program for arguments of these types; one that was compiled before, if any."""
     settings = tuple(str(setting(name)) for name in SETTINGS)
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    key = (digest, types, found, settings, tuple(sorted(options.items())))
-    return COMPILED.get(key, lambda: Compiling(work, later=later))
+    around = types, settings, tuple(sorted(options.items()))
+
+    def by_text() -> Compiling:
+        lowered = traced.lower()
+
+        def work() -> Any:
+            return lowered.compile(compiler_options=dict(options) or None)
+
+        text = lowered.as_text()
+        if "callback" in text:  # what is called back is not in the text
+            return Compiling(work, later=False)
+        found = str(lowered.in_avals), str(jax.tree.leaves(lowered.out_info))
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        return COMPILED.get((digest, found, *around), lambda: Compiling(work, later=later))
+
+    equations = key_of(traced)
+    return by_text() if equations is None else TRACED.get((equations, *around), by_text)
 
 
 def keep_compiled(folder: str | os.PathLike[str] | None = None) -> None:
