@@ -5,6 +5,7 @@ side by side do not, or much less. Writes benchmarks/results.json.
 """
 
 import json
+import random
 import resource
 import statistics
 import subprocess
@@ -277,14 +278,18 @@ def numpyros(data: dict[str, jax.Array]) -> Chunk:
 
 
 def interleaved(runs: dict[str, Chunk], repeats: int = REPEATS) -> dict[str, float]:
-    """Median seconds of each, taken in turns so that a busy spell hits all of them."""
+    """Median seconds of each, taken in turns so that a busy spell hits all of them.
+
+    The order changes, since what follows a run with much memory finds nothing in the caches.
+    """
     for run in runs.values():
         run()
     taken: dict[str, list[float]] = {name: [] for name in runs}
+    order = random.Random(0)
     for _ in range(repeats):
-        for name, run in runs.items():
+        for name in order.sample(list(runs), len(runs)):
             start = time.perf_counter()
-            run()
+            runs[name]()
             taken[name].append(time.perf_counter() - start)
     return {name: statistics.median(times) for name, times in taken.items()}
 

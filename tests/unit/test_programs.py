@@ -327,13 +327,15 @@ def test_a_global_that_the_model_reads_may_change(first, monkeypatch):
         (10, "", programs.ONCE),
         (10, "--xla_force_host_platform_device_count=1", programs.ONCE),
         (10, "--xla_backend_optimization_level=0", {}),
-        (programs.FEW, "", {}),
+        (programs.FEW, "", programs.WIDE),
+        (programs.FEW, "--xla_backend_optimization_level=0", programs.WIDE),
+        (programs.FEW, "--xla_cpu_prefer_vector_width=256", {}),
     ],
 )
-def test_programs_of_few_numbers_are_compiled_with_less_effort_unless_the_user_says_more(
+def test_options_are_for_few_or_many_numbers_unless_the_user_has_set_them(
     monkeypatch: pytest.MonkeyPatch, size: int, flags: str, expected: dict[str, Any]
 ) -> None:
-    """With options for them that tests do not have."""
+    """Those for few numbers are others here, since tests have none."""
     asked: list[Any] = []
     kept = programs.compiled
 

@@ -55,6 +55,8 @@ SMALL = {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": Fal
 """Options for programs of few numbers: they compile in half of the time, and run as fast."""
 FEW = 2000
 """Numbers in the arguments of such a program, at most."""
+WIDE = {"xla_cpu_prefer_vector_width": 512}
+"""Options for all others: as many numbers at once as the processor can, where XLA takes half."""
 TRACING_ERRORS = (
     jax.errors.ConcretizationTypeError,
     jax.errors.NonConcreteBooleanIndexError,
@@ -173,8 +175,7 @@ class Program(Generic[P, R]):
         # All arguments stay, used or not: programs of the same text have to take the same ones.
         jitted = jax.jit(flat, donate_argnums=0, keep_unused=True)
         traced = jitted.trace(*([_like(*each) for each in part] for part in types))
-        small = _numbers_in(types) <= FEW and not set(SMALL) & _said_of_xla()
-        options = self._options or (SMALL if small else {})
+        options = self._options or _options_for(types)
         return Ready(compiled(traced, options, types, later=later), found[0])
 
     def _called(
@@ -205,6 +206,12 @@ def _types(split: Split) -> tuple[tuple[Any, ...], ...]:
 
 def _numbers_in(types: tuple[tuple[Any, ...], ...]) -> int:
     return sum(math.prod(array.shape) for part in types for array, _ in part)
+
+
+def _options_for(types: tuple[tuple[Any, ...], ...]) -> dict[str, Any]:
+    """For arguments of these types; none where the user has set one of them."""
+    options: dict[str, Any] = SMALL if _numbers_in(types) <= FEW else WIDE
+    return {} if set(options) & _said_of_xla() else options
 
 
 def _said_of_xla() -> set[str]:
