@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -20,6 +21,7 @@ from quick import quickly
 
 import stakes
 from stakes._types import Array, Key, Params
+from stakes.app.runs.journal import FileJournal
 from stakes.calibration import prepare
 from stakes.deciding import objective_of
 from stakes.expectation import ClosedForm
@@ -36,11 +38,15 @@ from stakes.optimise import (
     Stop,
     adaptive,
     are_drifting,
+    begun,
+    default,
     has_stopped_rising,
     least_steps,
     natural_gradient,
     outset,
+    owned,
     run,
+    stages,
 )
 from stakes.optimise.ascent import draws_of
 from stakes.optimise.course import next_stage, verdict
@@ -362,6 +368,77 @@ def test_a_step_is_the_natural_gradient_and_adams_together() -> None:
     for name, value in expected.items():
         np.testing.assert_allclose(found[name], value - 0.03 * jnp.sign(slope[name]), rtol=1e-5)
     assert state.signal.shape == (2,)  # a number for each array, not for each parameter
+
+
+def counts_plan(**options: Any) -> Any:
+    model, data = counts_of_rows(20, 5)
+    problem = stakes.Problem(model, outcome="y", loss=stakes.Tilted(0.8))
+    return prepare(KEY, problem, data, stakes.Options(draws=4, **options))
+
+
+def test_means_of_large_arrays_take_half_of_the_memory_and_lead_to_the_same(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Each mean is rounded by a 256th at most. Arrays are read as they were written."""
+
+    def fitted(steps: int) -> tuple[Course, Params]:
+        plan = counts_plan(steps=steps)
+        state, seen = plan.vi_state(owned(plan.approximation.start)), list[Course]()
+        settings = replace(plan.settings, progress=False)
+        fit = run("VI", plan.vi_step(), plan.approximation, state, KEY, settings, watch=seen.append)
+        journal = FileJournal(tmp_path / f"{steps}.npz", 0)
+        journal.watch("VI", seen[-1])
+        kept = FileJournal(tmp_path / f"{steps}.npz", 0).course("VI", outset(state))
+        jax.tree.map(np.testing.assert_array_equal, kept.state, seen[-1].state)
+        return kept, fit.params
+
+    whole, usual = fitted(600)
+    monkeypatch.setattr(default, "MANY", 1)
+    half, found = fitted(600)
+    for name, mean in half.state.optimizer.mean.items():
+        wanted = whole.state.optimizer.mean[name]
+        assert (mean.dtype, wanted.dtype) == (np.uint16, np.float32)
+        assert 2 * mean.nbytes == wanted.nbytes
+        np.testing.assert_allclose(found[name], usual[name], atol=0.03)
+    numbers = jax.random.normal(KEY, (1000,)) * 10.0 ** jnp.arange(-10, 10).repeat(50)
+    again = default.unpacked(default.packed(numbers, jnp.dtype("uint16")), numbers.dtype)
+    np.testing.assert_allclose(again, numbers, rtol=2**-8)
+
+
+def test_a_state_is_taken_over_without_a_copy_and_copied_where_others_may_have_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plan = counts_plan()
+    start = plan.approximation.start
+    state = plan.state(start, np.zeros(20))
+    shared = state._replace(optimizer=(state.optimizer, state.variables["decisions"]))
+    assert not set(arrays(outset(shared).state)) & set(arrays(shared))
+    monkeypatch.setattr(stages, "LARGE", 1)
+    after = arrays(begun(shared).state)
+    assert len(after) == len(jax.tree.leaves(shared))  # what came twice has a copy
+    assert len(set(after) & set(arrays(shared))) == len(set(arrays(shared)))
+
+
+def arrays(tree: Any) -> list[int]:
+    """Where the memory of each begins."""
+    return list({leaf.unsafe_buffer_pointer(): leaf for leaf in jax.tree.leaves(tree)})
+
+
+def test_fits_take_over_what_they_begin_with_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Arrays are large from one number on: the numbers are those of fits that copy all."""
+    problem, data = counts_plan().problem, counts_of_rows(20, 5)[1]
+    usual = stakes.calibrate(KEY, problem, data, steps=200, draws=4, progress=False)
+    monkeypatch.setattr(stages, "LARGE", 1)
+    found = stakes.calibrate(KEY, problem, data, steps=200, draws=4, progress=False)
+    for name in ("vi", "calibrated"):
+        jax.tree.map(
+            np.testing.assert_array_equal,
+            getattr(found, name).variables,
+            getattr(usual, name).variables,
+        )
+    np.testing.assert_array_equal(found.vi_decisions, usual.vi_decisions)
 
 
 def test_one_wild_gradient_is_forgotten() -> None:

@@ -26,8 +26,9 @@ from stakes.optimise import (
     State,
     Step,
     Stop,
+    begun,
     not_begun,
-    outset,
+    owned,
     run,
 )
 from stakes.problem import Problem, checked_key
@@ -178,8 +179,8 @@ def calibrate_with(
         meanwhile: Callable[[], None] | None = None,
     ) -> Fit:
         if beyond is None or journal is not None:
-            course = outset(state)
-            state = course.state  # of which no second copy has to be held during the fit
+            course = begun(state)
+            state = course.state
         go = partial(run, title, step, shared, state, key, settings, on=on)
         if journal is not None:
             course, watch = journal.course(title, course), partial(journal.watch, title)
@@ -193,7 +194,7 @@ def calibrate_with(
     # Plain VI, its decisions, and the scale of its losses.
     begin = approximation.start
     meanwhile = plan.meanwhile(keys, plain=plain) if on is None else None
-    vi = fitted("VI", plan.vi_step(), plan.vi_state(begin), keys.vi, begin, meanwhile)
+    vi = fitted("VI", plan.vi_step(), plan.vi_state(owned(begin)), keys.vi, begin, meanwhile)
     check_fit("VI", vi)
     shape = (*leading(problem.space), *approximation.instances.shape)
     kept = journal.decisions(shape) if journal is not None else None
@@ -214,9 +215,8 @@ def calibrate_with(
             beyond.begun(calibrated.params, begin)
     else:
         step = plan.step(plan.scale)
-        calibrated = fitted(
-            "calibrated", step, plan.state(begin, decisions), keys.calibrated, begin
-        )
+        state = plan.state(owned(begin), decisions)
+        calibrated = fitted("calibrated", step, state, keys.calibrated, begin)
         check_fit("calibrated", calibrated)
     result = Calibration.of(plan, vi, calibrated, plan.coords, keys, beyond)
     if beyond is not None and on is not None and not leading(problem.space):

@@ -204,7 +204,7 @@ class Plan:
         return found._replace(needs=aim.needs, build=partial(self.objective, scale, aim=aim))
 
     def state(self, params: Params, decisions: Array | np.ndarray) -> State:
-        return self.method.init(params, jnp.asarray(decisions), self.settings)
+        return self.method.init(params, jnp.array(decisions), self.settings)
 
 
 def prepare(

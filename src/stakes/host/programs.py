@@ -85,7 +85,7 @@ class Ready(NamedTuple):
 
 @final
 class Program(Generic[P, R]):
-    """A function compiled as by `jax.jit`, with programs shared by their text.
+    """A function compiled as by `jax.jit`, with programs shared by what they do.
 
     Called inside of another program, it is an ordinary function.
 

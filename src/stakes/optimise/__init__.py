@@ -7,6 +7,7 @@ from stakes.optimise.course import (
     RATES,
     Course,
     Watch,
+    begun,
     least_steps,
     not_begun,
     outset,
@@ -34,6 +35,7 @@ from stakes.optimise.stages import (
     finite_mean,
     has_stopped_rising,
     is_no_better,
+    owned,
 )
 from stakes.optimise.step import Info, Method, Numbered, State, Step
 from stakes.optimise.vi import VI
@@ -68,6 +70,7 @@ __all__ = [
     "ascend",
     "axes_of",
     "begin_to_compile",
+    "begun",
     "bound",
     "compiled",
     "divided",
@@ -78,6 +81,7 @@ __all__ = [
     "natural_gradient",
     "not_begun",
     "outset",
+    "owned",
     "run",
     "run_apart",
     "run_together",

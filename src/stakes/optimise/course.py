@@ -20,6 +20,7 @@ from stakes.optimise.stages import (
     is_no_better,
     owned,
     some_of,
+    taken_over,
 )
 from stakes.optimise.step import Info, State
 
@@ -77,10 +78,16 @@ The next chunk takes over the buffers of the state: a watch that keeps them has 
 
 
 def outset(state: State, runs: tuple[int, ...] = (), look: Look = some_of) -> Course:
-    """The course of a fit that has yet to take its first step."""
-    # The loop hands its buffers over to each chunk, so it must own them; weak types, for which the
-    # chunk would be compiled again, become strong.
-    state = owned(state)
+    """The course of a fit that has yet to take its first step, from a copy of the state.
+
+    The loop hands its buffers over to each chunk, so it must own them.
+    """
+    return begun(owned(state), runs, look)
+
+
+def begun(state: State, runs: tuple[int, ...] = (), look: Look = some_of) -> Course:
+    """The same from a state that nobody else has, of which no second copy is made."""
+    state = taken_over(state)
     none = np.zeros((0, *runs))
     nothing = np.zeros((0, len(look(state.variables))))
     return Course(state, none, none, none.astype(bool), 0, 0, Average(), nothing)

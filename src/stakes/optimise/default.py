@@ -34,11 +34,15 @@ SLOW_MEMORY = 0.98
 """What is kept of the share of signal: longer than the mean of the steps, so that the length of a
 step hardly depends on its own noise, which would bias where a fit ends."""
 
+PACKED = jnp.uint16
+MANY = 10_000_000
+"""Numbers in an array whose means are kept in half of the memory, to three digits."""
+
 
 class AdaptiveState(NamedTuple):
     """Means over the steps so far, and one number for each array: its share of signal.
 
-    That of arrays which Adam moves alone stays at one.
+    That of arrays which Adam moves alone stays at one. Means of large arrays are `packed`.
     """
 
     taken: Array
@@ -70,7 +74,8 @@ def adaptive(rate: float = 0.5, *, adam: float = 0.03) -> "optax.GradientTransfo
     adam = checks.number("`adaptive(adam=...)`", adam, above=0)
 
     def init(params: PyTree) -> AdaptiveState:
-        mean, square = (jax.tree.map(jnp.zeros_like, params) for _ in range(2))
+        mean = jax.tree.map(lambda leaf: jnp.zeros(jnp.shape(leaf), _kept_as(leaf)), params)
+        square = jax.tree.map(jnp.zeros_like, params)
         signal = jnp.ones(len(jax.tree.leaves(params)))
         return AdaptiveState(jnp.zeros((), jnp.int32), mean, square, signal)
 
@@ -90,6 +95,7 @@ def adaptive(rate: float = 0.5, *, adam: float = 0.03) -> "optax.GradientTransfo
 
         def one(path: Any, slope: Array, mean: Array, square: Array) -> tuple[Array, ...]:
             natural = known.get(path)
+            kept_as, mean = mean.dtype, unpacked(mean, slope.dtype)
             if natural is not None:
                 slope = natural.tamed(slope, jnp.maximum(jnp.sqrt(square) - jnp.abs(mean), 0.0))
             mean = MEMORY * mean + (1 - MEMORY) * slope
@@ -98,7 +104,7 @@ def adaptive(rate: float = 0.5, *, adam: float = 0.03) -> "optax.GradientTransfo
             by_adam = here / (jnp.sqrt(square / (1 - SQUARED_MEMORY**taken)) + 1e-8)
             step, signal = adam * by_adam, next(signals)
             if natural is None:
-                return -step, mean, square, signal
+                return -step, packed(mean, kept_as), square, signal
             length = jnp.clip((signal - NOISE) / (SIGNAL - NOISE), LEAST, 1.0)
             share = jnp.mean(jnp.square(by_adam))
             signal = SLOW_MEMORY * signal + (1 - SLOW_MEMORY) * share
@@ -106,7 +112,8 @@ def adaptive(rate: float = 0.5, *, adam: float = 0.03) -> "optax.GradientTransfo
                 # What was found when a row last came up is as old as the steps since.
                 still = MEMORY ** (natural.times - 1)
                 here = still * here + (1 - still) * slope
-            return -length * (step + natural.step(rate * here, share_taken)), mean, square, signal
+            step = length * (step + natural.step(rate * here, share_taken))
+            return -step, packed(mean, kept_as), square, signal
 
         rows = jax.tree_util.tree_map_with_path(one, gradient, state.mean, state.square)
         inside = jax.tree.structure(gradient)
@@ -115,3 +122,21 @@ def adaptive(rate: float = 0.5, *, adam: float = 0.03) -> "optax.GradientTransfo
         return updates, AdaptiveState(taken, mean, square, jnp.stack(jax.tree.leaves(signal)))
 
     return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _kept_as(leaf: Array) -> jnp.dtype:
+    dtype = jnp.result_type(leaf)
+    return jnp.dtype(PACKED if dtype == jnp.float32 and jnp.size(leaf) >= MANY else dtype)
+
+
+def packed(numbers: Array, kept_as: jnp.dtype) -> Array:
+    """As they are kept. The bits of bfloat16 are kept as integers, which every file can hold."""
+    if kept_as != PACKED:
+        return numbers
+    return jax.lax.bitcast_convert_type(numbers.astype(jnp.bfloat16), PACKED)
+
+
+def unpacked(kept: Array, dtype: jnp.dtype) -> Array:
+    if kept.dtype != PACKED:
+        return kept
+    return jax.lax.bitcast_convert_type(kept, jnp.bfloat16).astype(dtype)

@@ -1,11 +1,14 @@
 """Stages of a fit: whether the bound still rises, and the average over the later part."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from stakes._types import PyTree
+from stakes._types import Array, PyTree
+
+LARGE = 2**20
+"""Numbers in an array of which no second copy is made without need."""
 
 
 def has_stopped_rising(chunks: np.ndarray, patience: int) -> bool:
@@ -141,7 +144,23 @@ class Average(NamedTuple):
 
 def owned(tree: PyTree) -> PyTree:
     """A copy of its own. By way of the host, nothing has to be compiled for it."""
-    return jax.tree.map(lambda leaf: jax.device_put(np.array(leaf)), tree)
+    return jax.tree.map(_copied, tree)
+
+
+def taken_over(tree: PyTree) -> PyTree:
+    """The same for a tree that nobody else has: large arrays are copied only if they come twice."""
+    leaves, shape = jax.tree.flatten(tree)
+    before: set[int] = set()
+    for i, leaf in enumerate(leaves):
+        if np.size(leaf) < LARGE or id(leaf) in before:
+            leaves[i] = _copied(leaf)
+        before.add(id(leaf))
+    return jax.tree.unflatten(shape, leaves)
+
+
+def _copied(leaf: Any) -> Array:
+    copy: Array = jax.device_put(np.array(leaf))
+    return copy
 
 
 @jax.jit
