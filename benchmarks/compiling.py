@@ -15,7 +15,7 @@ Figure = tuple[float, float | None]
 DEMO = """
 import contextlib, io, json, time
 started = time.perf_counter()
-from stakes.host.programs import compilations
+from stakes.host.compiling import compilations
 from stakes.examples import eight_schools
 with compilations() as names, contextlib.redirect_stdout(io.StringIO()):
     eight_schools.main()
@@ -26,7 +26,7 @@ AGAIN = """
 import json, time
 import jax, stakes
 from stakes.examples.eight_schools import EFFECT, SIGMA, model
-from stakes.host.programs import compilations
+from stakes.host.compiling import compilations
 def fit(seed, q, scale, more):
     data = {"sigma": SIGMA, "effect": tuple(effect + more for effect in EFFECT)}
     problem = stakes.Problem(model, outcome="effect", loss=stakes.Tilted(q))

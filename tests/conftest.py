@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 from jax.experimental.compilation_cache import compilation_cache
 
-from stakes.host import programs
+from stakes.host import compiling
 
 settings.register_profile("stakes", deadline=None, max_examples=25, derandomize=True)
 settings.load_profile("stakes")
@@ -40,7 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
         with pytest.MonkeyPatch.context() as for_this_process:
             for_this_process.setenv("XLA_FLAGS", LITTLE_EFFORT)
             jax.devices()  # reads them
-        programs.SMALL.clear()
+        compiling.SMALL.clear()
 
 
 def are_ordinary(config: pytest.Config) -> bool:

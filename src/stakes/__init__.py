@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         ScoreFunction,
     )
     from stakes.formulas import formula
-    from stakes.host.programs import keep_compiled
+    from stakes.host.compiling import keep_compiled
     from stakes.losses import (
         Absolute,
         CostTable,

@@ -11,7 +11,8 @@ import numpy as np
 
 from stakes._types import Array
 from stakes.errors import InputError
-from stakes.host.programs import ONCE, TRACING_ERRORS, Program
+from stakes.host.compiling import ONCE
+from stakes.host.programs import TRACING_ERRORS, Program
 from stakes.losses import Asked
 from stakes.protocols import Criterion, Space, Trial
 from stakes.sharing import Shared

@@ -15,8 +15,9 @@ from numpyro.infer.autoguide import AutoNormal
 
 import stakes
 from stakes.calibration import plan
-from stakes.host import programs
-from stakes.host.programs import Program, compilations
+from stakes.host import compiling, programs
+from stakes.host.compiling import compilations
+from stakes.host.programs import Program
 
 KEY = jax.random.key(3)
 Y = np.array([1.0, -0.5, 2.0, 0.3, 0.9, 1.4])
@@ -25,7 +26,7 @@ Y = np.array([1.0, -0.5, 2.0, 0.3, 0.9, 1.4])
 @pytest.fixture
 def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     for kept in ("COMPILED", "TRACED"):
-        monkeypatch.setattr(programs, kept, programs.Lately(programs.MOST_COMPILED))
+        monkeypatch.setattr(compiling, kept, compiling.Lately(compiling.MOST_COMPILED))
 
 
 def times(factor):
@@ -155,8 +156,8 @@ class Lowered:
 
 def test_a_program_that_was_begun_is_compiled_once_beside_what_follows(nothing_kept):
     lowered = Lowered()
-    begun = programs.compiled(lowered, {}, (), later=True)
-    assert programs.compiled(lowered, {}, ()) is begun
+    begun = compiling.compiled(lowered, {}, (), later=True)
+    assert compiling.compiled(lowered, {}, ()) is begun
     assert begun.result() == "program"
     [thread] = lowered.threads
     assert thread is not threading.current_thread()
@@ -164,7 +165,7 @@ def test_a_program_that_was_begun_is_compiled_once_beside_what_follows(nothing_k
 
 def test_what_failed_to_compile_beside_others_is_tried_again(nothing_kept):
     lowered = Lowered(failures=1)
-    begun = programs.compiled(lowered, {}, (), later=True)
+    begun = compiling.compiled(lowered, {}, (), later=True)
     assert begun.result() == "program"
     assert lowered.threads[1] is threading.current_thread()
     fails = Program(lambda x: x + 1, options={"xla_no_such_option": 1})
@@ -196,14 +197,14 @@ def test_what_follows_plain_vi_is_compiled_beside_it_in_a_first_fit_alone(
     nothing_kept, monkeypatch
 ):
     """Of which the calibrated fit asks for the very program that was begun."""
-    kept, asked = programs.compiled, []
+    kept, asked = compiling.compiled, []
 
     def compiled(traced, options, types, *, later=False):
         found = kept(traced, options, types, later=later)
         asked.append((traced.fun_name, later, found))
         return found
 
-    monkeypatch.setattr(programs, "compiled", compiled)
+    monkeypatch.setattr(compiling, "compiled", compiled)
     monkeypatch.setattr(plan, "usable_cores", lambda: 2)
     fit(steps=300)
     begun = [(name, found) for name, later, found in asked if later]
@@ -220,14 +221,14 @@ def test_what_follows_plain_vi_is_compiled_beside_it_in_a_first_fit_alone(
 
 
 def test_few_are_kept(nothing_kept, monkeypatch):
-    monkeypatch.setattr(programs, "COMPILED", programs.Lately(3))
-    monkeypatch.setattr(programs, "TRACED", programs.Lately(4))
+    monkeypatch.setattr(compiling, "COMPILED", compiling.Lately(3))
+    monkeypatch.setattr(compiling, "TRACED", compiling.Lately(4))
     monkeypatch.setattr(programs, "MOST_TRACED", 2)
     double = times(2.0)
     for size in range(1, 6):
         double(np.ones(size))
-    assert len(programs.COMPILED) == 3
-    assert len(programs.TRACED) == 4
+    assert len(compiling.COMPILED) == 3
+    assert len(compiling.TRACED) == 4
     assert len(double._ready) == 2
 
 
@@ -297,10 +298,10 @@ def test_changes_that_matter_give_the_numbers_of_a_fresh_process(first, monkeypa
     """Whatever was kept: the same numbers as where nothing was, bit for bit."""
 
     def share(compiled, traced):
-        monkeypatch.setattr(programs, "COMPILED", compiled)
-        monkeypatch.setattr(programs, "TRACED", traced)
+        monkeypatch.setattr(compiling, "COMPILED", compiled)
+        monkeypatch.setattr(compiling, "TRACED", traced)
 
-    kept = programs.COMPILED, programs.TRACED
+    kept = compiling.COMPILED, compiling.TRACED
     changes = [
         {"q": 0.35, "scale": 7.5, "y": Y + 1},
         {"model": bounded, "y": np.abs(Y)},
@@ -309,7 +310,7 @@ def test_changes_that_matter_give_the_numbers_of_a_fresh_process(first, monkeypa
     for change in changes:
         share(*kept)
         shared = numbers(fit(**change))
-        share(*(programs.Lately(programs.MOST_COMPILED) for _ in kept))
+        share(*(compiling.Lately(compiling.MOST_COMPILED) for _ in kept))
         for mine, fresh in zip(shared, numbers(fit(**change)), strict=True):
             np.testing.assert_array_equal(mine, fresh, err_msg=str(change))
 
@@ -324,12 +325,12 @@ def test_a_global_that_the_model_reads_may_change(first, monkeypatch):
 @pytest.mark.parametrize(
     ("size", "flags", "expected"),
     [
-        (10, "", programs.ONCE),
-        (10, "--xla_force_host_platform_device_count=1", programs.ONCE),
+        (10, "", compiling.ONCE),
+        (10, "--xla_force_host_platform_device_count=1", compiling.ONCE),
         (10, "--xla_backend_optimization_level=0", {}),
-        (programs.FEW, "", programs.WIDE),
-        (programs.FEW, "--xla_backend_optimization_level=0", programs.WIDE),
-        (programs.FEW, "--xla_cpu_prefer_vector_width=256", {}),
+        (compiling.LITTLE // 50, "", compiling.WIDE),
+        (compiling.LITTLE // 50, "--xla_backend_optimization_level=0", compiling.WIDE),
+        (compiling.LITTLE // 50, "--xla_cpu_prefer_vector_width=256", {}),
     ],
 )
 def test_options_are_for_few_or_many_numbers_unless_the_user_has_set_them(
@@ -337,15 +338,38 @@ def test_options_are_for_few_or_many_numbers_unless_the_user_has_set_them(
 ) -> None:
     """Those for few numbers are others here, since tests have none."""
     asked: list[Any] = []
-    kept = programs.compiled
+    kept = compiling.compiled
 
     def compiled(lowered: Any, options: Any, types: Any, **how: Any) -> Any:
         asked.append(dict(options))
         return kept(lowered, options, types, **how)
 
-    monkeypatch.setattr(programs, "compiled", compiled)
-    monkeypatch.setattr(programs, "SMALL", programs.ONCE)
+    monkeypatch.setattr(compiling, "compiled", compiled)
+    monkeypatch.setattr(compiling, "SMALL", compiling.ONCE)
     monkeypatch.setenv("XLA_FLAGS", flags)
     found = programs.Program(lambda x, y: x.sum() + y)(jnp.ones(size), 2.0)
     assert float(found) == size + 2
+    assert asked == [expected]
+
+
+@pytest.mark.parametrize(("draws", "expected"), [(10, compiling.ONCE), (10_001, compiling.WIDE)])
+def test_options_may_depend_on_how_much_is_computed(
+    monkeypatch: pytest.MonkeyPatch, draws: int, expected: dict[str, Any]
+) -> None:
+    asked: list[Any] = []
+    kept = compiling.compiled
+
+    def compiled(lowered: Any, options: Any, types: Any, **how: Any) -> Any:
+        asked.append(dict(options))
+        return kept(lowered, options, types, **how)
+
+    monkeypatch.setattr(compiling, "compiled", compiled)
+    monkeypatch.setattr(compiling, "SMALL", compiling.ONCE)
+    monkeypatch.setenv("XLA_FLAGS", "")
+    program = Program(
+        lambda x, draws: jnp.broadcast_to(x, (draws, 10)).sum(),
+        static=("draws",),
+        work=lambda given: given["draws"] * given["x"].size,
+    )
+    assert float(program(jnp.ones(10), draws)) == 10 * draws
     assert asked == [expected]

@@ -13,7 +13,7 @@ from jax.extend import core
 
 import stakes
 from stakes.examples import eight_schools, radon
-from stakes.host import programs
+from stakes.host import compiling
 from stakes.host.traced import key_of
 
 ONE, THREE = jnp.asarray(1.5), jnp.arange(3.0)
@@ -164,8 +164,8 @@ def test_fits_have_keys_and_those_of_the_same_key_have_the_same_text(
         texts.setdefault(found, set()).add(f"{lowered}{traced.out_info}")
         return found
 
-    monkeypatch.setattr(programs, "key_of", noted)
-    monkeypatch.setattr(programs, "TRACED", programs.Lately(programs.MOST_COMPILED))
+    monkeypatch.setattr(compiling, "key_of", noted)
+    monkeypatch.setattr(compiling, "TRACED", compiling.Lately(compiling.MOST_COMPILED))
     schools = eight_schools.problem(), dict(eight_schools.data())
     tilted = stakes.Problem(eight_schools.model, outcome="effect", loss=stakes.Tilted(0.4))
     for seed, (problem, data) in enumerate(

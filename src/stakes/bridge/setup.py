@@ -17,7 +17,7 @@ from numpyro.infer import autoguide
 from stakes._types import Array, Key, Params, Program
 from stakes.bridge.checks import forget
 from stakes.bridge.sites import Site, Sites, shapes_of, split_data, trace_of
-from stakes.host import programs
+from stakes.host import compiling, programs
 
 KEPT = ("name", "type", "is_observed", "infer", "cond_indep_stack", "args")
 """What an `AutoNormal` needs to know of a site, beside shape and support."""
@@ -89,7 +89,7 @@ def _compiled(model: Program, guide: Program, data: Mapping[str, Any], key: Key)
             traced["guide"] = _state(guide)
         return _arrays_in(traced), _density(guide)
 
-    found, density = programs.Program(run, options=programs.ONCE)(arrays, key)
+    found, density = programs.Program(run, options=compiling.ONCE)(arrays, key)
     if not np.isfinite(density):
         return None
     values = _restored(traced, found)

@@ -12,6 +12,7 @@ from numpyro import handlers
 from stakes._types import Array, Batch, Key, Params
 from stakes.bridge.approximation import NumPyroApproximation
 from stakes.bridge.sites import Counting, trace_of
+from stakes.host.compiling import ONCE
 from stakes.host.programs import Program
 from stakes.port import Instances, Rows, params_in, sweep
 
@@ -89,7 +90,7 @@ def _mark(seen: dict[str, np.ndarray], latent: Instances, felt: np.ndarray, batc
             np.logical_or.at(seen[dim], members, felt.any(axis=others))
 
 
-@partial(Program, static=("of_latents",))
+@partial(Program, static=("of_latents",), options=ONCE)
 def _told(
     approximation: NumPyroApproximation,
     start: Params,

@@ -69,7 +69,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    from stakes.host.programs import keep_compiled
+    from stakes.host.compiling import keep_compiled
 
     keep_compiled()  # a second time, nothing has to be compiled
     main()

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from stakes.errors import InputError
-from stakes.host.programs import SETTINGS, setting
+from stakes.host.compiling import SETTINGS, setting
 from stakes.host.progress import pieces_done
 
 ONE_AT_A_TIME = threading.Lock()

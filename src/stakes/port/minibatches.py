@@ -1,5 +1,6 @@
 """Minibatches: which members of the subsampled plates a step sees, and where their rows are."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 from typing import Any, Protocol, final
@@ -76,6 +77,12 @@ def sweep(subsamples: tuple[Subsample, ...]) -> Iterator[dict[str, np.ndarray]]:
     ]
     for members in product(*parts):
         yield {part.plate: m for part, m in zip(subsamples, members, strict=True)}
+
+
+def count_in(instances: Instances, batch: Batch) -> int:
+    """How many of these instances the members of a batch have."""
+    sizes = zip(instances.dims, instances.shape, strict=True)
+    return math.prod(len(batch[dim]) if dim in batch else size for dim, size in sizes)
 
 
 @final

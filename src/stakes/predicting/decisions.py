@@ -1,5 +1,6 @@
 """The best decisions under a posterior for all instances, and what others would cost."""
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,7 @@ from stakes.bridge import Predictor
 from stakes.deciding import Rival, best_decision
 from stakes.deciding import rivals as near_rivals
 from stakes.host.programs import Program
-from stakes.port import columns_in, outcome_at, sweep
+from stakes.port import columns_in, count_in, outcome_at, sweep
 from stakes.predicting.instances import count_of, everywhere, outcomes_in
 from stakes.predicting.posteriors import Posterior
 from stakes.protocols import Expectation
@@ -74,7 +75,14 @@ def _settled(
     return *aim.opened(), expectation, draws or draws_to_decide(aim, expectation, size)
 
 
-@partial(Program, static=("aim", "expectation", "draws"), numbers=("numbers",))
+def _compared(given: Mapping[str, Any]) -> int:
+    """About how many numbers the draws of a batch's outcomes are, where these are summed over."""
+    outcomes = count_in(given["predictor"].cases.instances, given["batch"])
+    summed: int = given["expectation"].summed
+    return outcomes * given["draws"] * summed
+
+
+@partial(Program, static=("aim", "expectation", "draws"), numbers=("numbers",), work=_compared)
 def _decide_batch(
     posterior: Posterior,
     predictor: Predictor,
@@ -109,7 +117,7 @@ def rivals(
     return found
 
 
-@partial(Program, static=("aim", "expectation", "draws"), numbers=("numbers",))
+@partial(Program, static=("aim", "expectation", "draws"), numbers=("numbers",), work=_compared)
 def _rivals_batch(
     posterior: Posterior,
     predictor: Predictor,
@@ -150,7 +158,7 @@ def expected(
     return everywhere(some, predictor, leading=(3,))
 
 
-@partial(Program, static=("aim", "expectation", "draws"), numbers=("numbers",))
+@partial(Program, static=("aim", "expectation", "draws"), numbers=("numbers",), work=_compared)
 def _expected_batch(
     posterior: Posterior,
     predictor: Predictor,

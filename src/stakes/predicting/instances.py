@@ -11,7 +11,8 @@ import numpy as np
 from stakes._types import Array, Batch, Distribution, Key
 from stakes.aim import Aim
 from stakes.bridge import Predictor
-from stakes.host.programs import ONCE, Program
+from stakes.host.compiling import ONCE
+from stakes.host.programs import Program
 from stakes.port import over_batches, sweep
 from stakes.predicting.posteriors import Members, Posterior
 from stakes.vectors import leading

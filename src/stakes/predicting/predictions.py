@@ -1,7 +1,9 @@
 """Outcomes drawn from the predictive distribution of all instances, in bounded memory."""
 
 import itertools
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +13,7 @@ from stakes._types import Array, Batch, Distribution, Key
 from stakes.aim import Aim
 from stakes.bridge import Predictor
 from stakes.host.programs import Program
+from stakes.port import count_in
 from stakes.predicting.instances import count_of, everywhere, outcomes_in, weights
 from stakes.predicting.posteriors import Posterior
 from stakes.vectors import seen
@@ -37,7 +40,13 @@ def predict(
     return everywhere(some, predictor, (draws,), asked)
 
 
-@partial(Program, static=("draws",))
+def _drawn(given: Mapping[str, Any]) -> int:
+    """How many outcomes are drawn."""
+    outcomes = count_in(given["predictor"].cases.instances, given["batch"])
+    return outcomes * int(given["draws"])
+
+
+@partial(Program, static=("draws",), work=_drawn)
 def _predict_batch(
     posterior: Posterior,
     predictor: Predictor,

@@ -13,6 +13,7 @@ from stakes import predicting
 from stakes._types import Array, Key
 from stakes.calibration import Keys, Plan, check_whole, seeing, stacked
 from stakes.optimise import Fit, State, Step, Together, run_apart
+from stakes.port import count_in, sweep
 from stakes.predicting import FittedPosterior, Observations
 from stakes.protocols import Transform
 from stakes.ways.ground import Ground
@@ -175,7 +176,5 @@ class Setup:
 
 def _outcomes_in_step(plan: Plan) -> int:
     """Outcomes that a step sees: those of its minibatch, where the model takes some."""
-    instances, parts = plan.approximation.instances, plan.approximation.subsamples
-    batches = {part.plate: part.batch_size for part in parts}
-    sizes = zip(instances.dims, instances.shape, strict=True)
-    return int(np.prod([batches.get(plate, size) for plate, size in sizes])) or 1
+    approximation = plan.approximation
+    return count_in(approximation.instances, next(sweep(approximation.subsamples))) or 1

@@ -144,7 +144,7 @@ def _close_pipes() -> None:
 def _prepare() -> None:
     """Import what takes long, and keep what JAX compiles for the commands to come."""
     from stakes.app import runs  # noqa: F401
-    from stakes.host.programs import keep_compiled
+    from stakes.host.compiling import keep_compiled
 
     keep_compiled()
 

@@ -121,7 +121,7 @@ def _log_tails_and_slopes(
     inside = least < 0
     near_mills, near_slope = mills_and_slope(jnp.abs(least))
     far_mills, far_slope = mills_and_slope(most)
-    factor = flushed_exp(jnp.where(inside, -jnp.square(least) / 2 - LOG_ROOT_TAU, 0.0))
+    factor = once(flushed_exp(jnp.where(inside, -jnp.square(least) / 2 - LOG_ROOT_TAU, 0.0)))
     near = once(jnp.where(inside, 1 - factor * near_mills, near_mills))
     far = once(factor * far_mills)
     total = near + far
