@@ -41,14 +41,15 @@ class Stream:
     `subsample_size=`.
 
     Args:
-        source: a Parquet or CSV file, a folder of such files, a pattern as in
-            `"sales/2024-*.parquet"`, or a list of these; or a stream of Arrow, as relations of
-            DuckDB and frames of Polars are (anything with `__arrow_c_stream__`).
+        source: a Parquet or CSV file, a folder of such files, a pattern such as
+            `"sales/2024-*.parquet"`, or a list of these; or an Arrow stream, such as a DuckDB
+            relation or a Polars frame (anything with `__arrow_c_stream__`).
         constants: arguments of the model that are the same for all rows, such as the number of
             shops.
-        scratch: the folder for the copy, which is removed with the result; that of the system for
-            temporary files by default. It takes 4 bytes for each number, 8 in double precision,
-            and 8 for each row. Each of several processes copies its share of the rows.
+        scratch: the folder for the copy, which is removed along with the result; by default the
+            system's folder for temporary files. The copy takes 4 bytes for each number, 8 in double
+            precision, and 8 more for each row. Each of several processes copies its share of the
+            rows.
 
     Examples:
         >>> import stakes
