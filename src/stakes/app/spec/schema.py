@@ -212,7 +212,7 @@ class FitSection(Section):
     steps: int = Field(30_000, gt=0, description=COUNT)
     draws: int | None = Field(None, gt=0, description=COUNT)
     learning_rate: float | None = Field(None, gt=0, allow_inf_nan=False, description=POSITIVE)
-    """Take every step at the optimiser's own step size, for one with a schedule."""
+    """That of Adam, which then makes the fit alone."""
     warm_start: bool = Field(True, description="true or false")
     checkpoint_seconds: float = Field(
         60.0, ge=0, allow_inf_nan=False, description="a number of zero or more"
