@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, final
 
 from stakes import checks
 from stakes.errors import InputError, listed, suggestion
+from stakes.host.packages import how_to_install
 
 KINDS = {".parquet": "parquet", ".csv": "csv", ".tsv": "csv"}
 AT_ONCE = 2**16
@@ -83,7 +84,7 @@ class Stream:
         try:
             import pyarrow as pa
         except ModuleNotFoundError:
-            raise InputError("`Stream(...)` needs pyarrow: pip install 'stakes[tables]'.") from None
+            raise InputError(f"`Stream(...)` needs pyarrow: {how_to_install('tables')}.") from None
         if _is_arrow(self.source):
             reader = pa.RecordBatchReader.from_stream(self.source)
             return [Source("the stream", reader.schema, lambda names: _selected(reader, names))]
@@ -127,7 +128,7 @@ def _file(path: Path) -> Source:
 
     if path.suffix not in KINDS:
         kinds = listed(sorted(KINDS))
-        raise InputError(f"`Stream(...)`: {path} is no file of a kind that is known: {kinds}.")
+        raise InputError(f"`Stream(...)`: {path} is not a file of a known kind: {kinds}.")
     form: Any = "parquet"
     if KINDS[path.suffix] == "csv":
         separator = "\t" if path.suffix == ".tsv" else ","
