@@ -136,7 +136,7 @@ def checked_expectation(
             warn(
                 f"The outcome {problem.outcome!r}, {type(outcome).__name__}, can only be drawn, "
                 f"and no gradient passes through its draws: those of the calibrated fit are noisy "
-                f"estimates by its score function. Look at the course of the bound, and give more "
+                f"estimates by its score function. Look at the trace of the bound, and give more "
                 f"draws, `expectation=ScoreFunction(draws=...)`, where it does not settle."
             )
     else:

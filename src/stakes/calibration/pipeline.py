@@ -248,7 +248,7 @@ def _warn_of_unconverged(result: Calibration, options: Options) -> None:
     ]
     if ended:
         warn(
-            f"{' and '.join(ended)}, before it converged: with more steps the decisions may be "
-            f"others. Give more `steps=` or another `optimizer=`, and look at the `bound` of "
+            f"{' and '.join(ended)}, before it converged: with more steps the decisions may "
+            f"change. Give more `steps=` or another `optimizer=`, and look at the `bound` of "
             f"`result.vi` and `result.calibrated`, one number for each step."
         )

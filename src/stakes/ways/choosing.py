@@ -173,7 +173,7 @@ def _checked(ways: Any) -> list[Any]:
         raise InputError(f"`ways=` has {', '.join(map(repr, twice))} more than once.")
     if all(way.is_yardstick for way in listed):
         raise InputError(
-            "`ways=` has nothing but what is there to compare with; add one such as `Plain()`."
+            "`ways=` has nothing but what is there to compare with; add a way such as `Plain()`."
         )
     return listed
 

@@ -71,7 +71,7 @@ class Corrected:
         if self.base.is_yardstick:
             raise InputError(
                 f"`Corrected(base=...)` needs a way that predicts outcomes; {self.base.name!r} "
-                f"decides without."
+                f"decides without predicting any."
             )
         bench.home.covariates(self.head.covariates)
 

@@ -136,12 +136,12 @@ def _given(folds: Any, units: np.ndarray, counted: np.ndarray) -> Splits:
     if count < 1 or empty:
         raise InputError(
             f"`folds=`: fold {some(empty or [0])} has no outcome that counts. Number folds from 0 "
-            f"without gaps; -1 is for outcomes that are never judged by."
+            f"without gaps; -1 is for outcomes that are only fitted to."
         )
     if (number[counted] == 0).all():
         raise InputError(
             "`folds=` has all outcomes that count in fold 0, which leaves nothing to fit to. "
-            "Number at least two folds, or give -1 to outcomes that are never judged by."
+            "Number at least two folds, or give -1 to outcomes that are only fitted to."
         )
     for k in range(count):
         both = np.intersect1d(units[number == k], units[counted & (number != k)])
