@@ -207,9 +207,10 @@ def _unreliable(notes: Sequence[str]) -> tuple[str, ...]:
         return ()
     return (
         f"Do not rely on the figures on this page yet. A fit looks step by step for what suits the "
-        f"data best, and here it ended on its way ({'; '.join(map(_in_words, notes))}): with more "
-        f"steps, decisions and costs may change. Allow twice as many or more, with steps = … under "
-        f"[fit] in the spec or steps= in Python, and run again.",
+        f"data best, and here it stopped before it had found that "
+        f"({'; '.join(map(_in_words, notes))}): with more steps, decisions and costs may change. "
+        f"Allow twice as many or more, with steps = … under [fit] in the spec or steps= in Python, "
+        f"and run again.",
     )
 
 
