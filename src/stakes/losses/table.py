@@ -140,7 +140,7 @@ def _edges(bins: Any, classes: int) -> tuple[float, ...]:
     where = "`CostTable(bins=...)`"
     edges = checks.array(where, bins).astype(float).ravel()
     if not np.isfinite(edges).all() or not (np.diff(edges) > 0).all():
-        raise checks.refused(where, "rising edges", bins)
+        raise checks.refused(where, "increasing edges", bins)
     if len(edges) != classes - 1:
         raise InputError(
             f"{where} has {len(edges)} edges, which make {len(edges) + 1} classes; the table has "

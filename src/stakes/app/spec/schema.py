@@ -43,7 +43,7 @@ class ModelSection(Section):
             if said:
                 raise FieldErrors(*((name, "belongs to `formula`; leave it out") for name in said))
         elif self.python is not None or self.example is not None:
-            raise FieldErrors(("formula", "is instead of `python` and `example`; leave one out"))
+            raise FieldErrors(("formula", "does not go with `python` or `example`; leave one out"))
         elif self.outcome is not None:
             raise FieldErrors(("outcome", "leave it out: the formula begins with it"))
         if self.python is not None and self.outcome is None:
