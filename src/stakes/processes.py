@@ -49,7 +49,7 @@ class Processes:
         return self.index == 0
 
     def same(self, tree: T) -> T:
-        """Arrays that are the same in every process, for a program of all."""
+        """Arrays that are the same in every process, as arguments of a program that all run."""
         everywhere: T = jax.tree.map(lambda leaf: self._global(leaf, None), tree)
         return everywhere
 
@@ -58,7 +58,7 @@ class Processes:
         return self._global(local, axis)
 
     def own(self, tree: T) -> T:
-        """The parts that are here."""
+        """The parts that this process has."""
         here: T = jax.tree.map(lambda leaf: leaf.addressable_data(0), tree)
         return here
 
@@ -72,7 +72,7 @@ class Processes:
             return np.asarray(found)
 
     def any(self, value: bool) -> bool:
-        """Whether it is so in any process."""
+        """Whether this is true in any process."""
         return bool(self.gather(np.array(value)).any())
 
     def meet(self) -> None:
@@ -91,7 +91,7 @@ class Processes:
         self._met = time.monotonic()
 
     def leave(self) -> None:
-        """Part, once all have come here: what follows, each does alone."""
+        """Leave the others, once all have called this; from then on, each works alone."""
         self.meet()
         part: Any = jax.distributed.shutdown
         part()
