@@ -163,9 +163,9 @@ def _check_slope(problem: Problem, aim: Aim, drawn: np.ndarray) -> None:
     slope = jax.grad(lambda y: jnp.sum(aim.criterion.cost(y, decision)))(tried)
     if not bool(jnp.any(slope != 0)):
         raise InputError(
-            f"By `{aim.criterion.title}` the cost of {problem.outcome!r}, which is latent, goes in "
-            f"steps, and a fit has no slope to follow. Use a loss that rises gradually, such as "
-            f"`Huber(...)`."
+            f"Under `{aim.criterion.title}`, the cost of {problem.outcome!r}, which is latent, "
+            f"rises in steps, and a fit has no slope to follow. Use a loss that rises gradually, "
+            f"such as `Huber(...)`."
         )
 
 

@@ -301,7 +301,7 @@ def _warn_of_rivals(problem: Problem, found: Rival) -> None:
         float(worth(value)[at]) for value in (found.best.value, found.other.value, found.between)
     )
     warn(
-        f"By `{problem.criterion.title}`, decisions far apart are nearly equally good in "
+        f"Under `{problem.criterion.title}`, decisions far apart are nearly equally good in "
         f"{int(exists.sum())} of {exists.size} cases: {best:.4g} ({here:.4g} on average) and "
         f"{other:.4g} ({there:.4g}), for example, and {between:.4g} between them. A little more "
         f"data may make the other one the best; look at both, "
