@@ -156,7 +156,7 @@ class Aim:
         costs = [each.mean for each in there]
         if least > costs[0] >= costs[1] >= costs[2]:
             raise InputError(
-                f"By `{self.criterion.title}` decisions get better without end as the decision "
+                f"Under `{self.criterion.title}`, decisions get better without end as the decision "
                 f"{where}: the mean cost of the observed outcomes is {costs[2]:.4g} at "
                 f"{end:.4g}, but {least:.4g} or more between {low:.4g} and {high:.4g}, "
                 f"where they lie. The decision needs limits: say `decision=Interval(low, "

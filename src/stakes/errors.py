@@ -45,7 +45,7 @@ class Interrupted(StakesError):  # noqa: N818 (nobody's mistake)
 class NoClosedForm(  # noqa: N818 (nobody's mistake)
     StakesError, NotImplementedError
 ):
-    """This loss and this outcome distribution have no closed form.
+    """There is no closed form for this loss and this outcome distribution.
 
     Raise it in a loss or a statistic of your own where there is no formula: the next best way is
     taken then.

@@ -125,11 +125,11 @@ def map(
 ) -> Answers:
     """Solve one problem for each of many groups, and gather the answers into one table.
 
-    A group whose problem ends in an error is listed with it, and stops no other. The numbers are
-    the same wherever the work is done.
+    A group whose problem ends in an error is listed with that error, and does not stop the others.
+    The numbers are the same wherever the work is done.
 
     Args:
-        key: each group has a key of its own made from it, by its place.
+        key: a JAX random key, from which each group gets a key of its own, by its position.
         problem_for: (group, data) -> its `Problem`. One model function for all groups saves
             compiling it again for groups of the same size.
         groups: group -> its data, or pairs of these such as `frame.groupby("shop")`.

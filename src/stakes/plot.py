@@ -36,15 +36,15 @@ Place: TypeAlias = int | str | tuple[int | str, ...]
 
 
 def decisions(result: Calibration | Assessment | Choice, *, ax: "Axes | None" = None) -> "Axes":
-    """Decisions over what is predicted, and what came.
+    """Decisions over what is predicted, with the observed outcomes.
 
-    The thin line holds 90 % of what is predicted, the thick one 50 %: by the calibrated fit, or by
-    the way that was chosen.
+    The thin line is the central 90 % of what is predicted, the thick one the central 50 %: by the
+    calibrated fit, or by the way that was chosen.
 
     Args:
-        result: of `calibrate`, for the decisions of both fits; `result.assess(data)`, for other
-            cases; or of `choose`, for the decisions of the chosen way.
-        ax: the axes to draw on; new ones where left out.
+        result: that of `calibrate`, for the decisions of both fits; `result.assess(data)`, for
+            other cases; or that of `choose`, for the decisions of the chosen way.
+        ax: the axes to draw on; new ones by default.
 
     Examples:
         >>> import jax, stakes, stakes.plot
@@ -89,16 +89,16 @@ def expected_loss(
 ) -> "Axes":
     """What decisions about one case would cost on average, or be worth: a curve with a band.
 
-    The band holds the expected cost with 90 % of the posterior probability, since what a decision
-    costs on average depends on what is not known for certain. Lines mark the decisions of both
-    fits.
+    The band contains the expected cost with a posterior probability of 90 %: what a decision costs
+    on average depends on parameters that are not known for certain. Lines mark the decisions of
+    both fits.
 
     Args:
         result: of `calibrate`.
         case: its number, or its label; a pair of these where decisions have two axes.
-        decisions: to compute the curve at; across what is predicted where left out.
+        decisions: at which the curve is computed; by default over the range of what is predicted.
         draws: of the posterior.
-        ax: the axes to draw on; new ones where left out.
+        ax: the axes to draw on; new ones by default.
 
     Examples:
         >>> import jax, stakes, stakes.plot
@@ -141,7 +141,7 @@ def reduction(result: Calibration | Comparison | Choice, *, ax: "Axes | None" = 
     Args:
         result: `result.compare(...)`; `calibrate(...)`, for the data of the fit; or `choose(...)`,
             for all its ways.
-        ax: the axes to draw on; new ones where left out.
+        ax: the axes to draw on; new ones by default.
 
     Examples:
         >>> import numpy as np, stakes, stakes.plot
@@ -167,13 +167,13 @@ def reduction(result: Calibration | Comparison | Choice, *, ax: "Axes | None" = 
 
 
 def posterior(result: Calibration, latent: int | str = 0, *, ax: "Axes | None" = None) -> "Axes":
-    """What calibration moved: a latent before any data, under plain VI, and calibrated.
+    """What calibration moved: the prior of a latent, and its posterior by plain and calibrated VI.
 
     Args:
         result: of `calibrate`.
         latent: 0 for the one that calibration moved most, 1 for the next, up to 5; or the name of
             one of these, such as "theta[A]".
-        ax: the axes to draw on; new ones where left out.
+        ax: the axes to draw on; new ones by default.
 
     Examples:
         >>> import jax, stakes, stakes.plot

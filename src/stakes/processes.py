@@ -49,7 +49,7 @@ class Processes:
         return self.index == 0
 
     def same(self, tree: T) -> T:
-        """Arrays that are the same in every process, for a program of all."""
+        """Arrays that are the same in every process, as arguments of a program that all run."""
         everywhere: T = jax.tree.map(lambda leaf: self._global(leaf, None), tree)
         return everywhere
 
@@ -58,7 +58,7 @@ class Processes:
         return self._global(local, axis)
 
     def own(self, tree: T) -> T:
-        """The parts that are here."""
+        """The parts that this process has."""
         here: T = jax.tree.map(lambda leaf: leaf.addressable_data(0), tree)
         return here
 
@@ -72,7 +72,7 @@ class Processes:
             return np.asarray(found)
 
     def any(self, value: bool) -> bool:
-        """Whether it is so in any process."""
+        """Whether this is true in any process."""
         return bool(self.gather(np.array(value)).any())
 
     def meet(self) -> None:
@@ -91,7 +91,7 @@ class Processes:
         self._met = time.monotonic()
 
     def leave(self) -> None:
-        """Part, once all have come here: what follows, each does alone."""
+        """Leave the others, once all have called this; from then on, each works alone."""
         self.meet()
         part: Any = jax.distributed.shutdown
         part()
@@ -106,17 +106,17 @@ class Processes:
 def join(coordinator: str, *, process: int, of: int) -> Processes:
     """Join the processes that are to make one fit together.
 
-    Each of them calls this before anything else is done with JAX, then `calibrate` with the same
-    arguments and `on=` what this returns: `of` processes, numbered from zero, on one machine or
-    several.
+    There are `of` processes, numbered from zero, on one machine or several. Each of them calls this
+    before doing anything else with JAX, then `calibrate` with the same arguments and with what this
+    returns as `on=`.
 
-    Before it does anything of its own that takes long, or ends, each calls `leave()` of what this
-    returns: a process that ends waits for the others.
+    Each calls `leave()` on what this returns before it ends or does anything long on its own, since
+    a process that ends waits for the others.
 
     Args:
-        coordinator: "HOST:PORT", where process 0 listens and the others find it; the others tell
-            each other by way of it where they listen. Nothing in between is encrypted: use an
-            address that only they can reach.
+        coordinator: "HOST:PORT", where process 0 listens; the other processes learn from it where
+            to reach one another. Messages are not encrypted: use an address that only these
+            processes can reach.
         process: the number of this process.
         of: how many there are.
 

@@ -40,7 +40,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     decisions, so that larger is better; with a loss other than `Squared()` it is not R².
     `calibration_` is the whole result, with its posterior and comparison.
 
-    There are no sample weights, sparse matrices, missing values or several outcomes at once.
+    Sample weights, sparse matrices, missing values and several outcomes at once are not supported.
 
     Args:
         model: a formula such as `"sold ~ weekday + sunshine + (1 | store)"`, whose left side names
@@ -52,7 +52,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         priors: in place of the usual ones, for a formula.
         outcome: the site of the outcomes, for a NumPyro model.
         steps: at most this many, for each of two fits.
-        random_state: an integer for the same decisions each time.
+        random_state: an integer seed, for the same decisions each time.
 
     Examples:
         >>> import numpy as np, pandas as pd, stakes

@@ -318,7 +318,7 @@ class Linearized(_ByQuantile):
     """u = M - ℓ with log u linearized: U = -E ℓ / M (eqs. 2 and 7), as regret.
 
     M is the `quantile` of the training losses of uncalibrated VI, or `scale` where given. With
-    `regret`, the expected loss counts for each θ only in so far as it exceeds that of the best
+    `regret`, the expected loss counts for each θ only insofar as it exceeds that of the best
     decision for that θ, so that nothing is gained by making outcomes look predictable;
     `regret=False` is the form of the paper. They differ only where the model learns its noise.
 

@@ -251,7 +251,7 @@ def test_what_the_weekday_tells_is_proposed_once(tmp_path: Path) -> None:
     found = proposed(tmp_path / "t.csv", "Brote")
     assert found.formula == "Brote ~ C(Tag_weekday) + Tag_days + Feiertag + Filiale"
     assert list(found.left_out) == ["Wochentag", "Nummer", "Wochenende"]
-    assert "which Tag tells already" in found.left_out["Wochentag"]
+    assert "which Tag already gives" in found.left_out["Wochentag"]
     assert found.label == ("Tag", "Filiale")
     few = [head, *lines[:20]]  # ten days: too few to learn of weekdays from dates
     (tmp_path / "few.csv").write_text("\n".join(few) + "\n", "utf-8")

@@ -269,7 +269,7 @@ def test_an_unconverged_fit_makes_the_verdict_unclear() -> None:
 def test_page_says_what_a_problem_does_not_have() -> None:
     report = sample_report(3, kind=None)
     page = render(replace(report, convergence=replace(report.convergence, scale=None)))
-    assert "has nothing that this page could turn" in page
+    assert "has no cost that this page could vary" in page
     assert "needs no scale M" in page
 
 

@@ -164,5 +164,5 @@ def test_what_is_ambiguous_in_a_matrix_is_refused() -> None:
     square = on_matrix(12, 12)
     with pytest.raises(stakes.InputError, match=r"may belong to either of 'user', 'item'"):
         dependence_of(np.arange(12), square)
-    with pytest.raises(stakes.InputError, match=r"`by=Ordered\(\)` needs outcomes in one row"):
+    with pytest.raises(stakes.InputError, match=r"`by=Ordered\(\)` needs outcomes along one axis"):
         dependence_of(stakes.Ordered(), square)

@@ -349,7 +349,7 @@ def test_a_loss_without_a_best_decision_is_refused_before_any_fit(sign: int, whe
         return sign * (outcome - decision)
 
     with pytest.raises(
-        InputError, match=rf"By `difference` .* as the decision {where}.*needs limits"
+        InputError, match=rf"Under `difference`, .* as the decision {where}.*needs limits"
     ) as caught:
         calibrate(problem(loss=difference))
     assert "add a constant" not in str(caught.value)

@@ -250,13 +250,13 @@ def why_not_judged(problem: Problem) -> str | None:
     if problem.about_latent:
         return (
             f"Decisions about {problem.outcome!r}, which is never observed, cannot be judged by "
-            f"data: all that speaks for them is the model."
+            f"data: they rest on the model alone."
         )
     if problem.action is not None:
         return (
             f"Decisions about {problem.action!r} change the outcome, and the outcomes in the data "
-            f"happened at the decisions that were made: what others would have led to, data like "
-            f"these cannot say. Try the decisions."
+            f"happened at the decisions that were made: they cannot say what other decisions would "
+            f"have led to. Try these to find out."
         )
     return None
 

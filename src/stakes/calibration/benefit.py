@@ -6,7 +6,7 @@ from stakes import checks
 
 
 def net_benefit(happened: np.ndarray, chance: np.ndarray, threshold: float) -> float:
-    """What acting above a chance is worth, in cases that happen: found, less what others cost.
+    """Net benefit of acting above a threshold probability: cases found, less weighted false alarms.
 
     A threshold t says that acting in vain weighs t/(1-t) as much as a case found (Vickers and
     Elkin, Medical Decision Making, 2006).

@@ -136,7 +136,7 @@ def checked_expectation(
             warn(
                 f"The outcome {problem.outcome!r}, {type(outcome).__name__}, can only be drawn, "
                 f"and no gradient passes through its draws: those of the calibrated fit are noisy "
-                f"estimates by its score function. Look at the course of the bound, and give more "
+                f"estimates by its score function. Look at the trace of the bound, and give more "
                 f"draws, `expectation=ScoreFunction(draws=...)`, where it does not settle."
             )
     else:
@@ -163,9 +163,9 @@ def _check_slope(problem: Problem, aim: Aim, drawn: np.ndarray) -> None:
     slope = jax.grad(lambda y: jnp.sum(aim.criterion.cost(y, decision)))(tried)
     if not bool(jnp.any(slope != 0)):
         raise InputError(
-            f"By `{aim.criterion.title}` the cost of {problem.outcome!r}, which is latent, goes in "
-            f"steps, and a fit has no slope to follow. Use a loss that rises gradually, such as "
-            f"`Huber(...)`."
+            f"Under `{aim.criterion.title}`, the cost of {problem.outcome!r}, which is latent, "
+            f"rises in steps, and a fit has no slope to follow. Use a loss that rises gradually, "
+            f"such as `Huber(...)`."
         )
 
 

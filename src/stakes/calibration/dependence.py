@@ -92,8 +92,8 @@ def _checked(by: Dependence, instances: Instances) -> Dependence:
     checks.choice(WHERE, by, Dependence, "one such as `stakes.Ordered()`", hashable=False)
     if isinstance(by, Ordered) and len(instances.shape) != 1:
         raise InputError(
-            f"`by=Ordered()` needs outcomes in one row, in order of time; there is one for each "
-            f"{' x '.join(instances.dims) or 'model'}. Name a plate instead: `by=...`."
+            f"`by=Ordered()` needs outcomes along one axis, in order of time; there is one for "
+            f"each {' x '.join(instances.dims) or 'model'}. Name a plate instead: `by=...`."
         )
     size = int(np.prod(instances.shape))
     if by.size not in (None, size):

@@ -58,7 +58,7 @@ class Dependence(Protocol):
 @final
 @dataclass(frozen=True)
 class Independent:
-    """Every instance stands for itself.
+    """No instance depends on another.
 
     Examples:
         >>> import stakes

@@ -67,37 +67,38 @@ def calibrate(
     Args:
         key: a JAX random key; the same key gives the same result.
         problem: model, outcome, loss or utility, and guide.
-        data: the model's arguments by name, the one named like the outcome with the observations;
-            or a table whose columns have these names. Its index labels the rows, words become codes
-            in the order of the alphabet, and decisions come back as a column with that index. Of a
-            column of dates, `day_weekday` asks for the weekday, `day_days` for the days since the
-            first one; likewise year, quarter, month, week, day, dayofyear and hour. A `Stream` is
-            a table that may be larger than memory.
+        data: the model's arguments by name; the one named like the outcome has the observations. Or
+            a table whose columns have these names. Its index labels the rows, words become codes in
+            alphabetical order, and decisions come back as a column with that index. For a column of
+            dates, `day`, the argument `day_weekday` gets the weekday and `day_days` the days since
+            the first one; likewise year, quarter, month, week, day, dayofyear and hour. A `Stream`
+            is a table that may be larger than memory.
         transform: from loss to utility, `Linearized(quantile=0.9)` by default; not for a problem
             that is given by a utility.
         method: `Joint()`, the default, or `EM()`, the default for whole numbers and actions.
-        expectation: of the loss or utility over outcomes; the best is chosen by default.
-        estimator: of the utility term where a utility stands inside a logarithm.
-        steps: at most this many, for each of the two fits. Fewer than by default are taken for a
-            trial: only with as many or more a fit that does not converge earns a warning.
+        expectation: how the loss or utility is averaged over outcomes; by default the first of the
+            library's expectations that applies.
+        estimator: of the utility term, where the transform puts a utility inside a logarithm.
+        steps: at most this many, for each of the two fits. Fewer than the default are taken for a
+            trial run, in which a fit that does not converge gives no warning.
         draws: of θ at each step; 10 by default, 32 for small problems.
-        independent: draw each θ by itself. By default draws from mean-field normal guides come in
-            pairs and are evenly spread, so that fits have less noise.
+        independent: draw each θ independently. By default draws from mean-field normal guides come
+            in pairs and are evenly spread, which makes fits less noisy.
         optimizer: any optax optimiser; by default natural gradients, for guides made of normals,
             and Adam together, in steps that shrink where gradients are all noise. Step sizes are
             reduced tenfold, twice, as the bound levels off, and again until that gains nothing
             more.
         all_steps: take every step at the optimiser's own step size, for an optimiser with a
-            schedule of `steps` steps. The bound always levels off under a rate that falls to zero,
+            schedule of `steps` steps. With a rate that falls to zero the bound always levels off,
             so such a fit is never called converged: look at its trace.
         warm_start: whether the calibrated fit starts from VI's optimum.
         options: all of these as one value, instead of them.
-        coords: labels of the plates' members, by plate; `decide` knows members again by them.
+        coords: labels of the plates' members, by plate; `decide` recognises members by them.
         progress: whether to show a progress bar on a terminal.
         journal: keeps a record of both fits, from which they can be resumed.
         on: the processes that make both fits together, as `join` returned them. Each calls
             `calibrate` with the same arguments and gets the same result; rows are divided among
-            them, and with them local parameters, decisions and what the optimiser knows of them.
+            them, and with the rows local parameters, decisions and their optimiser state.
 
     Examples:
         >>> import jax, numpyro, numpyro.distributions as dist, stakes
@@ -247,7 +248,7 @@ def _warn_of_unconverged(result: Calibration, options: Options) -> None:
     ]
     if ended:
         warn(
-            f"{' and '.join(ended)}, before it converged: with more steps the decisions may be "
-            f"others. Give more `steps=` or another `optimizer=`, and look at the `bound` of "
+            f"{' and '.join(ended)}, before it converged: with more steps the decisions may "
+            f"change. Give more `steps=` or another `optimizer=`, and look at the `bound` of "
             f"`result.vi` and `result.calibrated`, one number for each step."
         )

@@ -276,7 +276,7 @@ def _warn_of_unseen_decisions(
         )
     warn(
         f"{int(beyond.sum())} of {decisions.size} best decisions about {problem.action!r} lie "
-        f"{where}: there the model is all that speaks for them. {remedy}, or try such decisions "
+        f"{where}: they rest on the model alone. {remedy}, or try such decisions "
         f"first."
     )
 
@@ -301,10 +301,11 @@ def _warn_of_rivals(problem: Problem, found: Rival) -> None:
         float(worth(value)[at]) for value in (found.best.value, found.other.value, found.between)
     )
     warn(
-        f"By `{problem.criterion.title}`, decisions far apart are nearly equally good in "
+        f"Under `{problem.criterion.title}`, decisions far apart are nearly equally good in "
         f"{int(exists.sum())} of {exists.size} cases: {best:.4g} ({here:.4g} on average) and "
-        f"{other:.4g} ({there:.4g}), for one, and {between:.4g} between them. A little more data "
-        f"may turn one into the other; look at both, `result.expected([{best:.4g}, {other:.4g}])`."
+        f"{other:.4g} ({there:.4g}), for example, and {between:.4g} between them. A little more "
+        f"data may make the other one the best; look at both, "
+        f"`result.expected([{best:.4g}, {other:.4g}])`."
     )
 
 
@@ -322,7 +323,7 @@ def check_decisions(decisions: np.ndarray) -> None:
         endless = decisions == end
         if endless.any():
             raise NumericalError(
-                f"{int(endless.sum())} of {decisions.size} decisions have no end: the more the "
+                f"{int(endless.sum())} of {decisions.size} decisions are infinite: the more the "
                 f"decision {where}, the better, or at least never worse. Such a decision needs "
                 f"limits: say in the loss or utility what too {too} a decision costs."
             )

@@ -58,7 +58,7 @@ class Calibration:
     columns: Mapping[str, Columns]
     """Names of the columns of arguments that are tables; those of other data go by name."""
     by: By = None
-    """Which instances of the fit belong together, as in `compare`; told from the plates if None."""
+    """Which instances belong together, as in `compare`; inferred from the plates if None."""
     plan: Plan | None = None
     """How it was fitted, to fit it again in the same way."""
     table: Read | None = None
@@ -174,10 +174,11 @@ class Calibration:
     ) -> "xr.DataArray":
         """Decisions for other cases, without their outcomes; by the calibrated fit by default.
 
-        What the fit has learned about a member of a plate is used for it, and what is local to a
-        new member is drawn from the model. Labels tell them apart, where the fit has labels, too.
-        Without labels, a plate of the same size as in the fit holds its members, and one of another
-        size holds new ones; a warning says so, unless `new=` or `known=` does.
+        What the fit has learned about a member of a plate is used for that member; the latents of a
+        new member are drawn from the model. Labels tell members apart, if the fit has labels, too.
+        Without labels, a plate of the same size as in the fit is taken to hold the same members,
+        and one of another size to hold new ones; a warning says which, unless `new=` or `known=`
+        does.
 
         Args:
             data: the model's arguments by name, or a table with columns of these names; the outcome
@@ -205,14 +206,14 @@ class Calibration:
 
         Args:
             held_out: data with observed outcomes; plates and their labels as in `decide`.
-            nuts: also compare with this many draws of NUTS; the verdict says where they are not
-                good enough to stand for the posterior.
+            nuts: also compare with this many draws of NUTS; the verdict warns if they are not good
+                enough to represent the posterior.
             by: which instances belong together, so that the interval is as wide as it has to be.
                 The name of a plate, or of an argument with a group for each outcome; an array of
                 such groups; a pair of these, such as `("user", "item")`; `stakes.Ordered()` for
-                rows in order of time; `stakes.Independent()` for none. Where left out, it is told
-                from the plates: those that cross in the outcome, and those whose members' latents
-                outcomes share, as in `effect[store]`, where they have ten members or more.
+                rows in order of time; `stakes.Independent()` for none. By default it is inferred
+                from the plates: those that cross in the outcome, and those with ten members or more
+                whose latents are shared by outcomes, as in `effect[store]`.
         """
         draws = None if nuts is None else checks.whole("`compare(nuts=...)`", nuts)
         cases = cases_of(self, held_out, new, known, coords, needs_outcome=True)
@@ -223,7 +224,7 @@ class Calibration:
     def leave_one_out(self, *, draws: int = 4000, by: By = None) -> Comparison:
         """Risk of VI's and the calibrated decisions, each made without the outcome it is judged by.
 
-        For small data, of which none can be held out. Draws of each fit are reweighted as if the
+        For data sets too small to hold any rows out. Draws of each fit are reweighted as if the
         outcome had not been seen (Pareto-smoothed importance sampling, by arviz-stats); where that
         is not reliable, k̂ above 0.7, the fit is made again without it.
 
@@ -346,9 +347,9 @@ class Calibration:
     ) -> "xr.Dataset":
         """What each of these decisions would cost, or be worth, on average: a curve with a band.
 
-        `mean` is the expected loss or utility of the decision for each case, `low` and `high` hold
-        it with 90 % of the posterior probability. Where outcomes share a decision, it is that of
-        all of them together. Plates and their labels as in `decide`.
+        `mean` is the expected loss or utility of the decision for each case; it lies between `low`
+        and `high` with a posterior probability of 90 %. Where outcomes share a decision, it is that
+        of all of them together. Plates and their labels as in `decide`.
 
         Args:
             decisions: to be tried, each for all cases.

@@ -23,7 +23,7 @@ DECISIONS = "decisions"
 
 @final
 class CalibratedELBO(ELBO):  # type: ignore[misc]
-    """ELBO + Σ_i U(λ, h_i), for people with a loop of their own: the bound of `calibrate`.
+    """ELBO + Σ_i U(λ, h_i), the bound of `calibrate`, for a training loop of your own.
 
     Give `SVI` this objective together with its `guide`, which is the problem's with the decisions
     as one more parameter, called "decisions". The data are given as a whole, not in minibatches.
@@ -33,9 +33,10 @@ class CalibratedELBO(ELBO):  # type: ignore[misc]
         scale: M, in units of the loss, such as `result.scale` of an earlier calibration; not for a
             problem that is given by a utility.
         transform: `Linearized()` by default.
-        expectation: of the loss or utility over outcomes; the best is chosen by default. Where that
-            is an enumeration of counts, say of how many: `Enumeration(points=200)`.
-        estimator: of the utility term where a utility stands inside a logarithm.
+        expectation: how the loss or utility is averaged over outcomes; by default the first that
+            applies. For counts that are enumerated, give the number of values:
+            `Enumeration(points=200)`.
+        estimator: of the utility term, where the transform puts a utility inside a logarithm.
         draws: of θ at each step.
         decisions: where they start; at the median of the observed outcomes by default.
 

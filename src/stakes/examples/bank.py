@@ -154,7 +154,7 @@ def picture(result: Calibration, ax: "Axes | None" = None) -> "Axes":
         ax.plot(thresholds, worth, label=name)
     ax.axhline(0, color="#767676", linestyle="--", label="calling nobody")
     ax.set_ylim(-20, None)
-    ax.set_xlabel("call from a chance of")
+    ax.set_xlabel("threshold probability")
     ax.set_ylabel("net benefit, buyers for each 1,000")
     ax.legend(frameon=False)
     return ax

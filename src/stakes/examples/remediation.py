@@ -93,8 +93,8 @@ def picture(result: Calibration, ax: "Axes | None" = None) -> "Axes":
     for action, color in zip(COSTS, ("#0072B2", "#E69F00", "#D55E00"), strict=True):
         some = found == action
         ax.plot(high[some], very_high[some], "o", color=color, label=action, markersize=4)
-    ax.set_xlabel("chance of 4 pCi/L or more")
-    ax.set_ylabel("chance of 10 pCi/L or more")
+    ax.set_xlabel("probability of 4 pCi/L or more")
+    ax.set_ylabel("probability of 10 pCi/L or more")
     ax.legend(frameon=False)
     return ax
 

@@ -24,7 +24,7 @@ CENSORED = (
 @final
 @dataclass(frozen=True)
 class ScoreFunction(ByPoints):
-    """Draws that gradients do not pass through, where nothing else is possible.
+    """Draws through which no gradient passes, for outcomes that allow nothing else.
 
     Their gradient is E (ℓ - mean ℓ) ∂ log p: unbiased, but noisy. A fit with it needs many draws
     and small steps, and says so before it starts.

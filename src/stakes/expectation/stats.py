@@ -19,6 +19,7 @@ from stakes.errors import NoClosedForm
 
 @singledispatch
 def mean(outcome: Distribution) -> Array:
+    """E y."""
     _check(outcome)
     try:
         return outcome.mean
@@ -28,7 +29,7 @@ def mean(outcome: Distribution) -> Array:
 
 @singledispatch
 def variance(outcome: Distribution) -> Array:
-    """Unknown for an angle, whose variance NumPyro measures around the circle."""
+    """E (y - E y)²; unknown for an angle, whose variance NumPyro measures around the circle."""
     _check(outcome)
     if outcome.support is constraints.circular:
         raise unknown("variance", outcome)
@@ -148,13 +149,13 @@ class Components(NamedTuple):
 
 @singledispatch
 def components(outcome: Distribution) -> Components | None:
-    """The components of a mixture; None where the outcome is none."""
+    """The components of a mixture; None for an outcome that is not a mixture."""
     _check(outcome)
     return None
 
 
 class Line(NamedTuple):
-    """a + b x."""
+    """An outcome that is a + b x, for an outcome x."""
 
     start: Array
     slope: Array
@@ -170,7 +171,7 @@ class Line(NamedTuple):
 
 @singledispatch
 def line(outcome: Distribution) -> Line | None:
-    """What an outcome is a line of; None where it is none.
+    """The outcome that this one is a shifted and scaled version of; None where there is none.
 
     Its own support is not to be asked: NumPyro takes every slope that is traced to be positive.
     """
@@ -179,7 +180,7 @@ def line(outcome: Distribution) -> Line | None:
 
 
 def line_of_counts(outcome: Distribution) -> Line | None:
-    """What it is a line of, where that is discrete: its values lie the slope apart."""
+    """The same if that is discrete; the values of this one then lie the slope apart."""
     found = line(outcome)
     return found if found is not None and is_discrete(found.of) else None
 
@@ -199,7 +200,7 @@ def largest_value(outcome: Distribution) -> Array | None:
 
 
 def is_discrete(outcome: Distribution) -> bool:
-    """Also of an outcome with draws of θ in front, whose support cannot be asked where it moves."""
+    """Whether the outcome is discrete; also if its arrays have draws of θ along a leading axis."""
     _check(outcome)
     if isinstance(outcome, TransformedDistribution):
         return False  # no transform leads to whole numbers

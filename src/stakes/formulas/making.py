@@ -46,7 +46,7 @@ def formula(
         family: one of normal, student, lognormal, poisson, negative binomial, zero-inflated
             poisson, zero-inflated negative binomial, bernoulli, binomial, gamma, beta, ordinal.
         link: the mean's, where not the usual one: identity, log, logit, probit or cloglog.
-        priors: by name, in place of those that printing the model shows.
+        priors: by name, in place of the default ones, which printing the model shows.
 
     Examples:
         >>> import pandas as pd, stakes

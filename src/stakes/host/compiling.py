@@ -159,13 +159,13 @@ def compiled(
 def keep_compiled(folder: str | os.PathLike[str] | None = None) -> None:
     """Keep compiled programs in a folder, where later processes find them again.
 
-    Most of the time of a first fit goes into compiling; with the programs of an earlier process it
-    does not. The folder is JAX's own compilation cache and may be shared by all your programs. It
-    is kept below 256 MB, for which JAX needs the package filelock. As with any cache of programs,
+    Most of the time of a first fit goes into compiling, which the programs of an earlier process
+    save. The folder is JAX's own compilation cache and may be shared by all your programs. It is
+    kept below 256 MB, for which JAX needs the package filelock. As with any cache of programs,
     others should not be able to write to it.
 
-    Without a `folder` it is that of the command line, in your cache folder, unless JAX has been
-    told of another one.
+    By default, `folder` is the one that the command line uses, in your cache folder, unless JAX is
+    already set to use another.
 
     Examples:
         >>> import tempfile, stakes

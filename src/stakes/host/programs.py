@@ -150,7 +150,8 @@ class Program(Generic[P, R]):
     def _numbers_computed(self, split: Split, types: tuple[tuple[Any, ...], ...]) -> int:
         if self._work is None:
             return 50 * sum(math.prod(array.shape) for part in types for array, _ in part)
-        return self._work({**dict(split.static), **split.donated, **split.kept})
+        found: int = self._work({**dict(split.static), **split.donated, **split.kept})
+        return found
 
     def _called(
         self, static: tuple[tuple[str, Any], ...], donated: dict[str, Any], kept: dict[str, Any]

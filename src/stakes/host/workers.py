@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from stakes.errors import InputError
 from stakes.host.compiling import SETTINGS, setting
+from stakes.host.packages import how_to_install
 from stakes.host.progress import pieces_done
 
 ONE_AT_A_TIME = threading.Lock()
@@ -92,7 +93,7 @@ def connected(address: str | None, sent: Iterable[ModuleType] = ()) -> Iterator[
     try:
         from distributed import Client
     except ModuleNotFoundError:
-        raise InputError("`--dask` needs Dask: pip install 'stakes[cluster]'.") from None
+        raise InputError(f"`--dask` needs Dask: {how_to_install('cluster')}.") from None
     try:
         client = Client(address, timeout=10)
     except (OSError, ValueError) as error:
@@ -168,7 +169,7 @@ def _alone(settings: dict[str, Any], work: Callable[..., Any], *piece: Any) -> A
         name = other[0]
         raise InputError(
             f"`on=`: the workers compute with {name} = {setting(name)}, this process with "
-            f"{settings[name]}, so that they would find other numbers. Start them with "
+            f"{settings[name]}, so their numbers would differ. Start them with "
             f"{name.upper()}={settings[name]} in their environment."
         )
     with ONE_AT_A_TIME:

@@ -86,7 +86,7 @@ class TwoSided(CanVary):
 
     def expected_regret(self, predicted: Predicted, decision: Array) -> Array:
         if not self._is_the_same_for_all:
-            raise NoClosedForm("The least expected loss has a formula for the same loss for all.")
+            raise NoClosedForm("The least loss has a formula only if costs are the same for all.")
         return self.expected(predicted, decision) - predicted.least_tails(self.above, self.below)
 
     def log_expected_utility(self, predicted: Predicted, decision: Array, scale: Number) -> Array:
@@ -257,7 +257,7 @@ class LinEx(CanVary):
 
     def _check_alike(self) -> None:
         if not varying.is_one_number(self.c):
-            raise NoClosedForm("Moment generating functions have a formula for the same c for all.")
+            raise NoClosedForm("The best decision has a formula only if c is the same for all.")
 
     @property
     def dial(self) -> Dial | None:

@@ -189,7 +189,7 @@ class ZeroOne(CanVary):
 class IntervalScore(CanVary):
     """high - low, and 2/α for each unit by which the outcome lies outside, with α = 1 - level.
 
-    For an interval that should hold the outcome with the chance `level`, decided as
+    For an interval that should contain the outcome with probability `level`; the decision is a
     `Vector(low=Real(), high=Real())`. The best one lies between the quantiles at α/2 and 1 - α/2
     (Gneiting and Raftery, 2007): it is 2/α times the tilted losses of its two ends.
 

@@ -23,8 +23,9 @@ class CostTable:
     Args:
         costs: action -> its cost for each class; or an array or DataFrame, actions by classes. A
             cost is a number, the name of a data argument, or an array with a number for each case.
-        bins: where the outcome is a number and not a class, the rising edges between its classes:
-            the first class lies below the first edge, the last at the last edge or above it.
+        bins: where the outcome is a number and not a class, the increasing edges between its
+            classes: the first class lies below the first edge, the last at the last edge or above
+            it.
 
     Decisions are the labels of the actions.
 
@@ -139,7 +140,7 @@ def _edges(bins: Any, classes: int) -> tuple[float, ...]:
     where = "`CostTable(bins=...)`"
     edges = checks.array(where, bins).astype(float).ravel()
     if not np.isfinite(edges).all() or not (np.diff(edges) > 0).all():
-        raise checks.refused(where, "rising edges", bins)
+        raise checks.refused(where, "increasing edges", bins)
     if len(edges) != classes - 1:
         raise InputError(
             f"{where} has {len(edges)} edges, which make {len(edges) + 1} classes; the table has "

@@ -47,12 +47,12 @@ class EM:
     """Alternate between `every` steps in the variational parameters and best decisions.
 
     Args:
-        m_step: how decisions are set. By default to the Bayes decision where the term is
-            linearized and the loss has one, numerically otherwise.
-        draws: of θ for each M-step. By default those of the step, with what they have led to: the
-            decisions are used with other draws, when their rows come next. M-steps that are rare
-            (`every` above one), or have to run the model at other decisions, or whose step has
-            fewer than ten, draw 15 of their own.
+        m_step: how decisions are set: by default to the Bayes decision if the term is linearized
+            and the loss has one, otherwise numerically.
+        draws: of θ for each M-step. By default an M-step reuses those of its step, with the
+            outcomes predicted there; its decisions are then used with other draws, when their rows
+            come up next. It makes 15 draws of its own if M-steps are rare (`every` above one), if
+            it has to run the model at other decisions, or if the step has fewer than ten.
         every: steps between two M-steps; each sets the decisions of the minibatch at hand.
 
     Examples:

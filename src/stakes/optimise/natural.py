@@ -46,9 +46,9 @@ def natural_gradient(rate: float = 0.1, *, adam: float = 0.03) -> "optax.Gradien
 
     Args:
         rate: of natural gradients; 1 would jump to the optimum of each latent given the others,
-            were it not for noise. Where latents depend on one another, as group effects do on
-            their common level, 0.5 takes fewer steps. Each step follows the mean of the last ten in
-            which a row has come up; the default optimiser suits rows that come up rarely better.
+            were it not for noise. Where latents depend on one another, as group effects do on their
+            common level, 0.5 takes fewer steps. Each step follows the mean of the last ten in which
+            a row has come up; for rows that rarely come up, the default optimiser is better.
         adam: the step size of Adam, which moves decisions and parameters of the model.
 
     Examples:

@@ -38,8 +38,8 @@ class FitSettings:
     Args:
         steps: at most this many.
         draws: of θ at each step.
-        independent: draw each θ by itself. By default draws from normal guides come in pairs and
-            are evenly spread, which makes for less noise.
+        independent: draw each θ independently. By default draws from normal guides come in pairs
+            and are evenly spread, which makes for less noise.
         optimizer: any optax optimiser; `adaptive()` by default. Its step size is reduced
             tenfold, twice, each time that the bound has stopped rising; after the first time,
             each stage ends with the average over its later part. This round of three stages is

@@ -42,17 +42,18 @@ class Problem:
         utility: a `Utility`, instead of a loss.
         decision: where decisions may lie: `Real()` by default, `Interval(low, high)`,
             `Integers(low, high)`, `OneOf(labels)` or a `Vector` of these. A `CostTable` and an
-            `IntervalScore` say so themselves. Where the
-            decision changes the outcome, the argument of the model that carries it, such as
-            `{"price": Interval(1, 10)}`: the data has the prices that were set.
-        per: outcomes that share one decision: those of each member of a plate, of each group by a
-            data argument, or "all"; by default each outcome has its own.
+            `IntervalScore` bring their own space. Where the decision changes the outcome, name the
+            argument of the model that carries it, as in `{"price": Interval(1, 10)}`; the data then
+            have the prices that were set.
+        per: which outcomes share a decision: the name of a plate, for those of each of its members;
+            of a data argument, for those of each of its groups; or "all". By default each outcome
+            has its own.
         together: whether all numbers of an event, as of a `MultivariateNormal` or after
             `.to_event(1)`, are one outcome: the loss is a function of vectors, along the last axis
             of the outcome, and there is one decision for each of them.
         guide: a NumPyro autoguide class or a guide function; mean-field normal by default.
-        observed: the model argument that carries the observations, where it has another name than
-            the site. A model that has them already, by `handlers.condition`, needs none.
+        observed: the model argument that carries the observations, if its name is not that of the
+            site. A model that has them already, by `handlers.condition`, needs none.
 
     Examples:
         >>> import numpyro, numpyro.distributions as dist, stakes

@@ -162,7 +162,7 @@ def _what_if(what_if: WhatIf) -> Plot:
 def _benefit(table: ActionTable) -> Plot:
     """Net benefit over thresholds; acting on all soon costs more than it brings."""
     plot = _figure(240)
-    plot.xaxis.axis_label = "act from a chance of (%)"
+    plot.xaxis.axis_label = "threshold probability (%)"
     plot.yaxis.axis_label = "net benefit"
     percent = [100 * each.threshold for each in table.benefits]
     by_model, on_all = (

@@ -56,11 +56,10 @@ class Curve:
         where = "no action that was ever taken" if self.labels else "outside those"
         low, high = (self.shown(end) for end in self.made)
         span = "" if self.labels else f", {low} to {high}"
-        one = self.beyond == 1
+        lie, rest, it = ("is", "rests", "it") if self.beyond == 1 else ("are", "rest", "them")
         return (
-            f"{which} about {self.action} {'is' if one else 'are'} {where} in the data{span}: "
-            f"there the model is all that speaks for {'it' if one else 'them'}. Try before you "
-            f"rely on it."
+            f"{which} about {self.action} {lie} {where} in the data{span}, and {rest} on the model "
+            f"alone. Try {it} before you rely on {it}."
         )
 
     def shown(self, decision: float) -> str:

@@ -33,8 +33,9 @@ Labels = Mapping[str, Sequence[Any]]
 class Rows:
     """Some cases, and what is to be decided about them.
 
-    What is left out is that of the calibrated posterior; of plain VI, where there is none, or data
-    cannot judge decisions and nothing shows that calibration helps.
+    What is left out comes from the calibrated posterior; or from plain VI, if there is no
+    calibrated one, or if decisions cannot be judged by data, so that nothing shows that calibration
+    helps.
     """
 
     part: str
@@ -43,7 +44,7 @@ class Rows:
     where: str = ""
     """The same in words that readers understand, such as the name of a file."""
     labels: Labels | None = None
-    """What identifies each row; the labels of the plates where left out."""
+    """What identifies each row; by default the labels of the plates."""
     inputs: Labels = field(default_factory=dict)
     """What the model was told about each row."""
     decided: np.ndarray | None = None

@@ -63,16 +63,16 @@ def summarise(
     Args:
         title: of the page.
         held_out: `result.assess(...)` of data with observed outcomes, to judge the decisions and
-            the coverage by; the data of the fit where left out.
+            the coverage by; by default the data of the fit.
         labels: column name -> a value for each instance of the fit, to tell the rows of the
-            decision table apart; the plates' labels where left out.
+            decision table apart; by default the plates' labels.
         nuts: also compare with this many draws of NUTS.
         provenance: what the result was made from, such as versions, seed and hashes.
         command: the command that makes this report again.
         program: the Python program that makes this report again.
         rows: the cases in the decision table, part by part, with what is decided about them; the
-            first part are the decisions to take. The cases of the fit, and those held out, where
-            left out.
+            first part has the decisions to take. By default the cases of the fit, and those held
+            out.
         worth: what the decisions of the way that was chosen are worth.
         unit: what costs are counted in, such as "€".
     """
@@ -207,9 +207,10 @@ def _unreliable(notes: Sequence[str]) -> tuple[str, ...]:
         return ()
     return (
         f"Do not rely on the figures on this page yet. A fit looks step by step for what suits the "
-        f"data best, and here it ended on its way ({'; '.join(map(_in_words, notes))}): with more "
-        f"steps, decisions and costs may change. Allow twice as many or more, with steps = … under "
-        f"[fit] in the spec or steps= in Python, and run again.",
+        f"data best, and here it stopped before it had found that "
+        f"({'; '.join(map(_in_words, notes))}): with more steps, decisions and costs may change. "
+        f"Allow twice as many or more, with steps = … under [fit] in the spec or steps= in Python, "
+        f"and run again.",
     )
 
 

@@ -256,7 +256,10 @@ class Quality:
     def _shares_sentence(self) -> str:
         if not self.shares:
             return ""
-        said = [f"{_percent(e, 1)} of {n}, and {_percent(s, 1)} came" for n, e, s in self.shares]
+        said = [
+            f"{_percent(due, 1)} of {name}, and there were {_percent(share, 1)}"
+            for name, due, share in self.shares
+        ]
         return f"In {self.about}, the model expected {'; '.join(said)}."
 
     @property

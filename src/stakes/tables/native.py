@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from stakes.errors import InputError
+from stakes.host.packages import how_to_install
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -101,8 +102,8 @@ def _opened(table: Any) -> Any:
         import narwhals as nw
     except ModuleNotFoundError:
         raise InputError(
-            f"`data` is a {type(table).__name__}, which narwhals reads: pip install "
-            f"'stakes[tables]', or give a DataFrame of pandas."
+            f"`data` is a {type(table).__name__}, for which narwhals is needed: "
+            f"{how_to_install('tables')}; or give a DataFrame of pandas."
         ) from None
     if _is_lazy(table) or hasattr(table, "__narwhals_lazyframe__"):
         raise InputError("`data` is a table that is not computed yet; give `table.collect()`.")

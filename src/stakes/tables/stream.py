@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, final
 
 from stakes import checks
 from stakes.errors import InputError, listed, suggestion
+from stakes.host.packages import how_to_install
 
 KINDS = {".parquet": "parquet", ".csv": "csv", ".tsv": "csv"}
 AT_ONCE = 2**16
@@ -41,14 +42,15 @@ class Stream:
     `subsample_size=`.
 
     Args:
-        source: a Parquet or CSV file, a folder of such files, a pattern as in
-            `"sales/2024-*.parquet"`, or a list of these; or a stream of Arrow, as relations of
-            DuckDB and frames of Polars are (anything with `__arrow_c_stream__`).
+        source: a Parquet or CSV file, a folder of such files, a pattern such as
+            `"sales/2024-*.parquet"`, or a list of these; or an Arrow stream, such as a DuckDB
+            relation or a Polars frame (anything with `__arrow_c_stream__`).
         constants: arguments of the model that are the same for all rows, such as the number of
             shops.
-        scratch: the folder for the copy, which is removed with the result; that of the system for
-            temporary files by default. It takes 4 bytes for each number, 8 in double precision,
-            and 8 for each row. Each of several processes copies its share of the rows.
+        scratch: the folder for the copy, which is removed along with the result; by default the
+            system's folder for temporary files. The copy takes 4 bytes for each number, 8 in double
+            precision, and 8 more for each row. Each of several processes copies its share of the
+            rows.
 
     Examples:
         >>> import stakes
@@ -82,7 +84,7 @@ class Stream:
         try:
             import pyarrow as pa
         except ModuleNotFoundError:
-            raise InputError("`Stream(...)` needs pyarrow: pip install 'stakes[tables]'.") from None
+            raise InputError(f"`Stream(...)` needs pyarrow: {how_to_install('tables')}.") from None
         if _is_arrow(self.source):
             reader = pa.RecordBatchReader.from_stream(self.source)
             return [Source("the stream", reader.schema, lambda names: _selected(reader, names))]
@@ -126,7 +128,7 @@ def _file(path: Path) -> Source:
 
     if path.suffix not in KINDS:
         kinds = listed(sorted(KINDS))
-        raise InputError(f"`Stream(...)`: {path} is no file of a kind that is known: {kinds}.")
+        raise InputError(f"`Stream(...)`: {path} is not a file of a known kind: {kinds}.")
     form: Any = "parquet"
     if KINDS[path.suffix] == "csv":
         separator = "\t" if path.suffix == ".tsv" else ","

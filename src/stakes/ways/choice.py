@@ -165,7 +165,7 @@ class Choice:
         return " ".join(part for part in parts if part)
 
     def saving(self, than: str, way: str | None = None) -> Saving:
-        """What a decision saves against another way: by the one chosen, or by `way`."""
+        """What a decision by the chosen way, or by `way`, saves compared with another way."""
         base = self._entry(checks.text("`than=`", than), "than")
         entry = self._entry(way)
         found, size = self._interval(base, entry), abs(base.risk)

@@ -47,7 +47,7 @@ def choose(
     Every way is fitted without the outcomes of each fold in turn and judged by what its decisions
     would have cost there. Of the ways that are not reliably worse than the best, the first one
     listed is chosen, so list them from the simplest to the most elaborate. `Same` and `Given` are
-    there to compare with: they are chosen only where every other way is reliably worse.
+    for comparison: they are chosen only if every other way is reliably worse.
 
     Args:
         key: a JAX random key; the same key gives the same choice.
@@ -56,14 +56,15 @@ def choose(
         ways: such as `[Plain(), Calibrated(), Corrected(Plain(), Shift()), Same()]`. By default
             plain VI, four strengths of calibration, a shift of plain VI's decisions, and the same
             decision for all.
-        folds: how many; `Forward(...)` for rows in order of time; or for each outcome the number of
-            its fold, from 0, and -1 for one that is never judged by.
+        folds: the number of random folds; `Forward(...)` for rows in order of time; or the number
+            of the fold for each outcome, from 0, with -1 for outcomes that are only fitted to.
         by: outcomes that belong together: a plate of the outcome, a data argument with a group for
-            each outcome, or an array of these. They stay in one fold, and intervals allow for it.
+            each outcome, or an array of these. They stay in one fold, and intervals allow for their
+            dependence.
         steps: at most this many for each fit, as in `calibrate`.
         draws: of θ at each step.
         optimizer: any optax optimiser; by default that of `calibrate`.
-        options: all options of the fits as one value, instead of these three.
+        options: all options of the fits as one value, in place of these three.
         coords: labels of the plates' members, by plate.
         progress: whether to show progress bars on a terminal.
         on: a `dask.distributed.Client`: its workers make the fits, one strength of calibration or
@@ -172,7 +173,7 @@ def _checked(ways: Any) -> list[Any]:
         raise InputError(f"`ways=` has {', '.join(map(repr, twice))} more than once.")
     if all(way.is_yardstick for way in listed):
         raise InputError(
-            "`ways=` has nothing but what is there to compare with; add one such as `Plain()`."
+            "`ways=` has nothing but what is there to compare with; add a way such as `Plain()`."
         )
     return listed
 

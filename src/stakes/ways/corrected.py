@@ -23,10 +23,11 @@ from stakes.ways.way import Fitted, Way
 @final
 @dataclass(frozen=True)
 class Corrected:
-    """A head on top of another way: from what that predicts and decides to another decision.
+    """Another way, its decisions corrected by a head.
 
-    The head is fitted to predictions for outcomes that their fit has not seen. Where its decisions
-    are judged, it has not seen the outcomes either.
+    A head maps what that way predicts and decides to another decision. It is fitted to predictions
+    for outcomes that their fit has not seen. Where its decisions are judged, it has not seen the
+    outcomes either.
 
     Examples:
         >>> import stakes
@@ -70,7 +71,7 @@ class Corrected:
         if self.base.is_yardstick:
             raise InputError(
                 f"`Corrected(base=...)` needs a way that predicts outcomes; {self.base.name!r} "
-                f"decides without."
+                f"decides without predicting any."
             )
         bench.home.covariates(self.head.covariates)
 

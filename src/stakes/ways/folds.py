@@ -15,14 +15,16 @@ from stakes.port import Instances
 @final
 @dataclass(frozen=True, eq=False)
 class Forward:
-    """Folds forward in time: fit to what came before, and be judged by what came next.
+    """Folds forward in time: each is fitted to what came before, and judged by what came next.
 
-    The rows are in order of time. The first fold is fitted to the share `start` of them, each
-    further one also to what the one before was judged by.
+    The rows have to be in order of time. The first fold is fitted to the share `start` of them,
+    each further fold also to the block that the one before was judged by.
 
     Args:
-        together: where several rows have the same time, such as the shops of one day, its number
-            for each row; a block begins with all of them.
+        blocks: how many folds there are.
+        start: the share of the rows that come before the first block.
+        together: where several rows have the same time, such as the shops of one day, a number for
+            the time of each row; rows with the same number are never split between blocks.
 
     Examples:
         >>> import stakes
@@ -134,12 +136,12 @@ def _given(folds: Any, units: np.ndarray, counted: np.ndarray) -> Splits:
     if count < 1 or empty:
         raise InputError(
             f"`folds=`: fold {some(empty or [0])} has no outcome that counts. Number folds from 0 "
-            f"without gaps; -1 is for outcomes that are never judged by."
+            f"without gaps; -1 is for outcomes that are only fitted to."
         )
     if (number[counted] == 0).all():
         raise InputError(
             "`folds=` has all outcomes that count in fold 0, which leaves nothing to fit to. "
-            "Number at least two folds, or give -1 to outcomes that are never judged by."
+            "Number at least two folds, or give -1 to outcomes that are only fitted to."
         )
     for k in range(count):
         both = np.intersect1d(units[number == k], units[counted & (number != k)])

@@ -56,7 +56,8 @@ STEEPEST = 3.0
 class Shift:
     """Move all decisions, and spread or shrink them around their mean: two numbers.
 
-    Both are taken back towards the base, as far as rows that they were not fitted to ask for it.
+    Both are shrunk towards the base's decisions, by as much as rows that they were not fitted to
+    suggest.
 
     Examples:
         >>> import stakes

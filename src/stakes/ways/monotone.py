@@ -31,9 +31,9 @@ OFFSETS = 257
 class Monotone:
     """Move decisions by an amount that depends on the decision, without changing their order.
 
-    Rows are put into blocks by the base's decision. Each gets the offset at which its outcomes
-    cost least, among those that keep the blocks in order, for any cost; between blocks, offsets
-    are interpolated. How many blocks there are is decided by rows that were left out.
+    Rows are put into blocks by the base's decision. Each gets the offset at which its outcomes cost
+    least, among those that keep the blocks in order, for any cost; between blocks, offsets are
+    interpolated. The number of blocks is chosen by rows that were left out.
 
     Examples:
         >>> import stakes

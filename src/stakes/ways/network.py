@@ -48,8 +48,9 @@ ROWS_AT_ONCE = 2**16
 class Network:
     """A neural network from predictive quantiles to a correction, in units of their spread.
 
-    It starts as the base. Five networks, each trained without a fifth of the rows and taken from
-    where these cost least, are averaged. `covariates` names data arguments that it also sees.
+    It starts from the base's decisions. Five networks are averaged; each is trained without a fifth
+    of the rows, and kept as it was when these cost least. `covariates` names data arguments that it
+    also sees.
 
     Examples:
         >>> import stakes

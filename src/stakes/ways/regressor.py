@@ -27,9 +27,9 @@ from stakes.ways.correction import (
 class Regressor:
     """A regressor of your own: anything with `fit(X, y)` and `predict(X)`, as in scikit-learn.
 
-    Its columns are the base's decision, its quantiles at `LEVELS` and the covariates; what it
-    predicts is the decision. That its loss is that of the problem is up to you: a regressor of
-    quantiles for a tilted loss, say.
+    The columns of `X` are the base's decision, its predictive quantiles at `LEVELS` and the
+    covariates; what it predicts is the decision. It is up to you to give it the loss of the
+    problem: for a tilted loss, a quantile regressor.
 
     Examples:
         >>> import numpy as np, stakes

@@ -23,7 +23,7 @@ LARGEST_K_HAT = 0.7
 @final
 @dataclass(frozen=True)
 class Reweighted:
-    """Draws of another fit with Pareto-smoothed weights, p(D, θ) / q(θ).
+    """Draws of another fit, with Pareto-smoothed importance weights p(D, θ) / q(θ).
 
     Where the tail of the weights is too heavy (k̂ above 0.7), the way is refused: the table shows
     it, but it is never chosen.

@@ -45,16 +45,16 @@ ProcessCount = Annotated[
         "--processes",
         metavar="N",
         min=1,
-        help="Divide the rows among so many processes, started and watched here.",
+        help="Divide the rows among this many processes, started and watched here.",
     ),
 ]
 Coordinator = Annotated[
     str | None,
     typer.Option(
-        metavar="HOST:PORT", help="Where process 0 of several listens; with `--process I/N`."
+        metavar="HOST:PORT", help="The address where process 0 listens; needs `--process I/N`."
     ),
 ]
 Process = Annotated[
-    str | None, typer.Option(metavar="I/N", help="The number of this process, from 0, of N.")
+    str | None, typer.Option(metavar="I/N", help="The number I of this process, from 0, of N.")
 ]
 Beats = Annotated[Path | None, typer.Option(hidden=True)]

@@ -20,9 +20,9 @@ def check(
 ) -> None:
     """Validate a spec, its model and its data without fitting.
 
-    Tells all that is odd about the table, with row and column. Shows sites, shapes, plates and
-    types, or the priors of a formula, which expectation will be used, and what memory and time a
-    run will take.
+    Reports everything odd about the table, with row and column. Shows sites, shapes, plates and
+    types, or the priors of a formula; which expectation will be used; and how much memory and time
+    a run will take.
 
     Example: stakes check sales.toml
     """

@@ -34,7 +34,7 @@ def decide(
         typer.Option(
             "--way",
             metavar="NAME",
-            help="Decide by another way of the run's table than the chosen.",
+            help="Decide by this way from the run's table, not by the chosen one.",
         ),
     ] = None,
     set: Set = None,
@@ -52,8 +52,9 @@ def decide(
 ) -> None:
     """Decide about the rows of a table, by the way that a run has chosen.
 
-    The table has the columns of the spec except the outcome, and maybe others. All are kept, with
-    the decision, the central 90 % of what is predicted, and what it will cost on average.
+    The table needs the columns of the spec except the outcome, and may have others. The output has
+    all of them, the decision, the central 90 % of the prediction, and what the decision will cost
+    on average.
 
     Example: stakes decide runs/sales next-week.csv -o orders.csv
     """

@@ -32,7 +32,7 @@ def demo(
     seed: Annotated[int, typer.Option(help="The seed for everything random.", min=0)] = 0,
     steps: Annotated[
         int | None,
-        typer.Option(help="The most steps in each fit; fewer for a quick look.", min=1),
+        typer.Option(help="The most steps of each fit; few for a quick look.", min=1),
     ] = None,
     no_choose: NoChoose = False,
     json: Json = False,

@@ -25,13 +25,15 @@ def init(
     ] = None,
     outcome: Annotated[
         str | None,
-        typer.Option("--outcome", metavar="COLUMN", help="The column of it to decide about."),
+        typer.Option(
+            "--outcome", metavar="COLUMN", help="The column of that table to decide about."
+        ),
     ] = None,
 ) -> None:
     """Write a commented spec to start from, which runs as it is.
 
-    With --table it is for a table of your own: its columns are looked at, and a formula, a split
-    and costs to fill in proposed. Otherwise a model and a table are written with it.
+    With --table, the spec is for a table of your own: from its columns, a formula and a split are
+    proposed, and costs to fill in. Otherwise an example model and table are written, too.
 
     Example: stakes init mine --table sales.csv --outcome loaves
     """
@@ -39,7 +41,7 @@ def init(
     from stakes.host import files
 
     if outcome is not None and table is None:
-        raise InputError("`--outcome` is a column of a table; name that with `--table`.")
+        raise InputError("`--outcome` is a column of a table; name the table with `--table`.")
     names = FILES if table is None else (SPEC,)
     there = [name for name in names if (folder / name).exists()]
     if there:

@@ -15,7 +15,7 @@ def report(
     table: Annotated[
         Path | None,
         typer.Option(
-            "--for", metavar="NEW.csv", help="Rows to decide about, to open the report with."
+            "--for", metavar="NEW.csv", help="Rows to decide about; they come first in the report."
         ),
     ] = None,
     set: Set = None,

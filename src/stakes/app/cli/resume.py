@@ -33,8 +33,8 @@ def resume(
 ) -> None:
     """Resume an interrupted run from its last checkpoint.
 
-    It ends with the same numbers, bit for bit, as if it had not been interrupted; with another
-    number of processes than before, its minibatches are others from there on.
+    It ends with the same numbers, bit for bit, as if it had not been interrupted. With a different
+    number of processes, its minibatches differ from there on.
 
     Example: stakes resume runs/sales
     """

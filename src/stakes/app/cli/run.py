@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @command
 def run(
-    spec: Annotated[Path, typer.Argument(metavar="SPEC.toml", help="What to fit and decide.")],
+    spec: Annotated[Path, typer.Argument(metavar="SPEC.toml", help="The spec to run.")],
     out: Out = None,
     no_choose: NoChoose = False,
     no_report: NoReport = False,
@@ -44,7 +44,7 @@ def run(
 ) -> None:
     """Fit what a spec describes, choose how to decide, and write decisions into a run folder.
 
-    Checkpoints are saved on the way; after Ctrl-C the run can be resumed: `stakes resume RUN`.
+    Checkpoints are saved on the way; after Ctrl-C, resume the run with `stakes resume RUN`.
 
     Example: stakes run sales.toml -o runs/sales
     """

@@ -135,8 +135,8 @@ class _Decider:
         taken = {*decided, LOW, HIGH, COST, GAIN} & {*self.rows.file.columns}
         if taken:
             raise InputError(
-                f"{self.rows.source} has columns of its own called {some(sorted(taken))}. Rename "
-                f"them: these are for what is decided."
+                f"{self.rows.source} already has columns called {some(sorted(taken))}. Rename "
+                f"them: these names are used for the decisions."
             )
 
     @property

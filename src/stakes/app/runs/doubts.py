@@ -41,8 +41,9 @@ def unsettled(manifest: Manifest) -> str:
         steps = manifest.spec.get("fit", {}).get("steps", Options.steps)
         more = f"more, with `steps = {max(2 * steps, Options.steps)}` under [fit] in the spec"
     return (
-        f"A fit looks step by step for what suits the data best, and here it ended on its way "
-        f"({why}): with more steps, decisions and costs may change. Allow {more}, and run again."
+        f"A fit looks step by step for what suits the data best, and here it stopped before it "
+        f"had found that ({why}): with more steps, decisions and costs may change. Allow {more}, "
+        f"and run again."
     )
 
 

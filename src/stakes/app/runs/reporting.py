@@ -140,11 +140,11 @@ def read_asked(job: Job, table: Path) -> Asked:
     gaps = [f"row {row + 1}" for row in np.flatnonzero(part.lacking)]
     if gaps and (job.problem.aim.per is not None or not len(kept)):
         raise InputError(
-            f"{table}: the model needs a value that is missing in {listed(gaps)}, and the rest "
-            f"cannot be decided without. Fill it."
+            f"{table}: a value that the model needs is missing in {listed(gaps)}. Fill it in: "
+            f"there are no decisions about the other rows without it."
         )
     if gaps:
-        warn(f"{table}: no decision for {listed(gaps)}, for want of a value that the model needs.")
+        warn(f"{table}: no decision for {listed(gaps)}: a value that the model needs is missing.")
     names = part.names
     return Asked(
         table,

@@ -80,7 +80,7 @@ class LossSection(Section):
         None, description="a table from actions to a cost for each class"
     )
     file: str | None = Field(None, description="a .csv file, a row of costs for each action")
-    bins: list[float] | None = Field(None, description="a list of rising numbers")
+    bins: list[float] | None = Field(None, description="a list of increasing numbers")
     unit: str | None = UNIT
 
     @model_validator(mode="after")

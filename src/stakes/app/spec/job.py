@@ -84,7 +84,7 @@ class Job:
         settings = self.options.fit_settings(draws=1, progress=False)
         if settings.steps < least_steps(settings):
             said.append(
-                f"fit.steps: {settings.steps:,} are too few to see whether a fit has settled, "
+                f"fit.steps: {settings.steps:,} are too few to see whether a fit has converged, "
                 f"which takes {least_steps(settings):,} or more. Leave `steps` out, or allow "
                 f"more, before you rely on decisions."
             )

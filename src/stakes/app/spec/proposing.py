@@ -225,7 +225,7 @@ class _Look:
         elif same := self._same_as(name):
             reason = f"it goes with {same}, one to one"
         elif date is not None and self._is_of_weekday(name, date):
-            reason = f"it is the same on each weekday, which {date} tells already"
+            reason = f"it depends on the weekday alone, which {date} already gives"
         if reason:
             self.left_out[name] = reason
             return []

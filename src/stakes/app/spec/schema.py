@@ -43,7 +43,7 @@ class ModelSection(Section):
             if said:
                 raise FieldErrors(*((name, "belongs to `formula`; leave it out") for name in said))
         elif self.python is not None or self.example is not None:
-            raise FieldErrors(("formula", "is instead of `python` and `example`; leave one out"))
+            raise FieldErrors(("formula", "does not go with `python` or `example`; leave one out"))
         elif self.outcome is not None:
             raise FieldErrors(("outcome", "leave it out: the formula begins with it"))
         if self.python is not None and self.outcome is None:
@@ -212,7 +212,7 @@ class FitSection(Section):
     steps: int = Field(30_000, gt=0, description=COUNT)
     draws: int | None = Field(None, gt=0, description=COUNT)
     learning_rate: float | None = Field(None, gt=0, allow_inf_nan=False, description=POSITIVE)
-    """Take every step at the optimiser's own step size, for one with a schedule."""
+    """That of Adam, which then makes the fit alone."""
     warm_start: bool = Field(True, description="true or false")
     checkpoint_seconds: float = Field(
         60.0, ge=0, allow_inf_nan=False, description="a number of zero or more"

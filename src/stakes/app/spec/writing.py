@@ -62,7 +62,7 @@ def spec_text(proposal: Proposal, folder: Path) -> str:
     if proposal.held_out:
         last = proposal.date is not None
         pick = {"fraction": 0.2, "pick": "last" if last else "random"}
-        why = "the last fifth judges fits without it; then all is fitted"
+        why = "the last fifth judges fits that have not seen it; then all rows are fitted"
         data.append(("held_out", pick, why if last else why.replace("the last", "a")))
     parts = [
         HEAD.format(name=proposal.table.name)
