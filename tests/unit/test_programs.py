@@ -3,6 +3,7 @@
 import threading
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -331,10 +332,16 @@ def test_a_global_that_the_model_reads_may_change(first, monkeypatch):
         (compiling.LITTLE // 50, "", compiling.WIDE),
         (compiling.LITTLE // 50, "--xla_backend_optimization_level=0", compiling.WIDE),
         (compiling.LITTLE // 50, "--xla_cpu_prefer_vector_width=256", {}),
+        (compiling.LITTLE // 50, "flags.txt", {}),
+        (compiling.LITTLE // 50, "none.txt", compiling.WIDE),
     ],
 )
 def test_options_are_for_few_or_many_numbers_unless_the_user_has_set_them(
-    monkeypatch: pytest.MonkeyPatch, size: int, flags: str, expected: dict[str, Any]
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    size: int,
+    flags: str,
+    expected: dict[str, Any],
 ) -> None:
     """Those for few numbers are others here, since tests have none."""
     asked: list[Any] = []
@@ -346,6 +353,8 @@ def test_options_are_for_few_or_many_numbers_unless_the_user_has_set_them(
 
     monkeypatch.setattr(compiling, "compiled", compiled)
     monkeypatch.setattr(compiling, "SMALL", compiling.ONCE)
+    monkeypatch.chdir(tmp_path)
+    Path("flags.txt").write_text("--xla_cpu_prefer_vector_width=128\n")
     monkeypatch.setenv("XLA_FLAGS", flags)
     found = programs.Program(lambda x, y: x.sum() + y)(jnp.ones(size), 2.0)
     assert float(found) == size + 2

@@ -58,16 +58,23 @@ def setting(name: str) -> Any:
     return getattr(jax.config, name)
 
 
-def options_for(numbers: int) -> dict[str, Any]:
-    """For a program that computes so many numbers; none where the user has set one of them."""
-    options: dict[str, Any] = SMALL if numbers <= LITTLE else WIDE
-    return {} if set(options) & _said_of_xla() else options
+def options_for(numbers: int, options: Mapping[str, Any]) -> dict[str, Any]:
+    """For a program that computes so many numbers, if no options are given.
+
+    None where the user has set one of them, or there is no CPU, which all of them are about.
+    """
+    options = options or (SMALL if numbers <= LITTLE else WIDE)
+    if jax.default_backend() != "cpu" or set(options) & _said_of_xla():
+        return {}
+    return dict(options)
 
 
 def _said_of_xla() -> set[str]:
-    """Options that the user has set."""
-    flags = os.environ.get("XLA_FLAGS", "").split()
-    return {flag.lstrip("-").partition("=")[0] for flag in flags}
+    """Options that the user has set, which may be in a file."""
+    said = os.environ.get("XLA_FLAGS", "").strip()
+    if said and not said.startswith("-"):
+        said = Path(said).read_text() if Path(said).is_file() else ""
+    return {flag.lstrip("-").partition("=")[0] for flag in said.split()}
 
 
 @final

@@ -10,9 +10,11 @@ import inspect
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from functools import partial
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast, final
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from stakes.host import compiling
@@ -89,15 +91,25 @@ class Program(Generic[P, R]):
         if setting("jax_disable_jit") or any(isinstance(each, jax.core.Tracer) for each in every):
             return self.function(*args, **kwargs)
         split, ready = self._made(given)
-        values = (jax.tree.leaves(split.donated), jax.tree.leaves(split.kept))
-        result: R = jax.tree.unflatten(ready.tree, ready.program.result()(*values))
-        return result
+        return self._result(ready, _values(split))
 
     def prepare(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """The compiled program for these arguments."""
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
         return self._made(bound.arguments)[1].program.result()
+
+    def bound(self, *args: P.args, **kwargs: P.kwargs) -> Callable[[], R]:
+        """The call with these arguments, to be made in whichever thread: it traces nothing.
+
+        What JAX is set to in this thread holds for the call, too.
+        """
+        if setting("jax_disable_jit"):
+            return partial(self.function, *args, **kwargs)
+        given = self._signature.bind(*args, **kwargs)
+        given.apply_defaults()
+        split, ready = self._made(given.arguments, later=True)
+        return partial(self._result, ready, jax.tree.map(jnp.asarray, _values(split)))
 
     def begin(self, *args: P.args, **kwargs: P.kwargs) -> bool:
         """Compile the program for these arguments in another thread, if it has to be compiled.
@@ -109,6 +121,10 @@ class Program(Generic[P, R]):
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
         return not self._made(bound.arguments, later=True)[1].program.done()
+
+    def _result(self, ready: Ready, values: tuple[list[Any], list[Any]]) -> R:
+        result: R = jax.tree.unflatten(ready.tree, ready.program.result()(*values))
+        return result
 
     def _made(self, given: Mapping[str, Any], *, later: bool = False) -> tuple[Split, Ready]:
         open_ = self._split(given, self._static)
@@ -144,14 +160,14 @@ class Program(Generic[P, R]):
         # All arguments stay, used or not: programs of the same text have to take the same ones.
         jitted = jax.jit(flat, donate_argnums=0, keep_unused=True)
         traced = jitted.trace(*([_like(*each) for each in part] for part in types))
-        options = self._options or compiling.options_for(self._numbers_computed(split, types))
+        options = compiling.options_for(self._numbers_computed(split, types), self._options)
         return Ready(compiling.compiled(traced, options, types, later=later), found[0])
 
     def _numbers_computed(self, split: Split, types: tuple[tuple[Any, ...], ...]) -> int:
         if self._work is None:
-            return 50 * sum(math.prod(array.shape) for part in types for array, _ in part)
-        found: int = self._work({**dict(split.static), **split.donated, **split.kept})
-        return found
+            shapes = [array.shape for part in types for array, _ in part]
+            return 50 * sum(map(math.prod, shapes))
+        return int(self._work({**dict(split.static), **split.donated, **split.kept}))
 
     def _called(
         self, static: tuple[tuple[str, Any], ...], donated: dict[str, Any], kept: dict[str, Any]
@@ -169,14 +185,19 @@ class Program(Generic[P, R]):
         )
 
 
+def _values(split: Split) -> tuple[list[Any], list[Any]]:
+    return jax.tree.leaves(split.donated), jax.tree.leaves(split.kept)
+
+
 def _trees(split: Split) -> tuple[Any, Any]:
     return jax.tree.structure(split.donated), jax.tree.structure(split.kept)
 
 
 def _types(split: Split) -> tuple[tuple[Any, ...], ...]:
     """Of each array, with the devices that it was put on, if any."""
-    parts = (jax.tree.leaves(split.donated), jax.tree.leaves(split.kept))
-    return tuple(tuple((jax.typeof(each), _devices(each)) for each in part) for part in parts)
+    return tuple(
+        tuple((jax.typeof(each), _devices(each)) for each in part) for part in _values(split)
+    )
 
 
 def _devices(value: Any) -> Any:

@@ -6,7 +6,6 @@ known here, such as a Python function to be called back, there is no key.
 """
 
 import hashlib
-import itertools
 import sys
 from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
@@ -18,37 +17,66 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
-from jax.sharding import Mesh, SingleDeviceSharding
+from jax.extend.core import primitives
+from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 
 NOT_LOWERED = {
-    "custom_jvp_call": {"jvp_jaxpr_fun"},
-    "custom_vjp_call": {"fwd_jaxpr_thunk", "bwd", "out_trees"},
+    primitives.custom_jvp_call_p: {"jvp_jaxpr_fun"},
+    primitives.custom_vjp_call_p: {"fwd_jaxpr_thunk", "bwd", "out_trees"},
 }
 """By primitive, what belongs to derivatives, which have been taken by then."""
-PRINTED = {"AbstractMesh", "JaxprEqnContext", "Layout", "ShapedArray", "UnspecifiedValue"}
+PRINTED = {
+    "AbstractMesh",
+    "ArrayCopySemantics",
+    "JaxprEqnContext",
+    "Layout",
+    "ShapedArray",
+    "UnspecifiedValue",
+}
 """Types of JAX whose values are known by how they are printed."""
-PLAIN = {type(None), type(...), bool, int, float, complex, str, bytes, range, slice}
-PACKAGES = {"builtins", "jax", "ml_dtypes", "numpy"}
+PLAIN = {type(None), type(...), bool, int, str, bytes, range, slice}
+PACKAGES = {"builtins", "jax", "jaxlib", "ml_dtypes", "numpy"}
 """What has a name in these has no other meaning later."""
-PRIMITIVES: dict[core.Primitive, int] = {}
-"""Numbered, since several might have one name."""
-_NUMBERS = itertools.count()
+LISTED = {id(each) for each in vars(primitives).values() if isinstance(each, core.Primitive)}
+"""Primitives of JAX."""
+UNLISTED = {
+    "broadcast_to",
+    "iota_2x32_shape",
+    "layout_constraint",
+    "lu_pivots_to_permutation",
+    "mulhi",
+    "optimization_barrier",
+    "platform_index",
+    "random_clone",
+    "random_unwrap",
+    "random_wrap",
+    "scatter-sub",
+    "split",
+    "stack",
+    "tile",
+    "unstack",
+}
+"""Others of JAX, by name. One of a user may be lowered in another way next time."""
 
 
-class _UnknownError(Exception):
+class UnknownError(Exception):
     """Something that lowering may look at."""
 
 
 def key_of(traced: Any) -> str | None:
     """The key of what `jax.jit(...).trace(...)` returned; None where it has none."""
     try:
-        return _Keys().key(traced.jaxpr)
-    except _UnknownError:
+        return key_or_error(traced)
+    except Exception:  # of a later JAX, whose equations look different, a program is lowered
         return None
 
 
+def key_or_error(traced: Any) -> str:
+    return Keys().key(traced.jaxpr)
+
+
 @final
-class _Keys:
+class Keys:
     """Keys of the parts of one program; what comes up again has been looked at."""
 
     def __init__(self) -> None:
@@ -59,6 +87,8 @@ class _Keys:
         kind = type(value)
         if kind in PLAIN:
             return f"{kind.__name__} {value!r}"
+        if kind is float or kind is complex:  # which print every nan alike
+            return f"{kind.__name__} {np.asarray(value).tobytes().hex()}"
         if kind is tuple or kind is list:
             return f"{kind.__name__}({self._each(value)})"
         if id(value) not in self._before:
@@ -76,6 +106,8 @@ class _Keys:
                 return self._equations(value)
             case jax.Array():
                 return self._array(value)
+            case np.dtype():  # those of other packages have types without a name
+                return f"dtype {jnp.dtype(value).name} {value}"
             case type():
                 return f"type {_name(value)}"
             case FunctionType():
@@ -83,12 +115,14 @@ class _Keys:
         name = _name(type(value))
         match value:
             case np.ndarray() | np.generic():
-                digest = hashlib.sha256(value.tobytes()).hexdigest()
+                numbers = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
+                digest = hashlib.sha256(numbers.data).hexdigest()
                 return f"{name}({value.dtype},{value.shape},{digest})"
-            case np.dtype():
-                return f"{name}({value})"
-            case int() | float() | complex():  # with a type of JAX's own
+            case int():  # with a type of JAX's own
                 return f"{name}({value!r},{getattr(value, 'dtype', None)})"
+            case float() | complex():
+                bits = np.asarray(value).tobytes().hex()
+                return f"{name}({bits},{getattr(value, 'dtype', None)})"
             case Enum():
                 return f"{name}.{value.name}"
             case tuple():
@@ -100,20 +134,24 @@ class _Keys:
                 return f"{name}({','.join(sorted(map(self.key, value)))})"
             case Mesh() if value.empty:
                 return name
+            case NamedSharding() if value.mesh.empty:
+                return f"{name}({value.spec!r})"
         if type(value).__name__ in PRINTED:
             return f"{name} {value!r}"
         if is_dataclass(value):
             return f"{name}({self._each(getattr(value, field.name) for field in fields(value))})"
-        raise _UnknownError(name)
+        raise UnknownError(name)
 
     def _array(self, value: jax.Array) -> str:
-        about: list[Any] = [value.weak_type]
+        about: list[Any] = [getattr(value, "weak_type", False)]  # arrays of keys have none
         if value.committed:
             if not isinstance(value.sharding, SingleDeviceSharding):
-                raise _UnknownError(repr(value.sharding))
+                raise UnknownError(repr(value.sharding))
             about.append(repr(value.sharding))
         if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
-            about.append(repr(jax.random.key_impl(value)))
+            if not isinstance(jax.random.key_impl(value), str):
+                raise UnknownError("random numbers that are not JAX's own")
+            about.append(jax.random.key_impl(value))
             value = jax.random.key_data(value)
         return f"array({self._each(about)},{self._found(np.asarray(value))})"
 
@@ -134,11 +172,13 @@ class _Keys:
             return ",".join(each)
 
         if jaxpr.effects:
-            raise _UnknownError(str(jaxpr.effects))
+            raise UnknownError(str(jaxpr.effects))
         lines = [bound(jaxpr.constvars), bound(jaxpr.invars)]
         for each in jaxpr.eqns:
-            primitive = PRIMITIVES.setdefault(each.primitive, next(_NUMBERS))
-            left_out = NOT_LOWERED.get(each.primitive.name, set())
+            primitive = each.primitive
+            if id(primitive) not in LISTED and primitive.name not in UNLISTED:
+                raise UnknownError(f"the primitive {primitive}")
+            left_out = NOT_LOWERED.get(primitive, set())
             params = {name: at for name, at in each.params.items() if name not in left_out}
             taken = used(each.invars)
             about = ",".join(f"{name}={self.key(at)}" for name, at in sorted(params.items()))
@@ -156,5 +196,5 @@ def _name(known: type | FunctionType) -> str:
     for part in name.split("."):
         there = getattr(there, part, None)
     if module.partition(".")[0] not in PACKAGES or there is not known:
-        raise _UnknownError(f"{module}.{name}")
+        raise UnknownError(f"{module}.{name}")
     return f"{module}.{name}"
