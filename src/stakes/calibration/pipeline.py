@@ -26,8 +26,8 @@ from stakes.optimise import (
     State,
     Step,
     Stop,
-    begun,
     not_begun,
+    outset,
     owned,
     run,
 )
@@ -179,18 +179,19 @@ def calibrate_with(
         start: Params,
         meanwhile: Callable[[], None] | None = None,
     ) -> Fit:
+        how: dict[str, Any] = {"on": on}
         if beyond is None or journal is not None:
-            course = begun(state)
-            state = course.state
-        go = partial(run, title, step, shared, state, key, settings, on=on)
-        if journal is not None:
-            course, watch = journal.course(title, course), partial(journal.watch, title)
-            due = getattr(journal, "due", lambda: True)
-            keeper = getattr(journal, "keeper", lambda title: None)(title)
-            go = partial(go, course=course, watch=watch, due=due, keeper=keeper)
+            course = outset(state, handed_over=plan.hands_over)
+            if journal is not None:
+                course = journal.course(title, course)
+                how["watch"] = partial(journal.watch, title)
+                how["due"] = getattr(journal, "due", lambda: True)
+                how["keeper"] = getattr(journal, "keeper", lambda title: None)(title)
+            how["course"], state = course, course.state
+        go = partial(run, title, step, shared, state, key, settings, **how)
         if beyond is not None:
             return beyond.fit(go, shared, state, settings, key, start)
-        return partial(go, course=course, meanwhile=meanwhile)()
+        return go(meanwhile=meanwhile)
 
     # Plain VI, its decisions, and the scale of its losses.
     begin = approximation.start

@@ -28,10 +28,12 @@ from stakes.deciding import Rival, objective_of
 from stakes.errors import InputError, NumericalError, listed, some, warn
 from stakes.host.ahead import usable_cores
 from stakes.optimise import (
+    EM,
     VI,
     Fit,
     FitSettings,
     Info,
+    Joint,
     Method,
     Numbered,
     State,
@@ -204,7 +206,16 @@ class Plan:
         return found._replace(needs=aim.needs, build=partial(self.objective, scale, aim=aim))
 
     def state(self, params: Params, decisions: Array | np.ndarray) -> State:
+        """From these parameters and a copy of the decisions."""
         return self.method.init(params, jnp.array(decisions), self.settings)
+
+    @property
+    def hands_over(self) -> bool:
+        """Whether nobody else has the arrays of a state, if it begins with a copy of parameters.
+
+        An optimiser or a method of the user may have made arrays that are still in use elsewhere.
+        """
+        return self.settings.optimizer is None and isinstance(self.method, Joint | EM)
 
 
 def prepare(

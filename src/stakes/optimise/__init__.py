@@ -1,13 +1,12 @@
 """Fits: the loop, its steps, and the methods that define them."""
 
-from stakes.optimise.apart import Together, divided, run_apart
+from stakes.optimise.apart import Together, divided, run_apart, run_together
 from stakes.optimise.ascent import ascend, bound, start
 from stakes.optimise.course import (
     MOST_SKIPPED,
     RATES,
     Course,
     Watch,
-    begun,
     least_steps,
     not_begun,
     outset,
@@ -23,7 +22,6 @@ from stakes.optimise.loop import (
     begin_to_compile,
     compiled,
     run,
-    run_together,
     sweeping,
 )
 from stakes.optimise.natural import natural_gradient
@@ -70,7 +68,6 @@ __all__ = [
     "ascend",
     "axes_of",
     "begin_to_compile",
-    "begun",
     "bound",
     "compiled",
     "divided",

@@ -77,17 +77,19 @@ The next chunk takes over the buffers of the state: a watch that keeps them has 
 """
 
 
-def outset(state: State, runs: tuple[int, ...] = (), look: Look = some_of) -> Course:
-    """The course of a fit that has yet to take its first step, from a copy of the state.
+def outset(
+    state: State,
+    runs: tuple[int, ...] = (),
+    look: Look = some_of,
+    *,
+    handed_over: bool = False,
+) -> Course:
+    """The course of a fit that has yet to take its first step.
 
-    The loop hands its buffers over to each chunk, so it must own them.
+    The loop hands its buffers over to each chunk, so it must own them: it begins with a copy of the
+    state, but for large arrays of one that is `handed_over`, since nobody else has them.
     """
-    return begun(owned(state), runs, look)
-
-
-def begun(state: State, runs: tuple[int, ...] = (), look: Look = some_of) -> Course:
-    """The same from a state that nobody else has, of which no second copy is made."""
-    state = taken_over(state)
+    state = taken_over(state) if handed_over else owned(state)
     none = np.zeros((0, *runs))
     nothing = np.zeros((0, len(look(state.variables))))
     return Course(state, none, none, none.astype(bool), 0, 0, Average(), nothing)

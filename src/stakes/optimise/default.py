@@ -36,7 +36,8 @@ step hardly depends on its own noise, which would bias where a fit ends."""
 
 PACKED = jnp.uint16
 MANY = 10_000_000
-"""Numbers in an array whose means are kept in half of the memory, to three digits."""
+"""Numbers in an array whose means are kept in half of the memory: each is rounded to eight bits,
+and where gradients stay the same a mean ends up to four per cent short of them."""
 
 
 class AdaptiveState(NamedTuple):
@@ -74,7 +75,7 @@ def adaptive(rate: float = 0.5, *, adam: float = 0.03) -> "optax.GradientTransfo
     adam = checks.number("`adaptive(adam=...)`", adam, above=0)
 
     def init(params: PyTree) -> AdaptiveState:
-        mean = jax.tree.map(lambda leaf: jnp.zeros(jnp.shape(leaf), _kept_as(leaf)), params)
+        mean = jax.tree.map(lambda leaf: jnp.zeros_like(leaf, _kept_as(leaf)), params)
         square = jax.tree.map(jnp.zeros_like, params)
         signal = jnp.ones(len(jax.tree.leaves(params)))
         return AdaptiveState(jnp.zeros((), jnp.int32), mean, square, signal)

@@ -1,7 +1,7 @@
 """The loop of every fit: VI, joint optimisation and EM differ only in their `step`."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -20,7 +20,6 @@ from stakes.optimise.course import (
     extended,
     fit_of,
     next_stage,
-    one_of,
     outset,
     verdict,
 )
@@ -51,6 +50,26 @@ class RowsElsewhere(Protocol):
     def others(self, variables: PyTree) -> PyTree:
         """The variables without those of rows, which are of other rows in each chunk."""
         ...
+
+
+class Taken(NamedTuple):
+    """Where a chunk of steps has led, and how long it took."""
+
+    state: State
+    info: Info
+    seconds: float
+
+
+class Ended(NamedTuple):
+    """Where a loop ended, why, and the seconds that a step took once it was compiled."""
+
+    course: Course
+    reason: Stop
+    step_seconds: float
+
+
+Loop: TypeAlias = Generator[Callable[[], Taken], Taken, Ended]
+"""A loop that leaves it to others to take its chunks, and is sent what came of each."""
 
 
 class _Keys(NamedTuple):
@@ -104,9 +123,8 @@ def run(
     chunk = partial(compiled(step), key=keys.step)
     if feed is None:
         feed = _always(approximation, Batches(keys.batches, approximation.subsamples))
-    return fit_of(
-        *_loop(title, chunk, feed, course, settings, watch, rows=rows, meanwhile=meanwhile)
-    )
+    ended = _loop(title, chunk, feed, course, settings, watch, rows=rows, meanwhile=meanwhile)
+    return fit_of(*ended)
 
 
 def begin_to_compile(
@@ -146,27 +164,34 @@ def _run_on(
     return fit_of(whole, reason, step_seconds)
 
 
-def run_together(
-    title: str,
-    step: Callable[[Any], Step],
+def loop_of_runs(
+    chunk: "partial[tuple[State, Info]]",
     each: Any,
     approximation: Approximation,
     states: State,
     keys: Key,
     settings: FitSettings,
-    *,
-    watch: Watch | None = None,
-) -> list[Fit]:
-    """Several runs as one compiled batch.
+    **how: Any,
+) -> Loop:
+    """The loop of several runs that are one compiled batch: `chunk` is that of `for_each_run`.
 
-    States, keys and `each`, which is passed to `step`, have a leading axis of runs. The runs see
-    the same minibatches and keep the same pace: a stage ends when their bounds, taken together,
-    have stopped rising.
+    States, keys and `each` have a leading axis of runs. The runs see the same minibatches and keep
+    the same pace: a stage ends when their bounds, taken together, have stopped rising.
     """
-    count = len(keys)
+    # A generator itself, so that states are copied when the loop begins.
     settings = sweeping(settings, approximation, states.variables["params"])
     each_keys = jax.vmap(lambda key: _Keys(*jax.random.split(key)))(keys)
+    schedule = Batches(each_keys.batches[0], approximation.subsamples)
+    feed = _always((approximation, each), schedule)
+    course = outset(states, (len(keys),))
+    ended = yield from steps_of(partial(chunk, key=each_keys.step), feed, course, settings, **how)
+    return ended
 
+
+def for_each_run(step: Callable[[Any], Step]) -> "partial[tuple[State, Info]]":
+    """A chunk of steps of several runs, each with its own of `each`, which is passed to `step`."""
+
+    # As an argument, not a constant, so that a compiled program can be reused for other values.
     def every(given: tuple[Approximation, Any], states: State, keys: Key, batch: Batch) -> Any:
         approximation, each = given
 
@@ -175,12 +200,7 @@ def run_together(
 
         return jax.vmap(one)(states, keys, each)
 
-    # As an argument, not a constant, so that a compiled program can be reused for other values.
-    chunk = partial(compiled(every), key=each_keys.step)
-    schedule = Batches(each_keys.batches[0], approximation.subsamples)
-    feed, start = _always((approximation, each), schedule), outset(states, (count,))
-    course, reason, step_seconds = _loop(title, chunk, feed, start, settings, watch)
-    return [fit_of(one_of(course, i, count), reason, step_seconds / count) for i in range(count)]
+    return compiled(every)
 
 
 def sweeping(settings: FitSettings, approximation: Approximation, params: Params) -> FitSettings:
@@ -207,38 +227,88 @@ def _loop(
     crew: Crew | None = None,
     rows: RowsElsewhere | None = None,
     meanwhile: Callable[[], None] | None = None,
-) -> tuple[Course, Stop, float]:
-    """Where it ended, why, and the seconds that a step took once it was compiled."""
-    look = _look(rows) if crew is None else crew.watched
-    started, chunks = time.monotonic() - course.seconds, list[float]()
+) -> Ended:
     with (
         deferred_ctrl_c() as interruption,
         progress.bar(title, settings.steps, show=settings.progress) as tell,
     ):
         asked = interruption.asked if crew is None else crew.agreed(interruption.asked)
-        while (reason := verdict(course, settings, asked())) is None:
-            course = next_stage(course, settings)
-            done = len(course.elbo)
-            count = min(settings.chunk, settings.steps - done)
-            chunk_started = time.monotonic()
-            given, batches = feed(done, count)
-            numbers = np.arange(done, done + count)
-            state = course.state if rows is None else rows.bring(course.state, done)
-            if meanwhile is not None and not chunks:
-                assert isinstance(chunk, partial)
-                if _begin(chunk, given, state, numbers=numbers, batches=batches):
-                    meanwhile()
-            state, info = chunk(given, state, numbers=numbers, batches=batches)
-            if rows is not None:
-                rows.put(state, done)
-            course = extended(course, state, info, look)
-            course = course._replace(seconds=time.monotonic() - started)
-            chunks.append((time.monotonic() - chunk_started) / count)
-            recent = course.utility[done:]
-            tell(done + count, finite_mean(course.elbo[done:] + recent), finite_mean(recent))
-            if watch is not None:
-                watch(course)
-    return course, reason, float(np.median(chunks[1:])) if chunks[1:] else float("nan")
+        look = _look(rows) if crew is None else crew.watched
+        how: dict[str, Any] = {"watch": watch, "rows": rows, "meanwhile": meanwhile, "look": look}
+        return alone(steps_of(chunk, feed, course, settings, asked=asked, tell=tell, **how))
+
+
+def alone(loop: Loop) -> Ended:
+    """The loop, its chunks taken one after the other."""
+    work = next(loop)
+    while True:
+        try:
+            work = loop.send(work())
+        except StopIteration as over:
+            ended: Ended = over.value
+            return ended
+
+
+def steps_of(
+    chunk: Callable[..., tuple[State, Info]],
+    feed: Feed,
+    course: Course,
+    settings: FitSettings,
+    *,
+    asked: Callable[[], bool],
+    tell: progress.Tell,
+    watch: Watch | None = None,
+    look: Look = some_of,
+    rows: RowsElsewhere | None = None,
+    meanwhile: Callable[[], None] | None = None,
+    elsewhere: bool = False,
+) -> Loop:
+    """From chunk to chunk, until there is a reason to stop.
+
+    Args:
+        asked: whether it has been asked to stop.
+        elsewhere: whether chunks are taken in other threads, where nothing may be traced.
+    """
+    started, chunks = time.monotonic() - course.seconds, list[float]()
+    while (reason := verdict(course, settings, asked())) is None:
+        course = next_stage(course, settings)
+        done = len(course.elbo)
+        count = min(settings.chunk, settings.steps - done)
+        chunk_started = time.monotonic()
+        given, batches = feed(done, count)
+        steps = {"numbers": np.arange(done, done + count), "batches": batches}
+        state = course.state if rows is None else rows.bring(course.state, done)
+        if meanwhile is not None and not chunks:
+            assert isinstance(chunk, partial)
+            if _begin(chunk, given, state, **steps):
+                meanwhile()
+        call = partial(chunk, given, state, **steps)
+        left = time.monotonic()
+        state, info, seconds = yield partial(_taken, _bound(call) if elsewhere else call)
+        waited = time.monotonic() - left - seconds
+        if rows is not None:
+            rows.put(state, done)
+        course = extended(course, state, info, look)
+        course = course._replace(seconds=time.monotonic() - started)
+        chunks.append((time.monotonic() - chunk_started - waited) / count)
+        recent = course.utility[done:]
+        tell(done + count, finite_mean(course.elbo[done:] + recent), finite_mean(recent))
+        if watch is not None:
+            watch(course)
+    return Ended(course, reason, float(np.median(chunks[1:])) if chunks[1:] else float("nan"))
+
+
+def _taken(call: Callable[[], tuple[State, Info]]) -> Taken:
+    started = time.monotonic()
+    state, info = call()
+    info = jax.tree.map(np.asarray, info)  # waits until they are there
+    return Taken(state, info, time.monotonic() - started)
+
+
+def _bound(call: "partial[Any]") -> Callable[[], tuple[State, Info]]:
+    program: Any = call.func
+    bound: Callable[[], tuple[State, Info]] = program.bound(*call.args, **call.keywords)
+    return bound
 
 
 def compiled(step: Callable[..., tuple[State, Info]]) -> "partial[tuple[State, Info]]":

@@ -148,14 +148,16 @@ def owned(tree: PyTree) -> PyTree:
 
 
 def taken_over(tree: PyTree) -> PyTree:
-    """The same for a tree that nobody else has: large arrays are copied only if they come twice."""
-    leaves, shape = jax.tree.flatten(tree)
-    before: set[int] = set()
-    for i, leaf in enumerate(leaves):
-        if np.size(leaf) < LARGE or id(leaf) in before:
-            leaves[i] = _copied(leaf)
-        before.add(id(leaf))
-    return jax.tree.unflatten(shape, leaves)
+    """The same for a tree that nobody else has, of whose large arrays no copy is made.
+
+    Arrays of a weak type are copied, and become strong: a chunk would be compiled again for them.
+    """
+
+    def own(leaf: Any) -> Array:
+        kept = isinstance(leaf, jax.Array) and leaf.size >= LARGE and not leaf.weak_type
+        return leaf if kept else _copied(leaf)
+
+    return jax.tree.map(own, tree)
 
 
 def _copied(leaf: Any) -> Array:

@@ -61,10 +61,8 @@ class Setup:
         start = plan.vi_state(plan.approximation.start)
         states = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), start)
         title = f"VI, {self._fits}"
-        given, key = jnp.zeros(count), self.keys.vi
-        [fits] = self._apart(
-            title, [self._together(title, plan, lambda _: plan.vi_step(), given, states, key)]
-        )
+        batch = self._together(title, plan, lambda _: plan.vi_step(), states, self.keys.vi)
+        [fits] = self._apart(title, [self._each(batch, jnp.zeros(count))])
         return fits
 
     @cached_property
@@ -106,15 +104,9 @@ class Setup:
         decisions = jnp.asarray(np.stack(self.decided))
         states = jax.vmap(plan.state)(starts, decisions)
         title = f"calibrated, {self._fits}"
+        batch = self._together(title, plan, plan.step, states, self.keys.calibrated)
         batches = [
-            self._together(
-                f"{title}, strength {factor:g}",
-                plan,
-                plan.step,
-                scale,
-                states,
-                self.keys.calibrated,
-            )
+            self._each(batch, scale)._replace(title=f"{title}, strength {factor:g}")
             for factor, scale in zip(factors, scales, strict=True)
         ]
         return dict(zip(strengths, self._apart(title, batches), strict=True))
@@ -152,7 +144,6 @@ class Setup:
         title: str,
         plan: Plan,
         step: Any,
-        each: Any,
         states: State,
         key: Key,
     ) -> Together:
@@ -162,9 +153,12 @@ class Setup:
             value, mask = own
             return seeing(mask, step(value))
 
-        given = (each, jnp.asarray(self.masks))
         keys = jnp.broadcast_to(key[None], (len(self.masks),))
-        return Together(title, masked, given, plan.approximation, states, keys, plan.settings)
+        return Together(title, masked, None, plan.approximation, states, keys, plan.settings)
+
+    def _each(self, batch: Together, values: Any) -> Together:
+        """The batch, with a value for the step of each fit, and its mask."""
+        return batch._replace(each=(values, jnp.asarray(self.masks)))
 
     def _apart(self, title: str, batches: Sequence[Together]) -> list[list[Fit]]:
         found = run_apart(title, batches, self.on)
