@@ -15,7 +15,7 @@ class ProcessLostError(StakesError):
 
 
 class InputError(StakesError, ValueError):
-    """A problem, its data or a setting is not valid; raised before anything is compiled."""
+    """A problem, its data or a setting is not valid; found, where possible, before any fit."""
 
 
 class OutOfRangeError(InputError):

@@ -11,6 +11,7 @@ import pytest
 from messy import messy_rows, write_messy
 from projects import invoke
 
+from stakes.app.runs import reporting
 from stakes.app.runs.packing import packed, unpacked
 from stakes.app.runs.reporting import read_asked
 from stakes.app.spec import RowReader, findings_text, proposed, read_job, spec_text
@@ -92,7 +93,9 @@ def test_a_report_leaves_out_rows_that_lack_a_value(folder: Path, tmp_path: Path
     job, table = read_job(folder / "stakes.toml"), tmp_path / "new.csv"
     header, *rows = [row[:-1] for row in messy_rows(8)]  # row 7 has no sunshine
     write_messy(table, [header, *rows])
-    with pytest.warns(StakesWarning, match="no decision for row 7, for want of a value"):
+    with pytest.warns(
+        StakesWarning, match="no decision for row 7: a value that the model needs is missing"
+    ):
         asked = read_asked(job, table)
     assert asked.where == "new.csv, without 1 row that lacks a value"
     kept = [row for row in rows if row[2]]
@@ -103,6 +106,21 @@ def test_a_report_leaves_out_rows_that_lack_a_value(folder: Path, tmp_path: Path
     write_messy(table, [header, rows[6]])
     with pytest.raises(InputError, match="missing in row 1"):
         read_asked(job, table)
+
+
+def test_a_report_says_where_it_ends_in_a_long_table(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, table = read_job(folder / "stakes.toml"), tmp_path / "new.csv"
+    header, *rows = [row[:-1] for row in messy_rows(8)]
+    write_messy(table, [header, *rows[:6]])
+    monkeypatch.setattr(reporting, "MOST_ROWS", 6)
+    assert not any("more than" in doubt for doubt in read_asked(job, table).doubts)
+    monkeypatch.setattr(reporting, "MOST_ROWS", 5)
+    with pytest.warns(StakesWarning, match=r"more than 5 rows. The page is about the first 5"):
+        asked = read_asked(job, table)
+    assert len(asked.kept) == 5
+    assert any("more than 5 rows" in doubt for doubt in asked.doubts)
 
 
 @pytest.mark.slow

@@ -703,7 +703,7 @@ def test_the_model_of_a_formula_is_the_same_in_a_run_that_is_opened_again(tmp_pa
             {"model": {"example": "radon", "family": "normal"}},
             r"model\.family: belongs to `formula`",
         ),
-        ({"model": {"formula": "loaves ~ sun", "python": "m.py:f"}}, r"instead of `python`"),
+        ({"model": {"formula": "loaves ~ sun", "python": "m.py:f"}}, r"does not go with `python`"),
         (
             {"data": {"file": "sales.csv", "columns": {"sun": "hours of sun", "rain": "day"}}},
             r"data\.columns\.rain: the formula does not name it",

@@ -43,7 +43,7 @@ def density(x: Array) -> Array:
 
 
 def _polynomial(target: Callable[[np.ndarray], np.ndarray], t: Array) -> Array:
-    degree = 9 if t.dtype == jnp.float32 else 20
+    degree = 10 if t.dtype == jnp.float32 else 20
     terms, power = [jnp.asarray(c, t.dtype) for c in reversed(_fitted(target, degree))], 2 * t - 1
     # Estrin's scheme: fewer multiplications have to wait for one another than in Horner's.
     while len(terms) > 1:

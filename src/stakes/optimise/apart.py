@@ -15,7 +15,7 @@ from stakes.host.interrupts import deferred_ctrl_c
 from stakes.host.workers import run_all
 from stakes.optimise.course import Watch, fit_of, one_of
 from stakes.optimise.fit import Fit
-from stakes.optimise.loop import Ended, Loop, Taken, alone, for_each_run, loop_of_runs
+from stakes.optimise.loop import Ended, Loop, Taken, after, alone, for_each_run, loop_of_runs
 from stakes.optimise.settings import FitSettings
 from stakes.optimise.step import State, Step
 from stakes.port import Approximation
@@ -117,12 +117,11 @@ def side_by_side(loops: Sequence[Loop], most: int) -> list[Ended]:
     waiting, at_work = deque(enumerate(loops)), dict[Future[Taken], tuple[int, Loop]]()
 
     def proceed(i: int, loop: Loop, taken: Taken | None = None) -> None:
-        try:
-            work = next(loop) if taken is None else loop.send(taken)
-        except StopIteration as over:
-            found[i] = over.value
+        then = after(loop, taken)
+        if isinstance(then, Ended):
+            found[i] = then
         else:
-            at_work[pool.submit(work)] = i, loop
+            at_work[pool.submit(then)] = i, loop
 
     with ThreadPoolExecutor(most) as pool:
         while waiting or at_work:

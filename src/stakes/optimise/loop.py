@@ -240,13 +240,19 @@ def _loop(
 
 def alone(loop: Loop) -> Ended:
     """The loop, its chunks taken one after the other."""
-    work = next(loop)
-    while True:
-        try:
-            work = loop.send(work())
-        except StopIteration as over:
-            ended: Ended = over.value
-            return ended
+    then = after(loop, None)
+    while not isinstance(then, Ended):
+        then = after(loop, then())
+    return then
+
+
+def after(loop: Loop, taken: Taken | None) -> Callable[[], Taken] | Ended:
+    """What comes after a chunk, None for the first: the next chunk, or where the loop has ended."""
+    try:
+        return next(loop) if taken is None else loop.send(taken)
+    except StopIteration as over:
+        ended: Ended = over.value
+        return ended
 
 
 def steps_of(

@@ -129,12 +129,19 @@ def report_rows(
 def read_asked(job: Job, table: Path) -> Asked:
     """Read a new table; rows that lack a value are left out, as `stakes decide` leaves them."""
     reader = RowReader(job, table)
-    part = next(iter(reader.parts(MOST_ROWS)), None)
+    parts = reader.parts(MOST_ROWS)
+    part, further = next(parts, None), next(parts, None)
     if part is None:
         raise InputError(f"{table} has no rows.")
     ranges = Ranges.of(job, reader.columns)
     ranges.look(part.arguments, reader.columns, part.start)
-    for doubt in ranges.told():
+    doubts = [*ranges.told()]
+    if further is not None:
+        doubts.append(
+            f"the table has more than {part.rows:,} rows. The page is about the first "
+            f"{part.rows:,}, and so are its totals; `stakes decide` decides about all of them."
+        )
+    for doubt in doubts:
         warn(f"{table}: {doubt}")
     kept = np.flatnonzero(~part.lacking)
     gaps = [f"row {row + 1}" for row in np.flatnonzero(part.lacking)]
@@ -154,7 +161,7 @@ def read_asked(job: Job, table: Path) -> Asked:
         {n: np.array(v)[kept] for n, v in part.labels.items()} or {"row": kept + 1},
         None if names is None else [names[row] for row in kept],
         len(gaps),
-        tuple(ranges.told()),
+        tuple(doubts),
     )
 
 

@@ -45,9 +45,11 @@ function shrinkForPaper() {
 
 async function drawCharts(items) {
   for (const item of items) await Bokeh.embed.embed_item(item);
-  const repaint = () => paint(darkMode.matches ? "dark" : "light");
+  const onPaper = window.matchMedia("print");
+  const repaint = () => paint(darkMode.matches && !onPaper.matches ? "dark" : "light");
   repaint();
   darkMode.addEventListener("change", repaint);
+  onPaper.addEventListener("change", repaint);
   window.addEventListener("beforeprint", () => {
     paint("light");
     shrinkForPaper();
