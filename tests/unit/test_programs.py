@@ -323,6 +323,24 @@ def test_a_global_that_the_model_reads_may_change(first, monkeypatch):
     assert abs(narrow.vi.params["mean_auto_loc"]) < 0.2 < abs(wide.vi.params["mean_auto_loc"])
 
 
+@pytest.fixture
+def options(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
+    """Those that programs are compiled with; for few numbers others, since tests have none."""
+    asked: list[Any] = []
+    kept = compiling.compiled
+
+    def compiled(lowered: Any, options: Any, types: Any, **how: Any) -> Any:
+        asked.append(dict(options))
+        return kept(lowered, options, types, **how)
+
+    monkeypatch.setattr(compiling, "compiled", compiled)
+    monkeypatch.setattr(compiling, "SMALL", compiling.ONCE)
+    monkeypatch.chdir(tmp_path)
+    Path("flags.txt").write_text("--xla_cpu_prefer_vector_width=128\n")
+    monkeypatch.setenv("XLA_FLAGS", "")
+    return asked
+
+
 @pytest.mark.parametrize(
     ("size", "flags", "expected"),
     [
@@ -338,47 +356,31 @@ def test_a_global_that_the_model_reads_may_change(first, monkeypatch):
 )
 def test_options_are_for_few_or_many_numbers_unless_the_user_has_set_them(
     monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+    options: list[Any],
     size: int,
     flags: str,
     expected: dict[str, Any],
 ) -> None:
-    """Those for few numbers are others here, since tests have none."""
-    asked: list[Any] = []
-    kept = compiling.compiled
-
-    def compiled(lowered: Any, options: Any, types: Any, **how: Any) -> Any:
-        asked.append(dict(options))
-        return kept(lowered, options, types, **how)
-
-    monkeypatch.setattr(compiling, "compiled", compiled)
-    monkeypatch.setattr(compiling, "SMALL", compiling.ONCE)
-    monkeypatch.chdir(tmp_path)
-    Path("flags.txt").write_text("--xla_cpu_prefer_vector_width=128\n")
     monkeypatch.setenv("XLA_FLAGS", flags)
-    found = programs.Program(lambda x, y: x.sum() + y)(jnp.ones(size), 2.0)
+    found = Program(lambda x, y: x.sum() + y)(jnp.ones(size), 2.0)
     assert float(found) == size + 2
-    assert asked == [expected]
+    assert options == [expected]
+
+
+def test_options_are_for_cpus_alone(monkeypatch: pytest.MonkeyPatch, options: list[Any]) -> None:
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    Program(lambda x: 3 * x, options=compiling.ONCE)(jnp.ones(3))
+    assert options == [{}]
 
 
 @pytest.mark.parametrize(("draws", "expected"), [(10, compiling.ONCE), (10_001, compiling.WIDE)])
 def test_options_may_depend_on_how_much_is_computed(
-    monkeypatch: pytest.MonkeyPatch, draws: int, expected: dict[str, Any]
+    options: list[Any], draws: int, expected: dict[str, Any]
 ) -> None:
-    asked: list[Any] = []
-    kept = compiling.compiled
-
-    def compiled(lowered: Any, options: Any, types: Any, **how: Any) -> Any:
-        asked.append(dict(options))
-        return kept(lowered, options, types, **how)
-
-    monkeypatch.setattr(compiling, "compiled", compiled)
-    monkeypatch.setattr(compiling, "SMALL", compiling.ONCE)
-    monkeypatch.setenv("XLA_FLAGS", "")
     program = Program(
         lambda x, draws: jnp.broadcast_to(x, (draws, 10)).sum(),
         static=("draws",),
         work=lambda given: given["draws"] * given["x"].size,
     )
     assert float(program(jnp.ones(10), draws)) == 10 * draws
-    assert asked == [expected]
+    assert options == [expected]
