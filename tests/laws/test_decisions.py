@@ -15,7 +15,9 @@ import numpyro.distributions as dist
 import pytest
 from catalogue import LOSSES
 from scipy.special import ndtr
+from scipy.stats import beta, expon, gamma, lognorm
 
+import stakes
 from stakes import ClosedForm, ExpUtility, Quadrature, Squared
 from stakes.aim import Aim
 from stakes.deciding import numerical_decision
@@ -235,6 +237,36 @@ def test_pooled_components_end_where_what_they_are_a_line_of_does(slope):
     assert shares.sum(axis=0) == pytest.approx(np.ones(4), rel=1e-4)
     mean = (shares * np.asarray(table.points)).sum(axis=0)
     assert mean == pytest.approx(1.0 + slope * (a / (a + b)).mean(axis=0), abs=0.02)
+
+
+SHAPES = np.exp(np.random.default_rng(6).normal(-0.6, 0.5, size=200))
+WITH_ENDS_OR_TAILS = {
+    "infinite at zero": (jax.vmap(lambda a: dist.Gamma(a, 1.0)), lambda p, a: gamma.ppf(p, a)),
+    "infinite at both ends": (jax.vmap(lambda a: dist.Beta(a, a)), lambda p, a: beta.ppf(p, a, a)),
+    "densest at its end": (jax.vmap(dist.Exponential), lambda p, a: expon.ppf(p) / a),
+    "between two ends": (jax.vmap(lambda a: dist.Uniform(0.0, a)), lambda p, a: p * a),
+    "heavy tail": (
+        jax.vmap(lambda a: dist.LogNormal(jnp.log(a), 2.0)),
+        lambda p, a: lognorm.ppf(p, 2.0, scale=a),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WITH_ENDS_OR_TAILS)
+def test_pooled_components_may_have_ends_and_heavy_tails(name: str) -> None:
+    """A density that is infinite somewhere had outweighed all else in their table."""
+    made, quantiles = WITH_ENDS_OR_TAILS[name]
+    loss = lambda y, h: jnp.minimum(3 * jnp.maximum(y - h, 0) + jnp.maximum(h - y, 0), 4.0)  # noqa: E731
+    aim = stakes.Problem(lambda y=None: None, outcome="y", loss=loss).aim
+    outcomes, like = made(jnp.asarray(SHAPES)[:, None]), jnp.zeros(1)
+    found = float(decide(aim, Quadrature(), jax.random.key(2), outcomes, like)[0])
+    values = quantiles((np.arange(2000) + 0.5)[:, None] / 2000, SHAPES[None]).ravel()
+
+    def cost(h: float) -> float:
+        return float(np.minimum(np.where(values > h, 3 * (values - h), h - values), 4.0).mean())
+
+    best = min(cost(h) for h in np.quantile(values, np.linspace(0.02, 0.98, 193)))
+    assert cost(found) <= best * (1 + 2e-3)
 
 
 @pytest.mark.slow

@@ -69,6 +69,17 @@ def in_proportion(count: int) -> Callable[[np.random.Generator], Pair]:
     return draw
 
 
+def days(count: int, shops: int) -> Callable[[np.random.Generator], np.ndarray]:
+    """Costs of shops, a fifth of whose variance is that of the day, which resembles the last."""
+    of_days = autoregressive(count)
+
+    def draw(rng: np.random.Generator) -> np.ndarray:
+        day, own = np.repeat(of_days(rng), shops), rng.normal(size=count * shops)
+        return 10 + np.sqrt(0.2) * (day - 10) + np.sqrt(0.8) * own
+
+    return draw
+
+
 def users_and_items(users: int, items: int) -> Crossed:
     numbers = np.indices((users, items))
     return Crossed((numbers[0].ravel(), numbers[1].ravel()), ("user", "item"))
@@ -92,6 +103,9 @@ CASES = {
     "AR(1) of 100": Case(twice(autoregressive(100)), Ordered()),
     "AR(1) of 400": Case(twice(autoregressive(400)), Ordered()),
     "400 independent, in order": Case(twice(normal(400)), Ordered()),
+    "lognormal 1.5, 182, in order": Case(twice(lognormal(182, 1.5)), Ordered(), most=98.5),
+    "lognormal 2.5, 182, in order": Case(twice(lognormal(182, 2.5)), Ordered(), most=98.5),
+    "60 days of 50 shops": Case(twice(days(60, 50)), Ordered(np.repeat(np.arange(60), 50))),
     **{
         f"{users} x {items}, {by_user} by user, {by_item} by item": Case(
             twice(crossed(users, items, by_user, by_item)), users_and_items(users, items)
@@ -156,6 +170,8 @@ QUICK = (
     "30 x 40, 0.05 by user, 0.05 by item",
     "40 groups of 10",
     "lognormal 2.5, 30",
+    "lognormal 2.5, 182, in order",
+    "60 days of 50 shops",
 )
 
 

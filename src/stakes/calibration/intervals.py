@@ -5,7 +5,7 @@ The reduction is a ratio of means, (mean a - mean b) / |mean a|. Its error comes
 depends on which of them belong together. A `Dependence` says so.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
@@ -162,12 +162,18 @@ class Crossed:
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Ordered:
     """Rows are in order of time, and neighbours resemble each other.
 
     The long-run variance is the mean square of the first cosine transforms of the residuals, as
     many as Lazarus, Lewis, Stock and Watson (2018) recommend; the ratio follows a t distribution.
+    Where tails are heavy, stretches of neighbours are resampled, one more than there are waves.
+
+    Args:
+        together: where several rows have the same time, such as the shops of one day, a label for
+            the time of each row. Their costs are added up, since what happens on a day happens to
+            all of them.
 
     Examples:
         >>> import stakes
@@ -175,24 +181,37 @@ class Ordered:
         Ordered()
     """
 
+    together: Any = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.together is not None:
+            times = numbered("`Ordered(together=...)`", self.together)
+            object.__setattr__(self, "together", times)
+
     @property
     def words(self) -> str:
-        return "rows in order of time"
+        return "rows in order of time" if self.together is None else "times in order"
 
     @property
-    def size(self) -> None:
-        return None
+    def size(self) -> int | None:
+        return None if self.together is None else len(self.together)
 
     def among(self, chosen: np.ndarray) -> "Ordered":
-        return self
+        return self if self.together is None else Ordered(self.together[np.ravel(chosen)])
 
     def interval(self, costs: Costs, rng: np.random.Generator) -> Interval:
         from scipy import fft  # slow to import
 
+        if self.together is not None:
+            costs = costs.summed(self.together)
         count = len(costs.base)
         waves = int(0.41 * count ** (2 / 3))
         if waves < FEWEST_WAVES:
             return _no_claim(f"{self.words}, of which {count} are too few for a claim")
+        squares = np.square(costs.residuals)
+        if squares.max() > HEAVY * squares.sum():
+            stretches = np.arange(count) * (waves + 1) // count
+            return _of_independent(costs.summed(stretches), self.words, rng)
         transforms = fft.dct(costs.residuals, norm="ortho")[1 : waves + 1]
         error = float(np.sqrt(np.square(transforms).mean() / count))
         return _by_t(costs.reduction, error, waves, self.words)

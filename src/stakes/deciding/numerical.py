@@ -32,6 +32,8 @@ ALIKE = 8.0
 """Times the standard deviation of another component; a table would miss still narrower ones."""
 NEARBY = (-0.1, 0.0, 0.1)
 """Standard deviations from a decision that was found by such a table."""
+COMPARED = slice(QUANTILES // 10, None, QUANTILES // 5)
+"""Which of the quantiles have to cost as much as what was found."""
 FAR = 1e30
 """Beyond all limits of decisions."""
 
@@ -71,7 +73,10 @@ def numerical_decision(
 def _searched(
     risk: Curve, rough: Curve | None, outcomes: Distribution, grid: Array, reach: Array, rounds: int
 ) -> Array:
-    """By the rough risk first, where there is one and components are alike; then by the risk."""
+    """By the rough risk first, where there is one and components are alike; then by the risk.
+
+    What is found roughly has to cost no more than some quantiles of the outcome do.
+    """
 
     def thoroughly() -> Array:
         return by_promise(risk, grid, reach, rounds)
@@ -79,15 +84,19 @@ def _searched(
     if rough is None:
         return thoroughly()
 
-    def quickly() -> Array:
+    def quickly() -> tuple[Array, Array]:
         found = by_promise(rough, grid, reach, rounds)
         steps = jnp.asarray(NEARBY, found.dtype).reshape(-1, *(1 for _ in found.shape))
         near = by_parabolas(risk, found + steps * spread_of(outcomes, found), 2)
-        return jnp.where(jnp.isfinite(found), near.place, found)
+        others = one_by_one(risk, grid[-QUANTILES:][COMPARED]).min(axis=0)
+        return near.place, jnp.all(near.value <= others)
 
     variances = jax.vmap(expectations.stats.variance)(outcomes)
     widest, narrowest = variances.max(axis=0), variances.min(axis=0)
-    return jax.lax.cond(jnp.all(widest <= ALIKE**2 * narrowest), quickly, thoroughly)
+    alike = jnp.all(widest <= ALIKE**2 * narrowest)
+    nowhere = grid[0], jnp.zeros((), bool)
+    found, is_best = jax.lax.cond(alike, quickly, lambda: nowhere)
+    return jax.lax.cond(is_best, lambda: found, thoroughly)
 
 
 def rivals(

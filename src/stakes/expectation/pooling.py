@@ -9,6 +9,8 @@ from stakes.expectation.sums import Rule
 
 BEYOND = 16
 """Places on either side of all draws, out to half of their range."""
+ASTRAY = 0.02
+"""How far the mass of all points may be from one."""
 
 
 def pooled(outcomes: Distribution, drawn: Float[Array, "draw *instance"], most: int) -> Rule:
@@ -16,14 +18,14 @@ def pooled(outcomes: Distribution, drawn: Float[Array, "draw *instance"], most: 
 
     The points are quantiles of what was drawn, and each stands for the way to its neighbours: a
     trapezoidal rule, good to a thousandth or so, for hundreds of components at the price of one.
+    Where it is not, as with a density that is infinite at an end or has very heavy tails, the
+    weights do not add up to one before they are made to. They are nan there.
     """
     levels = jnp.linspace(0, 1, most - 2 * BEYOND)
     inner = jnp.quantile(drawn, levels, axis=0)
     out = jnp.arange(1, BEYOND + 1) / (2 * BEYOND)
     further = out.reshape(-1, *(1 for _ in inner.shape[1:])) * (inner[-1] - inner[0])
     points = jnp.concatenate([inner[0] - further[::-1], inner, inner[-1] + further])
-    gaps = jnp.pad(jnp.diff(points, axis=0), ((1, 1), *((0, 0) for _ in inner.shape[1:])))
-    widths = (gaps[1:] + gaps[:-1]) / 2
 
     def add(so_far: Array, outcome: Distribution) -> tuple[Array, None]:
         log_density = _log_density(outcome, points, inner[len(inner) // 2])
@@ -31,8 +33,15 @@ def pooled(outcomes: Distribution, drawn: Float[Array, "draw *instance"], most: 
 
     nothing = jnp.full_like(points, -jnp.inf)
     log_density, _ = jax.lax.scan(add, nothing, jax.tree.map(jnp.asarray, outcomes))
-    log_weights = log_density + jnp.log(widths)
-    return Rule(points, log_weights - jax.nn.logsumexp(log_weights, axis=0))
+    # No point stands for what lies beyond the ends of all supports.
+    held = log_density > -jnp.inf
+    least = jnp.min(jnp.where(held, points, jnp.inf), axis=0)
+    ends = jnp.clip(points, least, jnp.max(jnp.where(held, points, -jnp.inf), axis=0))
+    gaps = jnp.pad(jnp.diff(ends, axis=0), ((1, 1), *((0, 0) for _ in inner.shape[1:])))
+    log_weights = log_density + jnp.log((gaps[1:] + gaps[:-1]) / 2)
+    total = jax.nn.logsumexp(log_weights, axis=0)
+    mass = jnp.exp(total - jnp.log(len(jax.tree.leaves(outcomes)[0])))
+    return Rule(points, jnp.where(jnp.abs(mass - 1) < ASTRAY, log_weights - total, jnp.nan))
 
 
 def _log_density(outcome: Distribution, points: Array, middle: Array) -> Array:

@@ -28,7 +28,7 @@ from stakes.host.progress import waiting
 from stakes.optimise import Fit
 from stakes.predicting import FittedPosterior, Observations
 from stakes.problem import Problem
-from stakes.ways.folds import Forward, split
+from stakes.ways.folds import Forward, check_order, split
 from stakes.ways.ground import Ground
 from stakes.ways.setup import Setup, Strength
 
@@ -77,6 +77,8 @@ class Bench:
         read = given(problem, data, needs_outcome=True)
         self.coords, self.data = self.plan.coords, read.data
         self.rows = None if read.table is None else read.table.rows
+        if isinstance(folds, Forward) and self.rows is not None:
+            check_order(folds, self.rows.index)
         self.seen = self._observations()
         instances = self.plan.approximation.instances
         self.home = self._ground(self.plan.predictors.on(), of_fit=True)
@@ -86,7 +88,7 @@ class Bench:
             groups = together.groups.reshape(instances.shape)
         self.splits = split(folds, groups, self.seen.counted, instances, self.keys.folds)
         if by is None and isinstance(folds, Forward):
-            together = Ordered()
+            together = Ordered(folds.together)
         self.dependence = together.among(self.splits.ever_judged)
         self.grounds = [
             self._without(fitted).judged(judged)

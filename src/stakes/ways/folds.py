@@ -58,6 +58,20 @@ class Forward:
         return self.blocks, self.start, when if when is None else (when.shape, *when.ravel())
 
 
+def check_order(folds: Forward, index: Any) -> None:
+    """Refuse rows that are not in order of time, as far as the labels of a table tell."""
+    import pandas as pd
+
+    if not isinstance(index, pd.DatetimeIndex | pd.PeriodIndex) or index.is_monotonic_increasing:
+        return
+    later = int(np.flatnonzero(index[1:] < index[:-1])[0])
+    raise InputError(
+        f"`folds={folds}` needs rows in order of time, and the index of `data` is not: "
+        f"{index[later + 1]} comes after {index[later]}. Sort the table, `data.sort_index()`, and "
+        f"where several rows have one time, give `Forward(together=...)` the time of each."
+    )
+
+
 NO_FOLDS: Final = object()
 """For ways that are fitted to everything, and not judged."""
 Folds: TypeAlias = "int | Forward | np.ndarray"

@@ -123,7 +123,7 @@ def held_out_cases(result: Calibration, job: Job) -> Assessment | None:
 def _by(job: Job, table: Table) -> By:
     """Which rows belong together, as the spec says; None where it does not."""
     if job.spec.data is not None and job.spec.data.ordered:
-        return Ordered()
+        return Ordered(table.beside.get("when"))
     groups = tuple(pd.Series(values, name=name) for name, values in table.groups.items())
     return groups[0] if len(groups) == 1 else groups or None
 
