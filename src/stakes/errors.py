@@ -18,6 +18,10 @@ class InputError(StakesError, ValueError):
     """A problem, its data or a setting is not valid; found, where possible, before any fit."""
 
 
+class NoScaleError(InputError):
+    """The losses under plain VI give no scale M."""
+
+
 class OutOfRangeError(InputError):
     """A whole number in the data points beyond the array that the model indexes with it."""
 

@@ -11,7 +11,7 @@ from jax.scipy.special import logsumexp
 
 from stakes import checks
 from stakes._types import Array, Distribution, Key, Number
-from stakes.errors import InputError, NoClosedForm, name_of, warn
+from stakes.errors import InputError, NoClosedForm, NoScaleError, name_of, warn
 from stakes.losses import Asked, WithCovariates, covariates_of
 from stakes.protocols import Estimator, Expectation, Loss, Over, Predicted, Trial, UtilityTerm
 from stakes.utility_estimators import Nested
@@ -305,9 +305,10 @@ class _ByQuantile:
             scale = float(np.quantile(losses, self.quantile))
         name = type(self).__name__
         if not 0 < scale < float("inf"):
-            raise InputError(
+            raise NoScaleError(
                 f"`{name}(quantile={self.quantile})`: this quantile of the VI losses is {scale}, "
-                f"but M has to be positive and finite. Give it by hand: `{name}(scale=...)`."
+                f"but M has to be positive and finite. Give it by hand: `{name}(scale=...)`, as "
+                f"the `transform=` of `calibrate` or `Calibrated`."
             )
         return self.at(scale)
 

@@ -277,6 +277,45 @@ def test_what_the_weekday_tells_is_proposed_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "asked", "found"),
+    [
+        ("ordered", None, "ordered"),
+        ("Bestellt", None, "Bestellt"),
+        ("plan", None, None),
+        ("plan",) * 3,
+    ],
+)
+def test_what_is_ordered_today_is_no_predictor(
+    name: str, asked: str | None, found: str | None, tmp_path: Path
+) -> None:
+    """It is not known of the rows to decide about."""
+    rng = np.random.default_rng(0)
+    lines = [f"{rng.normal():.2f},{rng.poisson(22)},{rng.poisson(20)}" for _ in range(80)]
+    (tmp_path / "t.csv").write_text("\n".join([f"sun,{name},loaves", *lines]) + "\n", "utf-8")
+    proposal = proposed(tmp_path / "t.csv", "loaves", asked)
+    assert proposal.today == found
+    assert proposal.formula == ("loaves ~ sun" if found else f"loaves ~ sun + {name}")
+    (tmp_path / "stakes.toml").write_text(spec_text(proposal, tmp_path), "utf-8")
+    job = read_job(tmp_path / "stakes.toml")
+    assert job.spec.choose.today == found
+    assert not any("choose.today" in note for note in job.notes)
+    with pytest.raises(InputError, match=r"`--today lovaes` must be .* Did you mean"):
+        proposed(tmp_path / "t.csv", "sun", "lovaes")
+
+
+def test_a_column_of_today_in_the_formula_is_told_and_a_wrong_one_refused(tmp_path: Path) -> None:
+    lines = [f"{i % 7},{20 + i % 5},{20 + i * i % 13}" for i in range(80)]
+    (tmp_path / "t.csv").write_text("\n".join(["day,ordered,loaves", *lines]) + "\n", "utf-8")
+    text = spec_text(proposed(tmp_path / "t.csv", "loaves"), tmp_path)
+    spec = tmp_path / "stakes.toml"
+    spec.write_text(text.replace("loaves ~ day", "loaves ~ day + ordered"), "utf-8")
+    assert any("choose.today: the formula has 'ordered'" in note for note in read_job(spec).notes)
+    spec.write_text(text.replace('today = "ordered"', 'today = "orderd"'), "utf-8")
+    with pytest.raises(InputError, match=r"choose\.today: .* no column 'orderd'. Did you mean"):
+        read_job(spec)
+
+
+@pytest.mark.parametrize(
     ("outcome", "warned"), [("Verkaufte Brote", True), ("units sold", True), ("Nachfrage", False)]
 )
 def test_sales_are_told_from_demand(outcome: str, warned: bool, tmp_path: Path) -> None:

@@ -330,6 +330,54 @@ def test_forward_folds_do_not_divide_what_has_the_same_time() -> None:
     assert splits.judged.sum(axis=1).tolist() == [10, 5, 8]
 
 
+def test_rows_that_are_not_in_order_of_time_are_refused() -> None:
+    def rated(x: Any, y: Any = None) -> None:
+        level = numpyro.sample("level", dist.Normal(0, 1))
+        with numpyro.plate("day", len(x)):
+            numpyro.sample("y", dist.Normal(level * x, 1), obs=y)
+
+    days = pd.date_range("2024-01-01", periods=20)
+    frame = pd.DataFrame({"x": np.arange(20.0) / 20, "y": np.arange(20) % 3.0}, index=days)
+    problem = stakes.Problem(rated, outcome="y", loss=stakes.Squared())
+    for wrong in (frame.iloc[::-1], pd.concat([frame, frame])):
+        with pytest.raises(stakes.InputError, match=r"rows in order of time.* comes after"):
+            stakes.choose(KEY, problem, wrong, folds=stakes.Forward(blocks=2))
+    bench = opened_bench(
+        KEY,
+        problem,
+        frame,
+        [stakes.Plain()],
+        stakes.Forward(blocks=2, together=np.arange(20) // 2),
+        None,
+        options=stakes.Options(steps=300),
+        coords=None,
+        progress=False,
+    )
+    assert bench.dependence.size == 10
+    assert bench.dependence.words == "times in order"
+
+
+def test_a_way_whose_numbers_fail_is_left_out_and_told() -> None:
+    """Nine losses in ten are zero, and so is the scale of calibration."""
+
+    def coin(x: Any, y: Any = None) -> None:
+        chance = numpyro.sample("chance", dist.Beta(1, 19))
+        with numpyro.plate("toss", len(x)):
+            numpyro.sample("y", dist.Bernoulli(chance), obs=y)
+
+    data = {"x": np.zeros(60), "y": (np.arange(60) % 20 == 0).astype(float)}
+    problem = stakes.Problem(
+        coin, outcome="y", loss=stakes.CostTable({"call": [6, 6], "no": [0, 9]})
+    )
+    ways = [stakes.Plain(), stakes.Calibrated(), stakes.Same()]
+    with pytest.warns(stakes.StakesWarning, match=r"leaves out calibrated: .*quantile"):
+        choice = stakes.choose(KEY, problem, data, ways, folds=2, steps=400, progress=False)
+    assert [entry.name for entry in choice.entries] == ["plain VI", "the same for all"]
+    assert "Calibrated is left out: `Linearized(quantile=0.9)`" in str(choice)
+    with pytest.raises(stakes.NumericalError, match="no way can decide"):
+        stakes.choose(KEY, problem, data, ways[1:], folds=2, steps=400, progress=False)
+
+
 def test_forward_folds_are_told_apart_by_what_has_the_same_time() -> None:
     day = np.arange(43) // 5
     first = stakes.Forward(together=day)

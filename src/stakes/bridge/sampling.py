@@ -1,6 +1,7 @@
 """Draws of NUTS, and whether they can be taken for draws from the posterior."""
 
 import functools
+import sys
 from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
@@ -84,7 +85,7 @@ def nuts(
     """This many draws in all, or a few more, of chains with `warmup` steps each before."""
     check_sampling(approximation)
     sampler = _sampler(approximation.cases, warmup, max(FEWEST_DRAWS, -(-draws // CHAINS)))
-    sampler.progress_bar = progress
+    sampler.progress_bar = progress and sys.stderr.isatty()
     sampler.run(key, approximation.arrays, approximation.counted)
     chains = sampler.get_samples(group_by_chain=True)
     chains = {name: chains[name] for name in approximation.latents}

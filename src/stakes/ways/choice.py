@@ -1,7 +1,7 @@
 """The ways side by side, the one chosen, and its decisions."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import sqrt
 from typing import TYPE_CHECKING, Any, NamedTuple, final
@@ -78,6 +78,8 @@ class Choice:
 
     bench: Bench
     entries: tuple[Entry, ...]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """By the name of a way whose numbers failed: why."""
 
     def __post_init__(self) -> None:
         entries: Any = self.entries
@@ -194,7 +196,10 @@ class Choice:
             rows.append([mark + entry.name, risk, *change, *cover, f"{row['seconds']:.1f}"])
         table = text_table(rows, right={1, 2, 4, 5, 6}, gap=3)
         how = f"{self.bench.splits.title}; {self.bench.problem.criterion.title}."
-        return "\n".join([*table, "", how, self.verdict])
+        notes = {e.name: e.fitted.notes.get("note") for e in self.entries if e.name != self.chosen}
+        told = [f"{_upper(name)}: {note}." for name, note in notes.items() if note]
+        told += [f"{_upper(name)} is left out: {why}" for name, why in self.left_out.items()]
+        return "\n".join([*table, "", how, *told, self.verdict])
 
     __str__ = __repr__
 
@@ -288,7 +293,7 @@ def _turned_round(found: Interval) -> Interval:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+    return f"{100 * share:.1f} %".replace("-0.0 %", "0.0 %")
 
 
 def _span(low: float, high: float) -> str:

@@ -9,7 +9,7 @@ import optax
 from stakes import checks
 from stakes._types import Data, Key
 from stakes.calibration import Coords, Options
-from stakes.errors import InputError
+from stakes.errors import InputError, NoScaleError, NumericalError, warn
 from stakes.host.progress import begin, parts_of, waiting
 from stakes.host.workers import checked_client
 from stakes.problem import Problem, checked_key
@@ -107,14 +107,22 @@ def choose(
 
 
 def chosen_among(ways: Sequence[Any], bench: Bench) -> Choice:
-    if bench.client is None:
-        return Choice(bench, tuple(_entry(bench, way) for way in ways))
-    with parts_of("ways tried", len(ways), show=bench.progress) as tick:
-        entries = []
+    """A way whose numbers fail is left out, and told; the others are compared."""
+    entries, left_out = list[Entry](), dict[str, str]()
+    show = bench.progress and bench.client is not None
+    with parts_of("ways tried", len(ways), show=show) as tick:
         for way in ways:
             tick(way.name)
-            entries.append(_entry(bench, way))
-    return Choice(bench, tuple(entries))
+            try:
+                entries.append(_entry(bench, way))
+            except (NumericalError, NoScaleError) as error:
+                left_out[way.name] = str(error)
+    if all(entry.way.is_yardstick for entry in entries):
+        reasons = "\n".join(f"  {name}: {why}" for name, why in left_out.items())
+        raise NumericalError(f"`choose`: no way can decide.\n{reasons}")
+    for name, why in left_out.items():
+        warn(f"`choose` leaves out {name}: {why}")
+    return Choice(bench, tuple(entries), left_out)
 
 
 def opened_bench(

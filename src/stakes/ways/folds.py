@@ -64,7 +64,8 @@ def check_order(folds: Forward, index: Any) -> None:
 
     if not isinstance(index, pd.DatetimeIndex | pd.PeriodIndex) or index.is_monotonic_increasing:
         return
-    later = int(np.flatnonzero(index[1:] < index[:-1])[0])
+    dates: Any = index
+    later = int(np.flatnonzero(dates[1:] < dates[:-1])[0])
     raise InputError(
         f"`folds={folds}` needs rows in order of time, and the index of `data` is not: "
         f"{index[later + 1]} comes after {index[later]}. Sort the table, `data.sort_index()`, and "

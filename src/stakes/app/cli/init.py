@@ -29,6 +29,14 @@ def init(
             "--outcome", metavar="COLUMN", help="The column of that table to decide about."
         ),
     ] = None,
+    today: Annotated[
+        str | None,
+        typer.Option(
+            "--today",
+            metavar="COLUMN",
+            help="Its column with what is decided today, such as what was ordered.",
+        ),
+    ] = None,
 ) -> None:
     """Write a commented spec to start from, which runs as it is.
 
@@ -40,13 +48,14 @@ def init(
     from stakes.errors import InputError
     from stakes.host import files
 
-    if outcome is not None and table is None:
-        raise InputError("`--outcome` is a column of a table; name the table with `--table`.")
+    for option, column in (("--outcome", outcome), ("--today", today)):
+        if column is not None and table is None:
+            raise InputError(f"`{option}` is a column of a table; name the table with `--table`.")
     names = FILES if table is None else (SPEC,)
     there = [name for name in names if (folder / name).exists()]
     if there:
         raise InputError(f"{folder} already has {', '.join(there)}; choose another folder.")
-    contents = _start() if table is None else {SPEC: _proposed(folder, table, outcome)}
+    contents = _start() if table is None else {SPEC: _proposed(folder, table, outcome, today)}
     with files.explained("make the folder", folder):
         folder.mkdir(parents=True, exist_ok=True)
     for name, content in contents.items():
@@ -66,10 +75,10 @@ def _start() -> dict[str, bytes]:
     return {name: (templates / source).read_bytes() for name, source in sources.items()}
 
 
-def _proposed(folder: Path, table: Path, outcome: str | None) -> bytes:
+def _proposed(folder: Path, table: Path, outcome: str | None, today: str | None) -> bytes:
     from stakes.app.spec import findings_text, proposed, spec_text
 
-    proposal = proposed(table.resolve(), outcome)
+    proposal = proposed(table.resolve(), outcome, today)
     for line in findings_text(proposal):
         say(f"note: {line}")
     return spec_text(proposal, folder.resolve()).encode()

@@ -51,6 +51,8 @@ def run(
     from stakes.app import runs
     from stakes.app.spec import read_job
 
+    if out is not None:
+        runs.check_free(out)  # before the table is read and checked, which takes a while
     others = joined(coordinator, process, processes, dask)
     job = read_job(spec, choose=not no_choose, changes=set or ())
     if others is not None and not others.speaks:

@@ -8,7 +8,7 @@ from stakes.app.runs.checking import Checked, checked
 from stakes.app.runs.choosing import Ways
 from stakes.app.runs.deciding import decide_file
 from stakes.app.runs.doubts import unsettled
-from stakes.app.runs.folder import DECISIONS, DRAWS, REPORT, RunFolder
+from stakes.app.runs.folder import DECISIONS, DRAWS, REPORT, RunFolder, check_free
 from stakes.app.runs.manifest import Chosen, Ending, Manifest
 from stakes.app.runs.opening import Run, begin, reopen
 from stakes.app.runs.results import held_out_cases, restore, ways_of
@@ -28,6 +28,7 @@ __all__ = [
     "assist",
     "begin",
     "carry_out",
+    "check_free",
     "checked",
     "decide_file",
     "held_out_cases",

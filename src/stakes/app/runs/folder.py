@@ -37,8 +37,7 @@ class RunFolder:
     @classmethod
     def create(cls, path: Path, first: Manifest, data: Mapping[str, np.ndarray]) -> "RunFolder":
         """Make the folder with data and manifest in it; it appears whole or not at all."""
-        if path.exists() and not (path.is_dir() and not any(path.iterdir())):
-            raise InputError(f"{path} {_occupied(path)} Choose another folder with `-o`.")
+        check_free(path)
         with files.explained("make the run folder", path):
             path.parent.mkdir(parents=True, exist_ok=True)
             made = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
@@ -106,6 +105,12 @@ class RunFolder:
         with log:
             _lock(log, self.path)
             yield log
+
+
+def check_free(path: Path) -> None:
+    """Refuse a folder for a new run in which there is something already."""
+    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+        raise InputError(f"{path} {_occupied(path)} Choose another folder with `-o`.")
 
 
 def _occupied(path: Path) -> str:

@@ -128,8 +128,8 @@ def _explained(path: Path) -> Iterator[None]:
         raise InputError(f"cannot read {path}: {reason}.") from None
 
 
-def check_columns(where: str, file: TableFile, wanted: Mapping[str, str], found: Collector) -> None:
-    """`wanted`: the field of the spec that names a column -> the column."""
+def check_columns(where: str, file: TableFile, wanted: Mapping[str, str], found: Collector) -> bool:
+    """Whether all columns are there; `wanted`: the field that names one -> the column."""
     with found.at(where):
         there = file.columns
         for asking, name in wanted.items():
@@ -137,6 +137,8 @@ def check_columns(where: str, file: TableFile, wanted: Mapping[str, str], found:
                 found.add(
                     asking, f"{file.path.name} has no column {name!r}.{suggestion(name, there)}"
                 )
+        return set(wanted.values()) <= set(there)
+    return False
 
 
 def _parquet(path: Path, columns: Sequence[str], rows: int | None) -> Iterator[Raw]:

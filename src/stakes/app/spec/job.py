@@ -81,6 +81,13 @@ class Job:
                 f"{' and '.join(fields)}: still as `stakes init` proposes. Fill in what a wrong "
                 f"decision costs you: all decisions rest on that."
             )
+        today, data = self.spec.choose.today, self.spec.data
+        if self.by_table and data is not None and today in data.columns.values():
+            said.append(
+                f"choose.today: the formula has {today!r}, too, so that every table to decide "
+                f"about needs that column. If it is what you want decided, leave it out of the "
+                f"formula."
+            )
         settings = self.options.fit_settings(draws=1, progress=False)
         if settings.steps < least_steps(settings):
             said.append(

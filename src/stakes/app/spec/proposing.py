@@ -28,6 +28,10 @@ DAILY = 3
 """Days between dates, up to which they are those of a week."""
 LEAST_WEEKS = 3
 CODE_DIGITS = 4
+ORDERED = re.compile(
+    r"^(orders?|ordered|order_?qty|qty_?ordered|bestell|geplant|command|pedid|ordinat)", re.I
+)
+"""Names of columns, in some languages, of what was ordered."""
 TWICE = 0.02
 """Of the rows, the share that may bear the label of another, as where a row is there twice."""
 
@@ -58,6 +62,8 @@ class Proposal:
     dates: dict[str, str]
     categories: tuple[str, ...]
     """Columns of codes that look like numbers."""
+    today: str | None
+    """The column with what is decided today."""
     left_out: dict[str, str]
     """Column -> why it is not in the formula."""
     written: str
@@ -74,8 +80,11 @@ class Proposal:
         return self.rows >= LEAST_HELD_OUT
 
 
-def proposed(path: Path, outcome: str | None) -> Proposal:
-    """Look at a table, and propose a spec for it."""
+def proposed(path: Path, outcome: str | None, today: str | None = None) -> Proposal:
+    """Look at a table, and propose a spec for it.
+
+    Decisions of `today` are no predictor: those of rows to come are what is asked for.
+    """
     file = TableFile(path)
     if file.kind == "npz":
         raise InputError(f"`--table {path}` must be a .csv or .parquet file.")
@@ -96,7 +105,18 @@ def proposed(path: Path, outcome: str | None) -> Proposal:
         raise InputError(f"{path} has to be put right first:\n{lines}")
     told = [f for f in first.findings if f.stops or (f.codes and f.column != outcome)]
     told += [finding for finding in seen.findings if not _is_told(finding, told)]
-    return _Look(seen.columns, outcome, raw.rows).proposal(file, settled, tuple(told))
+    if today is not None and (today not in names or today == outcome):
+        said = suggestion(today, [name for name in names if name != outcome])
+        raise InputError(f"`--today {today}` must be another column of {path.name}.{said}")
+    look = _Look(seen.columns, outcome, raw.rows, today or _of_today(seen.columns, outcome))
+    return look.proposal(file, settled, tuple(told))
+
+
+def _of_today(columns: Mapping[str, Column], outcome: str) -> str | None:
+    """The one column of numbers whose name says that it is what was ordered."""
+    numbers = [n for n, c in columns.items() if c.kind is Kind.NUMBERS and n != outcome]
+    found = [name for name in numbers if ORDERED.search(name)]
+    return found[0] if len(found) == 1 else None
 
 
 def _is_told(finding: Finding, told: Sequence[Finding]) -> bool:
@@ -137,6 +157,7 @@ class _Look:
     columns: Mapping[str, Column]
     outcome: str
     rows: int
+    today: str | None
     left_out: dict[str, str] = field(default_factory=dict)
 
     def proposal(
@@ -170,6 +191,7 @@ class _Look:
             },
             dates={n: s.date_format for n, s in settled.items() if s.date_format and n in used},
             categories=tuple(n for n in settled if settled[n].kind is not None and n in used),
+            today=self.today,
             left_out=self.left_out,
             written=str(file.dialect) if file.kind == "csv" else file.kind,
             findings=findings,
@@ -212,7 +234,9 @@ class _Look:
         if name == date:
             return [_Term(text, name) for text in self._parts(name, called)]
         different, reason = np.unique(there), ""
-        if column.kind is Kind.DATES:
+        if name == self.today:
+            reason = "it is what is decided today (`today`, below)"
+        elif column.kind is Kind.DATES:
             reason = "a second column of dates"
         elif len(different) < 2:
             reason = "the same in all rows"

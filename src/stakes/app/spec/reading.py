@@ -78,15 +78,12 @@ def read_tables(
         coded: otherwise words are kept as they are.
         dates: columns that hold dates.
     """
-    before = len(found.mistakes)
     named = [("data.file", data.file)]
     if data.held_out is not None and data.held_out.file is not None:
         named.append(("data.held_out.file", data.held_out.file))
     reader = _Reader(data, _beside(choose), outcome, found, coded, tuple(dates))
     files = [(where, table_file(data, (folder / name).resolve())) for where, name in named]
-    for where, file in files:
-        reader.check(where, file)
-    if len(found.mistakes) > before:
+    if not all([reader.check(where, file) for where, file in files]):
         return None
     with found.at("data"):
         return reader.tables(files)
@@ -135,11 +132,13 @@ class _Reader:
         }
         return fields | labels | {f"choose.{name}": column for name, column in self.beside.items()}
 
-    def check(self, where: str, file: TableFile) -> None:
+    def check(self, where: str, file: TableFile) -> bool:
+        """Whether the file has all columns."""
         with self.found.at(where):
             there = file.columns
             asked = {field: source_of(name, there)[0] for field, name in self.fields.items()}
-            check_columns(where, file, asked, self.found)
+            return check_columns(where, file, asked, self.found)
+        return False
 
     def tables(self, files: list[tuple[str, TableFile]]) -> Tables | None:
         read: list[_Read] = []

@@ -31,7 +31,7 @@ NOT_DEMAND = """\
 # such days stay too low. Leave out the rows of days that sold out, or put what was asked for.
 """
 TODAY = """\
-# today = "ordered"               # a column with what is decided today, to be compared with
+# today = "COLUMN"                # what is decided today, to compare with; not in the formula
 """
 ACTIONS = """\
 [loss]                            # what a wrong decision costs: FILL IN, in your own unit
@@ -87,7 +87,10 @@ def spec_text(proposal: Proposal, folder: Path) -> str:
         choose.append(
             ("ways", ["plain", "shift", "same"], '"calibrated" may be added; it takes far longer')
         )
-    parts.append("[choose]\n" + "".join(_line(*entry) for entry in choose) + TODAY)
+    if proposal.today is not None:
+        choose.append(("today", proposal.today, "CHECK: what is decided today, to compare with"))
+    lines = [_line(*entry) for entry in choose]
+    parts.append("[choose]\n" + "".join(lines) + ("" if proposal.today else TODAY))
     return "\n".join(parts)
 
 
