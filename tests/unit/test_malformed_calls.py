@@ -510,6 +510,7 @@ CALLS: dict[str, Call] = {
         lambda: {"groups": ["a", "b", "a"], "name": "shop"},
         {"groups": "sequence", "name": "text"},
     ),
+    "Ordered": Call(stakes.Ordered, dict, {"together": "sequence or None"}),
     "Crossed": Call(
         calibration.Crossed,
         lambda: {"groups": ([0, 0, 1], ["a", "b", "a"]), "names": ("user", "item")},
@@ -876,7 +877,7 @@ CALLS: dict[str, Call] = {
     "Choice": Call(
         stakes.Choice,
         lambda: {"bench": None, "entries": ()},
-        {"bench": "own", "entries": "own"},
+        {"bench": "own", "entries": "own", "left_out": "mapping"},
         works=False,
     ),
     "Choice.saving": Call(

@@ -85,7 +85,7 @@ class Choice:
         entries: Any = self.entries
         if not isinstance(entries, tuple) or not all(isinstance(e, Entry) for e in entries):
             raise checks.refused("`Choice(entries=...)`", "a tuple of entries", entries)
-        checks.fields(self, bench=Bench)
+        checks.fields(self, left_out=Mapping, bench=Bench)
 
     @cached_property
     def chosen(self) -> str:
