@@ -13,7 +13,12 @@ from stakes._types import Data
 from stakes.arguments import Columns
 from stakes.bridge import NumPyroApproximation, Predictors
 from stakes.calibration.arviz import data_tree
-from stakes.calibration.assessment import Assessment, check_judged, labelled
+from stakes.calibration.assessment import (
+    Assessment,
+    check_judged,
+    labelled,
+    why_not_judged,
+)
 from stakes.calibration.cases import assessment_of, cases_of, given_to, posterior_of, setting_of
 from stakes.calibration.comparison import Comparison
 from stakes.calibration.data import Coords, handed_back
@@ -407,7 +412,8 @@ class Calibration:
             f"{setting_of(self)}; decisions of shape {shape}",
             f"VI          {self.vi!r}",
             f"calibrated  {self.calibrated!r}",
-            "decisions are the calibrated ones, better or not: `stakes.choose` takes what helps",
+            "decisions are the calibrated ones, better or not"
+            + ("" if why_not_judged(self.problem) else ": `stakes.choose` takes what helps"),
         ]
         return "\n  ".join(lines)
 
