@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from stakes._types import Key
 from stakes.host import progress
@@ -19,6 +20,10 @@ from stakes.optimise.loop import Ended, Loop, Taken, after, alone, for_each_run,
 from stakes.optimise.settings import FitSettings
 from stakes.optimise.step import State, Step
 from stakes.port import Approximation
+
+MOST_BESIDE = 10_000_000
+"""Numbers in the states of a batch up to which there are several at a time: a step of a larger one
+uses all cores by itself, and several would take as many times the memory."""
 
 
 class Together(NamedTuple):
@@ -103,7 +108,9 @@ def run_apart(title: str, batches: Sequence[Together], on: Any = None) -> list[l
             return loop_of_runs(chunks[batch.step], *batch[2:], **how)
 
         loops = [loop(i, batch) for i, batch in enumerate(batches)]
-        ended = side_by_side(loops, min(usable_cores(), len(batches)))
+        numbers = sum(np.size(leaf) for leaf in jax.tree.leaves(batches[0].states))
+        most = usable_cores() if numbers <= MOST_BESIDE else 1
+        ended = side_by_side(loops, min(most, len(batches)))
     return [_fits(batch, each) for batch, each in zip(batches, ended, strict=True)]
 
 
