@@ -79,7 +79,7 @@ def _message(found: Any, schema: type[BaseModel]) -> str:
     if found["type"] == "extra_forbidden":
         return f"unknown.{suggestion(str(last), section.model_fields if section else ())}"
     known = section.model_fields.get(str(last)) if section else None
-    rule = (known.description if known else None) or "one that there is"
+    rule = (known.description if known else None) or "a name that is known here"
     if found["type"] == "missing":
         return f"is required: {rule}."
     if found["type"] == "literal_error":
