@@ -34,6 +34,8 @@ NEARBY = (-0.1, 0.0, 0.1)
 """Standard deviations from a decision that was found by such a table."""
 COMPARED = slice(QUANTILES // 10, None, QUANTILES // 5)
 """Which of the quantiles have to cost as much as what was found."""
+CLOSE = 1e-3
+"""Of a cost, what is not worth a thorough search."""
 FAR = 1e30
 """Beyond all limits of decisions."""
 
@@ -75,7 +77,7 @@ def _searched(
 ) -> Array:
     """By the rough risk first, where there is one and components are alike; then by the risk.
 
-    What is found roughly has to cost no more than some quantiles of the outcome do.
+    What is found roughly has to cost no more than some quantiles of the outcome do, or hardly more.
     """
 
     def thoroughly() -> Array:
@@ -89,7 +91,7 @@ def _searched(
         steps = jnp.asarray(NEARBY, found.dtype).reshape(-1, *(1 for _ in found.shape))
         near = by_parabolas(risk, found + steps * spread_of(outcomes, found), 2)
         others = one_by_one(risk, grid[-QUANTILES:][COMPARED]).min(axis=0)
-        return near.place, jnp.all(near.value <= others)
+        return near.place, jnp.all(near.value <= others + CLOSE * jnp.abs(others))
 
     variances = jax.vmap(expectations.stats.variance)(outcomes)
     widest, narrowest = variances.max(axis=0), variances.min(axis=0)

@@ -9,7 +9,7 @@ from stakes.expectation.sums import Rule
 
 BEYOND = 16
 """Places on either side of all draws, out to half of their range."""
-ASTRAY = 0.05
+ASTRAY = 0.1
 """How far the mass of all points may be from one."""
 
 
