@@ -91,7 +91,9 @@ def _searched(
         steps = jnp.asarray(NEARBY, found.dtype).reshape(-1, *(1 for _ in found.shape))
         near = by_parabolas(risk, found + steps * spread_of(outcomes, found), 2)
         others = one_by_one(risk, grid[-QUANTILES:][COMPARED]).min(axis=0)
-        return near.place, jnp.all(near.value <= others + CLOSE * jnp.abs(others))
+        endless = ~jnp.isfinite(found)  # to be refused as such, whatever it costs there
+        is_best = endless | (near.value <= others + CLOSE * jnp.abs(others))
+        return jnp.where(endless, found, near.place), jnp.all(is_best & ~jnp.isnan(found))
 
     variances = jax.vmap(expectations.stats.variance)(outcomes)
     widest, narrowest = variances.max(axis=0), variances.min(axis=0)

@@ -26,8 +26,8 @@ class Corrected:
     """Another way, its decisions corrected by a head.
 
     A head maps what that way predicts and decides to another decision. It is fitted to predictions
-    for outcomes that their fit has not seen. Where its decisions are judged, it has not seen the
-    outcomes either.
+    for outcomes that their fit has not seen. Where its decisions are judged, the head has not seen
+    the outcomes either; with random folds, the fits behind what it is shown of other rows have.
 
     Examples:
         >>> import stakes
