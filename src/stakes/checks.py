@@ -76,7 +76,13 @@ def flags(value: object, *names: str) -> None:
     """Each of these fields of a frozen dataclass is True or False, and is kept as Python's own."""
     for name in names:
         where = f"`{type(value).__name__}({name}=...)`"
-        object.__setattr__(value, name, flag(where, getattr(value, name)))
+        assign(value, **{name: flag(where, getattr(value, name))})
+
+
+def assign(instance: object, **values: object) -> None:
+    """Give fields of a frozen dataclass their checked values; only for its `__post_init__`."""
+    for name, value in values.items():
+        object.__setattr__(instance, name, value)
 
 
 def text(where: str, value: Any) -> str:
