@@ -117,7 +117,7 @@ def compared(folder: Path, repeats: int = 7, steps: int = 1000) -> dict[str, flo
     import stakes
     from stakes.calibration import Options, prepare
     from stakes.calibration.streaming import Beyond, opened
-    from stakes.optimise import FitSettings, run
+    from stakes.fitting import FitSettings, run
 
     key = jax.random.key(0)
     problem = stakes.Problem(model, outcome="y", loss=stakes.Tilted(0.2))

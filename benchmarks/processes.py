@@ -34,8 +34,8 @@ from stakes.bridge.sites import Times
 from stakes.calibration import Options, prepare
 from stakes.calibration.plan import Plan
 from stakes.examples import matrix_factorization
+from stakes.fitting import Fit, State, Step, adam, compiled, outset, run
 from stakes.host.text_tables import text_table
-from stakes.optimise import Fit, State, Step, adam, compiled, outset, run
 from stakes.port import Batches, Division
 from stakes.processes import join
 

@@ -31,8 +31,8 @@ from stakes.bridge import NumPyroApproximation, approximate
 from stakes.deciding import objective_of
 from stakes.examples import matrix_factorization
 from stakes.expectation import ClosedForm, Enumeration
+from stakes.fitting import EM, VI, FitSettings, Joint, Method, State, Step, compiled
 from stakes.host.text_tables import text_table
-from stakes.optimise import EM, VI, FitSettings, Joint, Method, State, Step, compiled
 from stakes.port import Batches
 from stakes.protocols import Expectation, Loss, Transform
 

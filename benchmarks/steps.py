@@ -25,8 +25,8 @@ from numpyro.infer.autoguide import AutoNormal
 import stakes
 from benchmarks.seven import SEVEN
 from stakes.bridge import NumPyroApproximation, approximate
+from stakes.fitting import VI, Course, Fit, FitSettings, adam, bound, run
 from stakes.host.text_tables import text_table
-from stakes.optimise import VI, Course, Fit, FitSettings, adam, bound, run
 from stakes.port import Batches, params_in
 
 DRAWS, CHUNK = 10, 100

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         Quadrature,
         ScoreFunction,
     )
+    from stakes.fitting import EM, Fit, Joint, Stop, natural_gradient
     from stakes.formulas import formula
     from stakes.host.compiling import keep_compiled
     from stakes.losses import (
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
         ZeroOne,
     )
     from stakes.many import Answers, map
-    from stakes.optimise import EM, Fit, Joint, Stop, natural_gradient
     from stakes.problem import Problem
     from stakes.processes import join
     from stakes.spaces import Integers, Interval, OneOf, Real

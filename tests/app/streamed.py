@@ -16,7 +16,7 @@ from stakes.bridge.sites import Times
 from stakes.calibration import Options, prepare
 from stakes.calibration.keys import Keys
 from stakes.calibration.streaming import Beyond, opened
-from stakes.optimise import Fit, State, Step, run
+from stakes.fitting import Fit, State, Step, run
 from stakes.predicting import FittedPosterior
 
 ROWS, BATCH = 2001, 8

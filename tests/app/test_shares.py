@@ -14,8 +14,8 @@ from stakes.app.runs.folder import RunFolder
 from stakes.app.runs.journal import FileJournal
 from stakes.app.runs.meeting import seen_by_all
 from stakes.errors import Interrupted, StorageError
-from stakes.optimise import NOWHERE, Average, Course, Share, State, outset
-from stakes.optimise.shares import keep
+from stakes.fitting import NOWHERE, Average, Course, Share, State, outset
+from stakes.fitting.shares import keep
 
 ROWS = 7
 AXES = State(

@@ -38,7 +38,7 @@ import stakes
 from stakes import BayesDecisions, NumericalDecisions
 from stakes.deciding import objective_of
 from stakes.expectation import ClosedForm
-from stakes.optimise import EM, VI, Fit, FitSettings, Joint, run
+from stakes.fitting import EM, VI, Fit, FitSettings, Joint, run
 from stakes.protocols import Gain
 
 Y = np.array([1.0, 4.5, 2.0, -0.5, 3.0])

@@ -10,8 +10,8 @@ import pytest
 from gaussian_port import OneMean
 
 from stakes._types import Array
-from stakes.optimise import VI, FitSettings, Stop, Together, apart, loop, run_apart, run_together
-from stakes.optimise.step import Info, State, Step
+from stakes.fitting import VI, FitSettings, Stop, Together, apart, loop, run_apart, run_together
+from stakes.fitting.step import Info, State, Step
 
 KEY = jax.random.key(0)
 SETTINGS = FitSettings(steps=1000, draws=4, progress=False)

@@ -33,8 +33,8 @@ from stakes.calibration.choices import usual_draws
 from stakes.calibration.pipeline import _warn_of_unconverged
 from stakes.deciding import numerical_decision
 from stakes.examples import eight_schools, matrix_factorization
+from stakes.fitting import Course, Fit, Stop, run
 from stakes.losses import Asked
-from stakes.optimise import Course, Fit, Stop, run
 from stakes.varying import columns_for
 from stakes.vectors import leading
 

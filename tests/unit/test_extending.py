@@ -17,8 +17,8 @@ from stakes.aim import Aim
 from stakes.calibration import prepare
 from stakes.deciding import best_decision, numerical_decision, objective_of
 from stakes.expectation import ByPoints, Mixture, Rule, stats
+from stakes.fitting import FitSettings, Info, State, Step, ascend, bound, start
 from stakes.losses import Asked
-from stakes.optimise import FitSettings, Info, State, Step, ascend, bound, start
 from stakes.port import rows_of_params
 from stakes.protocols import (
     Expectation,

@@ -22,7 +22,7 @@ import pandas as pd
 import pytest
 
 import stakes
-from stakes import calibration, datasets, expectation, optimise, plot, report
+from stakes import calibration, datasets, expectation, fitting, plot, report
 from stakes.app import runs, spec
 from stakes.calibration.keys import Keys
 from stakes.examples import matrix_factorization, newsvendor, radon, retail
@@ -357,7 +357,7 @@ CALLS: dict[str, Call] = {
     ),
     "Options": Call(stakes.Options, dict, OPTIONS),
     "FitSettings": Call(
-        optimise.FitSettings,
+        fitting.FitSettings,
         dict,
         {
             "steps": "count",
@@ -633,13 +633,13 @@ CALLS: dict[str, Call] = {
         works=False,
     ),
     "ascend": Call(
-        optimise.ascend,
+        fitting.ascend,
         lambda: {
             "optimizer": optax.sgd(0.1),
             "objective": jnp.sum,
             "trained": {},
             "trained_rows": {},
-            "state": optimise.State({}, (), jnp.ones(()), jnp.zeros(()), jnp.zeros(())),
+            "state": fitting.State({}, (), jnp.ones(()), jnp.zeros(()), jnp.zeros(())),
         },
         {
             "optimizer": "own",
@@ -654,7 +654,7 @@ CALLS: dict[str, Call] = {
         works=False,
     ),
     "bound": Call(
-        optimise.bound,
+        fitting.bound,
         lambda: {
             "approximation": plan().approximation,
             "term": None,

@@ -13,8 +13,8 @@ from scipy import stats
 
 import stakes
 from stakes.bridge import NumPyroApproximation, approximate
-from stakes.optimise import EM, FitSettings, bound
-from stakes.optimise.noise import spread
+from stakes.fitting import EM, FitSettings, bound
+from stakes.fitting.noise import spread
 
 KEY = jax.random.key(0)
 

@@ -21,7 +21,7 @@ from stakes.bridge import approximate
 from stakes.calibration import Plan, check_whole, prepare
 from stakes.calibration.keys import Keys
 from stakes.errors import NumericalError
-from stakes.optimise import Course, Stop, adam, run
+from stakes.fitting import Course, Stop, adam, run
 from stakes.port import NormalPair
 from tests.cluster import two_workers
 

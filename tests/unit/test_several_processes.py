@@ -27,8 +27,8 @@ from stakes.calibration import Options, prepare
 from stakes.calibration.plan import Plan
 from stakes.errors import InputError
 from stakes.examples import matrix_factorization
-from stakes.optimise import Anew, Method, State, Step, bound
-from stakes.optimise.crew import NOWHERE, agreed_on, axes_of, told
+from stakes.fitting import Anew, Method, State, Step, bound
+from stakes.fitting.crew import NOWHERE, agreed_on, axes_of, told
 from stakes.port import Batches, Division, Subsample, key_of_part
 from stakes.processes import AXIS
 

@@ -30,7 +30,7 @@ from stakes.calibration.keys import Keys
 from stakes.calibration.plan import Plan
 from stakes.calibration.streaming import Beyond, opened
 from stakes.errors import StorageError
-from stakes.optimise import run
+from stakes.fitting import run
 from stakes.predicting import FittedPosterior
 from stakes.processes import AXIS
 from stakes.tables import ROW, Passes, Shuffled, shuffled

@@ -15,7 +15,7 @@ from numpyro.infer import SVI
 import stakes
 from stakes.bridge import approximate
 from stakes.deciding import objective_of
-from stakes.optimise import bound
+from stakes.fitting import bound
 
 KEY = jax.random.key(3)
 Y = np.array([1.0, 2.0, 4.0, 3.0])

@@ -13,7 +13,7 @@ from stakes.calibration.data import Coords, Given, given
 from stakes.calibration.dependence import By, dependence_of
 from stakes.calibration.members import predictor_for
 from stakes.errors import InputError
-from stakes.optimise import Fit
+from stakes.fitting import Fit
 from stakes.predicting import FittedPosterior
 from stakes.tables import is_table
 

@@ -14,8 +14,8 @@ from stakes.aim import Aim
 from stakes.bridge import NumPyroApproximation, Predictors
 from stakes.calibration.options import Options
 from stakes.errors import InputError, some, warn
+from stakes.fitting import EM, Joint, Method
 from stakes.losses import ZeroOne
-from stakes.optimise import EM, Joint, Method
 from stakes.port import columns_in, sweep
 from stakes.predicting import FittedPosterior
 from stakes.problem import Problem

@@ -9,7 +9,7 @@ from stakes.bridge import NumPyroApproximation, nuts
 from stakes.bridge import prior_draws as drawn_from_prior
 from stakes.calibration.assessment import labelled
 from stakes.calibration.cases import posterior_of
-from stakes.optimise import Fit
+from stakes.fitting import Fit
 from stakes.port import Instances
 from stakes.predicting import SampledPosterior
 

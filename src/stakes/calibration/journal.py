@@ -4,7 +4,7 @@ from typing import Protocol
 
 import numpy as np
 
-from stakes.optimise import Course
+from stakes.fitting import Course
 
 
 class Journal(Protocol):

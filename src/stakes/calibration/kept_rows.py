@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stakes._types import Array, Params, PyTree
-from stakes.optimise import NOWHERE, State
+from stakes.fitting import NOWHERE, State
 from stakes.tables import OnDisk, Scratch, let_go
 
 COPIED = 2**18

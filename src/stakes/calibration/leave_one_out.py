@@ -20,8 +20,8 @@ from stakes.calibration.comparison import Comparison
 from stakes.calibration.dependence import By, dependence_of
 from stakes.calibration.plan import Plan, check_decisions, check_whole, seeing
 from stakes.errors import InputError, some
+from stakes.fitting import Fit, State, Step, run_together
 from stakes.host.packages import how_to_install, missing
-from stakes.optimise import Fit, State, Step, run_together
 from stakes.predicting import FittedPosterior
 
 BAD = 0.7

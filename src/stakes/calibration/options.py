@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
 from stakes import checks
-from stakes.optimise import FitSettings, Method
+from stakes.fitting import FitSettings, Method
 from stakes.protocols import Estimator, Expectation, Transform
 
 if TYPE_CHECKING:

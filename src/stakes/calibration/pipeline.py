@@ -16,9 +16,7 @@ from stakes.calibration.plan import check_fit, prepare
 from stakes.calibration.result import Calibration
 from stakes.calibration.streaming import Beyond, opened
 from stakes.errors import InputError, warn
-from stakes.host.interrupts import deferred_ctrl_c
-from stakes.host.progress import waiting
-from stakes.optimise import (
+from stakes.fitting import (
     EM,
     Fit,
     FitSettings,
@@ -31,6 +29,8 @@ from stakes.optimise import (
     owned,
     run,
 )
+from stakes.host.interrupts import deferred_ctrl_c
+from stakes.host.progress import waiting
 from stakes.problem import Problem, checked_key
 from stakes.processes import Processes
 from stakes.protocols import Estimator, Expectation, Transform

@@ -26,8 +26,7 @@ from stakes.calibration.keys import Keys
 from stakes.calibration.options import Options
 from stakes.deciding import Rival, objective_of
 from stakes.errors import InputError, NumericalError, listed, some, warn
-from stakes.host.ahead import usable_cores
-from stakes.optimise import (
+from stakes.fitting import (
     EM,
     VI,
     Fit,
@@ -41,6 +40,7 @@ from stakes.optimise import (
     Stop,
     begin_to_compile,
 )
+from stakes.host.ahead import usable_cores
 from stakes.port import Instances
 from stakes.predicting import FittedPosterior
 from stakes.problem import Problem, checked_key

@@ -29,7 +29,7 @@ from stakes.calibration.leave_one_out import leave_one_out
 from stakes.calibration.plan import Plan
 from stakes.calibration.streaming import Beyond
 from stakes.errors import InputError
-from stakes.optimise import Fit, Method, Stop
+from stakes.fitting import Fit, Method, Stop
 from stakes.predicting import SampledPosterior
 from stakes.problem import Problem
 from stakes.protocols import Expectation, Transform

@@ -21,8 +21,8 @@ from stakes.calibration.keys import Keys
 from stakes.calibration.plan import Plan, check_whole
 from stakes.calibration.result import Calibration
 from stakes.errors import InputError
+from stakes.fitting import Fit, Together, Watch, divided, run_apart, run_together
 from stakes.host.workers import checked_client
-from stakes.optimise import Fit, Together, Watch, divided, run_apart, run_together
 from stakes.problem import Problem, checked_key
 from stakes.protocols import Expectation
 

@@ -36,8 +36,8 @@ from stakes.errors import (
     name_of,
     some,
 )
+from stakes.fitting import EM, NOWHERE, Anew, Feed, Fit, FitSettings, State, axes_of
 from stakes.host.ahead import ahead, on_all_cores
-from stakes.optimise import EM, NOWHERE, Anew, Feed, Fit, FitSettings, State, axes_of
 from stakes.port import Instances, Subsample
 from stakes.predicting import FittedPosterior
 from stakes.problem import Problem

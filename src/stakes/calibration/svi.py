@@ -11,7 +11,7 @@ from stakes._types import Array, Distribution, Key, Params, Program
 from stakes.bridge import Running, guide_with_decisions
 from stakes.deciding import objective_of
 from stakes.errors import InputError
-from stakes.optimise import bound
+from stakes.fitting import bound
 from stakes.problem import Problem
 from stakes.protocols import Estimator, Expectation, Transform
 from stakes.spaces import Real

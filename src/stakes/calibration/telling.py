@@ -9,7 +9,7 @@ import numpy as np
 
 from stakes._types import Array, Params
 from stakes.errors import InputError, NumericalError, StorageError
-from stakes.optimise import NOWHERE
+from stakes.fitting import NOWHERE
 from stakes.processes import Processes
 
 T = TypeVar("T")

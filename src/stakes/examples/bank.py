@@ -16,8 +16,8 @@ from stakes import checks, datasets
 from stakes._types import Array, Key
 from stakes.calibration import Calibration, calibrate, net_benefit
 from stakes.examples.judging import ending, new_axes, table, told
+from stakes.fitting import EM
 from stakes.losses import CostTable
-from stakes.optimise import EM
 from stakes.problem import Problem
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from stakes._types import Key
 from stakes.calibration import Calibration, calibrate
 from stakes.examples import newsvendor
 from stakes.examples.judging import ending, new_axes, table, told
+from stakes.fitting import EM, natural_gradient
 from stakes.losses import Newsvendor
-from stakes.optimise import EM, natural_gradient
 from stakes.problem import Problem
 from stakes.spaces import Integers
 

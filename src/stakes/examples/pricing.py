@@ -19,7 +19,7 @@ from stakes import checks
 from stakes._types import Array, Key
 from stakes.calibration import Calibration, calibrate
 from stakes.examples.judging import ending, new_axes, saved, told
-from stakes.optimise import natural_gradient
+from stakes.fitting import natural_gradient
 from stakes.problem import Problem
 from stakes.protocols import Predicted
 from stakes.spaces import Interval

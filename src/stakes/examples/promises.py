@@ -16,8 +16,8 @@ from stakes import checks
 from stakes._types import Array, Key
 from stakes.calibration import Calibration, calibrate
 from stakes.examples.judging import ending, new_axes, table, told
+from stakes.fitting import natural_gradient
 from stakes.losses import Newsvendor
-from stakes.optimise import natural_gradient
 from stakes.problem import Problem
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from stakes._types import Key
 from stakes.calibration import Calibration, calibrate
 from stakes.examples import radon
 from stakes.examples.judging import ending, new_axes, table, told
+from stakes.fitting import natural_gradient
 from stakes.losses import CostTable
-from stakes.optimise import natural_gradient
 from stakes.problem import Problem
 
 if TYPE_CHECKING:

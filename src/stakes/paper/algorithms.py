@@ -13,12 +13,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stakes import optimise, predicting
+from stakes import fitting, predicting
 from stakes.calibration import Plan, check_whole
 from stakes.deciding import BayesDecisions, NumericalDecisions
+from stakes.fitting import EM, Course, Fit, Joint, Method
 from stakes.host.progress import steps_of
 from stakes.losses import Squared
-from stakes.optimise import EM, Course, Fit, Joint, Method
 from stakes.paper import figures, matrix, published
 from stakes.paper.matrix import Effort, Matrix
 from stakes.paper.study import Finding, PaperTable, Settings
@@ -102,7 +102,7 @@ def _fit(
         step, state = plan.step(SCALE), plan.state(start, mean)
     look = None if watch is None else partial(watch.look, plan)
     key = jax.random.key(1)
-    fit = optimise.run("fit", step, plan.approximation, state, key, plan.settings, watch=look)
+    fit = fitting.run("fit", step, plan.approximation, state, key, plan.settings, watch=look)
     check_whole("fit", fit)
     return fit
 

@@ -8,8 +8,8 @@ import numpy as np
 from stakes._types import Params
 from stakes.calibration import Calibration, Options, Plan, calibrate_seeds, fit_vi, prepare
 from stakes.examples import eight_schools
+from stakes.fitting import Course, adam
 from stakes.host.progress import Tick, steps_of
-from stakes.optimise import Course, adam
 from stakes.paper import figures, matrix
 from stakes.paper.published import EIGHT_SCHOOLS
 from stakes.paper.study import (

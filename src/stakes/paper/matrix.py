@@ -20,8 +20,8 @@ from stakes.bridge import NumPyroApproximation, approximate
 from stakes.calibration import Options, PlainFits, Plan, continued, fit_vi, prepare
 from stakes.errors import InputError
 from stakes.examples import matrix_factorization
+from stakes.fitting import Fit, natural_gradient
 from stakes.losses import Squared, Tilted
-from stakes.optimise import Fit, natural_gradient
 from stakes.paper.study import QUICK_CAVEAT, VERSION, Settings, Store
 from stakes.problem import Problem
 from stakes.protocols import Loss, Transform

@@ -3,7 +3,7 @@
 A *loss* is what a decision costs; a *transform* turns it into a *gain*; an *expectation* averages
 over outcomes; an *estimator* estimates the logarithm of an expected utility; a *decision rule* sets
 decisions. A *method*, which optimises variational parameters and decisions, implements
-`stakes.optimise.Method`.
+`stakes.fitting.Method`.
 
 Choices are values: frozen dataclasses, so that JAX can reuse the programs compiled for them.
 Axes are named as in `Float[Array, "theta *instance"]`: draws of θ first, then one axis for each

@@ -14,7 +14,7 @@ from stakes.calibration import (
     why_not_judged,
 )
 from stakes.errors import InputError
-from stakes.optimise import Fit, finite_mean
+from stakes.fitting import Fit, finite_mean
 from stakes.predicting import Observations
 from stakes.problem import Problem
 from stakes.report.actions import action_table

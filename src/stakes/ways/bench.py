@@ -24,8 +24,8 @@ from stakes.calibration import (
     prepare,
 )
 from stakes.errors import InputError, some
+from stakes.fitting import Fit
 from stakes.host.progress import waiting
-from stakes.optimise import Fit
 from stakes.predicting import FittedPosterior, Observations
 from stakes.problem import Problem
 from stakes.ways.folds import Forward, check_order, split

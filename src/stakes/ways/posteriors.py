@@ -12,8 +12,8 @@ import numpy as np
 from stakes import checks
 from stakes.bridge import check_sampling, nuts
 from stakes.errors import InputError, name_of
+from stakes.fitting import Fit
 from stakes.host.workers import run_all
-from stakes.optimise import Fit
 from stakes.predicting import Posterior, SampledPosterior
 from stakes.problem import check_guide
 from stakes.protocols import Transform

@@ -12,7 +12,7 @@ import numpy as np
 from stakes import predicting
 from stakes._types import Array, Key
 from stakes.calibration import Keys, Plan, check_whole, seeing, stacked
-from stakes.optimise import Fit, State, Step, Together, run_apart
+from stakes.fitting import Fit, State, Step, Together, run_apart
 from stakes.port import count_in, sweep
 from stakes.predicting import FittedPosterior, Observations
 from stakes.protocols import Transform

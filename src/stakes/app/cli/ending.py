@@ -92,7 +92,7 @@ def _percent(share: float | None, digits: int = 1) -> str:
 
 def conclude(manifest: "Manifest") -> None:
     from stakes.app.runs import unsettled
-    from stakes.optimise import Stop
+    from stakes.fitting import Stop
 
     assert manifest.ending is not None
     if str(Stop.NUMERICAL_FAILURE) in manifest.ending.stopped.values():

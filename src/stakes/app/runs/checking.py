@@ -14,8 +14,8 @@ from stakes.app.runs.choosing import check_choice
 from stakes.app.runs.indices import check_indices
 from stakes.app.spec import Job, job_on_all_rows
 from stakes.calibration import Plan, prepare
+from stakes.fitting import State, Step, compiled, least_steps, sweeping
 from stakes.host.progress import begin
-from stakes.optimise import State, Step, compiled, least_steps, sweeping
 from stakes.port import Batches
 from stakes.predicting import FittedPosterior
 from stakes.vectors import leading

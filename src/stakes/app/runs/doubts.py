@@ -9,7 +9,7 @@ import numpy as np
 from stakes.app.runs.manifest import Manifest
 from stakes.app.spec import Job
 from stakes.calibration import Options
-from stakes.optimise import Stop
+from stakes.fitting import Stop
 from stakes.tables import rows_named
 from stakes.ways import coverage_doubt
 

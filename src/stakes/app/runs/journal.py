@@ -17,8 +17,8 @@ import numpy as np
 
 from stakes.app.runs import sealed, shares
 from stakes.errors import Interrupted, StorageError, some
+from stakes.fitting import NOWHERE, Average, Course, Share
 from stakes.host.watching import SAVED, STEP
-from stakes.optimise import NOWHERE, Average, Course, Share
 
 Courses = dict[str, dict[str, np.ndarray]]
 """Title of a fit -> the arrays of its course."""

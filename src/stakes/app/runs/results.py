@@ -16,8 +16,8 @@ from stakes.app.runs.opening import Run
 from stakes.app.spec import Job, Table
 from stakes.calibration import Assessment, By, Calibration, Ordered, calibrate_with, prepare
 from stakes.errors import InputError
+from stakes.fitting import Fit
 from stakes.host.progress import begin, untold
-from stakes.optimise import Fit
 from stakes.processes import Processes
 
 TITLES = ("VI", "calibrated")

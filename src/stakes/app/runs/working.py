@@ -32,10 +32,10 @@ from stakes.app.runs.results import (
 from stakes.app.spec import Job, job_on_all_rows
 from stakes.calibration import LEFT_OUT, Assessment, Calibration, Comparison, why_not_judged
 from stakes.errors import NumericalError, warn
+from stakes.fitting import Fit, Stop
 from stakes.host.interrupts import ENDING, Interruption, deferred
 from stakes.host.progress import begin, told_to, waiting
 from stakes.host.workers import checked_client
-from stakes.optimise import Fit, Stop
 from stakes.processes import Processes
 
 WRITING = "deciding, and writing decisions, draws and report"

@@ -19,6 +19,7 @@ from stakes.calibration import Options
 from stakes.deciding import BayesDecisions, NumericalDecisions
 from stakes.errors import InputError, some
 from stakes.expectation import ClosedForm, Enumeration, MonteCarlo, Quadrature
+from stakes.fitting import EM, Joint, Method, adam
 from stakes.losses import (
     Absolute,
     CostTable,
@@ -31,7 +32,6 @@ from stakes.losses import (
     Tilted,
     ZeroOne,
 )
-from stakes.optimise import EM, Joint, Method, adam
 from stakes.problem import Problem
 from stakes.protocols import DecisionRule, Estimator, Expectation, Loss, Space, Transform
 from stakes.spaces import Integers, Interval, OneOf, Real

@@ -20,8 +20,8 @@ from stakes.app.spec.table import Table, by_name
 from stakes.app.spec.writing import unfilled
 from stakes.calibration import Coords, Options
 from stakes.errors import InputError
+from stakes.fitting import least_steps
 from stakes.formulas import formula_columns
-from stakes.optimise import least_steps
 from stakes.problem import Problem
 from stakes.ways import Calibrated
 

@@ -1,8 +1,8 @@
 """Fits: the loop, its steps, and the methods that define them."""
 
-from stakes.optimise.apart import Together, divided, run_apart, run_together
-from stakes.optimise.ascent import ascend, bound, start
-from stakes.optimise.course import (
+from stakes.fitting.apart import Together, divided, run_apart, run_together
+from stakes.fitting.ascent import ascend, bound, start
+from stakes.fitting.course import (
     MOST_SKIPPED,
     RATES,
     Course,
@@ -11,12 +11,12 @@ from stakes.optimise.course import (
     not_begun,
     outset,
 )
-from stakes.optimise.crew import axes_of
-from stakes.optimise.default import adaptive
-from stakes.optimise.em import EM, Anew
-from stakes.optimise.fit import Fit, Stop
-from stakes.optimise.joint import Joint
-from stakes.optimise.loop import (
+from stakes.fitting.crew import axes_of
+from stakes.fitting.default import adaptive
+from stakes.fitting.em import EM, Anew
+from stakes.fitting.fit import Fit, Stop
+from stakes.fitting.joint import Joint
+from stakes.fitting.loop import (
     Feed,
     RowsElsewhere,
     begin_to_compile,
@@ -24,10 +24,10 @@ from stakes.optimise.loop import (
     run,
     sweeping,
 )
-from stakes.optimise.natural import natural_gradient
-from stakes.optimise.settings import FitSettings, adam
-from stakes.optimise.shares import NOWHERE, Keeper, Share
-from stakes.optimise.stages import (
+from stakes.fitting.natural import natural_gradient
+from stakes.fitting.settings import FitSettings, adam
+from stakes.fitting.shares import NOWHERE, Keeper, Share
+from stakes.fitting.stages import (
     Average,
     are_drifting,
     finite_mean,
@@ -35,8 +35,8 @@ from stakes.optimise.stages import (
     is_no_better,
     owned,
 )
-from stakes.optimise.step import Info, Method, Numbered, State, Step
-from stakes.optimise.vi import VI
+from stakes.fitting.step import Info, Method, Numbered, State, Step
+from stakes.fitting.vi import VI
 
 __all__ = [
     "EM",

@@ -25,8 +25,7 @@ from stakes.app.runs.journal import FileJournal
 from stakes.calibration import prepare
 from stakes.deciding import objective_of
 from stakes.expectation import ClosedForm
-from stakes.host.progress import part_of
-from stakes.optimise import (
+from stakes.fitting import (
     EM,
     MOST_SKIPPED,
     RATES,
@@ -47,9 +46,10 @@ from stakes.optimise import (
     run,
     stages,
 )
-from stakes.optimise.ascent import draws_of
-from stakes.optimise.course import next_stage, verdict
-from stakes.optimise.natural import natural_gradients
+from stakes.fitting.ascent import draws_of
+from stakes.fitting.course import next_stage, verdict
+from stakes.fitting.natural import natural_gradients
+from stakes.host.progress import part_of
 from stakes.port import (
     Approximation,
     Batches,

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 from stakes._types import Array, Batch, Key, Params
-from stakes.optimise.ascent import Chart, climb, start
-from stakes.optimise.settings import FitSettings
-from stakes.optimise.step import Info, State, Step
+from stakes.fitting.ascent import Chart, climb, start
+from stakes.fitting.settings import FitSettings
+from stakes.fitting.step import Info, State, Step
 from stakes.port import (
     Approximation,
     columns_in,

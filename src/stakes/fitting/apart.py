@@ -10,15 +10,15 @@ import jax
 import numpy as np
 
 from stakes._types import Key
+from stakes.fitting.course import Watch, fit_of, one_of
+from stakes.fitting.fit import Fit
+from stakes.fitting.loop import Ended, Loop, Taken, after, alone, for_each_run, loop_of_runs
+from stakes.fitting.settings import FitSettings
+from stakes.fitting.step import State, Step
 from stakes.host import progress
 from stakes.host.ahead import usable_cores
 from stakes.host.interrupts import deferred_ctrl_c
 from stakes.host.workers import run_all
-from stakes.optimise.course import Watch, fit_of, one_of
-from stakes.optimise.fit import Fit
-from stakes.optimise.loop import Ended, Loop, Taken, after, alone, for_each_run, loop_of_runs
-from stakes.optimise.settings import FitSettings
-from stakes.optimise.step import State, Step
 from stakes.port import Approximation
 
 MOST_BESIDE = 10_000_000

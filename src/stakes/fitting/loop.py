@@ -10,10 +10,7 @@ import jax
 import numpy as np
 
 from stakes._types import Array, Batch, Key, Params, PyTree
-from stakes.host import progress
-from stakes.host.interrupts import deferred_ctrl_c
-from stakes.host.programs import Program
-from stakes.optimise.course import (
+from stakes.fitting.course import (
     Course,
     Look,
     Watch,
@@ -23,12 +20,15 @@ from stakes.optimise.course import (
     outset,
     verdict,
 )
-from stakes.optimise.crew import Crew
-from stakes.optimise.fit import Fit, Stop
-from stakes.optimise.settings import FitSettings
-from stakes.optimise.shares import Keeper
-from stakes.optimise.stages import finite_mean, some_of
-from stakes.optimise.step import Info, Numbered, State, Step
+from stakes.fitting.crew import Crew
+from stakes.fitting.fit import Fit, Stop
+from stakes.fitting.settings import FitSettings
+from stakes.fitting.shares import Keeper
+from stakes.fitting.stages import finite_mean, some_of
+from stakes.fitting.step import Info, Numbered, State, Step
+from stakes.host import progress
+from stakes.host.interrupts import deferred_ctrl_c
+from stakes.host.programs import Program
 from stakes.port import Approximation, Batches, steps_of_a_pass
 from stakes.processes import Processes
 

@@ -10,9 +10,9 @@ from stakes import checks
 from stakes._types import Array, Batch, Key, Params
 from stakes.deciding import BayesDecisions, NumericalDecisions
 from stakes.errors import check_shape
-from stakes.optimise.ascent import Outcomes, climb, draws_of, start
-from stakes.optimise.settings import FitSettings
-from stakes.optimise.step import Info, State, Step
+from stakes.fitting.ascent import Outcomes, climb, draws_of, start
+from stakes.fitting.settings import FitSettings
+from stakes.fitting.step import Info, State, Step
 from stakes.port import (
     Approximation,
     columns_in,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
 from stakes import checks
-from stakes.optimise.default import adaptive
+from stakes.fitting.default import adaptive
 
 if TYPE_CHECKING:
     import optax

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import final
 
 from stakes._types import Batch, Key, Params
-from stakes.optimise.ascent import climb, start
-from stakes.optimise.settings import FitSettings
-from stakes.optimise.step import Info, State, Step
+from stakes.fitting.ascent import climb, start
+from stakes.fitting.settings import FitSettings
+from stakes.fitting.step import Info, State, Step
 from stakes.port import Approximation, rows_of_params
 
 

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 
 from stakes import checks
 from stakes._types import Array, PyTree
-from stakes.optimise.natural import MEMORY, SQUARED_MEMORY, natural_gradients
+from stakes.fitting.natural import MEMORY, SQUARED_MEMORY, natural_gradients
 from stakes.port import NormalPair
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def adaptive(rate: float = 0.5, *, adam: float = 0.03) -> "optax.GradientTransfo
 
     Examples:
         >>> import jax.numpy as jnp
-        >>> from stakes.optimise import adaptive
+        >>> from stakes.fitting import adaptive
         >>> optimizer, at = adaptive(), {"x": jnp.array(1.0)}
         >>> step, _ = optimizer.update({"x": jnp.array(2.0)}, optimizer.init(at), at)
         >>> round(float(step["x"]), 4)  # the first step of Adam

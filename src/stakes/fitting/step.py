@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, final
 
 from stakes._types import Array, Batch, Float, Key, Params, PyTree
-from stakes.optimise.settings import FitSettings
+from stakes.fitting.settings import FitSettings
 from stakes.port import Approximation
 from stakes.protocols import Gain, Objective
 

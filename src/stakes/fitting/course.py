@@ -11,9 +11,9 @@ import jax
 import numpy as np
 
 from stakes._types import PyTree
-from stakes.optimise.fit import Fit, Stop
-from stakes.optimise.settings import FitSettings
-from stakes.optimise.stages import (
+from stakes.fitting.fit import Fit, Stop
+from stakes.fitting.settings import FitSettings
+from stakes.fitting.stages import (
     Average,
     are_drifting,
     has_stopped_rising,
@@ -22,7 +22,7 @@ from stakes.optimise.stages import (
     some_of,
     taken_over,
 )
-from stakes.optimise.step import Info, State
+from stakes.fitting.step import Info, State
 
 RATES = (1.0, 0.1, 0.01)
 """Step sizes of the stages of a round, as factors of the optimiser's own."""

@@ -15,10 +15,10 @@ import numpy as np
 from stakes import checks
 from stakes._types import Array, Batch, Distribution, Float, Key, Params, PyTree
 from stakes.errors import check_shape
+from stakes.fitting.noise import noise_for
+from stakes.fitting.settings import FitSettings, check_optimizer
+from stakes.fitting.step import Info, State
 from stakes.host.loops import once
-from stakes.optimise.noise import noise_for
-from stakes.optimise.settings import FitSettings, check_optimizer
-from stakes.optimise.step import Info, State
 from stakes.port import (
     Approximation,
     Division,

@@ -6,8 +6,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from stakes.errors import StorageError
-from stakes.optimise.course import Course
-from stakes.optimise.step import State
+from stakes.fitting.course import Course
+from stakes.fitting.step import State
 from stakes.processes import Processes
 
 NOWHERE = -1

@@ -9,7 +9,7 @@ import numpy as np
 
 from stakes import checks
 from stakes._types import Params, PyTree
-from stakes.optimise.stages import finite_mean
+from stakes.fitting.stages import finite_mean
 
 
 class Stop(StrEnum):

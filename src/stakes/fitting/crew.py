@@ -14,13 +14,13 @@ import numpy as np
 
 from stakes._types import Array, Batch, Key, PyTree
 from stakes.errors import NumericalError
+from stakes.fitting.ascent import of_no_row, with_of_no_row
+from stakes.fitting.course import Course, Watch
+from stakes.fitting.settings import FitSettings
+from stakes.fitting.shares import NOWHERE, Keeper, Share, keep
+from stakes.fitting.stages import spacing
+from stakes.fitting.step import Info, Numbered, State
 from stakes.host.programs import Program
-from stakes.optimise.ascent import of_no_row, with_of_no_row
-from stakes.optimise.course import Course, Watch
-from stakes.optimise.settings import FitSettings
-from stakes.optimise.shares import NOWHERE, Keeper, Share, keep
-from stakes.optimise.stages import spacing
-from stakes.optimise.step import Info, Numbered, State
 from stakes.port import Approximation, Batches, Division, division_of
 from stakes.processes import Processes, largest_of_all, own_index, spread_along, sum_of_all
 
