@@ -20,7 +20,7 @@ Array: TypeAlias = jax.Array
 Key: TypeAlias = jax.Array
 Number: TypeAlias = float | Array
 """One number, which may be traced."""
-Program: TypeAlias = Callable[..., Any]
+Model: TypeAlias = Callable[..., Any]
 """A NumPyro model or guide."""
 Params: TypeAlias = dict[str, Any]
 """Unconstrained variational parameters by name: arrays, or trees of them."""
@@ -37,8 +37,8 @@ __all__ = [
     "Distribution",
     "Float",
     "Key",
+    "Model",
     "Number",
     "Params",
-    "Program",
     "PyTree",
 ]

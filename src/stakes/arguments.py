@@ -9,7 +9,7 @@ import numpy as np
 from numpyro import handlers
 from numpyro.primitives import Messenger
 
-from stakes._types import Array, Data, Program
+from stakes._types import Array, Data, Model
 from stakes.errors import InputError, listed, name_of, some
 
 Columns: TypeAlias = tuple[Any, ...]
@@ -28,7 +28,7 @@ class Arguments:
     open_ended: bool
 
 
-def arguments_of(model: Program) -> Arguments:
+def arguments_of(model: Model) -> Arguments:
     kinds = inspect.Parameter
     while isinstance(model, Messenger) and model.fn is not None:  # handlers take whatever comes
         model = model.fn
@@ -42,7 +42,7 @@ def arguments_of(model: Program) -> Arguments:
     )
 
 
-def without(program: Program, names: tuple[str, ...]) -> Program:
+def without(program: Model, names: tuple[str, ...]) -> Model:
     """The program, called with data that has these names, which it does not take."""
     if not names:
         return program
@@ -70,7 +70,7 @@ def by_name(model: Any) -> Any:
 class ByName:
     """A program with arguments that only have places, called by their names."""
 
-    program: Program
+    program: Model
     places: tuple[str, ...]
 
     def __post_init__(self) -> None:

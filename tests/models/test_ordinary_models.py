@@ -17,7 +17,7 @@ import pytest
 from numpyro.infer.autoguide import AutoMultivariateNormal
 
 import stakes
-from stakes._types import Program
+from stakes._types import Model
 from stakes.protocols import Loss
 
 ROWS, NEW = 150, 1500
@@ -35,7 +35,7 @@ Data = dict[str, Any]
 class Ordinary:
     """A model, how its data come about, and the loss to decide by."""
 
-    model: Program
+    model: Model
     simulate: Callable[[np.random.Generator, int], Data]
     loss: Loss = stakes.Tilted(0.8)  # noqa: RUF009
     guide: Any = None

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from numpyro import handlers
 from numpyro.infer import autoguide
 
-from stakes._types import Array, Batch, Bool, Distribution, Float, Key, Params, Program
+from stakes._types import Array, Batch, Bool, Distribution, Float, Key, Model, Params
 from stakes.bridge.cases import Cases, check_action, with_decision
 from stakes.bridge.checks import (
     as_guide,
@@ -75,7 +75,7 @@ class Structure:
     """All that stays the same during a fit; compared by identity, so that jit can key on it."""
 
     cases: Cases
-    guide: Program
+    guide: Model
     transforms: Mapping[str, Any]
     """For each parameter, from unconstrained values to those that the program takes."""
     parameter_plates: Mapping[str, dict[str, int]]

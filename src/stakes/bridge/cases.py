@@ -7,7 +7,7 @@ from typing import Any, final
 import jax.numpy as jnp
 import numpy as np
 
-from stakes._types import Array, Batch, Program
+from stakes._types import Array, Batch, Model
 from stakes.errors import InputError
 from stakes.port import Instances, Rows, Subsample
 
@@ -17,7 +17,7 @@ from stakes.port import Instances, Rows, Subsample
 class Cases:
     """The model on some cases, without their arrays; compared by identity, as a key for jit."""
 
-    model: Program
+    model: Model
     outcome: str
     observed: str
     """The argument that carries the observed outcomes."""

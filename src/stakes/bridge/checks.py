@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 from numpyro.infer import autoguide
 
-from stakes._types import Distribution, Key, Program
+from stakes._types import Distribution, Key, Model
 from stakes.arguments import arguments_of, without
 from stakes.bridge.cases import Cases
 from stakes.bridge.sites import (
@@ -120,7 +120,7 @@ def check_outcome_shape(name: str, site: Site) -> None:
         )
 
 
-def as_guide(problem: Problem) -> Program:
+def as_guide(problem: Problem) -> Model:
     guide = problem.guide if problem.guide is not None else autoguide.AutoNormal
     factory = guide.func if isinstance(guide, functools.partial) else guide
     if isinstance(factory, type) and issubclass(factory, autoguide.AutoGuide):
@@ -143,7 +143,7 @@ def own_guide(guide: autoguide.AutoGuide) -> autoguide.AutoGuide:
     return own
 
 
-def forget(guide: Program) -> None:
+def forget(guide: Model) -> None:
     """Let an autoguide set itself up anew, with the next key and data."""
     if isinstance(guide, autoguide.AutoGuide):
         guide.prototype_trace = None
@@ -200,7 +200,7 @@ def is_auxiliary(site: Site) -> bool:
 
 
 def check_latents(
-    guide: Program, sites: Sites, latents: Sites, subsamples: tuple[Subsample, ...]
+    guide: Model, sites: Sites, latents: Sites, subsamples: tuple[Subsample, ...]
 ) -> None:
     if not latents:
         raise InputError(

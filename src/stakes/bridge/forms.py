@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stakes._types import Key, Program
+from stakes._types import Key, Model
 from stakes.bridge.sites import shapes_of
 from stakes.errors import InputError, name_of
 from stakes.host.programs import TRACING_ERRORS
@@ -28,7 +28,7 @@ class Plain(np.ndarray):
         return jnp.asarray(self)[at] if traced else super().__getitem__(at)
 
 
-def looked_at(program: Program, data: Mapping[str, Any], key: Key) -> frozenset[str]:
+def looked_at(program: Model, data: Mapping[str, Any], key: Key) -> frozenset[str]:
     """The whole numbers whose values the program has to know while JAX traces it.
 
     A count such as `len(np.unique(county))`, or a shape. Nothing else may be looked at: an error
@@ -75,7 +75,7 @@ def holds_whole_numbers(value: Any) -> bool:
     return isinstance(value, jax.Array | Plain) and value.dtype.kind in "biu"
 
 
-def _failure(program: Program, data: Mapping[str, Any], key: Key) -> Exception | None:
+def _failure(program: Model, data: Mapping[str, Any], key: Key) -> Exception | None:
     try:
         shapes_of(program, data, key)
     except Exception as error:  # whatever the program raises
@@ -84,7 +84,7 @@ def _failure(program: Program, data: Mapping[str, Any], key: Key) -> Exception |
 
 
 def _needed(
-    program: Program, data: Mapping[str, Any], plain: Iterable[str], key: Key
+    program: Model, data: Mapping[str, Any], plain: Iterable[str], key: Key
 ) -> frozenset[str]:
     """Those of the arguments given as they are without which the program does not run."""
     needed = frozenset(plain)
@@ -94,7 +94,7 @@ def _needed(
     return needed
 
 
-def _explained(program: Program, data: Mapping[str, Any], key: Key, error: Exception) -> InputError:
+def _explained(program: Model, data: Mapping[str, Any], key: Key, error: Exception) -> InputError:
     every = [name for name, value in data.items() if isinstance(value, jax.Array | tuple)]
     culprits: Iterable[str] = ()
     if _failure(program, in_form(data, every), key) is None:
@@ -109,7 +109,7 @@ def _explained(program: Program, data: Mapping[str, Any], key: Key, error: Excep
     )
 
 
-def _line(program: Program, error: Exception) -> str | None:
+def _line(program: Model, error: Exception) -> str | None:
     """The line of the program that failed."""
     while isinstance(program, functools.partial):
         program = program.func

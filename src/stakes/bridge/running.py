@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpyro
 from numpyro import handlers
 
-from stakes._types import Array, Batch, Key, Params, Program
+from stakes._types import Array, Batch, Key, Model, Params
 from stakes.bridge.approximation import AFTER_SPLIT, draw_of
 from stakes.bridge.checks import as_guide, check_outcome_shape
 from stakes.bridge.sites import instances_of, subsamples_of
@@ -23,8 +23,8 @@ from stakes.problem import Problem
 class Running:
     """What a bound needs of a guide and a model with these arguments."""
 
-    model: Program
-    guide: Program
+    model: Model
+    guide: Model
     outcome: str
     arguments: tuple[Any, ...]
     named: Mapping[str, Any]
@@ -36,7 +36,7 @@ class Running:
             model_sites = self._sites(model, jax.random.fold_in(key, AFTER_SPLIT))
         return draw_of(guide_sites, model_sites, self.outcome)
 
-    def _sites(self, program: Program, key: Key) -> dict[str, Any]:
+    def _sites(self, program: Model, key: Key) -> dict[str, Any]:
         traced = handlers.trace(handlers.seed(program, key))
         return dict(traced.get_trace(*self.arguments, **self.named))
 

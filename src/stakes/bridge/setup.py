@@ -14,7 +14,7 @@ from numpyro import handlers
 from numpyro.distributions import biject_to, constraints
 from numpyro.infer import autoguide
 
-from stakes._types import Array, Key, Params, Program
+from stakes._types import Array, Key, Model, Params
 from stakes.bridge.checks import forget
 from stakes.bridge.sites import Site, Sites, shapes_of, split_data, trace_of
 from stakes.host import compiling, programs
@@ -36,7 +36,7 @@ class Setup(NamedTuple):
     """The sites of the guide, run abstractly."""
 
 
-def set_up(model: Program, guide: Program, data: Mapping[str, Any], key: Key) -> Setup:
+def set_up(model: Model, guide: Model, data: Mapping[str, Any], key: Key) -> Setup:
     """Find where the parameters start. An autoguide is set up, and keeps no data where it can.
 
     Other autoguides than `AutoNormal` are run as they are: those that put all latents into a vector
@@ -56,7 +56,7 @@ def set_up(model: Program, guide: Program, data: Mapping[str, Any], key: Key) ->
     return Setup(start, transforms, parameters, shapes_of(guide, data, key))
 
 
-def _parameters(model: Program, guide: Program, data: Mapping[str, Any], key: Key) -> Sites:
+def _parameters(model: Model, guide: Model, data: Mapping[str, Any], key: Key) -> Sites:
     guide_sites = trace_of(guide, data, key)
     learned = any(site["type"] == "param" for site in shapes_of(model, data, key).values())
     model_sites = trace_of(handlers.replay(model, guide_sites), data, key) if learned else {}
@@ -75,7 +75,7 @@ def _free(parameter: Site) -> Any:
     )
 
 
-def _compiled(model: Program, guide: Program, data: Mapping[str, Any], key: Key) -> Setup | None:
+def _compiled(model: Model, guide: Model, data: Mapping[str, Any], key: Key) -> Setup | None:
     """None where the model has no finite density where the guide starts."""
     arrays, fixed = split_data(data)
     traced: dict[str, Any] = {}

@@ -12,7 +12,7 @@ from numpyro import handlers
 from numpyro.distributions.discrete import ZeroInflatedProbs
 
 from stakes import expectation as expectations
-from stakes._types import Array, Bool, Distribution, Key, Params, Program
+from stakes._types import Array, Bool, Distribution, Key, Model, Params
 from stakes.port import Instances, Subsample
 
 Site = dict[str, Any]
@@ -145,11 +145,11 @@ class Counting(numpyro.primitives.Messenger):  # type: ignore[misc]
             msg["scale"] = scale
 
 
-def trace_of(program: Program, data: Mapping[str, Any], key: Key) -> Sites:
+def trace_of(program: Model, data: Mapping[str, Any], key: Key) -> Sites:
     return dict(handlers.trace(handlers.seed(program, key)).get_trace(**data))
 
 
-def shapes_of(program: Program, data: Mapping[str, Any], key: Key) -> Sites:
+def shapes_of(program: Model, data: Mapping[str, Any], key: Key) -> Sites:
     """The sites of a program run abstractly: their types, shapes and plates, but no values."""
     arrays, constants = split_data(data)
     sites: Sites = {}

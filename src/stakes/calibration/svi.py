@@ -7,7 +7,7 @@ from numpyro.infer.elbo import ELBO
 
 from stakes import checks
 from stakes import expectation as expectations
-from stakes._types import Array, Distribution, Key, Params, Program
+from stakes._types import Array, Distribution, Key, Model, Params
 from stakes.bridge import Running, guide_with_decisions
 from stakes.deciding import objective_of
 from stakes.errors import InputError
@@ -102,8 +102,8 @@ class CalibratedELBO(ELBO):  # type: ignore[misc]
         self,
         rng_key: Key,
         param_map: Params,
-        model: Program,
-        guide: Program,
+        model: Model,
+        guide: Model,
         *args: Any,
         **kwargs: Any,
     ) -> Array:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stakes import varying
-from stakes._types import Data, Number, Program
+from stakes._types import Data, Model, Number
 from stakes.aim import Aim
 from stakes.arguments import Columns, arguments_of, by_name, is_conditioned, without
 from stakes.errors import InputError, name_of
@@ -65,12 +65,12 @@ class Problem:
         Problem(model, outcome='y', loss=Tilted(q=0.2))
     """
 
-    model: Program
+    model: Model
     _: KW_ONLY
     outcome: str = ""
     loss: Loss | None = None
     utility: Utility | ExpUtility | None = None
-    guide: Program | None = None
+    guide: Model | None = None
     observed: str | None = None
     decision: Any = None
     per: str | None = None
@@ -127,7 +127,7 @@ class Problem:
         return [name for name in named if isinstance(name, str)]
 
     @cached_property
-    def program(self) -> Program:
+    def program(self) -> Model:
         """The model, as it is called with the data."""
         return without(self.model, self.beside_model)
 
