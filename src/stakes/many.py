@@ -18,6 +18,7 @@ from stakes.host.text_tables import text_table
 from stakes.host.workers import Failed, checked_client, run_each
 from stakes.problem import checked_key
 from stakes.ways import Choice
+from stakes.wording import percent, percent_span
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,8 +97,8 @@ class Answers:
         rows = [["", "risk", "better by", "95 % interval", "way", "seconds"]]
         for name, answer in list(self.answers.items())[:SHOWN]:
             one = answer.row
-            span = f"{100 * one['low']:.2f} % to {100 * one['high']:.2f} %"
-            better = f"{100 * one['better_by']:.2f} %"
+            span = percent_span(one["low"], one["high"], 2)
+            better = percent(one["better_by"], 2)
             seconds = f"{one['seconds']:.1f}"
             rows.append([str(name), f"{one['risk']:.4g}", better, span, one["way"], seconds])
         lines = text_table(rows, right={1, 2, 5}, gap=3) if self.answers else []

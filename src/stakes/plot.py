@@ -13,6 +13,7 @@ from stakes import checks
 from stakes.calibration import Assessment, Calibration, Comparison, predictive_quantiles
 from stakes.errors import InputError, some
 from stakes.host.packages import how_to_install, missing
+from stakes.predicting import CENTRAL
 from stakes.report import COLORS, METHODS, before_data, moved_latents, smoothed
 from stakes.ways import Choice
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["decisions", "expected_loss", "posterior", "reduction"]
 
-LEVELS = (0.05, 0.25, 0.75, 0.95)
 MARKERS = {"VI": "o", "LCVI": "^"}
 INK, PRIOR = "#1d1d1f", "#999999"
 MOST_NAMED = 30
@@ -239,7 +239,7 @@ class _Shown(NamedTuple):
 def _of_fits(cases: Assessment) -> _Shown:
     marks = [(METHODS[m], MARKERS[m], COLORS[m], found) for m, found in cases.found.items()]
     observed = None if cases.observed is None else cases.observed.values
-    central = predictive_quantiles(cases.predicted, np.array(LEVELS))
+    central = predictive_quantiles(cases.predicted, np.array(CENTRAL))
     return _Shown(cases.decisions, central, observed, marks)
 
 

@@ -19,10 +19,11 @@ from stakes.predicting.instances import (
 )
 from stakes.predicting.latents import derived_draws, explained, latent_draws
 from stakes.predicting.posteriors import FittedPosterior, Posterior, SampledPosterior
-from stakes.predicting.predictions import predict, predictive_costs
+from stakes.predicting.predictions import CENTRAL, predict, predictive_costs
 from stakes.predicting.reweighting import decide_weighted, weighed
 
 __all__ = [
+    "CENTRAL",
     "FittedPosterior",
     "Observations",
     "Posterior",

@@ -18,6 +18,9 @@ from stakes.predicting.instances import count_of, everywhere, outcomes_in, weigh
 from stakes.predicting.posteriors import Posterior
 from stakes.vectors import seen
 
+CENTRAL = (0.05, 0.25, 0.75, 0.95)
+"""Levels of the quantiles that are the ends of the central 90 and 50 % of what is predicted."""
+
 
 def predict(
     posterior: Posterior,

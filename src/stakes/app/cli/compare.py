@@ -7,6 +7,7 @@ import typer
 
 from stakes.app.cli.arguments import Json
 from stakes.app.cli.command import command, print_json
+from stakes.wording import percent, percent_span
 
 if TYPE_CHECKING:
     from stakes.app.runs import Ending, Manifest
@@ -70,11 +71,7 @@ def _row(path: Path, manifest: "Manifest") -> tuple[str, ...]:
             f"{sign * ending.risk[name]:.4f}{unit}" if name in ending.risk else "?"
             for name in ("VI", "LCVI")
         ),
-        _percent(ending.reduction),
-        f"{_percent(low)} to {_percent(high)}",
+        percent(ending.reduction, 2, unknown="?"),
+        percent_span(low, high, 2, unknown="? to ?"),
         "converged" if ending.converged else "not converged",
     )
-
-
-def _percent(share: float | None) -> str:
-    return "?" if share is None else f"{100 * share:.2f} %"

@@ -8,6 +8,7 @@ import typer
 
 from stakes.app.cli.command import Exit, print_json, say
 from stakes.host.progress import told_to
+from stakes.wording import percent, percent_span
 
 if TYPE_CHECKING:
     from stakes.app.runs import Chosen, Manifest, Run
@@ -75,19 +76,15 @@ def text_of(chosen: "Chosen", unit: str | None = None) -> str:
     mean = ("gain" if chosen.gain else "cost") + (f", {unit}" if unit else "")
     rows = [["", mean, "better by", "95 % interval", "in 50 %", "in 90 %"]]
     for row in chosen.ways:
-        span = "" if row.low is None else f"{_percent(row.low)} to {_percent(row.high)}"
+        span = percent_span(row.low, row.high)
         is_base = row.better_by is None or row.name == chosen.base
         mark = "> " if row.name == chosen.way else "  "
-        change = ["", ""] if is_base else [_percent(row.better_by), span]
-        cover = [_percent(row.coverage_50, 0), _percent(row.coverage_90, 0)]
+        change = ["", ""] if is_base else [percent(row.better_by), span]
+        cover = [percent(row.coverage_50, 0), percent(row.coverage_90, 0)]
         rows.append([mark + row.name, f"{row.risk:.4g}", *change, *cover])
     table = text_table(rows, right={1, 2, 4, 5}, gap=3)
     basis = f"Better by: in per cent of the {'gain' if chosen.gain else 'cost'} of {chosen.base}."
     return "\n".join([*table, "", f"{chosen.folds}. {basis}", chosen.verdict])
-
-
-def _percent(share: float | None, digits: int = 1) -> str:
-    return "" if share is None else f"{100 * share:.{digits}f} %"
 
 
 def conclude(manifest: "Manifest") -> None:
