@@ -115,9 +115,9 @@ def compared(folder: Path, repeats: int = 7, steps: int = 1000) -> dict[str, flo
     import pyarrow.dataset as ds
 
     import stakes
-    from stakes.calibration import Options, prepare
-    from stakes.calibration.streaming import Beyond, opened
     from stakes.fitting import FitSettings, run
+    from stakes.study import Options, prepare
+    from stakes.study.streaming import Beyond, opened
 
     key = jax.random.key(0)
     problem = stakes.Problem(model, outcome="y", loss=stakes.Tilted(0.2))

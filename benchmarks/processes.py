@@ -31,13 +31,13 @@ import numpy as np
 import stakes
 from stakes.bridge import divided
 from stakes.bridge.sites import Times
-from stakes.calibration import Options, prepare
-from stakes.calibration.plan import Plan
 from stakes.examples import matrix_factorization
 from stakes.fitting import Fit, State, Step, adam, compiled, outset, run
 from stakes.host.text_tables import text_table
 from stakes.port import Batches, Division
 from stakes.processes import join
+from stakes.study import Options, prepare
+from stakes.study.plan import Plan
 
 METHODS = {"VI": None, "Joint": stakes.Joint(), "EM": stakes.EM(every=5)}
 HEADS = ["method", "batch", "processes", "bound", "parameters", "decisions"]

@@ -24,7 +24,7 @@ from numpyro.infer.autoguide import AutoMultivariateNormal
 
 import stakes
 from benchmarks.against.ways import falling
-from stakes.calibration import Clustered, interval
+from stakes.study import Clustered, interval
 
 RESULTS = Path(__file__).parents[1] / "docs/twenty.json"
 HELD_OUT = 2_000

@@ -11,7 +11,7 @@ from benchmarks.against.contest import Contest
 from benchmarks.against.costs import Cost
 from benchmarks.against.keeping import Decided, file_of
 from benchmarks.against.ways import default_ways, falling
-from stakes.ways import Choice, chosen_among, opened_bench
+from stakes.study import Choice, chosen_among, opened_bench
 
 CHOSEN = "stakes, as chosen"
 PLAIN = "stakes, plain VI"

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stakes.calibration import Clustered, Ordered, interval
+from stakes.study import Clustered, Ordered, interval
 
 
 class Difference(NamedTuple):

@@ -11,15 +11,6 @@ from inspect import getsource
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stakes.calibration import (
-        CalibratedELBO,
-        Calibration,
-        Comparison,
-        Independent,
-        Options,
-        Ordered,
-        calibrate,
-    )
     from stakes.deciding import BayesDecisions, NumericalDecisions
     from stakes.errors import InputError, NoClosedForm, NumericalError, StakesError, StakesWarning
     from stakes.expectation import (
@@ -49,27 +40,34 @@ if TYPE_CHECKING:
     from stakes.problem import Problem
     from stakes.processes import join
     from stakes.spaces import Integers, Interval, OneOf, Real
-    from stakes.tables import Stream
-    from stakes.utilities import Exponential, ExpUtility, Linearized, Utility
-    from stakes.utility_estimators import Jensen, Nested, Taylor
-    from stakes.vectors import Vector
-    from stakes.ways import (
+    from stakes.study import (
         NUTS,
         Calibrated,
+        CalibratedELBO,
+        Calibration,
         Choice,
+        Comparison,
         Corrected,
         Forward,
         Given,
+        Independent,
         Level,
         Monotone,
         Network,
+        Options,
+        Ordered,
         Plain,
         Regressor,
         Reweighted,
         Same,
         Shift,
+        calibrate,
         choose,
     )
+    from stakes.tables import Stream
+    from stakes.utilities import Exponential, ExpUtility, Linearized, Utility
+    from stakes.utility_estimators import Jensen, Nested, Taylor
+    from stakes.vectors import Vector
 
 __all__ = [
     "EM",

@@ -12,12 +12,11 @@ import numpy as np
 
 from stakes import checks
 from stakes._types import Data, Key
-from stakes.calibration import Calibration, calibrate
 from stakes.errors import InputError
 from stakes.host.text_tables import text_table
 from stakes.host.workers import Failed, checked_client, run_each
 from stakes.problem import checked_key
-from stakes.ways import Choice
+from stakes.study import Calibration, Choice, calibrate
 from stakes.wording import percent, percent_span
 
 if TYPE_CHECKING:

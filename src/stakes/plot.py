@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
 import numpy as np
 
 from stakes import checks
-from stakes.calibration import Assessment, Calibration, Comparison, predictive_quantiles
 from stakes.errors import InputError, some
 from stakes.host.packages import how_to_install, missing
 from stakes.predicting import CENTRAL
 from stakes.report import COLORS, METHODS, before_data, moved_latents, smoothed
-from stakes.ways import Choice
+from stakes.study import Assessment, Calibration, Choice, Comparison, predictive_quantiles
 
 if TYPE_CHECKING:
     import xarray as xr

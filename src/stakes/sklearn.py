@@ -21,11 +21,11 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from stakes.calibration import Calibration, Keys, Options, calibrate_with, prepare
 from stakes.errors import InputError
 from stakes.formulas import formula
 from stakes.losses import Squared
 from stakes.problem import Problem
+from stakes.study import Calibration, Keys, Options, calibrate_with, prepare
 
 COLUMN = "x{}"
 """What the columns of an array are called in a formula."""

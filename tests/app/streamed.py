@@ -13,11 +13,11 @@ import numpyro.distributions as dist
 
 import stakes
 from stakes.bridge.sites import Times
-from stakes.calibration import Options, prepare
-from stakes.calibration.keys import Keys
-from stakes.calibration.streaming import Beyond, opened
 from stakes.fitting import Fit, State, Step, run
 from stakes.predicting import FittedPosterior
+from stakes.study import Options, prepare
+from stakes.study.keys import Keys
+from stakes.study.streaming import Beyond, opened
 
 ROWS, BATCH = 2001, 8
 

@@ -13,7 +13,6 @@ from report_samples import hostile_labels, sample_report, small_fit
 
 import stakes
 from stakes import predicting
-from stakes.calibration import predictive_quantiles
 from stakes.examples import eight_schools
 from stakes.predicting import Observations, SampledPosterior
 from stakes.report import Report, Rows, Saving, render, summarise, write
@@ -22,6 +21,7 @@ from stakes.report.movement import movement
 from stakes.report.predictions import LEVELS, decision_table, what_if
 from stakes.report.rendering import number, percent, safe_json
 from stakes.report.summary import verdict
+from stakes.study import predictive_quantiles
 
 ANALYST = ["analyst", "posterior", "convergence", "price", "provenance", "glossary"]
 SECTIONS = ["answer", "model", "decisions", "what-if", "verdict", *ANALYST]

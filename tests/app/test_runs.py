@@ -500,10 +500,10 @@ def test_a_signal_after_the_fits_ends_the_run(copied: Path, monkeypatch, when: s
 
 
 def test_heads_come_back_from_plain_numbers() -> None:
-    from stakes.ways.heads import LEVELS, AtLevel, Line, Shown, Unchanged
-    from stakes.ways.keeping import _head, _head_numbers
-    from stakes.ways.monotone import Risen
-    from stakes.ways.network import FOLDS, Correction, Units
+    from stakes.study.strategies.heads import LEVELS, AtLevel, Line, Shown, Unchanged
+    from stakes.study.strategies.keeping import _head, _head_numbers
+    from stakes.study.strategies.monotone import Risen
+    from stakes.study.strategies.network import FOLDS, Correction, Units
 
     rng = np.random.default_rng(0)
     decisions = rng.normal(size=7)

@@ -76,14 +76,14 @@ def test_the_tables_of_the_docs_are_those_that_were_reproduced():
 
 MODULES = sorted(module.name for module in pkgutil.walk_packages(stakes.__path__, prefix="stakes."))
 LONG = {
-    "stakes.calibration.result",
-    "stakes.calibration.svi",
+    "stakes.study.result",
+    "stakes.study.svi",
     "stakes.expectation.componentwise",
     "stakes.expectation.score_function",
     "stakes.many",
     "stakes.plot",
     "stakes.sklearn",
-    "stakes.ways.choosing",
+    "stakes.study.choose",
 }
 """Modules whose examples take seconds, of things that have tests of their own."""
 

@@ -8,7 +8,7 @@ from scipy.special import ndtri
 
 import stakes
 from stakes.losses import Asked
-from stakes.ways.heads import LEVELS, Head, Level, Monotone, Network, Shift, Shown
+from stakes.study.strategies.heads import LEVELS, Head, Level, Monotone, Network, Shift, Shown
 
 FAILURE_RATE = 1e-4
 """Of all tests here together, were their seeds drawn anew."""

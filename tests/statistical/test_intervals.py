@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import signal, stats
 
-from stakes.calibration import Clustered, Crossed, Dependence, Independent, Ordered, interval
+from stakes.study import Clustered, Crossed, Dependence, Independent, Ordered, interval
 
 SIMULATIONS, FEW = 1000, 60
 Draw = Callable[[np.random.Generator], np.ndarray]

@@ -28,13 +28,13 @@ import stakes
 from stakes import predicting
 from stakes.aim import Aim
 from stakes.bridge import sampling
-from stakes.calibration import Clustered, assessment, members
-from stakes.calibration.choices import usual_draws
-from stakes.calibration.pipeline import _warn_of_unconverged
 from stakes.deciding import numerical_decision
 from stakes.examples import eight_schools, matrix_factorization
 from stakes.fitting import Course, Fit, Stop, run
 from stakes.losses import Asked
+from stakes.study import Clustered, assessment, members
+from stakes.study.choices import usual_draws
+from stakes.study.pipeline import _warn_of_unconverged
 from stakes.varying import columns_for
 from stakes.vectors import leading
 
@@ -854,7 +854,7 @@ def test_no_random_key_serves_two_purposes(monkeypatch: pytest.MonkeyPatch) -> N
             "predict",
             "predictive_costs",
         ],
-        "stakes.calibration.plan": ["approximate"],
+        "stakes.study.plan": ["approximate"],
     }.items():
         for name in names:
             whole = f"{room}.{name}"
@@ -863,9 +863,9 @@ def test_no_random_key_serves_two_purposes(monkeypatch: pytest.MonkeyPatch) -> N
     def fitted(title: str, *args: Any, **kwargs: Any) -> Any:
         return recorded(title, run)(title, *args, **kwargs)
 
-    monkeypatch.setattr("stakes.calibration.pipeline.run", fitted)
+    monkeypatch.setattr("stakes.study.calibrate.run", fitted)
     undrawn = recorded("nuts", lambda *args, **kwargs: ({}, None))
-    monkeypatch.setattr("stakes.calibration.draws.nuts", undrawn)
+    monkeypatch.setattr("stakes.study.draws.nuts", undrawn)
     result = calibrate(slope_problem(loss=stakes.Squared()), {"x": X, "y": Y}, steps=100, draws=32)
     assert result.decisions.size == len(X)
     assert result.on_fit.interval.size == 2 * len(X)

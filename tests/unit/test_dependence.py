@@ -13,8 +13,8 @@ from numpyro import handlers
 
 import stakes
 from stakes.bridge import Predictor, Predictors, approximate, groups_of
-from stakes.calibration import Clustered, Crossed, Independent, dependence_of
 from stakes.examples import newsvendor
+from stakes.study import Clustered, Crossed, Independent, dependence_of
 
 RNG = np.random.default_rng(0)
 ROWS, STORES, REGIONS, PEOPLE = 120, 40, 12, 15

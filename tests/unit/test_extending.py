@@ -14,7 +14,6 @@ from scipy import stats as scipy_stats
 
 import stakes
 from stakes.aim import Aim
-from stakes.calibration import prepare
 from stakes.deciding import best_decision, numerical_decision, objective_of
 from stakes.expectation import ByPoints, Mixture, Rule, stats
 from stakes.fitting import FitSettings, Info, State, Step, ascend, bound, start
@@ -29,6 +28,7 @@ from stakes.protocols import (
     Predicted,
     UtilityTerm,
 )
+from stakes.study import prepare
 
 KEY = jax.random.key(0)
 Y = np.array([1.0, 2.0, 4.0, 5.0, 3.5])

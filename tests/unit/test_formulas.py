@@ -18,10 +18,10 @@ from quick import quickly
 from scipy import special, stats
 
 import stakes
-from stakes.calibration import Keys, prepare
 from stakes.formulas import FAMILIES
 from stakes.formulas.design import Design
 from stakes.report import before_data, moved_latents
+from stakes.study import Keys, prepare
 
 KEY = jax.random.key(0)
 SLOW = pytest.mark.slow

@@ -14,8 +14,8 @@ from scipy.stats import norm
 
 import stakes
 from stakes.losses import Asked
-from stakes.ways import network
-from stakes.ways.heads import (
+from stakes.study import network
+from stakes.study.strategies.heads import (
     LEVELS,
     AtLevel,
     Head,
@@ -29,7 +29,7 @@ from stakes.ways.heads import (
     Unchanged,
     quantiles_at,
 )
-from stakes.ways.monotone import Blocks
+from stakes.study.strategies.monotone import Blocks
 
 KEY = jax.random.key(3)
 TILTED = Asked(stakes.Tilted(0.8))

@@ -15,9 +15,9 @@ from numpyro.infer import autoguide
 
 import stakes
 from stakes import bridge, calibration, predicting
-from stakes.calibration import leave_one_out as loo
-from stakes.calibration.keys import Keys
 from stakes.examples import eight_schools, radon
+from stakes.study import leave_one_out as loo
+from stakes.study.keys import Keys
 
 RNG = np.random.default_rng(0)
 ROWS, SPREAD = 12, 0.5

@@ -24,10 +24,19 @@ import pytest
 import stakes
 from stakes import calibration, datasets, expectation, fitting, plot, report
 from stakes.app import runs, spec
-from stakes.calibration.keys import Keys
 from stakes.examples import matrix_factorization, newsvendor, radon, retail
 from stakes.sklearn import DecisionRegressor
-from stakes.ways.heads import LEVELS, Level, Monotone, Network, Regressor, Shift, Shown, Unchanged
+from stakes.study.keys import Keys
+from stakes.study.strategies.heads import (
+    LEVELS,
+    Level,
+    Monotone,
+    Network,
+    Regressor,
+    Shift,
+    Shown,
+    Unchanged,
+)
 
 KEY = jax.random.key(0)
 DATA = {"x": np.arange(4.0), "y": np.ones(4)}

@@ -15,10 +15,10 @@ import pytest
 from numpyro.infer.autoguide import AutoNormal
 
 import stakes
-from stakes.calibration import plan
 from stakes.host import compiling, programs
 from stakes.host.compiling import compilations
 from stakes.host.programs import Program
+from stakes.study import plan
 
 KEY = jax.random.key(3)
 Y = np.array([1.0, -0.5, 2.0, 0.3, 0.9, 1.4])

@@ -32,7 +32,7 @@ def test_all_names_are_there_and_not_those_of_other_rooms() -> None:
     """They are looked up when first used; some rooms use the same name for something else."""
     assert [name for name in stakes.__all__ if not hasattr(stakes, name)] == []
     assert stakes.Interval is stakes.spaces.Interval is not calibration.Interval
-    assert stakes.Given is stakes.ways.Given is not calibration.Given
+    assert stakes.Given is stakes.study.Given is not calibration.Given
     assert {*stakes.__all__} <= {*dir(stakes)}
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         stakes.nothing  # noqa: B018

@@ -18,11 +18,11 @@ from quick import quickly
 import stakes
 from stakes import calibration as seeds
 from stakes.bridge import approximate
-from stakes.calibration import Plan, check_whole, prepare
-from stakes.calibration.keys import Keys
 from stakes.errors import NumericalError
 from stakes.fitting import Course, Stop, adam, run
 from stakes.port import NormalPair
+from stakes.study import Plan, check_whole, prepare
+from stakes.study.keys import Keys
 from tests.cluster import two_workers
 
 Y = np.array([1.0, 2.0, 4.0, 5.0], np.float32)

@@ -23,14 +23,14 @@ from quick import quickly
 import stakes
 from stakes.bridge import approximate, divided
 from stakes.bridge.sites import Times
-from stakes.calibration import Options, prepare
-from stakes.calibration.plan import Plan
 from stakes.errors import InputError
 from stakes.examples import matrix_factorization
 from stakes.fitting import Anew, Method, State, Step, bound
 from stakes.fitting.crew import NOWHERE, agreed_on, axes_of, told
 from stakes.port import Batches, Division, Subsample, key_of_part
 from stakes.processes import AXIS
+from stakes.study import Options, prepare
+from stakes.study.plan import Plan
 
 ROWS, UNEVEN, BATCH = 12, 13, 8
 KEY = jax.random.key(7)

@@ -29,9 +29,9 @@ from stakes import (
     ZeroOne,
     calibrate,
 )
-from stakes.calibration import given
 from stakes.deciding import objective_of
 from stakes.sharing import Shared
+from stakes.study import given
 from stakes.utilities import ScaledLoss
 from stakes.varying import GroupOf, PerCase, columns_for
 
@@ -417,7 +417,7 @@ def test_a_bad_problem_is_refused_before_any_fit(name, monkeypatch):
     def run(*args, **options):
         raise AssertionError("a fit was started")
 
-    monkeypatch.setattr("stakes.calibration.pipeline.run", run)
+    monkeypatch.setattr("stakes.study.calibrate.run", run)
     with pytest.raises(InputError):
         BAD[name]()
 

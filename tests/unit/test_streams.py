@@ -25,14 +25,14 @@ from threads import together
 
 import stakes
 from stakes.bridge.sites import Times
-from stakes.calibration import Options, calibrate_with, prepare
-from stakes.calibration.keys import Keys
-from stakes.calibration.plan import Plan
-from stakes.calibration.streaming import Beyond, opened
 from stakes.errors import StorageError
 from stakes.fitting import run
 from stakes.predicting import FittedPosterior
 from stakes.processes import AXIS
+from stakes.study import Options, calibrate_with, prepare
+from stakes.study.keys import Keys
+from stakes.study.plan import Plan
+from stakes.study.streaming import Beyond, opened
 from stakes.tables import ROW, Passes, Shuffled, shuffled
 from stakes.tables.copying import Scratch
 
@@ -641,7 +641,7 @@ def test_what_a_stream_cannot_serve_is_refused(
 def test_a_model_without_minibatches_is_told_to_take_them(
     files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stakes.calibration.streaming.PROBED", 1000)
+    monkeypatch.setattr("stakes.study.streaming.PROBED", 1000)
     problem = stakes.Problem(at_once, outcome="y", loss=stakes.Squared())
     with pytest.raises(stakes.InputError, match=r"24,000 rows.*subsample_size="):
         stakes.calibrate(KEY, problem, stakes.Stream(files), progress=False)

@@ -12,7 +12,7 @@ from numpyro.distributions import constraints
 from numpyro.distributions.transforms import AffineTransform
 
 import stakes
-from stakes.calibration import Options, prepare
+from stakes.study import Options, prepare
 
 THREE = jnp.ones(3) / 3
 OUTCOMES = {

@@ -17,7 +17,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 import stakes
-from stakes.calibration import Keys, prepare
+from stakes.study import Keys, prepare
 from stakes.tables import Coding, Wanted, codes_of, read
 
 KEY = jax.random.key(0)

@@ -18,11 +18,11 @@ import stakes
 import stakes.plot
 from stakes.port import Instances
 from stakes.predicting import FittedPosterior
-from stakes.ways import chosen_among, opened_bench
-from stakes.ways.folds import split
-from stakes.ways.heads import FittedHead, Shown, Unchanged
-from stakes.ways.posteriors import ByPosterior
-from stakes.ways.reweighted import reweighted
+from stakes.study import chosen_among, opened_bench
+from stakes.study.folds import split
+from stakes.study.strategies.fitted import ByPosterior
+from stakes.study.strategies.heads import FittedHead, Shown, Unchanged
+from stakes.study.strategies.reweighted import reweighted
 
 KEY = jax.random.key(0)
 GROUPS, EACH, SPREAD = 6, 8, 2.0
@@ -115,7 +115,7 @@ def test_each_fold_decides_by_the_posterior_of_what_it_saw(choice: stakes.Choice
 def test_another_loss_takes_over_the_plain_fits(
     choice: stakes.Choice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stakes.ways.setup.run_apart", pytest.fail)
+    monkeypatch.setattr("stakes.study.setup.run_apart", pytest.fail)
     data, ways = simulated(), [stakes.Plain()]
     problem = stakes.Problem(grouped, outcome="y", loss=stakes.Tilted(0.9))
     options, before = choice.bench.options, choice.bench
@@ -424,7 +424,7 @@ def refusals() -> list[tuple[dict[str, Any], str]]:
 def test_what_does_not_fit_is_refused_before_any_fit(
     call: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stakes.ways.setup.run_apart", pytest.fail)
+    monkeypatch.setattr("stakes.study.setup.run_apart", pytest.fail)
     with pytest.raises(stakes.InputError, match=message):
         stakes.choose(KEY, PROBLEM, simulated(), progress=False, **call)
 
@@ -459,14 +459,14 @@ def learned(group: Any, n: int, y: Any = None) -> None:
 def test_folds_that_leave_a_parameter_untold_are_refused_before_any_fit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("stakes.ways.setup.run_apart", pytest.fail)
+    monkeypatch.setattr("stakes.study.setup.run_apart", pytest.fail)
     problem, data = stakes.Problem(learned, outcome="y", loss=stakes.Tilted(Q)), simulated()
     with pytest.raises(stakes.InputError, match="parameter 'mean', and no way can predict"):
         stakes.choose(KEY, problem, data, by=data["group"], folds=3, progress=False)
 
 
 def test_a_utility_has_no_strength(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stakes.ways.setup.run_apart", pytest.fail)
+    monkeypatch.setattr("stakes.study.setup.run_apart", pytest.fail)
     utility = stakes.Utility(lambda outcome, decision: jnp.exp(-jnp.square(outcome - decision)))
     problem = stakes.Problem(grouped, outcome="y", utility=utility)
     with pytest.raises(stakes.InputError, match="no scale M"):

@@ -14,11 +14,11 @@ import numpyro.distributions as dist
 
 from stakes import checks, datasets
 from stakes._types import Array, Key
-from stakes.calibration import Calibration, calibrate, net_benefit
 from stakes.examples.judging import ending, new_axes, table, told
 from stakes.fitting import EM
 from stakes.losses import CostTable
 from stakes.problem import Problem
+from stakes.study import Calibration, calibrate, net_benefit
 
 if TYPE_CHECKING:
     import pandas as pd

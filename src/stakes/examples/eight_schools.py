@@ -11,10 +11,10 @@ import numpyro
 import numpyro.distributions as dist
 
 from stakes._types import Array, Key
-from stakes.calibration import Calibration, calibrate
 from stakes.losses import Tilted
 from stakes.problem import Problem
 from stakes.protocols import Transform
+from stakes.study import Calibration, calibrate
 from stakes.utilities import Linearized
 
 SCHOOLS = ("A", "B", "C", "D", "E", "F", "G", "H")

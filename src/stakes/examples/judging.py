@@ -8,7 +8,7 @@ import numpy as np
 
 from stakes import checks
 from stakes._types import Key
-from stakes.calibration import Calibration
+from stakes.study import Calibration
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -16,10 +16,9 @@ import numpyro.distributions as dist
 
 from stakes import checks, datasets
 from stakes._types import Array, Key
-from stakes.calibration import Calibration, calibrate
 from stakes.losses import Newsvendor
 from stakes.problem import Problem
-from stakes.ways import Forward
+from stakes.study import Calibration, Forward, calibrate
 
 if TYPE_CHECKING:
     import pandas as pd

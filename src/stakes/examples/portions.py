@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stakes._types import Key
-from stakes.calibration import Calibration, calibrate
 from stakes.examples import newsvendor
 from stakes.examples.judging import ending, new_axes, table, told
 from stakes.fitting import EM, natural_gradient
 from stakes.losses import Newsvendor
 from stakes.problem import Problem
 from stakes.spaces import Integers
+from stakes.study import Calibration, calibrate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

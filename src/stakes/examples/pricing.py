@@ -17,12 +17,12 @@ import numpyro.distributions as dist
 
 from stakes import checks
 from stakes._types import Array, Key
-from stakes.calibration import Calibration, calibrate
 from stakes.examples.judging import ending, new_axes, saved, told
 from stakes.fitting import natural_gradient
 from stakes.problem import Problem
 from stakes.protocols import Predicted
 from stakes.spaces import Interval
+from stakes.study import Calibration, calibrate
 from stakes.utilities import Linearized
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ import numpyro.distributions as dist
 
 from stakes import checks
 from stakes._types import Array, Key
-from stakes.calibration import Calibration, calibrate
 from stakes.examples.judging import ending, new_axes, table, told
 from stakes.fitting import natural_gradient
 from stakes.losses import Newsvendor
 from stakes.problem import Problem
+from stakes.study import Calibration, calibrate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -22,9 +22,9 @@ import numpyro.distributions as dist
 
 from stakes import checks, datasets
 from stakes._types import Array, Key
-from stakes.calibration import Calibration, calibrate
 from stakes.losses import LinEx
 from stakes.problem import Problem
+from stakes.study import Calibration, calibrate
 
 if TYPE_CHECKING:
     import pandas as pd

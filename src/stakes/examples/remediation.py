@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stakes._types import Key
-from stakes.calibration import Calibration, calibrate
 from stakes.examples import radon
 from stakes.examples.judging import ending, new_axes, table, told
 from stakes.fitting import natural_gradient
 from stakes.losses import CostTable
 from stakes.problem import Problem
+from stakes.study import Calibration, calibrate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,10 +12,10 @@ import numpy as np
 
 from stakes import checks, datasets
 from stakes._types import Key
-from stakes.calibration import Calibration, calibrate
 from stakes.examples import matrix_factorization
 from stakes.losses import Tilted
 from stakes.problem import Problem
+from stakes.study import Calibration, calibrate
 
 model = matrix_factorization.model
 SETTINGS = {"factors": 5, "sigma_y": 1.0, "sigma_prior": 1.0}

@@ -14,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from stakes import fitting, predicting
-from stakes.calibration import Plan, check_whole
 from stakes.deciding import BayesDecisions, NumericalDecisions
 from stakes.fitting import EM, Course, Fit, Joint, Method
 from stakes.host.progress import steps_of
@@ -23,6 +22,7 @@ from stakes.paper import figures, matrix, published
 from stakes.paper.matrix import Effort, Matrix
 from stakes.paper.study import Finding, PaperTable, Settings
 from stakes.predicting import FittedPosterior
+from stakes.study import Plan, check_whole
 from stakes.utilities import Exponential
 
 LOSS = Squared()

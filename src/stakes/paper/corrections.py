@@ -14,8 +14,8 @@ from stakes.paper import figures, matrix, published
 from stakes.paper.matrix import LOSSES, Effort, Matrix
 from stakes.paper.study import Finding, PaperTable, Settings
 from stakes.protocols import Loss
+from stakes.study import Calibrated, Choice, Corrected, Network, Plain, chosen_among, opened_bench
 from stakes.utilities import Linearized
-from stakes.ways import Calibrated, Choice, Corrected, Network, Plain, chosen_among, opened_bench
 
 FOLDS = 5
 COLUMNS = ("VI", "calibrated", "VI + network", "calibrated + network")

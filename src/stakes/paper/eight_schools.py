@@ -6,7 +6,6 @@ import jax
 import numpy as np
 
 from stakes._types import Params
-from stakes.calibration import Calibration, Options, Plan, calibrate_seeds, fit_vi, prepare
 from stakes.examples import eight_schools
 from stakes.fitting import Course, adam
 from stakes.host.progress import Tick, steps_of
@@ -21,6 +20,7 @@ from stakes.paper.study import (
     Store,
 )
 from stakes.predicting import FittedPosterior
+from stakes.study import Calibration, Options, Plan, calibrate_seeds, fit_vi, prepare
 from stakes.utilities import Linearized
 
 EVERY = 500

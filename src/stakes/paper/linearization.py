@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from stakes._types import Array, Number
-from stakes.calibration import Calibration, PlainFits, calibrate_seeds
 from stakes.errors import NoClosedForm
 from stakes.host.progress import steps_of
 from stakes.losses import Squared
@@ -23,6 +22,7 @@ from stakes.paper import figures, matrix, published
 from stakes.paper.matrix import Effort, Matrix
 from stakes.paper.study import Finding, PaperTable, Settings
 from stakes.protocols import Loss, Predicted
+from stakes.study import Calibration, PlainFits, calibrate_seeds
 from stakes.utilities import ExpUtility, Linearized
 
 UTILITY = ExpUtility(Squared(), scale=1.0, regret=False)

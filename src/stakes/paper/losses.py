@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from stakes.calibration import Calibration, PlainFits, Plan, calibrate_seeds
 from stakes.expectation import MonteCarlo
 from stakes.host.progress import Tick, steps_of
 from stakes.paper import figures, matrix, published
 from stakes.paper.matrix import LOSSES, Effort, Matrix
 from stakes.paper.study import Finding, PaperTable, Settings, Store
 from stakes.protocols import Loss, Transform
+from stakes.study import Calibration, PlainFits, Plan, calibrate_seeds
 from stakes.utilities import Exponential, Linearized
 
 EFFORT = Effort(vi_steps=6_000, steps=2_000, draws=4, independent=False)

@@ -17,7 +17,6 @@ import optax
 from stakes import datasets
 from stakes._types import Array, Key
 from stakes.bridge import NumPyroApproximation, approximate
-from stakes.calibration import Options, PlainFits, Plan, continued, fit_vi, prepare
 from stakes.errors import InputError
 from stakes.examples import matrix_factorization
 from stakes.fitting import Fit, natural_gradient
@@ -25,6 +24,7 @@ from stakes.losses import Squared, Tilted
 from stakes.paper.study import QUICK_CAVEAT, VERSION, Settings, Store
 from stakes.problem import Problem
 from stakes.protocols import Loss, Transform
+from stakes.study import Options, PlainFits, Plan, continued, fit_vi, prepare
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from stakes import predicting
-from stakes.calibration import Calibration, PlainFits, Plan, calibrate_scales
 from stakes.host.progress import steps_of
 from stakes.losses import Tilted
 from stakes.paper import figures, matrix
@@ -16,6 +15,7 @@ from stakes.paper.matrix import Effort, Matrix
 from stakes.paper.study import Finding, PaperTable, Settings
 from stakes.predicting import FittedPosterior
 from stakes.protocols import Transform
+from stakes.study import Calibration, PlainFits, Plan, calibrate_scales
 from stakes.utilities import Exponential, Linearized
 
 LOSS = Tilted(0.2)

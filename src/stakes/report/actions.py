@@ -4,10 +4,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from stakes.calibration import net_benefit
 from stakes.losses import CostTable
 from stakes.report.action_table import ActionTable, Benefit
 from stakes.report.rows import Rows
+from stakes.study import net_benefit
 
 THRESHOLDS = tuple(round(0.01 * each, 2) for each in (*range(1, 10), *range(10, 65, 5)))
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import jax.numpy as jnp
 import numpy as np
 
-from stakes.calibration import Assessment, Calibration, beyond_made
 from stakes.report.curve import Curve, Line
 from stakes.report.rows import Rows
 from stakes.spaces import OneOf
+from stakes.study import Assessment, Calibration, beyond_made
 from stakes.varying import GroupOf
 
 POINTS = 33

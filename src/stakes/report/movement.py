@@ -6,10 +6,10 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from stakes.calibration import Calibration
 from stakes.predicting import SampledPosterior
 from stakes.report.content import Marginal, Moments, Movement, Pair
 from stakes.report.density import centres, smoothed
+from stakes.study import Calibration
 
 MARGINALS = 6
 PAIRED = 3

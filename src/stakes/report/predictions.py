@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from stakes.calibration import Assessment, are_whole_numbers, predictive_quantiles
 from stakes.errors import InputError
 from stakes.losses import Asked
 from stakes.problem import Problem
@@ -15,6 +14,7 @@ from stakes.protocols import Loss
 from stakes.report.content import Column, Decisions, Handle, WhatIf
 from stakes.report.rows import Labels, Rows
 from stakes.spaces import Real
+from stakes.study import Assessment, are_whole_numbers, predictive_quantiles
 
 MOST_ROWS = 100_000
 """In the decision table."""

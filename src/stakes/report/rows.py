@@ -9,13 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from stakes import checks
-from stakes.calibration import (
-    Assessment,
-    are_whole_numbers,
-    predictive_quantiles,
-    why_not_judged,
-)
 from stakes.spaces import OneOf
+from stakes.study import Assessment, are_whole_numbers, predictive_quantiles, why_not_judged
 
 MOST_VALUES = 4_000_000
 """Costs of drawn outcomes held at once."""

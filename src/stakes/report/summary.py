@@ -5,14 +5,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from stakes import checks
-from stakes.calibration import (
-    LEFT_OUT,
-    Assessment,
-    Calibration,
-    Comparison,
-    predictive_quantiles,
-    why_not_judged,
-)
 from stakes.errors import InputError
 from stakes.fitting import Fit, finite_mean
 from stakes.predicting import Observations
@@ -37,6 +29,14 @@ from stakes.report.movement import movement
 from stakes.report.predictions import decision_table, loss_to_vary, what_if
 from stakes.report.rows import Labels, Rows
 from stakes.report.worth import Worth
+from stakes.study import (
+    LEFT_OUT,
+    Assessment,
+    Calibration,
+    Comparison,
+    predictive_quantiles,
+    why_not_judged,
+)
 
 POINTS = 250
 """In each trace of a bound."""

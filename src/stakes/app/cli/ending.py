@@ -12,9 +12,9 @@ from stakes.wording import percent, percent_span
 
 if TYPE_CHECKING:
     from stakes.app.runs import Chosen, Manifest, Run
-    from stakes.calibration import Comparison
     from stakes.host.watching import Beat
     from stakes.processes import Processes
+    from stakes.study import Comparison
 
 
 def finish(

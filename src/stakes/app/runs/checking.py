@@ -13,13 +13,12 @@ from stakes._types import Params
 from stakes.app.runs.choosing import check_choice
 from stakes.app.runs.indices import check_indices
 from stakes.app.spec import Job, job_on_all_rows
-from stakes.calibration import Plan, prepare
 from stakes.fitting import State, Step, compiled, least_steps, sweeping
 from stakes.host.progress import begin
 from stakes.port import Batches
 from stakes.predicting import FittedPosterior
+from stakes.study import Calibrated, Forward, Plan, prepare
 from stakes.vectors import leading
-from stakes.ways import Calibrated, Forward
 
 CHUNK = 20
 FEWEST, MOST, PATIENCE = 3, 50, 5.0

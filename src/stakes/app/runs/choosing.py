@@ -11,14 +11,16 @@ import numpy as np
 from stakes import checks
 from stakes.app.runs.manifest import Chosen, Saved, WayRow
 from stakes.app.spec import Job
-from stakes.calibration import Assessment, Calibration, Coords, why_not_judged
 from stakes.errors import InputError
 from stakes.predicting import Posterior
-from stakes.ways import (
+from stakes.study import (
     NO_FOLDS,
+    Assessment,
     Bench,
     Calibrated,
+    Calibration,
     Choice,
+    Coords,
     Fitted,
     Forecast,
     Ground,
@@ -29,6 +31,7 @@ from stakes.ways import (
     kept,
     opened_bench,
     restored,
+    why_not_judged,
 )
 
 if TYPE_CHECKING:

@@ -26,13 +26,12 @@ from stakes.app.runs.results import (
     with_aim_of,
 )
 from stakes.app.spec import Part, RowReader, path_of
-from stakes.calibration import Calibration, beyond_made
 from stakes.errors import InputError, NumericalError, some
 from stakes.host import files
 from stakes.host.ahead import on_all_cores
 from stakes.host.progress import begin
 from stakes.host.workers import ONE_AT_A_TIME
-from stakes.ways import NUTS
+from stakes.study import NUTS, Calibration, beyond_made
 
 MOST_TOLD = 20
 """Of what is odd about rows."""

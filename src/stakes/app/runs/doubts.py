@@ -8,10 +8,9 @@ import numpy as np
 
 from stakes.app.runs.manifest import Manifest
 from stakes.app.spec import Job
-from stakes.calibration import Options
 from stakes.fitting import Stop
+from stakes.study import Options, coverage_doubt
 from stakes.tables import rows_named
-from stakes.ways import coverage_doubt
 
 BEYOND = 0.5
 """A row is far outside where it is beyond the range of the fit by this share of its width."""

@@ -10,8 +10,8 @@ from stakes.app.runs.choosing import TODAY, Ways
 from stakes.app.runs.outputs import output
 from stakes.app.runs.results import titled_fits
 from stakes.app.spec import Job
-from stakes.calibration import Assessment, Calibration
 from stakes.host import files
+from stakes.study import Assessment, Calibration
 
 if TYPE_CHECKING:
     import pandas as pd

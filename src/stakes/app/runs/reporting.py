@@ -14,8 +14,8 @@ from stakes.app.runs.manifest import Manifest, Refit
 from stakes.app.runs.padding import padded, usual_size
 from stakes.app.runs.results import fresh_plates, rows_of_fit
 from stakes.app.spec import Job, RowReader, Table
-from stakes.calibration import Assessment, Calibration
 from stakes.errors import InputError, listed, warn
+from stakes.study import Assessment, Calibration
 
 if TYPE_CHECKING:
     from stakes import report

@@ -14,11 +14,11 @@ from stakes.app.runs.folder import CHOICE, REFIT, STATE
 from stakes.app.runs.journal import FileJournal
 from stakes.app.runs.opening import Run
 from stakes.app.spec import Job, Table
-from stakes.calibration import Assessment, By, Calibration, Ordered, calibrate_with, prepare
 from stakes.errors import InputError
 from stakes.fitting import Fit
 from stakes.host.progress import begin, untold
 from stakes.processes import Processes
+from stakes.study import Assessment, By, Calibration, Ordered, calibrate_with, prepare
 
 TITLES = ("VI", "calibrated")
 """What the files of a run call the two fits."""

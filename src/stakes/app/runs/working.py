@@ -30,13 +30,13 @@ from stakes.app.runs.results import (
     ways_of,
 )
 from stakes.app.spec import Job, job_on_all_rows
-from stakes.calibration import LEFT_OUT, Assessment, Calibration, Comparison, why_not_judged
 from stakes.errors import NumericalError, warn
 from stakes.fitting import Fit, Stop
 from stakes.host.interrupts import ENDING, Interruption, deferred
 from stakes.host.progress import begin, told_to, waiting
 from stakes.host.workers import checked_client
 from stakes.processes import Processes
+from stakes.study import LEFT_OUT, Assessment, Calibration, Comparison, why_not_judged
 
 WRITING = "deciding, and writing decisions, draws and report"
 

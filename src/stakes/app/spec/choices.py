@@ -15,7 +15,6 @@ from stakes.app.spec.schema import (
     Spec,
     TransformSection,
 )
-from stakes.calibration import Options
 from stakes.deciding import BayesDecisions, NumericalDecisions
 from stakes.errors import InputError, some
 from stakes.expectation import ClosedForm, Enumeration, MonteCarlo, Quadrature
@@ -35,10 +34,7 @@ from stakes.losses import (
 from stakes.problem import Problem
 from stakes.protocols import DecisionRule, Estimator, Expectation, Loss, Space, Transform
 from stakes.spaces import Integers, Interval, OneOf, Real
-from stakes.utilities import Exponential, Linearized, Utility
-from stakes.utility_estimators import Jensen, Nested, Taylor
-from stakes.vectors import Vector
-from stakes.ways import (
+from stakes.study import (
     NUTS,
     STRENGTHS,
     Calibrated,
@@ -47,11 +43,15 @@ from stakes.ways import (
     Level,
     Monotone,
     Network,
+    Options,
     Plain,
     Same,
     Shift,
     default_ways,
 )
+from stakes.utilities import Exponential, Linearized, Utility
+from stakes.utility_estimators import Jensen, Nested, Taylor
+from stakes.vectors import Vector
 
 LOSSES: dict[str, Callable[[LossSection], Any]] = {
     "squared": lambda section: Squared(),

@@ -16,13 +16,12 @@ from stakes.app.spec.schema import DataSection, ModelSection, Spec
 from stakes.app.spec.source import Code, read_code, run_code
 from stakes.app.spec.table import Table, by_name
 from stakes.arguments import arguments_of
-from stakes.calibration import Options, why_not_judged
 from stakes.errors import InputError, suggestion
 from stakes.formulas import formula, formula_columns
 from stakes.problem import Problem
 from stakes.protocols import Loss
+from stakes.study import Forward, Given, Options, why_not_judged
 from stakes.utilities import ExpUtility, Utility
-from stakes.ways import Forward, Given
 
 
 @final

@@ -18,12 +18,11 @@ from stakes.app.spec.schema import Spec
 from stakes.app.spec.splitting import joined
 from stakes.app.spec.table import Table, by_name
 from stakes.app.spec.writing import unfilled
-from stakes.calibration import Coords, Options
 from stakes.errors import InputError
 from stakes.fitting import least_steps
 from stakes.formulas import formula_columns
 from stakes.problem import Problem
-from stakes.ways import Calibrated
+from stakes.study import Calibrated, Coords, Options
 
 DECIMAL_COMMA = re.compile(r"^[^#\n=]+=\s*(\d+),(\d+)\s*(?:#|$)", re.MULTILINE)
 

@@ -1,0 +1,217 @@
+"""What is chosen, tried and refused before any fit: transform, method and expectation."""
+
+from dataclasses import dataclass
+from typing import final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stakes import checks, predicting
+from stakes import expectation as expectations
+from stakes._types import Array, Distribution, Key
+from stakes.aim import Aim
+from stakes.bridge import NumPyroApproximation, Predictors
+from stakes.errors import InputError, some, warn
+from stakes.fitting import EM, Joint, Method
+from stakes.losses import ZeroOne
+from stakes.port import columns_in, sweep
+from stakes.predicting import FittedPosterior
+from stakes.problem import Problem
+from stakes.protocols import (
+    Criterion,
+    Estimator,
+    Expectation,
+    Gain,
+    Loss,
+    Predicted,
+    Transform,
+    UtilityTerm,
+)
+from stakes.study.options import Options
+from stakes.utilities import Linearized
+from stakes.vectors import leading
+from stakes.vectors import seen as seen_by_loss
+
+
+def checked_transform(problem: Problem, transform: Transform | None) -> Transform | None:
+    if problem.utility is not None:
+        if transform is not None:
+            raise InputError(
+                f"`transform={transform}` turns a loss into a utility, but the problem is given by "
+                f"a utility already; leave `transform` out."
+            )
+        return None
+    return Linearized() if transform is None else transform
+
+
+def method_for(problem: Problem, options: Options) -> Method:
+    """The one asked for; otherwise `Joint()`, or `EM()` where decisions cannot be moved freely."""
+    smooth = problem.space.is_smooth
+    if options.method is None:
+        return Joint() if smooth else EM()
+    if not smooth and getattr(options.method, "by_gradient", False):
+        raise InputError(
+            f"`method={options.method}` does not fit: decisions in `{problem.space!r}` cannot "
+            f"follow a gradient. Use `method=EM()`, or leave `method` out."
+        )
+    return options.method
+
+
+def check_shared(problem: Problem, approximation: NumPyroApproximation) -> None:
+    """Refuse decisions that are shared across minibatches, each of which sees a part of them."""
+    dims = approximation.instances.dims
+    if problem.per == "row" and "row" in dims and len(dims) > 1:
+        raise InputError(
+            "`Problem(per='row')` is a decision for each outcome, but the model also has a plate "
+            "of that name. Leave `per` out, or give the plate another name."
+        )
+    parts = [p.plate for p in approximation.subsamples if p.plate in dims]
+    if problem.aim.per is not None and parts:
+        raise InputError(
+            f"`Problem(per={problem.per!r})`: a shared decision needs all of its outcomes at once, "
+            f"but the model takes {some(parts)} in minibatches. Leave `subsample_size` out."
+        )
+
+
+def _check_classes(problem: Problem, outcome: Distribution) -> None:
+    """Refuse a table of costs that is about other classes than the outcome has."""
+    loss, counts = problem.loss, outcome.support.is_discrete
+    if isinstance(loss, ZeroOne) and isinstance(loss.width, float) and not (loss.width or counts):
+        raise InputError(
+            f"`loss=ZeroOne()` is for classes: {problem.outcome!r} is a number, which no decision "
+            f"hits exactly. Say how near is near enough: `ZeroOne(width=...)`."
+        )
+    classes = getattr(problem.loss, "classes", None)
+    if not isinstance(classes, int) or getattr(problem.loss, "bins", None) is not None:
+        return
+    here = expectations.stats.few_values(outcome)
+    if here != classes:
+        found = "is a number" if here is None else f"has {here} classes"
+        raise InputError(
+            f"`loss={problem.criterion.title}`: the outcome {problem.outcome!r}, "
+            f"{type(outcome).__name__}, {found}. A table has a cost for each class; where the "
+            f"outcome is a number, say with `bins=` which values make a class."
+        )
+
+
+def checked_expectation(
+    problem: Problem,
+    transform: Transform | None,
+    options: Options,
+    approximation: NumPyroApproximation,
+    key: Key,
+) -> tuple[Expectation, int]:
+    """Try loss, expectation and method before any fit, on observed outcomes and where it starts.
+
+    Also says how many draws of θ are usual for it.
+    """
+    posterior = FittedPosterior(approximation, approximation.start)
+    predictor = Predictors(problem, approximation).on()
+    outcome, weight, drawn = predicting.one_outcome(posterior, predictor, key)
+    seen = predicting.observations(posterior, predictor)
+    problem.aim.check_columns(predictor.columns(problem.aim.needs))
+    # What is predicted is that of the first batch, what is observed that of all cases.
+    batch = next(sweep(predictor.cases.subsamples))
+    here = columns_in(predictor, problem.aim.needs, batch)
+    aim = problem.aim.at(here)
+    if seen is None:
+        _try_cost(aim, drawn, aim, drawn)
+    else:
+        _try_cost(*seen.to_try(problem.aim), aim, drawn)
+    _check_classes(problem, outcome)
+    gain = problem.gain(transform, 1.0, here)
+    where = f"What `transform={transform}` returns"
+    checks.choice(where, gain, Gain, "a utility or a scaled loss", hashable=False)
+    method = method_for(problem, options)
+    reason = method.objection(gain)
+    if reason is not None:
+        raise InputError(f"`method={method}` does not fit: {reason}.")
+    asked = _AllAsked(gain, options.estimator, aim.criterion)
+    expectation, parts = options.expectation, leading(aim.space)
+    like = seen_by_loss(aim.space, jnp.broadcast_to(weight, (*parts, *weight.shape)))
+    if expectation is None:
+        expectation = expectations.choose(outcome, asked, like)
+        if isinstance(expectation, expectations.ScoreFunction):
+            warn(
+                f"The outcome {problem.outcome!r}, {type(outcome).__name__}, can only be drawn, "
+                f"and no gradient passes through its draws: those of the calibrated fit are noisy "
+                f"estimates by its score function. Look at the trace of the bound, and give more "
+                f"draws, `expectation=ScoreFunction(draws=...)`, where it does not settle."
+            )
+    else:
+        expectations.check(expectation, outcome, asked, like)
+    asked.term(expectation)  # says what does not fit
+    if problem.about_latent:
+        _check_slope(problem, aim, drawn)
+    rows = int(np.prod(approximation.instances.shape))
+    return expectation, usual_draws(expectation, outcome, rows)
+
+
+def usual_draws(expectation: Expectation, outcome: Distribution, rows: int) -> int:
+    """For small problems, more draws of θ cost next to nothing; formulas of counts are long."""
+    if not expectation.cheap:
+        return 10
+    is_count = outcome.support.is_discrete and expectations.stats.few_values(outcome) is None
+    return 32 if rows <= (100 if is_count else 1000) else 10
+
+
+def _check_slope(problem: Problem, aim: Aim, drawn: np.ndarray) -> None:
+    """Refuse, for a latent, a cost in steps: it would have no slope to follow."""
+    decision = seen_by_loss(aim.space, aim.everywhere(drawn, jnp.median(drawn)))
+    tried = drawn + jnp.linspace(-1, 1, 9).reshape(-1, *(1 for _ in drawn.shape))
+    slope = jax.grad(lambda y: jnp.sum(aim.criterion.cost(y, decision)))(tried)
+    if not bool(jnp.any(slope != 0)):
+        raise InputError(
+            f"Under `{aim.criterion.title}`, the cost of {problem.outcome!r}, which is latent, "
+            f"rises in steps, and a fit has no slope to follow. Use a loss that rises gradually, "
+            f"such as `Huber(...)`."
+        )
+
+
+def _try_cost(of_seen: Aim, seen: np.ndarray, aim: Aim, drawn: np.ndarray) -> None:
+    """Refuse a loss or utility that fails on observed outcomes; warn where others show a fault."""
+    middle, width = np.median(seen).astype(seen.dtype), seen.max() - seen.min()
+    of_seen.check_observed(seen)
+    # What is drawn before a fit may be anywhere.
+    likely = np.where(np.abs(drawn - middle) <= width, drawn, middle)
+    fault = aim.cost_fault(likely, aim.everywhere(likely, middle))
+    if fault is not None:
+        warn(f"At an outcome that was not observed, but may be predicted: {fault}")
+
+
+@final
+@dataclass(frozen=True)
+class _AllAsked:
+    """All that is asked of an expectation: the utility term in the fit, the risk for decisions."""
+
+    gain: Gain
+    estimator: Estimator | None
+    criterion: Criterion
+
+    @property
+    def loss(self) -> Loss | None:
+        return self.gain.loss
+
+    @property
+    def bayes_is_best(self) -> bool:
+        return self.gain.bayes_is_best
+
+    @property
+    def regret(self) -> bool:
+        return self.gain.regret
+
+    def regret_term(self, expectation: Expectation) -> UtilityTerm:
+        return self.gain.regret_term(expectation)
+
+    def exact_decision(self, predicted: Predicted) -> Array:
+        return self.gain.exact_decision(predicted)
+
+    def term(self, expectation: Expectation, estimator: Estimator | None = None) -> UtilityTerm:
+        term = self.gain.term(expectation, self.estimator)
+
+        def both(key: Key, outcome: Distribution, decision: Array) -> Array:
+            self.criterion.risk(expectation, key, outcome, decision)
+            return term(key, outcome, decision)
+
+        return both

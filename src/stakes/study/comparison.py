@@ -1,0 +1,146 @@
+"""Did calibration help? Risks side by side, with an interval and a verdict in words."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import final
+
+import numpy as np
+
+from stakes import checks
+from stakes.bridge import Diagnostics
+from stakes.errors import InputError
+from stakes.host.text_tables import text_table
+from stakes.study.intervals import ConfidenceInterval, Dependence, Independent, interval
+
+ACTS = "`stakes.choose` compares both with other ways, and decides by what helps."
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Costs of the decisions of each method on the same instances.
+
+    `risk` and `reduction` are plain numbers; smaller risk is better. For a problem given by a
+    utility the cost is minus the utility, so risk is minus the gain.
+    """
+
+    costs: dict[str, np.ndarray]
+    """Method -> cost of its decision for each instance that counts."""
+    gain: bool
+    """Whether costs are minus a utility, shown as gains."""
+    setting: str
+    held_out: bool
+    notes: tuple[str, ...] = ()
+    nuts: Diagnostics | None = None
+    """Of the draws of NUTS, where its decisions are compared, too."""
+    dependence: Dependence = field(default_factory=Independent)
+    """Which instances belong together, for the interval."""
+
+    def __post_init__(self) -> None:
+        checks.fields(self, costs=Mapping, setting=str)
+        checks.flags(self, "gain", "held_out")
+        object.__setattr__(self, "notes", checks.names("`Comparison(notes=...)`", self.notes))
+        if self.nuts is not None:
+            checks.fields(self, nuts=Diagnostics)
+        known = "one such as `Independent()`"
+        where = "`Comparison(dependence=...)`"
+        checks.choice(where, self.dependence, Dependence, known, hashable=False)
+        where = "`Comparison(costs=...)`"
+        costs = {name: checks.array(where, each) for name, each in self.costs.items()}
+        if "VI" not in costs or {each.shape for each in costs.values()} != {(len(costs["VI"]),)}:
+            rule = "one number for each instance under each method, of which one is 'VI'"
+            raise checks.refused(where, rule, self.costs)
+        object.__setattr__(self, "costs", costs)
+        if self.dependence.size not in (None, self.instances):
+            raise InputError(
+                f"`Comparison(dependence=...)` is about {self.dependence.size} instances; there "
+                f"are {self.instances}."
+            )
+
+    @property
+    def risk(self) -> dict[str, float]:
+        return {name: float(costs.mean()) for name, costs in self.costs.items()}
+
+    @property
+    def reduction(self) -> float:
+        """(risk_VI - risk_LCVI) / |risk_VI|."""
+        return self.reductions["LCVI"]
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % interval of the reduction, paired over instances; infinite where none is known."""
+        return self.intervals["LCVI"]
+
+    @property
+    def reductions(self) -> dict[str, float]:
+        base = self.risk["VI"]
+        others = {name: value for name, value in self.risk.items() if name != "VI"}
+        return {name: relative(base - value, abs(base)) for name, value in others.items()}
+
+    @property
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        return {name: (found.low, found.high) for name, found in self._intervals.items()}
+
+    @cached_property
+    def _intervals(self) -> dict[str, ConfidenceInterval]:
+        base = self.costs["VI"]
+        others = {name: costs for name, costs in self.costs.items() if name != "VI"}
+        return {name: interval(base, costs, self.dependence) for name, costs in others.items()}
+
+    @property
+    def instances(self) -> int:
+        return len(self.costs["VI"])
+
+    @property
+    def verdict(self) -> str:
+        """Whether to use the calibrated fit, in words."""
+        change = self._change
+        if self.notes:
+            change = f"Not reliable, because a fit had not converged. {change}"
+        return change if self.nuts is None else f"{change} {self.nuts.warning}".strip()
+
+    @property
+    def _change(self) -> str:
+        low, high, method = self._intervals["LCVI"]
+        where = "on held-out data" if self.held_out else "on the data of the fit"
+        ends = (low, high) if high >= 0 else (-high, -low)  # counted as the words do
+        span = f"95 % interval {_percent(ends[0])} to {_percent(ends[1])}, {method}"
+        if np.isinf([low, high]).all():
+            span = f"no 95 % interval: {method}"
+        quantity, up, down = (
+            ("gain", "lowers", "raises") if self.gain else ("risk", "raises", "lowers")
+        )
+        change = f"the {quantity} {where} by {_percent(abs(self.reduction))} ({span})"
+        if low > 0:
+            return f"Calibration {down} {change}."
+        if high < 0:
+            return f"Calibration {up} {change}: keep the plain fit. {ACTS}"
+        return (
+            f"No reliable change of the {quantity} {where}: {_percent(self.reduction)} ({span}). "
+            f"Keep the plain fit unless more data says otherwise. {ACTS}"
+        )
+
+    def __str__(self) -> str:
+        sign, quantity = (-1.0, "gain") if self.gain else (1.0, "risk")
+        rows = [["", quantity, "better by", f"95 % interval, {self.dependence.words}"]]
+        for name, risk in self.risk.items():
+            change = ["", ""]
+            if name != "VI":
+                low, high = self.intervals[name]
+                change = [_percent(self.reductions[name]), f"{_percent(low)} to {_percent(high)}"]
+            rows.append([name, f"{sign * risk:.4f}", *change])
+        sampled = [] if self.nuts is None else [str(self.nuts)]
+        table = text_table(rows, right={1, 2}, gap=3)
+        return "\n".join([*table, "", self.setting, *self.notes, *sampled, self.verdict])
+
+    __repr__ = __str__
+
+
+def relative(change: float, base: float) -> float:
+    """Decisions that cost nothing cannot be improved, and any cost is infinitely worse."""
+    return change / base if base else (0.0 if change == 0 else -np.inf)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2f} %"

@@ -1,0 +1,139 @@
+"""Data as they are given: a mapping from the model's arguments to arrays, or a table."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+
+from stakes._types import Data
+from stakes.arguments import Columns, arguments_of
+from stakes.bridge import Cases
+from stakes.errors import InputError, name_of
+from stakes.problem import Problem
+from stakes.tables import Coding, Read, Stream, Wanted, is_table, read
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+Coords: TypeAlias = Mapping[str, Sequence[Any]]
+"""Plate -> a label for each member."""
+
+
+@runtime_checkable
+class ReadsTables(Protocol):
+    """A model that makes its arguments of a table itself."""
+
+    def read_table(self, table: Any, *, needs_outcome: bool) -> Read: ...
+
+
+class CheckedData(NamedTuple):
+    """Data, checked, and the table that they come from."""
+
+    data: dict[str, Any]
+    table: Read | None = None
+    """Without the arguments, which are the data; None where the data are a mapping."""
+    fitted: Read | None = None
+    """The table of the fit: this one, for the data of the fit."""
+
+    def coords(self, cases: Cases, said: Coords | None) -> Coords | None:
+        """Labels of members: those said, of the table's rows, and of categories with a plate.
+
+        Args:
+            cases: the model on the data of the fit.
+        """
+        if self.table is None:
+            return said
+        found: dict[str, Any] = {plate: list(each) for plate, each in self.table.members.items()}
+        if self.fitted is not None and not found:
+            here, plates = self.table.coding.categories, _plates(cases, self.fitted.coding)
+            found = {plate: list(here[name]) for name, plate in plates.items() if name in here}
+        labels = self.table.rows.labels
+        if labels is not None and self.fitted is not None:
+            by_row = cases.instances.shape == (len(self.fitted.rows),)
+            found |= {cases.instances.dims[0]: labels} if by_row else {}
+        return found | dict(said or {})
+
+
+def given(
+    problem: Problem,
+    data: Data,
+    *,
+    needs_outcome: bool,
+    columns: Mapping[str, Columns] | None = None,
+    fitted: Read | None = None,
+    cases: Cases | None = None,
+) -> CheckedData:
+    """The data as arrays, or an error that names the argument, the rule and the rows.
+
+    Args:
+        needs_outcome: whether the outcomes have to be there, and whole.
+        columns: those of arguments that are tables themselves, as in the fit.
+        fitted: the table of the fit, if it had one; and `cases`, the model on the data of the fit.
+    """
+    if isinstance(data, Stream):
+        raise InputError(
+            f"`{data!r}` is for `calibrate`, which takes its rows in minibatches; all else needs "
+            f"them at once. Decide about a file with `stakes decide`, or give part after part."
+        )
+    if isinstance(data, Read):
+        checked = problem.check_data(data.arguments, needs_outcome=needs_outcome)
+        table = data._replace(arguments={})
+        return CheckedData(checked, table, table)
+    if not is_table(data):
+        return CheckedData(problem.check_data(data, needs_outcome=needs_outcome, columns=columns))
+    model = problem.model
+    beside = problem.named_needs
+    if isinstance(model, ReadsTables):
+        found = model.read_table(data, needs_outcome=needs_outcome)
+        asked = [name for name in beside if name not in found.arguments]
+        if asked:
+            wanted = Wanted(tuple(asked), (), problem.outcome, "loss")
+            more = read(data, wanted, needs_outcome=False).arguments
+            found = found._replace(arguments={**found.arguments, **more})
+    else:
+        arguments = arguments_of(model)
+        names = tuple(dict.fromkeys((*arguments.names, *beside)))
+        required = [n for n in arguments.required if needs_outcome or n != problem.action]
+        wanted = Wanted(names, tuple(required), problem.observations, name_of(model))
+        before = None if cases is None else Coding() if fitted is None else fitted.coding
+        counted = () if cases is None or before is None else _counted(cases, before)
+        found = read(data, wanted, before, counted=counted, needs_outcome=needs_outcome)
+    found = _with_actions(problem, found)
+    checked = problem.check_data(found.arguments, needs_outcome=needs_outcome)
+    table = found._replace(arguments={})
+    return CheckedData(checked, table, table if cases is None else fitted)
+
+
+def _with_actions(problem: Problem, found: Read) -> Read:
+    """Words of what is decided about stand for actions, by their place among these."""
+    words = found.coding.categories.get(problem.action or "")
+    if problem.action is None or words is None or problem.action not in found.arguments:
+        return found
+    made = np.asarray(words, object)[found.arguments[problem.action]]
+    numbers = problem.space.coded(f"`data[{problem.action!r}]`", made).astype(int)
+    return found._replace(arguments={**found.arguments, problem.action: numbers})
+
+
+def handed_back(decisions: "xr.DataArray", table: Read | None) -> Any:
+    """Decisions as a column of the table that went in, where one did."""
+    if table is None or decisions.shape != (len(table.rows),):
+        return decisions
+    return table.rows.series(decisions.values, str(decisions.name))
+
+
+def _counted(cases: Cases, coding: Coding) -> frozenset[str]:
+    """Categories whose members the model counts: it looks at them, and has a plate for them."""
+    looked_at = {n for n, value in cases.constants.items() if isinstance(value, np.ndarray)}
+    return frozenset(name for name in _plates(cases, coding) if name in looked_at)
+
+
+def _plates(cases: Cases, coding: Coding) -> dict[str, str]:
+    """Category -> the plate of its members: of the same name, or the only one of its size."""
+    sizes = {name: len(words) for name, words in coding.categories.items()}
+    found = {name: name for name, size in sizes.items() if cases.plates.get(name) == size}
+    others = [p for p in cases.plates if p not in found and p not in cases.instances.dims]
+    for name, size in sizes.items():
+        fitting = [plate for plate in others if cases.plates[plate] == size]
+        if name not in found and len(fitting) == 1 and list(sizes.values()).count(size) == 1:
+            found[name] = fitting[0]
+    return found

@@ -1,0 +1,296 @@
+"""Intervals for how much lower one risk is than another, where instances may depend on each other.
+
+The reduction is a ratio of means, (mean a - mean b) / |mean a|. Its error comes from the residuals
+(a_i - b_i) - reduction·|a|_i, which add up to zero: how far their sum would stray in other data
+depends on which of them belong together. A `Dependence` says so.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol, final
+
+import numpy as np
+
+from stakes import checks
+from stakes.errors import InputError
+from stakes.study.resampling import LEVEL, NONE, Costs, by_bootstrap, by_signs, summed
+
+HEAVY = 0.1
+"""Share of one residual in all their squares beyond which no normal approximation is used."""
+MOST = 1000
+"""More costs than this are summed over as many groups before they are resampled."""
+FEWEST = 6
+"""Fewer independent groups than this allow no claim at the 95 % level: of 2⁵ changes of sign, the
+two most extreme are 6 %."""
+FEWEST_WAVES = 4
+GIVEN = "the groups given"
+
+
+class ConfidenceInterval(NamedTuple):
+    """An interval of the reduction, and how it was found, in words."""
+
+    low: float
+    high: float
+    method: str
+
+
+class Dependence(Protocol):
+    """Which instances belong together."""
+
+    @property
+    def words(self) -> str:
+        """What a verdict calls it."""
+        ...
+
+    @property
+    def size(self) -> int | None:
+        """How many instances it is about; None for any number."""
+        ...
+
+    def among(self, chosen: np.ndarray) -> "Dependence":
+        """That of some of the instances: a truth value for each, in the outcome's shape."""
+        ...
+
+    def interval(self, costs: Costs, rng: np.random.Generator) -> ConfidenceInterval:
+        """95 % of the reduction."""
+        ...
+
+
+@final
+@dataclass(frozen=True)
+class Independent:
+    """No instance depends on another.
+
+    Examples:
+        >>> import stakes
+        >>> stakes.Independent().words
+        'independent instances'
+    """
+
+    @property
+    def words(self) -> str:
+        return "independent instances"
+
+    @property
+    def size(self) -> None:
+        return None
+
+    def among(self, chosen: np.ndarray) -> "Independent":
+        return self
+
+    def interval(self, costs: Costs, rng: np.random.Generator) -> ConfidenceInterval:
+        return _of_independent(costs, self.words, rng)
+
+
+INDEPENDENT = Independent()
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Clustered:
+    """Instances of one group belong together: sales of one shop, pupils of one school."""
+
+    groups: np.ndarray
+    """A label for each instance, kept as numbers."""
+    name: str = GIVEN
+
+    def __post_init__(self) -> None:
+        checks.fields(self, name=str)
+        object.__setattr__(self, "groups", numbered("`Clustered(groups=...)`", self.groups))
+
+    @property
+    def words(self) -> str:
+        return f"clustered by {self.name}"
+
+    @property
+    def size(self) -> int:
+        return len(self.groups)
+
+    def among(self, chosen: np.ndarray) -> "Clustered":
+        return Clustered(self.groups[np.ravel(chosen)], self.name)
+
+    def interval(self, costs: Costs, rng: np.random.Generator) -> ConfidenceInterval:
+        return _of_independent(costs.summed(self.groups), self.words, rng)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Crossed:
+    """Instances belong to a group in each of two ways, such as a user and an item.
+
+    The variance is that of Cameron, Gelbach and Miller (2011): by one, plus by the other, less what
+    both count. Where it is smaller than that of one alone, that one is taken.
+    """
+
+    groups: tuple[np.ndarray, np.ndarray]
+    """Two labels for each instance, kept as numbers."""
+    names: tuple[str, str] = (GIVEN, GIVEN)
+
+    def __post_init__(self) -> None:
+        where = "`Crossed({}=...)`".format
+        names = checks.names(where("names"), self.names)
+        rule = "a pair of labels for the same instances, such as `(user, item)`"
+        pair = checks.instance(where("groups"), self.groups, (tuple, list), rule)
+        groups = tuple(numbered(where("groups"), each) for each in pair)
+        if len(groups) != 2 or len(groups[0]) != len(groups[1]):
+            raise checks.refused(where("groups"), rule, self.groups)
+        if len(names) != 2:
+            raise checks.refused(where("names"), "a pair of names", self.names)
+        object.__setattr__(self, "groups", groups)
+        object.__setattr__(self, "names", names)
+
+    @property
+    def words(self) -> str:
+        return f"clustered by {self.names[0]} and by {self.names[1]}"
+
+    @property
+    def size(self) -> int:
+        return len(self.groups[0])
+
+    def among(self, chosen: np.ndarray) -> "Crossed":
+        one, two = (groups[np.ravel(chosen)] for groups in self.groups)
+        return Crossed((one, two), self.names)
+
+    def interval(self, costs: Costs, rng: np.random.Generator) -> ConfidenceInterval:
+        sums = [costs.summed(groups) for groups in self.groups]
+        fewest = min(len(each.base) for each in sums)
+        if fewest < FEWEST:
+            return _no_claim(f"{self.words}, of one of which {fewest} are too few for a claim")
+        one, two = (_squares(summed(costs.residuals, groups)) for groups in self.groups)
+        variance = max(one + two - _squares(costs.residuals), one, two)
+        error = float(np.sqrt(variance)) / len(costs.base)
+        return _by_t(costs.reduction, error, fewest - 1, self.words)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Ordered:
+    """Rows are in order of time, and neighbours resemble each other.
+
+    The long-run variance is the mean square of the first cosine transforms of the residuals, as
+    many as Lazarus, Lewis, Stock and Watson (2018) recommend; the ratio follows a t distribution.
+    Where tails are heavy, stretches of neighbours are resampled, one more than there are waves.
+
+    Args:
+        together: where several rows have the same time, such as the shops of one day, a label for
+            the time of each row. Their costs are added up, since what happens on a day happens to
+            all of them.
+
+    Examples:
+        >>> import stakes
+        >>> stakes.Ordered()  # result.compare(held_out, by=stakes.Ordered())
+        Ordered()
+    """
+
+    together: Any = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.together is not None:
+            times = numbered("`Ordered(together=...)`", self.together)
+            object.__setattr__(self, "together", times)
+
+    @property
+    def words(self) -> str:
+        return "rows in order of time" if self.together is None else "times in order"
+
+    @property
+    def size(self) -> int | None:
+        return None if self.together is None else len(self.together)
+
+    def among(self, chosen: np.ndarray) -> "Ordered":
+        return self if self.together is None else Ordered(self.together[np.ravel(chosen)])
+
+    def interval(self, costs: Costs, rng: np.random.Generator) -> ConfidenceInterval:
+        from scipy import fft  # slow to import
+
+        if self.together is not None:
+            costs = costs.summed(self.together)
+        count = len(costs.base)
+        waves = int(0.41 * count ** (2 / 3))
+        if waves < FEWEST_WAVES:
+            return _no_claim(f"{self.words}, of which {count} are too few for a claim")
+        squares = np.square(costs.residuals)
+        if squares.max() > HEAVY * squares.sum():
+            stretches = np.arange(count) * (waves + 1) // count
+            return _of_independent(costs.summed(stretches), self.words, rng)
+        transforms = fft.dct(costs.residuals, norm="ortho")[1 : waves + 1]
+        error = float(np.sqrt(np.square(transforms).mean() / count))
+        return _by_t(costs.reduction, error, waves, self.words)
+
+
+def interval(
+    base: np.ndarray,
+    other: np.ndarray,
+    dependence: Dependence = INDEPENDENT,
+) -> ConfidenceInterval:
+    """95 % of the reduction from one set of costs to the other; the same for the same costs."""
+    base, other = checks.array("`base`", base), checks.array("`other`", other)
+    if base.shape != other.shape or base.ndim != 1:
+        rule = f"a cost for each instance, as `base` has, of shape {base.shape}"
+        raise checks.refused("`other`", rule, other)
+    known = "one such as `Independent()`"
+    checks.choice("`dependence`", dependence, Dependence, known, hashable=False)
+    if dependence.size not in (None, len(base)):
+        raise InputError(
+            f"`dependence` is about {dependence.size} instances; there are {len(base)}."
+        )
+    if np.array_equal(base, other):
+        return ConfidenceInterval(0.0, 0.0, "the same costs")
+    if not (np.isfinite(base).all() and np.isfinite(other).all()):
+        return _no_claim("a cost is not finite")
+    costs = Costs(base, other)
+    if np.abs(base).max() * NONE >= abs(base.mean()):
+        return _no_claim("the costs to compare with add up to nothing")
+    if np.abs(costs.residuals).max() <= NONE * (1 + abs(costs.reduction)):
+        return ConfidenceInterval(
+            costs.reduction, costs.reduction, "all costs in the same proportion"
+        )
+    return dependence.interval(costs, np.random.default_rng(0))
+
+
+def numbered(where: str, labels: Any) -> np.ndarray:
+    """A number for each of the labels, the same for the same label."""
+    import pandas as pd
+
+    rule = "a label for each instance, such as the shop of each sale"
+    try:
+        listed = np.asarray(labels)
+        numbers = pd.factorize(listed)[0]
+    except (TypeError, ValueError):
+        raise checks.refused(where, rule, labels) from None
+    if not listed.size or listed.dtype.kind not in "biufUSOM" or (numbers < 0).any():
+        raise checks.refused(where, f"{rule}, and none missing", labels)
+    return np.asarray(numbers)
+
+
+def _no_claim(why: str) -> ConfidenceInterval:
+    return ConfidenceInterval(-np.inf, np.inf, why)
+
+
+def _of_independent(costs: Costs, words: str, rng: np.random.Generator) -> ConfidenceInterval:
+    """Of costs that are independent of each other: instances, or sums over groups."""
+    residuals, count = costs.residuals, len(costs.base)
+    if count < FEWEST:
+        return _no_claim(f"{words}, of which {count} are too few for a claim")
+    if np.square(residuals).max() <= HEAVY * np.square(residuals).sum():
+        error = float(residuals.std(ddof=1) / np.sqrt(count))
+        return _by_t(costs.reduction, error, count - 1, words)
+    if count > MOST:
+        costs = costs.summed(np.arange(count) % MOST)
+    ends = (by_bootstrap(costs, rng), by_signs(costs, rng))
+    return ConfidenceInterval(
+        min(low for low, _ in ends),
+        max(high for _, high in ends),
+        f"{words}; few or heavy-tailed, so by resampling",
+    )
+
+
+def _by_t(reduction: float, error: float, freedom: int, words: str) -> ConfidenceInterval:
+    from scipy import stats  # slow to import
+
+    half = float(stats.t.ppf((1 + LEVEL) / 2, freedom) * error)
+    return ConfidenceInterval(reduction - half, reduction + half, words)
+
+
+def _squares(sums: np.ndarray) -> float:
+    """Σ s², with the usual correction for few groups."""
+    return float(np.square(sums).sum() * len(sums) / max(len(sums) - 1, 1))

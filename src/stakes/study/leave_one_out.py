@@ -1,0 +1,232 @@
+"""What decisions cost where each is made without its own outcome: for data too small to hold out.
+
+Draws of a fit are reweighted for each instance to a posterior that has not seen it, by
+Pareto-smoothed weights (Vehtari, Gelman and Gabry 2017). Where these are not reliable, k̂ > 0.7,
+the fit is made again without that instance.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stakes import predicting
+from stakes._types import Key
+from stakes.bridge import Weighed, seen_members
+from stakes.errors import InputError, some
+from stakes.fitting import Fit, State, Step, run_together
+from stakes.host.packages import how_to_install, missing
+from stakes.predicting import FittedPosterior
+from stakes.study.assessment import Assessment
+from stakes.study.comparison import Comparison
+from stakes.study.dependence import By, dependence_of
+from stakes.study.plan import Plan, check_decisions, check_whole, seeing
+
+BAD = 0.7
+"""k̂ above which weights are not reliable."""
+SAME = 1e-3
+"""Log weights that differ by no more, as by rounding, are equal and need no smoothing."""
+AT_ONCE = 64
+"""Fits that run as one batch."""
+
+
+def leave_one_out(
+    assessment: Assessment, plan: Plan, fits: Mapping[str, Fit], *, draws: int, by: By
+) -> Comparison:
+    """Risk of each fit's decisions, each made without the outcome that it is judged by.
+
+    Args:
+        assessment: on the data of the fit.
+        plan: how the fits were made.
+        fits: by the names that the assessment has for their posteriors.
+        draws: of each fit, to be reweighted.
+        by: as in `Calibration.compare`.
+    """
+    if plan.approximation.subsamples:
+        raise InputError(
+            "`leave_one_out()` needs the data as a whole, and the model takes them in minibatches. "
+            "Leave `subsample_size` out, or hold out data: `compare(held_out)`."
+        )
+    dependence = dependence_of(by, assessment.predictor)
+    seen = assessment.observations
+    assert seen is not None  # of a fit, there are some
+    counted = seen.counted
+    decisions, bad = {}, {}
+    for name, posterior in assessment.posteriors.items():
+        decisions[name], k_hat = _reweighted(assessment, posterior, draws)
+        bad[name] = np.flatnonzero((~(k_hat <= BAD) & counted).ravel())
+    again = refitted(plan, fits, bad, assessment)
+    _decide_again(assessment, plan, again, decisions)
+    costs = {name: seen.costs(plan.problem.aim, found) for name, found in decisions.items()}
+    return Comparison(
+        costs=costs,
+        gain=plan.problem.loss is None,
+        setting=f"{counted.sum()} instances, each left out in turn; {_remark(bad)}; "
+        f"{plan.problem.criterion.title}; {assessment.setting}.",
+        held_out=True,
+        notes=(*assessment.unconverged, *_unconverged(again)),
+        dependence=dependence.among(counted),
+    )
+
+
+def _reweighted(
+    assessment: Assessment, posterior: FittedPosterior, draws: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Decisions without each instance's own outcome, and k̂.
+
+    The weights lead to the exact posterior, with the outcome and without it. The difference that
+    it makes there is made to the fit's own decision, which may be another than the exact one.
+    """
+    drawn = predicting.weighed(posterior, assessment.keys.left_out, draws)
+    without = weights_without_each(drawn)
+    exact = smoothed(np.broadcast_to(_ratio(drawn), drawn.log_likelihood.shape))
+    aim, key = assessment.problem.aim, assessment.keys.decisions
+    columns = assessment.predictor.columns(aim.needs)
+    own, with_it, without_it = (
+        predicting.decide_weighted(aim, assessment.expectation, key, drawn, log_weights, columns)
+        for log_weights in (
+            np.zeros(without.log_weights.shape),
+            exact.log_weights,
+            without.log_weights,
+        )
+    )
+    every = np.stack([own, with_it, without_it])
+    # Where decisions have limits, they stay between the least and the largest of them.
+    moved = np.clip(own + without_it - with_it, every.min(), every.max())
+    if aim.space.actions is not None:
+        moved = without_it  # a difference between actions means nothing
+    moved = np.array(aim.at(columns).space.inside(jnp.asarray(moved)))
+    check_decisions(moved)
+    return moved, without.k_hat
+
+
+def _decide_again(
+    assessment: Assessment,
+    plan: Plan,
+    again: Mapping[str, Mapping[int, Fit]],
+    decisions: Mapping[str, np.ndarray],
+) -> None:
+    """Put in the decisions of fits that were made again."""
+    seen = assessment.observations
+    assert seen is not None
+    if not again:
+        return
+    for name, fits in again.items():
+        for row, fit in fits.items():
+            others = seen.counted.copy()
+            others.flat[row] = False
+            # Of a member whose only outcome this is nothing is known: it is as good as new.
+            approximation = plan.approximation.counting(jnp.asarray(others))
+            members = seen_members(approximation, assessment.keys.spread)
+            predictor = plan.predictors.on(plan.approximation.data, rows=members)
+            found = predicting.decide(
+                plan.problem.aim,
+                FittedPosterior(plan.approximation, fit.params),
+                predictor,
+                assessment.expectation,
+                assessment.keys.decisions,
+            )
+            decisions[name].flat[row] = found.flat[row]
+        check_decisions(decisions[name])
+
+
+def _remark(bad: Mapping[str, np.ndarray]) -> str:
+    if not any(map(len, bad.values())):
+        return f"no weights with a k\u0302 above {BAD}"
+    listed = "; ".join(
+        f"{len(rows)} under {name}: {some(rows.tolist())}" for name, rows in bad.items()
+    )
+    return f"fitted again without each row with a k\u0302 above {BAD} ({listed})"
+
+
+def _unconverged(again: Mapping[str, Mapping[int, Fit]]) -> tuple[str, ...]:
+    found = []
+    for name, fits in again.items():
+        short = [fit for fit in fits.values() if not fit.converged]
+        if short:
+            found.append(f"{name} without a row, {len(short)} of {len(fits)}: {short[0].reason}.")
+    return tuple(found)
+
+
+class Weights(NamedTuple):
+    """How much each draw counts for each instance, once its own outcome is left out."""
+
+    log_weights: np.ndarray
+    """Draw x instance; they add up to one."""
+    k_hat: np.ndarray
+    """Of each instance: how heavy the tail of its weights is."""
+
+
+def smoothed(log_weights: np.ndarray) -> Weights:
+    """Pareto-smoothed weights, by arviz-stats; draws along a leading axis."""
+    if missing("arviz_stats"):
+        raise InputError(
+            f"Pareto-smoothed weights need arviz-stats, which is not installed: "
+            f"{how_to_install('weights')}."
+        )
+    from arviz_stats.base import array_stats
+
+    shape, columns = log_weights.shape, log_weights.reshape(len(log_weights), -1)
+    found, k_hat = np.full(columns.shape, -np.log(len(columns))), np.zeros(columns.shape[1])
+    differ = np.ptp(columns, axis=0) > SAME
+    if differ.any():
+        with np.errstate(divide="ignore", invalid="ignore"):  # k̂ is nan then, and no good
+            smooth, k_hat[differ] = array_stats.psislw(-columns[:, differ].T)
+        found[:, differ] = smooth.T
+    return Weights(found.reshape(shape), k_hat.reshape(shape[1:]))
+
+
+def weights_without_each(draws: Weighed) -> Weights:
+    """Of the exact posterior given all other outcomes, whatever the draws come from."""
+    return smoothed(_ratio(draws) - np.asarray(draws.log_likelihood, float))
+
+
+def _ratio(draws: Weighed) -> np.ndarray:
+    """log p(D, θ) - log q(θ), with an axis for each of the instances'."""
+    axes = (1,) * (draws.log_likelihood.ndim - 1)
+    return np.asarray(draws.log_ratio, float).reshape(-1, *axes)
+
+
+def refitted(
+    plan: Plan, fits: Mapping[str, Fit], rows: Mapping[str, np.ndarray], assessment: Assessment
+) -> dict[str, dict[int, Fit]]:
+    """Each fit made again without each of its rows, from where it ended with them."""
+    keys = {"VI": assessment.keys.vi, "LCVI": assessment.keys.calibrated}
+    steps = {"VI": plan.vi_step(), "LCVI": plan.step(plan.scale)}
+    start = {
+        "VI": plan.vi_state(fits["VI"].params),
+        "LCVI": plan.state(fits["LCVI"].params, assessment.found["LCVI"]),
+    }
+    return {
+        name: _without(each, plan, steps[name], start[name], keys[name])
+        for name, each in rows.items()
+        if len(each)
+    }
+
+
+def _without(rows: np.ndarray, plan: Plan, step: Step, start: State, key: Key) -> dict[int, Fit]:
+    shape, found = plan.approximation.instances.shape, dict[int, Fit]()
+    for at in range(0, len(rows), AT_ONCE):
+        these = rows[at : at + AT_ONCE]
+        kept = np.ones((len(these), int(np.prod(shape))), bool)
+        kept[np.arange(len(these)), these] = False
+        fits = run_together(
+            f"leaving out each of {len(these)}",
+            lambda kept: seeing(kept, step),
+            jnp.asarray(kept.reshape(-1, *shape)),
+            plan.approximation,
+            _repeated(start, len(these)),
+            jnp.broadcast_to(key, (len(these),)),
+            plan.settings,
+        )
+        for row, fit in zip(these, fits, strict=True):
+            check_whole(f"fit without row {row}", fit)
+            found[int(row)] = fit
+    return found
+
+
+def _repeated(state: State, count: int) -> State:
+    repeated: State = jax.tree.map(lambda leaf: jnp.stack([leaf] * count), state)
+    return repeated

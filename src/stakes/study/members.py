@@ -1,0 +1,213 @@
+"""Who the members of other data are: told by their labels, by the user, or by their number."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stakes import checks
+from stakes.bridge import Cases, NumPyroApproximation, Predictor, Predictors
+from stakes.errors import InputError, some, warn
+from stakes.port import Instances
+from stakes.study.data import CheckedData, Coords
+from stakes.study.plan import check_coords
+
+
+class Told(NamedTuple):
+    """What the user has said about the members of plates."""
+
+    new: tuple[str, ...]
+    """Plates of new members."""
+    known: tuple[str, ...]
+    """Plates of the fit's members."""
+    rows: dict[str, np.ndarray]
+    """Plate -> for each of its members the number that it has in the fit, -1 for a new one."""
+    same: tuple[str, ...]
+    """Plates that are labelled just as in the fit."""
+    alike: tuple[str, ...]
+    """Plates of which no label is the fit's, though some look like it."""
+
+
+def predictor_for(
+    predictors: Predictors,
+    approximation: NumPyroApproximation,
+    labels: Mapping[str, Any],
+    read: CheckedData,
+    new: str | Sequence[str],
+    known: str | Sequence[str],
+    coords: Coords | None,
+) -> tuple[Predictor, dict[str, Any]]:
+    """The model on other cases, and the labels of their members; `labels` are those of the fit."""
+    fresh, kept = checks.names("`new=`", new), checks.names("`known=`", known)
+    if coords is not None:
+        coords = checks.labels("`coords=`", coords)
+    coords = read.coords(approximation.cases, coords)
+    said = told(approximation.cases, labels, coords, fresh, kept)
+    predictor = predictors.on(read.data, new=said.new, rows=said.rows)
+    found = checked_labels(said, coords, labels, approximation, predictor)
+    if not _are_in_their_places(said, coords or {}, labels, approximation, predictor):
+        predictor = replace(predictor, are_others=True)
+    return predictor, found
+
+
+def told(
+    fitted: Cases,
+    labels: Mapping[str, Any],
+    coords: Coords | None,
+    fresh: tuple[str, ...],
+    kept: tuple[str, ...],
+) -> Told:
+    """Compare the labels of other data with those of the fit, where both have any."""
+    both = [name for name in fresh if name in kept]
+    if both:
+        raise InputError(f"{some(both)} is in `new=` and in `known=`; a plate can only be one.")
+    rows: dict[str, np.ndarray] = {}
+    same = []
+    for dim, given in (coords or {}).items():
+        if dim not in labels or dim not in fitted.known_plates or dim in fresh:
+            continue
+        before, here = list(labels[dim]), list(given)
+        if here == before:
+            same.append(dim)
+        elif dim not in kept or (_are_unique(before) and _are_unique(here)):
+            rows[dim] = _numbers(dim, before, here, all_known=dim in kept)
+    all_new = tuple(d for d, at in rows.items() if (at < 0).all() and d in fitted.plates)
+    some_known = {dim: at for dim, at in rows.items() if dim not in all_new}
+    alike = tuple(d for d in all_new if _are_alike(labels[d], (coords or {})[d]))
+    return Told((*fresh, *all_new), kept, some_known, tuple(same), alike)
+
+
+def _are_alike(before: Iterable[Any], here: Iterable[Any]) -> bool:
+    """Whether labels differ in their type alone: 1 and '1'."""
+    return not {str(label) for label in before}.isdisjoint(str(label) for label in here)
+
+
+def checked_labels(
+    said: Told,
+    coords: Coords | None,
+    labels: Mapping[str, Any],
+    fitted: NumPyroApproximation,
+    predictor: Predictor,
+) -> dict[str, Any]:
+    """The labels of other data: those given, and the fit's where its members are meant.
+
+    What was said is checked against the plates; a warning says what had to be assumed.
+    """
+    here, changed = predictor.cases, _is_changed(fitted, predictor)
+    _check(said, coords, fitted.cases, here)
+    _warn(said, fitted.cases, here, changed=changed)
+    kept = _members_of_fit(said, fitted.cases, here, changed=changed)
+    return {dim: own for dim, own in labels.items() if dim in kept} | dict(coords or {})
+
+
+def _are_in_their_places(
+    said: Told,
+    coords: Coords,
+    labels: Mapping[str, Any],
+    fitted: NumPyroApproximation,
+    predictor: Predictor,
+) -> bool:
+    """Whether cases are those of the fit in the same order, so that costs by place are theirs."""
+    changed = _is_changed(fitted, predictor)
+    ours = _members_of_fit(said, fitted.cases, predictor.cases, changed=changed)
+    same = {d for d, here in coords.items() if d in labels and list(here) == list(labels[d])}
+    return set(predictor.instances.dims) <= ours | same | said.rows.keys()
+
+
+def _is_changed(fitted: NumPyroApproximation, predictor: Predictor) -> bool:
+    """Whether anything but the outcomes differs from the data of the fit."""
+    before, here = fitted.data, {**predictor.cases.constants, **predictor.arrays}
+    return any(
+        name != fitted.cases.observed
+        and not (name in before and np.array_equal(value, before[name]))
+        for name, value in here.items()
+    )
+
+
+def _check(said: Told, coords: Coords | None, fitted: Cases, here: Cases) -> None:
+    check_coords(coords, *_every_axis(here))
+    unknown = [name for name in said.known if name not in here.plates]
+    if unknown:
+        raise InputError(
+            f"`known=` names {some(unknown)}; the model's plates are {some(here.plates)}."
+        )
+    for plate in [p for p in said.known if p not in said.rows]:
+        if here.plates[plate] != fitted.plates.get(plate):
+            raise InputError(
+                f"`known=` names {plate!r}, which has {here.plates[plate]} members here and had "
+                f"{fitted.plates.get(plate, 0)} in the fit: which ones they are, only labels can "
+                f"say. Give `coords={{{plate!r}: [...]}}`, here and in `calibrate`."
+            )
+    strange = [d for d, at in said.rows.items() if d not in here.plates and (at < 0).any()]
+    if strange:
+        raise InputError(
+            f"`coords` has labels of {some(strange)} that the fit does not have, and new members "
+            f"can only be drawn for a `numpyro.plate`."
+        )
+
+
+def _warn(said: Told, fitted: Cases, here: Cases, *, changed: bool) -> None:
+    """Of plates with latents of their own: for others it makes no difference."""
+    for plate in said.alike:
+        warn(
+            f"No label of {plate!r} is one of the fit's, so all its members are taken to be new; "
+            f"but some differ from the fit's in their type alone, such as '1' for 1. Give them as "
+            f"in the fit or, if they are new, say `new=({plate!r},)`."
+        )
+    settled = {*said.new, *said.known, *said.same, *said.rows}
+    unsaid = [p for p in here.plates if p in fitted.known_plates and p not in settled]
+    other = [p for p in unsaid if here.plates[p] != fitted.plates[p]]
+    if other:
+        sizes = ", ".join(f"{here.plates[p]} and {fitted.plates[p]}" for p in other)
+        warn(
+            f"The plate {some(other)} has another number of members than in the fit ({sizes}): "
+            f"all of them are taken to be new, and nothing that the fit has learned about single "
+            f"members is used. If they are new, say `new={tuple(other)}`; if some are members of "
+            f"the fit, tell them by labels, `coords={{{other[0]!r}: [...]}}`, here and in "
+            f"`calibrate`."
+        )
+    alike = [p for p in unsaid if p not in other and p in here.instances.dims]
+    if alike and changed:
+        warn(
+            f"The plate {some(alike)} has as many members as in the fit and is taken to hold "
+            f"the same ones. If they are new, say `new={tuple(alike)}`; if they are the same, "
+            f"say `known={tuple(alike)}`.",
+        )
+
+
+def _members_of_fit(said: Told, fitted: Cases, here: Cases, *, changed: bool) -> frozenset[str]:
+    """Plates of the outcome whose members are the fit's in the same order, and so its labels."""
+    alike = {p for p, size in here.plates.items() if fitted.plates.get(p) == size}
+    sure = here.known_plates | set(said.known) | (set() if changed else alike)
+    return frozenset((sure & alike) - set(said.new) - said.rows.keys())
+
+
+def _every_axis(cases: Cases) -> Iterable[Instances]:
+    """All that can be labelled: plates, and axes of outcomes and latents."""
+    plates = Instances(tuple(cases.plates.values()), tuple(cases.plates))
+    return (cases.instances, *cases.latents.values(), plates)
+
+
+def _are_unique(labels: list[Any]) -> bool:
+    return len(set(labels)) == len(labels)
+
+
+def _numbers(dim: str, before: list[Any], here: list[Any], *, all_known: bool) -> np.ndarray:
+    """The number that each member has in the fit; -1 for new ones."""
+    for labels, where in ((before, " in the fit"), (here, "")):
+        if not _are_unique(labels):
+            twice = [label for label, times in Counter(labels).items() if times > 1]
+            raise InputError(
+                f"`coords[{dim!r}]` has {some(twice)} more than once{where}, so that labels do not "
+                f"tell members apart. Say `new=({dim!r},)` or `known=({dim!r},)` instead."
+            )
+    number = {label: at for at, label in enumerate(before)}
+    strange = [label for label in here if label not in number]
+    if strange and all_known:
+        raise InputError(
+            f"`known=` names {dim!r}, but the fit has no {some(strange)} there. Leave {dim!r} out "
+            f"of `known=` to take such members for new ones."
+        )
+    return np.array([number.get(label, -1) for label in here])

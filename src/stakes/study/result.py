@@ -1,0 +1,428 @@
+"""What a calibration gives back: decisions, posteriors, and whether it helped."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, final
+
+import jax
+import numpy as np
+
+from stakes import checks, predicting
+from stakes._types import Data
+from stakes.arguments import Columns
+from stakes.bridge import NumPyroApproximation, Predictors
+from stakes.errors import InputError
+from stakes.fitting import Fit, Method, Stop
+from stakes.predicting import SampledPosterior
+from stakes.problem import Problem
+from stakes.protocols import Expectation, Transform
+from stakes.study.arviz import data_tree
+from stakes.study.assessment import (
+    Assessment,
+    check_judged,
+    labelled,
+    why_not_judged,
+)
+from stakes.study.cases import assessment_of, cases_of, given_to, posterior_of, setting_of
+from stakes.study.comparison import Comparison
+from stakes.study.data import Coords, handed_back
+from stakes.study.dependence import By
+from stakes.study.draws import NutsRuns, posterior_draws, prior_draws
+from stakes.study.keys import Keys
+from stakes.study.leave_one_out import leave_one_out
+from stakes.study.plan import Plan
+from stakes.study.streaming import Beyond
+from stakes.tables import Read
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+LEAST_DRAWS = 100
+"""Of which the tail of the weights can be told."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Decisions, the calibrated posterior behind them, and whether calibration helped."""
+
+    problem: Problem
+    approximation: NumPyroApproximation
+    vi: Fit
+    calibrated: Fit
+    transform: Transform | None
+    """With M found; None for a problem given by a utility."""
+    expectation: Expectation
+    method: Method
+    coords: dict[str, Any]
+    keys: Keys
+    """Of its random numbers, one for each purpose."""
+    predictors: Predictors
+    """Keeps the model as traced on other cases, for each shape that they come in."""
+    columns: Mapping[str, Columns]
+    """Names of the columns of arguments that are tables; those of other data go by name."""
+    by: By = None
+    """Which instances belong together, as in `compare`; inferred from the plates if None."""
+    plan: Plan | None = None
+    """How it was fitted, to fit it again in the same way."""
+    table: Read | None = None
+    """The table that it was fitted to, if it was one."""
+    beyond: Beyond | None = None
+    """All rows of the stream that it was fitted to, of which the data here are a sample."""
+
+    def __post_init__(self) -> None:
+        checks.fields(
+            self,
+            problem=Problem,
+            approximation=NumPyroApproximation,
+            vi=Fit,
+            calibrated=Fit,
+            coords=dict,
+            predictors=Predictors,
+            keys=Keys,
+            columns=dict,
+        )
+        if self.transform is not None:
+            checks.choice("`Calibration(transform=...)`", self.transform, Transform, "a transform")
+        for name, contract in (("expectation", Expectation), ("method", Method)):
+            known = f"a value such as that of `Options({name}=...)`"
+            checks.choice(f"`Calibration({name}=...)`", getattr(self, name), contract, known)
+
+    @classmethod
+    def of(
+        cls,
+        plan: Plan,
+        vi: Fit,
+        calibrated: Fit,
+        coords: Coords | None,
+        keys: Keys,
+        beyond: Beyond | None = None,
+    ) -> "Calibration":
+        return cls(
+            problem=plan.problem,
+            approximation=plan.approximation,
+            vi=vi,
+            calibrated=calibrated,
+            transform=plan.transform,
+            expectation=plan.expectation,
+            method=plan.method,
+            coords=dict(coords or {}),
+            keys=keys,
+            predictors=plan.predictors,
+            columns=plan.columns,
+            plan=plan,
+            table=plan.table,
+            beyond=beyond,
+        )
+
+    @property
+    def scale(self) -> float | None:
+        """M_q; None for a problem given by a utility."""
+        return None if self.transform is None else self.transform.scale
+
+    @property
+    def fits(self) -> dict[str, Fit]:
+        """Both fits, by the names that a comparison uses; plain VI, where that is all there is."""
+        if self.calibrated.reason is Stop.LEFT_OUT:
+            return {"VI": self.vi}
+        return {"VI": self.vi, "LCVI": self.calibrated}
+
+    @property
+    def decisions(self) -> "xr.DataArray":
+        """The best decision for each instance under the calibrated posterior, even if it is worse.
+
+        `compare` tells whether it is, and `stakes.choose` decides by what helps.
+        A column with the index of the table that it was fitted to, if it was one; for a stream, an
+        array on disk, in the order of its rows.
+        """
+        if self.beyond is not None:
+            return self._of_all_rows(self.beyond, self.calibrated)
+        return self._handed_back(self.on_fit.decisions, self.table)
+
+    @property
+    def vi_decisions(self) -> "xr.DataArray":
+        """The best decision for each instance under plain VI."""
+        if self.beyond is not None:
+            return self._of_all_rows(self.beyond, self.vi)
+        return self._handed_back(self.on_fit.vi_decisions, self.table)
+
+    @cached_property
+    def on_fit(self) -> Assessment:
+        """The calibration assessed on the data of its fit."""
+        return assessment_of(self, None, (), (), self.coords, self.by)
+
+    def assess(
+        self,
+        data: Data,
+        *,
+        new: str | Sequence[str] = (),
+        known: str | Sequence[str] = (),
+        coords: Coords | None = None,
+        by: By = None,
+    ) -> Assessment:
+        """The calibration assessed on other cases: decisions, predictions and comparison.
+
+        Plates as in `decide`, and `by` as in `compare`.
+        """
+        read = given_to(self, data, needs_outcome=False)
+        return assessment_of(self, read, new, known, coords, by)
+
+    def decide(
+        self,
+        data: Data,
+        *,
+        new: str | Sequence[str] = (),
+        known: str | Sequence[str] = (),
+        coords: Coords | None = None,
+        fit: Fit | None = None,
+    ) -> "xr.DataArray":
+        """Decisions for other cases, without their outcomes; by the calibrated fit by default.
+
+        What the fit has learned about a member of a plate is used for that member; the latents of a
+        new member are drawn from the model. Labels tell members apart, if the fit has labels, too.
+        Without labels, a plate of the same size as in the fit is taken to hold the same members,
+        and one of another size to hold new ones; a warning says which, unless `new=` or `known=`
+        does.
+
+        Args:
+            data: the model's arguments by name, or a table with columns of these names; the outcome
+                may be left out. Decisions for a table are a column with its index.
+            new: plates of which all members are new.
+            known: plates whose members are those of the fit.
+            coords: labels of the plates' members, by plate.
+            fit: `result.vi` for plain VI's decisions.
+        """
+        posterior, read = posterior_of(self, fit), given_to(self, data, needs_outcome=False)
+        cases = assessment_of(self, read, new, known, coords, None)
+        return self._handed_back(cases.decided(posterior), read.table)
+
+    def compare(
+        self,
+        held_out: Data | None = None,
+        *,
+        new: str | Sequence[str] = (),
+        known: str | Sequence[str] = (),
+        coords: Coords | None = None,
+        nuts: int | None = None,
+        by: By = None,
+    ) -> Comparison:
+        """Risk of VI's and the calibrated decisions, on the data of the fit or on held-out data.
+
+        Args:
+            held_out: data with observed outcomes; plates and their labels as in `decide`.
+            nuts: also compare with this many draws of NUTS; the verdict warns if they are not good
+                enough to represent the posterior.
+            by: which instances belong together, so that the interval is as wide as it has to be.
+                The name of a plate, or of an argument with a group for each outcome; an array of
+                such groups; a pair of these, such as `("user", "item")`; `stakes.Ordered()` for
+                rows in order of time; `stakes.Independent()` for none. By default it is inferred
+                from the plates: those that cross in the outcome, and those with ten members or more
+                whose latents are shared by outcomes, as in `effect[store]`.
+        """
+        draws = None if nuts is None else checks.whole("`compare(nuts=...)`", nuts)
+        cases = cases_of(self, held_out, new, known, coords, needs_outcome=True)
+        if draws is None and by is None:
+            return cases.comparison
+        return cases.compared(None if draws is None else self.nuts(draws), by=by)
+
+    def leave_one_out(self, *, draws: int = 4000, by: By = None) -> Comparison:
+        """Risk of VI's and the calibrated decisions, each made without the outcome it is judged by.
+
+        For data sets too small to hold any rows out. Draws of each fit are reweighted as if the
+        outcome had not been seen (Pareto-smoothed importance sampling, by arviz-stats); where that
+        is not reliable, k̂ above 0.7, the fit is made again without it.
+
+        Args:
+            draws: of each fit.
+            by: as in `compare`.
+        """
+        check_judged(self.problem)
+        self.problem.check_single("`leave_one_out()`")
+        if self.problem.aim.per is not None:
+            raise InputError(
+                "`leave_one_out()` judges each decision without its own outcome, and decisions "
+                "here are shared. Hold out data: `compare(held_out)`."
+            )
+        if self.plan is None:
+            raise InputError("`leave_one_out()` needs the result of `calibrate(...)`.")
+        draws = checks.whole("`leave_one_out(draws=...)`", draws, least=LEAST_DRAWS)
+        chosen = self.by if by is None else by
+        return leave_one_out(self.on_fit, self.plan, self.fits, draws=draws, by=chosen)
+
+    def observed(
+        self,
+        data: Data | None = None,
+        *,
+        new: str | Sequence[str] = (),
+        known: str | Sequence[str] = (),
+        coords: Coords | None = None,
+    ) -> "xr.DataArray | None":
+        """The outcomes observed, nan where the model masks them; None where there are none."""
+        return cases_of(self, data, new, known, coords).observed
+
+    def posterior(self, fit: Fit | None = None, *, draws: int = 1000) -> "xr.Dataset":
+        """Draws from a fit's posterior (the calibrated one by default), as ArviZ expects them.
+
+        With the latents come the model's `numpyro.deterministic` sites.
+        """
+        draws = checks.whole("`posterior(draws=...)`", draws)
+        return posterior_draws(self, fit, draws)
+
+    def prior(self, *, draws: int = 1000) -> "xr.Dataset":
+        """Draws of the latents before any outcome was seen, laid out as `posterior()` has them.
+
+        Latents of members that come in minibatches are left out.
+        """
+        draws = checks.whole("`prior(draws=...)`", draws)
+        return prior_draws(self, draws)
+
+    def to_arviz(self, *, draws: int = 1000) -> "xr.DataTree":
+        """Both fits and their data as ArviZ reads them.
+
+        The groups `posterior`, `posterior_predictive` and `log_likelihood` are of the calibrated
+        fit, `vi_posterior`, `vi_posterior_predictive` and `vi_log_likelihood` of plain VI; all of a
+        fit belong to the same draws, which are independent and so make up one chain.
+        `observed_data` has the outcomes, `constant_data` the model's other arguments, with words
+        where a table had words. Outcomes that the model masks are nan, and left out of
+        the likelihoods.
+
+        Args:
+            draws: of each fit.
+
+        Examples:
+            >>> from stakes.examples import eight_schools
+            >>> import jax, stakes
+            >>> problem, data = eight_schools.problem(), eight_schools.data()
+            >>> result = stakes.calibrate(jax.random.key(0), problem, data, steps=200)
+            >>> tree = result.to_arviz(draws=500)
+            >>> tree.posterior.theta.dims
+            ('chain', 'draw', 'school')
+            >>> tree.vi_log_likelihood.effect.shape
+            (1, 500, 8)
+        """
+        draws = checks.whole("`to_arviz(draws=...)`", draws)
+        if self.problem.together:
+            self.problem.check_single("`to_arviz()`")
+        fits = {"": self.calibrated, "vi_": self.vi}
+        posteriors = {prefix: self.posterior(fit, draws=draws) for prefix, fit in fits.items()}
+        return data_tree(
+            self.on_fit,
+            {prefix: posterior_of(self, fit) for prefix, fit in fits.items()},
+            posteriors,
+            draws=draws,
+            words={} if self.table is None else self.table.coding.categories,
+        )
+
+    def latent_draws(self, fit: Fit, draws: int, *, part: int) -> dict[str, np.ndarray]:
+        """Draws of every latent along a leading axis; each part has draws of its own."""
+        draws = checks.whole("`latent_draws(draws=...)`", draws)
+        part = checks.whole("`latent_draws(part=...)`", part, least=0)
+        key = jax.random.fold_in(self.keys.parts, part)
+        return predicting.latent_draws(posterior_of(self, fit), key, draws)
+
+    def predictive(
+        self,
+        data: Data | None = None,
+        *,
+        fit: Fit | None = None,
+        draws: int = 1000,
+        new: str | Sequence[str] = (),
+        known: str | Sequence[str] = (),
+        coords: Coords | None = None,
+    ) -> "xr.Dataset":
+        """Draws of the outcome from a fit's predictive distribution (calibrated by default).
+
+        Plates and their labels as in `decide`.
+        """
+        posterior = posterior_of(self, fit)
+        draws = checks.whole("`predictive(draws=...)`", draws)
+        return cases_of(self, data, new, known, coords).predictive(posterior, draws)
+
+    def expected(
+        self,
+        decisions: Sequence[float] | np.ndarray,
+        data: Data | None = None,
+        *,
+        fit: Fit | None = None,
+        draws: int = 500,
+        new: str | Sequence[str] = (),
+        known: str | Sequence[str] = (),
+        coords: Coords | None = None,
+    ) -> "xr.Dataset":
+        """What each of these decisions would cost, or be worth, on average: a curve with a band.
+
+        `mean` is the expected loss or utility of the decision for each case; it lies between `low`
+        and `high` with a posterior probability of 90 %. Where outcomes share a decision, it is that
+        of all of them together. Plates and their labels as in `decide`.
+
+        Args:
+            decisions: to be tried, each for all cases.
+            data: other cases than those of the fit.
+            fit: `result.vi` for plain VI's view.
+            draws: of θ.
+        """
+        import xarray as xr
+
+        posterior, cases = posterior_of(self, fit), cases_of(self, data, new, known, coords)
+        draws = checks.whole("`expected(draws=...)`", draws)
+        tried = self.problem.space.coded("`expected(decisions)`", decisions).ravel()
+        found = np.stack([cases.expected(posterior, float(each), draws) for each in tried], axis=1)
+        labels = {"decision": self.problem.space.labelled(tried), **cases.coords}
+        return xr.Dataset(
+            {
+                name: labelled(values, cases.instances, labels, name, ("decision",))
+                for name, values in zip(("mean", "low", "high"), found, strict=True)
+            }
+        )
+
+    def predictive_scale(self, quantile: float = 0.9, *, draws: int = 100) -> float:
+        """M_q over losses of predicted outcomes instead of observed ones, under plain VI.
+
+        The paper's text takes the quantile over training instances, which is what `calibrate`
+        does; its notebooks take it over predictive draws, which is this. Pass the result as
+        `scale=` of a transform.
+        """
+        where = "`predictive_scale({}=...)`"
+        quantile = checks.number(where.format("quantile"), quantile, above=0, most=1)
+        draws = checks.whole(where.format("draws"), draws)
+        costs = predicting.predictive_costs(
+            self.problem.aim,
+            posterior_of(self, self.vi),
+            self.predictors.on(),
+            self.on_fit.found["VI"],
+            self.keys.scale,
+            draws,
+        )
+        return float(np.quantile(costs, quantile))
+
+    def nuts(self, draws: int) -> SampledPosterior:
+        """This many draws of NUTS from four chains, with their diagnostics; made once."""
+        return self.nuts_runs.draws(checks.whole("`nuts(draws)`", draws))
+
+    @cached_property
+    def nuts_runs(self) -> "NutsRuns":
+        """Keeps the draws of NUTS."""
+        return NutsRuns(self.approximation, self.keys.nuts)
+
+    def __repr__(self) -> str:
+        shape = self.approximation.instances.shape
+        lines = [
+            f"Calibration of {self.problem!r}",
+            f"{setting_of(self)}; decisions of shape {shape}",
+            f"VI          {self.vi!r}",
+            f"calibrated  {self.calibrated!r}",
+            "decisions are the calibrated ones, better or not"
+            + ("" if why_not_judged(self.problem) else ": `stakes.choose` takes what helps"),
+        ]
+        return "\n  ".join(lines)
+
+    def _of_all_rows(self, beyond: Beyond, fit: Fit) -> "xr.DataArray":
+        posterior, predictor = posterior_of(self, fit), self.predictors.on()
+        found = beyond.decisions(self.problem, posterior, predictor, self.expectation, self.keys)
+        shown = self.problem.space.labelled(found)
+        return labelled(shown, beyond.instances, {}, "decision")
+
+    def _handed_back(self, decisions: "xr.DataArray", table: Read | None) -> "xr.DataArray":
+        found: xr.DataArray = handed_back(decisions, table)
+        return found

@@ -1,0 +1,1 @@
+"""Strategies: ways to a decision, as values."""

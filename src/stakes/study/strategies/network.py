@@ -1,0 +1,288 @@
+"""A small neural network that corrects the base's decisions."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from stakes import checks
+from stakes._types import Array, Float, Key
+from stakes.protocols import Criterion
+from stakes.study.strategies.correction import (
+    FEWEST,
+    FOLDS,
+    LEVELS,
+    FittedHead,
+    Shown,
+    Unchanged,
+    best_share,
+    check_columns,
+    checked,
+    folds,
+    opened,
+    unless_worse,
+)
+
+Layers: TypeAlias = list[tuple[Any, Any]]
+"""Weights and intercepts; with a leading axis of members where there are several."""
+BATCH = 256
+LEAST_STEPS = 1000
+LOOKS = 40
+"""How often the held-out cost is looked at, to keep the best of what a member has been."""
+RATE = 0.005
+DECAY = 0.01
+BLUR = 0.1
+"""Half the width, in units of the predictive spread, over which the cost is averaged."""
+FAR = 5.0
+"""Standard deviations beyond which a feature is taken for one as far out as that."""
+ROWS_AT_ONCE = 2**16
+
+
+@final
+@dataclass(frozen=True)
+class Network:
+    """A neural network from predictive quantiles to a correction, in units of their spread.
+
+    It starts from the base's decisions. Five networks are averaged; each is trained without a fifth
+    of the rows, and kept as it was when these cost least. `covariates` names data arguments that it
+    also sees.
+
+    Examples:
+        >>> import stakes
+        >>> stakes.Corrected(stakes.Plain(), stakes.Network(width=16)).name
+        'plain VI, corrected by network'
+    """
+
+    width: int = 32
+    epochs: int = 30
+    covariates: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("width", "epochs"):
+            given = checks.whole(f"`Network({name}=...)`", getattr(self, name))
+            object.__setattr__(self, name, given)
+        names = checks.names("`Network(covariates=...)`", self.covariates)
+        object.__setattr__(self, "covariates", names)
+
+    @property
+    def title(self) -> str:
+        return "network"
+
+    def fit(self, key: Key, shown: Shown, outcomes: np.ndarray, criterion: Criterion) -> FittedHead:
+        shown, costs = opened(key, shown, outcomes, criterion, self.covariates)
+        if costs.rows < FEWEST:
+            return Unchanged()
+        fold_key, start_key, step_key = jax.random.split(key, 3)
+        units = Units.of(shown, np.asarray(costs.outcomes))
+        fold = folds(fold_key, costs.rows)
+        rows = _rows(units, shown, np.asarray(costs.outcomes))
+        steps = max(LEAST_STEPS, self.epochs * len(rows.outcome) // BATCH) // LOOKS
+        start = _start(start_key, rows.features.shape[1], self.width)
+        members = _train(criterion, steps, step_key, start, rows, _left_out(fold), costs.rows)
+        found = Correction(units, jax.tree.map(np.asarray, members))
+        held_out = shown.decisions.copy()
+        for k in range(FOLDS):
+            held_out[fold == k] = found.of_member(k, _some(shown, fold == k))
+        share, _ = best_share(costs, shown.decisions, held_out)
+        return unless_worse(Correction(units, found.members, share), shown, costs)
+
+
+class _Rows(NamedTuple):
+    """What is known of each instance; for a batch, of those in it."""
+
+    features: Float[Array, "row feature"]
+    spread: Float[Array, "row"]
+    decision: Float[Array, "row"]
+    outcome: Float[Array, "row"]
+
+
+def _room(rows: int) -> int:
+    """Rows rounded up a little, so that one compiled program serves folds of similar size."""
+    step = 1 << max(rows.bit_length() - 4, 0)
+    return -(-rows // step) * step
+
+
+def _rows(units: "Units", shown: Shown, outcomes: np.ndarray) -> _Rows:
+    """All rows, and copies of the first that fill the room."""
+    every = np.append(np.arange(len(outcomes)), np.zeros(_room(len(outcomes)) - len(outcomes), int))
+    values = (*units.seen(shown), shown.decisions, outcomes)
+    return _Rows(*(jnp.asarray(each[every], jnp.result_type(float)) for each in values))
+
+
+def _left_out(fold: np.ndarray) -> Array:
+    """For each member the rows that it is not trained on, filled up with -1."""
+    found = np.full((FOLDS, -(-_room(len(fold)) // FOLDS)), -1)
+    for k in range(FOLDS):
+        own = np.flatnonzero(fold == k)
+        found[k, : len(own)] = own
+    return jnp.asarray(found)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Units:
+    """What a head's input is measured in, so that it does not depend on the outcome's unit."""
+
+    least_spread: float
+    middle: np.ndarray
+    """Mean of each feature."""
+    scale: np.ndarray
+    """Its standard deviation; infinite where it does not vary."""
+
+    @classmethod
+    def of(cls, shown: Shown, outcomes: np.ndarray) -> "Units":
+        spreads = _spreads(shown)
+        some = spreads[spreads > 0]
+        least = 0.1 * float(np.median(some)) if some.size else float(np.std(outcomes)) or 1.0
+        raw = _features(shown, np.maximum(spreads, least))
+        middle, scale = raw.mean(axis=0), raw.std(axis=0)
+        rounding = 1e-6 * np.abs(raw).max(axis=0)
+        return cls(least, middle, np.where(scale > rounding, scale, np.inf))
+
+    def seen(self, shown: Shown) -> tuple[np.ndarray, np.ndarray]:
+        """Features, and the spread in whose units a correction is."""
+        spreads = np.maximum(_spreads(shown), self.least_spread)
+        raw = _features(shown, spreads)
+        check_columns(raw, len(self.middle))
+        features = (raw - self.middle) / self.scale
+        return np.clip(features, -FAR, FAR), spreads
+
+
+def _spreads(shown: Shown) -> np.ndarray:
+    """About a standard deviation of each prediction."""
+    low, high = (shown.quantiles[:, LEVELS.index(level)] for level in (0.15, 0.85))
+    return np.asarray((high - low) / 2)
+
+
+def _features(shown: Shown, spreads: np.ndarray) -> np.ndarray:
+    """Shape, place and size of the prediction, where the decision is in it, and covariates."""
+    median = shown.quantiles[:, LEVELS.index(0.5)]
+    shape = (shown.quantiles - median[:, None]) / spreads[:, None]
+    within = (shown.decisions - median) / spreads
+    own = np.column_stack([shape, within, shown.decisions, np.log(spreads)])
+    return own if shown.covariates is None else np.hstack([own, shown.covariates])
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Correction:
+    """decision + share · spread · (mean of what the networks say)."""
+
+    units: Units
+    members: Layers
+    share: float = 1.0
+
+    def decide(self, shown: Shown) -> np.ndarray:
+        shown = checked(shown)
+        each = [self.of_member(k, shown) for k in range(FOLDS)]
+        mean = np.mean(each, axis=0)
+        return np.asarray(shown.decisions + self.share * (mean - shown.decisions))
+
+    def of_member(self, member: int, shown: Shown) -> np.ndarray:
+        """The decisions of one network, in bounded memory."""
+        layers = jax.tree.map(lambda leaf: leaf[member].astype(np.float64), self.members)
+        found = [np.zeros(0)]
+        for start in range(0, len(shown.decisions), ROWS_AT_ONCE):
+            part = _some(shown, slice(start, start + ROWS_AT_ONCE))
+            features, spread = self.units.seen(part)
+            found.append(part.decisions + spread * _forward(np.tanh, layers, features))
+        return np.concatenate(found)
+
+
+def _some(shown: Shown, rows: Any) -> Shown:
+    covariates = None if shown.covariates is None else shown.covariates[rows]
+    return Shown(shown.decisions[rows], shown.quantiles[rows], covariates)
+
+
+def _forward(tanh: Callable[[Any], Any], layers: Layers, features: Any) -> Any:
+    """The network's output for each row, by NumPy or JAX."""
+    *hidden, (weight, intercept) = layers
+    for inner, constant in hidden:
+        features = tanh(features @ inner + constant)
+    return (features @ weight + intercept)[:, 0]
+
+
+def _start(key: Key, features: int, width: int) -> Layers:
+    """Random hidden layers for each member, and no correction yet."""
+    sizes = [(features, width), (width, width)]
+    keys = jax.random.split(key, len(sizes))
+    hidden = [
+        (jax.random.normal(own, (FOLDS, *size)) / np.sqrt(size[0]), jnp.zeros((FOLDS, width)))
+        for own, size in zip(keys, sizes, strict=True)
+    ]
+    return [*hidden, (jnp.zeros((FOLDS, width, 1)), jnp.zeros((FOLDS, 1)))]
+
+
+def _slope(criterion: Criterion, rows: _Rows, correction: Array) -> Float[Array, "row"]:
+    """By how much the cost rises with the correction, averaged over a little way around it.
+
+    That average has a slope where the cost itself has a kink or jumps, and none in between.
+    """
+    decision = rows.decision + rows.spread * correction
+    away = BLUR * rows.spread
+    rise = criterion.cost(rows.outcome, decision + away) - criterion.cost(
+        rows.outcome, decision - away
+    )
+    return jax.lax.stop_gradient(jnp.nan_to_num(rise, posinf=0.0, neginf=0.0) / (2 * BLUR))
+
+
+@partial(jax.jit, static_argnames=("criterion", "steps"))
+def _train(
+    criterion: Criterion,
+    steps: int,
+    key: Key,
+    start: Layers,
+    rows: _Rows,
+    left_out: Float[Array, "member row"],
+    count: int | Array,
+) -> Layers:
+    """Each member where its left-out rows cost least, among `LOOKS` looks of `steps` steps."""
+    room = len(rows.outcome)
+    # What is -1 falls outside, and is dropped.
+    places = jnp.where(left_out < 0, room, left_out)
+    weight = jnp.ones((FOLDS, room)).at[jnp.arange(FOLDS)[:, None], places].set(0.0, mode="drop")
+    size = jnp.abs(_slope(criterion, rows, jnp.zeros(room))).mean()
+    size = jnp.where(size > 0, size, 1.0)
+    rate = optax.cosine_decay_schedule(RATE, LOOKS * steps)
+    optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(rate, weight_decay=DECAY))
+
+    def objective(layers: Layers, weight: Array, batch: _Rows) -> Array:
+        correction = _forward(jnp.tanh, layers, batch.features)
+        slope = _slope(criterion, batch, correction) / size
+        return jnp.sum(weight * slope * correction) / jnp.maximum(weight.sum(), 1.0)
+
+    def held_out(layers: Layers, own: Array) -> Array:
+        batch = jax.tree.map(lambda leaf: leaf[own], rows)
+        correction = _forward(jnp.tanh, layers, batch.features)
+        decision = batch.decision + batch.spread * correction
+        cost = criterion.cost(batch.outcome, decision).mean(where=own >= 0)
+        return jnp.where(jnp.isfinite(cost), cost, jnp.inf)
+
+    def step(carry: Any, key: Key) -> tuple[Any, None]:
+        layers, state = carry
+        members = jax.random.randint(key, (min(BATCH, room),), 0, count)
+        batch = jax.tree.map(lambda leaf: leaf[members], rows)
+        slopes = jax.vmap(jax.grad(objective), (0, 0, None))(layers, weight[:, members], batch)
+        updates, state = jax.vmap(optimizer.update)(slopes, state, layers)
+        return (optax.apply_updates(layers, updates), state), None
+
+    def look(carry: Any, key: Key) -> tuple[Any, None]:
+        layers, state, best, least = carry
+        (layers, state), _ = jax.lax.scan(step, (layers, state), jax.random.split(key, steps))
+        cost = jax.vmap(held_out)(layers, left_out)
+        better = cost < least
+
+        def keep(new: Array, old: Array) -> Array:
+            return jnp.where(better.reshape(-1, *(1,) * (new.ndim - 1)), new, old)
+
+        best = jax.tree.map(keep, layers, best)
+        return (layers, state, best, jnp.minimum(cost, least)), None
+
+    begin = (start, jax.vmap(optimizer.init)(start), start, jax.vmap(held_out)(start, left_out))
+    (_, _, best, _), _ = jax.lax.scan(look, begin, jax.random.split(key, LOOKS))
+    return best
