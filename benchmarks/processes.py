@@ -32,7 +32,7 @@ import stakes
 from stakes.bridge import divided
 from stakes.bridge.sites import Times
 from stakes.examples import matrix_factorization
-from stakes.fitting import Fit, State, Step, adam, compiled, outset, run
+from stakes.fitting import Fit, State, Step, adam, compiled, run, start_history
 from stakes.host.text_tables import text_table
 from stakes.port import Batches, Division
 from stakes.processes import join
@@ -148,7 +148,7 @@ def alone(plan: Plan, step: Step, state: State, count: int, steps: int) -> tuple
     with Times("row", None if division.is_even else jnp.asarray(times)):
         state, info = compiled(step)(
             plan.approximation,
-            outset(state).state,
+            start_history(state).state,
             key=keys[0],
             numbers=np.arange(steps),
             batches=batches,

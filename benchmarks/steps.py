@@ -25,7 +25,7 @@ from numpyro.infer.autoguide import AutoNormal
 import stakes
 from benchmarks.seven import SEVEN
 from stakes.bridge import NumPyroApproximation, approximate
-from stakes.fitting import VI, Course, Fit, FitSettings, adam, bound, run
+from stakes.fitting import VI, Fit, FitSettings, History, adam, bound, run
 from stakes.host.text_tables import text_table
 from stakes.port import Batches, params_in
 
@@ -112,7 +112,7 @@ def fitted(
     params: Any,
     settings: FitSettings,
     key: Any,
-    watch: Callable[[Course], None] | None = None,
+    watch: Callable[[History], None] | None = None,
 ) -> Fit:
     state, step = VI().init(params, settings), VI().step(settings)
     return run("VI", step, approximation, state, key, settings, watch=watch)
@@ -136,12 +136,12 @@ def default(approximation: NumPyroApproximation, judge: Judge) -> tuple[Trace, F
     fit(settings=FitSettings(draws=DRAWS, steps=3 * CHUNK, progress=False))
     looks, seconds, since = Looks(judge), 0.0, None
 
-    def watch(course: Course) -> None:
+    def watch(history: History) -> None:
         nonlocal seconds, since
         # Without the first chunk, before which the program is looked up.
         seconds += 0.0 if since is None else time.perf_counter() - since
-        reached = course.average.over(course.state.variables)
-        looks(len(course.elbo), seconds, lambda: reached["params"])
+        reached = history.average.over(history.state.variables)
+        looks(len(history.elbo), seconds, lambda: reached["params"])
         since = time.perf_counter()
 
     ended = fit(settings=FitSettings(draws=DRAWS, progress=False), watch=watch)

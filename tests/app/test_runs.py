@@ -289,9 +289,9 @@ def test_a_fit_to_all_rows_that_is_cut_short_is_resumed(
     """With the same numbers, bit for bit, as without the interruption."""
     original = FileJournal.watch
 
-    def cut(self: FileJournal, title: str, course: Any) -> None:
-        original(self, title, course)
-        if self._path.name == "refit.npz" and len(course.elbo) == 200:
+    def cut(self: FileJournal, title: str, history: Any) -> None:
+        original(self, title, history)
+        if self._path.name == "refit.npz" and len(history.elbo) == 200:
             raise Interrupted("Ended.", signal.SIGTERM)
 
     job = read_job(project / "spec.toml", choose=False)

@@ -14,7 +14,7 @@ from stakes.app.runs.folder import RunFolder
 from stakes.app.runs.journal import FileJournal
 from stakes.app.runs.meeting import seen_by_all
 from stakes.errors import Interrupted, StorageError
-from stakes.fitting import NOWHERE, Average, Course, Share, State, outset
+from stakes.fitting import NOWHERE, Average, History, Share, State, start_history
 from stakes.fitting.shares import keep
 
 ROWS = 7
@@ -25,13 +25,13 @@ AXES = State(
 )
 
 
-def course_after(steps: int) -> Course:
+def history_after(steps: int) -> History:
     """Where a fit of all rows stands, with numbers of its own after so many steps."""
     rng = np.random.default_rng(steps)
     params = {"slope": rng.normal(size=3), "level": rng.normal(size=(2, ROWS))}
     variables = {"params": params, "decisions": rng.normal(size=ROWS)}
     memory = {"mean": jax.tree.map(np.square, params), "taken": np.asarray(steps)}
-    start = outset(State(variables, memory, np.ones(()), np.asarray(steps), np.asarray(0)))
+    start = start_history(State(variables, memory, np.ones(()), np.asarray(steps), np.asarray(0)))
     trace = rng.normal(size=steps)
     older = jax.tree.map(np.negative, start.state.variables)
     return start._replace(
@@ -43,7 +43,7 @@ def course_after(steps: int) -> Course:
     )
 
 
-def shares_of(course: Course, count: int) -> list[Share]:
+def shares_of(history: History, count: int) -> list[Share]:
     ends = np.arange(count + 1) * ROWS // count
 
     def part(i: int, tree: Any, axes: Any) -> Any:
@@ -54,23 +54,23 @@ def shares_of(course: Course, count: int) -> list[Share]:
             axes,
         )
 
-    def one(i: int) -> Course:
-        average = course.average._replace(older=part(i, course.average.older, AXES.variables))
-        return course._replace(state=part(i, course.state, AXES), average=average)
+    def one(i: int) -> History:
+        average = history.average._replace(older=part(i, history.average.older, AXES.variables))
+        return history._replace(state=part(i, history.state, AXES), average=average)
 
     return [Share(i, count, one(i), AXES) for i in range(count)]
 
 
-def write(path: Path, title: str, course: Course, count: int = 3) -> FileJournal:
+def write(path: Path, title: str, history: History, count: int = 3) -> FileJournal:
     """A checkpoint as so many processes write it; returns the journal of the first."""
     journals = [FileJournal(path, 0, in_shares=True) for _ in range(count)]
-    shares = shares_of(course, count)
+    shares = shares_of(history, count)
     seals = [j.write_rows(title, share) for j, share in zip(journals, shares, strict=True)]
     journals[0].write_rest(title, shares[0], seals)
     return journals[0]
 
 
-def assert_same(found: Course, expected: Course) -> None:
+def assert_same(found: History, expected: History) -> None:
     for name in ("elbo", "utility", "finite"):
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
     assert (found.stage, found.average.older_count) == (1, 2)
@@ -90,14 +90,14 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("count", [2, 3, ROWS])
 def test_rows_of_all_processes_come_back_in_order(path: Path, count: int) -> None:
-    write(path, "VI", course_after(5), count)
+    write(path, "VI", history_after(5), count)
     assert len(names(path)) == 1 + count
-    found = FileJournal(path, 0).course("VI", outset(course_after(0).state))
-    assert_same(found, course_after(5))
+    found = FileJournal(path, 0).history("VI", start_history(history_after(0).state))
+    assert_same(found, history_after(5))
 
 
 def test_no_file_has_the_rows_of_another_process(path: Path) -> None:
-    write(path, "VI", course_after(5), 3)
+    write(path, "VI", history_after(5), 3)
     held = {}
     for file in path.parent.iterdir():
         arrays = np.load(file)
@@ -111,47 +111,47 @@ def test_no_file_has_the_rows_of_another_process(path: Path) -> None:
 @pytest.mark.parametrize("written", range(4))
 def test_a_checkpoint_that_is_cut_short_leaves_the_one_before(path: Path, written: int) -> None:
     """However many of the processes had written their rows by then."""
-    write(path, "VI", course_after(5), 3)
-    for share in shares_of(course_after(6), 3)[:written]:
+    write(path, "VI", history_after(5), 3)
+    for share in shares_of(history_after(6), 3)[:written]:
         FileJournal(path, 0, in_shares=True).write_rows("VI", share)
-    found = FileJournal(path, 0).course("VI", outset(course_after(0).state))
-    assert_same(found, course_after(5))
-    write(path, "VI", course_after(8), 2)  # by another number of processes
+    found = FileJournal(path, 0).history("VI", start_history(history_after(0).state))
+    assert_same(found, history_after(5))
+    write(path, "VI", history_after(8), 2)  # by another number of processes
     expected = ["state.VI-8.0-of-2.npz", "state.VI-8.1-of-2.npz", "state.npz"]
     assert names(path) == expected  # what was left of the others is gone
 
 
 def test_fits_before_stay_in_their_shares_until_all_are_over(path: Path) -> None:
-    write(path, "VI", course_after(5), 3)
-    last = write(path, "calibrated", course_after(6), 2)
+    write(path, "VI", history_after(5), 3)
+    last = write(path, "calibrated", history_after(6), 2)
     assert len(names(path)) == 6
     last.finish()
     assert names(path) == ["state.npz"]
     journal = FileJournal(path, 0)
     for title, steps in (("VI", 5), ("calibrated", 6)):
-        found = journal.course(title, outset(course_after(0).state))
-        assert_same(found, course_after(steps))
+        found = journal.history(title, start_history(history_after(0).state))
+        assert_same(found, history_after(steps))
 
 
 def test_one_process_resumes_and_keeps_all_in_one_file(path: Path) -> None:
-    write(path, "VI", course_after(5), 3)
+    write(path, "VI", history_after(5), 3)
     journal = FileJournal(path, 0)
-    journal.course("VI", outset(course_after(0).state))
-    journal.watch("VI", course_after(9))
+    journal.history("VI", start_history(history_after(0).state))
+    journal.watch("VI", history_after(9))
     assert names(path) == ["state.npz"]
-    found = FileJournal(path, 0).course("VI", outset(course_after(0).state))
-    assert_same(found, course_after(9))
+    found = FileJournal(path, 0).history("VI", start_history(history_after(0).state))
+    assert_same(found, history_after(9))
 
 
 def test_a_share_that_is_lost_damaged_or_of_another_time_is_named(path: Path) -> None:
-    start = outset(course_after(0).state)
-    write(path, "VI", course_after(5), 3)
+    start = start_history(history_after(0).state)
+    write(path, "VI", history_after(5), 3)
     share = path.with_name("state.VI-5.1-of-3.npz")
     content = share.read_bytes()
 
     def refused() -> str:
         with pytest.raises(StorageError) as error:
-            FileJournal(path, 0).course("VI", start)
+            FileJournal(path, 0).history("VI", start)
         return str(error.value)
 
     share.write_bytes(content[:200] + bytes([content[200] ^ 1]) + content[201:])
@@ -163,14 +163,14 @@ def test_a_share_that_is_lost_damaged_or_of_another_time_is_named(path: Path) ->
 
 
 def test_an_interrupted_run_is_saved_first(path: Path) -> None:
-    [share] = shares_of(course_after(5), 1)
+    [share] = shares_of(history_after(5), 1)
     stop = Interrupted("by hand", signal.SIGTERM)
     journal = FileJournal(path, 1e9, interruption=lambda: stop, in_shares=True)
     assert journal.due()
     with pytest.raises(Interrupted):
         journal.write_rest("VI", share, [journal.write_rows("VI", share)])
-    found = FileJournal(path, 0).course("VI", outset(course_after(0).state))
-    assert_same(found, course_after(5))
+    found = FileJournal(path, 0).history("VI", start_history(history_after(0).state))
+    assert_same(found, history_after(5))
 
 
 class Notes:
@@ -190,13 +190,13 @@ class Notes:
 
 
 def test_the_first_process_keeps_the_rest_once_all_rows_are_kept() -> None:
-    notes, shares = Notes(None), shares_of(course_after(5), 3)
+    notes, shares = Notes(None), shares_of(history_after(5), 3)
     assert together(3, lambda on: keep(on, shares[on.index], notes)) == [None] * 3
     assert notes.seals == ["0", "1", "2"]
 
 
 def test_all_end_where_one_cannot_write() -> None:
-    notes, shares = Notes(1), shares_of(course_after(5), 3)
+    notes, shares = Notes(1), shares_of(history_after(5), 3)
     lost = "Process 1 could not save its share of the rows."
     said = together(3, lambda on: keep(on, shares[on.index], notes))
     assert said == [lost, "the disk is full", lost]

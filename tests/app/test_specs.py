@@ -596,11 +596,11 @@ def test_check_estimates_the_time_that_the_fits_take(project: Path, monkeypatch)
     ended: dict[str, float] = {}
 
     class Times:
-        def course(self, title: str, start: Any) -> Any:
+        def history(self, title: str, start: Any) -> Any:
             begun[title] = time.process_time()
             return start
 
-        def watch(self, title: str, course: Any) -> None:
+        def watch(self, title: str, history: Any) -> None:
             ended[title] = time.process_time()
 
         def decisions(self, shape: Any) -> None: ...

@@ -30,7 +30,7 @@ from stakes.aim import Aim
 from stakes.bridge import sampling
 from stakes.deciding import numerical_decision
 from stakes.examples import eight_schools, matrix_factorization
-from stakes.fitting import Course, Fit, Stop, run
+from stakes.fitting import Fit, History, Stop, run
 from stakes.losses import Asked
 from stakes.study import Clustered, assessment, members
 from stakes.study.choices import usual_draws
@@ -178,10 +178,10 @@ class Interrupting:
     def __init__(self, title: str) -> None:
         self.title, self.watched, self.kept = title, [], False
 
-    def course(self, title: str, start: Course) -> Course:
+    def history(self, title: str, start: History) -> History:
         return start
 
-    def watch(self, title: str, course: Course) -> None:
+    def watch(self, title: str, history: History) -> None:
         self.watched.append(title)
         if title == self.title:
             os.kill(os.getpid(), signal.SIGINT)

@@ -29,9 +29,9 @@ from stakes.fitting import (
     MOST_SKIPPED,
     RATES,
     VI,
-    Course,
     Fit,
     FitSettings,
+    History,
     Joint,
     Stop,
     adaptive,
@@ -40,13 +40,13 @@ from stakes.fitting import (
     has_stopped_rising,
     least_steps,
     natural_gradient,
-    outset,
     owned,
     run,
     stages,
+    start_history,
 )
 from stakes.fitting.ascent import draws_of
-from stakes.fitting.course import next_stage, verdict
+from stakes.fitting.history import next_stage, verdict
 from stakes.fitting.natural import natural_gradients
 from stakes.host.progress import part_of
 from stakes.port import (
@@ -224,20 +224,22 @@ def test_a_fit_that_has_stopped_rising_says_so() -> None:
     assert fit.steps < 10_000
 
 
-def rounds(*levels: float, seed: int = 0) -> tuple[Course, FitSettings]:
-    """A course at the end of a round, of rounds whose last stages were at these levels."""
+def rounds(*levels: float, seed: int = 0) -> tuple[History, FitSettings]:
+    """A history at the end of a round, of rounds whose last stages were at these levels."""
     settings = FitSettings(steps=10_000, chunk=10, patience=6)
-    noise, elbo, course = np.random.default_rng(seed).normal, [], None
+    noise, elbo, history = np.random.default_rng(seed).normal, [], None
     state = VI().init(OneMean(Y).init(KEY), settings)
     for number, level in enumerate(levels):
         for _ in RATES:
             elbo.append(level + noise(size=60 * 2**number))
             start = sum(map(len, elbo[:-1]))
-            course = (course or outset(state))._replace(stage_start=start, stage=len(elbo) - 1)
+            history = (history or start_history(state))._replace(
+                stage_start=start, stage=len(elbo) - 1
+            )
         if number + 1 < len(levels):
-            course = course._replace(round_start=sum(map(len, elbo)), settled_start=start)
+            history = history._replace(round_start=sum(map(len, elbo)), settled_start=start)
     trace = np.concatenate(elbo)
-    return course._replace(elbo=trace, utility=0 * trace, finite=trace < np.inf), settings
+    return history._replace(elbo=trace, utility=0 * trace, finite=trace < np.inf), settings
 
 
 def test_a_fit_has_converged_when_another_round_gains_nothing() -> None:
@@ -265,14 +267,14 @@ def test_variables_at_rest_are_mostly_seen_to_be_and_drifting_ones_always() -> N
 
 def test_a_stage_of_full_step_size_goes_on_while_variables_drift() -> None:
     """But not for ever, for there are directions in which nothing rests."""
-    course, settings = rounds(0.0)
-    course = course._replace(stage=0, stage_start=0, elbo=np.zeros(300), utility=np.zeros(300))
+    history, settings = rounds(0.0)
+    history = history._replace(stage=0, stage_start=0, elbo=np.zeros(300), utility=np.zeros(300))
     still = np.random.default_rng(0).normal(size=(30, 50))
     drifting = still + np.arange(30.0)[:, None]
-    assert next_stage(course._replace(watched=still), settings).stage == 1
-    assert next_stage(course._replace(watched=drifting), settings).stage == 0
+    assert next_stage(history._replace(watched=still), settings).stage == 1
+    assert next_stage(history._replace(watched=drifting), settings).stage == 0
     few = replace(settings, steps=1500)
-    assert next_stage(course._replace(watched=drifting), few).stage == 1
+    assert next_stage(history._replace(watched=drifting), few).stage == 1
 
 
 def test_one_round_is_not_enough_to_have_converged() -> None:
@@ -281,25 +283,25 @@ def test_one_round_is_not_enough_to_have_converged() -> None:
 
 def test_a_round_for_which_no_steps_are_left_is_not_begun() -> None:
     """The fit ends at the smallest step size and with an average, rather than amid a round."""
-    course, settings = next(
-        (course, settings)
-        for course, settings in (rounds(0.0, 2.0, seed=seed) for seed in range(20))
-        if next_stage(course, settings) is not course
+    history, settings = next(
+        (history, settings)
+        for history, settings in (rounds(0.0, 2.0, seed=seed) for seed in range(20))
+        if next_stage(history, settings) is not history
     )
-    done = len(course.elbo)
-    assert next_stage(course, settings).rate == 1
+    done = len(history.elbo)
+    assert next_stage(history, settings).rate == 1
     tight = replace(settings, steps=done + 3 * 24 * 10 - 1)
-    assert next_stage(course, tight) is course
+    assert next_stage(history, tight) is history
 
 
 def test_a_round_that_was_begun_ends_at_the_smallest_step_size() -> None:
     """However long the bound keeps rising at a larger one."""
     rising = 0.1 * np.arange(2000.0)
-    course, settings = rounds(0.0, 0.0)
-    course = course._replace(stage=3, stage_start=0, elbo=rising, utility=0 * rising)
-    assert next_stage(course, settings) is course
+    history, settings = rounds(0.0, 0.0)
+    history = history._replace(stage=3, stage_start=0, elbo=rising, utility=0 * rising)
+    assert next_stage(history, settings) is history
     tight = replace(settings, steps=2000 + 2 * 12 * 10)
-    assert next_stage(course, tight).stage == 4
+    assert next_stage(history, tight).stage == 4
 
 
 def test_gradients_of_a_bad_start_do_not_shorten_the_steps_for_long() -> None:
@@ -380,14 +382,14 @@ def test_means_of_large_arrays_take_half_of_the_memory_and_lead_to_the_same(
 ) -> None:
     """Each time that a mean is kept, it is rounded to eight bits, by a 256th at most."""
 
-    def fitted(steps: int) -> tuple[Course, Params]:
+    def fitted(steps: int) -> tuple[History, Params]:
         plan = counts_plan(steps=steps)
-        state, seen = plan.vi_state(owned(plan.approximation.start)), list[Course]()
+        state, seen = plan.vi_state(owned(plan.approximation.start)), list[History]()
         settings = replace(plan.settings, progress=False)
         fit = run("VI", plan.vi_step(), plan.approximation, state, KEY, settings, watch=seen.append)
         journal = FileJournal(tmp_path / f"{steps}.npz", 0)
         journal.watch("VI", seen[-1])
-        kept = FileJournal(tmp_path / f"{steps}.npz", 0).course("VI", outset(state))
+        kept = FileJournal(tmp_path / f"{steps}.npz", 0).history("VI", start_history(state))
         jax.tree.map(np.testing.assert_array_equal, kept.state, seen[-1].state)
         return kept, fit.params
 
@@ -413,8 +415,8 @@ def test_a_state_is_taken_over_without_a_copy_and_copied_where_others_may_have_i
     state = state._replace(rate=jnp.asarray(1.0))  # of a weak type, which has to become strong
     assert plan.hands_over
     monkeypatch.setattr(stages, "LARGE", 1)
-    assert not set(arrays(outset(state).state)) & set(arrays(state))
-    after = outset(state, handed_over=True).state
+    assert not set(arrays(start_history(state).state)) & set(arrays(state))
+    after = start_history(state, handed_over=True).state
     assert set(arrays(after)) & set(arrays(state)) == set(arrays(state._replace(rate=None)))
     assert not after.rate.weak_type
 
@@ -481,8 +483,8 @@ def test_skewed_noise_of_minibatches_does_not_shift_where_a_fit_ends() -> None:
     optimizer, begin = adaptive(), {"z_loc": jnp.array(unit), "z_scale": jnp.log(width)}
     rate = RATES[1]
 
-    def one(course, seen):
-        at, state = course
+    def one(history, seen):
+        at, state = history
         slope = {"z_loc": (at["z_loc"] - seen) / width**2, "z_scale": jnp.array(0.0)}
         step, state = optimizer.update(slope, state, at, normals=normals, share_taken=rate)
         return (optax.apply_updates(at, jax.tree.map(lambda x: rate * x, step)), state), at["z_loc"]

@@ -19,7 +19,7 @@ import stakes
 from stakes import calibration as seeds
 from stakes.bridge import approximate
 from stakes.errors import NumericalError
-from stakes.fitting import Course, Stop, adam, run
+from stakes.fitting import History, Stop, adam, run
 from stakes.port import NormalPair
 from stakes.study import Plan, check_whole, prepare
 from stakes.study.keys import Keys
@@ -56,7 +56,7 @@ def together() -> tuple[seeds.PlainFits, list[stakes.Calibration]]:
 
 @pytest.mark.slow
 def test_a_fit_cut_short_does_not_pass_for_a_whole_one() -> None:
-    def interrupt(course: Course) -> None:
+    def interrupt(history: History) -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
     # A shell may have started the tests with Ctrl-C ignored.

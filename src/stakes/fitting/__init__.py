@@ -2,19 +2,19 @@
 
 from stakes.fitting.apart import Together, divided, run_apart, run_together
 from stakes.fitting.ascent import ascend, bound, start
-from stakes.fitting.course import (
-    MOST_SKIPPED,
-    RATES,
-    Course,
-    Watch,
-    least_steps,
-    not_begun,
-    outset,
-)
 from stakes.fitting.crew import axes_of
 from stakes.fitting.default import adaptive
 from stakes.fitting.em import EM, Anew
 from stakes.fitting.fit import Fit, Stop
+from stakes.fitting.history import (
+    MOST_SKIPPED,
+    RATES,
+    History,
+    Watch,
+    least_steps,
+    not_begun,
+    start_history,
+)
 from stakes.fitting.joint import Joint
 from stakes.fitting.loop import (
     Feed,
@@ -46,10 +46,10 @@ __all__ = [
     "VI",
     "Anew",
     "Average",
-    "Course",
     "Feed",
     "Fit",
     "FitSettings",
+    "History",
     "Info",
     "Joint",
     "Keeper",
@@ -77,11 +77,11 @@ __all__ = [
     "least_steps",
     "natural_gradient",
     "not_begun",
-    "outset",
     "owned",
     "run",
     "run_apart",
     "run_together",
     "start",
+    "start_history",
     "sweeping",
 ]

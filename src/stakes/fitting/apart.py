@@ -10,8 +10,8 @@ import jax
 import numpy as np
 
 from stakes._types import Key
-from stakes.fitting.course import Watch, fit_of, one_of
 from stakes.fitting.fit import Fit
+from stakes.fitting.history import Watch, fit_of, one_of
 from stakes.fitting.loop import Ended, Loop, Taken, after, alone, for_each_run, loop_of_runs
 from stakes.fitting.settings import FitSettings
 from stakes.fitting.step import State, Step
@@ -140,6 +140,6 @@ def side_by_side(loops: Sequence[Loop], most: int) -> list[Ended]:
 
 
 def _fits(batch: Together, ended: Ended) -> list[Fit]:
-    course, reason, step_seconds = ended
+    history, reason, step_seconds = ended
     count = len(batch.keys)
-    return [fit_of(one_of(course, i, count), reason, step_seconds / count) for i in range(count)]
+    return [fit_of(one_of(history, i, count), reason, step_seconds / count) for i in range(count)]

@@ -15,7 +15,7 @@ import numpy as np
 from stakes._types import Array, Batch, Key, PyTree
 from stakes.errors import NumericalError
 from stakes.fitting.ascent import of_no_row, with_of_no_row
-from stakes.fitting.course import Course, Watch
+from stakes.fitting.history import History, Watch
 from stakes.fitting.settings import FitSettings
 from stakes.fitting.shares import NOWHERE, Keeper, Share, keep
 from stakes.fitting.stages import spacing
@@ -131,33 +131,33 @@ class Crew:
     def recording(self, watch: Watch | None, keeper: Keeper | None) -> Watch:
         """Record where the fit stands when that is due, which every process has to do."""
 
-        def look(course: Course) -> None:
+        def look(history: History) -> None:
             if self._said is None or not self._said.due:
                 return
             if keeper is None:
-                self.record(self.whole(course), watch)
+                self.record(self.whole(history), watch)
             else:
-                self.keep(course, keeper)
+                self.keep(history, keeper)
 
         return look
 
-    def record(self, whole: Course, watch: Watch | None) -> None:
+    def record(self, whole: History, watch: Watch | None) -> None:
         if watch is not None and self._processes.speaks:
             watch(whole)
 
-    def keep(self, course: Course, keeper: Keeper) -> None:
+    def keep(self, history: History, keeper: Keeper) -> None:
         """Each process keeps its rows; the first one the rest, once the rows of all are kept."""
-        own = _mapped(course, self._axes, self._unfilled)
+        own = _mapped(history, self._axes, self._unfilled)
         processes = self._processes
         keep(processes, Share(processes.index, processes.count, own, self._axes), keeper)
 
-    def cut(self, whole: Course) -> Course:
+    def cut(self, whole: History) -> History:
         """The share of this process of where a fit stands."""
         return _mapped(whole, self._axes, self._cut)
 
-    def whole(self, course: Course) -> Course:
+    def whole(self, history: History) -> History:
         """Where the fit stands with the rows of all processes; each of them has to ask."""
-        return _mapped(course, self._axes, self._whole)
+        return _mapped(history, self._axes, self._whole)
 
     def _cut(self, tree: PyTree, axes: PyTree) -> PyTree:
         def one(leaf: Any, axis: int) -> Any:
@@ -334,12 +334,12 @@ def _of_optimizer(settings: FitSettings, state: State, axes: dict[str, Any]) -> 
     raise AssertionError("An optimiser's state that belongs to no variables.")
 
 
-def _mapped(course: Course, axes: State, change: Callable[[PyTree, PyTree], PyTree]) -> Course:
-    average = course.average
+def _mapped(history: History, axes: State, change: Callable[[PyTree, PyTree], PyTree]) -> History:
+    average = history.average
     older, newer = (
         None if tree is None else change(tree, axes.variables)
         for tree in (average.older, average.newer)
     )
-    return course._replace(
-        state=change(course.state, axes), average=average._replace(older=older, newer=newer)
+    return history._replace(
+        state=change(history.state, axes), average=average._replace(older=older, newer=newer)
     )

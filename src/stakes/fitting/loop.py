@@ -10,18 +10,18 @@ import jax
 import numpy as np
 
 from stakes._types import Array, Batch, Key, Params, PyTree
-from stakes.fitting.course import (
-    Course,
+from stakes.fitting.crew import Crew
+from stakes.fitting.fit import Fit, Stop
+from stakes.fitting.history import (
+    History,
     Look,
     Watch,
     extended,
     fit_of,
     next_stage,
-    outset,
+    start_history,
     verdict,
 )
-from stakes.fitting.crew import Crew
-from stakes.fitting.fit import Fit, Stop
 from stakes.fitting.settings import FitSettings
 from stakes.fitting.shares import Keeper
 from stakes.fitting.stages import finite_mean, some_of
@@ -63,7 +63,7 @@ class Taken(NamedTuple):
 class Ended(NamedTuple):
     """Where a loop ended, why, and the seconds that a step took once it was compiled."""
 
-    course: Course
+    history: History
     reason: Stop
     step_seconds: float
 
@@ -90,7 +90,7 @@ def run(
     key: Key,
     settings: FitSettings,
     *,
-    course: Course | None = None,
+    history: History | None = None,
     watch: Watch | None = None,
     feed: Feed | None = None,
     rows: RowsElsewhere | None = None,
@@ -101,7 +101,7 @@ def run(
 ) -> Fit:
     """Step until the bound has stopped rising at the smallest step size, or a limit is reached.
 
-    Given the `course` of a run that was cut short, it is resumed there and ends with the same
+    Given the `history` of a run that was cut short, it is resumed there and ends with the same
     numbers, bit for bit, as if it had not been; given that of a finished run, it ends at once.
     A `feed` brings in the rows of each chunk, where the approximation does not have them all; it
     has the members that this process takes of each minibatch. What the state has for these rows is
@@ -109,21 +109,21 @@ def run(
     steps have to be compiled, `meanwhile` is called while they are.
 
     Several processes that call this with a divided approximation make one fit `on` all of them.
-    State, course and what becomes of them are whole in each. `watch` is called in one process
+    State, history and what becomes of them are whole in each. `watch` is called in one process
     alone: when it says, before a chunk, that a record is `due`, and at the end. A `keeper` is
     called in its place, in every process, with what each of them has.
     """
     keys = _split(key)
     settings = sweeping(settings, approximation, state.variables["params"])
-    course = course or outset(state, look=_look(rows))
+    history = history or start_history(state, look=_look(rows))
     if on is not None:
         crew = Crew(on, approximation, state, settings, _steps, _numbered(step), keys.step, due)
         feed = feed or _always(approximation, crew.schedule(keys.batches))
-        return _run_on(crew, title, course, feed, rows, settings, watch, keeper)
+        return _run_on(crew, title, history, feed, rows, settings, watch, keeper)
     chunk = partial(compiled(step), key=keys.step)
     if feed is None:
         feed = _always(approximation, Batches(keys.batches, approximation.subsamples))
-    ended = _loop(title, chunk, feed, course, settings, watch, rows=rows, meanwhile=meanwhile)
+    ended = _loop(title, chunk, feed, history, settings, watch, rows=rows, meanwhile=meanwhile)
     return fit_of(*ended)
 
 
@@ -134,7 +134,7 @@ def begin_to_compile(
     keys, count = _split(key), min(settings.chunk, settings.steps)
     batches = Batches(keys.batches, approximation.subsamples).take(0, count)
     given = {"key": keys.step, "numbers": np.arange(count), "batches": batches}
-    _begin(partial(compiled(step), **given), approximation, outset(state).state)
+    _begin(partial(compiled(step), **given), approximation, start_history(state).state)
 
 
 def _begin(chunk: "partial[Any]", given: Any, state: State, **more: Any) -> bool:
@@ -147,18 +147,20 @@ def _begin(chunk: "partial[Any]", given: Any, state: State, **more: Any) -> bool
 def _run_on(
     crew: Crew,
     title: str,
-    course: Course,
+    history: History,
     feed: Feed,
     rows: RowsElsewhere | None,
     settings: FitSettings,
     watch: Watch | None,
     keeper: Keeper | None,
 ) -> Fit:
-    own, record = crew.cut(course), crew.recording(watch, keeper)
-    course, reason, step_seconds = _loop(title, crew.chunk, feed, own, settings, record, crew, rows)
+    own, record = crew.cut(history), crew.recording(watch, keeper)
+    history, reason, step_seconds = _loop(
+        title, crew.chunk, feed, own, settings, record, crew, rows
+    )
     if keeper is not None:
-        crew.keep(course, keeper)
-    whole = crew.whole(course)
+        crew.keep(history, keeper)
+    whole = crew.whole(history)
     if keeper is None:
         crew.record(whole, watch)
     return fit_of(whole, reason, step_seconds)
@@ -183,8 +185,8 @@ def loop_of_runs(
     each_keys = jax.vmap(lambda key: _Keys(*jax.random.split(key)))(keys)
     schedule = Batches(each_keys.batches[0], approximation.subsamples)
     feed = _always((approximation, each), schedule)
-    course = outset(states, (len(keys),))
-    ended = yield from steps_of(partial(chunk, key=each_keys.step), feed, course, settings, **how)
+    history = start_history(states, (len(keys),))
+    ended = yield from steps_of(partial(chunk, key=each_keys.step), feed, history, settings, **how)
     return ended
 
 
@@ -221,7 +223,7 @@ def _loop(
     title: str,
     chunk: Callable[..., tuple[State, Info]],
     feed: Feed,
-    course: Course,
+    history: History,
     settings: FitSettings,
     watch: Watch | None,
     crew: Crew | None = None,
@@ -235,7 +237,7 @@ def _loop(
         asked = interruption.asked if crew is None else crew.agreed(interruption.asked)
         look = _look(rows) if crew is None else crew.watched
         how: dict[str, Any] = {"watch": watch, "rows": rows, "meanwhile": meanwhile, "look": look}
-        return alone(steps_of(chunk, feed, course, settings, asked=asked, tell=tell, **how))
+        return alone(steps_of(chunk, feed, history, settings, asked=asked, tell=tell, **how))
 
 
 def alone(loop: Loop) -> Ended:
@@ -258,7 +260,7 @@ def after(loop: Loop, taken: Taken | None) -> Callable[[], Taken] | Ended:
 def steps_of(
     chunk: Callable[..., tuple[State, Info]],
     feed: Feed,
-    course: Course,
+    history: History,
     settings: FitSettings,
     *,
     asked: Callable[[], bool],
@@ -275,15 +277,15 @@ def steps_of(
         asked: whether it has been asked to stop.
         elsewhere: whether chunks are taken in other threads, where nothing may be traced.
     """
-    started, chunks = time.monotonic() - course.seconds, list[float]()
-    while (reason := verdict(course, settings, asked())) is None:
-        course = next_stage(course, settings)
-        done = len(course.elbo)
+    started, chunks = time.monotonic() - history.seconds, list[float]()
+    while (reason := verdict(history, settings, asked())) is None:
+        history = next_stage(history, settings)
+        done = len(history.elbo)
         count = min(settings.chunk, settings.steps - done)
         chunk_started = time.monotonic()
         given, batches = feed(done, count)
         steps = {"numbers": np.arange(done, done + count), "batches": batches}
-        state = course.state if rows is None else rows.bring(course.state, done)
+        state = history.state if rows is None else rows.bring(history.state, done)
         if meanwhile is not None and not chunks:
             assert isinstance(chunk, partial)
             if _begin(chunk, given, state, **steps):
@@ -294,14 +296,14 @@ def steps_of(
         waited = time.monotonic() - left - seconds
         if rows is not None:
             rows.put(state, done)
-        course = extended(course, state, info, look)
-        course = course._replace(seconds=time.monotonic() - started)
+        history = extended(history, state, info, look)
+        history = history._replace(seconds=time.monotonic() - started)
         chunks.append((time.monotonic() - chunk_started - waited) / count)
-        recent = course.utility[done:]
-        tell(done + count, finite_mean(course.elbo[done:] + recent), finite_mean(recent))
+        recent = history.utility[done:]
+        tell(done + count, finite_mean(history.elbo[done:] + recent), finite_mean(recent))
         if watch is not None:
-            watch(course)
-    return Ended(course, reason, float(np.median(chunks[1:])) if chunks[1:] else float("nan"))
+            watch(history)
+    return Ended(history, reason, float(np.median(chunks[1:])) if chunks[1:] else float("nan"))
 
 
 def _taken(call: Callable[[], tuple[State, Info]]) -> Taken:

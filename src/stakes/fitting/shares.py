@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from stakes.errors import StorageError
-from stakes.fitting.course import Course
+from stakes.fitting.history import History
 from stakes.fitting.step import State
 from stakes.processes import Processes
 
@@ -22,7 +22,7 @@ class Share(NamedTuple):
     process: int
     of: int
     """How many processes there are."""
-    course: Course
+    history: History
     """With the rows of this process, and all that belongs to no row."""
     axes: State
     """For each array of the state, the axis of its rows; `NOWHERE` where it has none."""

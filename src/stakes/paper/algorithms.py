@@ -15,7 +15,7 @@ import numpy as np
 
 from stakes import fitting, predicting
 from stakes.deciding import BayesDecisions, NumericalDecisions
-from stakes.fitting import EM, Course, Fit, Joint, Method
+from stakes.fitting import EM, Fit, History, Joint, Method
 from stakes.host.progress import steps_of
 from stakes.losses import Squared
 from stakes.paper import figures, matrix, published
@@ -120,11 +120,11 @@ class _Stopwatch:
         self._risks: dict[int, float] = {}
         self._resumed = time.monotonic()
 
-    def look(self, plan: Plan, course: Course) -> None:
+    def look(self, plan: Plan, history: History) -> None:
         self._chunks.append(time.monotonic() - self._resumed)
         every = max(1, self._steps // plan.settings.chunk // LOOKS)
-        if len(self._chunks) % every == 0 or len(course.elbo) == self._steps:
-            self._risks[len(self._chunks)] = self._risk(plan, course)
+        if len(self._chunks) % every == 0 or len(history.elbo) == self._steps:
+            self._risks[len(self._chunks)] = self._risk(plan, history)
         self._resumed = time.monotonic()
 
     @property
@@ -134,8 +134,8 @@ class _Stopwatch:
         elapsed = chunks.cumsum()
         return [[float(elapsed[n - 1]), risk] for n, risk in self._risks.items()]
 
-    def _risk(self, plan: Plan, course: Course) -> float:
-        posterior = FittedPosterior(plan.approximation, course.state.variables["params"])
+    def _risk(self, plan: Plan, history: History) -> float:
+        posterior = FittedPosterior(plan.approximation, history.state.variables["params"])
         decisions = predicting.decide(
             plan.problem.aim,
             posterior,

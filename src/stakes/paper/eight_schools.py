@@ -7,7 +7,7 @@ import numpy as np
 
 from stakes._types import Params
 from stakes.examples import eight_schools
-from stakes.fitting import Course, adam
+from stakes.fitting import History, adam
 from stakes.host.progress import Tick, steps_of
 from stakes.paper import figures, matrix
 from stakes.paper.published import EIGHT_SCHOOLS
@@ -47,11 +47,11 @@ def _experiment(count: int, steps: int, tick: Tick) -> dict[str, Any]:
     plain = fit_vi(keys, plan)
     looks: list[tuple[int, list[Params]]] = []
 
-    def watch(course: Course) -> None:
-        if len(course.elbo) % EVERY == 0:
-            params = course.average.over(course.state.variables)["params"]
+    def watch(history: History) -> None:
+        if len(history.elbo) % EVERY == 0:
+            params = history.average.over(history.state.variables)["params"]
             each = [jax.tree.map(lambda leaf, i=i: leaf[i], params) for i in range(count)]
-            looks.append((len(course.elbo), jax.tree.map(np.array, each)))
+            looks.append((len(history.elbo), jax.tree.map(np.array, each)))
 
     tick(f"calibrated from {count} starts")
     results = calibrate_seeds(plain, plan, watch=watch)

@@ -4,17 +4,17 @@ from typing import Protocol
 
 import numpy as np
 
-from stakes.fitting import Course
+from stakes.fitting import History
 
 
 class Journal(Protocol):
     """A record of the two fits, "VI" and "calibrated", that outlives the process."""
 
-    def course(self, title: str, start: Course) -> Course:
+    def history(self, title: str, start: History) -> History:
         """Where this fit was left; `start` where there is no record of it."""
         ...
 
-    def watch(self, title: str, course: Course) -> None:
+    def watch(self, title: str, history: History) -> None:
         """Record where the fit stands; called after every chunk of steps."""
         ...
 

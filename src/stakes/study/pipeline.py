@@ -18,9 +18,9 @@ from stakes.fitting import (
     Step,
     Stop,
     not_begun,
-    outset,
     owned,
     run,
+    start_history,
 )
 from stakes.host.interrupts import deferred_ctrl_c
 from stakes.host.progress import waiting
@@ -181,13 +181,13 @@ def calibrate_with(
     ) -> Fit:
         how: dict[str, Any] = {"on": on}
         if beyond is None or journal is not None:
-            course = outset(state, handed_over=plan.hands_over)
+            history = start_history(state, handed_over=plan.hands_over)
             if journal is not None:
-                course = journal.course(title, course)
+                history = journal.history(title, history)
                 how["watch"] = partial(journal.watch, title)
                 how["due"] = getattr(journal, "due", lambda: True)
                 how["keeper"] = getattr(journal, "keeper", lambda title: None)(title)
-            how["course"], state = course, course.state
+            how["history"], state = history, history.state
         go = partial(run, title, step, shared, state, key, settings, **how)
         if beyond is not None:
             return beyond.fit(go, shared, state, settings, key, start)

@@ -198,7 +198,7 @@ class _How(NamedTuple):
     def checked(cls, plan: Plan, watch: Watch | None, together: int | None, on: Any) -> "_How":
         _check(plan)
         if watch is not None:
-            checks.function("`watch=`", watch, ("course",))
+            checks.function("`watch=`", watch, ("history",))
             if together is not None or on is not None:
                 raise InputError("`watch=` sees all seeds as one batch; leave it out.")
         if together is not None:

@@ -17,17 +17,17 @@ import numpy as np
 
 from stakes.app.runs import sealed, shares
 from stakes.errors import Interrupted, StorageError, some
-from stakes.fitting import NOWHERE, Average, Course, Share
+from stakes.fitting import NOWHERE, Average, History, Share
 from stakes.host.watching import SAVED, STEP
 
-Courses = dict[str, dict[str, np.ndarray]]
-"""Title of a fit -> the arrays of its course."""
+Histories = dict[str, dict[str, np.ndarray]]
+"""Title of a fit -> the arrays of its history."""
 
 STAGE = ("stage", "stage_start", "round_start", "settled_start")
 NUMBERS = (*STAGE, "older_count", "newer_count", "age", "restart")
 OTHERS = ("seconds", "watched")
 DECIDED = "decisions"
-"""VI's decisions, kept beside the courses of the fits."""
+"""VI's decisions, kept beside the histories of the fits."""
 TRACES = {"elbo": np.float64, "utility": np.float64, "finite": np.bool_}
 
 
@@ -38,7 +38,7 @@ class FileJournal:
     Args:
         path: of the file; the fits it holds already are resumed.
         interval: seconds between two checkpoints; zero for one after every chunk.
-        interruption: called after each chunk; what it returns is raised once the course is saved.
+        interruption: called after each chunk; what it returns is raised once the history is saved.
         beat: told of each chunk that is about to begin, and of each record.
         in_shares: whether each of several processes has a journal at this path, and writes its rows
             beside it.
@@ -55,29 +55,29 @@ class FileJournal:
     ) -> None:
         self._path, self._interval, self._interruption = path, interval, interruption
         self._beat, self._in_shares = beat, in_shares
-        self._courses: Courses = read_courses(path) if path.exists() else {}
-        self._last: tuple[str, Course] | None = None
+        self._histories: Histories = read_histories(path) if path.exists() else {}
+        self._last: tuple[str, History] | None = None
         self._saved = time.monotonic()
 
-    def course(self, title: str, start: Course) -> Course:
+    def history(self, title: str, start: History) -> History:
         self.save()  # the fit before this one, at its end
-        if title not in self._courses:
+        if title not in self._histories:
             return start
-        arrays = shares.joined(self._path, title, self._courses[title])
-        return _course(arrays, start, f"{self._path} ({title})")
+        arrays = shares.joined(self._path, title, self._histories[title])
+        return _history(arrays, start, f"{self._path} ({title})")
 
     def keeper(self, title: str) -> "_Keeper | None":
         return _Keeper(self, title) if self._in_shares else None
 
     def write_rows(self, title: str, share: Share) -> str:
         """Write the rows of one process; returns the checksum."""
-        steps, arrays = len(share.course.elbo), _arrays(share.course)
+        steps, arrays = len(share.history.elbo), _arrays(share.history)
         path = shares.path_of(self._path, title, steps, share.process, share.of)
         return shares.save(path, arrays, _axes(share))
 
     def write_rest(self, title: str, share: Share, seals: Sequence[str]) -> None:
         """Write the file, to which the rows belong that all processes have written by now."""
-        self._courses[title] = shares.named(_arrays(share.course), _axes(share), seals)
+        self._histories[title] = shares.named(_arrays(share.history), _axes(share), seals)
         self._write()
         self._beat(SAVED)
         interruption = self._interruption()
@@ -85,13 +85,13 @@ class FileJournal:
             raise interruption
 
     def due(self) -> bool:
-        """Whether the course after the next chunk would be saved, as far as is known before it."""
+        """Whether the history after the next chunk would be saved, as far as is known before it."""
         self._beat(STEP)
         return self._interruption() is not None or self._is_time()
 
-    def watch(self, title: str, course: Course) -> None:
+    def watch(self, title: str, history: History) -> None:
         self._beat(SAVED)
-        self._last = title, course
+        self._last = title, history
         interruption = self._interruption()
         if interruption is not None:
             self.save()
@@ -103,9 +103,9 @@ class FileJournal:
         return time.monotonic() - self._saved >= self._interval
 
     def decisions(self, shape: tuple[int, ...]) -> np.ndarray | None:
-        if DECIDED not in self._courses:
+        if DECIDED not in self._histories:
             return None
-        kept = self._courses[DECIDED].get("VI")
+        kept = self._histories[DECIDED].get("VI")
         if kept is None or kept.shape != shape or kept.dtype.kind != "f":
             raise StorageError(
                 f"{self._path} has no decisions of shape {shape}. It belongs to another model."
@@ -113,33 +113,33 @@ class FileJournal:
         return kept
 
     def keep_decisions(self, decisions: np.ndarray) -> None:
-        self._courses[DECIDED] = {"VI": np.asarray(decisions)}
+        self._histories[DECIDED] = {"VI": np.asarray(decisions)}
 
     def save(self) -> None:
         """Write where the fits stand, unless that is on disk already."""
         if self._last is None:
             return
-        title, course = self._last
-        self._courses[title] = _arrays(course)
+        title, history = self._last
+        self._histories[title] = _arrays(history)
         self._write()
         self._last = None
 
     def finish(self) -> None:
         """Save, with the rows of all processes in the one file."""
         self.save()
-        if any(shares.SEALS in arrays for arrays in self._courses.values()):
-            for title, arrays in self._courses.items():
-                self._courses[title] = dict(shares.joined(self._path, title, arrays))
+        if any(shares.SEALS in arrays for arrays in self._histories.values()):
+            for title, arrays in self._histories.items():
+                self._histories[title] = dict(shares.joined(self._path, title, arrays))
             self._write()
 
     def _write(self) -> None:
         flat = {
             f"{title}/{name}": array
-            for title, arrays in self._courses.items()
+            for title, arrays in self._histories.items()
             for name, array in arrays.items()
         }
         sealed.save(self._path, flat)
-        shares.remove_others(self._path, self._courses)
+        shares.remove_others(self._path, self._histories)
         self._saved = time.monotonic()
 
 
@@ -158,24 +158,24 @@ class _Keeper:
         self.journal.write_rest(self.title, share, seals)
 
 
-def read_courses(path: Path) -> Courses:
-    courses: Courses = {}
+def read_histories(path: Path) -> Histories:
+    histories: Histories = {}
     for name, array in sealed.load(path).items():
         title, _, field = name.partition("/")
-        courses.setdefault(title, {})[field] = array
-    return courses
+        histories.setdefault(title, {})[field] = array
+    return histories
 
 
-def _arrays(course: Course) -> dict[str, np.ndarray]:
-    """Leaves by name; the structure comes from a fresh course of the same plan."""
-    average = course.average
-    numbers = {**course._asdict(), **average._asdict()}
+def _arrays(history: History) -> dict[str, np.ndarray]:
+    """Leaves by name; the structure comes from a fresh history of the same plan."""
+    average = history.average
+    numbers = {**history._asdict(), **average._asdict()}
     return {
         **{name: np.asarray(numbers[name], np.int64) for name in NUMBERS},
-        "seconds": np.asarray(course.seconds),
-        **{name: getattr(course, name) for name in TRACES},
-        "watched": course.watched,
-        **_leaves("state", course.state),
+        "seconds": np.asarray(history.seconds),
+        **{name: getattr(history, name) for name in TRACES},
+        "watched": history.watched,
+        **_leaves("state", history.state),
         **_leaves("older", average.older),
         **_leaves("newer", average.newer),
     }
@@ -183,7 +183,7 @@ def _arrays(course: Course) -> dict[str, np.ndarray]:
 
 def _axes(share: Share) -> dict[str, int]:
     """The axis of rows in those arrays that have rows, by the names that these have in a file."""
-    average, axes = share.course.average, share.axes
+    average, axes = share.history.average, share.axes
     trees = {
         "state": axes,
         "older": None if average.older is None else axes.variables,
@@ -199,7 +199,7 @@ def _leaves(prefix: str, tree: Any) -> dict[str, np.ndarray]:
     return {f"{prefix}{jax.tree_util.keystr(path)}": np.asarray(leaf) for path, leaf in leaves}
 
 
-def _course(arrays: Mapping[str, np.ndarray], start: Course, where: str) -> Course:
+def _history(arrays: Mapping[str, np.ndarray], start: History, where: str) -> History:
     missing = [name for name in (*NUMBERS, *TRACES, *OTHERS) if name not in arrays]
     if missing:
         raise StorageError(f"{where} lacks {', '.join(missing)}; it is not a checkpoint of a run.")
@@ -223,7 +223,7 @@ def _course(arrays: Mapping[str, np.ndarray], start: Course, where: str) -> Cour
         newer=_tree("newer", arrays, variables, where) if numbers["newer_count"] else None,
         **{name: numbers[name] for name in NUMBERS if name not in STAGE},
     )
-    return Course(
+    return History(
         state=_tree("state", arrays, start.state, where),
         **{name: arrays[name] for name in TRACES},
         stage=numbers["stage"],

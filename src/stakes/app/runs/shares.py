@@ -55,9 +55,9 @@ def joined(
     return rest | {n: np.concatenate([part[n] for part in parts], axis=axes[n]) for n in axes}
 
 
-def remove_others(checkpoint: Path, courses: Mapping[str, Mapping[str, np.ndarray]]) -> None:
+def remove_others(checkpoint: Path, histories: Mapping[str, Mapping[str, np.ndarray]]) -> None:
     """Remove the shares that the checkpoint does not name, as it has them on disk now."""
-    kept = {path for title, arrays in courses.items() for path in _paths(checkpoint, title, arrays)}
+    kept = {p for title, arrays in histories.items() for p in _paths(checkpoint, title, arrays)}
     for path in _shares(checkpoint):
         if path not in kept:
             with files.explained("remove", path):
