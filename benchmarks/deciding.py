@@ -11,9 +11,8 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import norm
 
 from stakes import Huber, Quadrature
-from stakes.aim import Aim
-from stakes.deciding import best_decision
-from stakes.losses import Asked
+from stakes.decisions import DecisionTask, best_decision
+from stakes.losses import AnyLoss
 
 Figure = tuple[float, float | None]
 
@@ -27,12 +26,12 @@ def figures() -> dict[str, Figure]:
     slopes = rng.normal(size=(DRAWS, 5)).astype(np.float32)
     noise = np.exp(rng.normal(size=DRAWS) / 5).astype(np.float32)
     x = rng.normal(size=(ROWS, 5)).astype(np.float32)
-    aim, like = Aim(Asked(Huber(DELTA))), jnp.zeros(AT_ONCE)
+    task, like = DecisionTask(AnyLoss(Huber(DELTA))), jnp.zeros(AT_ONCE)
 
     @jax.jit
     def some(x: jax.Array) -> jax.Array:
         outcomes = jax.vmap(lambda b, s: dist.Normal(x @ b, jnp.full(len(x), s)))(slopes, noise)
-        return best_decision(aim, Quadrature(), jax.random.key(0), outcomes, like)
+        return best_decision(task, Quadrature(), jax.random.key(0), outcomes, like)
 
     def ours() -> np.ndarray:
         return np.concatenate([some(part) for part in x.reshape(-1, AT_ONCE, 5)])

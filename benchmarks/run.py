@@ -28,7 +28,7 @@ from numpyro.infer.autoguide import AutoNormal
 from stakes import Exponential, Linearized, MonteCarlo, Problem, Squared, Tilted
 from stakes._types import Params
 from stakes.bridge import NumPyroApproximation, approximate
-from stakes.deciding import objective_of
+from stakes.decisions import objective_of
 from stakes.examples import matrix_factorization
 from stakes.expectation import ClosedForm, Enumeration
 from stakes.fitting import EM, VI, FitSettings, Joint, Method, State, Step, compiled

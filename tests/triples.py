@@ -19,9 +19,9 @@ from catalogue import COMPOSITE, DISTRIBUTIONS, FORMULAS  # noqa: E402
 import stakes  # noqa: E402
 from stakes.errors import NoClosedForm  # noqa: E402
 from stakes.expectation import choose  # noqa: E402
-from stakes.losses import Asked  # noqa: E402
+from stakes.losses import AnyLoss  # noqa: E402
+from stakes.spaces import Vector  # noqa: E402
 from stakes.utilities import ScaledLoss  # noqa: E402
-from stakes.vectors import Vector  # noqa: E402
 
 OUTCOMES = DISTRIBUTIONS | FORMULAS | COMPOSITE
 LOSSES: dict[str, Any] = {
@@ -55,7 +55,7 @@ def expected_by(outcome: str, loss: str) -> str:
     """How the expected loss of this outcome is found."""
     cost = LOSSES[loss]
     like = jnp.zeros(4)
-    space = Asked(cost).space
+    space = AnyLoss(cost).space
     decision = space.seen(jnp.zeros((2, 4))) if isinstance(space, Vector) else like
     there = OUTCOMES[outcome](np.random.default_rng(0))
     return WORDS[type(choose(there, ScaledLoss(cost, 1.0), decision)).__name__]
@@ -63,7 +63,7 @@ def expected_by(outcome: str, loss: str) -> str:
 
 def decided_by(space: str, loss: str) -> str:
     """How the best decision is found, for a normal outcome."""
-    cost, where = Asked(LOSSES[loss]), SPACES[space]
+    cost, where = AnyLoss(LOSSES[loss]), SPACES[space]
     if isinstance(cost.space, Vector) != isinstance(where, Vector):
         own = isinstance(where, Vector) and not cost.of_numbers
         return "search, part by part" if own else "refused"

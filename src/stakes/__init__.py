@@ -11,7 +11,7 @@ from inspect import getsource
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stakes.deciding import BayesDecisions, NumericalDecisions
+    from stakes.decisions import BayesDecisions, NumericalDecisions
     from stakes.errors import InputError, NoClosedForm, NumericalError, StakesError, StakesWarning
     from stakes.expectation import (
         ClosedForm,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from stakes.many import Answers, map
     from stakes.problem import Problem
     from stakes.processes import join
-    from stakes.spaces import Integers, Interval, OneOf, Real
+    from stakes.spaces import Integers, Interval, OneOf, Real, Vector
     from stakes.study import (
         NUTS,
         Calibrated,
@@ -67,7 +67,6 @@ if TYPE_CHECKING:
     from stakes.tables import Stream
     from stakes.utilities import Exponential, ExpUtility, Linearized, Utility
     from stakes.utility_estimators import Jensen, Nested, Taylor
-    from stakes.vectors import Vector
 
 __all__ = [
     "EM",

@@ -12,7 +12,7 @@ from jax.scipy.special import logsumexp
 from stakes import checks
 from stakes._types import Array, Distribution, Key, Number
 from stakes.errors import InputError, NoClosedForm, NoScaleError, name_of, warn
-from stakes.losses import Asked, WithCovariates, covariates_of
+from stakes.losses import AnyLoss, WithCovariates, covariates_of
 from stakes.protocols import Estimator, Expectation, Loss, Over, Predicted, Trial, UtilityTerm
 from stakes.utility_estimators import Nested
 from stakes.varying import Columns, Need
@@ -187,10 +187,10 @@ class ExpUtility(_InsideLogarithm):
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        return Asked(self.loss).needs
+        return AnyLoss(self.loss).needs
 
     def at(self, columns: Columns) -> "ExpUtility":
-        return replace(self, loss=Asked(self.loss).at(columns).loss) if self.needs else self
+        return replace(self, loss=AnyLoss(self.loss).at(columns).loss) if self.needs else self
 
     def __call__(self, outcome: Array, decision: Array) -> Array:
         return jnp.exp(self.log(outcome, decision))
@@ -199,13 +199,13 @@ class ExpUtility(_InsideLogarithm):
         return -self.loss(outcome, decision) / self.scale
 
     def log_expected(self, predicted: Predicted, decision: Array) -> Array:
-        return Asked(self.loss).log_expected_utility(predicted, decision, self.scale)
+        return AnyLoss(self.loss).log_expected_utility(predicted, decision, self.scale)
 
     def log_expected_regret(self, predicted: Predicted, decision: Array) -> Array:
-        return Asked(self.loss).log_utility_regret(predicted, decision, self.scale)
+        return AnyLoss(self.loss).log_utility_regret(predicted, decision, self.scale)
 
     def exact_decision(self, predicted: Predicted) -> Array:
-        return Asked(self.loss).exact_utility_decision(predicted, self.scale)
+        return AnyLoss(self.loss).exact_utility_decision(predicted, self.scale)
 
     def expected_log(
         self, expectation: Expectation, key: Key | None, outcome: Distribution, decision: Array
@@ -254,7 +254,7 @@ class ScaledLoss:
         return term
 
     def exact_decision(self, predicted: Predicted) -> Array:
-        return Asked(self.loss).exact_decision(predicted)
+        return AnyLoss(self.loss).exact_decision(predicted)
 
 
 def _check_scaled(gain: ExpUtility | ScaledLoss) -> None:

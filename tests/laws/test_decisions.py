@@ -19,9 +19,8 @@ from scipy.stats import beta, expon, gamma, lognorm
 
 import stakes
 from stakes import ClosedForm, ExpUtility, Quadrature, Squared
-from stakes.aim import Aim
-from stakes.deciding import numerical_decision
-from stakes.losses import Asked
+from stakes.decisions import DecisionTask, numerical_decision
+from stakes.losses import AnyLoss
 from stakes.protocols import Criterion, Expectation
 
 COMPONENTS, INSTANCES = 50, 16
@@ -107,39 +106,39 @@ def kernel(width: float) -> Risk:
 
 CASES = {
     "jump": Case(
-        Asked(jump),
+        AnyLoss(jump),
         Quadrature(),
         lambda m, s, h: 5 * ndtr((m - h) / s) + tails(1, 0.3)(m, s, h),
         quick=False,
     ),
     "capped": Case(
-        Asked(Capped()),
+        AnyLoss(Capped()),
         ClosedForm(),
         lambda m, s, h: (
             excess(m, s, h) - excess(m, s, h + 2) + excess(-m, s, -h) - excess(-m, s, 2 - h)
         ),
     ),
     "tolerant": Case(
-        Asked(tolerant),
+        AnyLoss(tolerant),
         Quadrature(),
         lambda m, s, h: excess(m, s, h + 1) + excess(-m, s, 1 - h) + 0.01,
         quick=False,
     ),
     "waves": Case(
-        Asked(waves),
+        AnyLoss(waves),
         Quadrature(),
         lambda m, s, h: tails(0.3, 0.3)(m, s, h) + 1 - np.exp(-2 * s**2) * np.cos(2 * (m - h)),
         quick=False,
     ),
     "packs": Case(
-        Asked(Packs()),
+        AnyLoss(Packs()),
         ClosedForm(),
         lambda m, s, h: np.maximum(2 * np.ceil(h / 3), 0) + tails(3, 0.1)(m, s, h),
     ),
     "narrow utility": Case(ExpUtility(Squared(), 1e-4), ClosedForm(), kernel(1e-4)),
     "wide utility": Case(ExpUtility(Squared(), 2.0), ClosedForm(), kernel(2.0), quick=False),
     **{
-        name: Case(Asked(LOSSES[name]), ClosedForm(), risk, quick=name == "linex under")
+        name: Case(AnyLoss(LOSSES[name]), ClosedForm(), risk, quick=name == "linex under")
         for name, risk in {
             "squared": lambda m, s, h: s**2 + np.square(m - h),
             "absolute": tails(1, 1),
@@ -199,7 +198,7 @@ def least(risk: Callable[[np.ndarray], np.ndarray], loc: np.ndarray, scale: np.n
 
 decide = jax.jit(
     numerical_decision,
-    static_argnames=("aim", "expectation"),
+    static_argnames=("task", "expectation"),
     compiler_options={"xla_backend_optimization_level": 0},
 )
 
@@ -257,9 +256,9 @@ def test_pooled_components_may_have_ends_and_heavy_tails(name: str) -> None:
     """A density that is infinite somewhere had outweighed all else in their table."""
     made, quantiles = WITH_ENDS_OR_TAILS[name]
     loss = lambda y, h: jnp.minimum(3 * jnp.maximum(y - h, 0) + jnp.maximum(h - y, 0), 4.0)  # noqa: E731
-    aim = stakes.Problem(lambda y=None: None, outcome="y", loss=loss).aim
+    task = stakes.Problem(lambda y=None: None, outcome="y", loss=loss).task
     outcomes, like = made(jnp.asarray(SHAPES)[:, None]), jnp.zeros(1)
-    found = float(decide(aim, Quadrature(), jax.random.key(2), outcomes, like)[0])
+    found = float(decide(task, Quadrature(), jax.random.key(2), outcomes, like)[0])
     values = quantiles((np.arange(2000) + 0.5)[:, None] / 2000, SHAPES[None]).ravel()
 
     def cost(h: float) -> float:
@@ -277,7 +276,9 @@ def test_nor_less_where_many_components_are_not_alike():
 def check(case: Case, loc: np.ndarray, scale: np.ndarray) -> None:
     outcomes = jax.vmap(dist.Normal)(jnp.asarray(loc), jnp.asarray(scale))
     key, like = jax.random.key(1), jnp.zeros(loc.shape[1])
-    found = np.asarray(decide(Aim(case.criterion), case.expectation, key, outcomes, like), float)
+    found = np.asarray(
+        decide(DecisionTask(case.criterion), case.expectation, key, outcomes, like), float
+    )
     for i in range(loc.shape[1]):
         m, s = np.unique(np.stack([loc[:, i], scale[:, i]]), axis=1)
         risk = lambda h: case.risk(m[:, None], s[:, None], h).mean(axis=0)  # noqa: B023, E731

@@ -15,8 +15,8 @@ from catalogue import COMPOSITE, DISTRIBUTIONS, FORMULAS, Family
 
 from stakes import Expectile, Huber, IntervalScore, Newsvendor, ZeroOne
 from stakes.expectation import choose
+from stakes.spaces import Vector
 from stakes.utilities import ScaledLoss
-from stakes.vectors import Vector
 
 OUTCOMES = DISTRIBUTIONS | FORMULAS | COMPOSITE
 CASES, WIDTH, LEVEL = 12, 1.0, 0.8

@@ -15,7 +15,7 @@ from catalogue import DISTRIBUTIONS, LOSSES, UTILITIES
 from quick import quickly
 
 from stakes import ClosedForm, Enumeration, Exponential, Jensen, Linearized, Quadrature, Tilted
-from stakes.deciding import objective_of
+from stakes.decisions import objective_of
 from stakes.expectation import choose
 from stakes.protocols import Gain, Objective
 

@@ -27,10 +27,9 @@ from stakes import (
     Tilted,
     ZeroOne,
 )
-from stakes.aim import Aim
-from stakes.deciding import best_decision
+from stakes.decisions import DecisionTask, best_decision
 from stakes.expectation import choose
-from stakes.losses import Asked
+from stakes.losses import AnyLoss
 from stakes.utilities import ScaledLoss
 
 KEY = jax.random.key(0)
@@ -171,8 +170,8 @@ def test_no_decision_in_the_space_is_better(kind, space, loss):
     here, like = outcomes(kind).ours, jnp.zeros(4)
     one = jax.tree.map(lambda leaf: leaf[0], here)
     expectation = choose(one, ScaledLoss(LOSSES[loss], 1.0), like).sized([here])
-    aim = Aim(Asked(LOSSES[loss]), where)
-    found = np.asarray(decide(aim, expectation, KEY, here, like), float)
+    task = DecisionTask(AnyLoss(LOSSES[loss]), where)
+    found = np.asarray(decide(task, expectation, KEY, here, like), float)
     np.testing.assert_allclose(np.asarray(where.inside(jnp.asarray(found))), found)
     costs, best = cost(kind, loss, found), least(kind, loss, places)
     assert (costs <= best * (1 + 1e-4) + 1e-6).all(), (found, costs, best)

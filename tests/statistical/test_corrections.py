@@ -7,7 +7,7 @@ from scipy import stats
 from scipy.special import ndtri
 
 import stakes
-from stakes.losses import Asked
+from stakes.losses import AnyLoss
 from stakes.study.strategies.heads import LEVELS, Head, Level, Monotone, Network, Shift, Shown
 
 FAILURE_RATE = 1e-4
@@ -15,7 +15,7 @@ FAILURE_RATE = 1e-4
 HEADS = (Shift(), Level(), Monotone())
 Z = stats.norm.isf(FAILURE_RATE / len(HEADS))
 SETS, ROWS, ALLOWED = 20, 100, 0.03
-CRITERION = Asked(stakes.Tilted(0.8))
+CRITERION = AnyLoss(stakes.Tilted(0.8))
 
 
 def regret(head: Head, seed: int) -> float:

@@ -36,7 +36,7 @@ from scipy import optimize, stats
 
 import stakes
 from stakes import BayesDecisions, NumericalDecisions
-from stakes.deciding import objective_of
+from stakes.decisions import objective_of
 from stakes.expectation import ClosedForm
 from stakes.fitting import EM, VI, Fit, FitSettings, Joint, run
 from stakes.protocols import Gain

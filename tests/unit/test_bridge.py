@@ -357,7 +357,7 @@ def test_two_plates_in_minibatches_are_covered_pair_by_pair() -> None:
     asked = problem(crossed)
     predictor = Predictors(asked, approximation).on()
     np.testing.assert_array_equal(predicting.observed(fitted, predictor), y)
-    decisions = predicting.decide(asked.aim, fitted, predictor, ClosedForm(), KEY, draws=20)
+    decisions = predicting.decide(asked.task, fitted, predictor, ClosedForm(), KEY, draws=20)
     expected = 10 * np.arange(5)[:, None] + 1000 * np.arange(7)
     np.testing.assert_allclose(decisions, expected, atol=0.1)
 
@@ -635,7 +635,7 @@ def decide(fitted: FittedPosterior, data: dict[str, Any], **options: Any) -> np.
     asked = problem(schools)
     checked = asked.check_data(data, needs_outcome=False)
     predictor = Predictors(asked, fitted.approximation).on(checked, **options)
-    return predicting.decide(asked.aim, fitted, predictor, ClosedForm(), KEY, draws=500)
+    return predicting.decide(asked.task, fitted, predictor, ClosedForm(), KEY, draws=500)
 
 
 def test_a_plate_of_another_size_holds_new_members_drawn_from_the_model(
@@ -691,7 +691,7 @@ def test_new_members_are_drawn_given_what_is_known_of_the_others() -> None:
     predictor = Predictors(asked, approximation).on(
         {"x": jnp.zeros(3)}, rows={"row": np.array([1, -1, 2])}
     )
-    found = predicting.decide(asked.aim, fitted, predictor, ClosedForm(), KEY, draws=100)
+    found = predicting.decide(asked.task, fitted, predictor, ClosedForm(), KEY, draws=100)
     np.testing.assert_allclose(found, [1001, 14, 1002], atol=0.1)
 
 
@@ -759,7 +759,7 @@ def test_of_two_plates_each_gets_the_parameters_of_its_own_members(
     x = np.arange(len(seasons))[:, None] + 0.1 * np.arange(len(places))
     numbers = {plate: np.array(each) for plate, each in rows.items()}
     predictor = Predictors(asked, approximation).on({"x": jnp.asarray(x), "batch": 2}, rows=numbers)
-    found = predicting.decide(asked.aim, fitted, predictor, ClosedForm(), KEY, draws=100)
+    found = predicting.decide(asked.task, fitted, predictor, ClosedForm(), KEY, draws=100)
     np.testing.assert_allclose(found, seasons[:, None] + places + x, atol=0.02)
 
 
@@ -785,7 +785,7 @@ def test_labelled_columns_without_a_plate_are_put_into_the_order_of_the_fit() ->
         {"x": jnp.eye(3)}, rows={"slope_dim_0": np.array([2, 0, 1])}
     )
     fitted = FittedPosterior(approximation, {})
-    found = predicting.decide(problem(model).aim, fitted, predictor, ClosedForm(), KEY, draws=50)
+    found = predicting.decide(problem(model).task, fitted, predictor, ClosedForm(), KEY, draws=50)
     np.testing.assert_allclose(found, [100, 1, 10], rtol=0.01)
 
 
@@ -829,7 +829,7 @@ def test_parameters_of_the_model_itself_are_used_in_prediction() -> None:
     np.testing.assert_allclose(draw(approximation, params).outcome.loc, 70.0, atol=3)
     predictor = Predictors(problem(model), approximation).on()
     fitted = FittedPosterior(approximation, params)
-    found = predicting.decide(problem(model).aim, fitted, predictor, ClosedForm(), KEY, draws=100)
+    found = predicting.decide(problem(model).task, fitted, predictor, ClosedForm(), KEY, draws=100)
     np.testing.assert_allclose(found, 70.0, atol=3)
 
 

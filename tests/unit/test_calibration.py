@@ -26,17 +26,16 @@ from scipy import stats
 
 import stakes
 from stakes import predicting
-from stakes.aim import Aim
 from stakes.bridge import sampling
-from stakes.deciding import numerical_decision
+from stakes.decisions import DecisionTask, numerical_decision
 from stakes.examples import eight_schools, matrix_factorization
 from stakes.fitting import Fit, History, Stop, run
-from stakes.losses import Asked
+from stakes.losses import AnyLoss
+from stakes.spaces import leading
 from stakes.study import Clustered, assessment, members
 from stakes.study.choices import usual_draws
 from stakes.study.pipeline import _warn_of_unconverged
 from stakes.varying import columns_for
-from stakes.vectors import leading
 
 KEY = jax.random.key(0)
 SIGMA = np.array(eight_schools.SIGMA)
@@ -71,29 +70,32 @@ def observed_with_prices() -> predicting.Observations:
 def test_costs_of_many_outcomes_are_computed_part_by_part(
     loss: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen, aim = observed_with_prices(), Aim(Asked(loss), getattr(loss, "space", stakes.Real()))
-    shape = (*leading(aim.space), 50, 3)
+    seen, task = (
+        observed_with_prices(),
+        DecisionTask(AnyLoss(loss), getattr(loss, "space", stakes.Real())),
+    )
+    shape = (*leading(task.space), 50, 3)
     decisions = np.sort(np.random.default_rng(1).normal(size=shape), axis=0)
-    whole = seen.costs(aim, decisions)
+    whole = seen.costs(task, decisions)
     monkeypatch.setattr(predicting.instances, "MOST_AT_ONCE", 21)
-    assert len(list(seen._parts(aim, decisions))) == 8
-    np.testing.assert_array_equal(seen.costs(aim, decisions), whole)
-    seen.check(aim, decisions)
+    assert len(list(seen._parts(task, decisions))) == 8
+    np.testing.assert_array_equal(seen.costs(task, decisions), whole)
+    seen.check(task, decisions)
     broken = stakes.Utility(lambda outcome, decision: jnp.where(decision > 5, -1.0, 1.0))
     last = np.where(np.arange(50)[:, None] == 49, 9.0, np.zeros((50, 3)))
-    seen.check(Aim(broken), 0 * last)
+    seen.check(DecisionTask(broken), 0 * last)
     with pytest.raises(stakes.errors.InputError, match="zero or negative"):
-        seen.check(Aim(broken), last)
+        seen.check(DecisionTask(broken), last)
 
 
 def test_of_many_outcomes_a_loss_is_tried_on_some_and_the_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    seen, aim = observed_with_prices(), Aim(Asked(stakes.Newsvendor("price", 1.0)))
+    seen, task = observed_with_prices(), DecisionTask(AnyLoss(stakes.Newsvendor("price", 1.0)))
     decisions = np.zeros((50, 3))
-    costs = seen.aim(aim).costs(seen.outcomes, decisions)
+    costs = seen.task(task).costs(seen.outcomes, decisions)
     monkeypatch.setattr(predicting.instances, "MOST_TO_TRY", 20)
-    here, tried = seen.to_try(aim)
+    here, tried = seen.to_try(task)
     assert tried.shape in {(20,), (21,), (22,)}
     counted = seen.outcomes[seen.counted]
     assert (tried.min(), tried.max()) == (counted.min(), counted.max())
@@ -710,19 +712,21 @@ def test_a_loss_of_the_users_own_gives_what_the_same_loss_built_in_gives(
 def test_the_best_decision_may_lie_beyond_all_outcomes(loss: Any, best: float) -> None:
     """Nothing says that a decision is a guess of the outcome, N(10, 1) here."""
     outcomes = jax.vmap(lambda mean: dist.Normal(mean, 1.0))(jnp.full((50, 1), 10.0))
-    found = numerical_decision(Aim(Asked(loss)), stakes.Quadrature(), KEY, outcomes, jnp.ones(1))
+    found = numerical_decision(
+        DecisionTask(AnyLoss(loss)), stakes.Quadrature(), KEY, outcomes, jnp.ones(1)
+    )
     np.testing.assert_allclose(found, best, atol=0.1)
 
 
 def test_an_exponential_utility_may_underflow_at_an_outcome_far_from_its_decision() -> None:
     problem = slope_problem(utility=stakes.ExpUtility(stakes.Squared(), scale=1.0))
-    problem.aim.check_cost(np.array([20.0]), np.array([0.0]))
+    problem.task.check_cost(np.array([20.0]), np.array([0.0]))
     infinite = slope_problem(utility=stakes.ExpUtility(lambda y, h: (y - h) / 0.0, scale=1.0))
     with pytest.raises(stakes.InputError, match=r"logarithm of .* is not finite"):
-        infinite.aim.check_cost(jnp.array([20.0]), jnp.array([0.0]))
+        infinite.task.check_cost(jnp.array([20.0]), jnp.array([0.0]))
     own = slope_problem(utility=stakes.Utility(lambda y, h: jnp.exp(-((y - h) ** 2))))
     with pytest.raises(stakes.InputError, match="ExpUtility"):
-        own.aim.check_cost(np.array([200.0]), np.array([0.0]))
+        own.task.check_cost(np.array([200.0]), np.array([0.0]))
 
 
 def test_a_utility_that_underflows_far_out_has_a_slope_all_the_same() -> None:

@@ -25,8 +25,8 @@ from stakes import (
     Utility,
 )
 from stakes._types import Array
-from stakes.aim import Aim
-from stakes.deciding import (
+from stakes.decisions import (
+    DecisionTask,
     best_decision,
     by_parabolas,
     by_promise,
@@ -37,15 +37,15 @@ from stakes.deciding import (
     rival,
     term_decision,
 )
-from stakes.deciding.search import At
+from stakes.decisions.search import At
 from stakes.expectation import Mixture, ScoreFunction
-from stakes.losses import Asked
+from stakes.losses import AnyLoss
 from stakes.predicting import draws_for, draws_to_decide
 from stakes.utilities import ScaledLoss
 
 KEY = jax.random.key(0)
 decide = jax.jit(
-    numerical_decision, static_argnames=("aim", "expectation"), compiler_options=QUICKLY
+    numerical_decision, static_argnames=("task", "expectation"), compiler_options=QUICKLY
 )
 DRAWS = 64
 SPREAD = 2.0
@@ -65,7 +65,7 @@ def pinball(outcome, decision):
 @pytest.mark.slow
 def test_a_callable_pinball_loss_leads_to_the_exact_quantile():
     outcomes = normals()
-    found = decide(Aim(Asked(pinball)), Quadrature(), KEY, outcomes, LIKE)
+    found = decide(DecisionTask(AnyLoss(pinball)), Quadrature(), KEY, outcomes, LIKE)
     exact = Tilted(0.9).exact_decision(Mixture(outcomes))
     assert found.shape == LIKE.shape
     assert found.dtype == LIKE.dtype
@@ -76,7 +76,7 @@ def test_a_callable_pinball_loss_leads_to_the_exact_quantile():
 @pytest.mark.parametrize("loss", [Squared(), Absolute(), Tilted(0.2), LinEx(0.5)], ids=str)
 def test_a_numerical_decision_agrees_with_the_exact_one(loss):
     outcomes = normals()
-    found = decide(Aim(Asked(loss)), ClosedForm(), KEY, outcomes, LIKE)
+    found = decide(DecisionTask(AnyLoss(loss)), ClosedForm(), KEY, outcomes, LIKE)
     exact = quickly(lambda outcomes: loss.exact_decision(Mixture(outcomes)), outcomes)
     np.testing.assert_allclose(found, exact, atol=0.02 * SPREAD)
 
@@ -84,7 +84,9 @@ def test_a_numerical_decision_agrees_with_the_exact_one(loss):
 def test_a_numerical_decision_about_counts_is_the_exact_quantile():
     rates = jnp.array([[3.0, 20.0], [5.0, 30.0]])
     outcomes = jax.vmap(dist.Poisson)(jnp.repeat(rates, 32, axis=0))
-    found = decide(Aim(Asked(pinball)), Enumeration(points=128), KEY, outcomes, jnp.zeros(2))
+    found = decide(
+        DecisionTask(AnyLoss(pinball)), Enumeration(points=128), KEY, outcomes, jnp.zeros(2)
+    )
     twins = [stats.poisson(rate) for rate in np.asarray(rates)]
     reached = np.array([np.mean([t.cdf(k) for t in twins], axis=0) >= 0.9 for k in range(80)])
     np.testing.assert_allclose(found, np.argmax(reached, axis=0), atol=0.05)
@@ -96,7 +98,7 @@ def test_the_higher_of_two_peaks_is_found():
     widths = jnp.where(jnp.arange(DRAWS) % 8 < 3, 0.5, 4.0)[:, None]
     outcomes = jax.vmap(dist.Normal)(centres, widths)
     hit = Utility(lambda outcome, decision: jnp.exp(-jnp.square(outcome - decision)))
-    found = decide(Aim(hit), Quadrature(), KEY, outcomes, jnp.zeros(1))
+    found = decide(DecisionTask(hit), Quadrature(), KEY, outcomes, jnp.zeros(1))
     np.testing.assert_allclose(found, 10.0, atol=0.05)
 
 
@@ -110,7 +112,7 @@ def test_a_utility_with_two_peaks_leads_to_the_better_one():
         return 0.8 * low + high
 
     outcomes = normals(between=0.0, within=0.6)
-    found = decide(Aim(Utility(two_peaks)), Quadrature(), KEY, outcomes, LIKE)
+    found = decide(DecisionTask(Utility(two_peaks)), Quadrature(), KEY, outcomes, LIKE)
     h, width = np.linspace(-3, 3, 60_001), np.hypot(0.3, 0.6)
     best = h[np.argmax(0.8 * stats.norm(-1, width).pdf(h) + stats.norm(1, width).pdf(h))]
     np.testing.assert_allclose(found, best + np.array([0.0, 5.0, -100.0]), atol=0.02)
@@ -122,7 +124,7 @@ def test_a_utility_with_two_peaks_leads_to_the_better_one():
 def test_a_best_decision_beyond_the_bulk_of_the_outcomes_is_found(c):
     outcomes = normals(between=0.0, within=SPREAD)
     mine = lambda outcome, decision: LinEx(c)(outcome, decision)  # noqa: E731
-    found = decide(Aim(Asked(mine)), Quadrature(), KEY, outcomes, LIKE)
+    found = decide(DecisionTask(AnyLoss(mine)), Quadrature(), KEY, outcomes, LIKE)
     exact = np.array([0.0, 5.0, -100.0]) - c * SPREAD**2 / 2  # four standard deviations away
     np.testing.assert_allclose(found, exact, atol=0.1 * SPREAD)
 
@@ -137,7 +139,9 @@ def test_a_best_decision_beyond_the_bulk_of_the_outcomes_is_found(c):
 def test_a_linex_decision_is_not_left_to_draws_where_quadrature_is_at_hand(outcomes, twin, c):
     """The best decision is -log(E exp(-cy))/c, which a few draws of a heavy tail get wrong."""
     found = quickly(
-        lambda: best_decision(Aim(Asked(LinEx(c))), Quadrature(), KEY, outcomes, jnp.zeros(1))
+        lambda: best_decision(
+            DecisionTask(AnyLoss(LinEx(c))), Quadrature(), KEY, outcomes, jnp.zeros(1)
+        )
     )
     mgf = {"gamma": (1 + c / 1.5) ** -5.0, "laplace": 1 / (1 - 0.81 * c**2)}[twin]
     np.testing.assert_allclose(found, -np.log(mgf) / c, atol=0.01)
@@ -147,7 +151,7 @@ def test_a_monte_carlo_expectation_leaves_the_decision_to_draws():
     outcomes = normals()
     found, exact = quickly(
         lambda outcomes: (
-            best_decision(Aim(Asked(LinEx(0.5))), MonteCarlo(), KEY, outcomes, LIKE),
+            best_decision(DecisionTask(AnyLoss(LinEx(0.5))), MonteCarlo(), KEY, outcomes, LIKE),
             LinEx(0.5).exact_decision(Mixture(outcomes)),
         ),
         outcomes,
@@ -162,7 +166,7 @@ def test_an_exponential_utility_of_a_cost_far_from_zero_does_not_underflow():
         return 500 + 0.1 * jnp.square(decision - 3 * outcome)
 
     outcomes = normals(centre=(20.0, 5.0, -100.0), between=0.0)
-    found = decide(Aim(ExpUtility(cost, 2.0)), Quadrature(), KEY, outcomes, LIKE)
+    found = decide(DecisionTask(ExpUtility(cost, 2.0)), Quadrature(), KEY, outcomes, LIKE)
     np.testing.assert_allclose(found, [60.0, 15.0, -300.0], atol=0.2)
 
 
@@ -174,21 +178,25 @@ def test_a_cost_that_never_rises_again_has_no_silent_decision():
         costs = [1e6 - above, 1e6 + above, jnp.maximum(-above, 0.0)]
         return jnp.stack([each[..., i] for i, each in enumerate(costs)], axis=-1)
 
-    found = decide(Aim(Asked(cost)), Quadrature(), KEY, normals(), LIKE)
+    found = decide(DecisionTask(AnyLoss(cost)), Quadrature(), KEY, normals(), LIKE)
     np.testing.assert_array_equal(found, [np.inf, -np.inf, np.inf])
 
 
 def test_a_decision_about_counts_may_be_a_count_at_which_the_cost_jumps():
     outcomes = jax.vmap(dist.Poisson)(jnp.full((64, 1), 4.0))
     short = lambda outcome, decision: 9.0 * (outcome > decision) + jnp.abs(decision)  # noqa: E731
-    found = decide(Aim(Asked(short)), Enumeration(points=64), KEY, outcomes, jnp.zeros(1))
+    found = decide(
+        DecisionTask(AnyLoss(short)), Enumeration(points=64), KEY, outcomes, jnp.zeros(1)
+    )
     assert found == np.argmin(9 * stats.poisson(4.0).sf(np.arange(20)) + np.arange(20))
 
 
 @pytest.mark.parametrize(
     "search",
     [
-        lambda: numerical_decision(Aim(Asked(pinball)), MonteCarlo(), KEY, normals(), LIKE),
+        lambda: numerical_decision(
+            DecisionTask(AnyLoss(pinball)), MonteCarlo(), KEY, normals(), LIKE
+        ),
         lambda: term_decision(
             ScaledLoss(Squared(), 1.0).term(MonteCarlo()), KEY, normals(), LIKE, held=1
         ),
@@ -223,8 +231,10 @@ def test_few_draws_at_once_change_nothing(monkeypatch):
     # Not compiled as a whole, lest the second call find the first one's code.
     together, in_parts = [], []
     for found, most in ((together, 2**24), (in_parts, 16)):
-        monkeypatch.setattr("stakes.deciding.risks.MOST_ELEMENTS", most)
-        found.append(numerical_decision(Aim(Asked(Squared())), ClosedForm(), KEY, normals(), LIKE))
+        monkeypatch.setattr("stakes.decisions.risks.MOST_ELEMENTS", most)
+        found.append(
+            numerical_decision(DecisionTask(AnyLoss(Squared())), ClosedForm(), KEY, normals(), LIKE)
+        )
     np.testing.assert_allclose(in_parts, together, atol=0.02 * SPREAD)
 
 
@@ -251,7 +261,7 @@ def test_the_term_prefers_another_decision_than_the_expected_utility_does():
     centres = jnp.where(jnp.arange(DRAWS) < 48, 0.0, 6.0)[:, None]
     outcomes = jax.vmap(dist.Normal)(centres, jnp.ones((DRAWS, 1)))
     gain = ExpUtility(Squared(), 2.0)
-    greedy = decide(Aim(gain), ClosedForm(), KEY, outcomes, jnp.zeros(1))
+    greedy = decide(DecisionTask(gain), ClosedForm(), KEY, outcomes, jnp.zeros(1))
     term = gain.term(ClosedForm())
     careful = best_for(term, outcomes, jnp.zeros(1))
     # For equal widths log ũ is a parabola, so that the term's best is the mean over θ.
@@ -449,7 +459,9 @@ def test_a_decision_about_a_line_of_counts_is_where_a_cost_jumps(slope):
     late = lambda y, h: 400.0 * (y > h) + jnp.abs(h + 60.0)  # noqa: E731
     outcomes = jax.vmap(lambda _: _lines(slope))(jnp.arange(64))
     found = quickly(
-        lambda: best_decision(Aim(Asked(late)), ScoreFunction(), KEY, outcomes, jnp.zeros(2))
+        lambda: best_decision(
+            DecisionTask(AnyLoss(late)), ScoreFunction(), KEY, outcomes, jnp.zeros(2)
+        )
     )
     values = 10.3 + slope * np.arange(7)
     exact = values[np.argmin([np.mean(400.0 * (values > h + 1e-6)) + h + 60 for h in values])]
@@ -457,12 +469,12 @@ def test_a_decision_about_a_line_of_counts_is_where_a_cost_jumps(slope):
 
 
 def test_a_line_of_counts_is_not_integrated():
-    reason = Quadrature().objection(_lines(5.1), Asked(pinball), jnp.zeros(2))
+    reason = Quadrature().objection(_lines(5.1), AnyLoss(pinball), jnp.zeros(2))
     assert reason is not None
 
 
 def test_a_loss_of_ones_own_is_tried_with_fewer_draws_than_a_formula_takes():
-    own = Aim(Asked(lambda outcome, decision: jnp.square(outcome - decision)))
-    formula = Aim(Asked(Squared()))
+    own = DecisionTask(AnyLoss(lambda outcome, decision: jnp.square(outcome - decision)))
+    formula = DecisionTask(AnyLoss(Squared()))
     assert draws_to_decide(own, Quadrature(), 300) == 256
     assert draws_to_decide(formula, Quadrature(), 300) == draws_for(300) > 5000

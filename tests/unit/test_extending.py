@@ -13,11 +13,10 @@ import pytest
 from scipy import stats as scipy_stats
 
 import stakes
-from stakes.aim import Aim
-from stakes.deciding import best_decision, numerical_decision, objective_of
+from stakes.decisions import DecisionTask, best_decision, numerical_decision, objective_of
 from stakes.expectation import ByPoints, Mixture, Rule, stats
 from stakes.fitting import FitSettings, Info, State, Step, ascend, bound, start
-from stakes.losses import Asked
+from stakes.losses import AnyLoss
 from stakes.port import rows_of_params
 from stakes.protocols import (
     Expectation,
@@ -224,7 +223,7 @@ def test_transform_estimator_and_decision_rule_of_ones_own_work_together() -> No
         estimator=Halfway(),
         method=stakes.EM(m_step=Cautious(), draws=20),
     )
-    losses = result.on_fit.observations.costs(result.problem.aim, result.vi_decisions.values)
+    losses = result.on_fit.observations.costs(result.problem.task, result.vi_decisions.values)
     assert result.scale == pytest.approx(losses.mean(), rel=1e-6)
     assert np.isfinite(result.calibrated.bound).all()
     # The rule sets the decisions of the fit; those of the result are best for the loss.
@@ -286,7 +285,7 @@ def test_a_loss_may_know_any_part_of_itself(questions, options) -> None:
     )
     outcomes = jax.vmap(dist.Normal)(jnp.array([[2.0], [4.0]]), jnp.ones((2, 1)))
     decide = jax.jit(
-        lambda: best_decision(plan.problem.aim, plan.expectation, KEY, outcomes, jnp.ones(1)),
+        lambda: best_decision(plan.problem.task, plan.expectation, KEY, outcomes, jnp.ones(1)),
         compiler_options={"xla_backend_optimization_level": 0},
     )
     np.testing.assert_allclose(decide(), 3.0, atol=0.05)
@@ -324,10 +323,10 @@ def test_an_expectation_that_sums_over_instances_is_refused() -> None:
     with pytest.raises(stakes.InputError, match=r"utility term.*shape \(5,\); it has shape \(\)"):
         calibrate(loss())
     outcomes = jax.vmap(dist.Normal)(jnp.ones((2, 3)), jnp.ones((2, 3)))
-    aim = Aim(Asked(loss()))
+    task = DecisionTask(AnyLoss(loss()))
     with pytest.raises(stakes.InputError, match=r"expected cost by .*shape \(3,\)"):
         jax.eval_shape(
-            lambda: numerical_decision(aim, stakes.ClosedForm(), KEY, outcomes, jnp.ones(3))
+            lambda: numerical_decision(task, stakes.ClosedForm(), KEY, outcomes, jnp.ones(3))
         )
 
 

@@ -22,7 +22,7 @@ from quick import quickly
 import stakes
 from stakes._types import Array, Key, Params
 from stakes.app.runs.journal import FileJournal
-from stakes.deciding import objective_of
+from stakes.decisions import objective_of
 from stakes.expectation import ClosedForm
 from stakes.fitting import (
     EM,

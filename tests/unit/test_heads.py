@@ -13,7 +13,7 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import norm
 
 import stakes
-from stakes.losses import Asked
+from stakes.losses import AnyLoss
 from stakes.study import network
 from stakes.study.strategies.heads import (
     LEVELS,
@@ -32,8 +32,8 @@ from stakes.study.strategies.heads import (
 from stakes.study.strategies.monotone import Blocks
 
 KEY = jax.random.key(3)
-TILTED = Asked(stakes.Tilted(0.8))
-SQUARED = Asked(stakes.Squared())
+TILTED = AnyLoss(stakes.Tilted(0.8))
+SQUARED = AnyLoss(stakes.Squared())
 
 
 @dataclass
@@ -66,7 +66,7 @@ HEADS: dict[str, Head] = {
     "network": Network(width=8),
     "regressor": Regressor(LeastSquares()),
 }
-CRITERIA = {"tilted": TILTED, "squared": SQUARED, "hit": Asked(hit)}
+CRITERIA = {"tilted": TILTED, "squared": SQUARED, "hit": AnyLoss(hit)}
 
 
 def predicted(mean: np.ndarray, deviation: np.ndarray, decisions: np.ndarray) -> Shown:
@@ -163,8 +163,8 @@ def test_a_correction_may_lead_away_from_where_the_cost_is_undefined(head: Head)
     mean = np.linspace(-0.5, 5, 60)
     outcomes = mean + 2 + 0.1 * np.sin(np.arange(60))
     shown = predicted(mean, np.ones(60), mean)
-    decided = head.fit(KEY, shown, outcomes, Asked(positive)).decide(shown)
-    assert cost(Asked(positive), outcomes, decided) < 0.1
+    decided = head.fit(KEY, shown, outcomes, AnyLoss(positive)).decide(shown)
+    assert cost(AnyLoss(positive), outcomes, decided) < 0.1
 
 
 @pytest.mark.parametrize("head", HEADS.values(), ids=HEADS)

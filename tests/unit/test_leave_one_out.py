@@ -82,7 +82,7 @@ def test_reweighted_draws_decide_as_the_exact_posterior_without_the_row(wider: f
     weights = loo.weights_without_each(drawn)
     assert (weights.k_hat < 0.7).all()
     found = predicting.decide_weighted(
-        result.problem.aim,
+        result.problem.task,
         result.expectation,
         KEY,
         drawn,

@@ -29,8 +29,8 @@ from stakes import (
     ZeroOne,
     calibrate,
 )
-from stakes.deciding import objective_of
-from stakes.sharing import Shared
+from stakes.decisions import objective_of
+from stakes.spaces import Shared
 from stakes.study import given
 from stakes.utilities import ScaledLoss
 from stakes.varying import GroupOf, PerCase, columns_for

@@ -14,7 +14,7 @@ from numpyro.infer import SVI
 
 import stakes
 from stakes.bridge import approximate
-from stakes.deciding import objective_of
+from stakes.decisions import objective_of
 from stakes.fitting import bound
 
 KEY = jax.random.key(3)

@@ -26,10 +26,9 @@ from stakes import (
     Vector,
     calibrate,
 )
-from stakes.aim import Aim
-from stakes.deciding import best_decision
+from stakes.decisions import DecisionTask, best_decision
 from stakes.expectation import choose
-from stakes.losses import Asked
+from stakes.losses import AnyLoss
 from stakes.utilities import ScaledLoss
 
 KEY = jax.random.key(0)
@@ -62,7 +61,9 @@ def found_for(loss: Any, space: Vector) -> np.ndarray:
     parts = space.seen(jnp.zeros((len(space), 3)))
     expectation = choose(one, ScaledLoss(loss, 1.0), parts).sized([outcomes()])
     decide = jax.jit(best_decision, static_argnums=(0, 1))
-    return np.asarray(decide(Aim(Asked(loss), space), expectation, KEY, outcomes(), like), float)
+    return np.asarray(
+        decide(DecisionTask(AnyLoss(loss), space), expectation, KEY, outcomes(), like), float
+    )
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import jax
 from stakes._types import Array, Distribution, Key
 from stakes.errors import NoClosedForm
 from stakes.expectation.mixture import Mixture, Single
-from stakes.losses import Asked
+from stakes.losses import AnyLoss
 from stakes.protocols import Expectation, Gain, Loss, PositiveUtility, Predicted
 
 
@@ -34,12 +34,12 @@ class ClosedForm(Expectation):
     def expected(
         self, key: Key | None, outcome: Distribution, loss: Loss, decision: Array
     ) -> Array:
-        return Asked(loss).expected(Single(outcome), decision)
+        return AnyLoss(loss).expected(Single(outcome), decision)
 
     def expected_regret(
         self, key: Key | None, outcome: Distribution, loss: Loss, decision: Array
     ) -> Array:
-        return Asked(loss).expected_regret(Single(outcome), decision)
+        return AnyLoss(loss).expected_regret(Single(outcome), decision)
 
     def log_expected(
         self, key: Key | None, outcome: Distribution, utility: PositiveUtility, decision: Array

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from stakes import checks
 from stakes._types import Array, Batch, Key, Params
-from stakes.deciding import BayesDecisions, NumericalDecisions
+from stakes.decisions import BayesDecisions, NumericalDecisions
 from stakes.errors import check_shape
 from stakes.fitting.ascent import Outcomes, climb, draws_of, start
 from stakes.fitting.settings import FitSettings
@@ -22,8 +22,7 @@ from stakes.port import (
     rows_of_params,
 )
 from stakes.protocols import DecisionRule, Gain, Objective
-from stakes.sharing import Shared
-from stakes.vectors import leading
+from stakes.spaces import Shared, leading
 
 OF_THEIR_OWN = 15
 """Draws of θ for an M-step that has no others."""

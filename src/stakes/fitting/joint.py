@@ -14,8 +14,7 @@ from stakes.port import (
     rows_of_params,
 )
 from stakes.protocols import Gain, Objective, Space
-from stakes.spaces import Real
-from stakes.vectors import leading
+from stakes.spaces import Real, leading
 
 
 @final

@@ -1,13 +1,13 @@
 """What a decision costs: losses, each with its expectation and best decision where known."""
 
-from stakes.losses.asked import Asked, Dial, WithCovariates, covariates_of
+from stakes.losses.any_loss import AnyLoss, Dial, WithCovariates, covariates_of
 from stakes.losses.basic import Absolute, LinEx, Newsvendor, Squared, Tilted
 from stakes.losses.more import Expectile, Huber, IntervalScore, ZeroOne
 from stakes.losses.table import CostTable
 
 __all__ = [
     "Absolute",
-    "Asked",
+    "AnyLoss",
     "CostTable",
     "Dial",
     "Expectile",

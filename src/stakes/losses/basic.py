@@ -16,7 +16,7 @@ from jax.scipy.special import logsumexp
 from stakes import varying
 from stakes._types import Array, Number
 from stakes.errors import NoClosedForm
-from stakes.losses.asked import Dial
+from stakes.losses.any_loss import Dial
 from stakes.protocols import Predicted
 from stakes.varying import CanVary
 

@@ -12,9 +12,8 @@ from stakes import varying
 from stakes._types import Array
 from stakes.losses.basic import Tilted
 from stakes.protocols import Predicted
-from stakes.spaces import Real
+from stakes.spaces import Real, Vector
 from stakes.varying import CanVary
-from stakes.vectors import Vector
 
 HALVINGS = 50
 MOST_STEPS = 60

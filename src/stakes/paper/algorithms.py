@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stakes import fitting, predicting
-from stakes.deciding import BayesDecisions, NumericalDecisions
+from stakes.decisions import BayesDecisions, NumericalDecisions
 from stakes.fitting import EM, Fit, History, Joint, Method
 from stakes.host.progress import steps_of
 from stakes.losses import Squared
@@ -137,7 +137,7 @@ class _Stopwatch:
     def _risk(self, plan: Plan, history: History) -> float:
         posterior = FittedPosterior(plan.approximation, history.state.variables["params"])
         decisions = predicting.decide(
-            plan.problem.aim,
+            plan.problem.task,
             posterior,
             plan.predictors.on(),
             plan.expectation,

@@ -90,7 +90,7 @@ def _risk(result: Calibration, params: Params) -> float:
     decisions = result.on_fit.decided(FittedPosterior(result.approximation, params))
     seen = result.on_fit.observations
     assert seen is not None
-    return float(seen.costs(result.problem.aim, decisions.values).mean())
+    return float(seen.costs(result.problem.task, decisions.values).mean())
 
 
 def _draws(result: Calibration, count: int) -> dict[str, dict[str, list[float]]]:

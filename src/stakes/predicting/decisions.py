@@ -9,17 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from stakes._types import Array, Batch, Float, Key
-from stakes.aim import Aim
 from stakes.bridge import Predictor
-from stakes.deciding import Rival, best_decision
-from stakes.deciding import rivals as near_rivals
+from stakes.decisions import DecisionTask, Rival, best_decision
+from stakes.decisions import rivals as near_rivals
 from stakes.host.programs import Program
 from stakes.port import columns_in, count_in, outcome_at, sweep
 from stakes.predicting.instances import count_of, everywhere, outcomes_in
 from stakes.predicting.posteriors import Posterior
 from stakes.protocols import Expectation
-from stakes.sharing import Shared
-from stakes.vectors import leading
+from stakes.spaces import Shared, leading
 
 MOST_ELEMENTS = 2**25
 """Instances times draws held at once; 128 MB per array in single precision."""
@@ -31,14 +29,14 @@ def draws_for(instances: int) -> int:
     return int(np.clip(MOST_ELEMENTS // (16 * max(instances, 1)), 256, 8192))
 
 
-def draws_to_decide(aim: Aim, expectation: Expectation, instances: int) -> int:
+def draws_to_decide(task: DecisionTask, expectation: Expectation, instances: int) -> int:
     """Fewer where decisions have to be tried: a cost known to be convex has a formula for them."""
-    values = expectation.summed if aim.criterion.convex else expectation.tried
+    values = expectation.summed if task.criterion.convex else expectation.tried
     return draws_for(instances * values)
 
 
 def decide(
-    aim: Aim,
+    task: DecisionTask,
     posterior: Posterior,
     predictor: Predictor,
     expectation: Expectation,
@@ -50,29 +48,33 @@ def decide(
 
     Those of instances that are not asked about may be anything.
     """
-    settled = _settled(aim, predictor, expectation, draws)
+    settled = _settled(task, predictor, expectation, draws)
 
     def best(batch: Batch) -> Array:
         return _decide_batch(posterior, predictor, key, batch, *settled)
 
-    return everywhere(best, predictor, leading(aim.space), asked)
+    return everywhere(best, predictor, leading(task.space), asked)
 
 
 def begin_to_decide(
-    aim: Aim, posterior: Posterior, predictor: Predictor, expectation: Expectation, key: Key
+    task: DecisionTask,
+    posterior: Posterior,
+    predictor: Predictor,
+    expectation: Expectation,
+    key: Key,
 ) -> None:
     """Begin to compile what `decide` needs, in another thread."""
     batch = next(sweep(predictor.cases.subsamples))
-    settled = _settled(aim, predictor, expectation, None)
+    settled = _settled(task, predictor, expectation, None)
     _decide_batch.begin(posterior, predictor, key, batch, *settled)
 
 
 def _settled(
-    aim: Aim, predictor: Predictor, expectation: Expectation, draws: int | None
-) -> tuple[Aim, tuple[Any, ...], Expectation, int]:
+    task: DecisionTask, predictor: Predictor, expectation: Expectation, draws: int | None
+) -> tuple[DecisionTask, tuple[Any, ...], Expectation, int]:
     """What is the same for all batches."""
     size = int(np.prod(predictor.cases.instances.shape))
-    return *aim.opened(), expectation, draws or draws_to_decide(aim, expectation, size)
+    return *task.opened(), expectation, draws or draws_to_decide(task, expectation, size)
 
 
 def _compared(given: Mapping[str, Any]) -> int:
@@ -82,25 +84,25 @@ def _compared(given: Mapping[str, Any]) -> int:
     return outcomes * given["draws"] * summed
 
 
-@partial(Program, static=("aim", "expectation", "draws"), numbers=("numbers",), work=_compared)
+@partial(Program, static=("task", "expectation", "draws"), numbers=("numbers",), work=_compared)
 def _decide_batch(
     posterior: Posterior,
     predictor: Predictor,
     key: Key,
     batch: Batch,
-    aim: Aim,
+    task: DecisionTask,
     numbers: tuple[Any, ...],
     expectation: Expectation,
     draws: int,
 ) -> Float[Array, "*instance"]:
     here, outcomes, weight, y_key = _at(
-        posterior, predictor, key, batch, aim.filled(numbers), draws
+        posterior, predictor, key, batch, task.filled(numbers), draws
     )
     return best_decision(here, expectation, y_key, outcomes, weight)
 
 
 def rivals(
-    aim: Aim,
+    task: DecisionTask,
     posterior: Posterior,
     predictor: Predictor,
     expectation: Expectation,
@@ -108,33 +110,33 @@ def rivals(
     draws: int = DRAWS_FOR_RIVALS,
 ) -> Rival | None:
     """Of the first batch of instances, other decisions that are nearly as good as the best."""
-    if aim.criterion.convex or aim.space.actions is not None or leading(aim.space):
+    if task.criterion.convex or task.space.actions is not None or leading(task.space):
         return None
-    batch, (bare, numbers) = next(sweep(predictor.cases.subsamples)), aim.opened()
+    batch, (bare, numbers) = next(sweep(predictor.cases.subsamples)), task.opened()
     found: Rival | None = _rivals_batch(
         posterior, predictor, key, batch, bare, numbers, expectation, draws
     )
     return found
 
 
-@partial(Program, static=("aim", "expectation", "draws"), numbers=("numbers",), work=_compared)
+@partial(Program, static=("task", "expectation", "draws"), numbers=("numbers",), work=_compared)
 def _rivals_batch(
     posterior: Posterior,
     predictor: Predictor,
     key: Key,
     batch: Batch,
-    aim: Aim,
+    task: DecisionTask,
     numbers: tuple[Any, ...],
     expectation: Expectation,
     draws: int,
 ) -> Rival | None:
-    filled = aim.filled(numbers)
+    filled = task.filled(numbers)
     here, outcomes, weight, y_key = _at(posterior, predictor, key, batch, filled, draws)
     return near_rivals(here, expectation, y_key, outcomes, weight)
 
 
 def expected(
-    aim: Aim,
+    task: DecisionTask,
     posterior: Posterior,
     predictor: Predictor,
     expectation: Expectation,
@@ -147,7 +149,7 @@ def expected(
     Where outcomes share a decision, all of them together.
     """
 
-    bare, numbers = aim.opened()
+    bare, numbers = task.opened()
     same = jnp.asarray(decision)
 
     def some(batch: Batch) -> Array:
@@ -158,20 +160,20 @@ def expected(
     return everywhere(some, predictor, leading=(3,))
 
 
-@partial(Program, static=("aim", "expectation", "draws"), numbers=("numbers",), work=_compared)
+@partial(Program, static=("task", "expectation", "draws"), numbers=("numbers",), work=_compared)
 def _expected_batch(
     posterior: Posterior,
     predictor: Predictor,
     key: Key,
     batch: Batch,
     decision: Array,
-    aim: Aim,
+    task: DecisionTask,
     numbers: tuple[Any, ...],
     expectation: Expectation,
     draws: int,
 ) -> Float[Array, "statistic *instance"]:
-    aim = aim.filled(numbers)
-    here, outcomes, weight, y_key = _at(posterior, predictor, key, batch, aim, draws)
+    task = task.filled(numbers)
+    here, outcomes, weight, y_key = _at(posterior, predictor, key, batch, task, draws)
     space = here.space.counting(weight) if isinstance(here.space, Shared) else here.space
     same = jnp.full_like(weight, decision)
 
@@ -186,9 +188,14 @@ def _expected_batch(
 
 
 def _at(
-    posterior: Posterior, predictor: Predictor, key: Key, batch: Batch, aim: Aim, draws: int
-) -> tuple[Aim, Any, Array, Key]:
-    """The aim for a batch, what may come of decisions there, weights, and a key for outcomes."""
+    posterior: Posterior,
+    predictor: Predictor,
+    key: Key,
+    batch: Batch,
+    task: DecisionTask,
+    draws: int,
+) -> tuple[DecisionTask, Any, Array, Key]:
+    """The task for a batch, what may come of decisions there, weights, and a key for outcomes."""
     theta_key, y_key = jax.random.split(key)
     outcomes, weight = outcomes_in(posterior, predictor, theta_key, batch, draws, responding=True)
-    return aim.at(columns_in(predictor, aim.needs, batch)), outcomes, weight, y_key
+    return task.at(columns_in(predictor, task.needs, batch)), outcomes, weight, y_key

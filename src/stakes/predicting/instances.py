@@ -9,13 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from stakes._types import Array, Batch, Distribution, Key
-from stakes.aim import Aim
 from stakes.bridge import Predictor
+from stakes.decisions import DecisionTask
 from stakes.host.compiling import ONCE
 from stakes.host.programs import Program
 from stakes.port import over_batches, sweep
 from stakes.predicting.posteriors import Members, Posterior
-from stakes.vectors import leading
+from stakes.spaces import leading
 
 DRAWS_FOR_SIZE = 64
 """Draws of θ that show over which values outcomes spread."""
@@ -138,58 +138,58 @@ class Observations(NamedTuple):
     predictor: Predictor
     """Of the cases that they are of."""
 
-    def to_try(self, aim: Aim) -> tuple[Aim, np.ndarray]:
-        """The aim for, and the outcomes of, cases that a loss is tried on before any fit.
+    def to_try(self, task: DecisionTask) -> tuple[DecisionTask, np.ndarray]:
+        """The task for, and the outcomes of, cases that a loss is tried on before any fit.
 
         About a million at most, one from each stretch of cases, with the least and the greatest
         outcome among them.
         """
-        outcomes, counted, columns = self._flat(aim)
+        outcomes, counted, columns = self._flat(task)
         filled = _filled(outcomes, counted, self._middle())
         if filled.size <= MOST_TO_TRY:
-            return self.aim(aim), filled.reshape(self.outcomes.shape)
+            return self.task(task), filled.reshape(self.outcomes.shape)
         edges = np.linspace(0, len(filled), MOST_TO_TRY * len(filled) // filled.size + 1)
         # Somewhere in each stretch: every seventh row of a table may be a Sunday.
         shares = np.random.default_rng(0).random(len(edges) - 1)
         some = (edges[:-1] + shares * np.diff(edges)).astype(int)
         ends = [np.unravel_index(at, filled.shape)[0] for at in (filled.argmin(), filled.argmax())]
         places = np.union1d(some, ends)
-        return aim.at({need: whole[places] for need, whole in columns.items()}), filled[places]
+        return task.at({need: whole[places] for need, whole in columns.items()}), filled[places]
 
-    def aim(self, aim: Aim) -> Aim:
+    def task(self, task: DecisionTask) -> DecisionTask:
         """With the values of these cases in place."""
-        return aim.at(self.predictor.columns(aim.needs))
+        return task.at(self.predictor.columns(task.needs))
 
-    def check(self, aim: Aim, decisions: np.ndarray) -> None:
+    def check(self, task: DecisionTask, decisions: np.ndarray) -> None:
         """Refuse a loss or utility that these decisions show to be broken."""
         middle = self._middle()
-        for here, outcomes, counted, decided in self._parts(aim, decisions):
+        for here, outcomes, counted, decided in self._parts(task, decisions):
             here.check_cost(_filled(outcomes, counted, middle), decided)
 
-    def costs(self, aim: Aim, decisions: np.ndarray) -> np.ndarray:
+    def costs(self, task: DecisionTask, decisions: np.ndarray) -> np.ndarray:
         """ℓ(y_i, h_i), or minus the utility, of each instance that counts."""
-        parts = self._parts(aim, decisions)
+        parts = self._parts(task, decisions)
         return np.concatenate([here.costs(y, decided)[c] for here, y, c, decided in parts])
 
     def _parts(
-        self, aim: Aim, decisions: np.ndarray
-    ) -> Iterator[tuple[Aim, np.ndarray, np.ndarray, np.ndarray]]:
-        """A few million cases at a time: aim, outcomes, which of them count, and decisions."""
+        self, task: DecisionTask, decisions: np.ndarray
+    ) -> Iterator[tuple[DecisionTask, np.ndarray, np.ndarray, np.ndarray]]:
+        """A few million cases at a time: task, outcomes, which of them count, and decisions."""
         if self.outcomes.size <= MOST_AT_ONCE:
-            yield self.aim(aim), self.outcomes, self.counted, decisions
+            yield self.task(task), self.outcomes, self.counted, decisions
             return
-        lead, (outcomes, counted, columns) = leading(aim.space), self._flat(aim)
+        lead, (outcomes, counted, columns) = leading(task.space), self._flat(task)
         decisions = np.broadcast_to(decisions, (*lead, *self.counted.shape)).reshape(*lead, -1)
         each = max(len(outcomes) * MOST_AT_ONCE // outcomes.size, 1)
         for first in range(0, len(outcomes), each):
             part = slice(first, first + each)
-            here = aim.at({need: whole[part] for need, whole in columns.items()})
+            here = task.at({need: whole[part] for need, whole in columns.items()})
             yield here, outcomes[part], counted[part], decisions[..., part]
 
-    def _flat(self, aim: Aim) -> tuple[np.ndarray, np.ndarray, dict[Any, Array]]:
-        """One case after the other: outcomes, which of them count, and what the aim asks for."""
+    def _flat(self, task: DecisionTask) -> tuple[np.ndarray, np.ndarray, dict[Any, Array]]:
+        """One case after the other: outcomes, which of them count, and what the task asks for."""
         further = self.outcomes.shape[self.counted.ndim :]
-        columns = self.predictor.columns(aim.needs)
+        columns = self.predictor.columns(task.needs)
         return (
             self.outcomes.reshape(-1, *further),
             self.counted.ravel(),

@@ -10,13 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from stakes._types import Array, Batch, Distribution, Key
-from stakes.aim import Aim
 from stakes.bridge import Predictor
+from stakes.decisions import DecisionTask
 from stakes.host.programs import Program
 from stakes.port import count_in
 from stakes.predicting.instances import count_of, everywhere, outcomes_in, weights
 from stakes.predicting.posteriors import Posterior
-from stakes.vectors import seen
+from stakes.spaces import seen
 
 CENTRAL = (0.05, 0.25, 0.75, 0.95)
 """Levels of the quantiles that are the ends of the central 90 and 50 % of what is predicted."""
@@ -72,7 +72,7 @@ def _predict_batch(
 
 
 def predictive_costs(
-    aim: Aim,
+    task: DecisionTask,
     posterior: Posterior,
     predictor: Predictor,
     decisions: np.ndarray,
@@ -82,7 +82,7 @@ def predictive_costs(
     """Costs of outcomes drawn from the predictive distribution, as in the paper's notebooks."""
     counted = weights(posterior, predictor) > 0
     found = predict(posterior, predictor, key, draws)
-    criterion = aim.at(predictor.columns(aim.needs)).criterion
-    decided = seen(aim.space, jnp.asarray(decisions))
+    criterion = task.at(predictor.columns(task.needs)).criterion
+    decided = seen(task.space, jnp.asarray(decisions))
     costs = np.asarray(criterion.cost(jnp.asarray(found), decided))
     return costs[:, counted].ravel()

@@ -9,9 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from stakes._types import Array, Distribution, Float, Key
-from stakes.aim import Aim
 from stakes.bridge import Weighed
-from stakes.deciding import best_decision
+from stakes.decisions import DecisionTask, best_decision
 from stakes.errors import InputError
 from stakes.host.programs import Program
 from stakes.predicting.posteriors import FittedPosterior
@@ -29,7 +28,7 @@ def weighed(posterior: FittedPosterior, key: Key, draws: int) -> Weighed:
 
 
 def decide_weighted(
-    aim: Aim,
+    task: DecisionTask,
     expectation: Expectation,
     key: Key,
     draws: Weighed,
@@ -46,22 +45,22 @@ def decide_weighted(
     outcomes = _taken(draws.outcome, chosen)
     _check(draws.outcome, outcomes, chosen)
     like = draws.weight[0]
-    bare, numbers = aim.opened()
+    bare, numbers = task.opened()
     found = _decide(decision_key, outcomes, like, columns or {}, bare, numbers, expectation)
     return np.asarray(found)
 
 
-@partial(Program, static=("aim", "expectation"), numbers=("numbers",))
+@partial(Program, static=("task", "expectation"), numbers=("numbers",))
 def _decide(
     key: Key,
     outcomes: Distribution,
     like: Array,
     columns: Columns,
-    aim: Aim,
+    task: DecisionTask,
     numbers: tuple[Any, ...],
     expectation: Expectation,
 ) -> Array:
-    return best_decision(aim.filled(numbers).at(columns), expectation, key, outcomes, like)
+    return best_decision(task.filled(numbers).at(columns), expectation, key, outcomes, like)
 
 
 def _resampled(log_weights: np.ndarray, start: float) -> np.ndarray:

@@ -8,7 +8,7 @@ from stakes import checks
 from stakes.arguments import arguments_of
 from stakes.errors import InputError, name_of, some
 from stakes.protocols import Space
-from stakes.vectors import Vector
+from stakes.spaces import Vector
 
 if TYPE_CHECKING:
     from stakes.problem.problem import Problem

@@ -11,11 +11,11 @@ from stakes import checks
 from stakes._types import Key
 from stakes.arguments import arguments_of
 from stakes.errors import InputError, name_of, some
-from stakes.losses import Asked
+from stakes.losses import AnyLoss
 from stakes.problem.action import Argument, check_action
 from stakes.protocols import Space
+from stakes.spaces import Vector
 from stakes.utilities import ExpUtility, Utility
-from stakes.vectors import Vector
 
 if TYPE_CHECKING:
     from stakes.problem.problem import Problem
@@ -60,7 +60,7 @@ def _check_cost(problem: "Problem") -> None:
 
 
 def _check_space(problem: "Problem") -> None:
-    own = None if problem.loss is None else Asked(problem.loss).space
+    own = None if problem.loss is None else AnyLoss(problem.loss).space
     if problem.per is not None:
         rule = "the name of a plate or of a data argument, 'all' or 'row'"
         checks.instance("`Problem(per=...)`", problem.per, str, rule)
@@ -106,9 +106,9 @@ def _check_together(problem: "Problem") -> None:
     if not problem.together:
         return
     loss = problem.loss if problem.utility is None else problem.utility.loss
-    if loss is not None and Asked(loss).of_numbers:
+    if loss is not None and AnyLoss(loss).of_numbers:
         raise InputError(
-            f"`Problem(together=True)`: `{Asked(loss).title}` takes single numbers. Give a "
+            f"`Problem(together=True)`: `{AnyLoss(loss).title}` takes single numbers. Give a "
             f"function of (outcome, decision) that takes vectors, along the last axis of the "
             f"outcome."
         )
@@ -124,7 +124,7 @@ def _check_parts(problem: "Problem") -> None:
     loss = problem.loss if problem.utility is None else problem.utility.loss
     if not isinstance(problem.space, Vector) or loss is None:
         return
-    asked = Asked(loss)
+    asked = AnyLoss(loss)
     if asked.of_numbers and not isinstance(asked.space, Vector):
         raise InputError(
             f"`Problem(decision={problem.decision!r})`: `{asked.title}` takes single numbers. Give "

@@ -65,7 +65,7 @@ def _check_names(problem: "Problem", given: dict[str, Any]) -> None:
             f"`data` has {some(unknown)}, which `{name_of(problem.model)}` does not take; "
             f"its arguments are {some(arguments.names)}."
         )
-    asked = [need for need in problem.aim.needs if isinstance(need, str) and need not in given]
+    asked = [need for need in problem.task.needs if isinstance(need, str) and need not in given]
     if asked:
         raise InputError(
             f"`data` lacks {some(asked)}, which the loss or the limits of decisions ask for by "

@@ -10,17 +10,16 @@ import numpy as np
 
 from stakes import varying
 from stakes._types import Data, Model, Number
-from stakes.aim import Aim
 from stakes.arguments import Columns, arguments_of, by_name, is_conditioned, without
+from stakes.decisions import DecisionTask
 from stakes.errors import InputError, name_of
-from stakes.losses import Asked
+from stakes.losses import AnyLoss
 from stakes.problem.action import Argument, argument
 from stakes.problem.checking import check
 from stakes.problem.data import checked_data
 from stakes.protocols import Criterion, Gain, Loss, Space, Transform
-from stakes.spaces import Real
+from stakes.spaces import Real, Vector
 from stakes.utilities import ExpUtility, Utility
-from stakes.vectors import Vector
 
 FAR = 1e30
 """Beyond all limits of decisions."""
@@ -93,16 +92,16 @@ class Problem:
         return f"Problem({name_of(self.model)}, outcome={self.outcome!r}, {cost}{where})"
 
     @property
-    def aim(self) -> Aim:
+    def task(self) -> DecisionTask:
         """Where decisions may lie, and what they are judged by."""
         per = None if self.per == "row" else self.per
-        return Aim(self.criterion, self.space, per, self.together)
+        return DecisionTask(self.criterion, self.space, per, self.together)
 
     @property
     def space(self) -> Space:
         """Where decisions may lie."""
         loss = self.loss if self.utility is None else self.utility.loss
-        own = None if loss is None else Asked(loss).space
+        own = None if loss is None else AnyLoss(loss).space
         stated = self.decision
         if isinstance(stated, Argument):
             return stated.space
@@ -123,7 +122,7 @@ class Problem:
     @property
     def named_needs(self) -> list[str]:
         """What the data may have for loss and decisions."""
-        named = [getattr(need, "name", need) for need in self.aim.needs]
+        named = [getattr(need, "name", need) for need in self.task.needs]
         return [name for name in named if isinstance(name, str)]
 
     @cached_property
@@ -160,7 +159,7 @@ class Problem:
         if self.utility is not None:
             return self.utility
         assert self.loss is not None
-        return Asked(self.loss)
+        return AnyLoss(self.loss)
 
     def gain(
         self,
@@ -180,7 +179,7 @@ class Problem:
         assert loss is not None
         assert transform is not None
         assert scale is not None
-        loss = loss if columns is None else Asked(loss).at(columns).loss
+        loss = loss if columns is None else AnyLoss(loss).at(columns).loss
         return transform(loss, scale)
 
     def check_single(self, where: str) -> None:

@@ -11,8 +11,15 @@ plate of the outcome.
 """
 
 from stakes.protocols.decisions import Criterion, DecisionRule, Objective, Over, Space, Trial
-from stakes.protocols.expectations import Expectation, Tabled
-from stakes.protocols.gains import Estimator, Gain, PositiveUtility, Transform, UtilityTerm
+from stakes.protocols.expectations import (
+    Estimator,
+    Expectation,
+    Gain,
+    PositiveUtility,
+    Tabled,
+    Transform,
+    UtilityTerm,
+)
 from stakes.protocols.losses import Loss, Predicted, SolvedLoss
 
 __all__ = [

@@ -6,8 +6,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from stakes._types import Array, Bool, Distribution, Float, Key
-from stakes.protocols.expectations import Expectation
-from stakes.protocols.gains import Gain, UtilityTerm
+from stakes.protocols.expectations import Expectation, Gain, UtilityTerm
 from stakes.protocols.losses import Predicted
 from stakes.varying import Columns, Need
 

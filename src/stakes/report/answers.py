@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from stakes.losses import Asked
+from stakes.losses import AnyLoss
 from stakes.problem import Problem
 from stakes.report.rows import Rows
 from stakes.report.worth import Answer, Quality, Worth
@@ -47,7 +47,7 @@ def answer(rows: Rows, *, gain: bool, unit: str | None) -> Answer:
 
 
 def _costs(problem: Problem) -> tuple[float, float] | None:
-    dial = None if problem.loss is None or problem.action else Asked(problem.loss).dial
+    dial = None if problem.loss is None or problem.action else AnyLoss(problem.loss).dial
     if dial is None or dial.kind != "costs":
         return None
     under, over = dial.values

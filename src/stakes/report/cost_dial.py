@@ -17,7 +17,7 @@ MOST_HANDLES = 12
 def table_what_if(rows: Rows) -> WhatIf | None:
     """None where the loss is no table of costs, or decisions change outcomes or are shared."""
     problem, loss = rows.cases.problem, rows.cases.problem.loss
-    alone = problem.aim.per is None and problem.action is None
+    alone = problem.task.per is None and problem.action is None
     if not isinstance(loss, CostTable) or not alone:
         return None
     chosen = varied_rows(rows.draws.shape[1])

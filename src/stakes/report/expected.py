@@ -29,7 +29,7 @@ def curve(result: Calibration, rows: Rows) -> Curve | None:
     groups, beyond = _groups(rows), beyond_made(problem.space, made, rows.decisions)
     # One for each group: all members have the same.
     each = (
-        beyond if problem.aim.per is None else [beyond[members[0]] for members in groups.values()]
+        beyond if problem.task.per is None else [beyond[members[0]] for members in groups.values()]
     )
     return Curve(
         action=problem.action,
@@ -48,7 +48,7 @@ def _lines(
     rows: Rows, groups: dict[str, np.ndarray], tried: np.ndarray, beyond: np.ndarray
 ) -> tuple[Line, ...]:
     cases = rows.cases
-    own, counted = cases.problem.aim.per is None, _counted(cases)
+    own, counted = cases.problem.task.per is None, _counted(cases)
     shared = replace(cases, problem=replace(cases.problem, per="all")) if own else cases
 
     def at(decision: float) -> np.ndarray:
@@ -91,7 +91,7 @@ def _tried(cases: Assessment) -> tuple[np.ndarray, tuple[str, ...]]:
 
 def _groups(rows: Rows) -> dict[str, np.ndarray]:
     """Name -> the cases that share a decision; all together where each has its own."""
-    cases, per = rows.cases, rows.cases.problem.aim.per
+    cases, per = rows.cases, rows.cases.problem.task.per
     size = int(np.prod(cases.instances.shape))
     if per is None or per == "all":
         return {"": np.arange(size)}

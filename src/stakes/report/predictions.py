@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from stakes.errors import InputError
-from stakes.losses import Asked
+from stakes.losses import AnyLoss
 from stakes.problem import Problem
 from stakes.protocols import Loss
 from stakes.report.content import Column, Decisions, Handle, WhatIf
@@ -75,13 +75,13 @@ def decision_table(parts: Sequence[Rows], *, gain: bool = False) -> Decisions:
 
 def loss_to_vary(problem: Problem) -> Loss | None:
     """The page decides by quantiles, each instance for itself and without limits."""
-    alone = isinstance(problem.space, Real) and problem.aim.per is None
+    alone = isinstance(problem.space, Real) and problem.task.per is None
     return problem.loss if alone else None
 
 
 def what_if(loss: Loss | None, draws: np.ndarray) -> WhatIf | None:
     """From predictive draws of the first instances; None where there is nothing to vary."""
-    dial = None if loss is None else Asked(loss).dial
+    dial = None if loss is None else AnyLoss(loss).dial
     if dial is None:
         return None
     chosen = varied_rows(draws.shape[1])

@@ -102,10 +102,10 @@ class Rows:
     def expected(self, decisions: np.ndarray) -> np.ndarray:
         """What decisions about these cases are expected to cost; nan where they change outcomes."""
         cases, draws = self.cases, self.draws
-        shape, aim = cases.instances.shape, cases.problem.aim
+        shape, task = cases.instances.shape, cases.problem.task
         if cases.problem.action is not None:
             return np.full(draws.shape[1], np.nan)
-        criterion = aim.at(cases.predictor.columns(aim.needs)).criterion
+        criterion = task.at(cases.predictor.columns(task.needs)).criterion
         decision, total = jnp.asarray(decisions).reshape(shape), np.zeros(draws.shape[1])
         step = max(MOST_VALUES // max(draws.shape[1], 1), 1)
         for start in range(0, len(draws), step):
@@ -127,7 +127,7 @@ class Rows:
         """What the decisions did cost, where outcomes came that count."""
         found = self.cases.observations
         assert found is not None
-        return found.costs(self.cases.problem.aim, self.decisions.reshape(found.outcomes.shape))
+        return found.costs(self.cases.problem.task, self.decisions.reshape(found.outcomes.shape))
 
     @property
     def actions(self) -> tuple[str, ...]:
@@ -155,7 +155,7 @@ class Rows:
     def are_counts(self) -> bool:
         """Whether decisions can be added up: outcomes are counts, and not just yes and no."""
         problem = self.cases.problem
-        if problem.action is not None or problem.aim.per is not None:
+        if problem.action is not None or problem.task.per is not None:
             return False  # a price, or one decision many times over
         whole = are_whole_numbers(self.draws) and self.draws.min() >= 0 and self.draws.max() > 1
         return bool(whole and not self.actions)

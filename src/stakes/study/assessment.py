@@ -14,11 +14,11 @@ from stakes.port import Instances
 from stakes.predicting import FittedPosterior, Observations, Posterior, SampledPosterior
 from stakes.problem import Problem
 from stakes.protocols import Expectation, Space
+from stakes.spaces import Vector
 from stakes.study.comparison import Comparison
 from stakes.study.dependence import By, dependence_of
 from stakes.study.keys import Keys
 from stakes.study.plan import check_decisions
-from stakes.vectors import Vector
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -66,8 +66,8 @@ class Assessment:
         checks.names("`Assessment(unconverged=...)`", self.unconverged)
         known = "one such as `Quadrature()`"
         checks.choice("`Assessment(expectation=...)`", self.expectation, Expectation, known)
-        aim = self.problem.aim
-        aim.check_columns(self.predictor.columns(aim.needs))
+        task = self.problem.task
+        task.check_columns(self.predictor.columns(task.needs))
 
     def __repr__(self) -> str:
         where = "on other cases" if self.held_out else "on the data of the fit"
@@ -159,13 +159,13 @@ class Assessment:
         decided = self.found
         if nuts is not None:
             decided["NUTS"] = self._found(nuts)
-        aim = self.problem.aim
-        costs = {name: seen.costs(aim, found) for name, found in decided.items()}
+        task = self.problem.task
+        costs = {name: seen.costs(task, found) for name, found in decided.items()}
         where = " x ".join(self.instances.dims) or "one number"
         return Comparison(
             costs=costs,
             gain=self.problem.loss is None,
-            setting=f"{len(costs['VI'])} instances over {where}; {aim.criterion.title}; "
+            setting=f"{len(costs['VI'])} instances over {where}; {task.criterion.title}; "
             f"{self.setting}.",
             held_out=self.held_out,
             notes=self.unconverged,
@@ -183,11 +183,11 @@ class Assessment:
 
     def expected(self, posterior: Posterior, decision: float, draws: int) -> np.ndarray:
         """What a decision for all would cost, or be worth: (mean, 5 %, 95 %) x instance."""
-        aim, key = self.problem.aim, self.keys.decisions
+        task, key = self.problem.task, self.keys.decisions
         some = (*self.problem.some_decisions, decision) if self.problem.action else ()
         spread = predicting.outcomes_by_batch(posterior, self.predictor, self.keys.spread, some)
         wide = self.expectation.widened(spread)
-        return predicting.expected(aim, posterior, self.predictor, wide, key, decision, draws)
+        return predicting.expected(task, posterior, self.predictor, wide, key, decision, draws)
 
     def predictive(self, posterior: Posterior, draws: int) -> "xr.Dataset":
         """Draws of the outcome, as ArviZ expects them."""
@@ -227,9 +227,9 @@ def decided(
     wide = expectation.widened(outcomes)
     size, draws = int(np.prod(predictor.cases.instances.shape)), None
     if most_draws is not None:
-        draws = min(most_draws, predicting.draws_to_decide(problem.aim, wide, size))
+        draws = min(most_draws, predicting.draws_to_decide(problem.task, wide, size))
     key = keys.decisions
-    found = predicting.decide(problem.aim, posterior, predictor, wide, key, draws, asked)
+    found = predicting.decide(problem.task, posterior, predictor, wide, key, draws, asked)
     check_decisions(found)
     return found
 

@@ -10,8 +10,8 @@ import numpy as np
 from stakes import checks, predicting
 from stakes import expectation as expectations
 from stakes._types import Array, Distribution, Key
-from stakes.aim import Aim
 from stakes.bridge import NumPyroApproximation, Predictors
+from stakes.decisions import DecisionTask
 from stakes.errors import InputError, some, warn
 from stakes.fitting import EM, Joint, Method
 from stakes.losses import ZeroOne
@@ -28,10 +28,10 @@ from stakes.protocols import (
     Transform,
     UtilityTerm,
 )
+from stakes.spaces import leading
+from stakes.spaces import seen as seen_by_loss
 from stakes.study.options import Options
 from stakes.utilities import Linearized
-from stakes.vectors import leading
-from stakes.vectors import seen as seen_by_loss
 
 
 def checked_transform(problem: Problem, transform: Transform | None) -> Transform | None:
@@ -67,7 +67,7 @@ def check_shared(problem: Problem, approximation: NumPyroApproximation) -> None:
             "of that name. Leave `per` out, or give the plate another name."
         )
     parts = [p.plate for p in approximation.subsamples if p.plate in dims]
-    if problem.aim.per is not None and parts:
+    if problem.task.per is not None and parts:
         raise InputError(
             f"`Problem(per={problem.per!r})`: a shared decision needs all of its outcomes at once, "
             f"but the model takes {some(parts)} in minibatches. Leave `subsample_size` out."
@@ -110,15 +110,15 @@ def checked_expectation(
     predictor = Predictors(problem, approximation).on()
     outcome, weight, drawn = predicting.one_outcome(posterior, predictor, key)
     seen = predicting.observations(posterior, predictor)
-    problem.aim.check_columns(predictor.columns(problem.aim.needs))
+    problem.task.check_columns(predictor.columns(problem.task.needs))
     # What is predicted is that of the first batch, what is observed that of all cases.
     batch = next(sweep(predictor.cases.subsamples))
-    here = columns_in(predictor, problem.aim.needs, batch)
-    aim = problem.aim.at(here)
+    here = columns_in(predictor, problem.task.needs, batch)
+    task = problem.task.at(here)
     if seen is None:
-        _try_cost(aim, drawn, aim, drawn)
+        _try_cost(task, drawn, task, drawn)
     else:
-        _try_cost(*seen.to_try(problem.aim), aim, drawn)
+        _try_cost(*seen.to_try(problem.task), task, drawn)
     _check_classes(problem, outcome)
     gain = problem.gain(transform, 1.0, here)
     where = f"What `transform={transform}` returns"
@@ -127,9 +127,9 @@ def checked_expectation(
     reason = method.objection(gain)
     if reason is not None:
         raise InputError(f"`method={method}` does not fit: {reason}.")
-    asked = _AllAsked(gain, options.estimator, aim.criterion)
-    expectation, parts = options.expectation, leading(aim.space)
-    like = seen_by_loss(aim.space, jnp.broadcast_to(weight, (*parts, *weight.shape)))
+    asked = _AllAsked(gain, options.estimator, task.criterion)
+    expectation, parts = options.expectation, leading(task.space)
+    like = seen_by_loss(task.space, jnp.broadcast_to(weight, (*parts, *weight.shape)))
     if expectation is None:
         expectation = expectations.choose(outcome, asked, like)
         if isinstance(expectation, expectations.ScoreFunction):
@@ -143,7 +143,7 @@ def checked_expectation(
         expectations.check(expectation, outcome, asked, like)
     asked.term(expectation)  # says what does not fit
     if problem.about_latent:
-        _check_slope(problem, aim, drawn)
+        _check_slope(problem, task, drawn)
     rows = int(np.prod(approximation.instances.shape))
     return expectation, usual_draws(expectation, outcome, rows)
 
@@ -156,26 +156,28 @@ def usual_draws(expectation: Expectation, outcome: Distribution, rows: int) -> i
     return 32 if rows <= (100 if is_count else 1000) else 10
 
 
-def _check_slope(problem: Problem, aim: Aim, drawn: np.ndarray) -> None:
+def _check_slope(problem: Problem, task: DecisionTask, drawn: np.ndarray) -> None:
     """Refuse, for a latent, a cost in steps: it would have no slope to follow."""
-    decision = seen_by_loss(aim.space, aim.everywhere(drawn, jnp.median(drawn)))
+    decision = seen_by_loss(task.space, task.everywhere(drawn, jnp.median(drawn)))
     tried = drawn + jnp.linspace(-1, 1, 9).reshape(-1, *(1 for _ in drawn.shape))
-    slope = jax.grad(lambda y: jnp.sum(aim.criterion.cost(y, decision)))(tried)
+    slope = jax.grad(lambda y: jnp.sum(task.criterion.cost(y, decision)))(tried)
     if not bool(jnp.any(slope != 0)):
         raise InputError(
-            f"Under `{aim.criterion.title}`, the cost of {problem.outcome!r}, which is latent, "
+            f"Under `{task.criterion.title}`, the cost of {problem.outcome!r}, which is latent, "
             f"rises in steps, and a fit has no slope to follow. Use a loss that rises gradually, "
             f"such as `Huber(...)`."
         )
 
 
-def _try_cost(of_seen: Aim, seen: np.ndarray, aim: Aim, drawn: np.ndarray) -> None:
+def _try_cost(
+    of_seen: DecisionTask, seen: np.ndarray, task: DecisionTask, drawn: np.ndarray
+) -> None:
     """Refuse a loss or utility that fails on observed outcomes; warn where others show a fault."""
     middle, width = np.median(seen).astype(seen.dtype), seen.max() - seen.min()
     of_seen.check_observed(seen)
     # What is drawn before a fit may be anywhere.
     likely = np.where(np.abs(drawn - middle) <= width, drawn, middle)
-    fault = aim.cost_fault(likely, aim.everywhere(likely, middle))
+    fault = task.cost_fault(likely, task.everywhere(likely, middle))
     if fault is not None:
         warn(f"At an outcome that was not observed, but may be predicted: {fault}")
 

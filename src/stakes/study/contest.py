@@ -12,6 +12,7 @@ from stakes.errors import InputError, NoScaleError, NumericalError, warn
 from stakes.host.progress import begin, parts_of, waiting
 from stakes.host.workers import checked_client
 from stakes.problem import Problem, checked_key
+from stakes.spaces import leading
 from stakes.study.bench import Bench
 from stakes.study.choice import Choice, Entry
 from stakes.study.data import Coords
@@ -22,7 +23,6 @@ from stakes.study.strategies.baselines import Same
 from stakes.study.strategies.corrected import Corrected
 from stakes.study.strategies.fitted import Calibrated, Plain
 from stakes.study.strategies.way import Fitted, Way
-from stakes.vectors import leading
 
 STRENGTHS = (0.25, 1.0, 4.0, 16.0)
 
@@ -204,7 +204,7 @@ def _entry(bench: Bench, way: Any) -> Entry:
     with waiting(f"deciding by {way.name}", show=bench.progress):
         decisions, inside = _out_of_fold(bench, fitted)
     judged = bench.seen._replace(counted=bench.splits.ever_judged)
-    costs = judged.costs(bench.problem.aim, decisions)
+    costs = judged.costs(bench.problem.task, decisions)
     return Entry(way, fitted, costs, inside)
 
 

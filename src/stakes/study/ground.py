@@ -14,10 +14,10 @@ from stakes.port import Instances
 from stakes.predicting import Posterior
 from stakes.problem import Problem
 from stakes.protocols import Expectation
+from stakes.spaces import seen
 from stakes.study.assessment import Assessment, decided, labelled_decisions, predictive_quantiles
 from stakes.study.keys import Keys
 from stakes.study.strategies.heads import LEVELS
-from stakes.vectors import seen
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -112,8 +112,8 @@ class Ground:
 
     def inside(self, decisions: np.ndarray) -> np.ndarray:
         """The nearest decisions that are allowed."""
-        aim = self.problem.aim
-        space = aim.at(self.predictor.columns(aim.needs)).space
+        task = self.problem.task
+        space = task.at(self.predictor.columns(task.needs)).space
         return np.array(space.inside(jnp.asarray(decisions)))
 
     def labels(self, decisions: np.ndarray) -> "xr.DataArray":
@@ -128,9 +128,9 @@ class Ground:
 
     def outlook(self, posterior: Posterior, decisions: np.ndarray) -> Outlook:
         """What a posterior predicts, and what decisions will cost by that."""
-        drawn, aim = self.drawn(posterior), self.problem.aim
-        criterion = aim.at(self.predictor.columns(aim.needs)).criterion
-        costs = criterion.cost(jnp.asarray(drawn), seen(aim.space, jnp.asarray(decisions)))
+        drawn, task = self.drawn(posterior), self.problem.task
+        criterion = task.at(self.predictor.columns(task.needs)).criterion
+        costs = criterion.cost(jnp.asarray(drawn), seen(task.space, jnp.asarray(decisions)))
         ends = np.array([CENTRAL[0], CENTRAL[-1]])
         interval = predictive_quantiles(drawn.reshape(len(drawn), -1), ends)
         return Outlook(interval, np.asarray(costs, np.float64).mean(axis=0).ravel())

@@ -59,7 +59,7 @@ def leave_one_out(
         bad[name] = np.flatnonzero((~(k_hat <= BAD) & counted).ravel())
     again = refitted(plan, fits, bad, assessment)
     _decide_again(assessment, plan, again, decisions)
-    costs = {name: seen.costs(plan.problem.aim, found) for name, found in decisions.items()}
+    costs = {name: seen.costs(plan.problem.task, found) for name, found in decisions.items()}
     return Comparison(
         costs=costs,
         gain=plan.problem.loss is None,
@@ -82,10 +82,10 @@ def _reweighted(
     drawn = predicting.weighed(posterior, assessment.keys.left_out, draws)
     without = weights_without_each(drawn)
     exact = smoothed(np.broadcast_to(_ratio(drawn), drawn.log_likelihood.shape))
-    aim, key = assessment.problem.aim, assessment.keys.decisions
-    columns = assessment.predictor.columns(aim.needs)
+    task, key = assessment.problem.task, assessment.keys.decisions
+    columns = assessment.predictor.columns(task.needs)
     own, with_it, without_it = (
-        predicting.decide_weighted(aim, assessment.expectation, key, drawn, log_weights, columns)
+        predicting.decide_weighted(task, assessment.expectation, key, drawn, log_weights, columns)
         for log_weights in (
             np.zeros(without.log_weights.shape),
             exact.log_weights,
@@ -95,9 +95,9 @@ def _reweighted(
     every = np.stack([own, with_it, without_it])
     # Where decisions have limits, they stay between the least and the largest of them.
     moved = np.clip(own + without_it - with_it, every.min(), every.max())
-    if aim.space.actions is not None:
+    if task.space.actions is not None:
         moved = without_it  # a difference between actions means nothing
-    moved = np.array(aim.at(columns).space.inside(jnp.asarray(moved)))
+    moved = np.array(task.at(columns).space.inside(jnp.asarray(moved)))
     check_decisions(moved)
     return moved, without.k_hat
 
@@ -122,7 +122,7 @@ def _decide_again(
             members = seen_members(approximation, assessment.keys.spread)
             predictor = plan.predictors.on(plan.approximation.data, rows=members)
             found = predicting.decide(
-                plan.problem.aim,
+                plan.problem.task,
                 FittedPosterior(plan.approximation, fit.params),
                 predictor,
                 assessment.expectation,

@@ -27,6 +27,7 @@ from stakes.host.progress import waiting
 from stakes.problem import Problem, checked_key
 from stakes.processes import Processes
 from stakes.protocols import Estimator, Expectation, Transform
+from stakes.spaces import leading
 from stakes.study.data import Coords
 from stakes.study.journal import Journal
 from stakes.study.keys import Keys
@@ -35,7 +36,6 @@ from stakes.study.plan import check_fit, prepare
 from stakes.study.result import Calibration
 from stakes.study.streaming import Beyond, opened
 from stakes.tables import Stream
-from stakes.vectors import leading
 
 if TYPE_CHECKING:
     import optax

@@ -12,10 +12,9 @@ import numpy as np
 
 from stakes import checks, predicting
 from stakes._types import Array, Batch, Data, Key, Number, Params
-from stakes.aim import Aim
 from stakes.arguments import Columns, columns_of
 from stakes.bridge import Divided, NumPyroApproximation, Predictors, approximate, divided
-from stakes.deciding import Rival, objective_of
+from stakes.decisions import DecisionTask, Rival, objective_of
 from stakes.errors import InputError, NumericalError, listed, some, warn
 from stakes.fitting import (
     EM,
@@ -42,7 +41,7 @@ from stakes.protocols import (
     Space,
     Transform,
 )
-from stakes.spaces import OneOf
+from stakes.spaces import OneOf, leading
 from stakes.study.choices import (
     check_shared,
     checked_expectation,
@@ -54,7 +53,6 @@ from stakes.study.keys import Keys
 from stakes.study.options import Options
 from stakes.tables import Read
 from stakes.varying import Columns as CaseColumns
-from stakes.vectors import leading
 
 MOST_AHEAD = 100_000
 """Parameters and decisions of a problem for which programs are compiled before they are needed:
@@ -115,8 +113,8 @@ class Plan:
     def _begin_to_compile(self, keys: Keys, decisions: np.ndarray, plain: bool) -> None:
         approximation, start = self.approximation, self.approximation.start
         posterior, predictor = FittedPosterior(approximation, start), self.predictors.on()
-        aim, key = self.problem.aim, keys.decisions
-        predicting.begin_to_decide(aim, posterior, predictor, self.expectation, key)
+        task, key = self.problem.task, keys.decisions
+        predicting.begin_to_decide(task, posterior, predictor, self.expectation, key)
         if plain:
             return
         step = self.step(None if self.transform is None else 1.0)
@@ -142,24 +140,24 @@ class Plan:
         """The plan with M_q from the losses of VI's own decisions; and these decisions."""
         plan = self.sized(vi.params, keys.spread)
         posterior = FittedPosterior(self.approximation, vi.params)
-        predictor, aim = self.predictors.on(), self.problem.aim
+        predictor, task = self.predictors.on(), self.problem.task
         if decisions is None:
             expectation, key = plan.expectation, keys.decisions
-            decisions = predicting.decide(aim, posterior, predictor, expectation, key)
+            decisions = predicting.decide(task, posterior, predictor, expectation, key)
             check_decisions(decisions)
-            found = predicting.rivals(aim, posterior, predictor, expectation, key)
+            found = predicting.rivals(task, posterior, predictor, expectation, key)
             if found is not None:
                 _warn_of_rivals(self.problem, found)
         seen = predicting.observations(posterior, predictor)
         if seen is None:  # the decision is about a latent
             return self._after_vi_unobserved(plan, posterior, decisions, keys)
-        seen.check(aim, decisions)
+        seen.check(task, decisions)
         transform = self.transform
         if transform is not None:
             # What was observed happened at the decisions that were made, if they change outcomes.
             action = self.problem.action
             made = decisions if action is None else np.asarray(predictor.arrays[action], float)
-            transform = transform.fitted(seen.costs(aim, made))
+            transform = transform.fitted(seen.costs(task, made))
         if self.problem.action is not None:
             _warn_of_unseen_decisions(self.problem, predictor.arrays, decisions)
         return replace(plan, transform=transform), decisions
@@ -170,8 +168,8 @@ class Plan:
         """M_q from the losses that plain VI itself expects, where no outcome is observed."""
         transform = self.transform
         if transform is not None:
-            aim, predictor = self.problem.aim, self.predictors.on()
-            costs = predicting.predictive_costs(aim, posterior, predictor, decisions, keys.scale)
+            task, predictor = self.problem.task, self.predictors.on()
+            costs = predicting.predictive_costs(task, posterior, predictor, decisions, keys.scale)
             transform = transform.fitted(costs)
         return replace(plan, transform=transform), decisions
 
@@ -182,28 +180,32 @@ class Plan:
 
     def step(self, scale: Number | None) -> Step:
         """A step of the calibrated fit, with this M."""
-        bare, numbers = self.problem.aim.opened()
+        bare, numbers = self.problem.task.opened()
 
         def made(scale: Number | None, numbers: tuple[Any, ...]) -> Step:
-            return self.method.step(self.objective(scale, aim=bare.filled(numbers)), self.settings)
+            return self.method.step(self.objective(scale, task=bare.filled(numbers)), self.settings)
 
         return Numbered(made, scale, numbers)
 
     def objective(
-        self, scale: Number | None, columns: CaseColumns | None = None, *, aim: Aim | None = None
+        self,
+        scale: Number | None,
+        columns: CaseColumns | None = None,
+        *,
+        task: DecisionTask | None = None,
     ) -> Objective:
         """What the calibrated fit maximises beside the ELBO; where asked for, for some cases.
 
-        With an `aim` in place of the problem's, which is the same but for traced numbers.
+        With an `task` in place of the problem's, which is the same but for traced numbers.
         """
-        aim = aim or self.problem.aim
-        loss = getattr(aim.criterion, "loss", None)
+        task = task or self.problem.task
+        loss = getattr(task.criterion, "loss", None)
         gain = self.problem.gain(self.transform, scale, columns, loss)
-        space = aim.space if columns is None else aim.at(columns).space
+        space = task.space if columns is None else task.at(columns).space
         found = objective_of(gain, self.expectation, self.estimator, space)
-        if not aim.needs or columns is not None:
+        if not task.needs or columns is not None:
             return found
-        return found._replace(needs=aim.needs, build=partial(self.objective, scale, aim=aim))
+        return found._replace(needs=task.needs, build=partial(self.objective, scale, task=task))
 
     def state(self, params: Params, decisions: Array | np.ndarray) -> State:
         """From these parameters and a copy of the decisions."""
@@ -236,7 +238,7 @@ def prepare(
     key = checked_key(key)
     rule = "a `Problem(model, outcome=..., loss=...)`"
     checks.instance("`problem`", problem, Problem, rule)
-    problem.aim.check_compiles()
+    problem.task.check_compiles()
     checks.instance("`options=`", options, Options, "an `Options(...)`")
     progress = checks.flag("`progress=`", progress)
     if approximation is not None:

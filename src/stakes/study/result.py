@@ -239,7 +239,7 @@ class Calibration:
         """
         check_judged(self.problem)
         self.problem.check_single("`leave_one_out()`")
-        if self.problem.aim.per is not None:
+        if self.problem.task.per is not None:
             raise InputError(
                 "`leave_one_out()` judges each decision without its own outcome, and decisions "
                 "here are shared. Hold out data: `compare(held_out)`."
@@ -387,7 +387,7 @@ class Calibration:
         quantile = checks.number(where.format("quantile"), quantile, above=0, most=1)
         draws = checks.whole(where.format("draws"), draws)
         costs = predicting.predictive_costs(
-            self.problem.aim,
+            self.problem.task,
             posterior_of(self, self.vi),
             self.predictors.on(),
             self.on_fit.found["VI"],

@@ -116,7 +116,7 @@ class Setup:
     def _scale(self, transform: Transform, at: int) -> float:
         """M, from the losses of plain VI's decisions for the outcomes that the fit saw."""
         seen = self.seen._replace(counted=self.seen.counted & self.masks[at])
-        scale = transform.fitted(seen.costs(self.plan.problem.aim, self.decided[at])).scale
+        scale = transform.fitted(seen.costs(self.plan.problem.task, self.decided[at])).scale
         assert scale is not None
         return scale
 

@@ -37,6 +37,7 @@ from stakes.predicting import FittedPosterior
 from stakes.problem import Problem
 from stakes.processes import Processes
 from stakes.protocols import Expectation
+from stakes.spaces import leading
 from stakes.study.data import ReadsTables
 from stakes.study.journal import Journal
 from stakes.study.kept_rows import KeptRows
@@ -56,7 +57,6 @@ from stakes.tables import (
     let_go,
     shuffled,
 )
-from stakes.vectors import leading
 
 PROBED = 2**17
 """Rows that the model is tried on, to see how many a step takes."""
@@ -224,7 +224,7 @@ class Beyond:
             if kept is not None:
                 places = np.resize(np.arange(start, start + len(rows)), self.part.size)
                 own = replace(own, params=kept.params(posterior.params, places))
-            found = predicting.decide(problem.aim, own, here, expectation, keys.decisions)
+            found = predicting.decide(problem.task, own, here, expectation, keys.decisions)
             return rows[ROW], found[: len(rows)]
 
         kind = np.dtype(jax.dtypes.canonicalize_dtype(float))

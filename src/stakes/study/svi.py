@@ -9,7 +9,7 @@ from stakes import checks
 from stakes import expectation as expectations
 from stakes._types import Array, Distribution, Key, Model, Params
 from stakes.bridge import Running, guide_with_decisions
-from stakes.deciding import objective_of
+from stakes.decisions import objective_of
 from stakes.errors import InputError
 from stakes.fitting import bound
 from stakes.problem import Problem
@@ -87,7 +87,7 @@ class CalibratedELBO(ELBO):  # type: ignore[misc]
                 f"`CalibratedELBO(scale=..., transform=...)` are for losses; the problem is given "
                 f"by {problem.utility} already: leave them out."
             )
-        if problem.aim.needs or problem.action or not isinstance(problem.space, Real):
+        if problem.task.needs or problem.action or not isinstance(problem.space, Real):
             raise InputError(
                 f"`CalibratedELBO(problem={problem!r})` is for decisions that may be any number, "
                 f"one for each outcome, by the same loss for all. Use `calibrate(...)`."

@@ -17,8 +17,8 @@ from stakes.fitting import State, Step, compiled, least_steps, sweeping
 from stakes.host.progress import begin
 from stakes.port import Batches
 from stakes.predicting import FittedPosterior
+from stakes.spaces import leading
 from stakes.study import Calibrated, Forward, Plan, prepare
-from stakes.vectors import leading
 
 CHUNK = 20
 FEWEST, MOST, PATIENCE = 3, 50, 5.0
@@ -200,8 +200,8 @@ def _rehearsed(plan: Plan, key: jax.Array, *, calibrated: bool) -> _Rehearsed:
 
 def _deciding(plan: Plan, params: Params, key: jax.Array) -> float:
     posterior, started = FittedPosterior(plan.approximation, params), time.perf_counter()
-    aim, predictor = plan.problem.aim, plan.predictors.on()
-    predicting.decide(aim, posterior, predictor, plan.expectation, key)
+    task, predictor = plan.problem.task, plan.predictors.on()
+    predicting.decide(task, posterior, predictor, plan.expectation, key)
     return time.perf_counter() - started
 
 

@@ -23,7 +23,7 @@ from stakes.app.runs.results import (
     restore,
     rows_of_fit,
     ways_of,
-    with_aim_of,
+    with_task_of,
 )
 from stakes.app.spec import Part, RowReader, path_of
 from stakes.errors import InputError, NumericalError, some
@@ -150,7 +150,7 @@ class _Decider:
         """Made once the first rows have been read and checked."""
         result, job = restore(self.run), self.rows.job
         begin("compiling what decides, and deciding")
-        return result if job is self.run.job else with_aim_of(job, result)
+        return result if job is self.run.job else with_task_of(job, result)
 
     @cached_property
     def ways(self) -> Ways:
@@ -184,7 +184,7 @@ class _Decider:
         for part in self.rows.parts(self.rows.fitted if self.known else self._chunk):
             if self.known:
                 self._check_known(part)
-            if part.lacking.any() and (self.known or self.rows.job.problem.aim.per is not None):
+            if part.lacking.any() and (self.known or self.rows.job.problem.task.per is not None):
                 raise InputError(f"{self.rows.source}, {part.notes[0]} They cannot be left out.")
             size = size or self._padded_size(part.rows)
             self._odd.extend(str(note) for note in part.notes)
@@ -204,7 +204,7 @@ class _Decider:
     @property
     def _chunk(self) -> int:
         """Rows that may share a decision are read together."""
-        return CHUNK if self.rows.job.problem.aim.per is None else 2**31 - 1
+        return CHUNK if self.rows.job.problem.task.per is None else 2**31 - 1
 
     def _padded_size(self, rows: int) -> int:
         return self.rows.fitted if self.known else usual_size(self.rows.job, rows)

@@ -16,7 +16,7 @@ def usual_size(job: Job, rows: int) -> int:
     A short file is not padded to the size of a whole part, and rows that may share a decision not
     at all.
     """
-    if job.problem.aim.per is not None or rows > CHUNK:
+    if job.problem.task.per is not None or rows > CHUNK:
         return rows
     return min(CHUNK, 1 << max(rows - 1, 1).bit_length())
 

@@ -145,7 +145,7 @@ def read_asked(job: Job, table: Path) -> Asked:
         warn(f"{table}: {doubt}")
     kept = np.flatnonzero(~part.lacking)
     gaps = [f"row {row + 1}" for row in np.flatnonzero(part.lacking)]
-    if gaps and (job.problem.aim.per is not None or not len(kept)):
+    if gaps and (job.problem.task.per is not None or not len(kept)):
         raise InputError(
             f"{table}: a value that the model needs is missing in {listed(gaps)}. Fill it in: "
             f"there are no decisions about the other rows without it."
@@ -181,7 +181,7 @@ def asked_rows(ways: Ways, asked: Asked) -> "report.Rows":
     rows = replace(rows, doubts=asked.doubts, basis=basis)
     count = len(asked.kept) + asked.left_out
     size = usual_size(job, count)
-    if cases.instances.shape != (len(asked.kept),) or job.problem.aim.per is not None:
+    if cases.instances.shape != (len(asked.kept),) or job.problem.task.per is not None:
         return _decided(rows, cases, ways)
     # With the numbers of `stakes decide`, whose draws depend on how many rows there are.
     every = job.data({**others, **padded(job, asked.every, count, size)})

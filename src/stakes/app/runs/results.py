@@ -78,7 +78,7 @@ def result_of(
     return replace(result, coords=result.coords | _labels(result, job), by=_by(job, job.fit))
 
 
-def with_aim_of(job: Job, result: Calibration) -> Calibration:
+def with_task_of(job: Job, result: Calibration) -> Calibration:
     """The same fits, for decisions that cost what this job says."""
     plan = prepare(
         jax.random.key(job.spec.seed), job.problem, job.data(job.fit.arguments), job.options

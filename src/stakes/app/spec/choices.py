@@ -15,7 +15,7 @@ from stakes.app.spec.schema import (
     Spec,
     TransformSection,
 )
-from stakes.deciding import BayesDecisions, NumericalDecisions
+from stakes.decisions import BayesDecisions, NumericalDecisions
 from stakes.errors import InputError, some
 from stakes.expectation import ClosedForm, Enumeration, MonteCarlo, Quadrature
 from stakes.fitting import EM, Joint, Method, adam
@@ -33,7 +33,7 @@ from stakes.losses import (
 )
 from stakes.problem import Problem
 from stakes.protocols import DecisionRule, Estimator, Expectation, Loss, Space, Transform
-from stakes.spaces import Integers, Interval, OneOf, Real
+from stakes.spaces import Integers, Interval, OneOf, Real, Vector
 from stakes.study import (
     NUTS,
     STRENGTHS,
@@ -51,7 +51,6 @@ from stakes.study import (
 )
 from stakes.utilities import Exponential, Linearized, Utility
 from stakes.utility_estimators import Jensen, Nested, Taylor
-from stakes.vectors import Vector
 
 LOSSES: dict[str, Callable[[LossSection], Any]] = {
     "squared": lambda section: Squared(),

@@ -7,13 +7,13 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from stakes import checks
-from stakes.aim import Aim
+from stakes.decisions import DecisionTask
 from stakes.errors import InputError
 from stakes.predicting import Observations, Posterior
+from stakes.spaces import Vector
 from stakes.study.bench import Bench
 from stakes.study.ground import Forecast, Ground
 from stakes.tables import TableRows
-from stakes.vectors import Vector
 
 PLACES, FINER, ROUNDS = 200, 20, 4
 """Decisions tried at first, between the neighbours of the best, and how often these."""
@@ -39,8 +39,8 @@ class Same:
         """It can handle all."""
 
     def fit(self, bench: Bench) -> "Constants":
-        aim = bench.seen.aim(bench.problem.aim)
-        return Constants([best_single(aim, bench.seen, mask) for mask in bench.splits.masks])
+        task = bench.seen.task(bench.problem.task)
+        return Constants([best_single(task, bench.seen, mask) for mask in bench.splits.masks])
 
 
 @final
@@ -154,18 +154,18 @@ def _for_all(decision: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return np.broadcast_to(laid, (*parts, *shape)).astype(float)
 
 
-def best_single(aim: Aim, seen: Observations, mask: np.ndarray) -> np.ndarray:
+def best_single(task: DecisionTask, seen: Observations, mask: np.ndarray) -> np.ndarray:
     """The decision that costs least on average; its parts are found in turn, again and again.
 
-    `aim` has the values of these cases in place.
+    `task` has the values of these cases in place.
     """
-    counted, space = seen.counted & mask, aim.space
+    counted, space = seen.counted & mask, task.space
     outcomes = seen.outcomes[counted]
 
     def best_of(places: Sequence[np.ndarray]) -> int:
         shape = seen.outcomes.shape
-        same = [aim.everywhere(seen.outcomes, _for_all(place, shape)) for place in places]
-        costs = aim.costs_of(seen.outcomes, same)
+        same = [task.everywhere(seen.outcomes, _for_all(place, shape)) for place in places]
+        costs = task.costs_of(seen.outcomes, same)
         return int(np.nanargmin([each[counted].mean() for each in costs]))
 
     if not isinstance(space, Vector):

@@ -11,13 +11,12 @@ from stakes import checks
 from stakes.errors import InputError
 from stakes.predicting import Posterior
 from stakes.problem import Problem
-from stakes.spaces import OneOf
+from stakes.spaces import OneOf, Vector
 from stakes.study.bench import Bench
 from stakes.study.ground import Forecast, Ground
 from stakes.study.strategies.fitted import Plain
 from stakes.study.strategies.heads import FittedHead, Head, Shift, Shown, Unchanged
 from stakes.study.strategies.way import Fitted, Way
-from stakes.vectors import Vector
 
 
 @final
@@ -59,7 +58,7 @@ class Corrected:
             return "a correction moves numbers, and the decisions are actions"
         if isinstance(problem.space, Vector):
             return "a correction moves single numbers, and the decisions have several parts"
-        if problem.aim.needs:
+        if problem.task.needs:
             return "what decisions cost, or their limits, differ from case to case"
         return None
 

@@ -9,17 +9,16 @@ import jax.numpy as jnp
 
 from stakes import expectation as expectations
 from stakes._types import Array, Distribution, Float, Key
-from stakes.aim import Aim
-from stakes.deciding.dips import Rival, rival
-from stakes.deciding.known import known_decision
-from stakes.deciding.promise import by_promise
-from stakes.deciding.risks import Outcome, count_of, draws_of, pooled_risk, rough_risk, spread_of
-from stakes.deciding.search import At, Curve, by_parabolas, evenly, one_by_one
+from stakes.decisions.dips import Rival, rival
+from stakes.decisions.known import known_decision
+from stakes.decisions.promise import by_promise
+from stakes.decisions.risks import Outcome, count_of, draws_of, pooled_risk, rough_risk, spread_of
+from stakes.decisions.search import At, Curve, by_parabolas, evenly, one_by_one
+from stakes.decisions.task import DecisionTask
 from stakes.errors import NoClosedForm
 from stakes.port import Response
 from stakes.protocols import Expectation, Space
-from stakes.sharing import Shared
-from stakes.spaces import Integers
+from stakes.spaces import Integers, Shared
 
 EVENLY, QUANTILES = 17, 49
 """Where a search starts: places spread over the range of the outcome, and its quantiles."""
@@ -51,11 +50,11 @@ COUNTS = Evenly(0.0, 1.0)
 
 
 def numerical_decision(
-    aim: Aim, expectation: Expectation, key: Key, outcomes: Outcome, like: Array
+    task: DecisionTask, expectation: Expectation, key: Key, outcomes: Outcome, like: Array
 ) -> Array:
     """The best decision by a search, on the range of the outcome and around it."""
-    space, whole = aim.space, is_whole(aim.space)
-    anywhere = pooled_risk(aim, expectation, key, outcomes, like)
+    space, whole = task.space, is_whole(task.space)
+    anywhere = pooled_risk(task, expectation, key, outcomes, like)
     risk: Curve = lambda decision: anywhere(space.inside(decision))  # noqa: E731
     _, range_key = jax.random.split(key)
     times = max(1, min(MORE, FEW // count_of(outcomes)))
@@ -65,7 +64,7 @@ def numerical_decision(
         found = with_neighbours(risk, found) if whole else found
         return space.inside(found).astype(like.dtype)
     grid, reach = _places(space, range_key, outcomes, like, times)
-    rough = rough_risk(aim, expectation, range_key, outcomes, like) if times == 1 else None
+    rough = rough_risk(task, expectation, range_key, outcomes, like) if times == 1 else None
     found = space.inside(_searched(risk, rough, outcomes, grid, reach, times * ROUNDS))
     if (line := counted(outcomes, space)) is not None:
         found = with_neighbours(risk, found, line=line)
@@ -104,18 +103,18 @@ def _searched(
 
 
 def rivals(
-    aim: Aim, expectation: Expectation, key: Key, outcomes: Outcome, like: Array
+    task: DecisionTask, expectation: Expectation, key: Key, outcomes: Outcome, like: Array
 ) -> Rival | None:
     """Another dip of the cost that is nearly as good; None where the cost can have but one."""
-    space = aim.space
+    space = task.space
     if not isinstance(outcomes, Response):
         with suppress(NoClosedForm):
-            known_decision(aim.criterion, expectation, outcomes, like)
+            known_decision(task.criterion, expectation, outcomes, like)
             return None
-    risk = pooled_risk(aim, expectation, key, outcomes, like)
+    risk = pooled_risk(task, expectation, key, outcomes, like)
     _, range_key = jax.random.split(key)
     if not isinstance(outcomes, Response):
-        risk = rough_risk(aim, expectation, range_key, outcomes, like) or risk
+        risk = rough_risk(task, expectation, range_key, outcomes, like) or risk
     if isinstance(outcomes, Response):
         grid = across(space, like, 2 * EVENLY)
     else:

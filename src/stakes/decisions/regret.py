@@ -15,12 +15,12 @@ import jax
 import jax.numpy as jnp
 
 from stakes._types import Array, Distribution, Key
-from stakes.deciding.coarse import tabled_decision, term_decision
-from stakes.deciding.known import beside, is_any_number
-from stakes.deciding.numerical import is_whole
-from stakes.deciding.risks import REAL
+from stakes.decisions.coarse import tabled_decision, term_decision
+from stakes.decisions.known import beside, is_any_number
+from stakes.decisions.numerical import is_whole
+from stakes.decisions.risks import REAL
 from stakes.errors import NoClosedForm
-from stakes.losses import Asked
+from stakes.losses import AnyLoss
 from stakes.port import Response, outcome_at
 from stakes.protocols import (
     Estimator,
@@ -31,8 +31,7 @@ from stakes.protocols import (
     Space,
     UtilityTerm,
 )
-from stakes.sharing import Shared
-from stakes.vectors import Vector, laid_out, seen
+from stakes.spaces import Shared, Vector, laid_out, seen
 
 
 def objective_of(
@@ -77,7 +76,7 @@ class SharedTerm:
 
 
 def _is_convex(gain: Gain) -> bool:
-    return gain.bayes_is_best and gain.loss is not None and Asked(gain.loss).convex
+    return gain.bayes_is_best and gain.loss is not None and AnyLoss(gain.loss).convex
 
 
 def _no_formula(predicted: Predicted) -> Array:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stakes._types import Array, Bool, Float
-from stakes.deciding.search import At, Curve, chosen, evenly
+from stakes.decisions.search import At, Curve, chosen, evenly
 
 RUNGS = (1.0, 4.0, 16.0, 64.0)
 """How far around the grid to look."""

@@ -12,15 +12,13 @@ import jax.numpy as jnp
 
 from stakes import expectation as expectations
 from stakes._types import Array, Distribution, Float, Key
-from stakes.aim import Aim
-from stakes.deciding.search import Curve
+from stakes.decisions.search import Curve
+from stakes.decisions.task import DecisionTask
 from stakes.errors import NoClosedForm, check_shape
 from stakes.expectation import Mixture
 from stakes.port import Response, outcome_at
 from stakes.protocols import Criterion, Expectation, Space
-from stakes.sharing import Shared
-from stakes.spaces import Real
-from stakes.vectors import seen
+from stakes.spaces import Real, Shared, seen
 
 REAL = Real()
 Outcome: TypeAlias = Distribution | Response
@@ -57,17 +55,17 @@ def risk_of(
 
 
 def pooled_risk(
-    aim: Aim, expectation: Expectation, key: Key, outcomes: Outcome, like: Array
+    task: DecisionTask, expectation: Expectation, key: Key, outcomes: Outcome, like: Array
 ) -> Curve:
     """The risk of a decision for each instance, and for all that share it."""
-    alone, space = risk_of(aim.criterion, expectation, key, outcomes, like), aim.space
+    alone, space = risk_of(task.criterion, expectation, key, outcomes, like), task.space
     if not isinstance(space, Shared):
         return alone
-    return lambda decision: aim.criterion.pooled(alone(decision), space.over)
+    return lambda decision: task.criterion.pooled(alone(decision), space.over)
 
 
 def rough_risk(
-    aim: Aim, expectation: Expectation, key: Key, outcomes: Distribution, like: Array
+    task: DecisionTask, expectation: Expectation, key: Key, outcomes: Distribution, like: Array
 ) -> Curve | None:
     """The risk up to a thousandth or so, at a fraction of the price; None where there is no such.
 
@@ -82,12 +80,12 @@ def rough_risk(
         table = expectation.pooled(outcomes, drawn, most)
     except NoClosedForm:
         return None
-    space = aim.space
+    space = task.space
 
     def risk(decision: Array) -> Array:
         decision = space.inside(decision)
-        found = aim.criterion.risk(table, None, outcomes, decision)
-        return aim.criterion.pooled(found, space.over) if isinstance(space, Shared) else found
+        found = task.criterion.risk(table, None, outcomes, decision)
+        return task.criterion.pooled(found, space.over) if isinstance(space, Shared) else found
 
     return risk
 

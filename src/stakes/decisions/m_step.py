@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from typing import final
 
 from stakes._types import Array, Distribution, Key
-from stakes.deciding.coarse import term_decision
-from stakes.deciding.known import beside, is_any_number, known_decision
-from stakes.deciding.risks import risk_of
+from stakes.decisions.coarse import term_decision
+from stakes.decisions.known import beside, is_any_number, known_decision
+from stakes.decisions.risks import risk_of
 from stakes.errors import NoClosedForm
-from stakes.losses import Asked
+from stakes.losses import AnyLoss
 from stakes.protocols import Gain, Objective
-from stakes.sharing import Shared
-from stakes.vectors import Vector, seen
+from stakes.spaces import Shared, Vector, seen
 
 
 @final
@@ -31,13 +30,13 @@ class BayesDecisions:
     """
 
     def objection(self, gain: Gain) -> str | None:
-        if gain.loss is None or not Asked(gain.loss).knows_decision:
+        if gain.loss is None or not AnyLoss(gain.loss).knows_decision:
             return "it needs a loss that knows its Bayes decision, such as `Tilted(q)`"
         return None
 
     def decide(self, objective: Objective, key: Key, outcomes: Distribution, now: Array) -> Array:
         assert objective.gain.loss is not None
-        loss, expectation = Asked(objective.gain.loss), objective.expectation
+        loss, expectation = AnyLoss(objective.gain.loss), objective.expectation
         space = objective.space
 
         def term(key: Key, outcome: Distribution, decision: Array) -> Array:

@@ -12,21 +12,19 @@ import jax
 import jax.numpy as jnp
 
 from stakes._types import Array, Distribution, Float, Key
-from stakes.aim import Aim
-from stakes.deciding.known import beside, every_action, is_any_number, known_decision, least_of
-from stakes.deciding.numerical import numerical_decision
-from stakes.deciding.risks import Outcome, draws_of, pooled_risk, risk_of
-from stakes.deciding.vectors import best_parts
+from stakes.decisions.known import beside, every_action, is_any_number, known_decision, least_of
+from stakes.decisions.numerical import numerical_decision
+from stakes.decisions.risks import Outcome, draws_of, pooled_risk, risk_of
+from stakes.decisions.task import DecisionTask
+from stakes.decisions.vectors import best_parts
 from stakes.errors import NoClosedForm
 from stakes.port import Response
 from stakes.protocols import Expectation
-from stakes.sharing import Shared
-from stakes.spaces import Real
-from stakes.vectors import Vector
+from stakes.spaces import Real, Shared, Vector
 
 
 def best_decision(
-    aim: Aim,
+    task: DecisionTask,
     expectation: Expectation,
     key: Key,
     outcomes: Outcome,
@@ -37,15 +35,15 @@ def best_decision(
     Infinite where the risk never rises again in that direction. Draws of the outcome decide only
     where the expectation consists of draws, too.
     """
-    criterion, space = aim.criterion, aim.space
+    criterion, space = task.criterion, task.space
     if isinstance(space, Vector):
-        return _best_vector(aim, space, expectation, key, outcomes, like)
+        return _best_vector(task, space, expectation, key, outcomes, like)
     responds = isinstance(outcomes, Response)
     if isinstance(space, Shared):
-        aim = replace(aim, space=space.counting(like))
+        task = replace(task, space=space.counting(like))
     if space.actions is None and (responds or isinstance(space, Shared)):
-        return numerical_decision(aim, expectation, key, outcomes, like)
-    risk = pooled_risk(aim, expectation, key, outcomes, like)
+        return numerical_decision(task, expectation, key, outcomes, like)
+    risk = pooled_risk(task, expectation, key, outcomes, like)
     if space.actions is not None:
         return least_of(risk, every_action(space.actions, like))
     if isinstance(space, Real) or criterion.convex:
@@ -58,11 +56,11 @@ def best_decision(
                 )
                 decision = jnp.broadcast_to(decision, like.shape).astype(like.dtype)
                 return beside(risk, space, decision)
-    return numerical_decision(aim, expectation, key, outcomes, like)
+    return numerical_decision(task, expectation, key, outcomes, like)
 
 
 def _best_vector(
-    aim: Aim,
+    task: DecisionTask,
     space: Vector,
     expectation: Expectation,
     key: Key,
@@ -71,7 +69,7 @@ def _best_vector(
 ) -> Float[Array, "part *instance"]:
     if is_any_number(space):
         with suppress(NoClosedForm):
-            return known_decision(aim.criterion, expectation, outcomes, like, space)
-    risk = risk_of(aim.criterion, expectation, key, outcomes, like, space)
+            return known_decision(task.criterion, expectation, outcomes, like, space)
+    risk = risk_of(task.criterion, expectation, key, outcomes, like, space)
     _, range_key = jax.random.split(key)
     return best_parts(risk, space, draws_of(range_key, outcomes, like.shape, 8))

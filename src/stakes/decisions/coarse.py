@@ -4,15 +4,14 @@ import jax
 import jax.numpy as jnp
 
 from stakes._types import Array, Key
-from stakes.deciding.known import every_action, least_of
-from stakes.deciding.numerical import across, counted, is_whole, with_neighbours
-from stakes.deciding.risks import REAL, Outcome, count_of, draws_of, each_draw, spread_of
-from stakes.deciding.search import At, Curve, all_at_once, better, by_parabolas, evenly
-from stakes.deciding.vectors import best_parts
+from stakes.decisions.known import every_action, least_of
+from stakes.decisions.numerical import across, counted, is_whole, with_neighbours
+from stakes.decisions.risks import REAL, Outcome, count_of, draws_of, each_draw, spread_of
+from stakes.decisions.search import At, Curve, all_at_once, better, by_parabolas, evenly
+from stakes.decisions.vectors import best_parts
 from stakes.port import Response
 from stakes.protocols import Space, Tabled, UtilityTerm
-from stakes.sharing import Shared
-from stakes.vectors import Vector
+from stakes.spaces import Shared, Vector
 
 PLACES = 7
 SWEEPS = 3

@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 
 from stakes._types import Array, Float
-from stakes.deciding.promise import by_promise
-from stakes.deciding.search import At, Curve, by_parabolas, chosen, evenly
+from stakes.decisions.promise import by_promise
+from stakes.decisions.search import At, Curve, by_parabolas, chosen, evenly
 from stakes.protocols import Space
-from stakes.vectors import Vector
+from stakes.spaces import Vector
 
 Cost: TypeAlias = Callable[[Float[Array, "part *instance"]], Float[Array, "*instance"]]
 Search: TypeAlias = Callable[[Curve, Space, Array], Array]

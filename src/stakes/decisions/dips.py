@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from stakes._types import Array, Bool, Float
-from stakes.deciding.search import At
+from stakes.decisions.search import At
 
 NEARLY = 0.01
 """A dip is a rival if it costs at most this part more than the best, as far as a grid tells,"""

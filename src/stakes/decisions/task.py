@@ -1,4 +1,4 @@
-"""The aim of a decision: where it may lie, and what it is judged by."""
+"""The task of a decision: where it may lie, and what it is judged by."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,12 +13,10 @@ from stakes._types import Array
 from stakes.errors import InputError
 from stakes.host.compiling import ONCE
 from stakes.host.programs import TRACING_ERRORS, Program
-from stakes.losses import Asked
+from stakes.losses import AnyLoss
 from stakes.protocols import Criterion, Space, Trial
-from stakes.sharing import Shared
-from stakes.spaces import Real
+from stakes.spaces import Real, Shared, leading, seen
 from stakes.varying import CanVary, Columns, GroupOf, Need
-from stakes.vectors import leading, seen
 
 TRIED, MOST_TRIED = 18, 2**22
 """Decisions for each case that are tried at once, and for all cases together."""
@@ -26,7 +24,7 @@ TRIED, MOST_TRIED = 18, 2**22
 
 @final
 @dataclass(frozen=True)
-class Aim:
+class DecisionTask:
     """Where decisions may lie, and the loss or utility that they are judged by."""
 
     criterion: Criterion
@@ -42,29 +40,29 @@ class Aim:
         shared = () if self.per is None else (GroupOf(self.per),)
         return tuple(dict.fromkeys((*self.criterion.needs, *self.space.needs, *shared)))
 
-    def at(self, columns: Columns) -> "Aim":
+    def at(self, columns: Columns) -> "DecisionTask":
         """The same for some cases, with their values in place."""
         if not self.needs:
             return self
         space = self.space.at(columns)
         if self.per is not None:
             space = Shared(space, columns[GroupOf(self.per)])
-        return Aim(self.criterion.at(columns), space, together=self.together)
+        return DecisionTask(self.criterion.at(columns), space, together=self.together)
 
-    def opened(self) -> tuple["Aim", tuple[float, ...]]:
+    def opened(self) -> tuple["DecisionTask", tuple[float, ...]]:
         """The same without the numbers of its loss, and these: arguments of compiled programs."""
-        if not isinstance(self.criterion, Asked) or not isinstance(self.criterion.loss, CanVary):
+        if not isinstance(self.criterion, AnyLoss) or not isinstance(self.criterion.loss, CanVary):
             return self, ()
         loss, numbers = self.criterion.loss.opened()
-        return replace(self, criterion=Asked(loss)), numbers
+        return replace(self, criterion=AnyLoss(loss)), numbers
 
-    def filled(self, numbers: Sequence[Any]) -> "Aim":
+    def filled(self, numbers: Sequence[Any]) -> "DecisionTask":
         """With these numbers, which may be traced, where `opened` took some."""
         if not numbers:
             return self
-        assert isinstance(self.criterion, Asked)
+        assert isinstance(self.criterion, AnyLoss)
         assert isinstance(self.criterion.loss, CanVary)
-        return replace(self, criterion=Asked(self.criterion.loss.filled(numbers)))
+        return replace(self, criterion=AnyLoss(self.criterion.loss.filled(numbers)))
 
     def check_columns(self, columns: Columns) -> None:
         """Refuse limits or parameters of some cases that could not be those of all."""
@@ -87,7 +85,7 @@ class Aim:
         try:
             jax.eval_shape(cost, like, struct(leading(self.space), jnp.result_type(float)))
         except TRACING_ERRORS as error:
-            given = "loss" if isinstance(self.criterion, Asked) else "utility"
+            given = "loss" if isinstance(self.criterion, AnyLoss) else "utility"
             raise InputError(
                 f"`Problem({given}={self.criterion.title})` looks at the values of outcomes and "
                 f"decisions, which JAX does not know while it compiles a fit. Use `jax.numpy` in "

@@ -4,11 +4,10 @@ import jax
 import jax.numpy as jnp
 
 from stakes._types import Array, Distribution, Float
-from stakes.deciding.risks import REAL
-from stakes.deciding.search import Curve
+from stakes.decisions.risks import REAL
+from stakes.decisions.search import Curve
 from stakes.protocols import Criterion, Expectation, Space
-from stakes.spaces import Real
-from stakes.vectors import Vector, laid_out
+from stakes.spaces import Real, Vector, laid_out
 
 
 def known_decision(

@@ -55,7 +55,7 @@ class WithCovariates:
 
 @final
 @dataclass(frozen=True)
-class Asked:
+class AnyLoss:
     """Any loss, with all methods of a `SolvedLoss`: those it lacks raise `NoClosedForm`."""
 
     loss: Loss
@@ -81,12 +81,12 @@ class Asked:
         needs: tuple[Need, ...] | None = getattr(self.loss, "needs", None)
         return covariates_of(self.loss) if needs is None else needs
 
-    def at(self, columns: Columns) -> "Asked":
+    def at(self, columns: Columns) -> "AnyLoss":
         """The loss for some cases, with their values in place."""
         if not self.needs:
             return self
         at = getattr(self.loss, "at", None)
-        return Asked(WithCovariates.of(self.loss, columns) if at is None else at(columns))
+        return AnyLoss(WithCovariates.of(self.loss, columns) if at is None else at(columns))
 
     def check(self, columns: Columns) -> None:
         """Refuse parameters of some cases that could not be those of all."""
