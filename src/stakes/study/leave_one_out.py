@@ -17,7 +17,6 @@ from stakes._types import Key
 from stakes.bridge import Weighed, seen_members
 from stakes.errors import InputError, some
 from stakes.fitting import Fit, State, Step, run_together
-from stakes.host.packages import how_to_install, missing
 from stakes.predicting import FittedPosterior
 from stakes.study.assessment import Assessment
 from stakes.study.comparison import Comparison
@@ -161,11 +160,6 @@ class Weights(NamedTuple):
 
 def smoothed(log_weights: np.ndarray) -> Weights:
     """Pareto-smoothed weights, by arviz-stats; draws along a leading axis."""
-    if missing("arviz_stats"):
-        raise InputError(
-            f"Pareto-smoothed weights need arviz-stats, which is not installed: "
-            f"{how_to_install('weights')}."
-        )
     from arviz_stats.base import array_stats
 
     shape, columns = log_weights.shape, log_weights.reshape(len(log_weights), -1)
