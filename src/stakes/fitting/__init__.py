@@ -12,6 +12,7 @@ from stakes.fitting.history import (
     History,
     Watch,
     least_steps,
+    load_history,
     not_begun,
     start_history,
 )
@@ -75,6 +76,7 @@ __all__ = [
     "has_stopped_rising",
     "is_no_better",
     "least_steps",
+    "load_history",
     "natural_gradient",
     "not_begun",
     "owned",

@@ -4,13 +4,14 @@ What to do next depends only on the history, so a history saved by another proce
 nothing had happened.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
 import jax
 import numpy as np
 
 from stakes._types import PyTree
+from stakes.errors import StorageError
 from stakes.fitting.fit import Fit, Stop
 from stakes.fitting.settings import FitSettings
 from stakes.fitting.stages import (
@@ -23,6 +24,7 @@ from stakes.fitting.stages import (
     taken_over,
 )
 from stakes.fitting.step import Info, State
+from stakes.host.trees import load_tree
 
 RATES = (1.0, 0.1, 0.01)
 """Step sizes of the stages of a round, as factors of the optimiser's own."""
@@ -93,6 +95,23 @@ def start_history(
     none = np.zeros((0, *runs))
     nothing = np.zeros((0, len(look(state.variables))))
     return History(state, none, none, none.astype(bool), 0, 0, Average(), nothing)
+
+
+def load_history(arrays: Mapping[str, np.ndarray], start: History, where: str) -> History:
+    """The history that was kept by `save_tree`, of a fit that would begin with `start`.
+
+    Args:
+        where: what holds the arrays, for the message if they do not fit.
+    """
+    counts = [arrays.get(f"average.{part}_count", 0) for part in ("older", "newer")]
+    older, newer = (start.state.variables if np.any(count) else None for count in counts)
+    average = start.average._replace(older=older, newer=newer)
+    history = load_tree(arrays, start._replace(average=average), where)
+    if history.stage < 0:
+        raise StorageError(f"{where} is at stage {history.stage}.")
+    if not len(history.elbo) == len(history.utility) == len(history.finite):
+        raise StorageError(f"{where} has traces of different lengths.")
+    return history
 
 
 def extended(history: History, state: State, info: Info, look: Look = some_of) -> History:
