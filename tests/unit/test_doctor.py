@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from stakes.errors import InputError
-from stakes.tables import Delimited, Dialect, Kind, Said, examined, repeated
+from stakes.tables import Delimited, Dialect, Hints, Kind, examine, repeated
 from stakes.tables.values import dates_in, number, numbers_in
 
 
@@ -93,7 +93,7 @@ TABLE = {
 
 
 def test_everything_odd_is_told_at_once_with_row_and_column() -> None:
-    found = examined(TABLE, {})
+    found = examine(TABLE, {})
     told = [str(finding) for finding in found.findings]
     assert [(f.column, f.rows, f.stops) for f in found.findings] == [
         ("price", (3,), True),
@@ -119,13 +119,13 @@ def test_everything_odd_is_told_at_once_with_row_and_column() -> None:
 
 def test_what_is_said_of_columns_settles_what_is_odd() -> None:
     said = {
-        "price": Said(replace={"n/a": ""}, gaps=True),
-        "town": Said(replace={"Köln ": "Köln", "ulm": "Ulm"}),
-        "day": Said(Kind.DATES, replace={"soon": "2024-01-03"}),
-        "sold": Said(gaps=True),
-        "code": Said(Kind.CATEGORIES),
+        "price": Hints(replace={"n/a": ""}, gaps=True),
+        "town": Hints(replace={"Köln ": "Köln", "ulm": "Ulm"}),
+        "day": Hints(Kind.DATES, replace={"soon": "2024-01-03"}),
+        "sold": Hints(gaps=True),
+        "code": Hints(Kind.CATEGORIES),
     }
-    columns, findings = examined(TABLE, said)
+    columns, findings = examine(TABLE, said)
     assert not any(finding.stops for finding in findings)
     np.testing.assert_array_equal(columns["price"].values, [2.9, 3.1, np.nan, 2.5])
     assert columns["town"].counts() == [("Köln", 2), ("Ulm", 2)]
@@ -137,59 +137,59 @@ def test_what_is_said_of_columns_settles_what_is_odd() -> None:
 @pytest.mark.parametrize(
     ("words", "said", "told"),
     [
-        (["€1", "$2"], Said(), "different units: '€1' and '$2'"),
-        (["01/02/2025", "03/04/2025"], Said(), "'01/02/2025' may be written"),
-        (["inf", "1"], Said(), "is infinite in row 11"),
-        (["a", "b"], Said(Kind.NUMBERS), "must hold numbers; row 11 has 'a'"),
-        (["a", "b"], Said(Kind.DATES), "row 11: 'a' is no date"),
-        (["Kln", "Ulm"], Said(Kind.CATEGORIES, known=["Köln", "Ulm"]), "Did you mean 'Köln'?"),
+        (["€1", "$2"], Hints(), "different units: '€1' and '$2'"),
+        (["01/02/2025", "03/04/2025"], Hints(), "'01/02/2025' may be written"),
+        (["inf", "1"], Hints(), "is infinite in row 11"),
+        (["a", "b"], Hints(Kind.NUMBERS), "must hold numbers; row 11 has 'a'"),
+        (["a", "b"], Hints(Kind.DATES), "row 11: 'a' is no date"),
+        (["Kln", "Ulm"], Hints(Kind.CATEGORIES, known=["Köln", "Ulm"]), "Did you mean 'Köln'?"),
         (
             ["Köln ", "Ulm"],
-            Said(Kind.CATEGORIES, known=["Köln", "Ulm"], new=True),
+            Hints(Kind.CATEGORIES, known=["Köln", "Ulm"], new=True),
             "'Köln' of the fit and 'Köln ' (1 time, first in row 11) differ by spaces",
         ),
-        (["wet", "n/a", "dry", "n/a"], Said(), "rows 12 and 14 say 'n/a'. If that means no value"),
-        (["wet", "-", "dry"], Said(), "`replace.x = { '-' = '' }` in [data]; if it is a category"),
-        (["wet", "K.A."], Said(Kind.CATEGORIES, known=["wet"], new=True), "row 12 says 'K.A.'"),
-        (["wet", "NA"], Said(Kind.CATEGORIES, known=["wet"], new=True), "has no value in row 12"),
+        (["wet", "n/a", "dry", "n/a"], Hints(), "rows 12 and 14 say 'n/a'. If that means no value"),
+        (["wet", "-", "dry"], Hints(), "`replace.x = { '-' = '' }` in [data]; if it is a category"),
+        (["wet", "K.A."], Hints(Kind.CATEGORIES, known=["wet"], new=True), "row 12 says 'K.A.'"),
+        (["wet", "NA"], Hints(Kind.CATEGORIES, known=["wet"], new=True), "has no value in row 12"),
     ],
 )
-def test_what_cannot_be_settled_is_asked_about(words: list[str], said: Said, told: str) -> None:
-    found = examined({"x": words}, {"x": said}, first_row=10).findings
+def test_what_cannot_be_settled_is_asked_about(words: list[str], said: Hints, told: str) -> None:
+    found = examine({"x": words}, {"x": said}, first_row=10).findings
     assert [told in str(finding) and finding.stops for finding in found] == [True]
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["wet", "n/a"], Said(Kind.CATEGORIES)),
-        (["NA", "DE"], Said(Kind.CATEGORIES)),
-        (["NA", "n/a"], Said(Kind.CATEGORIES, known=["NA", "n/a"])),
-        (["+", "-"], Said()),
+        (["wet", "n/a"], Hints(Kind.CATEGORIES)),
+        (["NA", "DE"], Hints(Kind.CATEGORIES)),
+        (["NA", "n/a"], Hints(Kind.CATEGORIES, known=["NA", "n/a"])),
+        (["+", "-"], Hints()),
     ],
 )
-def test_categories_may_be_called_what_elsewhere_is_no_value(words: list[str], said: Said) -> None:
-    columns, findings = examined({"x": words}, {"x": said})
+def test_categories_may_be_called_what_elsewhere_is_no_value(words: list[str], said: Hints) -> None:
+    columns, findings = examine({"x": words}, {"x": said})
     assert (columns["x"].values.tolist(), findings) == (words, [])
 
 
 def test_words_for_no_value_among_categories_leave_it_missing_once_settled() -> None:
-    (asked,) = examined({"x": ["wet", "n/a", "dry"]}, {}).findings
-    columns, findings = examined(
-        {"x": ["wet", "n/a", "dry"]}, {"x": Said(replace=dict(asked.change), gaps=True)}
+    (asked,) = examine({"x": ["wet", "n/a", "dry"]}, {}).findings
+    columns, findings = examine(
+        {"x": ["wet", "n/a", "dry"]}, {"x": Hints(replace=dict(asked.change), gaps=True)}
     )
     assert columns["x"].missing.tolist() == [False, True, False]
     assert [finding.what for finding in findings] == ["has no value in row 2"]
 
 
 def test_new_categories_pass_where_there_may_be_some() -> None:
-    said = Said(Kind.CATEGORIES, known=["Köln"], new=True)
-    assert examined({"town": ["Köln", "Bonn"]}, {"town": said}).findings == []
+    said = Hints(Kind.CATEGORIES, known=["Köln"], new=True)
+    assert examine({"town": ["Köln", "Bonn"]}, {"town": said}).findings == []
 
 
 def test_columns_with_types_are_examined_too() -> None:
     table = {"x": np.array([1.0, np.nan, np.inf]), "ok": np.array([True, False, True])}
-    columns, findings = examined(table, {})
+    columns, findings = examine(table, {})
     assert [finding.what for finding in findings] == [
         "has no value in row 2",
         "is infinite in row 3",
@@ -214,7 +214,7 @@ def test_a_german_table_just_works(encoding: str, packing: str, tmp_path: Path) 
     assert file.dialect.encoding == encoding
     assert file.header == ["Datum", "Filiale", "Sonne", "Erlös"]
     (part,) = file.parts()
-    columns, findings = examined(part.columns, {}, decimal=file.dialect.decimal or "")
+    columns, findings = examine(part.columns, {}, decimal=file.dialect.decimal or "")
     assert columns["Datum"].values.tolist() == ["2024-02-01", "2024-02-02"]
     assert columns["Filiale"].values.tolist() == ["Köln; Dom", "Ulm"]
     assert columns["Sonne"].values.tolist() == [0.25, 1]

@@ -10,10 +10,11 @@ from stakes.tables.columns import DATE_PARTS, DAYS, Coding
 from stakes.tables.copying import ROW, OnDisk, Passes, Scratch, Shuffled, let_go, shuffled
 from stakes.tables.delimited import Delimited, Words, repeated, uneven_rows
 from stakes.tables.dialect import Dialect
-from stakes.tables.doctor import Examined, examined
-from stakes.tables.findings import Column, Finding, Kind, Said, rows_named
+from stakes.tables.doctor import Examined, examine
+from stakes.tables.findings import Column, Finding, Hints, Kind, rows_named
 from stakes.tables.native import TableRows, columns_in, is_table
 from stakes.tables.reading import Read, Wanted, as_frame, lacking, read
+from stakes.tables.sources import Raw, TableFile, Values
 from stakes.tables.stream import Stream
 
 __all__ = [
@@ -26,15 +27,18 @@ __all__ = [
     "Dialect",
     "Examined",
     "Finding",
+    "Hints",
     "Kind",
     "OnDisk",
     "Passes",
+    "Raw",
     "Read",
-    "Said",
     "Scratch",
     "Shuffled",
     "Stream",
+    "TableFile",
     "TableRows",
+    "Values",
     "Wanted",
     "Words",
     "alike",
@@ -42,7 +46,7 @@ __all__ = [
     "categories_of",
     "codes_of",
     "columns_in",
-    "examined",
+    "examine",
     "is_table",
     "lacking",
     "let_go",

@@ -10,7 +10,7 @@ import numpy as np
 
 from stakes.errors import suggestion
 from stakes.tables.categories import MANY, alike, in_what_they_differ
-from stakes.tables.findings import SHOWN, Column, Finding, Kind, Said, rows_named
+from stakes.tables.findings import SHOWN, Column, Finding, Hints, Kind, rows_named
 from stakes.tables.values import FORMATS, Dates, Numbers, dates_in, numbers_in, truths_in
 
 MISSING = frozenset(("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "<NA>"))
@@ -26,9 +26,9 @@ class Examined(NamedTuple):
     findings: list[Finding]
 
 
-def examined(
+def examine(
     table: Mapping[str, Sequence[str] | np.ndarray],
-    said: Mapping[str, Said],
+    said: Mapping[str, Hints],
     *,
     decimal: str = ".",
     first_row: int = 0,
@@ -43,7 +43,7 @@ def examined(
 
     Examples:
         >>> towns = ["Köln", "Köln ", "Ulm"]
-        >>> found = examined({"price": ["2.5", "n/a", "3"], "town": towns}, {})
+        >>> found = examine({"price": ["2.5", "n/a", "3"], "town": towns}, {})
         >>> print(found.findings[0].what)
         2 of 3 values are numbers; row 2 says 'n/a'
         >>> print(found.findings[1].what)
@@ -51,7 +51,7 @@ def examined(
     """
     columns, findings = {}, list[Finding]()
     for name, values in table.items():
-        look = _Look(name, said.get(name, Said()), decimal, first_row, findings)
+        look = _Look(name, said.get(name, Hints()), decimal, first_row, findings)
         columns[name] = look.column(values)
     return Examined(columns, findings)
 
@@ -62,7 +62,7 @@ class _Look:
     """A look at one column."""
 
     name: str
-    said: Said
+    said: Hints
     decimal: str
     first_row: int
     findings: list[Finding]

@@ -46,7 +46,7 @@ class Finding:
 
 @final
 @dataclass(frozen=True)
-class Said:
+class Hints:
     """What is known of a column before anybody looks at it."""
 
     kind: Kind | None = None

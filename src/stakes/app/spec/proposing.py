@@ -10,9 +10,8 @@ from typing import NamedTuple, final
 import numpy as np
 
 from stakes.app.spec.dispersion import dispersion, effects
-from stakes.app.spec.files import TableFile
 from stakes.errors import InputError, suggestion
-from stakes.tables import Column, Examined, Finding, Kind, Said, examined
+from stakes.tables import Column, Examined, Finding, Hints, Kind, TableFile, examine
 
 FEW = 4
 """Up to so many categories have an effect each; more are groups that learn from each other."""
@@ -96,9 +95,9 @@ def proposed(path: Path, outcome: str | None, today: str | None = None) -> Propo
     raw = file.whole(names)
     if raw.rows == 0:
         raise InputError(f"{path} has no rows.")
-    first = examined(raw.columns, {}, decimal=file.decimal)
+    first = examine(raw.columns, {}, decimal=file.decimal)
     settled = _settled(first, outcome)
-    seen = examined(raw.columns, settled, decimal=file.decimal)
+    seen = examine(raw.columns, settled, decimal=file.decimal)
     open_still = [*raw.findings, *(f for f in seen.findings if f.stops)]
     if open_still:
         lines = "\n".join(f"  {finding}" for finding in open_still)
@@ -126,7 +125,7 @@ def _is_told(finding: Finding, told: Sequence[Finding]) -> bool:
     return bool(finding.rows) and rows.issuperset(finding.rows)
 
 
-def _settled(first: Examined, outcome: str) -> dict[str, Said]:
+def _settled(first: Examined, outcome: str) -> dict[str, Hints]:
     """What the spec has to say of columns, so that nothing stops a fit."""
     change: dict[str, dict[str, str]] = {}
     for finding in first.findings:
@@ -134,7 +133,7 @@ def _settled(first: Examined, outcome: str) -> dict[str, Said]:
     ambiguous = {f.column: f.format for f in first.findings if f.format is not None}
     codes = {f.column for f in first.findings if f.codes} - {outcome}
     return {
-        name: Said(
+        name: Hints(
             Kind.CATEGORIES if name in codes else None,
             replace=change.get(name, {}),
             gaps=True,
@@ -161,7 +160,7 @@ class _Look:
     left_out: dict[str, str] = field(default_factory=dict)
 
     def proposal(
-        self, file: TableFile, settled: Mapping[str, Said], findings: tuple[Finding, ...]
+        self, file: TableFile, settled: Mapping[str, Hints], findings: tuple[Finding, ...]
     ) -> Proposal:
         names = _names(list(self.columns))
         date = next((n for n, c in self.columns.items() if c.kind is Kind.DATES), None)

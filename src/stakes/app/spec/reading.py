@@ -7,22 +7,23 @@ from typing import final
 
 import numpy as np
 
-from stakes.app.spec.files import Raw, TableFile, check_columns
 from stakes.app.spec.messages import Collector
 from stakes.app.spec.schema import ChooseSection, DataSection
 from stakes.app.spec.splitting import days_of, split
 from stakes.app.spec.summaries import summaries, written
-from stakes.app.spec.table import Table, encoded, part_of, source_of, words_of
+from stakes.app.spec.table import Table, check_columns, encoded, part_of, source_of, words_of
 from stakes.errors import suggestion
 from stakes.tables import (
     DATE_PARTS,
     Column,
     Dialect,
     Finding,
+    Hints,
     Kind,
-    Said,
+    Raw,
+    TableFile,
     categories_of,
-    examined,
+    examine,
     rows_named,
 )
 
@@ -180,7 +181,7 @@ class _Reader:
             kind = Kind.CATEGORIES if name == "by" else Kind.NUMBERS
             columns[f"choose.{name}"] = raw.columns[column]
             said[f"choose.{name}"] = self._given(column, kind)
-        seen = examined(columns, said, decimal=file.decimal)
+        seen = examine(columns, said, decimal=file.decimal)
         findings = [*raw.findings, *seen.findings]
         self._tell(where, findings)
         for name, (column, part) in sources.items():
@@ -190,14 +191,14 @@ class _Reader:
             self._check_dates(argument, name, seen.columns[name])
         return _Read(raw, seen.columns, findings, self._kept(raw, seen.columns))
 
-    def _given(self, name: str, kind: Kind | None) -> Said:
+    def _given(self, name: str, kind: Kind | None) -> Hints:
         """What the spec says of a column."""
         data = self.data
         words, format = data.replace.get(name, {}), data.dates.get(name)
         gaps = data.missing == "drop"
-        return Said(kind, words, date_format=format, gaps=gaps)
+        return Hints(kind, words, date_format=format, gaps=gaps)
 
-    def _said(self, name: str, like: Column | None, asked: bool) -> Said:
+    def _said(self, name: str, like: Column | None, asked: bool) -> Hints:
         if name in self.data.categories:
             return self._given(name, Kind.CATEGORIES)
         if asked or name in self.dates or name in self.data.dates:

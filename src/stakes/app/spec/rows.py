@@ -8,15 +8,14 @@ from typing import NamedTuple, final
 
 import numpy as np
 
-from stakes.app.spec.files import TableFile, Values, check_columns
 from stakes.app.spec.job import Job
 from stakes.app.spec.messages import Collector
 from stakes.app.spec.reading import table_file, wanted
 from stakes.app.spec.schema import DataSection
-from stakes.app.spec.table import encoded, part_of, source_of, words_of
+from stakes.app.spec.table import check_columns, encoded, part_of, source_of, words_of
 from stakes.errors import InputError
 from stakes.formulas import FormulaModel
-from stakes.tables import Column, Finding, Kind, Said, examined
+from stakes.tables import Column, Finding, Hints, Kind, TableFile, Values, examine
 
 
 class Part(NamedTuple):
@@ -99,7 +98,7 @@ class RowReader:
         for raw in self.file.parts(there, most):
             if raw.rows == 0:
                 continue
-            seen = examined(
+            seen = examine(
                 {name: raw.columns[name] for name in needed},
                 known,
                 decimal=self.file.decimal,
@@ -135,7 +134,7 @@ class RowReader:
         assert self.job.spec.data is not None
         return self.job.spec.data
 
-    def _known(self, sources: Mapping[str, tuple[str, str | None]]) -> dict[str, Said]:
+    def _known(self, sources: Mapping[str, tuple[str, str | None]]) -> dict[str, Hints]:
         """What the fit tells of each column."""
         data, found = self._data, {}
         model, gaps = self.job.problem.model, data.missing == "drop"
@@ -150,7 +149,7 @@ class RowReader:
                 kind = Kind.CATEGORIES
                 words = words if words is not None else sorted(set(values.tolist()))
                 new = isinstance(model, FormulaModel) and argument not in model.parsed.names
-            found[base] = Said(
+            found[base] = Hints(
                 kind, data.replace.get(base, {}), words, new, data.dates.get(base), gaps
             )
         return found

@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 
-from stakes.app.spec.files import TableFile
-from stakes.tables import Column, Kind
+from stakes.tables import Column, Kind, TableFile
 
 MOST_NAMED = 12
 """Categories."""

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from stakes.tables import DATE_PARTS, Column, Kind, codes_of
+from stakes.app.spec.messages import Collector
+from stakes.errors import suggestion
+from stakes.tables import DATE_PARTS, Column, Kind, TableFile, codes_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -109,3 +111,16 @@ def encoded(column: Column, vocabulary: list[str] | None) -> np.ndarray:
         return column.values
     values = column.values.astype(str)
     return codes_of(values.ravel().tolist(), vocabulary).reshape(values.shape)
+
+
+def check_columns(where: str, file: TableFile, wanted: Mapping[str, str], found: Collector) -> bool:
+    """Whether all columns are there; `wanted`: the field that names one -> the column."""
+    with found.at(where):
+        there = file.columns
+        for asking, name in wanted.items():
+            if name not in there:
+                found.add(
+                    asking, f"{file.path.name} has no column {name!r}.{suggestion(name, there)}"
+                )
+        return set(wanted.values()) <= set(there)
+    return False

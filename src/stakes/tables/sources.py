@@ -2,7 +2,7 @@
 
 import re
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, final
 
 import numpy as np
 
-from stakes.app.spec.messages import Collector
-from stakes.errors import InputError, suggestion
-from stakes.tables import Delimited, Dialect, Finding, repeated, uneven_rows
+from stakes.errors import InputError
+from stakes.tables.delimited import Delimited, repeated, uneven_rows
+from stakes.tables.dialect import Dialect
+from stakes.tables.findings import Finding
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,19 +127,6 @@ def _explained(path: Path) -> Iterator[None]:
         said = str(error).strip().splitlines() or [type(error).__name__]
         reason = getattr(error, "strerror", None) or said[0]
         raise InputError(f"cannot read {path}: {reason}.") from None
-
-
-def check_columns(where: str, file: TableFile, wanted: Mapping[str, str], found: Collector) -> bool:
-    """Whether all columns are there; `wanted`: the field that names one -> the column."""
-    with found.at(where):
-        there = file.columns
-        for asking, name in wanted.items():
-            if name not in there:
-                found.add(
-                    asking, f"{file.path.name} has no column {name!r}.{suggestion(name, there)}"
-                )
-        return set(wanted.values()) <= set(there)
-    return False
 
 
 def _parquet(path: Path, columns: Sequence[str], rows: int | None) -> Iterator[Raw]:
