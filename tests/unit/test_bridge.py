@@ -792,7 +792,7 @@ def test_labelled_columns_without_a_plate_are_put_into_the_order_of_the_fit() ->
 def test_members_taken_for_those_of_the_fit_can_be_asked_for(schooled: FittedPosterior) -> None:
     def taken(size: int, **options: Any) -> tuple[str, ...]:
         predictors = Predictors(problem(schools), schooled.approximation)
-        return predictors.on({"sigma": jnp.ones(size)}, **options).cases.known_instances
+        return predictors.on({"sigma": jnp.ones(size)}, **options).trace.known_instances
 
     assert taken(3) == ("school",)
     assert taken(4) == ()
@@ -844,7 +844,7 @@ def test_other_data_share_a_trace_only_where_shapes_and_constants_are_the_same()
     predictors = Predictors(problem(scaled), fitted)
 
     def cases(**others: Any) -> Any:
-        return predictors.on({"x": jnp.zeros(5), **others}).cases
+        return predictors.on({"x": jnp.zeros(5), **others}).trace
 
     assert cases(factor=2) is cases(factor=2)
     assert cases(factor=2).constants["factor"] == 2
@@ -876,7 +876,7 @@ def grouped_by_hand(group: Any, y: Any = None, batch: int | None = None) -> None
 def test_a_model_may_count_the_groups_in_its_data(batch: int | None) -> None:
     data = {"group": GROUP, "y": np.zeros(5), "batch": batch}
     approximation = approximate(grouped, data, grouped_by_hand)
-    assert approximation.cases.plates == {"group": 3, "row": 5}
+    assert approximation.trace.plates == {"group": 3, "row": 5}
     members = {} if batch is None else {"row": jnp.array([4, 2])}
     outcome = draw(approximation, approximation.init(KEY), members).outcome
     expected = 10.0 * (1 + (GROUP if batch is None else GROUP[[4, 2]]))
@@ -889,7 +889,7 @@ def test_other_data_that_a_model_looks_at_are_traced_anew() -> None:
     )
 
     def cases(*group: int) -> Any:
-        return predictors.on({"group": jnp.array(group)}).cases
+        return predictors.on({"group": jnp.array(group)}).trace
 
     assert cases(0, 1, 2, 1) is cases(0, 1, 2, 1)
     assert cases(0, 1, 1, 1).plates["group"] == 2
@@ -1108,7 +1108,7 @@ def test_deterministic_sites_follow_the_draws_of_the_latents() -> None:
     latents = predicting.latent_draws(fitted, KEY, 20)
     found = predicting.derived_draws(fitted, predictor, KEY, 20)
     assert set(found) == {"double", "both"}
-    assert approximation.cases.derived["both"] == Instances((5, 3), ("row", "both_dim_1"))
+    assert approximation.trace.derived["both"] == Instances((5, 3), ("row", "both_dim_1"))
     np.testing.assert_allclose(found["double"], 2 * latents["mean"], rtol=1e-6)
     np.testing.assert_allclose(found["both"][..., 0], latents["level"], rtol=1e-6)
     np.testing.assert_allclose(found["both"][..., 1], np.tile(x, (20, 1)))

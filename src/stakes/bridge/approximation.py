@@ -12,7 +12,6 @@ from numpyro import handlers
 from numpyro.infer import autoguide
 
 from stakes._types import Array, Batch, Bool, Distribution, Float, Key, Model, Params
-from stakes.bridge.cases import Cases, check_action, with_decision
 from stakes.bridge.checks import (
     as_guide,
     check_guide,
@@ -25,6 +24,7 @@ from stakes.bridge.checks import (
 )
 from stakes.bridge.forms import in_form, looked_at
 from stakes.bridge.indices import check_indices
+from stakes.bridge.model_trace import ModelTrace, check_action, with_decision
 from stakes.bridge.setup import set_up
 from stakes.bridge.sites import (
     Counting,
@@ -74,7 +74,7 @@ class Weighed(NamedTuple):
 class Structure:
     """All that stays the same during a fit; compared by identity, so that jit can key on it."""
 
-    cases: Cases
+    trace: ModelTrace
     guide: Model
     transforms: Mapping[str, Any]
     """For each parameter, from unconstrained values to those that the program takes."""
@@ -115,21 +115,21 @@ class NumPyroApproximation:
         return replace(self, arrays={**self.arrays, **arrays})
 
     @property
-    def cases(self) -> Cases:
-        return self.structure.cases
+    def trace(self) -> ModelTrace:
+        return self.structure.trace
 
     @property
     def instances(self) -> Instances:
-        return self.cases.instances
+        return self.trace.instances
 
     @property
     def subsamples(self) -> tuple[Subsample, ...]:
-        return self.cases.subsamples
+        return self.trace.subsamples
 
     @property
     def latents(self) -> Mapping[str, Instances]:
         """Shape and dims of each latent."""
-        return self.cases.latents
+        return self.trace.latents
 
     @property
     def normals(self) -> tuple[NormalPair, ...]:
@@ -150,7 +150,7 @@ class NumPyroApproximation:
 
     @property
     def data(self) -> dict[str, Any]:
-        return {**self.cases.constants, **self.arrays}
+        return {**self.trace.constants, **self.arrays}
 
     def columns(self, needs: tuple[Need, ...]) -> dict[Need, Array]:
         return columns_for(needs, self.data, *self.instances)
@@ -162,14 +162,14 @@ class NumPyroApproximation:
         """Where the guide starts. An autoguide draws a new start with this key."""
         guide = self.structure.guide
         forget(guide)
-        return set_up(self.cases.model, guide, self.data, key).start
+        return set_up(self.trace.model, guide, self.data, key).start
 
     def draw(
         self, params: Params, key: Key, batch: Batch, noise: Mapping[str, Array] | None = None
     ) -> Draw:
         guide_sites, model_sites = self._both_sites(params, key, batch, noise)
-        found = draw_of(guide_sites, model_sites, self.cases.outcome, **self.cases.kind)
-        if self.cases.action is None:
+        found = draw_of(guide_sites, model_sites, self.trace.outcome, **self.trace.kind)
+        if self.trace.action is None:
             return found
         drawn = {site["name"]: site["value"] for site in samples_of(guide_sites)}
         return found._replace(outcome=Response(drawn, key, partial(self._respond, params, batch)))
@@ -178,10 +178,10 @@ class NumPyroApproximation:
         self, params: Params, batch: Batch, drawn: dict[str, Array], key: Key, decision: Array
     ) -> Distribution:
         """The outcome at this draw of the guide's sites, if this were decided."""
-        data = with_decision(self.data, self.cases, batch, decision)
+        data = with_decision(self.data, self.trace, batch, decision)
         with self._given(params), handlers.substitute(data={**drawn, **batch}):
-            sites = trace_of(self.cases.model, data, jax.random.fold_in(key, AFTER_SPLIT))
-        return prediction_of(sites[self.cases.outcome], **self.cases.kind)[0]
+            sites = trace_of(self.trace.model, data, jax.random.fold_in(key, AFTER_SPLIT))
+        return prediction_of(sites[self.trace.outcome], **self.trace.kind)[0]
 
     def weigh(self, params: Params, key: Key) -> "Weighed":
         """One draw, and what its weight in the exact posterior is made of.
@@ -191,7 +191,7 @@ class NumPyroApproximation:
         guide_sites, model_sites = self._both_sites(params, key, {})
         log_p = ordered_sum(log_prob_of(site) for site in samples_of(model_sites))
         log_q = ordered_sum(log_prob_of(site) for site in samples_of(guide_sites))
-        site = model_sites[self.cases.outcome]
+        site = model_sites[self.trace.outcome]
         return Weighed(log_p - log_q, log_likelihood_of(site), *prediction_of(site))
 
     def _both_sites(
@@ -205,12 +205,12 @@ class NumPyroApproximation:
             guide_sites = self._guide_sites(params, key, batch)
         model_key = jax.random.fold_in(key, AFTER_SPLIT)
         with (
-            Counting(self.cases.outcome, self.counted_in(batch)),
+            Counting(self.trace.outcome, self.counted_in(batch)),
             times,
             self._given(params),
             handlers.substitute(data=dict(batch)),
         ):
-            model = handlers.replay(self.cases.model, guide_sites)
+            model = handlers.replay(self.trace.model, guide_sites)
             model_sites = trace_of(model, self.data, model_key)
         return guide_sites, model_sites
 
@@ -236,7 +236,7 @@ class NumPyroApproximation:
                 )
         drawn = {name: sites[name]["value"] for name in self.latents}
         transforms = self.structure.transforms
-        learned = {name: transforms[name](params[name]) for name in self.cases.learned}
+        learned = {name: transforms[name](params[name]) for name in self.trace.learned}
         return {**drawn, **learned}
 
     def counted_in(self, batch: Batch) -> Array | None:
@@ -275,7 +275,7 @@ def approximate(problem: Problem, data: dict[str, Any], key: Key) -> NumPyroAppr
     if not isinstance(guide, autoguide.AutoGuide):  # one by hand may look at the data, too
         data = in_form(data, plain | looked_at(guide, data, key))
     arrays, constants = split_data(data)
-    cases = Cases(
+    trace = ModelTrace(
         model=problem.program,
         outcome=problem.outcome,
         observed=problem.observations,
@@ -291,13 +291,13 @@ def approximate(problem: Problem, data: dict[str, Any], key: Key) -> NumPyroAppr
         action=problem.action,
         acts_in_steps=not problem.space.is_smooth,
     )
-    check_action(cases, data)
-    check_indices(cases, arrays)
-    check_support(cases, site, arrays)
+    check_action(trace, data)
+    check_indices(trace, arrays)
+    check_support(trace, site, arrays)
     ready = set_up(problem.program, guide, data, key)
     check_guide(problem, latents, ready.guide_sites, subsamples)
     structure = Structure(
-        cases=cases,
+        trace=trace,
         guide=guide,
         transforms=ready.transforms,
         parameter_plates={

@@ -10,7 +10,7 @@ from numpyro.infer import autoguide
 
 from stakes._types import Distribution, Key, Model
 from stakes.arguments import arguments_of, without
-from stakes.bridge.cases import Cases
+from stakes.bridge.model_trace import ModelTrace
 from stakes.bridge.sites import (
     Site,
     Sites,
@@ -225,18 +225,18 @@ def check_latents(
             )
 
 
-def check_same_batches(fitted: tuple[Subsample, ...], cases: Cases) -> None:
+def check_same_batches(fitted: tuple[Subsample, ...], trace: ModelTrace) -> None:
     """A known latent is drawn for the members in a batch, so the batches have to be alike."""
     before = {part.plate: part.batch_size for part in fitted}
-    now = {part.plate: part.batch_size for part in cases.subsamples}
-    matched = {dim for latent in cases.matched.values() for dim in latent.dims}
+    now = {part.plate: part.batch_size for part in trace.subsamples}
+    matched = {dim for latent in trace.matched.values() for dim in latent.dims}
     for plate in (*before, *now):
-        differ = plate in cases.known_plates and before.get(plate) != now.get(plate)
+        differ = plate in trace.known_plates and before.get(plate) != now.get(plate)
         # Those told by their labels may be fewer than a batch, not more.
         too_many = (
             plate in matched
             and plate in before
-            and now.get(plate, cases.plates.get(plate, 0)) > before[plate]
+            and now.get(plate, trace.plates.get(plate, 0)) > before[plate]
         )
         if differ or too_many:
             raise InputError(

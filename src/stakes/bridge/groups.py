@@ -15,7 +15,7 @@ import numpyro
 from numpyro import handlers
 
 from stakes._types import Array, Batch
-from stakes.bridge.cases import Cases
+from stakes.bridge.model_trace import ModelTrace
 from stakes.bridge.predictor import Predictor
 from stakes.bridge.sites import (
     is_latent,
@@ -38,57 +38,57 @@ def groups_of(predictor: Predictor, *, least: int = 1) -> dict[str, np.ndarray]:
     Of plates that have latents and at least so many members. Left out are the outcome's own plates,
     those in minibatches, and those of which some outcome depends on no member or on several.
     """
-    cases = predictor.cases
-    inner = sorted(_plates_with_latents(predictor) - {*cases.instances.dims})
-    found = {p: _members(predictor, p) for p in inner if cases.plates[p] >= least}
+    trace = predictor.trace
+    inner = sorted(_plates_with_latents(predictor) - {*trace.instances.dims})
+    found = {p: _members(predictor, p) for p in inner if trace.plates[p] >= least}
     return {plate: members for plate, members in found.items() if (members != NO_MEMBER).all()}
 
 
 def _plates_with_latents(predictor: Predictor) -> set[str]:
-    cases = predictor.cases
-    data = {**cases.constants, **predictor.arrays}
-    sites = shapes_of(cases.model, data, jax.random.key(0)).values()
+    trace = predictor.trace
+    data = {**trace.constants, **predictor.arrays}
+    sites = shapes_of(trace.model, data, jax.random.key(0)).values()
     plates = {plate for site in sites if is_latent(site) for plate in site_plates(site)}
-    return plates - {part.plate for part in cases.subsamples}
+    return plates - {part.plate for part in trace.subsamples}
 
 
 def _members(predictor: Predictor, plate: str) -> np.ndarray:
-    size = predictor.cases.plates[plate]
+    size = predictor.trace.plates[plate]
     digits = max((size - 1).bit_length(), 1)
     is_set = (np.arange(size) >> np.arange(digits)[:, None]) & 1 == 1
     marks = jnp.asarray(np.stack([is_set, ~is_set]))
 
     def question(batch: Batch) -> Array:
-        return _marked(predictor.cases, predictor.arrays, batch, plate, marks)
+        return _marked(predictor.trace, predictor.arrays, batch, plate, marks)
 
     try:
         whole = over_batches(
             question,
-            predictor.cases.instances,
-            predictor.cases.subsamples,
+            predictor.trace.instances,
+            predictor.trace.subsamples,
             leading=(2, digits),
         )
     except Exception:  # whatever a model does with nan; one can always say what belongs together
-        return np.full(predictor.cases.instances.shape, NO_MEMBER)
+        return np.full(predictor.trace.instances.shape, NO_MEMBER)
     ones, zeros = whole
     numbers = np.tensordot(1 << np.arange(digits), ones, axes=1)
     return np.where((ones != zeros).all(axis=0), numbers, NO_MEMBER)
 
 
-@functools.partial(Program, static=("cases", "plate"))
+@functools.partial(Program, static=("trace", "plate"))
 def _marked(
-    cases: Cases, arrays: dict[str, Array], batch: Batch, plate: str, marks: Array
+    trace: ModelTrace, arrays: dict[str, Array], batch: Batch, plate: str, marks: Array
 ) -> Array:
     """Whether each outcome depends on any marked member: for each digit, set and not set."""
 
     def one(marked: Array) -> Array:
         with Marking(plate, marked), handlers.substitute(data=dict(batch)):
-            data = {**cases.constants, **arrays}
-            site = trace_of(cases.model, data, jax.random.key(0))[cases.outcome]
+            data = {**trace.constants, **arrays}
+            site = trace_of(trace.model, data, jax.random.key(0))[trace.outcome]
         fn = site["fn"]
-        outcome, _ = whole_event(fn) if cases.together else unwrapped(fn)
+        outcome, _ = whole_event(fn) if trace.together else unwrapped(fn)
         unknown = jnp.isnan(outcome.log_prob(possible(outcome)))
-        return jnp.broadcast_to(unknown, fn.batch_shape if cases.together else fn.shape())
+        return jnp.broadcast_to(unknown, fn.batch_shape if trace.together else fn.shape())
 
     return jax.vmap(jax.vmap(one))(marks)
 

@@ -20,8 +20,8 @@ from numpyro import handlers
 from stakes._types import Array, Batch
 from stakes.arguments import rows_where
 from stakes.bridge.asked import without_asked
-from stakes.bridge.cases import Cases
 from stakes.bridge.forms import holds_whole_numbers
+from stakes.bridge.model_trace import ModelTrace
 from stakes.bridge.sites import possible, trace_of
 from stakes.errors import InputError, OutOfRangeError, listed, some
 from stakes.host.programs import Program
@@ -37,30 +37,30 @@ class Beyond(NamedTuple):
     size: int
 
 
-def check_indices(cases: Cases, arrays: dict[str, Array]) -> None:
+def check_indices(trace: ModelTrace, arrays: dict[str, Array]) -> None:
     """Run the model on all the data once, and name the argument with an index out of range."""
-    every = {**cases.constants, **arrays}
+    every = {**trace.constants, **arrays}
     whole = {
         name: np.asarray(value)
         for name, value in every.items()
-        if name != cases.observed and holds_whole_numbers(value) and value.dtype != bool
+        if name != trace.observed and holds_whole_numbers(value) and value.dtype != bool
     }
 
     def trial(**values: int) -> Beyond | None:
-        return _beyond(*_filled(cases, arrays, values), every=bool(whole))
+        return _beyond(*_filled(trace, arrays, values), every=bool(whole))
 
-    found = trial() if whole or cases.subsamples or cases.parts_of_fit else None
+    found = trial() if whole or trace.subsamples or trace.parts_of_fit else None
     if found is None:
         # JAX counts negative ones from the end. With a huge value in its place, an index shows.
         for name in [n for n, values in whole.items() if values.min() < 0]:
             huge = trial(**{name: HUGE})
             if huge is not None and huge.at == HUGE:
-                raise _refusal(name, whole[name], huge, cases, direct=True)
+                raise _refusal(name, whole[name], huge, trace, direct=True)
         return
 
     zeros = dict.fromkeys(whole, 0)
     if trial(**zeros) == found:  # it does not come from these data
-        _check_members(found, cases, every)
+        _check_members(found, trace, every)
         return
     for name, values in whole.items():
         others = {other: 0 for other in whole if other != name}
@@ -68,7 +68,7 @@ def check_indices(cases: Cases, arrays: dict[str, Array]) -> None:
         if alone is not None:
             # With the size itself as its value, an argument that is used as it is points there.
             direct = trial(**others, **{name: alone.size}) == Beyond(alone.size, alone.size)
-            raise _refusal(name, values, alone, cases, direct=direct)
+            raise _refusal(name, values, alone, trace, direct=direct)
     together = [name for name in whole if trial(**{name: 0}) != found]
     raise InputError(
         f"{' and '.join(f'`data[{name!r}]`' for name in together or whole)} together lead to the "
@@ -77,9 +77,9 @@ def check_indices(cases: Cases, arrays: dict[str, Array]) -> None:
     )
 
 
-def _check_members(found: Beyond, cases: Cases, data: Mapping[str, Any]) -> None:
+def _check_members(found: Beyond, trace: ModelTrace, data: Mapping[str, Any]) -> None:
     """Refuse an array with too few rows for the members of a plate."""
-    plates = {plate: size for plate, size in cases.plates.items() if found.at < size}
+    plates = {plate: size for plate, size in trace.plates.items() if found.at < size}
     if not plates:
         return
     short = [name for name, value in data.items() if np.shape(value)[:1] == (found.size,)]
@@ -92,22 +92,22 @@ def _check_members(found: Beyond, cases: Cases, data: Mapping[str, Any]) -> None
 
 
 def _filled(
-    cases: Cases, arrays: dict[str, Array], values: Mapping[str, int]
-) -> tuple[Cases, dict[str, Array]]:
+    trace: ModelTrace, arrays: dict[str, Array], values: Mapping[str, int]
+) -> tuple[ModelTrace, dict[str, Array]]:
     """The cases and their arrays with one value throughout for each of these arguments."""
     constants = {
-        n: np.full_like(cases.constants[n], v) for n, v in values.items() if n in cases.constants
+        n: np.full_like(trace.constants[n], v) for n, v in values.items() if n in trace.constants
     }
     filled = {n: jnp.full_like(arrays[n], v) for n, v in values.items() if n in arrays}
     if constants:
-        cases = replace(cases, constants={**cases.constants, **constants})
-    return cases, {**arrays, **filled}
+        trace = replace(trace, constants={**trace.constants, **constants})
+    return trace, {**arrays, **filled}
 
 
 def _refusal(
-    name: str, values: np.ndarray, found: Beyond, cases: Cases, *, direct: bool
+    name: str, values: np.ndarray, found: Beyond, trace: ModelTrace, *, direct: bool
 ) -> InputError:
-    inner = {p: size for p, size in cases.plates.items() if p not in cases.instances.dims}
+    inner = {p: size for p, size in trace.plates.items() if p not in trace.instances.dims}
     plates = [plate for plate, size in inner.items() if size == found.size]
     allowed = f"0 to {found.size - 1}"
     if plates:
@@ -129,12 +129,12 @@ def _refusal(
     )
 
 
-def _beyond(cases: Cases, arrays: dict[str, Array], *, every: bool) -> Beyond | None:
+def _beyond(trace: ModelTrace, arrays: dict[str, Array], *, every: bool) -> Beyond | None:
     """The first index out of range, if there is any: in every batch, or in that of last members."""
-    batches = list(sweep(cases.subsamples))[0 if every else -1 :]
-    stacked = {part.plate: np.stack([b[part.plate] for b in batches]) for part in cases.subsamples}
+    batches = list(sweep(trace.subsamples))[0 if every else -1 :]
+    stacked = {part.plate: np.stack([b[part.plate] for b in batches]) for part in trace.subsamples}
     try:
-        error = _checked(cases, arrays, stacked).get_exception()
+        error = _checked(trace, arrays, stacked).get_exception()
     except Exception:  # `checkify` does not know all that a model may do, and this is a courtesy
         return None
     if getattr(error, "prim", None) not in ("gather", "dynamic_slice"):
@@ -143,11 +143,11 @@ def _beyond(cases: Cases, arrays: dict[str, Array], *, every: bool) -> Beyond | 
     return Beyond(int(at), int(size))
 
 
-@functools.partial(Program, static=("cases",))
-def _checked(cases: Cases, arrays: dict[str, Array], batches: Batch) -> checkify.Error:
+@functools.partial(Program, static=("trace",))
+def _checked(trace: ModelTrace, arrays: dict[str, Array], batches: Batch) -> checkify.Error:
     def run(_: None, batch: Batch) -> tuple[None, None]:
         with Placeholders(), handlers.substitute(data=dict(batch)):
-            trace_of(cases.model, {**cases.constants, **arrays}, jax.random.key(0))
+            trace_of(trace.model, {**trace.constants, **arrays}, jax.random.key(0))
         return None, None
 
     def over_all(batches: Batch) -> None:

@@ -31,12 +31,12 @@ def row_check(
     problem: Problem, approximation: NumPyroApproximation, key: Key
 ) -> Callable[[dict[str, Array]], None]:
     """What refuses other rows in place of those of a fit, as these have been checked."""
-    cases = approximation.cases
+    trace = approximation.trace
     site = model_sites(problem, approximation.data, key)[problem.outcome]
 
     def check(rows: dict[str, Array]) -> None:
         arrays = {**approximation.arrays, **rows}
-        check_indices(cases, arrays)
-        check_support(cases, site, arrays)
+        check_indices(trace, arrays)
+        check_support(trace, site, arrays)
 
     return check

@@ -12,7 +12,6 @@ from numpyro import handlers
 
 from stakes._types import Array, Batch, Distribution, Key
 from stakes.bridge.approximation import NumPyroApproximation
-from stakes.bridge.cases import Cases, with_decision
 from stakes.bridge.checks import (
     check_outcome_shape,
     check_same_batches,
@@ -21,6 +20,7 @@ from stakes.bridge.checks import (
 )
 from stakes.bridge.forms import in_form, looked_at
 from stakes.bridge.indices import check_indices
+from stakes.bridge.model_trace import ModelTrace, with_decision
 from stakes.bridge.sites import (
     GivenRows,
     Sites,
@@ -45,14 +45,14 @@ Made = TypeVar("Made")
 @functools.partial(
     jax.tree_util.register_dataclass,
     data_fields=["arrays", "rows"],
-    meta_fields=["cases", "are_others"],
+    meta_fields=["trace", "are_others"],
 )
 @dataclass(frozen=True)
 class Predictor:
     """The model on the cases to decide about, with their data."""
 
     arrays: dict[str, Array]
-    cases: Cases
+    trace: ModelTrace
     rows: dict[str, Array] = field(default_factory=dict)
     """Plate -> which member of the fit each of its members is; -1 for a new one. Plates whose
     members are those of the fit in the same order, or all new, are left out."""
@@ -61,18 +61,18 @@ class Predictor:
 
     @property
     def instances(self) -> Instances:
-        return self.cases.instances
+        return self.trace.instances
 
     def columns(self, needs: tuple[Need, ...]) -> dict[Need, Array]:
         """What the loss or the limits of decisions ask for, of all instances."""
         if self.are_others and any(isinstance(need, PerCase) for need in needs):
             raise InputError(
                 "The loss or the limits of decisions have an array with a number for each case of "
-                "the fit, and these are other cases, or may be. Give the name of a data argument "
+                "the fit, and these are other trace, or may be. Give the name of a data argument "
                 "instead or, if they are the same in the same order, say "
                 f"`known={self.instances.dims}`."
             )
-        return columns_for(needs, {**self.cases.constants, **self.arrays}, *self.instances)
+        return columns_for(needs, {**self.trace.constants, **self.arrays}, *self.instances)
 
     def predict(
         self, latents: Mapping[str, Array], key: Key, batch: Batch
@@ -81,14 +81,14 @@ class Predictor:
 
         Latents of new cases come from the model.
         """
-        site = self._sites(latents, key, batch)[self.cases.outcome]
-        return prediction_of(site, **self.cases.kind)
+        site = self._sites(latents, key, batch)[self.trace.outcome]
+        return prediction_of(site, **self.trace.kind)
 
     def respond(self, latents: dict[str, Array], key: Key, batch: Batch) -> Response:
         """p(y|θ, h) for the cases in the batch, as a function of the decisions h."""
 
         def predict(latents: dict[str, Array], key: Key, decision: Array) -> Distribution:
-            arrays = with_decision(self.arrays, self.cases, batch, decision)
+            arrays = with_decision(self.arrays, self.trace, batch, decision)
             there = replace(self, arrays=arrays)
             return there.predict(latents, key, batch)[0]
 
@@ -96,33 +96,33 @@ class Predictor:
 
     def observed(self, latents: Mapping[str, Array], key: Key, batch: Batch) -> Array | None:
         """The outcomes that were observed for the cases in the batch, if any were."""
-        site = self._sites(latents, key, batch)[self.cases.outcome]
-        observed = not self.cases.about_latent and site["is_observed"]
+        site = self._sites(latents, key, batch)[self.trace.outcome]
+        observed = not self.trace.about_latent and site["is_observed"]
         return site["value"] if observed else None
 
     def derived(self, latents: Mapping[str, Array], key: Key, batch: Batch) -> dict[str, Array]:
         """The model's deterministic sites."""
         sites = self._sites(latents, key, batch)
-        return {name: jnp.asarray(sites[name]["value"]) for name in self.cases.derived}
+        return {name: jnp.asarray(sites[name]["value"]) for name in self.trace.derived}
 
     def fitted_members(self, batch: Batch) -> Batch:
         """The members of the fit in this batch, by plate; any one stands in for a new one."""
-        same = {p: batch[p] for p in self.cases.known_plates if p in batch}
+        same = {p: batch[p] for p in self.trace.known_plates if p in batch}
         return same | {p: jnp.maximum(self._rows(p, batch), 0) for p in self.rows}
 
     def _rows(self, plate: str, batch: Batch) -> Array:
         return self.rows[plate][batch[plate]] if plate in batch else self.rows[plate]
 
     def _sites(self, latents: Mapping[str, Array], key: Key, batch: Batch) -> Sites:
-        names = (*self.cases.latents, *self.cases.learned)
+        names = (*self.trace.latents, *self.trace.learned)
         known = {name: latents[name] for name in names}
-        data = {**self.cases.constants, **self.arrays}
+        data = {**self.trace.constants, **self.arrays}
         some = {
             name: self._matched(latents[name], latent, batch)
-            for name, latent in self.cases.matched.items()
+            for name, latent in self.trace.matched.items()
         }
         with GivenRows(some), handlers.substitute(data={**known, **batch}):
-            return trace_of(self.cases.model, data, key)
+            return trace_of(self.trace.model, data, key)
 
     def _matched(self, values: Array, latent: Instances, batch: Batch) -> tuple[Array, Array]:
         """A latent's values for the members in the batch, and for which of them they hold."""
@@ -131,7 +131,7 @@ class Predictor:
             if dim in self.rows:
                 rows = self._rows(dim, batch)
                 # In minibatches, the posterior has drawn just these members already.
-                drawn = dim in self.cases.parts_of_fit
+                drawn = dim in self.trace.parts_of_fit
                 at = jnp.arange(len(rows)) if drawn else jnp.maximum(rows, 0)
                 values = jnp.take(values, at, axis=axis)
                 known = known & (rows >= 0).reshape((-1,) + (1,) * (len(latent.dims) - 1 - axis))
@@ -145,7 +145,7 @@ class Predictors:
     def __init__(self, problem: Problem, approximation: NumPyroApproximation) -> None:
         self._problem, self._approximation = problem, approximation
         self._plain: dict[Hashable, frozenset[str]] = {}
-        self._traced: dict[Hashable, Cases] = {}
+        self._traced: dict[Hashable, ModelTrace] = {}
 
     def on(
         self,
@@ -162,23 +162,23 @@ class Predictors:
         the fit, or -1. Other plates hold the members that the fit has seen.
         """
         if data is None:
-            return Predictor(self._approximation.arrays, self._approximation.cases)
+            return Predictor(self._approximation.arrays, self._approximation.trace)
         rows, new = rows or {}, frozenset(new)
         data = in_form(data, self._looked_at(data))
-        cases = self._kept(
+        trace = self._kept(
             self._traced,
             (_shapes(data), new, frozenset(rows)),
-            lambda: _cases(self._problem, self._approximation, data, new, rows),
+            lambda: _trace_of(self._problem, self._approximation, data, new, rows),
         )
         arrays, _ = split_data(data)
-        check_indices(cases, arrays)
-        matched = {dim for latent in cases.matched.values() for dim in latent.dims}
+        check_indices(trace, arrays)
+        matched = {dim for latent in trace.matched.values() for dim in latent.dims}
         found = {dim: jnp.asarray(at) for dim, at in rows.items() if dim in matched}
-        dims = cases.instances.dims
+        dims = trace.instances.dims
         moved = [d for d, at in rows.items() if d in dims and not _are_in_place(at)]
-        same = cases.instances == self._approximation.cases.instances
+        same = trace.instances == self._approximation.trace.instances
         others = bool(moved or new.intersection(dims)) or not same
-        return Predictor(arrays, cases, found, others)
+        return Predictor(arrays, trace, found, others)
 
     def _looked_at(self, data: dict[str, Any]) -> frozenset[str]:
         model, key = self._problem.program, jax.random.key(0)
@@ -211,14 +211,14 @@ def _are_in_place(rows: np.ndarray) -> bool:
     return bool(np.all((rows < 0) | (rows == np.arange(len(rows)))))
 
 
-def _cases(
+def _trace_of(
     problem: Problem,
     approximation: NumPyroApproximation,
     data: dict[str, Any],
     new: frozenset[str],
     rows: Mapping[str, np.ndarray],
-) -> Cases:
-    key, fitted = jax.random.key(0), approximation.cases
+) -> ModelTrace:
+    key, fitted = jax.random.key(0), approximation.trace
     sites = model_sites(problem, data, key)
     site = sites[problem.outcome]
     if not problem.about_latent and site["is_observed"]:
@@ -236,7 +236,7 @@ def _cases(
         if name in sites and not fresh.intersection(latent.dims)
     }
     matched = {name: each for name, each in from_fit.items() if rows.keys() & set(each.dims)}
-    cases = Cases(
+    trace = ModelTrace(
         model=problem.program,
         outcome=problem.outcome,
         observed=problem.observations,
@@ -255,7 +255,7 @@ def _cases(
         parts_of_fit=frozenset(part.plate for part in fitted.subsamples),
         told=frozenset(rows),
     )
-    check_same_batches(fitted.subsamples, cases)
+    check_same_batches(fitted.subsamples, trace)
     for name, latent in from_fit.items():
         here = instances_of(name, sites[name], subsamples).shape
         expected = tuple(
@@ -267,7 +267,7 @@ def _cases(
                 f"The latent {name!r} has shape {latent.shape} in the fit and {here} here, "
                 f"but no plate explains the difference. Sample it inside a `numpyro.plate`."
             )
-    return cases
+    return trace
 
 
 def _new_plates(

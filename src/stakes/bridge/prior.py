@@ -10,10 +10,10 @@ from stakes.bridge.sites import trace_of
 
 def prior_draws(approximation: NumPyroApproximation, key: Key, draws: int) -> dict[str, np.ndarray]:
     """Latent -> draws along a leading axis; latents of members in minibatches are left out."""
-    cases, latents = approximation.cases, approximation.latents
+    trace, latents = approximation.trace, approximation.latents
 
     def one(key: Key, arrays: dict[str, Array]) -> dict[str, Array]:
-        sites = trace_of(cases.model, {**cases.constants, **arrays}, key)
+        sites = trace_of(trace.model, {**trace.constants, **arrays}, key)
         return {name: sites[name]["value"] for name in latents}
 
     found = jax.jit(jax.vmap(one, (0, None)))(jax.random.split(key, draws), approximation.arrays)

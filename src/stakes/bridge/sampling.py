@@ -9,7 +9,7 @@ import numpy as np
 
 from stakes._types import Array, Key
 from stakes.bridge.approximation import NumPyroApproximation
-from stakes.bridge.cases import Cases
+from stakes.bridge.model_trace import ModelTrace
 from stakes.bridge.sites import Counting
 from stakes.errors import InputError, listed, some
 
@@ -92,7 +92,7 @@ def nuts(
 ) -> Sampled:
     """This many draws in all, or a few more, of chains with `warmup` steps each before."""
     check_sampling(approximation)
-    sampler = _sampler(approximation.cases, warmup, max(FEWEST_DRAWS, -(-draws // CHAINS)))
+    sampler = _sampler(approximation.trace, warmup, max(FEWEST_DRAWS, -(-draws // CHAINS)))
     sampler.progress_bar = progress and sys.stderr.isatty()
     sampler.run(key, approximation.arrays, approximation.counted)
     chains = sampler.get_samples(group_by_chain=True)
@@ -104,10 +104,10 @@ def nuts(
 
 def check_sampling(approximation: NumPyroApproximation) -> None:
     """Refuse a model that NUTS cannot sample."""
-    if approximation.cases.learned:
+    if approximation.trace.learned:
         raise InputError(
             f"NUTS does not learn the model's own parameters "
-            f"{some(approximation.cases.learned)}; make them latents to compare with it."
+            f"{some(approximation.trace.learned)}; make them latents to compare with it."
         )
     if approximation.subsamples:
         plates = [part.plate for part in approximation.subsamples]
@@ -118,13 +118,13 @@ def check_sampling(approximation: NumPyroApproximation) -> None:
 
 
 @functools.lru_cache(maxsize=8)
-def _sampler(cases: Cases, warmup: int, draws: int) -> "MCMC":
+def _sampler(trace: ModelTrace, warmup: int, draws: int) -> "MCMC":
     """Kept, so that folds share what was compiled."""
     from numpyro.infer import MCMC, NUTS
 
     def model(arrays: dict[str, Array], counted: Array | None) -> None:
-        with Counting(cases.outcome, counted):
-            cases.model(**cases.constants, **arrays)
+        with Counting(trace.outcome, counted):
+            trace.model(**trace.constants, **arrays)
 
     return MCMC(
         NUTS(model, target_accept_prob=0.95),

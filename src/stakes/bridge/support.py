@@ -16,8 +16,8 @@ from numpyro.distributions.discrete import HurdleProbs
 
 from stakes._types import Array, Batch, Distribution
 from stakes.arguments import rows_where
-from stakes.bridge.cases import Cases
 from stakes.bridge.indices import Placeholders
+from stakes.bridge.model_trace import ModelTrace
 from stakes.bridge.sites import Site, base_of, prediction_of, trace_of
 from stakes.checks import is_traced
 from stakes.errors import InputError, listed
@@ -34,13 +34,13 @@ WORDS = (
 )
 
 
-def check_support(cases: Cases, site: Site, arrays: dict[str, Array]) -> None:
+def check_support(trace: ModelTrace, site: Site, arrays: dict[str, Array]) -> None:
     """Refuse outcomes that the model's distribution cannot have, with their rows."""
-    if cases.about_latent or cases.together or not _can_be_told(base_of(site["fn"])):
+    if trace.about_latent or trace.together or not _can_be_told(base_of(site["fn"])):
         return
     outcome = base_of(site["fn"])
-    batches = list(sweep(cases.subsamples))
-    tried = [_tried(cases, arrays, batch) for batch in batches]
+    batches = list(sweep(trace.subsamples))
+    tried = [_tried(trace, arrays, batch) for batch in batches]
     values, possible = (_joined(each) for each in zip(*tried, strict=True))
     if possible.all():
         return
@@ -48,7 +48,7 @@ def check_support(cases: Cases, site: Site, arrays: dict[str, Array]) -> None:
     shown = listed((f"{value:g}" for value in came), 5)
     rows = "" if batches != [{}] else f", in the rows {listed(rows_where(~possible), 5)}"
     allowed = _allowed(outcome)
-    name = cases.observed or cases.outcome
+    name = trace.observed or trace.outcome
     raise InputError(
         f"`data[{name!r}]`: {int((~possible).sum())} of {possible.size} outcomes are impossible "
         f"under the model's {type(outcome).__name__}{allowed}; there is "
@@ -87,11 +87,11 @@ def _can_be_told(outcome: Distribution) -> bool:
     return bool(support.is_discrete) or fixed
 
 
-@functools.partial(Program, static=("cases",))
-def _tried(cases: Cases, arrays: dict[str, Array], batch: Batch) -> tuple[Array, Array]:
+@functools.partial(Program, static=("trace",))
+def _tried(trace: ModelTrace, arrays: dict[str, Array], batch: Batch) -> tuple[Array, Array]:
     """The outcomes, and whether they are possible or do not count."""
     with Placeholders(), handlers.substitute(data=dict(batch)):
-        sites = trace_of(cases.model, {**cases.constants, **arrays}, jax.random.key(0))
-    outcome, weight = prediction_of(sites[cases.outcome])
-    value = jnp.asarray(sites[cases.outcome]["value"])
+        sites = trace_of(trace.model, {**trace.constants, **arrays}, jax.random.key(0))
+    outcome, weight = prediction_of(sites[trace.outcome])
+    value = jnp.asarray(sites[trace.outcome]["value"])
     return value, outcome.support(value) | (weight == 0)

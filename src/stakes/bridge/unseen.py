@@ -47,7 +47,7 @@ def lost_parameters(approximation: NumPyroApproximation, key: Key) -> list[str]:
 
     They have no distribution, so that nothing is known of what is left untold.
     """
-    if approximation.counted is None or not approximation.cases.learned:
+    if approximation.counted is None or not approximation.trace.learned:
         return []
     everyone = jnp.ones(approximation.instances.shape, bool)
     here, all_told = (
@@ -59,8 +59,8 @@ def lost_parameters(approximation: NumPyroApproximation, key: Key) -> list[str]:
 def _parameters_told(approximation: NumPyroApproximation, key: Key) -> dict[str, np.ndarray]:
     """For each parameter of the model, of which elements the outcomes say something."""
     told: dict[str, np.ndarray] = {}
-    seen = {plate: np.ones(size, bool) for plate, size in approximation.cases.plates.items()}
-    for batch in sweep(approximation.cases.subsamples):
+    seen = {plate: np.ones(size, bool) for plate, size in approximation.trace.plates.items()}
+    for batch in sweep(approximation.trace.subsamples):
         felt = _told(approximation, approximation.start, seen, key, batch, False)
         told = {name: told.get(name, False) | np.asarray(each) for name, each in felt.items()}
     return told
@@ -68,15 +68,15 @@ def _parameters_told(approximation: NumPyroApproximation, key: Key) -> dict[str,
 
 def _seen(approximation: NumPyroApproximation, key: Key) -> dict[str, np.ndarray]:
     """Members that the outcomes say something about, directly or through those of other plates."""
-    cases = approximation.cases
-    plates = {dim for latent in cases.latents.values() for dim in latent.dims} & set(cases.plates)
-    seen = {plate: np.zeros(cases.plates[plate], bool) for plate in sorted(plates)}
+    trace = approximation.trace
+    plates = {dim for latent in trace.latents.values() for dim in latent.dims} & set(trace.plates)
+    seen = {plate: np.zeros(trace.plates[plate], bool) for plate in sorted(plates)}
     while True:
         before = {plate: members.copy() for plate, members in seen.items()}
-        for batch in sweep(cases.subsamples):
+        for batch in sweep(trace.subsamples):
             told = _told(approximation, approximation.start, before, key, batch, True)
             for name, slopes in told.items():
-                _mark(seen, cases.latents[name], np.asarray(slopes), batch)
+                _mark(seen, trace.latents[name], np.asarray(slopes), batch)
         if all(np.array_equal(seen[plate], before[plate]) for plate in seen):
             return seen
 
@@ -122,16 +122,16 @@ def _log_density(
     batch: Batch,
 ) -> Array:
     """Of the outcomes that count and of the latents of members seen so far."""
-    cases = approximation.cases
+    trace = approximation.trace
     given = {**latents, **learned, **batch}
-    with Counting(cases.outcome, approximation.counted_in(batch)), handlers.substitute(data=given):
-        sites = trace_of(cases.model, approximation.data, key)
+    with Counting(trace.outcome, approximation.counted_in(batch)), handlers.substitute(data=given):
+        sites = trace_of(trace.model, approximation.data, key)
     total = jnp.zeros(())
     for name, site in sites.items():
         if site["type"] == "sample":
             density = site["fn"].log_prob(site["value"])
             if name in latents:
-                known = _known(cases.latents[name], seen, batch, density.ndim)
+                known = _known(trace.latents[name], seen, batch, density.ndim)
                 density = jnp.where(known, density, 0.0)
             total += density.sum()
     return total

@@ -64,7 +64,7 @@ def begin_to_decide(
     key: Key,
 ) -> None:
     """Begin to compile what `decide` needs, in another thread."""
-    batch = next(sweep(predictor.cases.subsamples))
+    batch = next(sweep(predictor.trace.subsamples))
     settled = _settled(task, predictor, expectation, None)
     _decide_batch.begin(posterior, predictor, key, batch, *settled)
 
@@ -73,13 +73,13 @@ def _settled(
     task: DecisionTask, predictor: Predictor, expectation: Expectation, draws: int | None
 ) -> tuple[DecisionTask, tuple[Any, ...], Expectation, int]:
     """What is the same for all batches."""
-    size = int(np.prod(predictor.cases.instances.shape))
+    size = int(np.prod(predictor.trace.instances.shape))
     return *task.opened(), expectation, draws or draws_to_decide(task, expectation, size)
 
 
 def _compared(given: Mapping[str, Any]) -> int:
     """About how many numbers the draws of a batch's outcomes are, where these are summed over."""
-    outcomes = count_in(given["predictor"].cases.instances, given["batch"])
+    outcomes = count_in(given["predictor"].trace.instances, given["batch"])
     summed: int = given["expectation"].summed
     return outcomes * given["draws"] * summed
 
@@ -112,7 +112,7 @@ def rivals(
     """Of the first batch of instances, other decisions that are nearly as good as the best."""
     if task.criterion.convex or task.space.actions is not None or leading(task.space):
         return None
-    batch, (bare, numbers) = next(sweep(predictor.cases.subsamples)), task.opened()
+    batch, (bare, numbers) = next(sweep(predictor.trace.subsamples)), task.opened()
     found: Rival | None = _rivals_batch(
         posterior, predictor, key, batch, bare, numbers, expectation, draws
     )

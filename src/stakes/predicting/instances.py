@@ -27,7 +27,7 @@ def outcomes(
     posterior: Posterior, predictor: Predictor, key: Key, draws: int
 ) -> tuple[Distribution, Array]:
     """p(y|θ) for the first batch of instances, draws of θ along a leading axis; and weights."""
-    batch = next(sweep(predictor.cases.subsamples))
+    batch = next(sweep(predictor.trace.subsamples))
     return _outcomes_batch(posterior, predictor, key, batch, draws)
 
 
@@ -35,7 +35,7 @@ def one_outcome(
     posterior: Posterior, predictor: Predictor, key: Key
 ) -> tuple[Distribution, Array, np.ndarray]:
     """p(y|θ) for one θ and the first batch of instances; weights; and a draw of y."""
-    batch = next(sweep(predictor.cases.subsamples))
+    batch = next(sweep(predictor.trace.subsamples))
     outcome, weight, drawn = _one_batch(posterior, predictor, key, batch)
     return outcome, weight, np.asarray(drawn)
 
@@ -70,7 +70,7 @@ def outcomes_in(
 
     def one(latents: dict[str, Array], key: Key) -> tuple[Any, Array]:
         outcome, weight = predictor.predict(latents, key, batch)
-        if responding and predictor.cases.action is not None:
+        if responding and predictor.trace.action is not None:
             return predictor.respond(latents, key, batch), weight
         return outcome, weight
 
@@ -88,7 +88,7 @@ def outcomes_by_batch(
 
     Where decisions change outcomes, also if all of these were taken.
     """
-    for batch in sweep(predictor.cases.subsamples):
+    for batch in sweep(predictor.trace.subsamples):
         yield _outcomes_batch(posterior, predictor, key, batch, DRAWS_FOR_SIZE)[0]
         for decision in decisions:
             yield _responses_batch(posterior, predictor, key, batch, jnp.asarray(decision))
@@ -116,7 +116,7 @@ def _weigh_batch(posterior: Posterior, predictor: Predictor, batch: Batch) -> Ar
 
 def observed(posterior: Posterior, predictor: Predictor) -> np.ndarray | None:
     """The observed outcomes of all instances, the same for any θ; None where there are none."""
-    batch = next(sweep(predictor.cases.subsamples))
+    batch = next(sweep(predictor.trace.subsamples))
     if jax.eval_shape(_observed_batch, posterior, predictor, batch) is None:
         return None
     return everywhere(lambda batch: _observed_batch(posterior, predictor, batch), predictor)
@@ -226,5 +226,5 @@ def everywhere(
     leading: tuple[int, ...] = (),
     asked: np.ndarray | None = None,
 ) -> np.ndarray:
-    cases = predictor.cases
+    cases = predictor.trace
     return over_batches(question, cases.instances, cases.subsamples, leading=leading, asked=asked)

@@ -37,8 +37,8 @@ def derived_draws(
     """The model's deterministic sites for the same draws of the latents."""
     return _in_parts(
         lambda batch, part: _derived_batch(posterior, predictor, key, batch, draws, part),
-        predictor.cases.derived,
-        predictor.cases.subsamples,
+        predictor.trace.derived,
+        predictor.trace.subsamples,
         draws,
     )
 
@@ -63,11 +63,11 @@ def explained(
 
     Draws along a leading axis.
     """
-    instances = predictor.cases.instances
+    instances = predictor.trace.instances
     found = _in_parts(
         lambda batch, part: _explained_batch(posterior, predictor, key, batch, draws, part),
         {"log_likelihood": instances, "outcome": instances},
-        predictor.cases.subsamples,
+        predictor.trace.subsamples,
         draws,
     )
     return found["log_likelihood"], found["outcome"]

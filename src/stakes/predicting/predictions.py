@@ -45,7 +45,7 @@ def predict(
 
 def _drawn(given: Mapping[str, Any]) -> int:
     """How many outcomes are drawn."""
-    outcomes = count_in(given["predictor"].cases.instances, given["batch"])
+    outcomes = count_in(given["predictor"].trace.instances, given["batch"])
     return outcomes * int(given["draws"])
 
 

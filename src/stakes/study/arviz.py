@@ -68,7 +68,7 @@ def _constants(cases: Assessment, words: Mapping[str, tuple[Any, ...]]) -> "xr.D
     """All that the model was given but the outcomes."""
     import xarray as xr
 
-    data = {**cases.predictor.cases.constants, **cases.predictor.arrays}
+    data = {**cases.predictor.trace.constants, **cases.predictor.arrays}
     found = {}
     for name, value in data.items():
         if name == cases.problem.observations or value is None:

@@ -76,7 +76,7 @@ class Assessment:
 
     @property
     def instances(self) -> Instances:
-        return self.predictor.cases.instances
+        return self.predictor.trace.instances
 
     @cached_property
     def decisions(self) -> "xr.DataArray":
@@ -225,7 +225,7 @@ def decided(
     some = problem.some_decisions
     outcomes = predicting.outcomes_by_batch(posterior, predictor, keys.spread, some)
     wide = expectation.widened(outcomes)
-    size, draws = int(np.prod(predictor.cases.instances.shape)), None
+    size, draws = int(np.prod(predictor.trace.instances.shape)), None
     if most_draws is not None:
         draws = min(most_draws, predicting.draws_to_decide(problem.task, wide, size))
     key = keys.decisions

@@ -141,7 +141,7 @@ class Bench:
             needs_outcome=False,
             columns=self.plan.columns,
             fitted=self.plan.table,
-            cases=self.plan.approximation.cases,
+            cases=self.plan.approximation.trace,
         )
 
     def on(

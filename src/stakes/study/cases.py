@@ -51,7 +51,7 @@ def given_to(result: "Calibration", data: Data, *, needs_outcome: bool) -> Check
         needs_outcome=needs_outcome,
         columns=result.columns,
         fitted=result.table,
-        cases=result.approximation.cases,
+        cases=result.approximation.trace,
     )
 
 

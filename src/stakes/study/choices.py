@@ -112,7 +112,7 @@ def checked_expectation(
     seen = predicting.observations(posterior, predictor)
     problem.task.check_columns(predictor.columns(problem.task.needs))
     # What is predicted is that of the first batch, what is observed that of all cases.
-    batch = next(sweep(predictor.cases.subsamples))
+    batch = next(sweep(predictor.trace.subsamples))
     here = columns_in(predictor, problem.task.needs, batch)
     task = problem.task.at(here)
     if seen is None:

@@ -7,7 +7,7 @@ import numpy as np
 
 from stakes._types import Data
 from stakes.arguments import Columns, arguments_of
-from stakes.bridge import Cases
+from stakes.bridge import ModelTrace
 from stakes.errors import InputError, name_of
 from stakes.problem import Problem
 from stakes.tables import Coding, Read, Stream, Wanted, is_table, read
@@ -35,7 +35,7 @@ class CheckedData(NamedTuple):
     fitted: Read | None = None
     """The table of the fit: this one, for the data of the fit."""
 
-    def coords(self, cases: Cases, said: Coords | None) -> Coords | None:
+    def coords(self, cases: ModelTrace, said: Coords | None) -> Coords | None:
         """Labels of members: those said, of the table's rows, and of categories with a plate.
 
         Args:
@@ -61,7 +61,7 @@ def given(
     needs_outcome: bool,
     columns: Mapping[str, Columns] | None = None,
     fitted: Read | None = None,
-    cases: Cases | None = None,
+    cases: ModelTrace | None = None,
 ) -> CheckedData:
     """The data as arrays, or an error that names the argument, the rule and the rows.
 
@@ -121,13 +121,13 @@ def handed_back(decisions: "xr.DataArray", table: Read | None) -> Any:
     return table.rows.series(decisions.values, str(decisions.name))
 
 
-def _counted(cases: Cases, coding: Coding) -> frozenset[str]:
+def _counted(cases: ModelTrace, coding: Coding) -> frozenset[str]:
     """Categories whose members the model counts: it looks at them, and has a plate for them."""
     looked_at = {n for n, value in cases.constants.items() if isinstance(value, np.ndarray)}
     return frozenset(name for name in _plates(cases, coding) if name in looked_at)
 
 
-def _plates(cases: Cases, coding: Coding) -> dict[str, str]:
+def _plates(cases: ModelTrace, coding: Coding) -> dict[str, str]:
     """Category -> the plate of its members: of the same name, or the only one of its size."""
     sizes = {name: len(words) for name, words in coding.categories.items()}
     found = {name: name for name, size in sizes.items() if cases.plates.get(name) == size}

@@ -45,14 +45,14 @@ def dependence_of(by: By, predictor: Predictor, counted: np.ndarray | None = Non
     found = _all_together(by, predictor)
     if counted is None:
         return found
-    if np.shape(counted) != predictor.cases.instances.shape or np.asarray(counted).dtype != bool:
-        rule = f"a truth value for each instance, of shape {predictor.cases.instances.shape}"
+    if np.shape(counted) != predictor.trace.instances.shape or np.asarray(counted).dtype != bool:
+        rule = f"a truth value for each instance, of shape {predictor.trace.instances.shape}"
         raise checks.refused("`counted=`", rule, counted)
     return found.among(np.asarray(counted))
 
 
 def _all_together(by: By, predictor: Predictor) -> Dependence:
-    instances = predictor.cases.instances
+    instances = predictor.trace.instances
     if by is None:
         return _clustered(_by_plates(predictor))
     if isinstance(by, str):
@@ -103,7 +103,7 @@ def _checked(by: Dependence, instances: Instances) -> Dependence:
 
 def _named(name: str, predictor: Predictor) -> Groups:
     """Along a plate of the outcome, by an argument along it, or by another plate."""
-    cases, instances = predictor.cases, predictor.cases.instances
+    cases, instances = predictor.trace, predictor.trace.instances
     if name in instances.dims:
         return name, _axis(instances, instances.dims.index(name))
     given = {**cases.constants, **predictor.arrays}
@@ -132,7 +132,7 @@ def _named(name: str, predictor: Predictor) -> Groups:
 
 
 def _labelled(labels: Any, predictor: Predictor) -> Groups:
-    instances = predictor.cases.instances
+    instances = predictor.trace.instances
     if not _fits(labels, instances):
         raise InputError(
             f"{WHERE} has labels of shape {np.shape(labels)} for instances of shape "
@@ -176,7 +176,7 @@ def _by_plates(predictor: Predictor) -> list[Groups]:
 
     A plate within another one, such as shops within towns, says nothing more.
     """
-    instances = predictor.cases.instances
+    instances = predictor.trace.instances
     found = {plate: at.ravel() for plate, at in groups_of(predictor, least=ENOUGH).items()}
     least = dict.fromkeys(found, ENOUGH)
     if len(instances.shape) > 1:

@@ -24,7 +24,7 @@ WARMUP = 500
 
 def posterior_draws(result: "Calibration", fit: Fit | None, draws: int) -> "xr.Dataset":
     """As `Calibration.posterior` says."""
-    posterior, cases = posterior_of(result, fit), result.approximation.cases
+    posterior, cases = posterior_of(result, fit), result.approximation.trace
     key = result.keys.posterior
     found = predicting.latent_draws(posterior, key, draws)
     found |= predicting.derived_draws(posterior, result.predictors.on(), key, draws)

@@ -84,14 +84,14 @@ class Ground:
             predictor=predictor,
             expectation=cases.expectation,
             keys=cases.keys,
-            data={**predictor.cases.constants, **predictor.arrays},
+            data={**predictor.trace.constants, **predictor.arrays},
             coords=cases.coords,
             of_fit=not cases.held_out,
         )
 
     @property
     def instances(self) -> Instances:
-        return self.predictor.cases.instances
+        return self.predictor.trace.instances
 
     def judged(self, asked: np.ndarray | None = None) -> "Ground":
         """The same cases, decided by fewer draws because decisions are only judged there."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stakes import checks
-from stakes.bridge import Cases, NumPyroApproximation, Predictor, Predictors
+from stakes.bridge import ModelTrace, NumPyroApproximation, Predictor, Predictors
 from stakes.errors import InputError, some, warn
 from stakes.port import Instances
 from stakes.study.data import CheckedData, Coords
@@ -43,8 +43,8 @@ def predictor_for(
     fresh, kept = checks.names("`new=`", new), checks.names("`known=`", known)
     if coords is not None:
         coords = checks.labels("`coords=`", coords)
-    coords = read.coords(approximation.cases, coords)
-    said = told(approximation.cases, labels, coords, fresh, kept)
+    coords = read.coords(approximation.trace, coords)
+    said = told(approximation.trace, labels, coords, fresh, kept)
     predictor = predictors.on(read.data, new=said.new, rows=said.rows)
     found = checked_labels(said, coords, labels, approximation, predictor)
     if not _are_in_their_places(said, coords or {}, labels, approximation, predictor):
@@ -53,7 +53,7 @@ def predictor_for(
 
 
 def told(
-    fitted: Cases,
+    fitted: ModelTrace,
     labels: Mapping[str, Any],
     coords: Coords | None,
     fresh: tuple[str, ...],
@@ -95,10 +95,10 @@ def checked_labels(
 
     What was said is checked against the plates; a warning says what had to be assumed.
     """
-    here, changed = predictor.cases, _is_changed(fitted, predictor)
-    _check(said, coords, fitted.cases, here)
-    _warn(said, fitted.cases, here, changed=changed)
-    kept = _members_of_fit(said, fitted.cases, here, changed=changed)
+    here, changed = predictor.trace, _is_changed(fitted, predictor)
+    _check(said, coords, fitted.trace, here)
+    _warn(said, fitted.trace, here, changed=changed)
+    kept = _members_of_fit(said, fitted.trace, here, changed=changed)
     return {dim: own for dim, own in labels.items() if dim in kept} | dict(coords or {})
 
 
@@ -111,22 +111,22 @@ def _are_in_their_places(
 ) -> bool:
     """Whether cases are those of the fit in the same order, so that costs by place are theirs."""
     changed = _is_changed(fitted, predictor)
-    ours = _members_of_fit(said, fitted.cases, predictor.cases, changed=changed)
+    ours = _members_of_fit(said, fitted.trace, predictor.trace, changed=changed)
     same = {d for d, here in coords.items() if d in labels and list(here) == list(labels[d])}
     return set(predictor.instances.dims) <= ours | same | said.rows.keys()
 
 
 def _is_changed(fitted: NumPyroApproximation, predictor: Predictor) -> bool:
     """Whether anything but the outcomes differs from the data of the fit."""
-    before, here = fitted.data, {**predictor.cases.constants, **predictor.arrays}
+    before, here = fitted.data, {**predictor.trace.constants, **predictor.arrays}
     return any(
-        name != fitted.cases.observed
+        name != fitted.trace.observed
         and not (name in before and np.array_equal(value, before[name]))
         for name, value in here.items()
     )
 
 
-def _check(said: Told, coords: Coords | None, fitted: Cases, here: Cases) -> None:
+def _check(said: Told, coords: Coords | None, fitted: ModelTrace, here: ModelTrace) -> None:
     check_coords(coords, *_every_axis(here))
     unknown = [name for name in said.known if name not in here.plates]
     if unknown:
@@ -148,7 +148,7 @@ def _check(said: Told, coords: Coords | None, fitted: Cases, here: Cases) -> Non
         )
 
 
-def _warn(said: Told, fitted: Cases, here: Cases, *, changed: bool) -> None:
+def _warn(said: Told, fitted: ModelTrace, here: ModelTrace, *, changed: bool) -> None:
     """Of plates with latents of their own: for others it makes no difference."""
     for plate in said.alike:
         warn(
@@ -177,14 +177,16 @@ def _warn(said: Told, fitted: Cases, here: Cases, *, changed: bool) -> None:
         )
 
 
-def _members_of_fit(said: Told, fitted: Cases, here: Cases, *, changed: bool) -> frozenset[str]:
+def _members_of_fit(
+    said: Told, fitted: ModelTrace, here: ModelTrace, *, changed: bool
+) -> frozenset[str]:
     """Plates of the outcome whose members are the fit's in the same order, and so its labels."""
     alike = {p for p, size in here.plates.items() if fitted.plates.get(p) == size}
     sure = here.known_plates | set(said.known) | (set() if changed else alike)
     return frozenset((sure & alike) - set(said.new) - said.rows.keys())
 
 
-def _every_axis(cases: Cases) -> Iterable[Instances]:
+def _every_axis(cases: ModelTrace) -> Iterable[Instances]:
     """All that can be labelled: plates, and axes of outcomes and latents."""
     plates = Instances(tuple(cases.plates.values()), tuple(cases.plates))
     return (cases.instances, *cases.latents.values(), plates)

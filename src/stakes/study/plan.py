@@ -249,7 +249,7 @@ def prepare(
     if approximation is None:
         approximation = approximate(problem, read.data, key)
     check_shared(problem, approximation)
-    coords = read.coords(approximation.cases, coords)
+    coords = read.coords(approximation.trace, coords)
     check_coords(coords, approximation.instances, *approximation.latents.values())
     expectation, draws = checked_expectation(problem, transform, options, approximation, key)
     return Plan(

@@ -348,7 +348,7 @@ def _read(copy: Shuffled, rows: np.ndarray, beyond: Beyond) -> Read:
 
 
 def _check(plan: Plan, part: Subsample) -> None:
-    cases = plan.approximation.cases
+    cases = plan.approximation.trace
     if cases.subsamples != (part,) or cases.instances != ((part.size,), (part.plate,)):
         raise InputError(
             f"`Stream(...)` has one outcome in each row, so that the model must have one plate in "

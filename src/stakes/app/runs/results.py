@@ -147,7 +147,7 @@ def fresh_plates(result: Calibration, job: Job) -> tuple[str, ...]:
     Only plates with latents of their own matter.
     """
     rows = _row_plates(result, job.rows_in(job.fit))
-    known = result.approximation.cases.known_instances
+    known = result.approximation.trace.known_instances
     return tuple(plate for plate in known if plate in rows and plate not in job.known)
 
 

@@ -55,7 +55,7 @@ class Reweighted:
 
     def check(self, bench: Bench) -> None:
         self.base.check(bench)
-        cases = bench.plan.approximation.cases
+        cases = bench.plan.approximation.trace
         if cases.subsamples or cases.learned:
             parts = [part.plate for part in cases.subsamples] or list(cases.learned)
             raise InputError(

@@ -14,7 +14,7 @@ from stakes.port import Instances, Rows, Subsample
 
 @final
 @dataclass(frozen=True, eq=False)
-class Cases:
+class ModelTrace:
     """The model on some cases, without their arrays; compared by identity, as a key for jit."""
 
     model: Model
@@ -67,27 +67,27 @@ class Cases:
 
 
 def with_decision(
-    data: Mapping[str, Any], cases: Cases, batch: Batch, decision: Array
+    data: Mapping[str, Any], trace: ModelTrace, batch: Batch, decision: Array
 ) -> dict[str, Any]:
     """The data of the cases, if this were decided for those in the batch."""
-    assert cases.action is not None
-    made = jnp.asarray(data[cases.action])
-    if cases.acts_in_steps and jnp.issubdtype(made.dtype, jnp.integer):
+    assert trace.action is not None
+    made = jnp.asarray(data[trace.action])
+    if trace.acts_in_steps and jnp.issubdtype(made.dtype, jnp.integer):
         whole, decision = made, jnp.round(decision).astype(made.dtype)
     else:
         whole = made.astype(jnp.result_type(float))
-    return {**data, cases.action: Rows.of(cases.instances, batch).scatter(whole, decision)}
+    return {**data, trace.action: Rows.of(trace.instances, batch).scatter(whole, decision)}
 
 
-def check_action(cases: Cases, data: Mapping[str, Any]) -> None:
+def check_action(trace: ModelTrace, data: Mapping[str, Any]) -> None:
     """Refuse a decision that is no argument with a number for each outcome."""
-    if cases.action is None:
+    if trace.action is None:
         return
-    made = data.get(cases.action)
+    made = data.get(trace.action)
     shape = None if made is None else np.shape(made)
-    if shape != cases.instances.shape:
+    if shape != trace.instances.shape:
         came = "is not there" if shape is None else f"has the shape {shape}"
         raise InputError(
-            f"`data[{cases.action!r}]`, which is decided about, {came}; it must have the decision "
-            f"that was made for each outcome, in the shape {cases.instances.shape}."
+            f"`data[{trace.action!r}]`, which is decided about, {came}; it must have the decision "
+            f"that was made for each outcome, in the shape {trace.instances.shape}."
         )
