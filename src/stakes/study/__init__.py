@@ -13,7 +13,14 @@ from stakes.study.bench import Bench
 from stakes.study.benefit import net_benefit
 from stakes.study.choice import Choice, coverage_doubt
 from stakes.study.comparison import Comparison, relative
-from stakes.study.contest import STRENGTHS, choose, chosen_among, default_ways, opened_bench
+from stakes.study.contest import (
+    STRENGTHS,
+    check_ways,
+    choose,
+    chosen_among,
+    default_ways,
+    opened_bench,
+)
 from stakes.study.data import CheckedData, Coords, given, handed_back
 from stakes.study.dependence import By, dependence_of
 from stakes.study.folds import NO_FOLDS, Forward
@@ -45,13 +52,14 @@ from stakes.study.seeds import (
 )
 from stakes.study.strategies.baselines import Given, Same
 from stakes.study.strategies.corrected import Corrected
+from stakes.study.strategies.correction import Head
 from stakes.study.strategies.fitted import NUTS, Calibrated, Plain
 from stakes.study.strategies.heads import Level, Regressor, Shift
 from stakes.study.strategies.keeping import kept, restored
 from stakes.study.strategies.monotone import Monotone
 from stakes.study.strategies.network import Network
 from stakes.study.strategies.reweighted import Reweighted
-from stakes.study.strategies.way import Fitted
+from stakes.study.strategies.way import Fitted, Way
 from stakes.study.svi import CalibratedELBO
 
 __all__ = [
@@ -79,6 +87,7 @@ __all__ = [
     "Forward",
     "Given",
     "Ground",
+    "Head",
     "Independent",
     "Journal",
     "Keys",
@@ -95,12 +104,14 @@ __all__ = [
     "Reweighted",
     "Same",
     "Shift",
+    "Way",
     "are_whole_numbers",
     "beyond_made",
     "calibrate",
     "calibrate_scales",
     "calibrate_seeds",
     "calibrate_with",
+    "check_ways",
     "check_whole",
     "choose",
     "chosen_among",

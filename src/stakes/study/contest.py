@@ -91,7 +91,7 @@ def choose(
     reason = problem.why_not_single("`choose(problem)`", parts=True)
     if reason is not None:
         raise InputError(reason)
-    asked = default_ways(problem) if ways is None else _checked(ways)
+    asked = default_ways(problem) if ways is None else check_ways(ways)
     bench = opened_bench(
         key,
         problem,
@@ -170,7 +170,8 @@ def default_ways(problem: Problem) -> list[Any]:
     return [Plain(), *calibrated, *corrected, Same()]
 
 
-def _checked(ways: Any) -> list[Any]:
+def check_ways(ways: object) -> list[Way]:
+    """Refuse what is no list of different ways, one of which can decide."""
     listed = list(ways) if isinstance(ways, Sequence) and not isinstance(ways, str) else []
     if not listed:
         raise checks.refused("`ways=`", "a list of ways, such as `[Plain(), Same()]`", ways)
