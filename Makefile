@@ -9,7 +9,7 @@ help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: .venv/.installed ## run the eight-schools problem from end to end
-	$(BIN)/python -m stakes.examples.eight_schools
+	$(BIN)/python -m examples.eight_schools
 
 test: .venv/.installed ## run the tests
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
@@ -31,7 +31,7 @@ format: .venv/.installed ## format the code and fix what can be fixed
 	$(BIN)/ruff format
 
 bench: .venv/.installed ## run the benchmarks
-	$(BIN)/python benchmarks/run.py
+	$(BIN)/python -m benchmarks.run
 	$(BIN)/python -m benchmarks.steps
 
 against: .venv/.installed-against ## compare with other tools, for the page in the docs
@@ -39,7 +39,7 @@ against: .venv/.installed-against ## compare with other tools, for the page in t
 
 reproduce: .venv/.installed ## run the paper's experiments again, for the page in the docs
 	@test -n "$$STAKES_DATA" || { echo "The page is about Last.fm: set STAKES_DATA to its folder."; exit 2; }
-	$(BIN)/stakes reproduce all --as-published --out docs/reproduced
+	$(BIN)/python -m reproduce all --as-published --out docs/reproduced
 	$(BIN)/python docs/renew.py
 
 docs: .venv/.installed-docs ## build the documentation into site/
@@ -47,7 +47,7 @@ docs: .venv/.installed-docs ## build the documentation into site/
 
 clean: ## remove what the tools left, but for .venv
 	rm -rf build dist site .gallery_cache .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	find src tests -name __pycache__ -prune -exec rm -rf {} +
+	find src tests examples reproduce benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
 .venv/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "stakes needs Python 3.11 or later, and $(PYTHON) is %d.%d: try make PYTHON=python3.12" % sys.version_info[:2])'

@@ -16,7 +16,7 @@ DEMO = """
 import contextlib, io, json, time
 started = time.perf_counter()
 from stakes.host.compiling import compilations
-from stakes.examples import eight_schools
+from examples import eight_schools
 with compilations() as names, contextlib.redirect_stdout(io.StringIO()):
     eight_schools.main()
 print(json.dumps([len(names), time.perf_counter() - started]))
@@ -25,7 +25,7 @@ print(json.dumps([len(names), time.perf_counter() - started]))
 AGAIN = """
 import json, time
 import jax, stakes
-from stakes.examples.eight_schools import EFFECT, SIGMA, model
+from stakes.demos.eight_schools import EFFECT, SIGMA, model
 from stakes.host.compiling import compilations
 def fit(seed, q, scale, more):
     data = {"sigma": SIGMA, "effect": tuple(effect + more for effect in EFFECT)}

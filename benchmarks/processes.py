@@ -29,9 +29,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import stakes
+from examples import matrix_factorization
 from stakes.bridge import divided
 from stakes.bridge.sites import Times
-from stakes.examples import matrix_factorization
 from stakes.fitting import Fit, State, Step, adam, compiled, run, start_history
 from stakes.host.text_tables import text_table
 from stakes.port import Batches, Division

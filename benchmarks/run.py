@@ -14,8 +14,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import compiling
-import deciding
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,11 +23,12 @@ import optax
 from numpyro.infer import SVI, Trace_ELBO
 from numpyro.infer.autoguide import AutoNormal
 
+from benchmarks import compiling, deciding
+from examples import matrix_factorization
 from stakes import Exponential, Linearized, MonteCarlo, Problem, Squared, Tilted
 from stakes._types import Params
 from stakes.bridge import NumPyroApproximation, approximate
 from stakes.decisions import objective_of
-from stakes.examples import matrix_factorization
 from stakes.expectation import ClosedForm, Enumeration
 from stakes.fitting import EM, VI, FitSettings, Joint, Method, State, Step, compiled
 from stakes.host.text_tables import text_table

@@ -9,7 +9,8 @@ import numpyro
 import numpyro.distributions as dist
 
 import stakes
-from stakes.examples import eight_schools, matrix_factorization, radon
+from examples import matrix_factorization, radon
+from stakes.demos import eight_schools
 
 Task = tuple[stakes.Problem, dict[str, Any]]
 

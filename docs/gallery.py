@@ -12,11 +12,13 @@ import html
 import io
 import json
 import re
+import sys
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))  # for `examples`
 KEPT = ROOT / ".gallery_cache"
 """What pages came to, so that only what has changed is run again."""
 BLOCK = re.compile(r"```python\n(.*?)```\n", re.S)
@@ -96,6 +98,7 @@ def _figures() -> list[str]:
 def _fingerprint(markdown: str) -> str:
     """Of the page and of all that it may call."""
     found = hashlib.sha256(markdown.encode())
-    for path in (Path(__file__), *sorted((ROOT / "src").rglob("*.py"))):
+    sources = (path for part in ("src", "examples") for path in (ROOT / part).rglob("*.py"))
+    for path in (Path(__file__), *sorted(sources)):
         found.update(path.read_bytes())
     return found.hexdigest()

@@ -47,7 +47,7 @@ def decisions(result: Calibration | Assessment | Choice, *, ax: "Axes | None" = 
 
     Examples:
         >>> import jax, stakes, stakes.plot
-        >>> from stakes.examples import eight_schools
+        >>> from stakes.demos import eight_schools
         >>> problem, data = eight_schools.problem(), eight_schools.data()
         >>> result = stakes.calibrate(jax.random.key(0), problem, data, steps=200)
         >>> stakes.plot.decisions(result).get_ylabel()
@@ -101,7 +101,7 @@ def expected_loss(
 
     Examples:
         >>> import jax, stakes, stakes.plot
-        >>> from stakes.examples import eight_schools
+        >>> from stakes.demos import eight_schools
         >>> problem, data = eight_schools.problem(), eight_schools.data()
         >>> result = stakes.calibrate(jax.random.key(0), problem, data, steps=200)
         >>> ax = stakes.plot.expected_loss(result, decisions=[-10.0, -5.0, 0.0])
@@ -176,7 +176,7 @@ def posterior(result: Calibration, latent: int | str = 0, *, ax: "Axes | None" =
 
     Examples:
         >>> import jax, stakes, stakes.plot
-        >>> from stakes.examples import eight_schools
+        >>> from stakes.demos import eight_schools
         >>> problem, data = eight_schools.problem(), eight_schools.data()
         >>> result = stakes.calibrate(jax.random.key(0), problem, data, steps=200)
         >>> [line.get_label() for line in stakes.plot.posterior(result, "mu").get_lines()]

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 import stakes
-from stakes.examples import eight_schools
+from stakes.demos import eight_schools
 from stakes.report.action_table import ActionTable, Benefit
 from stakes.report.content import (
     Convergence,

@@ -13,7 +13,7 @@ from report_samples import hostile_labels, sample_report, small_fit
 
 import stakes
 from stakes import predicting
-from stakes.examples import eight_schools
+from stakes.demos import eight_schools
 from stakes.predicting import Observations, SampledPosterior
 from stakes.report import Report, Rows, Saving, render, summarise, write
 from stakes.report.density import centres, levels, smoothed

@@ -625,7 +625,7 @@ def test_the_version_is_printed() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["demo", "init", "check", "run", "resume", "decide", "compare", "report", "reproduce"],
+    ["demo", "init", "check", "run", "resume", "decide", "compare", "report"],
 )
 def test_every_command_has_help_with_an_example(name: str) -> None:
     result = invoke(name, "--help")

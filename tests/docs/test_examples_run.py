@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 import triples
 
+import examples
+import reproduce
 import stakes
 
 ROOT = Path(__file__).parents[2]
@@ -74,7 +76,11 @@ def test_the_tables_of_the_docs_are_those_that_were_reproduced():
     assert renew["renewed"](page) == page
 
 
-MODULES = sorted(module.name for module in pkgutil.walk_packages(stakes.__path__, prefix="stakes."))
+MODULES = sorted(
+    module.name
+    for package in (stakes, examples, reproduce)
+    for module in pkgutil.walk_packages(package.__path__, prefix=f"{package.__name__}.")
+)
 LONG = {
     "stakes.study.result",
     "stakes.study.svi",

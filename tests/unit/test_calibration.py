@@ -25,10 +25,11 @@ from numpyro.infer import autoguide
 from scipy import stats
 
 import stakes
+from examples import matrix_factorization
 from stakes import predicting
 from stakes.bridge import sampling
 from stakes.decisions import DecisionTask, numerical_decision
-from stakes.examples import eight_schools, matrix_factorization
+from stakes.demos import eight_schools
 from stakes.fitting import Fit, History, Stop, run
 from stakes.losses import AnyLoss
 from stakes.spaces import leading

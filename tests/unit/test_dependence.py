@@ -13,7 +13,7 @@ from numpyro import handlers
 
 import stakes
 from stakes.bridge import Predictor, Predictors, approximate, groups_of
-from stakes.examples import newsvendor
+from stakes.demos import newsvendor
 from stakes.study import Clustered, Crossed, Independent, dependence_of
 
 RNG = np.random.default_rng(0)

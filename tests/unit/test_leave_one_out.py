@@ -14,8 +14,9 @@ from numpyro import handlers
 from numpyro.infer import autoguide
 
 import stakes
+from examples import radon
 from stakes import bridge, calibration, predicting
-from stakes.examples import eight_schools, radon
+from stakes.demos import eight_schools
 from stakes.study import leave_one_out as loo
 from stakes.study.keys import Keys
 

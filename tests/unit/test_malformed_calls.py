@@ -22,9 +22,11 @@ import pandas as pd
 import pytest
 
 import stakes
-from stakes import calibration, datasets, expectation, fitting, plot, report
+from examples import matrix_factorization, radon, retail
+from reproduce.lastfm import lastfm
+from stakes import calibration, expectation, fitting, plot, report
 from stakes.app import runs, spec
-from stakes.examples import matrix_factorization, newsvendor, radon, retail
+from stakes.demos import newsvendor
 from stakes.sklearn import DecisionRegressor
 from stakes.study.keys import Keys
 from stakes.study.strategies.heads import (
@@ -765,7 +767,7 @@ CALLS: dict[str, Call] = {
     "render": Call(report.render, dict, {"report": "own"}, works=False),
     "write": Call(report.write, lambda: {"path": "page.html"}, {"report": "own"}, works=False),
     "write to a path": Call(report.write, lambda: {"report": None}, {"path": "path"}, works=False),
-    "lastfm": Call(datasets.lastfm, dict, {"path": "path"}, works=False),
+    "lastfm": Call(lastfm, dict, {"path": "path"}, works=False),
     "newsvendor.problem": Call(
         newsvendor.problem,
         lambda: {"underage": 3, "overage": 1},

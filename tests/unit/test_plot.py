@@ -10,7 +10,7 @@ import pytest
 
 import stakes
 import stakes.plot
-from stakes.examples import eight_schools
+from stakes.demos import eight_schools
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt

@@ -4,8 +4,8 @@ import jax
 import numpy as np
 import pytest
 
+from examples import pricing, promises
 from stakes import report
-from stakes.examples import pricing, promises
 from stakes.report.expected import curve
 from stakes.report.rows import Rows
 

@@ -21,10 +21,10 @@ import pytest
 from quick import quickly
 
 import stakes
+from examples import matrix_factorization
 from stakes.bridge import approximate, divided
 from stakes.bridge.sites import Times
 from stakes.errors import InputError
-from stakes.examples import matrix_factorization
 from stakes.fitting import Anew, Method, State, Step, bound
 from stakes.fitting.crew import NOWHERE, agreed_on, axes_of, told
 from stakes.port import Batches, Division, Subsample, key_of_part

@@ -13,7 +13,8 @@ from jax.extend import core
 from jax.extend.random import define_prng_impl
 
 import stakes
-from stakes.examples import eight_schools, radon
+from examples import radon
+from stakes.demos import eight_schools
 from stakes.host import compiling, traced
 from stakes.host.traced import key_of, key_or_error
 

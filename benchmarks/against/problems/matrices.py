@@ -16,8 +16,8 @@ import stakes
 from benchmarks.against.contest import Contest, Model, Table
 from benchmarks.against.costs import Newsvendor, Square
 from benchmarks.against.ways import quick_ways
-from stakes import datasets
-from stakes.examples import retail
+from examples import retail
+from reproduce.lastfm import lastfm
 
 COSTS = (Newsvendor(0.2), Newsvendor(0.5), Newsvendor(0.8), Square())
 USERS = 150
@@ -29,14 +29,14 @@ TASTES = 2
 
 
 def purchases() -> Contest:
-    """Purchases by 1000 customers of 100 products: the example of `stakes.examples.retail`."""
+    """Purchases by 1000 customers of 100 products: the example of `examples.retail`."""
     matrix = retail.matrix()
     return _contest("retail", "retail", matrix["y"], matrix["observed"])
 
 
 def plays() -> Contest:
     """Last.fm as in the paper; its folder is in STAKES_DATA."""
-    counts = datasets.lastfm(Path(os.environ["STAKES_DATA"])).iloc[:, :100]
+    counts = lastfm(Path(os.environ["STAKES_DATA"])).iloc[:, :100]
     y = np.log1p(counts.to_numpy(dtype=np.float32))
     # The split of the published runs: NumPy's old generator, seed 123, 1 = test.
     test = np.random.RandomState(123).choice([0, 1], y.shape).astype(bool)

@@ -14,7 +14,7 @@ COSTS = (Newsvendor(0.1), Newsvendor(0.5), Newsvendor(0.9), Exponential(-1.0), S
 
 
 def homes() -> Contest:
-    """A fifth of the homes held out, at random: the split of `stakes.examples.radon`."""
+    """A fifth of the homes held out, at random: the split of `examples.radon`."""
     count = len(datasets.radon())
     held_out = np.random.default_rng(0).permutation(count) < 0.2 * count
     return _contest("radon-homes", "radon, other homes", held_out, known=("county",))

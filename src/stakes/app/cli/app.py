@@ -10,7 +10,6 @@ from stakes.app.cli.decide import decide
 from stakes.app.cli.demo import demo
 from stakes.app.cli.init import init
 from stakes.app.cli.report import report
-from stakes.app.cli.reproduce import reproduce
 from stakes.app.cli.resume import resume
 from stakes.app.cli.run import run
 
@@ -51,5 +50,5 @@ def options(
     pass
 
 
-for each in (demo, init, check, run, resume, decide, compare, report, reproduce):
+for each in (demo, init, check, run, resume, decide, compare, report):
     app.command()(each)

@@ -8,25 +8,13 @@ import typer
 from stakes.app.cli.arguments import Json, NoChoose, Out
 from stakes.app.cli.command import command
 from stakes.app.cli.run import free_folder, start
-
-ABOUT = {
-    "eight-schools": "how large an effect to promise each school",
-    "newsvendor": "how many portions to prepare each day",
-    "retail": "how much of each product each customer will buy",
-    "radon": "how much radon to expect in each home",
-    "bank": "whom to call",
-    "remediation": "remediate, test again or leave a home",
-    "portions": "how many portions, within what the kitchen can make",
-    "pricing": "one price for each region",
-    "promises": "which effect to promise each school",
-}
-"""By the names of the built-in examples."""
+from stakes.demos import NAMES
 
 
 @command
 def demo(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help=f"One of {', '.join(ABOUT)}.")
+        str, typer.Argument(metavar="NAME", help=f"One of {', '.join(NAMES)}.")
     ] = "eight-schools",
     out: Out = None,
     seed: Annotated[int, typer.Option(help="The seed for everything random.", min=0)] = 0,
@@ -53,4 +41,4 @@ def demo(
 
 def _title(name: str) -> str:
     title = name.replace("-", " ").capitalize()
-    return f"{title}: {ABOUT[name]}" if name in ABOUT else title
+    return f"{title}: {NAMES[name]}" if name in NAMES else title

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias, final
 
 from pydantic import TypeAdapter, ValidationError
 
+from stakes import demos
 from stakes.app.spec import choices
-from stakes.app.spec.builtin import Example, example
 from stakes.app.spec.messages import Collector, mistakes_of
 from stakes.app.spec.reading import Tables, read_tables, table_file
 from stakes.app.spec.schema import DataSection, ModelSection, Spec
@@ -55,7 +55,7 @@ class Draft:
     outcome: str | None = None
     read: Tables | None = None
     """The tables, once they have been read."""
-    example: Example | None = None
+    example: demos.Demo | None = None
     dates: tuple[str, ...] = ()
     """Columns of which a formula asks for parts of dates."""
     asked: tuple[str, ...] = ()
@@ -147,7 +147,7 @@ class Draft:
             return given
         said = {*self.raw, *self.raw.get("fit", {})}
         said |= {"transform"} if "utility" in said else set()
-        own = {name: value for name, value in self.example.fitted_with.items() if name not in said}
+        own = {name: value for name, value in self.example.options.items() if name not in said}
         return replace(given, **own)
 
     @property
@@ -213,7 +213,7 @@ class Draft:
             return
         assert model.example is not None
         with self.found.at("model.example"):
-            self.example = example(model.example)
+            self.example = demos.load(model.example)
             own = self.example.problem()
             self.model, self.outcome = own.model, own.outcome
             self._note_code(self.example.path, read_code(self.example.path)[1])

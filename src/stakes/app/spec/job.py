@@ -219,7 +219,7 @@ def _job(draft: Draft, problem: Problem | None, tables: Tables | None) -> Job:
         problem=problem,
         tables=tables,
         options=draft.options(),
-        coords=draft.example.coords if draft.example else {},
+        coords=draft.example.labels() if draft.example else {},
         known=draft.example.known if draft.example else (),
         code=draft.code,
         unit=draft.unit,

@@ -1,0 +1,57 @@
+"""Decision problems that come with the library, by the names that specs and `stakes demo` use."""
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, final
+
+from stakes.errors import InputError, suggestion
+
+if TYPE_CHECKING:
+    from stakes.problem import Problem
+    from stakes.study import Forward
+
+NAMES = {
+    "eight-schools": "how large an effect to promise each school",
+    "newsvendor": "how many portions to prepare each day",
+    "bank": "whom to call",
+}
+"""Each with the decision that it is about."""
+
+Arguments: TypeAlias = Callable[[], Mapping[str, Any]]
+"""What returns the arguments of a model, by name."""
+
+
+@final
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Demo:
+    """A decision problem with its data; each module of this package has one, as `DEMO`."""
+
+    path: Path
+    """The file of the module."""
+    problem: "Callable[[], Problem]"
+    data: Arguments
+    held_out: Arguments | None = None
+    labels: Callable[[], Mapping[str, Sequence[str]]] = dict
+    """Labels of the plates' members in the fit."""
+    known: tuple[str, ...] = ()
+    """Plates whose members are the same in `held_out()` as in `data()`."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of `Options`, other than the usual ones."""
+    folds: "Forward | None" = None
+    """To choose among ways by, where not any rows will do."""
+
+
+def load(name: str) -> Demo:
+    """The demo of this name.
+
+    Examples:
+        >>> from stakes import demos
+        >>> demos.load("eight-schools").problem().outcome
+        'effect'
+    """
+    if name not in NAMES:
+        raise InputError(f"there is no example {name!r}.{suggestion(name, NAMES)}")
+    demo: Demo = importlib.import_module(f"stakes.demos.{name.replace('-', '_')}").DEMO
+    return demo
