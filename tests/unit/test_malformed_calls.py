@@ -24,7 +24,7 @@ import pytest
 import stakes
 from examples import matrix_factorization, radon, retail
 from reproduce.lastfm import lastfm
-from stakes import calibration, expectation, fitting, plot, report
+from stakes import expectation, fitting, plot, report, study
 from stakes.app import runs, spec
 from stakes.demos import newsvendor
 from stakes.sklearn import DecisionRegressor
@@ -171,10 +171,8 @@ UTILITY = stakes.ExpUtility(stakes.Squared(), scale=2.0)
 
 
 @cache
-def plan() -> calibration.Plan:
-    return calibration.prepare(
-        KEY, PROBLEM, DATA, stakes.Options(transform=stakes.Linearized(scale=1))
-    )
+def plan() -> study.Plan:
+    return study.prepare(KEY, PROBLEM, DATA, stakes.Options(transform=stakes.Linearized(scale=1)))
 
 
 @cache
@@ -201,9 +199,9 @@ def result() -> stakes.Calibration:
 
 
 @cache
-def plain_fits() -> calibration.PlainFits:
+def plain_fits() -> study.PlainFits:
     approximation = plan().approximation
-    return calibration.PlainFits(KEY[None], approximation, [approximation.start], [fit()])
+    return study.PlainFits(KEY[None], approximation, [approximation.start], [fit()])
 
 
 @cache
@@ -440,7 +438,7 @@ CALLS: dict[str, Call] = {
         works=False,
     ),
     "calibrate_with": Call(
-        calibration.calibrate_with,
+        study.calibrate_with,
         lambda: {
             "key": KEY,
             "problem": PROBLEM,
@@ -458,7 +456,7 @@ CALLS: dict[str, Call] = {
         works=False,
     ),
     "prepare": Call(
-        calibration.prepare,
+        study.prepare,
         lambda: {"key": KEY, "problem": PROBLEM, "data": DATA, "options": stakes.Options()},
         {**FITTED, "options": "own", "progress": "flag", "approximation": "own or None"},
         works=False,
@@ -517,24 +515,24 @@ CALLS: dict[str, Call] = {
         },
     ),
     "Clustered": Call(
-        calibration.Clustered,
+        study.Clustered,
         lambda: {"groups": ["a", "b", "a"], "name": "shop"},
         {"groups": "sequence", "name": "text"},
     ),
     "Ordered": Call(stakes.Ordered, dict, {"together": "sequence or None"}),
     "Crossed": Call(
-        calibration.Crossed,
+        study.Crossed,
         lambda: {"groups": ([0, 0, 1], ["a", "b", "a"]), "names": ("user", "item")},
         {"groups": "own", "names": "own"},
     ),
     "interval": Call(
-        calibration.interval,
+        study.interval,
         lambda: {"base": np.ones(5), "other": np.zeros(5), "dependence": stakes.Independent()},
         {"base": "own", "other": "own", "dependence": "own"},
         named={"base": "base|other"},
     ),
     "dependence_of": Call(
-        calibration.dependence_of,
+        study.dependence_of,
         lambda: {"by": None, "predictor": plan().predictors.on(), "counted": None},
         {"by": "own or None", "predictor": "own", "counted": "own or None"},
     ),
@@ -592,7 +590,7 @@ CALLS: dict[str, Call] = {
         works=False,
     ),
     "Assessment": Call(
-        calibration.Assessment,
+        study.Assessment,
         lambda: fields(result().on_fit),
         {
             "problem": "own",
@@ -608,7 +606,7 @@ CALLS: dict[str, Call] = {
         },
     ),
     "fit_vi": Call(
-        calibration.fit_vi,
+        study.fit_vi,
         lambda: {"keys": jax.random.split(KEY), "plan": plan()},
         {
             "keys": "own",
@@ -620,13 +618,13 @@ CALLS: dict[str, Call] = {
         works=False,
     ),
     "continued": Call(
-        calibration.continued,
+        study.continued,
         lambda: {"plain": plain_fits(), "plan": plan()},
         {"plain": "own", "plan": "own"},
         works=False,
     ),
     "calibrate_seeds": Call(
-        calibration.calibrate_seeds,
+        study.calibrate_seeds,
         lambda: {"plain": plain_fits(), "plan": plan()},
         {
             "plain": "own",
@@ -638,7 +636,7 @@ CALLS: dict[str, Call] = {
         works=False,
     ),
     "calibrate_scales": Call(
-        calibration.calibrate_scales,
+        study.calibrate_scales,
         lambda: {"plain": plain_fits(), "plan": plan(), "scales": [1.0]},
         {"plain": "own", "plan": "own", "scales": "positive numbers"},
         works=False,
