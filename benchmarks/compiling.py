@@ -49,7 +49,7 @@ def figures() -> dict[str, Figure]:
         "programs compiled in the demo": (programs, 25),
         "seconds of the demo": (demo, 10),
         "programs compiled by a second calibrate": (compiled, 0),
-        "second calibrate / first": (ratio, 0.2),
+        "second calibrate / first": (ratio, 0.4),
         "seconds of a cold decide of two rows": (cold_decide(), 6),
         "seconds of importing": (importing, None),
     }

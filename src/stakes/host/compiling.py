@@ -1,7 +1,6 @@
 """Compiling with XLA: how much effort it takes, in which thread, and what is kept of it.
 
-A traced program is lowered only if no program of the same equations has been before, and compiled,
-which takes longest, only if none of the same text has.
+A lowered program is compiled, which takes longest, only if none of the same text has been before.
 """
 
 import hashlib
@@ -10,8 +9,8 @@ import platform
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Generic, TypeVar, final
@@ -22,7 +21,6 @@ from jax.experimental.compilation_cache import compilation_cache
 
 from stakes.errors import InputError
 from stakes.host.packages import missing
-from stakes.host.traced import key_of
 
 LARGEST_CACHE = 2**28
 """Bytes of compiled programs to keep on disk."""
@@ -78,7 +76,7 @@ def _said_of_xla() -> set[str]:
 
 
 @final
-class Lately(Generic[T]):
+class LRU(Generic[T]):
     """What was made for the keys that were asked for last."""
 
     def __init__(self, most: int) -> None:
@@ -105,62 +103,44 @@ class Compiling:
     """A program that is compiled by `work`: now, or later in another thread."""
 
     def __init__(self, work: Callable[[], Any], *, later: bool) -> None:
-        self._made = Future[Any]()
-        self._failed: Callable[[], Any] | None = None
-        if not later:
-            self._made.set_result(work())
-            return
-        try:
-            # No daemon: the interpreter must not end in the middle of XLA.
-            threading.Thread(target=self._run, args=(work,), name="compiling").start()
-        except RuntimeError:  # the interpreter is about to end
-            self._run(work)
-
-    def _run(self, work: Callable[[], Any]) -> None:
-        try:
-            self._made.set_result(work())
-        except BaseException as error:
-            self._failed = work
-            self._made.set_exception(error)
+        self._work, self._made = work, Future[Any]()
+        if later:
+            with suppress(RuntimeError):  # if the interpreter is about to end: now
+                pool = ThreadPoolExecutor(1, "compiling")
+                self._made = pool.submit(work)
+                pool.shutdown(wait=False)
+                return
+        self._made.set_result(work())
 
     def done(self) -> bool:
         return self._made.done()
 
     def result(self) -> Any:
         """Once it is there. What failed beside other work is tried again by itself."""
-        if self._made.exception() is not None and self._failed is not None:
-            return self._failed()
-        return self._made.result()
+        return self._work() if self._made.exception() else self._made.result()
 
 
-COMPILED: Lately[Compiling] = Lately(MOST_COMPILED)
+COMPILED: LRU[Compiling] = LRU(MOST_COMPILED)
 """By the text of the lowered program."""
-TRACED: Lately[Compiling] = Lately(MOST_COMPILED)
-"""The same ones by their equations."""
 
 
 def compiled(
-    traced: Any, options: Mapping[str, Any], types: Any, *, later: bool = False
+    lowered: Any, options: Mapping[str, Any], types: Any, *, later: bool = False
 ) -> Compiling:
-    """The traced program for arguments of these types; one that was compiled before, if any."""
+    """The lowered program for arguments of these types; one of the same text, if there is one."""
+
+    def work() -> Any:
+        return lowered.compile(compiler_options=dict(options) or None)
+
+    text = lowered.as_text()
+    if "callback" in text or "jax.const" in text:
+        # What is called back is not in the text, nor are constants that JAX passes as arguments.
+        return Compiling(work, later=False)
     settings = tuple(str(setting(name)) for name in SETTINGS)
-    around = types, settings, tuple(sorted(options.items()))
-
-    def by_text() -> Compiling:
-        lowered = traced.lower()
-
-        def work() -> Any:
-            return lowered.compile(compiler_options=dict(options) or None)
-
-        text = lowered.as_text()
-        if "callback" in text:  # what is called back is not in the text
-            return Compiling(work, later=False)
-        found = str(lowered.in_avals), str(jax.tree.leaves(lowered.out_info))
-        digest = hashlib.sha256(text.encode()).hexdigest()
-        return COMPILED.get((digest, found, *around), lambda: Compiling(work, later=later))
-
-    equations = key_of(traced)
-    return by_text() if equations is None else TRACED.get((equations, *around), by_text)
+    returned = str(lowered.in_avals), str(jax.tree.leaves(lowered.out_info))
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    key = digest, returned, types, settings, tuple(sorted(options.items()))
+    return COMPILED.get(key, lambda: Compiling(work, later=later))
 
 
 def keep_compiled(folder: str | os.PathLike[str] | None = None) -> None:

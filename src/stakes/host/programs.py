@@ -1,9 +1,9 @@
 """Compiled programs, found again wherever the same is computed.
 
-A program is known by what it does. Where something about it may be new it is traced, which is
-quick, and compiled only if it is new (`compiling`). So what a model closes over, a global that it
-reads or data that it looks at may change at will: that gives other equations. Arrays and numbers
-that are arguments are no part of them.
+A program is known by the text that it is lowered to. Where something about it may be new it is
+traced and lowered, which is quick, and compiled only if that text is new (`compiling`). So what a
+model closes over, a global that it reads or data that it looks at may change at will: that gives
+another text. Arrays and numbers that are arguments are no part of it.
 """
 
 import inspect
@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stakes.host import compiling
-from stakes.host.compiling import SETTINGS, Compiling, Lately, setting
+from stakes.host.compiling import LRU, SETTINGS, Compiling, setting
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -34,14 +34,23 @@ TRACING_ERRORS = (
 """What JAX raises where a program asks for a value that is not known while it is compiled."""
 
 
-class Split(NamedTuple):
-    """Arguments of a call by what becomes of them."""
+class Arguments(NamedTuple):
+    """Arguments of a call: those that are part of the program, and arrays as leaves and trees."""
 
-    static: tuple[tuple[str, Any], ...]
-    """Part of the program."""
-    donated: dict[str, Any]
-    """Arrays whose memory it may use for what it returns."""
-    kept: dict[str, Any]
+    static: dict[str, Any]
+    leaves: tuple[list[Any], list[Any]]
+    """Arrays whose memory the program may use for what it returns, and all others."""
+    trees: tuple[Any, Any]
+
+    def types(self) -> tuple[tuple[jax.ShapeDtypeStruct, ...], ...]:
+        """Of each array, with the device that it was put on, if any."""
+        return tuple(tuple(map(_type, leaves)) for leaves in self.leaves)
+
+    def key(self) -> Hashable:
+        """What the program depends on before it is traced."""
+        settings = tuple(setting(name) for name in SETTINGS)
+        static = tuple(self.static.items())
+        return static, kinds(static), self.trees, self.types(), settings
 
 
 class Ready(NamedTuple):
@@ -81,23 +90,19 @@ class Program(Generic[P, R]):
         self._static, self._numbers, self._donated = map(frozenset, (static, numbers, donated))
         self._options, self._work = dict(options or {}), work
         self._signature = inspect.signature(function)
-        self._ready: Lately[Ready | None] = Lately(MOST_TRACED)
+        self._ready: LRU[Ready | None] = LRU(MOST_TRACED)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        bound = self._signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        given = bound.arguments
-        every = jax.tree.leaves([v for n, v in given.items() if n not in self._static])
-        if setting("jax_disable_jit") or any(isinstance(each, jax.core.Tracer) for each in every):
+        given = self._given(*args, **kwargs)
+        arrays = jax.tree.leaves([v for n, v in given.items() if n not in self._static])
+        if setting("jax_disable_jit") or any(isinstance(x, jax.core.Tracer) for x in arrays):
             return self.function(*args, **kwargs)
-        split, ready = self._made(given)
-        return self._result(ready, _values(split))
+        arguments, ready = self._made(given)
+        return self._result(ready, arguments.leaves)
 
     def prepare(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """The compiled program for these arguments."""
-        bound = self._signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        return self._made(bound.arguments)[1].program.result()
+        return self._made(self._given(*args, **kwargs))[1].program.result()
 
     def bound(self, *args: P.args, **kwargs: P.kwargs) -> Callable[[], R]:
         """The call with these arguments, to be made in whichever thread: it traces nothing.
@@ -106,10 +111,8 @@ class Program(Generic[P, R]):
         """
         if setting("jax_disable_jit"):
             return partial(self.function, *args, **kwargs)
-        given = self._signature.bind(*args, **kwargs)
-        given.apply_defaults()
-        split, ready = self._made(given.arguments, later=True)
-        return partial(self._result, ready, jax.tree.map(jnp.asarray, _values(split)))
+        arguments, ready = self._made(self._given(*args, **kwargs), later=True)
+        return partial(self._result, ready, jax.tree.map(jnp.asarray, arguments.leaves))
 
     def begin(self, *args: P.args, **kwargs: P.kwargs) -> bool:
         """Compile the program for these arguments in another thread, if it has to be compiled.
@@ -118,100 +121,77 @@ class Program(Generic[P, R]):
         """
         if setting("jax_disable_jit"):
             return False
+        return not self._made(self._given(*args, **kwargs), later=True)[1].program.done()
+
+    def _given(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        return not self._made(bound.arguments, later=True)[1].program.done()
+        return bound.arguments
 
-    def _result(self, ready: Ready, values: tuple[list[Any], list[Any]]) -> R:
-        result: R = jax.tree.unflatten(ready.tree, ready.program.result()(*values))
+    def _result(self, ready: Ready, leaves: tuple[list[Any], list[Any]]) -> R:
+        result: R = jax.tree.unflatten(ready.tree, ready.program.result()(*leaves))
         return result
 
-    def _made(self, given: Mapping[str, Any], *, later: bool = False) -> tuple[Split, Ready]:
-        open_ = self._split(given, self._static)
-        key = _key(open_)
-        ready = self._ready.get(key, lambda: self._tried(open_, later))
-        if ready is not None:
-            return open_, ready
-        closed = self._split(given, self._static | self._numbers)
-        made = self._ready.get(_key(closed), lambda: self._traced(closed, later))
+    def _made(self, given: dict[str, Any], *, later: bool = False) -> tuple[Arguments, Ready]:
+        """The program, with numbers as arguments, or as part of it where it has to know them."""
+        if self._numbers:
+            arguments = self._arguments(given, self._static)
+            ready = self._ready.get(arguments.key(), lambda: self._tried(given, arguments, later))
+            if ready is not None:
+                return arguments, ready
+        closed = self._arguments(given, self._static | self._numbers)
+        made = self._ready.get(closed.key(), lambda: self._traced(given, closed, later))
         assert made is not None
         return closed, made
 
-    def _tried(self, split: Split, later: bool) -> Ready | None:
-        """The program with numbers as arguments; None where they have to be part of it."""
-        if not self._numbers:
-            return self._traced(split, later)
+    def _tried(self, given: dict[str, Any], arguments: Arguments, later: bool) -> Ready | None:
         try:
-            return self._traced(split, later)
+            return self._traced(given, arguments, later)
         except (*TRACING_ERRORS, jax.errors.UnexpectedTracerError):
             return None
 
-    def _traced(self, split: Split, later: bool) -> Ready:
-        types, trees = _types(split), _trees(split)
-        found: list[Any] = []
+    def _traced(self, given: dict[str, Any], arguments: Arguments, later: bool) -> Ready:
+        trees: list[Any] = []
 
-        def flat(*values: list[Any]) -> list[Any]:
-            given = [jax.tree.unflatten(*each) for each in zip(trees, values, strict=True)]
-            leaves, tree = jax.tree.flatten(self._called(split.static, *given))
-            found.append(tree)
-            return leaves
+        def flat(*leaves: list[Any]) -> list[Any]:
+            donated, kept = map(jax.tree.unflatten, arguments.trees, leaves)
+            bound = self._signature.bind_partial()
+            every = {**arguments.static, **donated, **kept}
+            bound.arguments.update({name: every[name] for name in self._signature.parameters})
+            returned, tree = jax.tree.flatten(self.function(*bound.args, **bound.kwargs))
+            trees.append(tree)
+            return returned
 
         flat.__name__ = getattr(self.function, "__name__", "program")
+        types = arguments.types()
         # All arguments stay, used or not: programs of the same text have to take the same ones.
-        jitted = jax.jit(flat, donate_argnums=0, keep_unused=True)
-        traced = jitted.trace(*([_like(*each) for each in part] for part in types))
-        options = compiling.options_for(self._numbers_computed(split, types), self._options)
-        return Ready(compiling.compiled(traced, options, types, later=later), found[0])
-
-    def _numbers_computed(self, split: Split, types: tuple[tuple[Any, ...], ...]) -> int:
+        lowered = jax.jit(flat, donate_argnums=0, keep_unused=True).lower(*map(list, types))
         if self._work is None:
-            shapes = [array.shape for part in types for array, _ in part]
-            return 50 * sum(map(math.prod, shapes))
-        return int(self._work({**dict(split.static), **split.donated, **split.kept}))
+            numbers = 50 * sum(math.prod(each.shape) for part in types for each in part)
+        else:
+            numbers = int(self._work(given))
+        options = compiling.options_for(numbers, self._options)
+        return Ready(compiling.compiled(lowered, options, types, later=later), trees[0])
 
-    def _called(
-        self, static: tuple[tuple[str, Any], ...], donated: dict[str, Any], kept: dict[str, Any]
-    ) -> R:
-        every = {**dict(static), **donated, **kept}
-        bound = self._signature.bind_partial()
-        bound.arguments.update({name: every[name] for name in self._signature.parameters})
-        return self.function(*bound.args, **bound.kwargs)
-
-    def _split(self, given: Mapping[str, Any], static: frozenset[str]) -> Split:
-        return Split(
-            tuple((name, value) for name, value in given.items() if name in static),
-            {name: value for name, value in given.items() if name in self._donated},
-            {n: v for n, v in given.items() if n not in static and n not in self._donated},
-        )
+    def _arguments(self, given: dict[str, Any], static: frozenset[str]) -> Arguments:
+        parts: list[dict[str, Any]] = [{}, {}, {}]
+        for name, value in given.items():
+            parts[0 if name in static else 1 if name in self._donated else 2][name] = value
+        donated, kept = map(jax.tree.flatten, parts[1:])
+        return Arguments(parts[0], (donated[0], kept[0]), (donated[1], kept[1]))
 
 
-def _values(split: Split) -> tuple[list[Any], list[Any]]:
-    return jax.tree.leaves(split.donated), jax.tree.leaves(split.kept)
-
-
-def _trees(split: Split) -> tuple[Any, Any]:
-    return jax.tree.structure(split.donated), jax.tree.structure(split.kept)
-
-
-def _types(split: Split) -> tuple[tuple[Any, ...], ...]:
-    """Of each array, with the devices that it was put on, if any."""
-    return tuple(
-        tuple((jax.typeof(each), _devices(each)) for each in part) for part in _values(split)
-    )
-
-
-def _devices(value: Any) -> Any:
-    return value.sharding if isinstance(value, jax.Array) and value.committed else None
-
-
-def _like(array: Any, devices: Any) -> Any:
+def _type(leaf: Any) -> jax.ShapeDtypeStruct:
+    is_placed = isinstance(leaf, jax.Array) and leaf.committed
+    about: Any = jax.typeof(leaf)
     struct: Any = jax.ShapeDtypeStruct
-    return struct(array.shape, array.dtype, weak_type=array.weak_type, sharding=devices)
-
-
-def _key(split: Split) -> Any:
-    settings = tuple(setting(name) for name in SETTINGS)
-    return split.static, kinds(split.static), _trees(split), _types(split), settings
+    typed: jax.ShapeDtypeStruct = struct(
+        about.shape,
+        about.dtype,
+        weak_type=about.weak_type,
+        sharding=leaf.sharding if is_placed else None,
+    )
+    return typed
 
 
 def kinds(value: Any) -> Hashable:

@@ -1,5 +1,6 @@
 """Compiled programs are shared where they do the same, and only there."""
 
+import re
 import threading
 from dataclasses import dataclass
 from functools import partial
@@ -26,8 +27,7 @@ Y = np.array([1.0, -0.5, 2.0, 0.3, 0.9, 1.4])
 
 @pytest.fixture
 def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    for kept in ("COMPILED", "TRACED"):
-        monkeypatch.setattr(compiling, kept, compiling.Lately(compiling.MOST_COMPILED))
+    monkeypatch.setattr(compiling, "COMPILED", compiling.LRU(compiling.MOST_COMPILED))
 
 
 def times(factor):
@@ -95,6 +95,88 @@ def test_donated_static_and_default_arguments(nothing_kept):
     assert step(jnp.ones(3), count=2, by=2.0, twice=True).tolist() == [9, 9, 9]
 
 
+ONE, THREE = jnp.asarray(1.5), jnp.arange(3.0)
+
+
+def with_slope(slope):
+    @jax.custom_jvp
+    def own(x):
+        return jnp.sin(x)
+
+    own.defjvp(lambda primals, tangents: (own(*primals), slope * tangents[0]))
+    return own
+
+
+def steps(count, **how):
+    return lambda x: jax.lax.scan(lambda at, y: (at * y, at + y), x, jnp.ones(count), **how)
+
+
+def chosen(first, second):
+    return lambda x: jax.lax.cond(x > 0, first, second, x)
+
+
+def adding(number):
+    return lambda x: x + number
+
+
+def ending(end):
+    return lambda x: jax.lax.while_loop(lambda y: y < end, lambda y: y + 1, x)
+
+
+def drawn(seed, impl="threefry2x32"):
+    key = jax.random.key(seed, impl=impl)
+    return lambda x: x + jax.random.normal(key)
+
+
+def taken(mode):
+    return lambda x: THREE.at[4 * x.astype(int)].get(mode=mode)
+
+
+NEARLY_THE_SAME = {
+    "numbers": [adding(n) for n in (0.1, float(np.nextafter(0.1, 1)), float("nan"))],
+    "signs of zero": [lambda x: x * 0.0, lambda x: x * -0.0],
+    "types": [lambda x: x.astype("int32") + 1, lambda x: x.astype("int16") + 1],
+    "orders": [lambda x: (x, x + 1), lambda x: (x + 1, x), lambda x: 2 - x, lambda x: x - 2],
+    "arrays": [adding(jnp.asarray([1, 2, last])) for last in (3.0, 4.0)],
+    "shapes": [adding(np.ones(shape)) for shape in ((3, 1), (1, 3))],
+    "scans": [steps(3), steps(4), steps(3, reverse=True), steps(3, unroll=3)],
+    "branches": [chosen(jnp.sin, jnp.cos), chosen(jnp.cos, jnp.sin)],
+    "loops": [ending(8), ending(9)],
+    "keys": [drawn(7), drawn(8), drawn(7, impl="rbg")],
+    "sums": [lambda x: jnp.cumsum(x * THREE), lambda x: jax.lax.cumsum(x * THREE, reverse=True)],
+    "elements": [taken("clip"), taken("fill")],
+    "slopes": [jax.grad(with_slope(2.0)), jax.grad(with_slope(3.0)), with_slope(2.0)],
+}
+
+
+@pytest.mark.parametrize("kind", NEARLY_THE_SAME)
+def test_no_program_is_taken_for_another(nothing_kept, kind):
+    for function in NEARLY_THE_SAME[kind]:
+        found, expected = Program(function)(ONE), jax.jit(function)(ONE)
+        jax.tree.map(np.testing.assert_array_equal, found, expected)
+    with compilations() as names:
+        for function in NEARLY_THE_SAME[kind]:
+            Program(function)(ONE)
+    assert names == []
+
+
+def test_slopes_that_nobody_takes_are_no_part_of_a_program(nothing_kept):
+    with compilations() as names:
+        assert float(Program(with_slope(2.0))(ONE)) == float(Program(with_slope(3.0))(ONE))
+    assert len(names) == 1
+
+
+def test_settings_of_jax_are_part_of_a_program(nothing_kept):
+    of_all = Program(lambda x: jnp.dot(x * THREE, THREE) + jax.random.normal(jax.random.key(0)))
+    with compilations() as names:
+        of_all(ONE)
+        with jax.default_matmul_precision("highest"):
+            of_all(ONE)
+        with jax.threefry_partitionable(False):
+            of_all(ONE)
+    assert len(names) == 3
+
+
 @dataclass(frozen=True)
 class Holds:
     value: Any
@@ -137,16 +219,13 @@ def test_double_precision_is_another_program(nothing_kept):
 class Lowered:
     """A program that says where it is compiled, and may fail at first."""
 
-    jaxpr, in_avals, out_info = object(), (), ()
+    in_avals, out_info = (), ()
 
-    def __init__(self, failures=0):
-        self.threads, self._failures = [], failures
-
-    def lower(self):
-        return self
+    def __init__(self, failures=0, text="text"):
+        self.threads, self._failures, self._text = [], failures, text
 
     def as_text(self):
-        return "text"
+        return self._text
 
     def compile(self, compiler_options):
         self.threads.append(threading.current_thread())
@@ -162,6 +241,12 @@ def test_a_program_that_was_begun_is_compiled_once_beside_what_follows(nothing_k
     assert begun.result() == "program"
     [thread] = lowered.threads
     assert thread is not threading.current_thread()
+
+
+def test_programs_whose_text_does_not_say_all_are_not_shared(nothing_kept):
+    for text in ("custom_call @callback", "%arg0: tensor<3xf32> {jax.const = true}"):
+        first, second = (compiling.compiled(Lowered(text=text), {}, ()) for _ in range(2))
+        assert first is not second
 
 
 def test_what_failed_to_compile_beside_others_is_tried_again(nothing_kept):
@@ -200,9 +285,10 @@ def test_what_follows_plain_vi_is_compiled_beside_it_in_a_first_fit_alone(
     """Of which the calibrated fit asks for the very program that was begun."""
     kept, asked = compiling.compiled, []
 
-    def compiled(traced, options, types, *, later=False):
-        found = kept(traced, options, types, later=later)
-        asked.append((traced.fun_name, later, found))
+    def compiled(lowered, options, types, *, later=False):
+        found = kept(lowered, options, types, later=later)
+        name = re.search(r"module @jit_(\w+)", lowered.as_text())[1]
+        asked.append((name, later, found))
         return found
 
     monkeypatch.setattr(compiling, "compiled", compiled)
@@ -222,14 +308,12 @@ def test_what_follows_plain_vi_is_compiled_beside_it_in_a_first_fit_alone(
 
 
 def test_few_are_kept(nothing_kept, monkeypatch):
-    monkeypatch.setattr(compiling, "COMPILED", compiling.Lately(3))
-    monkeypatch.setattr(compiling, "TRACED", compiling.Lately(4))
+    monkeypatch.setattr(compiling, "COMPILED", compiling.LRU(3))
     monkeypatch.setattr(programs, "MOST_TRACED", 2)
     double = times(2.0)
     for size in range(1, 6):
         double(np.ones(size))
     assert len(compiling.COMPILED) == 3
-    assert len(compiling.TRACED) == 4
     assert len(double._ready) == 2
 
 
@@ -298,20 +382,16 @@ def test_fitting_again_compiles_nothing(first, other):
 def test_changes_that_matter_give_the_numbers_of_a_fresh_process(first, monkeypatch):
     """Whatever was kept: the same numbers as where nothing was, bit for bit."""
 
-    def share(compiled, traced):
-        monkeypatch.setattr(compiling, "COMPILED", compiled)
-        monkeypatch.setattr(compiling, "TRACED", traced)
-
-    kept = compiling.COMPILED, compiling.TRACED
+    kept = compiling.COMPILED
     changes = [
         {"q": 0.35, "scale": 7.5, "y": Y + 1},
         {"model": bounded, "y": np.abs(Y)},
         {"model": bounded, "y": np.abs(Y) * 3},
     ]
     for change in changes:
-        share(*kept)
+        monkeypatch.setattr(compiling, "COMPILED", kept)
         shared = numbers(fit(**change))
-        share(*(compiling.Lately(compiling.MOST_COMPILED) for _ in kept))
+        monkeypatch.setattr(compiling, "COMPILED", compiling.LRU(compiling.MOST_COMPILED))
         for mine, fresh in zip(shared, numbers(fit(**change)), strict=True):
             np.testing.assert_array_equal(mine, fresh, err_msg=str(change))
 
