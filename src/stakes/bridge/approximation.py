@@ -17,22 +17,19 @@ from stakes.bridge.checks import (
     check_guide,
     check_latents,
     check_observed,
+    check_outcome,
     forget,
     learned_by,
-    model_sites,
-    outcome_instances,
 )
-from stakes.bridge.forms import in_form, looked_at
+from stakes.bridge.forms import first_look, in_form
 from stakes.bridge.indices import check_indices
-from stakes.bridge.model_trace import ModelTrace, check_action, with_decision
+from stakes.bridge.model_trace import ModelTrace, check_action, model_trace, with_decision
 from stakes.bridge.setup import set_up
 from stakes.bridge.sites import (
-    Counting,
     GivenNoise,
     GivenParams,
     Sites,
-    Times,
-    derived_of,
+    counting,
     instances_of,
     is_latent,
     log_likelihood_of,
@@ -40,8 +37,8 @@ from stakes.bridge.sites import (
     log_q_of,
     ordered_sum,
     plate_axes,
-    plate_sizes,
     prediction_of,
+    repeated,
     samples_of,
     site_plates,
     split_data,
@@ -162,7 +159,7 @@ class NumPyroApproximation:
         """Where the guide starts. An autoguide draws a new start with this key."""
         guide = self.structure.guide
         forget(guide)
-        return set_up(self.trace.model, guide, self.data, key).start
+        return set_up(self.trace, guide, self.data, key).start
 
     def draw(
         self, params: Params, key: Key, batch: Batch, noise: Mapping[str, Array] | None = None
@@ -178,9 +175,8 @@ class NumPyroApproximation:
         self, params: Params, batch: Batch, drawn: dict[str, Array], key: Key, decision: Array
     ) -> Distribution:
         """The outcome at this draw of the guide's sites, if this were decided."""
-        data = with_decision(self.data, self.trace, batch, decision)
-        with self._given(params), handlers.substitute(data={**drawn, **batch}):
-            sites = trace_of(self.trace.model, data, jax.random.fold_in(key, AFTER_SPLIT))
+        arrays = with_decision(self.arrays, self.trace, batch, decision)
+        sites = self._model_sites(params, key, batch, drawn, arrays)
         return prediction_of(sites[self.trace.outcome], **self.trace.kind)[0]
 
     def weigh(self, params: Params, key: Key) -> "Weighed":
@@ -199,20 +195,30 @@ class NumPyroApproximation:
     ) -> tuple[Sites, Sites]:
         """Of the guide, and of the model at what the guide has drawn."""
         normals = self._normal_sites if noise else {}
-        times = Times(self.subsamples[0].plate if self.subsamples else "", self.times)
-        given = GivenNoise({site: (noise or {})[f"{stem}_loc"] for site, stem in normals.items()})
-        with given, times:
+        with GivenNoise({site: (noise or {})[f"{stem}_loc"] for site, stem in normals.items()}):
             guide_sites = self._guide_sites(params, key, batch)
-        model_key = jax.random.fold_in(key, AFTER_SPLIT)
-        with (
-            Counting(self.trace.outcome, self.counted_in(batch)),
-            times,
-            self._given(params),
-            handlers.substitute(data=dict(batch)),
-        ):
-            model = handlers.replay(self.trace.model, guide_sites)
-            model_sites = trace_of(model, self.data, model_key)
-        return guide_sites, model_sites
+        drawn = {name: guide_sites[name]["value"] for name in self.latents}
+        model_sites = self._model_sites(params, key, batch, drawn, self.arrays)
+        name = self.trace.outcome
+        model_sites[name] = counting(model_sites[name], self.counted_in(batch))
+        plate = self.subsamples[0].plate if self.subsamples else ""
+        return repeated(guide_sites, plate, self.times), repeated(model_sites, plate, self.times)
+
+    def _model_sites(
+        self,
+        params: Params,
+        key: Key,
+        batch: Batch,
+        drawn: Mapping[str, Array],
+        arrays: dict[str, Array],
+    ) -> Sites:
+        given = {name: drawn[name] for name in self.latents} | self._learned(params)
+        return self.trace.run(arrays, given, jax.random.fold_in(key, AFTER_SPLIT), batch)
+
+    def _learned(self, params: Params) -> Params:
+        """The model's own parameters, as it takes them."""
+        transforms = self.structure.transforms
+        return {name: transforms[name](params[name]) for name in self.trace.learned}
 
     def draw_latents(
         self, params: Params, key: Key, batch: Batch, part: Array | int = 0
@@ -234,10 +240,7 @@ class NumPyroApproximation:
                 sites = self._guide_sites(
                     params, jax.random.fold_in(key, AFTER_SPLIT + part), batch
                 )
-        drawn = {name: sites[name]["value"] for name in self.latents}
-        transforms = self.structure.transforms
-        learned = {name: transforms[name](params[name]) for name in self.trace.learned}
-        return {**drawn, **learned}
+        return {name: sites[name]["value"] for name in self.latents} | self._learned(params)
 
     def counted_in(self, batch: Batch) -> Array | None:
         """Which outcomes of the batch the fit may see; None for all."""
@@ -264,37 +267,27 @@ def draw_of(guide_sites: Sites, model_sites: Sites, outcome: str, **kind: bool) 
 def approximate(problem: Problem, data: dict[str, Any], key: Key) -> NumPyroApproximation:
     """Trace the problem's model and guide once and check that everything fits together."""
     guide = as_guide(problem)
-    plain = looked_at(problem.program, data, key)
-    data = in_form(data, plain)
-    sites = model_sites(problem, data, key)
+    plain, data, sites = first_look(problem.program, data, key)
+    check_outcome(problem, sites)
     site = sites[problem.outcome]
     subsamples = subsamples_of(sites)
     check_observed(problem, site, data, subsamples)
     latents = {n: s for n, s in sites.items() if is_latent(s)}
     check_latents(guide, sites, latents, subsamples)
     if not isinstance(guide, autoguide.AutoGuide):  # one by hand may look at the data, too
-        data = in_form(data, plain | looked_at(guide, data, key))
-    arrays, constants = split_data(data)
-    trace = ModelTrace(
-        model=problem.program,
-        outcome=problem.outcome,
-        observed=problem.observations,
-        constants=constants,
-        instances=outcome_instances(problem, sites, subsamples),
-        subsamples=subsamples,
-        plates=plate_sizes(sites),
+        data = in_form(data, plain | first_look(guide, data, key).plain)
+    arrays, _ = split_data(data)
+    trace = model_trace(
+        problem,
+        data,
+        sites,
         latents={name: instances_of(name, site, subsamples) for name, site in latents.items()},
         learned=learned_by(sites, subsamples),
-        derived=derived_of(sites, subsamples),
-        about_latent=problem.about_latent,
-        together=problem.together,
-        action=problem.action,
-        acts_in_steps=not problem.space.is_smooth,
     )
     check_action(trace, data)
     check_indices(trace, arrays)
     check_support(trace, site, arrays)
-    ready = set_up(problem.program, guide, data, key)
+    ready = set_up(trace, guide, data, key)
     check_guide(problem, latents, ready.guide_sites, subsamples)
     structure = Structure(
         trace=trace,

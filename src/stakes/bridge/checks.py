@@ -8,32 +8,29 @@ from typing import Any
 import jax.numpy as jnp
 from numpyro.infer import autoguide
 
-from stakes._types import Distribution, Key, Model
+from stakes._types import Distribution, Model
 from stakes.arguments import arguments_of, without
 from stakes.bridge.model_trace import ModelTrace
 from stakes.bridge.sites import (
     Site,
     Sites,
     base_of,
-    derived_of,
-    instances_of,
     is_latent,
     is_masked,
     plate_axes,
-    shapes_of,
     site_plates,
     subsamples_of,
     whole_event,
 )
 from stakes.errors import InputError, some, warn
-from stakes.port import Instances, Subsample
+from stakes.port import Subsample
 from stakes.problem import Problem
 
 
-def model_sites(problem: Problem, data: Mapping[str, Any], key: Key) -> Sites:
-    sites = shapes_of(problem.program, data, key)
+def check_outcome(problem: Problem, sites: Sites) -> None:
+    """Refuse a model without the outcome, or with one of a kind that is not decided about."""
     if problem.about_latent and problem.outcome in sites:
-        return sites
+        return
     if problem.outcome not in sites or sites[problem.outcome]["type"] != "sample":
         names = [name for name, site in sites.items() if site["type"] == "sample"]
         raise InputError(
@@ -51,7 +48,6 @@ def model_sites(problem: Problem, data: Mapping[str, Any], key: Key) -> Sites:
             f"Say `together=True` and give a loss that takes vectors, or observe its components as "
             f"sites of their own."
         )
-    return sites
 
 
 def _check_event(name: str, fn: Distribution) -> None:
@@ -98,16 +94,6 @@ def check_observed(
             f"it. Pass `obs={problem.outcome}` to its `numpyro.sample`."
         )
     check_outcome_shape(problem.outcome, site)
-
-
-def outcome_instances(
-    problem: Problem, sites: Sites, subsamples: tuple[Subsample, ...]
-) -> Instances:
-    """What is decided about: the members of the outcome's plates, or all numbers of a latent."""
-    name, site = problem.outcome, sites[problem.outcome]
-    if site["type"] == "deterministic":
-        return derived_of(sites, subsamples)[name]
-    return instances_of(name, site, subsamples, together=problem.together)
 
 
 def check_outcome_shape(name: str, site: Site) -> None:

@@ -5,14 +5,14 @@ import inspect
 import itertools
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from stakes._types import Key, Model
-from stakes.bridge.sites import shapes_of
+from stakes.bridge.sites import Sites, shapes_of
 from stakes.errors import InputError, name_of
 from stakes.host.programs import TRACING_ERRORS
 
@@ -28,15 +28,36 @@ class Plain(np.ndarray):
         return jnp.asarray(self)[at] if traced else super().__getitem__(at)
 
 
-def looked_at(program: Model, data: Mapping[str, Any], key: Key) -> frozenset[str]:
-    """The whole numbers whose values the program has to know while JAX traces it.
+class FirstLook(NamedTuple):
+    """A program with its data as it takes them."""
 
-    A count such as `len(np.unique(county))`, or a shape. Nothing else may be looked at: an error
-    says so.
+    plain: frozenset[str]
+    """The whole numbers whose values it has to know while JAX traces it."""
+    data: dict[str, Any]
+    sites: Sites
+    """Types, shapes and plates, without values."""
+
+
+def first_look(program: Model, data: Mapping[str, Any], key: Key) -> FirstLook:
+    """Run a program abstractly, with as much of the data for JAX to trace as it allows.
+
+    It may look at the values of whole numbers, for a count such as `len(np.unique(county))`, or for
+    a shape. Nothing else may be looked at: an error says so.
     """
-    problem = _failure(program, in_form(data, ()), key)
-    if problem is None:
-        return frozenset()
+    plain: frozenset[str] = frozenset()
+    given = in_form(data, plain)
+    try:
+        return FirstLook(plain, given, shapes_of(program, given, key))
+    except Exception as problem:  # whatever the program raises
+        plain = _looked_at(program, data, key, problem)
+    given = in_form(data, plain)
+    return FirstLook(plain, given, shapes_of(program, given, key))
+
+
+def _looked_at(
+    program: Model, data: Mapping[str, Any], key: Key, problem: Exception
+) -> frozenset[str]:
+    """What has to be given as it is, where the program failed with all data for JAX."""
     for plain in _trials(data):
         if _failure(program, in_form(data, plain), key) is None:
             return _needed(program, data, plain, key)

@@ -6,23 +6,17 @@ where a digit is one and where it is zero, so that a few runs of the model are e
 """
 
 import functools
-from typing import Any
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro
-from numpyro import handlers
 
 from stakes._types import Array, Batch
 from stakes.bridge.model_trace import ModelTrace
 from stakes.bridge.predictor import Predictor
 from stakes.bridge.sites import (
-    is_latent,
     possible,
-    shapes_of,
-    site_plates,
-    trace_of,
     unwrapped,
     whole_event,
 )
@@ -39,27 +33,22 @@ def groups_of(predictor: Predictor, *, least: int = 1) -> dict[str, np.ndarray]:
     those in minibatches, and those of which some outcome depends on no member or on several.
     """
     trace = predictor.trace
-    inner = sorted(_plates_with_latents(predictor) - {*trace.instances.dims})
-    found = {p: _members(predictor, p) for p in inner if trace.plates[p] >= least}
-    return {plate: members for plate, members in found.items() if (members != NO_MEMBER).all()}
+    subsampled = {part.plate for part in trace.subsamples}
+    inner = sorted(trace.plates_with_latents - subsampled - {*trace.instances.dims})
+    members = {p: _members(predictor, p, inner) for p in inner if trace.plates[p] >= least}
+    return {plate: of for plate, of in members.items() if (of != NO_MEMBER).all()}
 
 
-def _plates_with_latents(predictor: Predictor) -> set[str]:
-    trace = predictor.trace
-    data = {**trace.constants, **predictor.arrays}
-    sites = shapes_of(trace.model, data, jax.random.key(0)).values()
-    plates = {plate for site in sites if is_latent(site) for plate in site_plates(site)}
-    return plates - {part.plate for part in trace.subsamples}
-
-
-def _members(predictor: Predictor, plate: str) -> np.ndarray:
-    size = predictor.trace.plates[plate]
-    digits = max((size - 1).bit_length(), 1)
-    is_set = (np.arange(size) >> np.arange(digits)[:, None]) & 1 == 1
-    marks = jnp.asarray(np.stack([is_set, ~is_set]))
+def _members(predictor: Predictor, plate: str, inner: Sequence[str]) -> np.ndarray:
+    sizes = predictor.trace.plates
+    digits = max((sizes[plate] - 1).bit_length(), 1)
+    is_set = (np.arange(sizes[plate]) >> np.arange(digits)[:, None]) & 1 == 1
+    # Where no member of the other plates is marked, the model is the same for all plates.
+    marks = {other: jnp.zeros((2, digits, sizes[other]), bool) for other in inner}
+    marks[plate] = jnp.asarray(np.stack([is_set, ~is_set]))
 
     def question(batch: Batch) -> Array:
-        return _marked(predictor.trace, predictor.arrays, batch, plate, marks)
+        return _marked(predictor.trace, predictor.arrays, batch, marks)
 
     try:
         whole = over_batches(
@@ -75,40 +64,17 @@ def _members(predictor: Predictor, plate: str) -> np.ndarray:
     return np.where((ones != zeros).all(axis=0), numbers, NO_MEMBER)
 
 
-@functools.partial(Program, static=("trace", "plate"))
+@functools.partial(Program, static=("trace",))
 def _marked(
-    trace: ModelTrace, arrays: dict[str, Array], batch: Batch, plate: str, marks: Array
+    trace: ModelTrace, arrays: dict[str, Array], batch: Batch, marks: dict[str, Array]
 ) -> Array:
     """Whether each outcome depends on any marked member: for each digit, set and not set."""
 
-    def one(marked: Array) -> Array:
-        with Marking(plate, marked), handlers.substitute(data=dict(batch)):
-            data = {**trace.constants, **arrays}
-            site = trace_of(trace.model, data, jax.random.key(0))[trace.outcome]
+    def one(marked: dict[str, Array]) -> Array:
+        site = trace.run_marked(arrays, marked, batch)[trace.outcome]
         fn = site["fn"]
         outcome, _ = whole_event(fn) if trace.together else unwrapped(fn)
         unknown = jnp.isnan(outcome.log_prob(possible(outcome)))
         return jnp.broadcast_to(unknown, fn.batch_shape if trace.together else fn.shape())
 
     return jax.vmap(jax.vmap(one))(marks)
-
-
-class Marking(numpyro.primitives.Messenger):  # type: ignore[misc]
-    """A possible value for all that the model would draw, and nan for the marked members of a plate
-    and for all whose own distribution depends on them."""
-
-    def __init__(self, plate: str, marked: Array) -> None:
-        self.plate, self.marked = plate, marked
-        super().__init__()
-
-    def process_message(self, msg: Any) -> None:
-        if msg["type"] != "sample" or msg["value"] is not None:
-            return
-        fn = msg["fn"]
-        value = possible(fn)
-        nan = jnp.isnan(fn.log_prob(value))
-        for frame in msg["cond_indep_stack"]:
-            if frame.name == self.plate:
-                nan = nan | self.marked.reshape((-1,) + (1,) * (-frame.dim - 1))
-        nan = nan.reshape(nan.shape + (1,) * fn.event_dim)
-        msg["value"] = jnp.where(nan, jnp.nan, value)

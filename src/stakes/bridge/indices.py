@@ -13,16 +13,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro
 from jax.experimental import checkify
-from numpyro import handlers
 
 from stakes._types import Array, Batch
 from stakes.arguments import rows_where
 from stakes.bridge.asked import without_asked
 from stakes.bridge.forms import holds_whole_numbers
 from stakes.bridge.model_trace import ModelTrace
-from stakes.bridge.sites import possible, trace_of
 from stakes.errors import InputError, OutOfRangeError, listed, some
 from stakes.host.programs import Program
 from stakes.port import sweep
@@ -146,8 +143,8 @@ def _beyond(trace: ModelTrace, arrays: dict[str, Array], *, every: bool) -> Beyo
 @functools.partial(Program, static=("trace",))
 def _checked(trace: ModelTrace, arrays: dict[str, Array], batches: Batch) -> checkify.Error:
     def run(_: None, batch: Batch) -> tuple[None, None]:
-        with Placeholders(), handlers.substitute(data=dict(batch)):
-            trace_of(trace.model, {**trace.constants, **arrays}, jax.random.key(0))
+        # An index does not depend on the values of latents.
+        trace.run(arrays, trace.stand_ins(), jax.random.key(0), batch)
         return None, None
 
     def over_all(batches: Batch) -> None:
@@ -160,11 +157,3 @@ def _checked(trace: ModelTrace, arrays: dict[str, Array], batches: Batch) -> che
     program = without_asked(lambda *flat: over_all(jax.tree.unflatten(tree, flat)), *leaves)
     error, _ = checkify.checkify(program, errors=checkify.index_checks)(*leaves)
     return error
-
-
-class Placeholders(numpyro.primitives.Messenger):  # type: ignore[misc]
-    """A possible value for all that the model would draw: an index does not depend on it."""
-
-    def process_message(self, msg: Any) -> None:
-        if msg["type"] == "sample" and msg["value"] is None:
-            msg["value"] = possible(msg["fn"])

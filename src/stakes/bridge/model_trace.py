@@ -1,15 +1,122 @@
-"""The model on some cases: those of a fit, or others."""
+"""The model on some cases: what it consists of, and what it makes of values of its latents.
 
-from collections.abc import Mapping
+The fit asks for the model at what the guide draws, predictions ask for it at draws of a posterior.
+Both are one function of arrays, latents, a key and a batch, and JAX keeps what it traced: the
+user's model runs once for each kind of arguments, whatever programs take it in.
+"""
+
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, final
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from numpyro import handlers
 
-from stakes._types import Array, Batch, Model
+from stakes._types import Array, Batch, Key, Model, PyTree
+from stakes.bridge.sites import (
+    GivenRows,
+    Marking,
+    Site,
+    Sites,
+    check_again,
+    derived_of,
+    instances_of,
+    is_latent,
+    plate_sizes,
+    samples_of,
+    site_plates,
+    split_data,
+    subsamples_of,
+    survives_jit,
+    trace_of,
+)
+from stakes.checks import is_traced
 from stakes.errors import InputError
 from stakes.port import Instances, Rows, Subsample
+from stakes.problem import Problem
+
+Given = Mapping[str, PyTree]
+"""Values by the names of sites."""
+PARTS = ("name", "type", "fn", "value", "scale", "is_observed", "cond_indep_stack")
+"""What densities and predictions need of a site."""
+TRACED = object()
+"""Stands for an array that a traced function returns."""
+
+
+@final
+@dataclass(frozen=True)
+class StandIn:
+    """Shapes of what the model draws or learns, and the support of a distribution."""
+
+    like: PyTree
+    support: Any = None
+    """None where it is that of a parameter, or depends on what JAX traces."""
+
+    @classmethod
+    def of(cls, site: Site) -> "StandIn":
+        support = site["fn"].support if site["type"] == "sample" else None
+        if any(map(is_traced, jax.tree.leaves(support))):
+            support = None
+        struct: Any = jax.ShapeDtypeStruct
+        like = jax.tree.map(lambda leaf: struct(jnp.shape(leaf), _dtype(leaf)), site["value"])
+        return cls(like, support)
+
+    def value(self) -> PyTree:
+        zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), self.like)
+        return zeros if self.support is None else self.support.feasible_like(zeros)
+
+
+def _dtype(leaf: Any) -> Any:
+    return jnp.result_type(float if isinstance(leaf, float) else leaf)
+
+
+@final
+@jax.tree_util.register_pytree_node_class
+class TracedSites:
+    """Sites that a traced function returns: its arrays are leaves; all else stays as it is.
+
+    So a number of trials that is known stays known, and need not be an array.
+    """
+
+    def __init__(self, sites: Sites) -> None:
+        self.sites = sites
+
+    @classmethod
+    def of(cls, sites: Sites) -> "TracedSites":
+        """The sample and deterministic sites, without what belongs to the run that made them."""
+        needed = {n: s for n, s in sites.items() if s["type"] in ("sample", "deterministic")}
+        return cls(
+            {
+                name: {part: site[part] for part in PARTS if part in site} | {"intermediates": []}
+                for name, site in needed.items()
+            }
+        )
+
+    def tree_flatten(self) -> tuple[list[Any], "_Fixed"]:
+        leaves, tree = jax.tree.flatten([*self.sites.items()])  # in the order of the model
+        traced = [leaf for leaf in leaves if is_traced(leaf)]
+        return traced, _Fixed(tree, [TRACED if is_traced(leaf) else leaf for leaf in leaves])
+
+    @classmethod
+    def tree_unflatten(cls, fixed: "_Fixed", traced: Iterable[Any]) -> "TracedSites":
+        arrays = iter(traced)
+        leaves = [next(arrays) if leaf is TRACED else leaf for leaf in fixed.leaves]
+        sites: Sites = dict(jax.tree.unflatten(fixed.tree, leaves))
+        for site in samples_of(sites):
+            check_again(site["fn"])
+        return cls(sites)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Fixed:
+    """What is known of sites while they are traced; compared by identity."""
+
+    tree: Any
+    leaves: list[Any]
 
 
 @final
@@ -49,6 +156,64 @@ class ModelTrace:
     told: frozenset[str] = frozenset()
     """Plates whose members are told by labels: some may be new, or in another order."""
 
+    is_observed: bool = False
+    """Whether the data have outcomes."""
+    drawn: Mapping[str, StandIn] = field(default_factory=dict)
+    """What the model draws or learns where nothing is given."""
+    plates_with_latents: frozenset[str] = frozenset()
+    is_reusable: bool = True
+    """Whether what JAX has traced once may be used again."""
+
+    def run(
+        self,
+        arrays: dict[str, Array],
+        given: Given,
+        key: Key,
+        batch: Batch,
+        rows: Mapping[str, tuple[Array, Array]] | None = None,
+    ) -> Sites:
+        """The sample and deterministic sites of the model where sites have the values given.
+
+        All else is drawn; of the sites in `rows`, some rows are given: values, and which of them.
+        """
+        run = self._traced if self.is_reusable else self._run
+        return run(arrays, dict(given), key, dict(batch), dict(rows or {})).sites
+
+    def run_marked(self, arrays: dict[str, Array], marked: Given, batch: Batch) -> Sites:
+        """The sites where latents of the marked members of each plate are nan."""
+        run = self._traced_marked if self.is_reusable else self._run_marked
+        return run(arrays, dict(marked), dict(batch)).sites
+
+    def stand_ins(self) -> dict[str, PyTree]:
+        """Possible values for all that the model would draw or learn, as arguments of `run`."""
+        return {name: drawn.value() for name, drawn in self.drawn.items()}
+
+    @cached_property
+    def _traced(self) -> Any:
+        return jax.jit(self._run, inline=True)
+
+    @cached_property
+    def _traced_marked(self) -> Any:
+        return jax.jit(self._run_marked, inline=True)
+
+    def _run(
+        self,
+        arrays: dict[str, Array],
+        given: dict[str, PyTree],
+        key: Key,
+        batch: dict[str, Array],
+        rows: dict[str, tuple[Array, Array]],
+    ) -> "TracedSites":
+        with GivenRows(rows), handlers.substitute(data={**given, **batch}):
+            return TracedSites.of(trace_of(self.model, {**self.constants, **arrays}, key))
+
+    def _run_marked(
+        self, arrays: dict[str, Array], marked: dict[str, Array], batch: dict[str, Array]
+    ) -> "TracedSites":
+        with Marking(marked), handlers.substitute(data=batch):
+            data = {**self.constants, **arrays}
+            return TracedSites.of(trace_of(self.model, data, jax.random.key(0)))
+
     @property
     def kind(self) -> dict[str, bool]:
         """What kind of outcome it is."""
@@ -64,6 +229,43 @@ class ModelTrace:
     def known_instances(self) -> tuple[str, ...]:
         """Those of the known plates along which decisions are made."""
         return tuple(dim for dim in self.instances.dims if dim in self.known_plates)
+
+
+def model_trace(
+    problem: Problem, data: Mapping[str, Any], sites: Sites, **known: Any
+) -> ModelTrace:
+    """The model with these data, of which the sites were traced; and what the fit knows of it."""
+    subsamples, site = subsamples_of(sites), sites[problem.outcome]
+    plates = {plate for s in sites.values() if is_latent(s) for plate in site_plates(s)}
+    return ModelTrace(
+        model=problem.program,
+        outcome=problem.outcome,
+        observed=problem.observations,
+        constants=split_data(data)[1],
+        instances=outcome_instances(problem, sites, subsamples),
+        subsamples=subsamples,
+        plates=plate_sizes(sites),
+        derived=derived_of(sites, subsamples),
+        about_latent=problem.about_latent,
+        together=problem.together,
+        action=problem.action,
+        acts_in_steps=not problem.space.is_smooth,
+        is_observed=not problem.about_latent and site["is_observed"],
+        drawn={n: StandIn.of(s) for n, s in sites.items() if is_latent(s) or s["type"] == "param"},
+        plates_with_latents=frozenset(plates),
+        is_reusable=all(survives_jit(s["fn"]) for s in samples_of(sites)),
+        **known,
+    )
+
+
+def outcome_instances(
+    problem: Problem, sites: Sites, subsamples: tuple[Subsample, ...]
+) -> Instances:
+    """What is decided about: the members of the outcome's plates, or all numbers of a latent."""
+    name, site = problem.outcome, sites[problem.outcome]
+    if site["type"] == "deterministic":
+        return derived_of(sites, subsamples)[name]
+    return instances_of(name, site, subsamples, together=problem.together)
 
 
 def with_decision(

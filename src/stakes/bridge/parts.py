@@ -5,10 +5,10 @@ from typing import Any
 
 from stakes._types import Array, Key
 from stakes.bridge.approximation import NumPyroApproximation
-from stakes.bridge.checks import model_sites
-from stakes.bridge.forms import looked_at
+from stakes.bridge.checks import check_outcome
+from stakes.bridge.forms import first_look
 from stakes.bridge.indices import check_indices
-from stakes.bridge.sites import subsamples_of
+from stakes.bridge.sites import shapes_of, subsamples_of
 from stakes.bridge.support import check_support
 from stakes.errors import InputError, some
 from stakes.port import Subsample
@@ -17,14 +17,16 @@ from stakes.problem import Problem
 
 def parts_of(problem: Problem, data: dict[str, Any], key: Key) -> tuple[Subsample, ...]:
     """The plates in minibatches, where these data are a sample of more rows."""
-    seen = [name for name in looked_at(problem.program, data, key) if name in data]
+    plain, _, sites = first_look(problem.program, data, key)
+    seen = [name for name in plain if name in data]
     if seen:
         raise InputError(
             f"The model looks at the values of {some(seen)}, and of a stream it only ever has some "
             f"of the rows. Give what it needs to know of all rows, such as the number of "
             f"categories, as an argument of its own: `Stream(..., constants={{...}})`."
         )
-    return subsamples_of(model_sites(problem, data, key))
+    check_outcome(problem, sites)
+    return subsamples_of(sites)
 
 
 def row_check(
@@ -32,7 +34,7 @@ def row_check(
 ) -> Callable[[dict[str, Array]], None]:
     """What refuses other rows in place of those of a fit, as these have been checked."""
     trace = approximation.trace
-    site = model_sites(problem, approximation.data, key)[problem.outcome]
+    site = shapes_of(problem.program, approximation.data, key)[problem.outcome]
 
     def check(rows: dict[str, Array]) -> None:
         arrays = {**approximation.arrays, **rows}

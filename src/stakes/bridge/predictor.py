@@ -8,29 +8,25 @@ from typing import Any, TypeVar, final
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpyro import handlers
 
 from stakes._types import Array, Batch, Distribution, Key
 from stakes.bridge.approximation import NumPyroApproximation
 from stakes.bridge.checks import (
+    check_outcome,
     check_outcome_shape,
     check_same_batches,
-    model_sites,
-    outcome_instances,
 )
-from stakes.bridge.forms import in_form, looked_at
+from stakes.bridge.forms import FirstLook, first_look, in_form
 from stakes.bridge.indices import check_indices
-from stakes.bridge.model_trace import ModelTrace, with_decision
+from stakes.bridge.model_trace import ModelTrace, model_trace, with_decision
 from stakes.bridge.sites import (
-    GivenRows,
     Sites,
-    derived_of,
     instances_of,
     plate_sizes,
     prediction_of,
+    shapes_of,
     split_data,
     subsamples_of,
-    trace_of,
 )
 from stakes.errors import InputError, some
 from stakes.host.programs import kinds
@@ -96,9 +92,9 @@ class Predictor:
 
     def observed(self, latents: Mapping[str, Array], key: Key, batch: Batch) -> Array | None:
         """The outcomes that were observed for the cases in the batch, if any were."""
-        site = self._sites(latents, key, batch)[self.trace.outcome]
-        observed = not self.trace.about_latent and site["is_observed"]
-        return site["value"] if observed else None
+        if not self.trace.is_observed:
+            return None
+        return self._sites(latents, key, batch)[self.trace.outcome]["value"]
 
     def derived(self, latents: Mapping[str, Array], key: Key, batch: Batch) -> dict[str, Array]:
         """The model's deterministic sites."""
@@ -114,15 +110,12 @@ class Predictor:
         return self.rows[plate][batch[plate]] if plate in batch else self.rows[plate]
 
     def _sites(self, latents: Mapping[str, Array], key: Key, batch: Batch) -> Sites:
-        names = (*self.trace.latents, *self.trace.learned)
-        known = {name: latents[name] for name in names}
-        data = {**self.trace.constants, **self.arrays}
-        some = {
+        given = {name: latents[name] for name in (*self.trace.latents, *self.trace.learned)}
+        rows = {
             name: self._matched(latents[name], latent, batch)
             for name, latent in self.trace.matched.items()
         }
-        with GivenRows(some), handlers.substitute(data={**known, **batch}):
-            return trace_of(self.trace.model, data, key)
+        return self.trace.run(self.arrays, given, key, batch, rows)
 
     def _matched(self, values: Array, latent: Instances, batch: Batch) -> tuple[Array, Array]:
         """A latent's values for the members in the batch, and for which of them they hold."""
@@ -145,6 +138,7 @@ class Predictors:
     def __init__(self, problem: Problem, approximation: NumPyroApproximation) -> None:
         self._problem, self._approximation = problem, approximation
         self._plain: dict[Hashable, frozenset[str]] = {}
+        """Data that the model looks at, by shapes."""
         self._traced: dict[Hashable, ModelTrace] = {}
 
     def on(
@@ -164,11 +158,11 @@ class Predictors:
         if data is None:
             return Predictor(self._approximation.arrays, self._approximation.trace)
         rows, new = rows or {}, frozenset(new)
-        data = in_form(data, self._looked_at(data))
+        data, sites = self._in_form(data)
         trace = self._kept(
             self._traced,
             (_shapes(data), new, frozenset(rows)),
-            lambda: _trace_of(self._problem, self._approximation, data, new, rows),
+            lambda: _trace_of(self._problem, self._approximation, data, sites, new, rows),
         )
         arrays, _ = split_data(data)
         check_indices(trace, arrays)
@@ -180,9 +174,16 @@ class Predictors:
         others = bool(moved or new.intersection(dims)) or not same
         return Predictor(arrays, trace, found, others)
 
-    def _looked_at(self, data: dict[str, Any]) -> frozenset[str]:
-        model, key = self._problem.program, jax.random.key(0)
-        return self._kept(self._plain, _shapes(data), lambda: looked_at(model, data, key))
+    def _in_form(self, data: dict[str, Any]) -> tuple[dict[str, Any], Sites | None]:
+        """The data as the model takes them; and its sites, where it had to run to tell."""
+        looks: list[FirstLook] = []
+
+        def look() -> frozenset[str]:
+            looks.append(first_look(self._problem.program, data, jax.random.key(0)))
+            return looks[0].plain
+
+        plain = self._kept(self._plain, _shapes(data), look)
+        return in_form(data, plain), looks[0].sites if looks else None
 
     def _kept(self, made: dict[Hashable, Made], key: Hashable, make: Callable[[], Made]) -> Made:
         """What was made for this key before; always made anew where it has no hash."""
@@ -215,11 +216,14 @@ def _trace_of(
     problem: Problem,
     approximation: NumPyroApproximation,
     data: dict[str, Any],
+    sites: Sites | None,
     new: frozenset[str],
     rows: Mapping[str, np.ndarray],
 ) -> ModelTrace:
-    key, fitted = jax.random.key(0), approximation.trace
-    sites = model_sites(problem, data, key)
+    fitted = approximation.trace
+    if sites is None:
+        sites = shapes_of(problem.program, data, jax.random.key(0))
+    check_outcome(problem, sites)
     site = sites[problem.outcome]
     if not problem.about_latent and site["is_observed"]:
         check_outcome_shape(problem.outcome, site)
@@ -236,21 +240,12 @@ def _trace_of(
         if name in sites and not fresh.intersection(latent.dims)
     }
     matched = {name: each for name, each in from_fit.items() if rows.keys() & set(each.dims)}
-    trace = ModelTrace(
-        model=problem.program,
-        outcome=problem.outcome,
-        observed=problem.observations,
-        constants=split_data(data)[1],
-        instances=outcome_instances(problem, sites, subsamples),
-        subsamples=subsamples,
-        plates=plates,
+    trace = model_trace(
+        problem,
+        data,
+        sites,
         latents={name: each for name, each in from_fit.items() if name not in matched},
         learned=fitted.learned,
-        derived=derived_of(sites, subsamples),
-        about_latent=problem.about_latent,
-        together=problem.together,
-        action=problem.action,
-        acts_in_steps=not problem.space.is_smooth,
         matched=matched,
         parts_of_fit=frozenset(part.plate for part in fitted.subsamples),
         told=frozenset(rows),

@@ -5,7 +5,6 @@ import numpy as np
 
 from stakes._types import Array, Key
 from stakes.bridge.approximation import NumPyroApproximation
-from stakes.bridge.sites import trace_of
 
 
 def prior_draws(approximation: NumPyroApproximation, key: Key, draws: int) -> dict[str, np.ndarray]:
@@ -13,7 +12,7 @@ def prior_draws(approximation: NumPyroApproximation, key: Key, draws: int) -> di
     trace, latents = approximation.trace, approximation.latents
 
     def one(key: Key, arrays: dict[str, Array]) -> dict[str, Array]:
-        sites = trace_of(trace.model, {**trace.constants, **arrays}, key)
+        sites = trace.run(arrays, {}, key, {})
         return {name: sites[name]["value"] for name in latents}
 
     found = jax.jit(jax.vmap(one, (0, None)))(jax.random.split(key, draws), approximation.arrays)

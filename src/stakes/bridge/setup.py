@@ -16,7 +16,18 @@ from numpyro.infer import autoguide
 
 from stakes._types import Array, Key, Model, Params
 from stakes.bridge.checks import forget
-from stakes.bridge.sites import Site, Sites, shapes_of, split_data, trace_of
+from stakes.bridge.model_trace import ModelTrace
+from stakes.bridge.sites import (
+    Site,
+    Sites,
+    is_latent,
+    log_prob_of,
+    ordered_sum,
+    samples_of,
+    shapes_of,
+    split_data,
+    trace_of,
+)
 from stakes.host import compiling, programs
 
 KEPT = ("name", "type", "is_observed", "infer", "cond_indep_stack", "args")
@@ -36,7 +47,7 @@ class Setup(NamedTuple):
     """The sites of the guide, run abstractly."""
 
 
-def set_up(model: Model, guide: Model, data: Mapping[str, Any], key: Key) -> Setup:
+def set_up(trace: ModelTrace, guide: Model, data: Mapping[str, Any], key: Key) -> Setup:
     """Find where the parameters start. An autoguide is set up, and keeps no data where it can.
 
     Other autoguides than `AutoNormal` are run as they are: those that put all latents into a vector
@@ -44,22 +55,22 @@ def set_up(model: Model, guide: Model, data: Mapping[str, Any], key: Key) -> Set
     """
     if type(guide) is autoguide.AutoNormal or not isinstance(guide, autoguide.AutoGuide):
         try:
-            ready = _compiled(model, guide, data, key)
+            ready = _compiled(trace, guide, data, key)
         except Exception:  # whatever it does that needs values; as it is, it says what is wrong
             ready = None
         if ready is not None:
             return ready
         forget(guide)
-    parameters = _parameters(model, guide, data, key)
+    parameters = _parameters(trace, guide, data, key)
     start = {name: _free(site) for name, site in parameters.items()}
     transforms = {name: _transform(site) for name, site in parameters.items()}
     return Setup(start, transforms, parameters, shapes_of(guide, data, key))
 
 
-def _parameters(model: Model, guide: Model, data: Mapping[str, Any], key: Key) -> Sites:
-    guide_sites = trace_of(guide, data, key)
-    learned = any(site["type"] == "param" for site in shapes_of(model, data, key).values())
-    model_sites = trace_of(handlers.replay(model, guide_sites), data, key) if learned else {}
+def _parameters(trace: ModelTrace, guide: Model, data: Mapping[str, Any], key: Key) -> Sites:
+    guide_sites, model_sites = trace_of(guide, data, key), {}
+    if trace.learned:
+        model_sites = trace_of(handlers.replay(trace.model, guide_sites), data, key)
     both = {**model_sites, **guide_sites}
     return {name: site for name, site in both.items() if site["type"] == "param"}
 
@@ -75,19 +86,19 @@ def _free(parameter: Site) -> Any:
     )
 
 
-def _compiled(model: Model, guide: Model, data: Mapping[str, Any], key: Key) -> Setup | None:
+def _compiled(trace: ModelTrace, guide: Model, data: Mapping[str, Any], key: Key) -> Setup | None:
     """None where the model has no finite density where the guide starts."""
     arrays, fixed = split_data(data)
     traced: dict[str, Any] = {}
     parameters: Sites = {}
 
     def run(arrays: dict[str, Array], key: Key) -> tuple[Any, Array]:
-        parameters.update(_parameters(model, guide, {**fixed, **arrays}, key))
+        parameters.update(_parameters(trace, guide, {**fixed, **arrays}, key))
         traced["start"] = {name: _free(site) for name, site in parameters.items()}
         traced["transforms"] = {name: _transform(site) for name, site in parameters.items()}
         if isinstance(guide, autoguide.AutoGuide):
             traced["guide"] = _state(guide)
-        return _arrays_in(traced), _density(guide)
+        return _arrays_in(traced), _density(trace, guide, parameters, arrays, key)
 
     found, density = programs.Program(run, options=compiling.ONCE)(arrays, key)
     if not np.isfinite(density):
@@ -107,16 +118,20 @@ def _compiled(model: Model, guide: Model, data: Mapping[str, Any], key: Key) -> 
     return Setup(start, transforms, parameters, guide_sites)
 
 
-def _density(guide: Any) -> Array:
-    """Of the model where an autoguide starts; zero where that is not known."""
-    sizes = getattr(guide, "_prototype_frame_full_sizes", {})
-    frames = getattr(guide, "_prototype_frames", {})
-    if type(guide) is not autoguide.AutoNormal or any(
-        f.size != sizes[f.name] for f in frames.values()
-    ):
+def _density(
+    trace: ModelTrace, guide: Any, parameters: Sites, arrays: dict[str, Array], key: Key
+) -> Array:
+    """Of the model where an `AutoNormal` starts; zero where that is not known."""
+    if type(guide) is not autoguide.AutoNormal or trace.subsamples:
         return jnp.zeros(())
-    density: Array = -guide._potential_fn(guide._init_locs)
-    return density
+    values = {
+        name: biject_to(site["fn"].support)(parameters[f"{name}_{guide.prefix}_loc"]["value"])
+        for name, site in guide.prototype_trace.items()
+        if is_latent(site)
+    }
+    learned = {name: parameters[name]["value"] for name in trace.learned}
+    sites = trace.run(arrays, values | learned, key, {})
+    return ordered_sum(log_prob_of(site) for site in samples_of(sites))
 
 
 def _state(guide: Any) -> dict[str, Any]:

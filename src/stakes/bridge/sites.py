@@ -10,6 +10,7 @@ import numpyro
 import numpyro.distributions as dist
 from numpyro import handlers
 from numpyro.distributions.discrete import ZeroInflatedProbs
+from numpyro.distributions.util import lazy_property
 
 from stakes import expectation as expectations
 from stakes._types import Array, Bool, Distribution, Key, Model, Params
@@ -114,19 +115,6 @@ class GivenRows(numpyro.primitives.Messenger):  # type: ignore[misc]
             msg["value"] = jnp.where(known, values, msg["value"])
 
 
-class Times(numpyro.primitives.Messenger):  # type: ignore[misc]
-    """Let members of a plate count so many times: they stand for more than are there."""
-
-    def __init__(self, plate: str, times: Array | None) -> None:
-        self.plate, self.times = plate, times
-        super().__init__()
-
-    def process_message(self, msg: Any) -> None:
-        if self.times is None or msg["type"] != "sample" or self.plate not in site_plates(msg):
-            return
-        msg["scale"] = self.times if msg["scale"] is None else msg["scale"] * self.times
-
-
 class Counting(numpyro.primitives.Messenger):  # type: ignore[misc]
     """Let only some instances of the outcome count; the others carry no weight.
 
@@ -139,10 +127,49 @@ class Counting(numpyro.primitives.Messenger):  # type: ignore[misc]
 
     def process_message(self, msg: Any) -> None:
         if self.counted is not None and msg["type"] == "sample" and msg["name"] == self.outcome:
-            outcome, mask = unwrapped(msg["fn"])
-            scale = msg["scale"] if msg["scale"] is None else _scale_of(msg)
-            msg["fn"] = outcome.expand(msg["fn"].shape()).mask(mask & self.counted)
-            msg["scale"] = scale
+            msg.update(counting(msg, self.counted))
+
+
+class Marking(numpyro.primitives.Messenger):  # type: ignore[misc]
+    """A possible value for all that the model would draw, and nan for the marked members of plates
+    and for all whose own distribution depends on them."""
+
+    def __init__(self, marked: Mapping[str, Bool[Array, " member"]]) -> None:
+        self.marked = marked
+        super().__init__()
+
+    def process_message(self, msg: Any) -> None:
+        if msg["type"] != "sample" or msg["value"] is not None:
+            return
+        fn = msg["fn"]
+        value = possible(fn)
+        nan = jnp.isnan(fn.log_prob(value))
+        for frame in msg["cond_indep_stack"]:
+            if frame.name in self.marked:
+                nan = nan | self.marked[frame.name].reshape((-1,) + (1,) * (-frame.dim - 1))
+        nan = nan.reshape(nan.shape + (1,) * fn.event_dim)
+        msg["value"] = jnp.where(nan, jnp.nan, value)
+
+
+def counting(site: Site, counted: Bool[Array, "*instance"] | None) -> Site:
+    """The outcome's site with weight for these instances only; None for all."""
+    if counted is None:
+        return site
+    outcome, mask = unwrapped(site["fn"])
+    fn = outcome.expand(site["fn"].shape()).mask(mask & counted)
+    return {**site, "fn": fn, "scale": None if site["scale"] is None else _scale_of(site)}
+
+
+def repeated(sites: Sites, plate: str, times: Array | None) -> Sites:
+    """The sites where each member of a plate stands for so many."""
+    if times is None:
+        return sites
+    return {
+        name: {**site, "scale": times if site["scale"] is None else site["scale"] * times}
+        if site["type"] == "sample" and plate in site_plates(site)
+        else site
+        for name, site in sites.items()
+    }
 
 
 def trace_of(program: Model, data: Mapping[str, Any], key: Key) -> Sites:
@@ -263,6 +290,42 @@ def possible(fn: Distribution) -> Array:
         jnp.zeros(fn.shape(), int if fn.support.is_discrete else float)
     )
     return value
+
+
+def survives_jit(fn: Distribution) -> bool:
+    """Whether JAX's tree functions keep all of a distribution, so that `jit` can return it.
+
+    One that a user wrote may have attributes that it does not list as `pytree_data_fields`.
+    """
+    try:
+        leaves, tree = jax.tree.flatten(fn)
+        kept = vars(jax.tree.unflatten(tree, leaves))
+    except Exception:  # whatever a class does in its own functions
+        return False
+    own = {
+        name: value
+        for name, value in vars(fn).items()
+        if not isinstance(getattr(type(fn), name, None), lazy_property)
+    }
+    inner = [value for value in own.values() if isinstance(value, dist.Distribution)]
+    return own.keys() <= kept.keys() and all(map(survives_jit, inner))
+
+
+def check_again(fn: Distribution) -> None:
+    """Let a copy by JAX's tree functions check values as the original did.
+
+    The copy has None where the original left it to the class whether it does.
+    """
+    parts = vars(fn)
+    if parts.get("_validate_args", True) is None:
+        del fn._validate_args
+    for part in jax.tree.leaves([*parts.values()], is_leaf=_is_distribution):
+        if _is_distribution(part):
+            check_again(part)
+
+
+def _is_distribution(value: object) -> bool:
+    return isinstance(value, dist.Distribution)
 
 
 def split_data(data: Mapping[str, Any]) -> tuple[dict[str, Array], dict[str, Any]]:

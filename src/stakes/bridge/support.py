@@ -10,15 +10,13 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpyro import handlers
 from numpyro.distributions import constraints
 from numpyro.distributions.discrete import HurdleProbs
 
 from stakes._types import Array, Batch, Distribution
 from stakes.arguments import rows_where
-from stakes.bridge.indices import Placeholders
 from stakes.bridge.model_trace import ModelTrace
-from stakes.bridge.sites import Site, base_of, prediction_of, trace_of
+from stakes.bridge.sites import Site, base_of, prediction_of
 from stakes.checks import is_traced
 from stakes.errors import InputError, listed
 from stakes.host.programs import Program
@@ -90,8 +88,7 @@ def _can_be_told(outcome: Distribution) -> bool:
 @functools.partial(Program, static=("trace",))
 def _tried(trace: ModelTrace, arrays: dict[str, Array], batch: Batch) -> tuple[Array, Array]:
     """The outcomes, and whether they are possible or do not count."""
-    with Placeholders(), handlers.substitute(data=dict(batch)):
-        sites = trace_of(trace.model, {**trace.constants, **arrays}, jax.random.key(0))
+    sites = trace.run(arrays, trace.stand_ins(), jax.random.key(0), batch)
     outcome, weight = prediction_of(sites[trace.outcome])
     value = jnp.asarray(sites[trace.outcome]["value"])
     return value, outcome.support(value) | (weight == 0)

@@ -7,11 +7,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpyro import handlers
 
 from stakes._types import Array, Batch, Key, Params
 from stakes.bridge.approximation import NumPyroApproximation
-from stakes.bridge.sites import Counting, trace_of
+from stakes.bridge.sites import counting
 from stakes.host.compiling import ONCE
 from stakes.host.programs import Program
 from stakes.port import Instances, Rows, params_in, sweep
@@ -123,9 +122,9 @@ def _log_density(
 ) -> Array:
     """Of the outcomes that count and of the latents of members seen so far."""
     trace = approximation.trace
-    given = {**latents, **learned, **batch}
-    with Counting(trace.outcome, approximation.counted_in(batch)), handlers.substitute(data=given):
-        sites = trace_of(trace.model, approximation.data, key)
+    sites = trace.run(approximation.arrays, {**latents, **learned}, key, batch)
+    outcome = sites[trace.outcome]
+    sites[trace.outcome] = counting(outcome, approximation.counted_in(batch))
     total = jnp.zeros(())
     for name, site in sites.items():
         if site["type"] == "sample":

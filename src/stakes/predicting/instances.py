@@ -116,8 +116,7 @@ def _weigh_batch(posterior: Posterior, predictor: Predictor, batch: Batch) -> Ar
 
 def observed(posterior: Posterior, predictor: Predictor) -> np.ndarray | None:
     """The observed outcomes of all instances, the same for any θ; None where there are none."""
-    batch = next(sweep(predictor.trace.subsamples))
-    if jax.eval_shape(_observed_batch, posterior, predictor, batch) is None:
+    if not predictor.trace.is_observed:
         return None
     return everywhere(lambda batch: _observed_batch(posterior, predictor, batch), predictor)
 
@@ -127,7 +126,7 @@ def _observed_batch(posterior: Posterior, predictor: Predictor, batch: Batch) ->
     key = jax.random.key(0)
     latents = posterior.latents(key, 1, Members(predictor.fitted_members(batch)))
     value = predictor.observed(jax.tree.map(lambda one: one[0], latents), key, batch)
-    return None if value is None else jnp.asarray(value, jnp.result_type(float))
+    return jnp.asarray(value, jnp.result_type(float))
 
 
 class Observations(NamedTuple):
