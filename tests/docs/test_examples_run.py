@@ -110,11 +110,16 @@ def test_examples_stand_under_a_heading(name):
 
 
 def test_every_public_function_and_class_has_an_example():
-    shown = {name for name in stakes.__all__ if ">>>" in (getattr(stakes, name).__doc__ or "")}
-    results_and_errors = {
-        name for name in stakes.__all__ if name.endswith(("Error", "Warning"))
-    } | {"Calibration", "Choice", "Comparison", "Fit", "Stop"}
-    assert set(stakes.__all__) - results_and_errors - shown == set()
+    public = set(stakes.__all__) - {"datasets", "plot"}
+    shown = {name for name in public if ">>>" in (getattr(stakes, name).__doc__ or "")}
+    results_and_errors = {name for name in public if name.endswith(("Error", "Warning"))} | {
+        "Calibration",
+        "Choice",
+        "Comparison",
+        "Fit",
+        "Stop",
+    }
+    assert public - results_and_errors - shown == set()
 
 
 @pytest.mark.slow

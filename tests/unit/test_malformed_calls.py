@@ -1038,7 +1038,7 @@ def test_every_argument_of_everything_public_is_in_the_table() -> None:
             said.setdefault(call.function, {"self"}).update(call.kinds)
     for function, arguments in said.items():
         assert inspect.signature(function).parameters.keys() <= arguments, function
-    for name in stakes.__all__:
+    for name in set(stakes.__all__) - {"datasets", "plot"}:
         public = getattr(stakes, name)
         of_its_own = not isinstance(public, type) or not issubclass(public, Exception | str)
         assert not of_its_own or not inspect.signature(public).parameters or public in said, name

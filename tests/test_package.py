@@ -1,4 +1,4 @@
-"""The folders of the package: python can be started in any of them."""
+"""The package: its names, its folders, and how little it imports."""
 
 import subprocess
 import sys
@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 import stakes
-from stakes import calibration
 
 SOURCE = Path(stakes.__file__).parent
 
@@ -28,14 +27,21 @@ def test_python_started_in_the_package_imports_it() -> None:
     assert run.stdout == "Tilted(q=0.2)\n"
 
 
-def test_all_names_are_there_and_not_those_of_other_rooms() -> None:
-    """They are looked up when first used; some rooms use the same name for something else."""
+def test_all_names_are_there() -> None:
     assert [name for name in stakes.__all__ if not hasattr(stakes, name)] == []
-    assert stakes.Interval is stakes.spaces.Interval is not calibration.Interval
-    assert stakes.Given is stakes.study.Given is not calibration.Given
+    assert stakes.Interval is stakes.spaces.Interval
     assert {*stakes.__all__} <= {*dir(stakes)}
-    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+    assert stakes.study.__name__ == "stakes.study"
+    with pytest.raises(AttributeError, match="nothing"):
         stakes.nothing  # noqa: B018
+
+
+def test_importing_the_package_imports_no_jax_and_tells_the_version() -> None:
+    program = "import sys, stakes; print(stakes.__version__, 'jax' in sys.modules)"
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert run.stdout == f"{stakes.__version__} False\n"
 
 
 def test_decisions_do_not_wait_for_what_only_fits_need() -> None:
