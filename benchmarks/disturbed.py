@@ -51,7 +51,7 @@ title = "Shops"
 seed = 3
 model = {python = "model.py:shops", outcome = "y"}
 data = {file = "table.csv", outcome = "y", columns = {x = "x"}}
-loss = {name = "tilted", under = 3, over = 1}
+loss = {newsvendor = {under = 3, over = 1}}
 fit = {steps = 6000, checkpoint_seconds = 1}
 """
 SHORT = ("--set", "fit.steps=400", "--set", "fit.checkpoint_seconds=0.2")

@@ -50,6 +50,12 @@ def summed_loss(outcome, decision):
     return jnp.sum(jnp.abs(outcome - decision))
 
 
+class Picky:
+    def __init__(self, level):
+        if level > 1:
+            raise ValueError(f"level {level}")
+
+
 NUMBER = 3
 """
 SPEC: dict[str, Any] = {
@@ -65,11 +71,18 @@ SPEC: dict[str, Any] = {
         "by": "name",
         "held_out": {"fraction": 0.25, "seed": 1},
     },
-    "loss": {"name": "tilted", "under": 3, "over": 1},
+    "loss": {"newsvendor": {"under": 3, "over": 1}},
     "fit": {"steps": 300, "checkpoint_seconds": 0},
     "choose": {
-        "ways": ["plain", "calibrated", "shift", "level", "monotone", "same"],
-        "strengths": [1, 4],
+        "ways": [
+            "plain",
+            "calibrated",
+            {"calibrated": {"strength": 4}},
+            "corrected",
+            {"corrected": {"head": "level"}},
+            {"corrected": {"head": "monotone"}},
+            "same",
+        ],
         "folds": 2,
         "today": "guess",
     },
@@ -82,6 +95,8 @@ def toml(table: Mapping[str, Any]) -> str:
     def value(item: Any) -> str:
         if isinstance(item, Mapping):
             return "{" + ", ".join(f"{json.dumps(k)} = {value(v)}" for k, v in item.items()) + "}"
+        if isinstance(item, list):
+            return f"[{', '.join(map(value, item))}]"
         return json.dumps(item)
 
     return "".join(f"{json.dumps(k)} = {value(v)}\n" for k, v in table.items())

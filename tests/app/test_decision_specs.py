@@ -61,7 +61,7 @@ def spec(columns=("x",), **sections):
     return {
         "model": {"python": "model.py:model", "outcome": "y"},
         "data": {"file": "calls.csv", "columns": list(columns), "label": "who"},
-        "loss": {"name": "squared"},
+        "loss": "squared",
         "fit": {"steps": 150},
         **sections,
     }
@@ -72,40 +72,36 @@ def problem(folder, columns=("x",), **sections):
 
 
 def test_spaces_and_losses_are_those_of_the_spec(project):
-    interval = problem(project, ("x", "amount"), decision={"space": "interval", "high": "amount"})
+    interval = problem(project, ("x", "amount"), decision={"interval": {"high": "amount"}})
     assert interval.space == Interval(None, "amount")
-    whole = problem(project, decision={"space": "whole", "low": 0.0, "high": 9.0})
+    whole = problem(project, decision={"integers": {"low": 0.0, "high": 9.0}})
     assert whole.space == Integers(0, 9)
     shared = problem(project, ("x", "shop"), decision={"per": "shop"})
     assert shared.per == "shop"
-    costly = problem(
-        project, ("x", "amount"), loss={"name": "newsvendor", "under": "amount", "over": 1.0}
-    )
+    costly = problem(project, ("x", "amount"), loss={"newsvendor": {"under": "amount", "over": 1}})
     assert costly.loss == Newsvendor("amount", 1.0)
-    table = problem(project, ("x", "amount"), loss={"name": "table", "file": "costs.csv"})
+    table = problem(project, ("x", "amount"), loss={"cost_table": {"costs": "costs.csv"}})
     assert table.loss == CostTable({"call": [5, 5], "skip": [0, "amount"]})
     assert table.space == OneOf(["call", "skip"])
 
 
 def test_parts_arguments_and_latents_are_those_of_the_spec(project):
     parts = {
-        "low": {"space": "interval", "low": 0.0},
-        "high": {"space": "whole", "low": 0.0, "high": "amount"},
+        "low": {"interval": {"low": 0.0}},
+        "high": {"integers": {"low": 0.0, "high": "amount"}},
     }
     several = problem(
         project,
         ("x", "amount"),
-        loss={"name": "interval-score", "level": 0.9},
-        decision={"parts": parts},
+        loss={"interval_score": {"level": 0.9}},
+        decision={"vector": parts},
     )
     assert several.space == Vector(low=Interval(0.0, None), high=Integers(0, "amount"))
     assert several.loss == IntervalScore(0.9)
     priced = {"python": "model.py:priced", "outcome": "y"}
-    own = {"python": "model.py:forgone"}
-    price = {"argument": "price", "space": "interval", "low": 1.0, "high": 6.0, "per": "all"}
-    found = job_of(
-        spec(("x", "price"), model=priced, loss=own, decision=price), project, where="spec"
-    )
+    price = {"argument": "price", "interval": {"low": 1.0, "high": 6.0}, "per": "all"}
+    sections = {"model": priced, "loss": "model.py:forgone", "decision": price}
+    found = job_of(spec(("x", "price"), **sections), project, where="spec")
     assert found.problem.action == "price"
     assert found.problem.space == Interval(1.0, 6.0)
     assert found.choosing is None
@@ -115,45 +111,37 @@ def test_parts_arguments_and_latents_are_those_of_the_spec(project):
     assert latent.rows_in(latent.fit) == 40
 
 
+LIMITED = {"argument": "x", "interval": {"low": 1.0, "high": 2.0}}
 BAD = {
-    "one part": {"decision": {"parts": {"low": {}}}},
-    "parts and a space": {"decision": {"space": "whole", "parts": {"low": {}, "high": {}}}},
-    "a part without its limits": {
-        "decision": {"parts": {"low": {"space": "actions"}, "high": {}}},
+    "one part": {"decision": {"vector": {"low": "real"}}},
+    "parts and a space": {"decision": {"integers": {}, "vector": {"low": "real", "high": "real"}}},
+    "a part without its labels": {"decision": {"vector": {"low": "one_of", "high": "real"}}},
+    "parts within parts": {
+        "decision": {"vector": {"low": {"vector": {"a": "real", "b": "real"}}, "high": "real"}}
     },
-    "parts within parts": {"decision": {"parts": {"low": {"parts": {}}, "high": {}}}},
-    "parts of a loss of numbers": {"decision": {"parts": {"low": {}, "high": {}}}},
-    "an interval without a level": {"loss": {"name": "interval-score"}},
-    "an interval of words": {"loss": {"name": "interval-score", "level": "most"}},
-    "an argument that the model lacks": {
-        "decision": {"argument": "price", "space": "interval", "low": 1.0, "high": 2.0}
-    },
+    "parts of a loss of numbers": {"decision": {"vector": {"low": "real", "high": "real"}}},
+    "an interval without a level": {"loss": "interval_score"},
+    "an interval of words": {"loss": {"interval_score": {"level": "most"}}},
+    "an argument that the model lacks": {"decision": {**LIMITED, "argument": "price"}},
     "an argument without limits": {"decision": {"argument": "x"}},
-    "ways to what nothing can judge": {
-        "decision": {"argument": "x", "space": "interval", "low": 1.0, "high": 2.0},
-        "choose": {"ways": ["plain"]},
-    },
+    "ways to what nothing can judge": {"decision": LIMITED, "choose": {"ways": ["plain"]}},
     "a latent that is observed": {
         "model": {"python": "model.py:model", "outcome": "y", "latent": True}
     },
     "a latent of an example": {"model": {"example": "radon", "latent": True}},
-    "limits of a space without": {"decision": {"low": 1.0}},
-    "actions for numbers": {"decision": {"space": "whole", "actions": ["a"]}},
-    "no actions": {"decision": {"space": "actions"}},
-    "limits that cross": {"decision": {"space": "interval", "low": 3.0, "high": 1.0}},
-    "half a unit": {"decision": {"space": "whole", "low": 0.5}},
-    "an unknown space": {"decision": {"space": "cube"}},
-    "a table without costs": {"loss": {"name": "table"}},
-    "a table twice": {"loss": {"name": "table", "file": "costs.csv", "costs": {"a": [1.0, 2.0]}}},
-    "a table that is not there": {"loss": {"name": "table", "file": "none.csv"}},
-    "a cost that the data lack": {"loss": {"name": "table", "file": "costs.csv"}},
-    "one class": {"loss": {"name": "table", "costs": {"a": [1.0], "b": [2.0]}}},
-    "half a newsvendor": {"loss": {"name": "newsvendor", "under": 3.0}},
-    "a parameter of another loss": {"loss": {"name": "huber", "delta": 1.0, "q": 0.5}},
-    "whole numbers by gradients": {
-        "decision": {"space": "whole"},
-        "method": {"name": "em", "every": 0},
-    },
+    "limits of a space without": {"decision": {"real": {"low": 1.0}}},
+    "actions for numbers": {"decision": {"integers": {"labels": ["a"]}}},
+    "no actions": {"decision": "one_of"},
+    "limits that cross": {"decision": {"interval": {"low": 3.0, "high": 1.0}}},
+    "half a unit": {"decision": {"integers": {"low": 0.5}}},
+    "an unknown space": {"decision": "cube"},
+    "a table without costs": {"loss": "cost_table"},
+    "a table that is not there": {"loss": {"cost_table": {"costs": "none.csv"}}},
+    "a cost that the data lack": {"loss": {"cost_table": {"costs": "costs.csv"}}},
+    "one class": {"loss": {"cost_table": {"costs": {"a": [1.0], "b": [2.0]}}}},
+    "half a newsvendor": {"loss": {"newsvendor": {"under": 3.0}}},
+    "a parameter of another loss": {"loss": {"huber": {"delta": 1.0, "q": 0.5}}},
+    "whole numbers by gradients": {"decision": "integers", "method": {"em": {"every": 0}}},
 }
 
 
@@ -173,7 +161,7 @@ def test_a_run_decides_among_actions_and_says_how_often_each(project, monkeypatc
     (project / "spec.toml").write_text(
         '[model]\npython = "model.py:model"\noutcome = "y"\n'
         '[data]\nfile = "calls.csv"\ncolumns = ["x", "amount"]\nlabel = "who"\n'
-        '[loss]\nname = "table"\nfile = "costs.csv"\n[fit]\nsteps = 150\n'
+        '[loss]\ncost_table = { costs = "costs.csv" }\n[fit]\nsteps = 150\n'
         '[choose]\nways = ["plain", "same"]\nfolds = 2\n'
     )
     CliRunner().invoke(app, ["run", "spec.toml", "-o", "run"])
@@ -194,9 +182,9 @@ def test_a_run_sets_a_price_and_says_what_others_would_bring(project, monkeypatc
     (project / "spec.toml").write_text(
         '[model]\npython = "model.py:priced"\noutcome = "y"\n'
         '[data]\nfile = "calls.csv"\ncolumns = ["x", "price"]\nlabel = "who"\n'
-        '[loss]\npython = "model.py:forgone"\n'
-        '[decision]\nargument = "price"\nspace = "interval"\nlow = 1.0\nhigh = 6.0\n'
-        'per = "all"\n[fit]\nsteps = 150\n[transform]\nregret = false\n'
+        '[loss]\n"model.py:forgone" = true\n'
+        '[decision]\nargument = "price"\ninterval = { low = 1.0, high = 6.0 }\n'
+        'per = "all"\n[fit]\nsteps = 150\n[transform]\nlinearized = { regret = false }\n'
     )
     CliRunner().invoke(app, ["run", "spec.toml", "-o", "run"])
     decided = pd.read_csv("run/decisions.csv")
@@ -217,7 +205,7 @@ def test_a_run_decides_about_parts_and_writes_a_column_for_each(project, monkeyp
     monkeypatch.chdir(project)
     (project / "spec.toml").write_text(
         '[model]\nformula = "amount ~ x"\n[data]\nfile = "calls.csv"\nlabel = "who"\n'
-        '[loss]\nname = "interval-score"\nlevel = 0.8\n[fit]\nsteps = 150\n'
+        "[loss]\ninterval_score = { level = 0.8 }\n[fit]\nsteps = 150\n"
         '[choose]\nways = ["plain", "same"]\nfolds = 2\n'
     )
     said = CliRunner().invoke(app, ["run", "spec.toml", "-o", "run"])

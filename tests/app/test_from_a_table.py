@@ -15,7 +15,7 @@ from stakes.app.runs import reporting
 from stakes.app.runs.packing import packed, unpacked
 from stakes.app.runs.reporting import read_asked
 from stakes.app.spec import RowReader, findings_text, proposed, read_job, spec_text
-from stakes.app.spec.dispersion import dispersion
+from stakes.app.spec.proposing import dispersion
 from stakes.errors import InputError, StakesWarning
 
 
@@ -33,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def decided(folder: Path) -> Path:
     """A short run of the spec as it is."""
-    few = ("--set", "fit.steps=60", "--set", "loss.under=3")
+    few = ("--set", "fit.steps=60", "--set", "loss.newsvendor.under=3")
     result = invoke(
         "run", folder / "stakes.toml", "-o", folder / "run", "--no-choose", "--no-report", *few
     )
@@ -61,7 +61,7 @@ def test_the_spec_of_a_table_has_a_formula_and_splits_forward_in_time(folder: Pa
         "family": "poisson",
     }
     assert spec["data"]["held_out"] == {"fraction": 0.2, "pick": "last"}
-    assert spec["choose"]["folds"] == {"forward": 5}
+    assert spec["choose"]["folds"] == {"forward": {"blocks": 5}}
     job = read_job(folder / "stakes.toml")
     assert (job.rows_in(job.fit), job.rows_in(job.held_out)) == (317, 79)
     assert max(job.fit.arguments["date"]) < min(job.held_out.arguments["date"])
@@ -164,7 +164,7 @@ def test_other_costs_are_tried_without_another_run(decided: Path, folder: Path) 
     write_messy(table, [row[:-1] for row in messy_rows(6)])
     found = {}
     for under in (1, 3, 20):
-        tried = ("--way", "plain VI", "--set", f"loss.under={under}")
+        tried = ("--way", "plain VI", "--set", f"loss.newsvendor.under={under}")
         result = invoke("decide", decided, table, "-o", "-", *tried)
         assert result.exit_code == 0, result.output
         found[under] = pd.read_csv(io.StringIO(result.stdout), sep=";", decimal=",")

@@ -23,7 +23,7 @@ from stakes.app.spec import SpecError, job_of, read_job, restored_job
 from stakes.errors import InputError, OutOfRangeError
 
 SPEC = {k: v for k, v in PROJECT.items() if k != "choose"}
-SPEC |= {"loss": {"name": "tilted", "q": 0.3}}
+SPEC |= {"loss": {"tilted": {"q": 0.3}}}
 Edit = Callable[[dict[str, Any]], None]
 
 
@@ -66,26 +66,54 @@ BAD: dict[str, tuple[Edit, str, str]] = {
     "no ways": (put("choose.ways", []), "choose.ways", "must be a list of ways"),
     "ways as text": (put("choose.ways", "plain"), "choose.ways", "must be a list of ways"),
     "a way twice": (put("choose.ways", ["plain", "plain"]), "choose.ways", "more than once"),
-    "yardsticks alone": (put("choose.ways", ["same"]), "choose.ways", "add 'plain'"),
-    "a regressor": (put("choose.ways", ["regressor"]), "choose.ways.0", "Available: 'plain'"),
-    "a strength of zero": (put("choose.strengths", [0.0]), "choose.strengths.0", "greater than 0"),
-    "strengths of nothing": (
-        put("choose", {"ways": ["plain"], "strengths": [1.0]}),
-        "choose.strengths",
-        "belongs to the way 'calibrated'",
+    "baselines alone": (put("choose.ways", ["same"]), "choose.ways", "add a way such as `Plain()`"),
+    "a calibration map as a way": (put("choose.ways", ["shift"]), "choose.ways.0", "'calibrated'"),
+    "a map without its regressor": (
+        put("choose.ways", [{"corrected": {"head": "regressor"}}]),
+        "choose.ways.0.corrected.head.estimator",
+        "is required by `Regressor(estimator, covariates)`",
     ),
-    "one fold": (put("choose.folds", 1), "choose.folds.random", "two or more; got 1"),
-    "folds as text": (put("choose.folds", "five"), "choose.folds", "a whole number of two or more"),
-    "no blocks": (put("choose.folds", {"forward": 0}), "choose.folds.forward", COUNT),
+    "an unknown map": (
+        put("choose.ways", [{"corrected": {"head": "shif"}}]),
+        "choose.ways.0.corrected.head",
+        "Did you mean 'shift'?",
+    ),
+    "a loss as a way": (
+        put("choose.ways", ["squared"]),
+        "choose.ways.0",
+        "is not the name of a way",
+    ),
+    "a way of the user's that is none": (
+        put("choose.ways", ["model.py:my_loss"]),
+        "choose.ways.0",
+        "the protocol `Way`",
+    ),
+    "a strength of zero": (
+        put("choose.ways", [{"calibrated": {"strength": 0.0}}]),
+        "choose.ways.0.calibrated",
+        "above 0",
+    ),
+    "an argument of another way": (
+        put("choose.ways", [{"plain": {"strength": 1.0}}]),
+        "choose.ways.0.plain.strength",
+        "unknown. Available: 'guide'",
+    ),
+    "one fold": (put("choose.folds", 1), "choose.folds", "of at least 2; got 1"),
+    "folds as text": (put("choose.folds", "five"), "choose.folds", "Available: 'forward'"),
+    "no blocks": (
+        put("choose.folds", {"forward": {"blocks": 0}}),
+        "choose.folds.forward",
+        f"`Forward(blocks=...)` must be {COUNT}",
+    ),
     "folds of two kinds": (
-        put("choose.folds", {"forward": 2, "random": 2}),
-        "choose.folds",
-        "either `random` or `forward`",
+        put("choose.folds", {"forward": {}, "random": 2}),
+        "choose.folds.random",
+        "is not the name of folds. Available: 'forward'",
     ),
-    "a start of nothing": (
-        put("choose.folds", {"random": 2, "start": 0.5}),
-        "choose.folds.start",
-        "belongs to `forward`",
+    "blocks that are no table": (
+        put("choose.folds", {"forward": 5}),
+        "choose.folds.forward",
+        "must be a table of arguments, `{}` for none; got 5",
     ),
     "groups that are not there": (put("choose.by", "kinds"), "choose.by", "Did you mean 'kind'?"),
     "decisions as words": (put("choose.today", "note"), "choose.today", "must hold numbers"),
@@ -101,7 +129,11 @@ BAD: dict[str, tuple[Edit, str, str]] = {
     "a seed too large": (put("seed", 2**40), "seed", "to 4294967295"),
     "a fraction as seed": (put("seed", 1.5), "seed", "a whole number from 0"),
     "a title that is a number": (put("title", 7), "title", "a string"),
-    "neither file nor example": (drop("model.python"), "model", "either `python` or `example`"),
+    "neither file nor example": (
+        drop("model.python"),
+        "model",
+        "either `python`, `example` or `formula`",
+    ),
     "file and example": (put("model.example", "radon"), "model", "and not both"),
     "no outcome": (drop("model.outcome"), "model.outcome", "is required"),
     "no function named": (put("model.python", "model.py"), "model.python", "'model.py:model'"),
@@ -222,65 +254,108 @@ BAD: dict[str, tuple[Edit, str, str]] = {
     ),
     "an unknown pick": (put("data.held_out.pick", "lst"), "data.held_out.pick", "'last'"),
     "no loss": (drop("loss"), "loss", "or `utility` instead"),
-    "an unknown loss": (put("loss.name", "tiltd"), "loss.name", "Did you mean 'tilted'?"),
-    "a level of one": (put("loss.q", 1), "loss.q", ONE),
-    "a level of words": (put("loss.q", "0.3"), "loss.q", ONE),
-    "no level": (drop("loss.q"), "loss.q", "or both `under` and `over`"),
-    "one cost of two": (put("loss", {"name": "tilted", "under": 2}), "loss.q", "`over`"),
+    "an unknown loss": (put("loss", {"tiltd": {"q": 0.3}}), "loss.tiltd", "Did you mean 'tilted'?"),
+    "an unknown loss by its name": (put("loss", "tiltd"), "loss", "Did you mean 'tilted'?"),
+    "the class of a loss": (put("loss", "LinEx"), "loss", "Did you mean 'lin_ex'?"),
+    "a way as a loss": (put("loss", "plain"), "loss", "'plain' is not the name of a loss"),
+    "a misspelt unit": (put("loss.unti", "€"), "loss.unti", "Did you mean 'unit'?"),
+    "a unit alone": (put("loss", {"unit": "€"}), "loss", "must be a loss: a name, or a table"),
+    "a unit that is a number": (put("loss.unit", 3), "loss.unit", 'such as "€"; got 3'),
+    "two losses": (put("loss.squared", {}), "loss", "Leave out all but one"),
+    "a loss that is a number": (put("loss", 3), "loss", "the name of a loss, or a table"),
+    "arguments that are no table": (put("loss.tilted", 0.3), "loss.tilted", "a table of arguments"),
+    "a level of one": (
+        put("loss.tilted.q", 1),
+        "loss.tilted",
+        f"`Tilted(q=...)` must be a number {ONE}",
+    ),
+    "a level of words": (put("loss.tilted.q", "0.3"), "loss.tilted", ONE),
+    "no level": (put("loss", "tilted"), "loss.tilted.q", "is required by `Tilted(q)`"),
+    "one cost of two": (
+        put("loss", {"newsvendor": {"under": 2}}),
+        "loss.newsvendor.over",
+        "is required by `Newsvendor(under, over)`",
+    ),
     "a cost of zero": (
-        put("loss", {"name": "tilted", "under": 2, "over": 0}),
-        "loss.over",
-        "above zero",
+        put("loss", {"newsvendor": {"under": 2, "over": 0}}),
+        "loss.newsvendor",
+        "`Newsvendor(over=...)` must be a finite number above 0",
     ),
-    "a parameter of another loss": (put("loss.c", 1.0), "loss.c", "does not belong to 'tilted'"),
-    "no asymmetry": (put("loss", {"name": "linex"}), "loss.c", "other than zero"),
-    "an asymmetry of zero": (put("loss", {"name": "linex", "c": 0}), "loss.c", "other than zero"),
-    "a loss that sums": (
-        put("loss", {"python": "model.py:summed_loss"}),
-        "loss=summed_loss",
-        "elementwise",
+    "a parameter of another loss": (
+        put("loss.tilted.c", 1.0),
+        "loss.tilted.c",
+        "unknown. Available: 'q'",
     ),
-    "a loss and a utility": (put("utility", {"python": "model.py:my_loss"}), "utility", "not both"),
+    "a misspelt parameter": (
+        put("loss", {"newsvendor": {"undr": 2, "over": 1}}),
+        "loss.newsvendor.undr",
+        "Did you mean 'under'?",
+    ),
+    "an asymmetry of zero": (
+        put("loss", {"lin_ex": {"c": 0}}),
+        "loss.lin_ex",
+        "number other than zero",
+    ),
+    "a loss that sums": (put("loss", "model.py:summed_loss"), "loss=summed_loss", "elementwise"),
+    "a loss that is a number in a file": (
+        put("loss", {"model.py:NUMBER": {}}),
+        "loss.model.py:NUMBER",
+        "`model.py:NUMBER` must be a function of (outcome, decision)",
+    ),
+    "a loss whose own code raises": (
+        put("loss", {"model.py:Picky": {"level": 3}}),
+        "model.py, line",
+        "ValueError: level 3",
+    ),
+    "a loss without its argument": (put("loss", "model.py:Picky"), "loss", "'level'"),
+    "a loss and a utility": (put("utility", "model.py:my_loss"), "utility", "not both"),
+    "a utility that nothing computes": (
+        both(drop("loss"), put("utility", {"utility": {"fn": "model.py:lines"}})),
+        "utility.utility.fn",
+        "Did you mean 'line'?",
+    ),
     "a transform of a utility": (
-        both(drop("loss"), put("utility", {"python": "model.py:my_loss"}), put("transform", {})),
+        both(drop("loss"), put("utility", "model.py:my_loss"), put("transform", "linearized")),
         "transform",
         "leave it out",
     ),
-    "an unknown guide": (
-        put("guide", {"name": "AutoNormel"}),
-        "guide.name",
-        "Did you mean 'AutoNormal'?",
+    "an unknown guide": (put("guide", "AutoNormal"), "guide", "Did you mean 'auto_normal'?"),
+    "a guide with arguments": (
+        put("guide", {"auto_normal": {"init_scale": 1}}),
+        "guide.auto_normal",
+        "takes no arguments",
     ),
-    "an unknown transform": (
-        put("transform", {"name": "linear"}),
-        "transform.name",
-        "Did you mean 'linearized'?",
+    "an unknown transform": (put("transform", "linear"), "transform", "Did you mean 'linearized'?"),
+    "a quantile above one": (
+        put("transform", {"linearized": {"quantile": 90}}),
+        "transform.linearized",
+        "at most 1",
     ),
-    "a quantile above one": (put("transform", {"quantile": 90}), "transform.quantile", "up to 1"),
-    "a negative scale": (put("transform", {"scale": -7}), "transform.scale", "above zero"),
-    "an unknown method": (put("method", {"name": "me"}), "method.name", "'joint', 'em'"),
+    "a negative scale": (
+        put("transform", {"exponential": {"scale": -7}}),
+        "transform.exponential",
+        "`Exponential(scale=...)`",
+    ),
+    "an unknown method": (put("method", "me"), "method", "Available: 'em', 'joint'"),
     "an M-step of the joint method": (
-        put("method", {"m_step": "bayes"}),
-        "method.m_step",
-        "belongs to the method 'em'",
+        put("method", {"joint": {"m_step": "bayes_decisions"}}),
+        "method.joint.m_step",
+        "unknown",
     ),
-    "an estimator of a linearized loss": (
-        put("method", {"estimator": "jensen"}),
-        "estimator=",
-        "Exponential",
+    "an unknown M-step": (
+        put("method", {"em": {"m_step": "bayes"}}),
+        "method.em.m_step",
+        "Available: 'bayes_decisions'",
     ),
-    "an unknown expectation": (
-        put("expectation", {"name": "exact"}),
-        "expectation.name",
-        "'closed-form'",
-    ),
+    "an estimator of a linearized loss": (put("estimator", "jensen"), "estimator=", "Exponential"),
+    "an unknown expectation": (put("expectation", "exact"), "expectation", "'closed_form'"),
     "points of Monte Carlo": (
-        put("expectation", {"name": "monte-carlo", "points": 9}),
-        "expectation.points",
-        "leave",
+        put("expectation", {"monte_carlo": {"points": 9}}),
+        "expectation.monte_carlo.points",
+        "Available: 'draws'",
     ),
     "an enumeration of the continuous": (
-        put("expectation", {"name": "enumeration"}),
+        put("expectation", "enumeration"),
         "expectation=",
         "only discrete outcomes",
     ),
@@ -495,7 +570,7 @@ def test_numbers_can_be_categories_and_costs_give_the_level(project: Path, tmp_p
     spec = copy.deepcopy(SPEC)
     spec["data"] |= {"categories": ["kind"]}
     del spec["data"]["held_out"]
-    spec["loss"] = {"name": "tilted", "under": 4, "over": 1}
+    spec["loss"] = {"newsvendor": {"under": 4, "over": 1}}
     (tmp_path / "spec.toml").write_text(toml(spec))
     job = read_job(tmp_path / "spec.toml")
     assert job.fit.vocabulary["kind"] == ["10", "9"]
@@ -523,7 +598,11 @@ def test_ways_and_folds_of_a_spec_are_values(project: Path, tmp_path: Path) -> N
         *("plain VI", "calibrated, strength 0.25", "calibrated", "calibrated, strength 4"),
         *("calibrated, strength 16", "plain VI, corrected by shift", "the same for all"),
     ]
-    said = {"folds": {"forward": 3, "start": 0.6}, "ways": ["nuts", "network"], "by": "day"}
+    said = {
+        "folds": {"forward": {"blocks": 3, "start": 0.6}},
+        "ways": ["nuts", {"corrected": {"base": "plain", "head": {"network": {"epochs": 5}}}}],
+        "by": "day",
+    }
     other = job_of({**own, "choose": said}, tmp_path, where="here").choosing
     assert (other.folds, other.by) == (stakes.Forward(3, 0.6), "day")
     assert [way.name for way in other.ways] == ["NUTS", "plain VI, corrected by network"]
@@ -650,7 +729,7 @@ FORMULA: dict[str, Any] = {
         "columns": {"sun": "hours of sun"},
         "held_out": {"fraction": 0.25, "pick": "last"},
     },
-    "loss": {"name": "tilted", "under": 3, "over": 1},
+    "loss": {"newsvendor": {"under": 3, "over": 1}},
 }
 
 
@@ -698,12 +777,15 @@ def test_the_model_of_a_formula_is_the_same_in_a_run_that_is_opened_again(tmp_pa
             {"model": {"formula": "loaves ~ sun", "family": "posson"}},
             r"family=...\)` must be one of",
         ),
-        ({"model": {"formula": "loaves ~ sun", "outcome": "y"}}, r"model\.outcome: leave it out"),
+        (
+            {"model": {"formula": "loaves ~ sun", "outcome": "y"}},
+            r"model\.outcome: .* leave it out",
+        ),
         (
             {"model": {"example": "radon", "family": "normal"}},
-            r"model\.family: belongs to `formula`",
+            r"model\.family: does not go with `example`",
         ),
-        ({"model": {"formula": "loaves ~ sun", "python": "m.py:f"}}, r"does not go with `python`"),
+        ({"model": {"formula": "loaves ~ sun", "python": "m.py:f"}}, r"or `formula`, and not both"),
         (
             {"data": {"file": "sales.csv", "columns": {"sun": "hours of sun", "rain": "day"}}},
             r"data\.columns\.rain: the formula does not name it",
@@ -717,14 +799,17 @@ def test_a_mistake_in_a_formula_is_told_with_its_field(
         read_job(formula_project(tmp_path, **changed))
 
 
+UNFILLED = "loss.newsvendor.under and loss.newsvendor.over"
+
+
 @pytest.mark.parametrize(
     ("loss", "fields"),
     [
-        ({"name": "newsvendor", "under": 1, "over": 1}, "loss.under and loss.over"),
-        ({"name": "newsvendor", "under": 1, "over": 1, "unit": "€"}, "loss.under and loss.over"),
-        ({"name": "table", "costs": {"yes": [1, 0], "no": [0, 1]}}, "loss.costs"),
-        ({"name": "newsvendor", "under": 3, "over": 1}, None),
-        ({"name": "squared"}, None),
+        ({"newsvendor": {"under": 1, "over": 1}}, UNFILLED),
+        ({"newsvendor": {"under": 1, "over": 1}, "unit": "€"}, UNFILLED),
+        ({"cost_table": {"costs": {"yes": [1, 0], "no": [0, 1]}}}, "loss.cost_table.costs"),
+        ({"newsvendor": {"under": 3, "over": 1}}, None),
+        ("squared", None),
     ],
 )
 def test_costs_that_nobody_has_filled_in_are_noted_by_field(

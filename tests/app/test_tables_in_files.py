@@ -19,7 +19,7 @@ DATA: dict[str, Any] = {"file": "sales.csv", "label": ["date", "town"]}
 SPEC: dict[str, Any] = {
     "model": {"formula": "sold ~ sun + price + date_weekday + (1 | town)"},
     "data": DATA,
-    "loss": {"name": "tilted", "under": 3, "over": 1},
+    "loss": {"newsvendor": {"under": 3, "over": 1}},
 }
 SETTLED = {
     "missing": "drop",
@@ -122,7 +122,7 @@ def test_a_job_on_all_rows_has_the_table_as_it_was(folder: Path, pick: str) -> N
     write_days(folder, [f"2024-01-0{day}" for day in [1, 2, 2, 3, 4, 4, 5, 5]])
     held_out = {"fraction": 0.3, "pick": pick}
     data = {**DATA, "ordered": "date", "held_out": held_out}
-    choose = {"by": "town", "today": "sun", "folds": {"forward": 2}}
+    choose = {"by": "town", "today": "sun", "folds": {"forward": {"blocks": 2}}}
     job = job_of({**BY_SUN, "data": data, "choose": choose}, folder, where="here")
     whole, every = job_on_all_rows(job), job_of({**BY_SUN, "data": DATA}, folder, where="here")
     assert whole.held_out is None
@@ -150,7 +150,7 @@ def of_arrays(folder: Path, held_out: dict[str, object], **arrays: object) -> Jo
     spec = {
         "model": {"python": "curve.py:model", "outcome": "y"},
         "data": {"file": "table.npz", "columns": ["x", "at", "y"], "held_out": held_out},
-        "loss": {"name": "squared"},
+        "loss": "squared",
     }
     return job_of(spec, folder, where="here")
 

@@ -27,7 +27,9 @@ AllowChangedModel = Annotated[
 Set = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="FIELD=VALUE", help="Try another value, such as loss.under=4; repeatable."
+        "--set",
+        metavar="FIELD=VALUE",
+        help="Try another value, such as fit.steps=9000; repeatable.",
     ),
 ]
 Dask = Annotated[

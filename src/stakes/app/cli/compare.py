@@ -7,6 +7,7 @@ import typer
 
 from stakes.app.cli.arguments import Json
 from stakes.app.cli.command import command, print_json
+from stakes.app.spec import unit_of
 from stakes.wording import percent, percent_span
 
 if TYPE_CHECKING:
@@ -60,8 +61,8 @@ def _fields(path: Path, manifest: "Manifest") -> dict[str, object]:
 def _row(path: Path, manifest: "Manifest") -> tuple[str, ...]:
     ending = _ending(manifest)
     sign = -1 if ending.gain else 1
-    said = (manifest.spec.get(section, {}).get("unit") for section in ("loss", "utility"))
-    unit = next((f" {unit}" for unit in said if unit), "")
+    name = unit_of(manifest.spec)
+    unit = f" {name}" if name else ""
     low, high = ending.interval
     return (
         str(path),

@@ -1,24 +1,26 @@
 """A decision problem as a TOML file: schema, messages, the user's code and the user's tables."""
 
-from stakes.app.spec.changes import path_of, with_values
-from stakes.app.spec.draft import Choosing
-from stakes.app.spec.job import Job, job_of, job_on_all_rows, read_job, restored_job, without_choice
+from stakes.app.spec.job import Job, job_of, job_on_all_rows, read_job, restored_job
 from stakes.app.spec.messages import SpecError
 from stakes.app.spec.proposing import Proposal, proposed
 from stakes.app.spec.reading import Tables
 from stakes.app.spec.rows import Part, RowReader
-from stakes.app.spec.schema import Spec
 from stakes.app.spec.source import user_error, user_modules
 from stakes.app.spec.table import Table
-from stakes.app.spec.writing import findings_text, spec_text, unfilled
+from stakes.app.spec.toml import (
+    findings_text,
+    path_of,
+    spec_text,
+    unit_of,
+    with_values,
+    without_choice,
+)
 
 __all__ = [
-    "Choosing",
     "Job",
     "Part",
     "Proposal",
     "RowReader",
-    "Spec",
     "SpecError",
     "Table",
     "Tables",
@@ -30,7 +32,7 @@ __all__ = [
     "read_job",
     "restored_job",
     "spec_text",
-    "unfilled",
+    "unit_of",
     "user_error",
     "user_modules",
     "with_values",

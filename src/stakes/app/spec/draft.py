@@ -1,27 +1,51 @@
 """A spec on its way to a job: its parts looked up and checked one by one, mistakes gathered."""
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias, final
+from typing import Any, final
 
+import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from stakes import demos
-from stakes.app.spec import choices
+from stakes.app.spec.constructors import (
+    ESTIMATOR,
+    EXPECTATION,
+    FOLDS,
+    GUIDE,
+    LOSS,
+    METHOD,
+    SPACE,
+    TRANSFORM,
+    UTILITY,
+    WAY,
+    Constructors,
+    Slot,
+    T,
+)
 from stakes.app.spec.messages import Collector, mistakes_of
 from stakes.app.spec.reading import Tables, read_tables, table_file
-from stakes.app.spec.schema import DataSection, ModelSection, Spec
-from stakes.app.spec.source import Code, read_code, run_code
+from stakes.app.spec.schema import Choice, DataSection, Spec
+from stakes.app.spec.source import UserCode
 from stakes.app.spec.table import Table, by_name
 from stakes.arguments import arguments_of
-from stakes.errors import InputError, suggestion
+from stakes.errors import name_of, suggestion
+from stakes.fitting import adam
 from stakes.formulas import formula, formula_columns
 from stakes.problem import Problem
-from stakes.protocols import Loss
-from stakes.study import Forward, Given, Options, why_not_judged
-from stakes.utilities import ExpUtility, Utility
+from stakes.protocols import Space
+from stakes.spaces import Real
+from stakes.study import Forward, Given, Options, Way, check_ways, default_ways, why_not_judged
+
+MADE: dict[str, Slot[Any]] = {
+    "transform": TRANSFORM,
+    "method": METHOD,
+    "expectation": EXPECTATION,
+    "estimator": ESTIMATOR,
+}
+"""Options of the fits that are values."""
 
 
 @final
@@ -29,13 +53,9 @@ from stakes.utilities import ExpUtility, Utility
 class Choosing:
     """Among which ways to choose, and by which rows."""
 
-    ways: tuple[Any, ...]
-    folds: Any
-    by: Any
-
-
-AnyUtility: TypeAlias = Utility | ExpUtility
-Guide: TypeAlias = Callable[..., Any]
+    ways: tuple[Way, ...]
+    folds: int | Forward | np.ndarray
+    by: str | np.ndarray | None
 
 
 @final
@@ -45,60 +65,69 @@ class Draft:
 
     spec: Spec
     raw: Mapping[str, Any]
-    folder: Path
-    found: Collector
-    expected: Mapping[str, str] | None = None
-    loaded: dict[Path, Code] = field(default_factory=dict)
-    code: dict[str, str] = field(default_factory=dict)
-    """Python file -> its checksum."""
-    model: Callable[..., Any] | None = None
-    outcome: str | None = None
+    code: UserCode
+    mistakes: Collector
     read: Tables | None = None
     """The tables, once they have been read."""
+    model: Callable[..., Any] | None = None
+    outcome: str | None = None
     example: demos.Demo | None = None
     dates: tuple[str, ...] = ()
     """Columns of which a formula asks for parts of dates."""
     asked: tuple[str, ...] = ()
     """What loss and decisions ask for, beside the model."""
+    made: dict[str, Any] = field(default_factory=dict)
+    """Options of the fits that the spec names."""
+    ways: Sequence[Way] | None = None
+    folds: int | Forward | np.ndarray | None = None
 
     @classmethod
     def of(
         cls,
         raw: Mapping[str, Any],
         folder: Path,
-        found: Collector,
+        mistakes: Collector,
         *,
         expected: Mapping[str, str] | None = None,
     ) -> "Draft":
         """The draft of a spec as written; `expected` has the checksums its code has to have."""
-        return cls(_validated(raw, found), raw, folder, found, expected)
+        return cls(_validated(raw, mistakes), raw, UserCode(folder, expected), mistakes)
 
     def problem(self, tables: Tables | None = None) -> Problem | None:
         """The problem; a model that is made from a table needs it, or reads it."""
         self.read = tables
         self._check_together()
         self._find_model()
-        loss, utility, guide = self._cost_and_guide()
-        if self.found.mistakes or self.model is None or self.outcome is None:
+        section = self.spec.decision
+        loss = self._make(LOSS, "loss", self.spec.loss)
+        utility = self._make(UTILITY, "utility", self.spec.utility)
+        guide = self._make(GUIDE, "guide", self.spec.guide)
+        space = self._make(SPACE, "decision", section) if section and section.named else None
+        for name, slot in MADE.items():
+            self.made[name] = self._make(slot, name, getattr(self.spec, name))
+        self._make_choice()
+        if self.mistakes.mistakes or self.model is None or self.outcome is None:
             return None
         own = self.example.problem() if self.example else None
         if own is not None and loss is None and utility is None:
             loss, utility = own.loss, own.utility
-        space, section = None, self.spec.decision
-        with self.found.at("decision"):
-            space = None if section is None else choices.space(section)
-        with self.found.at("model"):
+        decision: Space | dict[str, Space] | None = space
+        if section is not None and section.argument is not None:
+            decision = {section.argument: space or Real()}
+        with self.mistakes.at("model"):
             problem = Problem(
                 self.model,
                 outcome=self.outcome,
                 loss=loss,
                 utility=utility,
                 guide=guide or (own.guide if own else None),
-                decision=space or (own.decision if own else None),
+                decision=decision or (own.decision if own else None),
                 per=section.per if section is not None else (own.per if own else None),
             )
             self.asked = tuple(problem.named_needs)
-            self._check_judged(problem)
+            reason = why_not_judged(problem)
+            if reason is not None and "choose" in self.raw and not self.spec.choose.skip:
+                self.mistakes.add("choose", f"{reason} Leave it out.")
             return problem
         return None
 
@@ -114,198 +143,171 @@ class Draft:
             return None
         if self.read is None:
             self._check_arguments(data)
-            by_table = getattr(self.spec.model, "formula", None) is not None
             self.read = read_tables(
                 data,
                 self.spec.choose,
                 self._by_row(data) or self.outcome,
-                self.folder,
-                self.found,
-                coded=not by_table,
+                self.code.folder,
+                self.mistakes,
+                coded=self.spec.model.formula is None,
                 dates=self.dates,
             )
         return self.read
 
-    @property
-    def _is_latent(self) -> bool:
-        return bool(getattr(self.spec.model, "latent", False))
-
-    def _by_row(self, data: DataSection) -> str | None:
-        """In place of an outcome that is never observed, an argument with a value for each row."""
-        if not self._is_latent:
-            return None
-        if data.outcome is not None:
-            self.found.add("data.outcome", "leave it out: the outcome is never observed.")
-        if not data.columns:
-            self.found.add("data.columns", "is required: a list of columns.")
-        return next(reversed(data.columns), None)
-
     def options(self) -> Options:
         """Those in the spec; for an example, its own where the spec has none."""
-        given = choices.options(self.spec)
-        if self.example is None:
-            return given
-        said = {*self.raw, *self.raw.get("fit", {})}
-        said |= {"transform"} if "utility" in said else set()
-        own = {name: value for name, value in self.example.options.items() if name not in said}
-        return replace(given, **own)
-
-    @property
-    def unit(self) -> str | None:
-        """What costs are counted in, where the spec says so."""
-        section = self.spec.loss or self.spec.utility
-        return None if section is None else section.unit
+        given = self.spec.fit.model_dump(exclude_unset=True, exclude={"checkpoint_seconds"})
+        rate = given.pop("learning_rate", None)
+        given |= {} if rate is None else {"optimizer": adam(rate)}
+        given |= {name: value for name, value in self.made.items() if value is not None}
+        own = {} if self.example is None else dict(self.example.options)
+        if "utility" in self.raw:
+            own.pop("transform", None)
+        return Options(**{**own, **given})
 
     def choosing(self, problem: Problem, fit: Table) -> Choosing | None:
         section, example = self.spec.choose, self.example
         if section.skip or why_not_judged(problem) is not None:
             return None
-        ways = choices.ways(section, problem)
+        ways = default_ways(problem) if self.ways is None else [*self.ways]
         if "today" in fit.beside:
             ways.append(Given(fit.beside["today"]))
-        folds = choices.folds(section.folds)
-        if example is not None and example.folds is not None and "folds" not in self._said_of_it():
+        folds = section.folds if self.folds is None else self.folds
+        if (
+            example is not None
+            and example.folds is not None
+            and "folds" not in section.model_fields_set
+        ):
             folds = example.folds
         if isinstance(folds, Forward):
             folds = replace(folds, together=fit.beside.get("when", folds.together))
-        by = fit.beside.get("by", section.by)
-        return Choosing(tuple(ways), folds, by)
+        return Choosing(tuple(ways), folds, fit.beside.get("by", section.by))
 
-    def _check_judged(self, problem: Problem) -> None:
-        """A choice among ways that nothing can judge is not asked for by mistake."""
-        reason = why_not_judged(problem)
-        if reason is not None and "choose" in self.raw and not self.spec.choose.skip:
-            self.found.add("choose", f"{reason} Leave it out.")
+    def _make(self, slot: Slot[T], where: str, section: Choice | None) -> T | None:
+        """The value that a section names."""
+        if section is None:
+            return None
+        makes = Constructors(self.code, self.mistakes)
+        return makes.make(slot, where, section.named, type(section).model_fields)
 
-    def _said_of_it(self) -> Mapping[str, Any]:
-        said: Mapping[str, Any] = self.raw.get("choose", {})
-        return said
+    def _make_choice(self) -> None:
+        section, makes = self.spec.choose, Constructors(self.code, self.mistakes)
+        if section is None:
+            return
+        if isinstance(section.folds, int):
+            with self.mistakes.at("choose.folds"):
+                self.folds = FOLDS.check("`folds`", section.folds)
+        else:
+            self.folds = makes.make(FOLDS, "choose.folds", section.folds)
+        if section.ways is None:
+            return
+        ways = [makes.make(WAY, f"choose.ways.{i}", way) for i, way in enumerate(section.ways)]
+        with self.mistakes.at("choose.ways"):
+            self.ways = check_ways(ways) if None not in ways else None
 
     def _check_together(self) -> None:
         """Check that the sections go together."""
-        given, add = {*self.raw}, self.found.add
+        given, add = {*self.raw}, self.mistakes.add
         if {"loss", "utility"} <= given:
             add("utility", "a problem has a loss or a utility, not both; leave one out.")
         if {"transform", "utility"} <= given:
             add("transform", "turns a loss into a utility; leave it out where there is `utility`.")
         model = self.spec.model
-        if not isinstance(self.raw.get("model"), Mapping) or model is None:
+        if model is None:
             return
-        if model.example is not None and "data" in given:
+        if model.example is None:
+            if "data" not in given:
+                add("data", "is required: a table with `file` and `columns`.")
+            if not {"loss", "utility"} & given:
+                add("loss", "is required: the name of a loss; or `utility` instead.")
+        elif "data" in given:
             add("data", "leave it out: the example has its own.")
-        if model.example is not None and getattr(self.spec.choose, "today", None) is not None:
+        elif "today" in self.raw.get("choose", {}):
             add("choose.today", "leave it out: an example has no table.")
-        if model.example is None and "data" not in given:
-            add("data", "is required: a table with `file` and `columns`.")
-        if model.example is None and not {"loss", "utility"} & given:
-            add("loss", "is required: a table with `name` or `python`; or `utility` instead.")
 
     def _find_model(self) -> None:
         model = self.spec.model
         if model is None:
             return
         if model.python is not None:
-            self.model, self.outcome = self._get("model.python", model.python), model.outcome
-            return
-        if model.formula is not None:
-            with self.found.at("model.formula"):
-                self._make_formula(model)
-            return
-        assert model.example is not None
-        with self.found.at("model.example"):
-            self.example = demos.load(model.example)
-            own = self.example.problem()
-            self.model, self.outcome = own.model, own.outcome
-            self._note_code(self.example.path, read_code(self.example.path)[1])
+            self.outcome = model.outcome
+            with self.mistakes.at("model.python"):
+                self.model = self.code.function(model.python)
+        elif model.formula is not None:
+            with self.mistakes.at("model.formula"):
+                self._make_formula(model.formula)
+        elif model.example is not None:
+            with self.mistakes.at("model.example"):
+                self.example = demos.load(model.example)
+                own = self.example.problem()
+                self.model, self.outcome = own.model, own.outcome
+                self.code.read(self.example.path)
 
-    def _make_formula(self, model: ModelSection) -> None:
+    def _make_formula(self, text: str) -> None:
         """A model from a formula and the table; the columns are those that it names."""
-        data, text = self.spec.data, model.formula
-        if data is None or text is None:
+        data, model = self.spec.data, self.spec.model
+        if data is None:
             return
-        said = [n for n in ("counts", "constants") if getattr(data, n)]
-        for name in said + (["outcome"] if data.outcome is not None else []):
-            self.found.add(f"data.{name}", "leave it out: the formula names its columns.")
+        for name in ("counts", "constants", "outcome"):
+            if getattr(data, name):
+                self.mistakes.add(f"data.{name}", "leave it out: the formula names its columns.")
         if self.read is None:
-            there = table_file(data, (self.folder / data.file).resolve()).columns
+            columns = table_file(data, (self.code.folder / data.file).resolve()).columns
         else:
-            there = [*self.read.fit.arguments]
-        needed = formula_columns(text, [*data.columns, *there])
+            columns = [*self.read.fit.arguments]
+        needed = formula_columns(text, [*data.columns, *columns])
         for name in data.columns:
             if name not in needed.columns:
-                self.found.add(
+                self.mistakes.add(
                     f"data.columns.{name}", "the formula does not name it; leave it out."
                 )
-        columns = {name: data.columns.get(name, name) for name in needed.columns}
-        outcome = columns[needed.response]
-        section = data.model_copy(update={"columns": columns, "outcome": outcome})
+        named = {name: data.columns.get(name, name) for name in needed.columns}
+        section = data.model_copy(update={"columns": named, "outcome": named[needed.response]})
         self.spec = self.spec.model_copy(update={"data": section})
         self.outcome = needed.response
-        self.dates = tuple(columns[name] for name in needed.dates)
-        tables = None if self.found.mistakes else self.tables()
+        self.dates = tuple(named[name] for name in needed.dates)
+        tables = None if self.mistakes.mistakes else self.tables()
         if tables is not None:
-            listed = [name for name, column in columns.items() if column in data.categories]
+            listed = [name for name, column in named.items() if column in data.categories]
             frame = by_name(tables.fit.arguments, needed.dates, listed)
             self.model = formula(text, frame, model.family or "normal", link=model.link)
 
-    def _cost_and_guide(self) -> tuple[Loss | None, AnyUtility | None, Guide | None]:
-        spec, found = self.spec, self.found
-        loss = utility = guide = None
-        with found.at("loss"):
-            loss = choices.loss(spec.loss, self._get, self.folder) if spec.loss else None
-        with found.at("utility"):
-            utility = choices.utility(spec.utility, self._get) if spec.utility else None
-        with found.at("guide"):
-            guide = choices.guide(spec.guide, self._get) if spec.guide else None
-        return loss, utility, guide
-
-    def _get(self, where: str, reference: str) -> Callable[..., Any]:
-        """The function that `file.py:name` stands for, or `_failed` and a mistake."""
-        file, _, name = reference.rpartition(":")
-        path = (self.folder / file).resolve()
-        with self.found.at(where):
-            if path not in self.loaded:
-                content, digest = read_code(path)
-                self._note_code(path, digest)
-                self.loaded[path] = run_code(path, content, digest)
-            return self.loaded[path].get(name)
-        return _failed
-
-    def _note_code(self, path: Path, digest: str) -> None:
-        if self.expected is not None and self.expected.get(str(path)) != digest:
-            raise InputError(
-                f"{path} has changed since the run. Put it back as it was, run again, or say "
-                f"`--allow-changed-model` if the change does not matter."
-            )
-        self.code[str(path)] = digest
+    def _by_row(self, data: DataSection) -> str | None:
+        """In place of an outcome that is never observed, an argument with a value for each row."""
+        if not self.spec.model.latent:
+            return None
+        if data.outcome is not None:
+            self.mistakes.add("data.outcome", "leave it out: the outcome is never observed.")
+        if not data.columns:
+            self.mistakes.add("data.columns", "is required: a list of columns.")
+        return next(reversed(data.columns), None)
 
     def _check_arguments(self, data: DataSection) -> None:
         """The names in [data] against the model's signature."""
-        if self.model is None or self.model is _failed:
+        if self.model is None:
             return
-        takes = arguments_of(self.model)
+        takes, model, latent = arguments_of(self.model), name_of(self.model), self.spec.model.latent
         given = {
             name: part
             for part in ("columns", "counts", "constants")
             for name in getattr(data, part)
         }
-        name_of = f"`{getattr(self.model, '__name__', 'the model')}`"
         for name, part in given.items():
             if name not in (*takes.names, *self.asked) and not takes.open_ended:
-                say = suggestion(name, takes.names)
-                self.found.add(f"data.{part}.{name}", f"{name_of} has no such argument.{say}")
+                meant = suggestion(name, takes.names)
+                self.mistakes.add(f"data.{part}.{name}", f"`{model}` has no such argument.{meant}")
         for name in takes.required:
             if name not in given and name != self.outcome:
-                self.found.add("data", f"{name_of} needs {name!r}. {_ways_to_give(name, data)}")
-        if self._is_latent and self.outcome in takes.names:
-            self.found.add(
-                "model.latent", f"{name_of} takes observations of {self.outcome!r}; leave it out."
+                self.mistakes.add("data", f"`{model}` needs {name!r}. {_ways_to_give(name, data)}")
+        if latent and self.outcome in takes.names:
+            self.mistakes.add(
+                "model.latent", f"`{model}` takes observations of {self.outcome!r}; leave it out."
             )
-        elif self.outcome not in takes.names and not takes.open_ended and not self._is_latent:
-            say = suggestion(str(self.outcome), takes.names)
-            self.found.add(
+        elif self.outcome not in takes.names and not takes.open_ended and not latent:
+            meant = suggestion(str(self.outcome), takes.names)
+            self.mistakes.add(
                 "model.outcome",
-                f"{name_of} has no argument {self.outcome!r} for outcomes.{say} Say `latent = "
+                f"`{model}` has no argument {self.outcome!r} for outcomes.{meant} Say `latent = "
                 f"true` if it is a site that is never observed.",
             )
 
@@ -320,17 +322,12 @@ def _ways_to_give(name: str, data: DataSection) -> str:
     )
 
 
-def _failed(*_: Any, **__: Any) -> Any:
-    """Stands for a function that could not be found, so that other mistakes are found too."""
-    raise AssertionError
-
-
-def _validated(raw: Mapping[str, Any], found: Collector) -> Spec:
+def _validated(raw: Mapping[str, Any], mistakes: Collector) -> Spec:
     """The spec, or only its valid sections, so that mistakes in the rest can be found too."""
     try:
         return Spec.model_validate(dict(raw))
     except ValidationError as error:
-        found.mistakes.extend(mistakes_of(error, Spec))
+        mistakes.mistakes.extend(mistakes_of(error, Spec))
     right: dict[str, Any] = {}
     for name, known in Spec.model_fields.items():
         right[name] = None

@@ -1,7 +1,5 @@
 """From a spec to all that a calibration needs, with all mistakes reported at once."""
 
-import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,21 +8,17 @@ from typing import Any, final
 import numpy as np
 
 from stakes import checks
-from stakes.app.spec.changes import with_values
 from stakes.app.spec.draft import Choosing, Draft
 from stakes.app.spec.messages import Collector
 from stakes.app.spec.reading import Tables
 from stakes.app.spec.schema import Spec
 from stakes.app.spec.splitting import joined
 from stakes.app.spec.table import Table, by_name
-from stakes.app.spec.writing import unfilled
-from stakes.errors import InputError
+from stakes.app.spec.toml import read_toml, unfilled, unit_of, with_values, without_choice
 from stakes.fitting import least_steps
 from stakes.formulas import formula_columns
 from stakes.problem import Problem
 from stakes.study import Calibrated, Coords, Options
-
-DECIMAL_COMMA = re.compile(r"^[^#\n=]+=\s*(\d+),(\d+)\s*(?:#|$)", re.MULTILINE)
 
 
 @final
@@ -74,32 +68,32 @@ class Job:
     @property
     def notes(self) -> tuple[str, ...]:
         """What is odd about the tables but stops no fit, and costs that are not filled in."""
-        said = list(self.tables.notes)
+        notes = list(self.tables.notes)
         if fields := unfilled(self.raw) if self.by_table else ():
-            said.append(
+            notes.append(
                 f"{' and '.join(fields)}: still as `stakes init` proposes. Fill in what a wrong "
                 f"decision costs you: all decisions rest on that."
             )
         today, data = self.spec.choose.today, self.spec.data
         if self.by_table and data is not None and today in data.columns.values():
-            said.append(
+            notes.append(
                 f"choose.today: the formula has {today!r}, too, so that every table to decide "
                 f"about needs that column. If it is what you want decided, leave it out of the "
                 f"formula."
             )
         settings = self.options.fit_settings(draws=1, progress=False)
         if settings.steps < least_steps(settings):
-            said.append(
+            notes.append(
                 f"fit.steps: {settings.steps:,} are too few to see whether a fit has converged, "
                 f"which takes {least_steps(settings):,} or more. Leave `steps` out, or allow "
                 f"more, before you rely on decisions."
             )
         if _is_to_refit(self) and _all_rows(self) is None:
-            said.append(
+            notes.append(
                 "data.held_out: these rows cannot be put together with the others, so decisions "
                 "about new rows will come from a fit without them."
             )
-        return tuple(said)
+        return tuple(notes)
 
     @property
     def calibrates(self) -> bool:
@@ -141,28 +135,22 @@ def read_job(path: str | Path, *, choose: bool = True, changes: Sequence[str] = 
     Args:
         path: of the spec.
         choose: otherwise it is for the two fits alone.
-        changes: values to try in place of those of the spec, such as `loss.under=4`.
+        changes: values to try in place of those of the spec, such as `loss.newsvendor.under=4`.
     """
     path = checks.path("`read_job(path)`", path)
     choose = checks.flag("`read_job(choose=...)`", choose)
     changes = checks.names("`read_job(changes=...)`", changes)
-    raw = with_values(_toml(path), changes)
+    raw = with_values(read_toml(path), changes)
     raw = raw if choose else without_choice(raw)
     return job_of(raw, path.resolve().parent, where=str(path))
 
 
-def without_choice(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """A spec for the two fits alone."""
-    said = raw.get("choose", {})
-    return {**raw, "choose": {**said, "skip": True} if isinstance(said, Mapping) else said}
-
-
 def job_of(raw: Mapping[str, Any], folder: Path, *, where: str) -> Job:
     """The job that the content of a spec file describes."""
-    found = Collector()
-    draft = Draft.of(raw, folder, found)
+    mistakes = Collector()
+    draft = Draft.of(raw, folder, mistakes)
     problem, tables = draft.problem(), draft.tables()
-    found.raise_any(where)
+    mistakes.raise_any(where)
     return _job(draft, problem, tables)
 
 
@@ -175,10 +163,10 @@ def restored_job(
     where: str,
 ) -> Job:
     """The job of an earlier run: its own data, and code with the checksums it had (None: any)."""
-    found = Collector()
-    draft = Draft.of(raw, folder, found, expected=code)
+    mistakes = Collector()
+    draft = Draft.of(raw, folder, mistakes, expected=code)
     problem = draft.problem(tables)
-    found.raise_any(where)
+    mistakes.raise_any(where)
     return _job(draft, problem, tables)
 
 
@@ -215,28 +203,13 @@ def _job(draft: Draft, problem: Problem | None, tables: Tables | None) -> Job:
     return Job(
         spec=draft.spec,
         raw=draft.raw,
-        folder=draft.folder,
+        folder=draft.code.folder,
         problem=problem,
         tables=tables,
         options=draft.options(),
         coords=draft.example.labels() if draft.example else {},
         known=draft.example.known if draft.example else (),
-        code=draft.code,
-        unit=draft.unit,
+        code=draft.code.checksums,
+        unit=unit_of(draft.raw),
         choosing=draft.choosing(problem, tables.fit),
     )
-
-
-def _toml(path: Path) -> dict[str, Any]:
-    text = ""
-    try:
-        text = path.read_text(encoding="utf-8")
-        return tomllib.loads(text)
-    except OSError as error:
-        raise InputError(
-            f"Cannot read {path}: {error.strerror}. `stakes init` writes a spec to start from."
-        ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        comma = DECIMAL_COMMA.search(text)
-        hint = f" Write {comma[1]}.{comma[2]}, with a point." if comma else ""
-        raise InputError(f"{path} is not TOML: {error}.{hint}") from None

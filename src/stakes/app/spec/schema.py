@@ -3,21 +3,36 @@
 import codecs
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from stakes.app.spec.costs import DecisionSection, LossSection, UtilitySection
 from stakes.app.spec.messages import FieldErrors
-from stakes.app.spec.section import CODE, COUNT, POSITIVE, Python, Section, check_either
+
+CODE = r"[^:]+\.py:[A-Za-z_][A-Za-z_0-9]*"
+"""What stands for the user's own Python: a file and a name in it."""
+COUNT = "a whole number above zero"
 
 
-def _as_table(value: Any) -> Any:
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+def _one_of(section: Section, *names: str) -> str:
+    """The one of these fields that is given."""
+    given = [name for name in names if name in section.model_fields_set]
+    if len(given) != 1:
+        *others, last = (f"`{name}`" for name in names)
+        raise FieldErrors(("", f"needs either {', '.join(others)} or {last}, and not both"))
+    return given[0]
+
+
+def _as_table(value: object) -> object:
     """A list of columns stands for arguments of the same names."""
     if isinstance(value, list) and all(isinstance(name, str) for name in value):
         return {name: name for name in value}
     return value
 
 
-def _as_list(value: Any) -> Any:
+def _as_list(value: object) -> object:
     """One name stands for a list of it."""
     return [value] if isinstance(value, str) else value
 
@@ -26,8 +41,16 @@ Names = Annotated[list[str], BeforeValidator(_as_list)]
 Columns = Annotated[dict[str, str], BeforeValidator(_as_table)]
 
 
+MODELS = {"python": ("outcome", "latent"), "example": (), "formula": ("family", "link")}
+"""Where a model comes from -> the fields that go with it."""
+
+
 class ModelSection(Section):
-    python: Python | None = Field(None, description=CODE)
+    python: str | None = Field(
+        None,
+        pattern=f"^{CODE}$",
+        description="a Python file and a name in it, such as 'model.py:model'",
+    )
     example: str | None = Field(None, description="the name of a built-in example")
     formula: str | None = Field(None, description="a formula, such as 'sold ~ sun + (1 | store)'")
     family: str | None = Field(None, description="the family of the outcomes of a formula")
@@ -37,23 +60,13 @@ class ModelSection(Section):
 
     @model_validator(mode="after")
     def _one_source(self) -> "ModelSection":
-        if self.formula is None:
-            check_either(self, "python", "example")
-            said = [name for name in ("family", "link") if getattr(self, name) is not None]
-            if said:
-                raise FieldErrors(*((name, "belongs to `formula`; leave it out") for name in said))
-        elif self.python is not None or self.example is not None:
-            raise FieldErrors(("formula", "does not go with `python` or `example`; leave one out"))
-        elif self.outcome is not None:
-            raise FieldErrors(("outcome", "leave it out: the formula begins with it"))
-        if self.python is not None and self.outcome is None:
-            raise FieldErrors(
-                ("outcome", "is required: the name of the sample site to decide about")
-            )
-        if self.latent and self.python is None:
-            raise FieldErrors(("latent", "belongs to `python`; leave it out"))
-        if self.example is not None and self.outcome is not None:
-            raise FieldErrors(("outcome", "leave it out: the example has its own"))
+        source = _one_of(self, *MODELS)
+        others = [name for name in self.model_fields_set if name not in (source, *MODELS[source])]
+        wrong = [(name, f"does not go with `{source}`; leave it out") for name in sorted(others)]
+        if source == "python" and self.outcome is None:
+            wrong.append(("outcome", "is required: the name of the sample site to decide about"))
+        if wrong:
+            raise FieldErrors(*wrong)
         return self
 
 
@@ -68,7 +81,7 @@ class HeldOutSection(Section):
 
     @model_validator(mode="after")
     def _one_way(self) -> "HeldOutSection":
-        check_either(self, "file", "fraction")
+        _one_of(self, "file", "fraction")
         return self
 
 
@@ -110,7 +123,7 @@ class DataSection(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> "DataSection":
-        found = [
+        wrong = [
             (f"constants.{name}", f"must be a number or a string; got {value!r}")
             for name, value in self.constants.items()
             if not isinstance(value, bool | int | float | str)
@@ -119,14 +132,14 @@ class DataSection(Section):
         for part in ("columns", "counts", "constants"):
             for name in getattr(self, part):
                 if name in seen:
-                    found.append((f"{part}.{name}", f"is given in `{seen[name]}` already"))
+                    wrong.append((f"{part}.{name}", f"is given in `{seen[name]}` already"))
                 seen[name] = part
         if self.encoding is not None and not _is_encoding(self.encoding):
-            found.append(("encoding", f"there is no encoding {self.encoding!r}"))
+            wrong.append(("encoding", f"there is no encoding {self.encoding!r}"))
         if self.by and self.ordered:
-            found.append(("ordered", "rows belong together `by` columns or in order, not both"))
-        if found:
-            raise FieldErrors(*found)
+            wrong.append(("ordered", "rows belong together `by` columns or in order, not both"))
+        if wrong:
+            raise FieldErrors(*wrong)
         return self
 
 
@@ -138,80 +151,12 @@ def _is_encoding(name: str) -> bool:
     return True
 
 
-class GuideSection(Section):
-    name: (
-        Literal[
-            "AutoNormal",
-            "AutoDiagonalNormal",
-            "AutoMultivariateNormal",
-            "AutoLowRankMultivariateNormal",
-            "AutoIAFNormal",
-            "AutoBNAFNormal",
-        ]
-        | None
-    ) = Field(None, description="the name of an autoguide")
-    python: Python | None = Field(None, description=CODE)
-
-    @model_validator(mode="after")
-    def _one_source(self) -> "GuideSection":
-        check_either(self, "name", "python")
-        return self
-
-
-class TransformSection(Section):
-    name: Literal["linearized", "exponential"] = Field(
-        "linearized", description="the name of a transform"
-    )
-    quantile: float = Field(0.9, gt=0, le=1, description="a number above 0 and up to 1")
-    scale: float | None = Field(None, gt=0, allow_inf_nan=False, description=POSITIVE)
-    regret: bool = Field(True, description="true or false")
-
-
-class MethodSection(Section):
-    name: Literal["joint", "em"] | None = Field(None, description="the name of a method")
-    m_step: Literal["bayes", "numerical"] | None = Field(None, description="the name of an M-step")
-    draws: int | None = Field(None, gt=0, description=COUNT)
-    every: int | None = Field(None, gt=0, description=COUNT)
-    estimator: Literal["nested", "jensen", "taylor"] | None = Field(
-        None, description="the name of an estimator"
-    )
-
-    @model_validator(mode="after")
-    def _em_only(self) -> "MethodSection":
-        found = [
-            (name, "belongs to the method 'em'; leave it out")
-            for name in ("m_step", "draws", "every")
-            if self.name != "em" and getattr(self, name) is not None
-        ]
-        if found:
-            raise FieldErrors(*found)
-        return self
-
-
-class ExpectationSection(Section):
-    name: Literal["closed-form", "enumeration", "quadrature", "monte-carlo"] = Field(
-        description="the name of an expectation"
-    )
-    points: int | None = Field(None, gt=0, description=COUNT)
-    draws: int | None = Field(None, gt=0, description=COUNT)
-
-    @model_validator(mode="after")
-    def _parameters(self) -> "ExpectationSection":
-        takes = {"enumeration": "points", "quadrature": "points", "monte-carlo": "draws"}
-        found = [
-            (name, f"does not belong to {self.name!r}; leave it out")
-            for name in ("points", "draws")
-            if getattr(self, name) is not None and takes.get(self.name) != name
-        ]
-        if found:
-            raise FieldErrors(*found)
-        return self
-
-
 class FitSection(Section):
     steps: int = Field(30_000, gt=0, description=COUNT)
     draws: int | None = Field(None, gt=0, description=COUNT)
-    learning_rate: float | None = Field(None, gt=0, allow_inf_nan=False, description=POSITIVE)
+    learning_rate: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="a number above zero"
+    )
     """That of Adam, which then makes the fit alone."""
     warm_start: bool = Field(True, description="true or false")
     checkpoint_seconds: float = Field(
@@ -219,58 +164,50 @@ class FitSection(Section):
     )
 
 
-WAYS = Literal["plain", "calibrated", "shift", "level", "monotone", "network", "nuts", "same"]
-
-
-def _as_folds(value: Any) -> Any:
-    """A number stands for that many random folds."""
-    return {"random": value} if isinstance(value, int) else value
-
-
-class FoldsSection(Section):
-    random: int | None = Field(None, ge=2, description="a whole number of two or more")
-    forward: int | None = Field(None, gt=0, description=COUNT)
-    start: float | None = Field(None, gt=0, lt=1, description="a number strictly between 0 and 1")
-
-    @model_validator(mode="after")
-    def _one_kind(self) -> "FoldsSection":
-        check_either(self, "random", "forward")
-        if self.start is not None and self.forward is None:
-            raise FieldErrors(("start", "belongs to `forward`; leave it out"))
-        return self
-
-
 class ChooseSection(Section):
     skip: bool = Field(False, description="true or false")
-    ways: list[WAYS] | None = Field(None, min_length=1, description="a list of ways")
-    strengths: list[Annotated[float, Field(gt=0, allow_inf_nan=False)]] | None = Field(
-        None, min_length=1, description="a list of numbers above zero"
-    )
-    folds: Annotated[FoldsSection, BeforeValidator(_as_folds)] = Field(
-        FoldsSection.model_construct(random=5),
-        description="a whole number of two or more, or a table with `forward`",
+    ways: list[Any] | None = Field(None, min_length=1, description="a list of ways")
+    folds: Any = Field(
+        5, description="a whole number of two or more, or `forward` with its arguments"
     )
     by: str | None = Field(None, description="the name of a column with groups of rows")
     today: str | None = Field(None, description="the name of a column with the decisions of today")
 
-    @model_validator(mode="after")
-    def _consistent(self) -> "ChooseSection":
-        found = [
-            (name, f"has {_twice(given)!r} more than once")
-            for name in ("ways", "strengths")
-            if _twice(given := getattr(self, name) or []) is not None
-        ]
-        if self.ways is not None and set(self.ways) <= {"same"}:
-            found.append(("ways", "has nothing but what is there to compare with; add 'plain'"))
-        if self.ways is not None and self.strengths and "calibrated" not in self.ways:
-            found.append(("strengths", "belongs to the way 'calibrated'; leave it out"))
-        if found:
-            raise FieldErrors(*found)
-        return self
+
+class Choice(Section):
+    """A section that names a value by its class, with the arguments as a table.
+
+    A name alone stands for the value without arguments.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, given: object) -> object:
+        return {given: {}} if isinstance(given, str) else given
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """What there is beside the section's own fields: name -> arguments."""
+        return self.model_extra or {}
 
 
-def _twice(listed: list[Any]) -> Any:
-    return next((each for each in listed if listed.count(each) > 1), None)
+class CostSection(Choice):
+    unit: str | None = Field(
+        None, max_length=12, description='what costs are counted in, such as "€"'
+    )
+
+
+class DecisionSection(Choice):
+    argument: str | None = Field(
+        None, description="the argument of the model that is decided about"
+    )
+    per: str | None = Field(None, description="a plate, an argument with groups of rows, or 'all'")
+
+
+def _names(what: str) -> Any:
+    return Field(None, description=f"the name of {what}, or a table from it to its arguments")
 
 
 class Spec(Section):
@@ -278,12 +215,13 @@ class Spec(Section):
     seed: int = Field(0, ge=0, lt=2**32, description="a whole number from 0 to 4294967295")
     model: ModelSection = Field(description="a table with `python` and `outcome`, or `example`")
     data: DataSection | None = Field(None, description="a table with `file` and `columns`")
-    loss: LossSection | None = Field(None, description="a table with `name` or `python`")
-    utility: UtilitySection | None = Field(None, description="a table with `python`")
-    guide: GuideSection | None = Field(None, description="a table with `name` or `python`")
-    decision: DecisionSection | None = Field(None, description="a table with `space`")
-    transform: TransformSection | None = Field(None, description="a table")
-    method: MethodSection = Field(MethodSection.model_construct(), description="a table")
-    expectation: ExpectationSection | None = Field(None, description="a table with `name`")
+    loss: CostSection | None = _names("a loss")
+    utility: CostSection | None = _names("a utility")
+    guide: Choice | None = _names("an autoguide")
+    decision: DecisionSection | None = _names("a space")
+    transform: Choice | None = _names("a transform")
+    method: Choice | None = _names("a method")
+    expectation: Choice | None = _names("an expectation")
+    estimator: Choice | None = _names("an estimator")
     fit: FitSection = Field(FitSection.model_construct(), description="a table")
     choose: ChooseSection = Field(ChooseSection.model_construct(), description="a table")

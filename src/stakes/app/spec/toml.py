@@ -1,15 +1,18 @@
-"""A proposed spec as a commented file."""
+"""Specs as TOML: read, changed, and written for a table of the user."""
 
+import copy
 import json
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from stakes.app.spec.proposing import Proposal
+from stakes.errors import InputError
 
+DECIMAL_COMMA = re.compile(r"^[^#\n=]+=\s*(\d+),(\d+)\s*(?:#|$)", re.MULTILINE)
 HEAD = """\
 # What to fit and decide, proposed for {name}. `stakes check` validates it, `stakes run` runs it.
 # Change what you know better; paths are relative to this file.
@@ -17,9 +20,7 @@ HEAD = """\
 """
 COSTS = """\
 [loss]                            # what a wrong decision costs: FILL IN, in your own unit
-name = "newsvendor"               # costs grow with the distance; or squared, absolute, linex, ...
-under = 1                         # what one unit too few costs
-over = 1                          # what one unit too many costs
+newsvendor = { under = 1, over = 1 }  # one unit too few, one too many; or squared, lin_ex, ...
 # unit = "€"                      # what costs are counted in, for the report
 """
 SALES = re.compile(
@@ -35,9 +36,83 @@ TODAY = """\
 """
 ACTIONS = """\
 [loss]                            # what a wrong decision costs: FILL IN, in your own unit
-name = "table"                    # actions, and what each costs if the outcome is 0 and if it is 1
-costs = { yes = [1, 0], no = [0, 1] }
+[loss.cost_table.costs]           # actions, and what each costs if the outcome is 0 and if it is 1
+yes = [1, 0]
+no = [0, 1]
 """
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    text = ""
+    try:
+        text = path.read_text(encoding="utf-8")
+        return tomllib.loads(text)
+    except OSError as error:
+        raise InputError(
+            f"Cannot read {path}: {error.strerror}. `stakes init` writes a spec to start from."
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        comma = DECIMAL_COMMA.search(text)
+        hint = f" Write {comma[1]}.{comma[2]}, with a point." if comma else ""
+        raise InputError(f"{path} is not TOML: {error}.{hint}") from None
+
+
+def without_choice(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """A spec for the two fits alone."""
+    choose = raw.get("choose", {})
+    return {**raw, "choose": {**choose, "skip": True} if isinstance(choose, Mapping) else choose}
+
+
+def with_values(raw: Mapping[str, Any], changes: Sequence[str]) -> dict[str, Any]:
+    """The content of a spec with other values in it.
+
+    Args:
+        raw: as it was written.
+        changes: such as `loss.newsvendor.under=4`: the path of a field, and its value as TOML has
+            it; what is no TOML is taken as a string.
+
+    Examples:
+        >>> with_values({"loss": {"tilted": {"q": 0.5}}}, ["loss.tilted.q=0.8", "title=Loaves"])
+        {'loss': {'tilted': {'q': 0.8}}, 'title': 'Loaves'}
+        >>> with_values({}, ['data.replace.price."n/a"=""'])
+        {'data': {'replace': {'price': {'n/a': ''}}}}
+    """
+    changed: dict[str, Any] = copy.deepcopy(dict(raw))
+    for change in changes:
+        _, sign, text = change.partition("=")
+        names = path_of(change)
+        if not sign or not all(names):
+            raise InputError(
+                f"`--set {change}` must be a field and its value, such as `fit.steps=9000`."
+            )
+        section = changed
+        for name in names[:-1]:
+            section = section.setdefault(name, {})
+            if not isinstance(section, dict):
+                raise InputError(f"`--set {change}`: {name!r} has no fields.")
+        section[names[-1]] = _value(text.strip())
+    return changed
+
+
+def path_of(change: str) -> list[str]:
+    """The names on the way to the field that is changed, which TOML may have in quotes."""
+    path = change.partition("=")[0]
+    try:
+        found: Any = tomllib.loads(f"{path} = 0")
+    except tomllib.TOMLDecodeError:
+        return [name.strip() for name in path.split(".")]
+    names = []
+    while isinstance(found, dict):
+        [(name, found)] = found.items()
+        names.append(name)
+    return names
+
+
+def _value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
 
 
 def spec_text(proposal: Proposal, folder: Path) -> str:
@@ -82,10 +157,10 @@ def spec_text(proposal: Proposal, folder: Path) -> str:
     parts.append(ACTIONS if proposal.family == "bernoulli" else COSTS)
     choose: list[tuple[str, Any, str]] = []
     if proposal.date is not None:
-        choose.append(("folds", {"forward": 5}, "ways are judged forward in time"))
+        choose.append(("folds", {"forward": {"blocks": 5}}, "ways are judged forward in time"))
     if proposal.family == "negative binomial":
         choose.append(
-            ("ways", ["plain", "shift", "same"], '"calibrated" may be added; it takes far longer')
+            ("ways", ["plain", "corrected", "same"], 'add "calibrated"? It takes far longer')
         )
     if proposal.today is not None:
         choose.append(("today", proposal.today, "CHECK: what is decided today, to compare with"))
@@ -112,16 +187,24 @@ def unfilled(raw: Mapping[str, Any]) -> tuple[str, ...]:
     """The costs of a spec that are still those which `stakes init --table` writes, by field.
 
     Examples:
-        >>> unfilled({"loss": {"name": "newsvendor", "under": 1, "over": 1, "unit": "€"}})
-        ('loss.under', 'loss.over')
-        >>> unfilled({"loss": {"name": "newsvendor", "under": 3, "over": 1}})
+        >>> unfilled({"loss": {"newsvendor": {"under": 1, "over": 1}, "unit": "€"}})
+        ('loss.newsvendor.under', 'loss.newsvendor.over')
+        >>> unfilled({"loss": {"newsvendor": {"under": 3, "over": 1}}})
         ()
     """
-    said = {name: value for name, value in raw.get("loss", {}).items() if name != "unit"}
+    loss = raw.get("loss")
     for proposed in (COSTS, ACTIONS):
-        if said == tomllib.loads(proposed)["loss"]:
-            return tuple(f"loss.{name}" for name in said if name != "name")
+        [(name, costs)] = tomllib.loads(proposed)["loss"].items()
+        if isinstance(loss, Mapping) and loss.get(name) == costs:
+            return tuple(f"loss.{name}.{argument}" for argument in costs)
     return ()
+
+
+def unit_of(raw: Mapping[str, Any]) -> str | None:
+    """What costs are counted in, where a spec says so."""
+    sections = [raw.get(name) for name in ("loss", "utility")]
+    units = [section.get("unit") for section in sections if isinstance(section, Mapping)]
+    return next(filter(None, units), None)
 
 
 def _line(name: str, value: Any, comment: str) -> str:
