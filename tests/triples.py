@@ -56,7 +56,7 @@ def expected_by(outcome: str, loss: str) -> str:
     cost = LOSSES[loss]
     like = jnp.zeros(4)
     space = AnyLoss(cost).space
-    decision = space.seen(jnp.zeros((2, 4))) if isinstance(space, Vector) else like
+    decision = space.unpack(jnp.zeros((2, 4))) if isinstance(space, Vector) else like
     there = OUTCOMES[outcome](np.random.default_rng(0))
     return WORDS[type(choose(there, ScaledLoss(cost, 1.0), decision)).__name__]
 

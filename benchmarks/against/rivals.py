@@ -18,7 +18,7 @@ from benchmarks.against.costs import Cost, best_for_samples
 Setting = Mapping[str, Any]
 
 
-class Rival(Protocol):
+class SecondMinimum(Protocol):
     name: str
     settings: Sequence[Setting]
     variants: Sequence[Setting]
@@ -222,7 +222,7 @@ class QuantileForest:
         return np.array(decided)[None]
 
 
-RIVALS: tuple[Rival, ...] = (
+RIVALS: tuple[SecondMinimum, ...] = (
     SameForAll(),
     LinearShifted(),
     Neighbours(),

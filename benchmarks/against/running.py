@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.against import ours, scoring
 from benchmarks.against.contest import Contest
 from benchmarks.against.keeping import Decided
-from benchmarks.against.rivals import RIVALS, Rival
+from benchmarks.against.rivals import RIVALS, SecondMinimum
 from benchmarks.against.tuning import tuned
 
 PACKAGES = ("stakes", "numpyro", "jax", "lightgbm", "quantile-forest", "scikit-learn")
@@ -42,7 +42,7 @@ def run(
     return {**result(contest, decided), "complete": whole}
 
 
-def by_rival(rival: Rival, contest: Contest) -> Decided:
+def by_rival(rival: SecondMinimum, contest: Contest) -> Decided:
     """Each table on its own; a fit that serves several costs shares its seconds among them."""
     costs = [cost for cost in contest.costs if rival.applies(cost)]
     decisions = np.full((len(contest.costs), *contest.outcomes.shape), np.nan)

@@ -10,13 +10,13 @@ import numpy as np
 
 from benchmarks.against.contest import Table
 from benchmarks.against.costs import Cost
-from benchmarks.against.rivals import Rival, Setting
+from benchmarks.against.rivals import SecondMinimum, Setting
 
 FOLDS = 5
 
 
 def tuned(
-    rival: Rival, table: Table, costs: Sequence[Cost]
+    rival: SecondMinimum, table: Table, costs: Sequence[Cost]
 ) -> tuple[np.ndarray, list[dict[str, object]]]:
     """Decisions (cost, new row), and the setting chosen for each cost."""
     risks = cross_validated(rival, table, costs)
@@ -33,7 +33,7 @@ def tuned(
     return decided, [{**settings[s], **variants[v]} for s, v in best]
 
 
-def cross_validated(rival: Rival, table: Table, costs: Sequence[Cost]) -> np.ndarray:
+def cross_validated(rival: SecondMinimum, table: Table, costs: Sequence[Cost]) -> np.ndarray:
     """(setting, variant, cost): mean cost over the rows of the fit, each decided unseen."""
     settings: Sequence[Setting] = rival.settings
     if len(settings) * len(rival.variants) == 1:

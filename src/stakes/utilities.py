@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self, final
 
 import jax.numpy as jnp
@@ -13,9 +13,19 @@ from stakes import checks
 from stakes._types import Array, Distribution, Key, Number
 from stakes.errors import InputError, NoClosedForm, NoScaleError, name_of, warn
 from stakes.losses import AnyLoss, WithCovariates, covariates_of
-from stakes.protocols import Estimator, Expectation, Loss, Over, Predicted, Trial, UtilityTerm
+from stakes.protocols import (
+    Criterion,
+    Estimator,
+    Expectation,
+    Loss,
+    Over,
+    Predicted,
+    Space,
+    Trial,
+    UtilityTerm,
+)
 from stakes.utility_estimators import Nested
-from stakes.varying import Columns, Need
+from stakes.varying import Columns, Need, with_values
 
 ABOVE_ZERO = (
     "The bound takes its logarithm; keep the utility above zero. One that underflows, such as "
@@ -23,11 +33,11 @@ ABOVE_ZERO = (
 )
 
 
-class _InsideLogarithm(ABC):
+class _InsideLogarithm(Criterion, ABC):
     """What utilities share: the bound has their logarithm, decisions maximise them as they are."""
 
+    argument = "utility"
     bayes_is_best = False
-    convex = False
 
     @abstractmethod
     def __call__(self, outcome: Array, decision: Array) -> Array: ...
@@ -66,23 +76,17 @@ class _InsideLogarithm(ABC):
     ) -> Array:
         return -expectation.log_expected(key, outcome, self, decision)
 
-    def averaged(self, risks: Array) -> Array:
+    def average(self, risks: Array) -> Array:
         return jnp.log(risks.shape[0]) - logsumexp(-risks, axis=0)
 
     def worth(self, risks: Array) -> Array:
         return jnp.exp(-risks)
 
-    def pooled(self, risks: Array, over: Over) -> Array:
+    def pool(self, risks: Array, over: Over) -> Array:
         """-log of the sum of expected utilities."""
         least = over(risks, "least")
         near = jnp.where(jnp.isfinite(least), least, 0.0)
         return near - jnp.log(over(jnp.exp(near - risks), "sum"))
-
-    def decision(self, predicted: Predicted) -> Array:
-        raise NoClosedForm("A utility has no closed form for its best decision.")
-
-    def drawn_decision(self, draws: Callable[[], Array]) -> Array:
-        raise NoClosedForm("A utility has no closed form for its best decision.")
 
 
 @final
@@ -107,13 +111,11 @@ class Utility(_InsideLogarithm):
     infimum: float = 0.0
     regret: bool = True
 
-    loss = None
-
     def __post_init__(self) -> None:
         checks.function("`Utility(fn=...)`", self.fn, ("outcome", "decision"), others=True)
         hint = "The bound takes the logarithm of the utility: add a constant to it."
         infimum = checks.number("`Utility(infimum=...)`", self.infimum, least=0, hint=hint)
-        object.__setattr__(self, "infimum", infimum)
+        checks.assign(self, infimum=infimum)
         checks.flags(self, "regret")
         if infimum > 0:
             warn(
@@ -130,13 +132,7 @@ class Utility(_InsideLogarithm):
         return covariates_of(self.fn)
 
     def at(self, columns: Columns) -> "Utility":
-        if not self.needs:
-            return self
-        here = object.__new__(Utility)  # what the checks of a new one say has been said
-        object.__setattr__(here, "fn", WithCovariates.of(self.fn, columns))
-        for name in ("infimum", "regret"):
-            object.__setattr__(here, name, getattr(self, name))
-        return here
+        return with_values(self, fn=WithCovariates.of(self.fn, columns)) if self.needs else self
 
     def __call__(self, outcome: Array, decision: Array) -> Array:
         return self.fn(outcome, decision)
@@ -174,7 +170,7 @@ class ExpUtility(_InsideLogarithm):
         0.1353
     """
 
-    loss: Loss
+    loss: Loss = field()
     scale: Number
     regret: bool = True
 
@@ -184,6 +180,14 @@ class ExpUtility(_InsideLogarithm):
     @property
     def title(self) -> str:
         return repr(self)
+
+    @property
+    def space(self) -> Space | None:
+        return AnyLoss(self.loss).space
+
+    @property
+    def of_numbers(self) -> bool:
+        return AnyLoss(self.loss).of_numbers
 
     @property
     def needs(self) -> tuple[Need, ...]:
@@ -254,7 +258,7 @@ class ScaledLoss:
         return term
 
     def exact_decision(self, predicted: Predicted) -> Array:
-        return AnyLoss(self.loss).exact_decision(predicted)
+        return AnyLoss(self.loss).decision(predicted)
 
 
 def _check_scaled(gain: ExpUtility | ScaledLoss) -> None:
@@ -264,7 +268,7 @@ def _check_scaled(gain: ExpUtility | ScaledLoss) -> None:
     checks.flags(gain, "regret")
     if not checks.is_traced(scale) and not _is_array_of_scales(scale):
         plain = checks.number(f"`{name}(scale=...)`, which is M,", scale, above=0)
-        object.__setattr__(gain, "scale", plain)
+        checks.assign(gain, scale=plain)
 
 
 def _is_array_of_scales(scale: object) -> bool:
@@ -286,11 +290,11 @@ class _ByQuantile:
         hint = f"For a larger M give it by hand: `{name}(scale=...)`."
         where = f"`{name}(quantile=...)`"
         quantile = checks.number(where, self.quantile, above=0, most=1, hint=hint)
-        object.__setattr__(self, "quantile", quantile)
+        checks.assign(self, quantile=quantile)
         checks.flags(self, "regret")
         if self.scale is not None:
             scale = checks.number(f"`{name}(scale=...)`, which is M,", self.scale, above=0)
-            object.__setattr__(self, "scale", scale)
+            checks.assign(self, scale=scale)
 
     def at(self, scale: float) -> Self:
         """With this M."""

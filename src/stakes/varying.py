@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Self, TypeAlias, final
+from typing import Any, ClassVar, Self, TypeAlias, TypeVar, final
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,8 @@ from stakes import checks
 from stakes._types import Array
 from stakes.errors import InputError, some
 
+T = TypeVar("T")
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -20,6 +23,8 @@ class PerCase:
     """A number for each case of the fit."""
 
     values: np.ndarray
+
+    name: ClassVar[None] = None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PerCase) and np.array_equal(self.values, other.values)
@@ -29,6 +34,9 @@ class PerCase:
 
     def __repr__(self) -> str:
         return f"array of shape {self.values.shape}"
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self.values, dtype, copy=copy)
 
 
 @final
@@ -49,7 +57,7 @@ Columns: TypeAlias = Mapping[Need, Array]
 
 def checked(where: str, value: Any, **limits: Any) -> Varying:
     """A number within the limits of `checks.number`, or what stands for one for each case."""
-    if isinstance(value, PerCase) or (isinstance(value, str) and not _is_number(value)):
+    if _is_need(value) and not _is_number(value):
         return value
     if isinstance(value, np.ndarray | jax.Array | list | tuple) and np.ndim(value):
         values = checks.array(where, value).astype(float)
@@ -60,18 +68,23 @@ def checked(where: str, value: Any, **limits: Any) -> Varying:
     return checks.number(where, value, hint=hint, **limits)
 
 
-def _is_number(text: str) -> bool:
-    """Whether a text is a number in quotes rather than a name."""
+def _is_number(need: Any) -> bool:
+    """Whether it is a number in quotes rather than a name."""
     try:
-        float(text)
-    except ValueError:
+        float(need)
+    except (TypeError, ValueError):
         return False
     return True
 
 
+def _is_need(value: object) -> bool:
+    """Whether a value stands for one for each case, to be looked up."""
+    return isinstance(value, str | PerCase)
+
+
 def needs(values: Iterable[Any]) -> tuple[Need, ...]:
     """What has to be looked up for these values."""
-    return tuple(dict.fromkeys(each for each in values if isinstance(each, str | PerCase)))
+    return tuple(dict.fromkeys(filter(_is_need, values)))
 
 
 def is_one_number(value: Any) -> bool:
@@ -79,8 +92,16 @@ def is_one_number(value: Any) -> bool:
     return isinstance(value, float) or (isinstance(value, jax.Array) and value.ndim == 0)
 
 
-def given(value: Any, columns: Columns) -> Any:
-    return columns[value] if isinstance(value, str | PerCase) else value
+def value_at(value: Any, columns: Mapping[Need, Any]) -> Any:
+    """A value for some cases: their own, where they differ."""
+    return columns[value] if _is_need(value) else value
+
+
+def with_values(instance: T, **values: object) -> T:
+    """A copy of a frozen dataclass with other values, unchecked: they may be traced."""
+    other = copy(instance)
+    checks.assign(other, **values)
+    return other
 
 
 def columns_for(
@@ -152,37 +173,38 @@ class CanVary:
     numbers: ClassVar[tuple[str, ...]] = ()
     """Fields that, as numbers, compiled programs may take as arguments."""
 
-    def opened(self) -> tuple[Self, tuple[float, ...]]:
+    def split_numbers(self) -> tuple[Self, tuple[float, ...]]:
         """The same without its numbers, and these."""
-        found = {n: v for n in self.numbers if isinstance(v := getattr(self, n), float)}
-        return self._with(dict.fromkeys(found)), tuple(found.values())
+        own = {n: v for n in self.numbers if isinstance(v := getattr(self, n), float)}
+        return with_values(self, **dict.fromkeys(own)), tuple(own.values())
 
-    def filled(self, numbers: Sequence[Any]) -> Self:
-        """With these numbers, which may be traced, where `opened` took some."""
+    def with_numbers(self, numbers: Sequence[Any]) -> Self:
+        """With these numbers, which may be traced, where `split_numbers` took some."""
         missing = [name for name in self.numbers if getattr(self, name) is None]
-        return self._with(dict(zip(missing, numbers, strict=True)))
+        return with_values(self, **dict(zip(missing, numbers, strict=True)))
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        return needs(getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
+        return needs(self._values())
 
     def at(self, columns: Columns) -> Self:
         """The same for some cases, with their values in place."""
         if not self.needs:
             return self
-        names = [field.name for field in fields(self)]  # type: ignore[arg-type]
-        return self._with({name: given(getattr(self, name), columns) for name in names})
-
-    def _with(self, values: Mapping[str, Any]) -> Self:
-        """The same with other values, unchecked: they may be traced."""
-        here = object.__new__(type(self))
-        for field in fields(self):  # type: ignore[arg-type]
-            now = values.get(field.name, getattr(self, field.name))
-            object.__setattr__(here, field.name, now)
-        return here
+        values = {name: value_at(value, columns) for name, value in vars(self).items()}
+        return with_values(self, **values)
 
     def check(self, columns: Columns) -> None:
         """Refuse values for some cases that the class would refuse for all."""
         if self.needs:
             plain = {need: np.asarray(values) for need, values in columns.items()}
-            type(self)(*(given(getattr(self, f.name), plain) for f in fields(self)))  # type: ignore[arg-type]
+            type(self)(*(value_at(value, plain) for value in self._values()))
+
+    def _values(self) -> list[Any]:
+        return [getattr(self, field.name) for field in fields(self)]  # type: ignore[arg-type]
+
+    def _check_numbers(self, *names: str, **limits: Any) -> None:
+        """Each of these fields is a number within the limits, or stands for one for each case."""
+        for name in names:
+            where = f"`{type(self).__name__}({name}=...)`"
+            checks.assign(self, **{name: checked(where, getattr(self, name), **limits)})

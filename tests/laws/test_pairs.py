@@ -92,7 +92,7 @@ def ours(family: Family, values: dict[str, np.ndarray]) -> dict[str, Any]:
 
     def seen(loss: Any, h: Any) -> Any:
         space = getattr(loss, "space", None)
-        return space.seen(jnp.stack([h, h + WIDTH])) if isinstance(space, Vector) else h
+        return space.unpack(jnp.stack([h, h + WIDTH])) if isinstance(space, Vector) else h
 
     best = {  # what enumerates has to know how many values there are before anything is traced
         name: choose(one, ScaledLoss(loss, 1.0), seen(loss, floats["decision"])).sized([stacked])

@@ -32,7 +32,6 @@ from stakes.decisions import DecisionTask, numerical_decision
 from stakes.demos import eight_schools
 from stakes.fitting import Fit, History, Stop, run
 from stakes.losses import AnyLoss
-from stakes.spaces import leading
 from stakes.study import Clustered, assessment, members
 from stakes.study.choices import usual_draws
 from stakes.study.pipeline import _warn_of_unconverged
@@ -75,7 +74,7 @@ def test_costs_of_many_outcomes_are_computed_part_by_part(
         observed_with_prices(),
         DecisionTask(AnyLoss(loss), getattr(loss, "space", stakes.Real())),
     )
-    shape = (*leading(task.space), 50, 3)
+    shape = (*task.space.axes, 50, 3)
     decisions = np.sort(np.random.default_rng(1).normal(size=shape), axis=0)
     whole = seen.costs(task, decisions)
     monkeypatch.setattr(predicting.instances, "MOST_AT_ONCE", 21)

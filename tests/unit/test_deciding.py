@@ -34,10 +34,10 @@ from stakes.decisions import (
     numerical,
     numerical_decision,
     risks,
-    rival,
+    second_minimum_on,
     term_decision,
 )
-from stakes.decisions.search import At
+from stakes.decisions.minimise import At
 from stakes.expectation import Mixture, ScoreFunction
 from stakes.losses import AnyLoss
 from stakes.predicting import draws_for, draws_to_decide
@@ -415,13 +415,13 @@ def test_promises_lead_to_the_lowest_of_all_dips_wherever_it_is() -> None:
         assert float(place) == pytest.approx(lowest, abs=near[name], nan_ok=True), name
 
 
-def test_a_rival_is_a_dip_beyond_a_ridge_that_is_nearly_as_good() -> None:
+def test_a_second_minimum_lies_beyond_a_barrier_and_is_nearly_as_low() -> None:
     places = jnp.linspace(-2, 2, 41)[:, None] * jnp.ones(3)
     # Dips at -1 and 1: alike, one better by far, and one dip alone.
     deep = 2 + jnp.square(jnp.square(places) - 1)
     tilt = jnp.stack([0.002 * places[:, 0], 0.2 * places[:, 0], 0.0 * places[:, 0]], axis=-1)
     values = jnp.where(jnp.arange(3) == 2, 2 + jnp.square(places), deep + tilt)
-    found = rival(At(places, values))
+    found = second_minimum_on(At(places, values))
     assert found.exists.tolist() == [True, False, False]
     assert float(found.best.place[0]) == pytest.approx(-1, abs=0.06)
     assert float(found.other.place[0]) == pytest.approx(1, abs=0.06)

@@ -437,9 +437,9 @@ def test_large_numbers_of_groups_are_told_apart():
 
 def test_a_case_without_room_is_held_at_its_limit():
     space = Interval(0, "most").at({"most": jnp.array([0.0, 2.0])})
-    free = space.free(jnp.array([0.0, 1.0]))
+    free = space.to_line(jnp.array([0.0, 1.0]))
     assert np.isfinite(free).all()
-    np.testing.assert_allclose(space.held(free), [0.0, 1.0], atol=1e-6)
+    np.testing.assert_allclose(space.from_line(free), [0.0, 1.0], atol=1e-6)
     whole = Integers(0, "most").at({"most": jnp.array([30.5])})
     assert float(whole.inside(jnp.array([99.0]))[0]) == 30
 
@@ -447,8 +447,8 @@ def test_a_case_without_room_is_held_at_its_limit():
 @pytest.mark.slow
 def test_masked_cases_do_not_move_the_best_shared_decision():
     gain = ScaledLoss(Squared(), 1.0)
-    space = Shared(Real(), jnp.zeros(3, int))
-    term = objective_of(gain, stakes.ClosedForm(), None, space).term
+    groups = Shared(jnp.zeros(3, int))
+    term = objective_of(gain, stakes.ClosedForm(), None, Real(), groups).term
     outcome = dist.Normal(jnp.array([0.0, 1.0, 100.0]), 1.0)
     weight = jnp.array([1.0, 1.0, 0.0])
     each = term.weighing(weight)(KEY, outcome, jnp.full(3, 0.5))

@@ -58,7 +58,7 @@ def cover(outcome, decision):
 def found_for(loss: Any, space: Vector) -> np.ndarray:
     like = jnp.zeros(3)
     one = jax.tree.map(lambda leaf: leaf[0], outcomes())
-    parts = space.seen(jnp.zeros((len(space), 3)))
+    parts = space.unpack(jnp.zeros((len(space), 3)))
     expectation = choose(one, ScaledLoss(loss, 1.0), parts).sized([outcomes()])
     decide = jax.jit(best_decision, static_argnums=(0, 1))
     return np.asarray(

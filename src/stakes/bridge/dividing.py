@@ -12,7 +12,16 @@ from stakes._types import Array, Batch, Distribution, Key, Params
 from stakes.bridge.approximation import NumPyroApproximation
 from stakes.bridge.sites import site_plates
 from stakes.errors import InputError, some
-from stakes.port import Division, Draw, Instances, NormalPair, Response, Subsample, key_of_part
+from stakes.port import (
+    Division,
+    Draw,
+    Instances,
+    NormalPair,
+    Response,
+    Subsample,
+    key_of_part,
+    responds,
+)
 from stakes.processes import own_index
 from stakes.varying import Need
 
@@ -113,7 +122,7 @@ class Divided:
     ) -> Draw:
         with Share(self.division):
             drawn = self.whole.draw(params, key, batch, noise)
-        if not isinstance(drawn.outcome, Response):
+        if not responds(drawn.outcome):
             return drawn
         return drawn._replace(outcome=replace(drawn.outcome, predict=self._predict(drawn.outcome)))
 

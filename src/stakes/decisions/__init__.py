@@ -1,28 +1,31 @@
-"""Best decisions for predicted outcomes: the searches, exact and numerical decisions, and rules."""
+"""Decisions for predicted outcomes: the task, searches, rules of EM, and what a fit maximises."""
 
-from stakes.decisions.best import best_decision
-from stakes.decisions.coarse import term_decision
-from stakes.decisions.dips import Rival, rival
-from stakes.decisions.known import known_decision
-from stakes.decisions.m_step import BayesDecisions, NumericalDecisions
-from stakes.decisions.numerical import numerical_decision, rivals
-from stakes.decisions.promise import by_promise
+from stakes.decisions.best import (
+    SecondMinimum,
+    best_decision,
+    numerical_decision,
+    second_minimum,
+    second_minimum_on,
+)
+from stakes.decisions.minimise import At, by_parabolas, by_promise
 from stakes.decisions.regret import objective_of
-from stakes.decisions.search import by_parabolas
+from stakes.decisions.rules import BayesDecisions, NumericalDecisions, term_decision
+from stakes.decisions.search import formula_decision
 from stakes.decisions.task import DecisionTask
 
 __all__ = [
+    "At",
     "BayesDecisions",
     "DecisionTask",
     "NumericalDecisions",
-    "Rival",
+    "SecondMinimum",
     "best_decision",
     "by_parabolas",
     "by_promise",
-    "known_decision",
+    "formula_decision",
     "numerical_decision",
     "objective_of",
-    "rival",
-    "rivals",
+    "second_minimum",
+    "second_minimum_on",
     "term_decision",
 ]

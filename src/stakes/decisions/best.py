@@ -1,26 +1,63 @@
 """Best decisions for predicted outcomes, for all instances at once.
 
 Where loss and distribution allow, the decision is exact for the mixture over draws of θ; otherwise
-it is found numerically.
+it is found numerically, on the range of the outcome and around it.
 """
 
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from stakes._types import Array, Distribution, Float, Key
-from stakes.decisions.known import beside, every_action, is_any_number, known_decision, least_of
-from stakes.decisions.numerical import numerical_decision
-from stakes.decisions.risks import Outcome, draws_of, pooled_risk, risk_of
+from stakes import expectation as expectations
+from stakes._types import Array, Bool, Distribution, Float, Key
+from stakes.decisions.minimise import (
+    At,
+    Curve,
+    best_action,
+    by_parabolas,
+    by_promise,
+    column,
+    evenly,
+    nearby_counts,
+    one_by_one,
+)
+from stakes.decisions.risks import count_of, draws_of, risk_of, rough_risk, spread_of
+from stakes.decisions.search import (
+    best_beside,
+    best_parts,
+    between_limits,
+    formula_decision,
+    line_of_counts,
+    plan_search,
+)
 from stakes.decisions.task import DecisionTask
-from stakes.decisions.vectors import best_parts
 from stakes.errors import NoClosedForm
-from stakes.port import Response
+from stakes.port import Outcome, responds
 from stakes.protocols import Expectation
-from stakes.spaces import Real, Shared, Vector
+
+EVENLY, QUANTILES = 17, 49
+"""Where a search starts: places spread over the range of the outcome, and its quantiles."""
+ROUNDS = 40
+AROUND = 3
+"""Times the range of the outcome, on either side: where another local minimum is looked for."""
+FEW, MORE = 256, 8
+"""With fewer draws of θ than this a search takes up to so many times as many places."""
+ALIKE = 8.0
+"""Times the standard deviation of another component; a table would miss still narrower ones."""
+NEARBY = (-0.1, 0.0, 0.1)
+"""Standard deviations from a decision that was found by such a table."""
+COMPARED = slice(QUANTILES // 10, None, QUANTILES // 5)
+"""Which of the quantiles have to cost as much as the decision that was found."""
+CLOSE = 1e-3
+"""The part of a cost that is not worth a thorough search."""
+NEARLY = 0.01
+"""The part of the least cost that a second minimum may cost more."""
+BARRIER = 0.05
+"""The part of the least cost that decisions between the two minima cost more, at least."""
 
 
 def best_decision(
@@ -35,41 +72,147 @@ def best_decision(
     Infinite where the risk never rises again in that direction. Draws of the outcome decide only
     where the expectation consists of draws, too.
     """
+    task = replace(task, groups=task.groups.counting(like))
     criterion, space = task.criterion, task.space
-    if isinstance(space, Vector):
-        return _best_vector(task, space, expectation, key, outcomes, like)
-    responds = isinstance(outcomes, Response)
-    if isinstance(space, Shared):
-        task = replace(task, space=space.counting(like))
-    if space.actions is None and (responds or isinstance(space, Shared)):
-        return numerical_decision(task, expectation, key, outcomes, like)
-    risk = pooled_risk(task, expectation, key, outcomes, like)
+    search = plan_search(space, task.groups, convex=criterion.convex, responds=responds(outcomes))
+    risk = risk_of(task, expectation, key, outcomes, like)
     if space.actions is not None:
-        return least_of(risk, every_action(space.actions, like))
-    if isinstance(space, Real) or criterion.convex:
+        return best_action(risk, space.actions, like)
+    if search.by_formula:
         with suppress(NoClosedForm):
-            return beside(risk, space, known_decision(criterion, expectation, outcomes, like))
-        if expectation.drawn:
-            with suppress(NoClosedForm):
-                decision = criterion.drawn_decision(
-                    partial(draws_of, key, outcomes, like.shape, 32)
-                )
-                decision = jnp.broadcast_to(decision, like.shape).astype(like.dtype)
-                return beside(risk, space, decision)
+            best = formula_decision(criterion, expectation, outcomes, like, space)
+            return best_beside(risk, space, best)
+    if search.way == "parts":
+        _, range_key = jax.random.split(key)
+        return best_parts(risk, space, draws_of(range_key, outcomes, like.shape, 8))
+    if search.by_formula and expectation.drawn:
+        with suppress(NoClosedForm):
+            draws = partial(draws_of, key, outcomes, like.shape, 32)
+            return best_beside(risk, space, space.pack(criterion.decision_by_draws(draws), like))
     return numerical_decision(task, expectation, key, outcomes, like)
 
 
-def _best_vector(
-    task: DecisionTask,
-    space: Vector,
-    expectation: Expectation,
-    key: Key,
-    outcomes: Distribution,
-    like: Array,
-) -> Float[Array, "part *instance"]:
-    if is_any_number(space):
-        with suppress(NoClosedForm):
-            return known_decision(task.criterion, expectation, outcomes, like, space)
-    risk = risk_of(task.criterion, expectation, key, outcomes, like, space)
+def numerical_decision(
+    task: DecisionTask, expectation: Expectation, key: Key, outcomes: Outcome, like: Array
+) -> Array:
+    """The best decision by a search, on the range of the outcome and around it."""
+    space = task.space
+    anywhere = risk_of(task, expectation, key, outcomes, like)
+    risk: Curve = lambda decision: anywhere(space.inside(decision))  # noqa: E731
     _, range_key = jax.random.split(key)
-    return best_parts(risk, space, draws_of(range_key, outcomes, like.shape, 8))
+    if responds(outcomes):
+        grid = between_limits(space, like, 2 * EVENLY)
+        best = by_promise(risk, grid, grid[-1] - grid[0], 2 * ROUNDS)
+        best = nearby_counts(risk, best) if space.is_whole else best
+        return space.inside(best).astype(like.dtype)
+    times = max(1, min(MORE, FEW // count_of(outcomes)))
+    grid, reach = _starts(task, range_key, outcomes, like, times)
+    rough = rough_risk(task, expectation, range_key, outcomes, like) if times == 1 else None
+    best = space.inside(_searched(risk, rough, outcomes, grid, reach, times * ROUNDS))
+    if (line := line_of_counts(outcomes, space)) is not None:
+        best = nearby_counts(risk, best, line=line)
+    return space.inside(best).astype(like.dtype)
+
+
+def _starts(
+    task: DecisionTask, key: Key, outcomes: Distribution, like: Array, times: int
+) -> tuple[Float[Array, "place *instance"], Array]:
+    """Where a search begins, and how far it looks around: on the range of the outcome."""
+    space, groups = task.space, task.groups
+    draws = draws_of(key, outcomes, like.shape, 4 * times)
+    low, high = draws.min(axis=0), draws.max(axis=0)
+    quantiles = jnp.quantile(draws, jnp.linspace(0, 1, times * QUANTILES), axis=0)
+    reach = jnp.maximum(high - low, spread_of(outcomes, high))
+    low, high = groups.over(low, "least"), groups.over(high, "most")
+    quantiles = jax.vmap(groups.mean)(quantiles)
+    reach = jnp.maximum(groups.over(reach, "most"), high - low)
+    places = evenly(low, high, times * EVENLY)
+    if expectations.stats.is_discrete(outcomes) or space.is_whole:
+        quantiles, reach = jnp.round(quantiles), jnp.maximum(reach, 1.0)
+    return space.inside(jnp.concatenate([places, quantiles])), reach
+
+
+def _searched(
+    risk: Curve, rough: Curve | None, outcomes: Distribution, grid: Array, reach: Array, rounds: int
+) -> Array:
+    """By the rough risk first, where there is one and components are alike; then by the risk.
+
+    A decision by the rough risk has to cost no more than some quantiles of the outcome do, or
+    hardly more.
+    """
+
+    def thoroughly() -> Array:
+        return by_promise(risk, grid, reach, rounds)
+
+    if rough is None:
+        return thoroughly()
+
+    def quickly() -> tuple[Array, Array]:
+        best = by_promise(rough, grid, reach, rounds)
+        steps = column(jnp.asarray(NEARBY, best.dtype), best)
+        near = by_parabolas(risk, best + steps * spread_of(outcomes, best), 2)
+        others = one_by_one(risk, grid[-QUANTILES:][COMPARED]).min(axis=0)
+        endless = ~jnp.isfinite(best)  # to be refused as such, whatever it costs there
+        is_best = endless | (near.value <= others + CLOSE * jnp.abs(others))
+        return jnp.where(endless, best, near.place), jnp.all(is_best & ~jnp.isnan(best))
+
+    variances = jax.vmap(expectations.stats.variance)(outcomes)
+    widest, narrowest = variances.max(axis=0), variances.min(axis=0)
+    alike = jnp.all(widest <= ALIKE**2 * narrowest)
+    nowhere = grid[0], jnp.zeros((), bool)
+    best, is_best = jax.lax.cond(alike, quickly, lambda: nowhere)
+    return jax.lax.cond(is_best, lambda: best, thoroughly)
+
+
+class SecondMinimum(NamedTuple):
+    """The best decision on a grid, and another one with worse ones between them."""
+
+    best: At
+    other: At
+    between: Float[Array, "*instance"]
+    """The largest cost between the two."""
+    exists: Bool[Array, "*instance"]
+    """Whether there is one that is nearly as good."""
+
+
+def second_minimum(
+    task: DecisionTask, expectation: Expectation, key: Key, outcomes: Outcome, like: Array
+) -> SecondMinimum | None:
+    """Another local minimum of the cost that is nearly as low; None where there can be but one."""
+    risk = risk_of(task, expectation, key, outcomes, like)
+    if responds(outcomes):
+        grid = between_limits(task.space, like, 2 * EVENLY)
+    else:
+        with suppress(NoClosedForm):
+            formula_decision(task.criterion, expectation, outcomes, like, task.space)
+            return None
+        _, range_key = jax.random.split(key)
+        risk = rough_risk(task, expectation, range_key, outcomes, like) or risk
+        grid, reach = _starts(task, range_key, outcomes, like, 1)
+        low, high = grid.min(axis=0) - AROUND * reach, grid.max(axis=0) + AROUND * reach
+        grid = jnp.concatenate([grid, task.space.inside(evenly(low, high, QUANTILES))])
+    grid = jnp.sort(grid, axis=0)
+    return second_minimum_on(At(grid, one_by_one(risk, grid)))
+
+
+def second_minimum_on(grid: At) -> SecondMinimum:
+    """Of places in ascending order, the best one beyond a barrier from the best of all."""
+    values = jnp.where(jnp.isnan(grid.value), jnp.inf, grid.value)
+    at = jnp.argmin(values, axis=0)[None]
+    order = column(jnp.arange(len(values)), values[0])
+    up = jax.lax.cummax(jnp.where(order >= at, values, -jnp.inf))
+    down = jax.lax.cummax(jnp.where(order <= at, values, -jnp.inf), reverse=True)
+    barrier = jnp.where(order > at, up, down)
+    least = jnp.take_along_axis(values, at, axis=0)
+    size = jnp.abs(least)
+    is_beyond = (barrier - jnp.maximum(values, least) > BARRIER * size) & jnp.isfinite(values)
+    beyond = jnp.where(is_beyond, values, jnp.inf)
+    other = jnp.argmin(beyond, axis=0)[None]
+
+    def taken(array: Array, index: Array) -> Array:
+        return jnp.take_along_axis(array, index, axis=0)[0]
+
+    best = At(taken(grid.place, at), least[0])
+    second = At(taken(grid.place, other), taken(beyond, other))
+    near = second.value - best.value <= NEARLY * size[0]
+    return SecondMinimum(best, second, taken(barrier, other), near)

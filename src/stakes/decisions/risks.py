@@ -5,24 +5,18 @@ leading axis.
 """
 
 from collections.abc import Callable
-from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
 
 from stakes import expectation as expectations
 from stakes._types import Array, Distribution, Float, Key
-from stakes.decisions.search import Curve
+from stakes.decisions.minimise import Curve
 from stakes.decisions.task import DecisionTask
 from stakes.errors import NoClosedForm, check_shape
 from stakes.expectation import Mixture
-from stakes.port import Response, outcome_at
-from stakes.protocols import Criterion, Expectation, Space
-from stakes.spaces import Real, Shared, seen
-
-REAL = Real()
-Outcome: TypeAlias = Distribution | Response
-"""Of each draw of θ; one that depends on the decision, or does not."""
+from stakes.port import Outcome, outcome_at
+from stakes.protocols import Expectation
 
 MOST_POOLED, LEAST_POOLED = 512, 128
 """Values in a table of all components."""
@@ -31,37 +25,23 @@ MOST_ELEMENTS = 2**24
 
 
 def risk_of(
-    criterion: Criterion,
-    expectation: Expectation,
-    key: Key,
-    outcomes: Outcome,
-    like: Array,
-    space: Space = REAL,
+    task: DecisionTask, expectation: Expectation, key: Key, outcomes: Outcome, like: Array
 ) -> Curve:
-    """The risk of a decision for each instance."""
+    """The risk of a decision for each instance, and for all that share it."""
+    criterion, space = task.criterion, task.space
     risk_key, _ = jax.random.split(key)
     held = expectation.held * like.size
 
     def risk(decision: Array) -> Array:
         def one(key: Key, outcome: Outcome) -> Array:
             there = outcome_at(outcome, decision)
-            return criterion.risk(expectation, key, there, seen(space, decision))
+            return criterion.risk(expectation, key, there, space.unpack(decision))
 
-        found = criterion.averaged(each_draw(one, risk_key, outcomes, held))
-        check_shape(f"The expected cost by `{criterion.title}`", found.shape, like.shape)
-        return found
+        risks = criterion.average(each_draw(one, risk_key, outcomes, held))
+        check_shape(f"The expected cost by `{criterion.title}`", risks.shape, like.shape)
+        return task.groups.pool(criterion, risks)
 
     return risk
-
-
-def pooled_risk(
-    task: DecisionTask, expectation: Expectation, key: Key, outcomes: Outcome, like: Array
-) -> Curve:
-    """The risk of a decision for each instance, and for all that share it."""
-    alone, space = risk_of(task.criterion, expectation, key, outcomes, like), task.space
-    if not isinstance(space, Shared):
-        return alone
-    return lambda decision: task.criterion.pooled(alone(decision), space.over)
 
 
 def rough_risk(
@@ -80,12 +60,10 @@ def rough_risk(
         table = expectation.pooled(outcomes, drawn, most)
     except NoClosedForm:
         return None
-    space = task.space
 
     def risk(decision: Array) -> Array:
-        decision = space.inside(decision)
-        found = task.criterion.risk(table, None, outcomes, decision)
-        return task.criterion.pooled(found, space.over) if isinstance(space, Shared) else found
+        risks = task.criterion.risk(table, None, outcomes, task.space.inside(decision))
+        return task.groups.pool(task.criterion, risks)
 
     return risk
 

@@ -1,103 +1,186 @@
-"""Elementwise minimisation, quick: one evaluation of the objective serves all instances.
-
-`objective` takes a place for each instance and gives a value for each; places and values of a grid
-are along a leading axis.
-"""
+"""How the best decision is searched for: planned once, from what is known before tracing."""
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, final
 
 import jax
 import jax.numpy as jnp
 
-from stakes._types import Array, Float
+from stakes import expectation as expectations
+from stakes._types import Array, Distribution, Float
+from stakes.decisions.minimise import (
+    COUNTS,
+    At,
+    Curve,
+    Evenly,
+    best_action,
+    by_parabolas,
+    by_promise,
+    chosen,
+    column,
+    evenly,
+    least_of,
+)
+from stakes.protocols import Criterion, Expectation, Groups, Space
 
-Curve: TypeAlias = Callable[[Float[Array, "*instance"]], Float[Array, "*instance"]]
+FAR = 1e30
+"""Beyond all limits of decisions."""
+SWEEPS, ROUNDS = 14, 24
+"""Through the parts of a decision; and the first time, for each part."""
+PLACES = 17
+NEAR = 0.25
+"""Of the range of outcomes: how far the second sweep looks, and each further one less."""
+STEPS = (1.0, 2.0, 4.0, 8.0)
+"""How far to go on in the direction of a sweep."""
 
-
-class At(NamedTuple):
-    """A place, or several along a leading axis, and the value of the objective there."""
-
-    place: Float[Array, "*instance"]
-    value: Float[Array, "*instance"]
-
-
-class Bracket(NamedTuple):
-    """Three places in order, with the least value in the middle."""
-
-    low: At
-    middle: At
-    high: At
-
-
-def evenly(low: Array, high: Array, places: int) -> Float[Array, "place *instance"]:
-    return low + jnp.linspace(0, 1, places).reshape(-1, *(1 for _ in low.shape)) * (high - low)
-
-
-def chosen(which: Array, yes: At, no: At) -> At:
-    return At(*(jnp.where(which, a, b) for a, b in zip(yes, no, strict=True)))
-
-
-def one_by_one(objective: Curve, places: Array) -> Array:
-    """The objective at several places, for one that takes much memory."""
-    return jax.lax.map(objective, places)
-
-
-def all_at_once(objective: Curve, places: Array) -> Array:
-    """The objective at several places, for one that is quick."""
-    return jax.vmap(objective)(places)
+Way: TypeAlias = Literal["actions", "parts", "limits", "outcomes"]
+"""Among all actions, in one part after the other, between the limits of the space, or over the
+range of the outcomes."""
+PartSearch: TypeAlias = Callable[[Curve, Space, Array], Array]
+"""(cost of a part, its space, where it is) -> a better place."""
 
 
-def by_parabolas(
-    objective: Curve,
-    grid: Float[Array, "place *instance"],
-    rounds: int,
-    at_each: Callable[[Curve, Array], Array] = one_by_one,
-) -> At:
-    """The best of an ascending grid, moved down the parabola through it and its neighbours.
+@final
+@dataclass(frozen=True)
+class Search:
+    """How the best decision is found."""
 
-    This takes few evaluations and may stop at the wrong one of several dips, but is never
-    worse than the grid.
+    way: Way
+    by_formula: bool
+    """Whether a formula for the best of all numbers also tells the best decision."""
+    by_table: bool
+    """Whether values of the outcome, found once, serve to try many decisions."""
+
+
+def plan_search(space: Space, groups: Groups, *, convex: bool, responds: bool) -> Search:
+    """The search for a decision, where the risk is surely `convex`, or the outcome responds to it.
+
+    The best of all numbers is no guide to the best decision in a space, unless any number will do
+    or the risk is convex; nor is the best one of a case to that of all who share it.
     """
-    best, at_best, values = _best_of(at_each(objective, grid), grid)
-    middle = jnp.clip(at_best, 1, len(grid) - 2)
-
-    def narrow(_: int, bracket: Bracket) -> Bracket:
-        (low, at_low), (x, at_x), (high, at_high) = bracket
-        left, right = (x - low) * (at_x - at_high), (x - high) * (at_x - at_low)
-        lowest = x - ((x - low) * left - (x - high) * right) / (2 * (left - right))
-        halfway = jnp.where(high - x > x - low, x + high, low + x) / 2
-        apart = jnp.abs(lowest - x) > 1e-3 * (high - low)
-        place = jnp.where((low < lowest) & (lowest < high) & apart, lowest, halfway)
-        new = At(place, objective(place))
-        keep, is_left = at_x < new.value, place < x
-        # The better of the two is the new middle, the other one the end on its side.
-        inner, outer = (
-            chosen(keep, bracket.middle, new),
-            chosen(keep, new, bracket.middle),
-        )
-        lower = is_left == keep
-        return Bracket(chosen(lower, outer, bracket.low), inner, chosen(lower, bracket.high, outer))
-
-    def neighbour(offset: int) -> At:
-        return At(
-            *(jnp.take_along_axis(each, middle + offset, axis=0)[0] for each in (grid, values))
-        )
-
-    start = Bracket(neighbour(-1), neighbour(0), neighbour(1))
-    # Where a cost is flat or has many peaks, the best of the grid may beat what was found.
-    found, value = better(best, jax.lax.fori_loop(0, rounds, narrow, start).middle)
-    return At(jnp.where(best.value == jnp.inf, jnp.nan, found), value)
+    way: Way = "outcomes"
+    if space.actions is not None:
+        way = "actions"
+    elif space.axes:
+        way = "parts"
+    elif responds:
+        way = "limits"
+    alone = not groups.are_shared
+    by_formula = way == "outcomes" and convex
+    by_formula |= way in ("outcomes", "parts") and space.is_unlimited
+    return Search(way, by_formula=alone and by_formula, by_table=alone and way == "outcomes")
 
 
-def better(first: At, second: At) -> At:
-    """The better of two places, the second if they are alike."""
-    return chosen(second.value <= first.value, second, first)
+def formula_decision(
+    criterion: Criterion,
+    expectation: Expectation,
+    outcomes: Distribution,
+    like: Array,
+    space: Space,
+) -> Array:
+    """The best of all numbers by a formula of the loss; raises `NoClosedForm` without one."""
+    return space.pack(criterion.decision(expectation.mixture(outcomes)), like)
 
 
-def _best_of(values: Array, grid: Array) -> tuple[At, Array, Array]:
-    """The best place of a grid, its index, and the values at all places."""
-    # Around the outcomes an objective need not be defined.
-    values = jnp.where(jnp.isnan(values), jnp.inf, values)
-    place = jnp.argmin(values, axis=0)[None]
-    return At(jnp.take_along_axis(grid, place, axis=0)[0], values.min(axis=0)), place, values
+def best_beside(risk: Curve, space: Space, best: Array) -> Array:
+    """The best decision in the space, where the best of all numbers is known and risk is convex."""
+    places = space.beside(best)
+    return places[0] if len(places) == 1 else least_of(risk, places)
+
+
+def between_limits(space: Space, like: Array, places: int) -> Float[Array, "place *instance"]:
+    """Decisions from the least to the largest of a space with limits."""
+    far = jnp.full_like(like, FAR)
+    return space.inside(evenly(space.inside(-far), space.inside(far), places))
+
+
+def line_of_counts(outcomes: Distribution, space: Space) -> Evenly | None:
+    """Where a cost may jump or bend: at whole numbers, or at outcomes that are a line of them."""
+    if space.is_whole or expectations.stats.is_discrete(outcomes):
+        return COUNTS
+    line = expectations.stats.line_of_counts(outcomes)
+    # Where they differ from draw to draw of θ, so do the places; those of one are tried.
+    return None if line is None else Evenly(line.start[0], line.slope[0])
+
+
+def best_parts(
+    cost: Curve,
+    space: Space,
+    draws: Float[Array, "draw *instance"],
+    now: Float[Array, "part *instance"] | None = None,
+    *,
+    sweeps: int = SWEEPS,
+) -> Float[Array, "part *instance"]:
+    """The parts with the least cost, by a search in one after the other; never worse than `now`.
+
+    It begins at quantiles of the outcome, in order and all the same. After each sweep through the
+    parts it tries to go on in the direction that the sweep has led, since the best of one part may
+    depend on another.
+    """
+    low, high = draws.min(axis=0), draws.max(axis=0)
+    reach = jnp.maximum(high - low, 1e-6 * jnp.maximum(jnp.abs(high), 1.0))
+    spread = jnp.quantile(draws, jnp.linspace(0, 1, len(space.parts) + 2)[1:-1], axis=0)
+    middle = jnp.broadcast_to(jnp.median(draws, axis=0), spread.shape)
+    starts = [spread, middle, spread[::-1]]
+    starts += [] if now is None else [now]
+    inside = [space.inside(start) for start in starts]
+    best = At(inside[0], cost(inside[0]))
+    for start in inside[1:]:
+        best = _better(best, At(start, cost(start)))
+    grid = evenly(low - 0.2 * reach, high + 0.2 * reach, PLACES)
+
+    def anywhere(curve: Curve, part: Space, at: Array) -> Array:
+        return by_promise(curve, part.inside(grid), reach, ROUNDS)
+
+    if now is None:
+        best = _sweep(cost, space, best, anywhere)
+
+    def sweep(number: Array, best: At) -> At:
+        near = column(jnp.linspace(-2, 2, 5), reach) * (NEAR * reach * 0.6**number)
+
+        def around(curve: Curve, part: Space, at: Array) -> Array:
+            if part.is_smooth:
+                return by_parabolas(curve, part.inside(at + near), 5).place
+            return by_parabolas(curve, part.inside(jnp.round(at + near)), 0).place
+
+        after = _sweep(cost, space, best, around)
+
+        def on(far: Array) -> Array:
+            return space.inside(best.place + far * (after.place - best.place))
+
+        steps = jnp.broadcast_to(column(jnp.array(STEPS), reach), (len(STEPS), *reach.shape))
+        further = by_parabolas(lambda far: cost(on(far)), steps, 3)
+        return _better(after, At(on(further.place), further.value))
+
+    return jax.lax.fori_loop(0, sweeps, sweep, best).place
+
+
+def _sweep(cost: Curve, space: Space, best: At, search: PartSearch) -> At:
+    """Each part once, with the others as they are."""
+    for number in range(len(space.parts)):
+        best = _better_part(cost, space, best, number, search)
+    return best
+
+
+def _better_part(cost: Curve, space: Space, best: At, number: int, search: PartSearch) -> At:
+    part = space.parts[number]
+
+    def moved(place: Array) -> Array:
+        return best.place.at[number].set(part.inside(place))
+
+    def curve(place: Array) -> Array:
+        return cost(moved(place))
+
+    if part.actions is None:
+        place = search(curve, part, best.place[number])
+    else:
+        place = best_action(curve, part.actions, best.value)
+    after = moved(jnp.where(jnp.isfinite(place), place, best.place[number]))
+    return _better(best, At(after, cost(after)))
+
+
+def _better(first: At, second: At) -> At:
+    """Of two decisions, whose parts lie along a leading axis."""
+    taken = (second.value <= first.value) | jnp.isnan(first.value)
+    return chosen(taken, second, first)

@@ -1,4 +1,4 @@
-"""The task of a decision: where it may lie, and what it is judged by."""
+"""The task of a decision: where it may lie, what it is judged by, and which cases share it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,10 +13,9 @@ from stakes._types import Array
 from stakes.errors import InputError
 from stakes.host.compiling import ONCE
 from stakes.host.programs import TRACING_ERRORS, Program
-from stakes.losses import AnyLoss
-from stakes.protocols import Criterion, Space, Trial
-from stakes.spaces import Real, Shared, leading, seen
-from stakes.varying import CanVary, Columns, GroupOf, Need
+from stakes.protocols import Criterion, Groups, Space, Trial
+from stakes.spaces import ALONE, Real, Shared
+from stakes.varying import Columns, GroupOf, Need
 
 TRIED, MOST_TRIED = 18, 2**22
 """Decisions for each case that are tried at once, and for all cases together."""
@@ -33,6 +32,8 @@ class DecisionTask:
     """What shares a decision: a plate, groups by a data argument, or "all"; none for None."""
     together: bool = False
     """Whether outcomes are vectors, along a last axis."""
+    groups: Groups = ALONE
+    """Which cases share a decision, once it is known which cases there are."""
 
     @property
     def needs(self) -> tuple[Need, ...]:
@@ -44,32 +45,23 @@ class DecisionTask:
         """The same for some cases, with their values in place."""
         if not self.needs:
             return self
-        space = self.space.at(columns)
-        if self.per is not None:
-            space = Shared(space, columns[GroupOf(self.per)])
-        return DecisionTask(self.criterion.at(columns), space, together=self.together)
+        groups = ALONE if self.per is None else Shared(columns[GroupOf(self.per)])
+        criterion, space = self.criterion.at(columns), self.space.at(columns)
+        return DecisionTask(criterion, space, together=self.together, groups=groups)
 
-    def opened(self) -> tuple["DecisionTask", tuple[float, ...]]:
+    def split_numbers(self) -> tuple["DecisionTask", tuple[float, ...]]:
         """The same without the numbers of its loss, and these: arguments of compiled programs."""
-        if not isinstance(self.criterion, AnyLoss) or not isinstance(self.criterion.loss, CanVary):
-            return self, ()
-        loss, numbers = self.criterion.loss.opened()
-        return replace(self, criterion=AnyLoss(loss)), numbers
+        criterion, numbers = self.criterion.split_numbers()
+        return replace(self, criterion=criterion), numbers
 
-    def filled(self, numbers: Sequence[Any]) -> "DecisionTask":
-        """With these numbers, which may be traced, where `opened` took some."""
-        if not numbers:
-            return self
-        assert isinstance(self.criterion, AnyLoss)
-        assert isinstance(self.criterion.loss, CanVary)
-        return replace(self, criterion=AnyLoss(self.criterion.loss.filled(numbers)))
+    def with_numbers(self, numbers: Sequence[Any]) -> "DecisionTask":
+        """With these numbers, which may be traced, where `split_numbers` took some."""
+        return replace(self, criterion=self.criterion.with_numbers(numbers))
 
     def check_columns(self, columns: Columns) -> None:
         """Refuse limits or parameters of some cases that could not be those of all."""
-        for part in (self.criterion, self.space):
-            check = getattr(part, "check", None)
-            if check is not None and part.needs:
-                check(columns)
+        self.criterion.check(columns)
+        self.space.check(columns)
 
     def check_compiles(self) -> None:
         """Trace the loss or utility as a fit does, which gives it outcomes without their values."""
@@ -80,16 +72,16 @@ class DecisionTask:
 
         def cost(outcome: Array, decision: Array) -> Array:
             here = self.criterion.at(dict.fromkeys(self.needs, outcome))
-            return here.cost(outcome, seen(self.space, decision))
+            return here.cost(outcome, self.space.unpack(decision))
 
         try:
-            jax.eval_shape(cost, like, struct(leading(self.space), jnp.result_type(float)))
+            jax.eval_shape(cost, like, struct(self.space.axes, jnp.result_type(float)))
         except TRACING_ERRORS as error:
-            given = "loss" if isinstance(self.criterion, AnyLoss) else "utility"
             raise InputError(
-                f"`Problem({given}={self.criterion.title})` looks at the values of outcomes and "
-                f"decisions, which JAX does not know while it compiles a fit. Use `jax.numpy` in "
-                f"place of NumPy and `math`, and `jnp.where` in place of `if`, `min` and `max`."
+                f"`Problem({self.criterion.argument}={self.criterion.title})` looks at the values "
+                f"of outcomes and decisions, which JAX does not know while it compiles a fit. Use "
+                f"`jax.numpy` in place of NumPy and `math`, and `jnp.where` in place of `if`, "
+                f"`min` and `max`."
             ) from error
 
     def check_cost(self, outcome: Any, decision: Any) -> None:
@@ -164,7 +156,7 @@ class DecisionTask:
 
     def everywhere(self, outcome: Any, decision: Any) -> Any:
         """The same decision for all, as far as the space allows."""
-        shape = (*leading(self.space), *self._shape(outcome))
+        shape = (*self.space.axes, *self._shape(outcome))
         same: Any = np.broadcast_to(np.asarray(decision, jnp.result_type(float)), shape)
         return self.space.inside(same)
 
@@ -174,9 +166,9 @@ class DecisionTask:
 
     def _tried(self, outcome: Any, decisions: Sequence[Any]) -> list["Tried"]:
         """The loss or utility with each of these decisions, as one compiled program."""
-        (program, about), (_, parameters) = self._trial, self.opened()
+        (program, about), (_, parameters) = self._trial, self.split_numbers()
         kind = jnp.result_type(float)
-        places, lead = [np.asarray(h) for h in decisions], leading(self.space)
+        places, lead = [np.asarray(h) for h in decisions], self.space.axes
         of_cases = (h.shape[len(lead) :] for h in places)
         shape = np.broadcast_shapes(self._shape(outcome), *of_cases)
         numbers = np.shape(outcome)[-1:] if self.together else ()
@@ -198,14 +190,14 @@ class DecisionTask:
     @cached_property
     def _trial(self) -> tuple[Any, list[Trial]]:
         """The program that tries decisions, and what it is told about them as it is traced."""
-        bare, _ = self.opened()
+        bare, _ = self.split_numbers()
         about: list[Trial] = []
 
         def all_at_once(outcome: Any, decisions: Any, parameters: Any) -> tuple[Array, ...]:
-            criterion = bare.filled(parameters).criterion
+            criterion = bare.with_numbers(parameters).criterion
 
             def one(decision: Array) -> tuple[Array, ...]:
-                parts = seen(bare.space, decision)
+                parts = bare.space.unpack(decision)
                 trial = criterion.trial(outcome, parts)
                 about.append(trial)
                 return trial.values, trial.broken, criterion.cost(outcome, parts)

@@ -24,12 +24,13 @@ from stakes.port import (
     Division,
     Draw,
     NormalPair,
-    Response,
+    Outcome,
     Rows,
     division_of,
     gather,
     normals_of,
     own_key,
+    responds,
     scatter,
 )
 from stakes.protocols import UtilityTerm
@@ -227,7 +228,7 @@ def _bound_and_outcomes(
     if term is None or decisions is None:
         return elbo, (elbo, jnp.zeros(()), None)
 
-    def gained(key: Key, outcome: Distribution | Response, weight: Array) -> Array:
+    def gained(key: Key, outcome: Outcome, weight: Array) -> Array:
         here = term.weighing(weight) if hasattr(term, "weighing") else term
         each = here(own_key(approximation, key), outcome, decisions)
         check_shape("The utility term of the loss or utility", each.shape, decisions.shape[parts:])
@@ -238,8 +239,7 @@ def _bound_and_outcomes(
     outcomes = jax.tree.map(once, drawn.outcome)
     utility = jax.vmap(gained)(y_keys, outcomes, drawn.weight).mean()
     # A response runs the model again, with parameters that mean nothing outside of this gradient.
-    responds = isinstance(drawn.outcome, Response)
-    kept = None if responds else Outcomes(outcomes, drawn.weight[0])
+    kept = None if responds(drawn.outcome) else Outcomes(outcomes, drawn.weight[0])
     return elbo + utility, (elbo, utility, kept)
 
 

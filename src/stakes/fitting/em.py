@@ -22,7 +22,6 @@ from stakes.port import (
     rows_of_params,
 )
 from stakes.protocols import DecisionRule, Gain, Objective
-from stakes.spaces import Shared, leading
 
 OF_THEIR_OWN = 15
 """Draws of θ for an M-step that has no others."""
@@ -30,14 +29,6 @@ OF_THEIR_OWN = 15
 
 ENOUGH = 10
 """Draws of θ to decide by: fewer leave out what is not known of θ, and bias decisions."""
-
-
-def _counting(objective: Objective, weight: Array) -> Objective:
-    """Decisions that cases share are made for those that count."""
-    space = objective.space
-    if not isinstance(space, Shared):
-        return objective
-    return objective._replace(space=space.counting(weight))
 
 
 @final
@@ -92,7 +83,7 @@ class EM:
         return start(variables, params, settings.transformation())
 
     def step(self, objective: Objective, settings: FitSettings) -> Step:
-        parted = len(leading(objective.space))
+        parted = len(objective.space.axes)
         rule = self.rule(objective.gain)
         anew = self.draws is not None or self.every > 1 or settings.draws < ENOUGH
 
@@ -124,7 +115,7 @@ class EM:
                     if anew or outcomes is None
                     else outcomes
                 )
-                best = rule.decide(_counting(aims, weight), y_key, each, here)
+                best = rule.decide(aims.counting(weight), y_key, each, here)
                 check_shape(f"The decisions of `{rule}`", best.shape, here.shape)
                 return jnp.where(jnp.isfinite(best), best, here)
 
@@ -168,7 +159,7 @@ class Anew:
         return start({"params": params}, params, settings.transformation())
 
     def step(self, objective: Objective, settings: FitSettings) -> Step:
-        parts = leading(objective.space)
+        parts = objective.space.axes
         rule = self.by.rule(objective.gain)
 
         def step(
@@ -181,7 +172,7 @@ class Anew:
             # Not those of the step to come: no draws should both choose decisions and judge them.
             each, weight = self.by.drawn(approximation, params, theta_key, batch, settings)
             none = aims.space.inside(jnp.zeros((*parts, *weight.shape), weight.dtype))
-            best = rule.decide(_counting(aims, weight), y_key, each, none)
+            best = rule.decide(aims.counting(weight), y_key, each, none)
             check_shape(f"The decisions of `{rule}`", best.shape, none.shape)
             params, state, info, _ = climb(
                 approximation,

@@ -13,8 +13,7 @@ from stakes.port import (
     rows_of_decisions,
     rows_of_params,
 )
-from stakes.protocols import Gain, Objective, Space
-from stakes.spaces import Real, leading
+from stakes.protocols import Gain, Groups, Objective, Space
 
 
 @final
@@ -39,7 +38,7 @@ class Joint:
         return start(variables, variables, settings.transformation())
 
     def step(self, objective: Objective, settings: FitSettings) -> Step:
-        parted = len(leading(objective.space))
+        parted = len(objective.space.axes)
 
         def step(
             approximation: Approximation, state: State, key: Key, batch: Batch
@@ -60,18 +59,16 @@ class Joint:
                 split=lambda part: (part["params"], part["decisions"]),
                 term=here.term,
                 parts=parted,
-                chart=_chart(here.space),
+                chart=_chart(here.space, here.groups),
             )
             return state._replace(variables=variables), info
 
         return step
 
 
-def _chart(space: Space) -> Chart | None:
+def _chart(space: Space, groups: Groups) -> Chart:
     """Coordinates in which decisions have no limits."""
-    if isinstance(space, Real):
-        return None
     return Chart(
-        lambda here: {**here, "decisions": space.free(here["decisions"])},
-        lambda free: {**free, "decisions": space.held(free["decisions"])},
+        lambda here: {**here, "decisions": space.to_line(groups.gather(here["decisions"]))},
+        lambda free: {**free, "decisions": groups.spread(space.from_line(free["decisions"]))},
     )

@@ -1,9 +1,9 @@
 """What a decision costs: losses, each with its expectation and best decision where known."""
 
 from stakes.losses.any_loss import AnyLoss, Dial, WithCovariates, covariates_of
-from stakes.losses.basic import Absolute, LinEx, Newsvendor, Squared, Tilted
-from stakes.losses.more import Expectile, Huber, IntervalScore, ZeroOne
-from stakes.losses.table import CostTable
+from stakes.losses.classes import CostTable, ZeroOne
+from stakes.losses.linear import Absolute, IntervalScore, Newsvendor, Tilted
+from stakes.losses.smooth import Expectile, Huber, LinEx, Squared
 
 __all__ = [
     "Absolute",

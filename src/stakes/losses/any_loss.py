@@ -1,15 +1,15 @@
 """What can be asked of any loss, whether it is one of ours or a function."""
 
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, final
 
 import jax.numpy as jnp
 
 from stakes._types import Array, Distribution, Key, Number
 from stakes.errors import NoClosedForm, name_of
-from stakes.protocols import Expectation, Loss, Over, Predicted, Space, Trial
+from stakes.protocols import Criterion, Expectation, Loss, Over, Predicted, Space, Trial
 from stakes.varying import Columns, Need
 
 
@@ -55,10 +55,22 @@ class WithCovariates:
 
 @final
 @dataclass(frozen=True)
-class AnyLoss:
+class AnyLoss(Criterion):
     """Any loss, with all methods of a `SolvedLoss`: those it lacks raise `NoClosedForm`."""
 
-    loss: Loss
+    loss: Loss = field()
+
+    argument = "loss"
+
+    def _own(self, name: str) -> Any:
+        """A member of the loss itself; None where it has none of this name."""
+        return getattr(self.loss, name, None)
+
+    def _answer(self, question: str, what: str) -> Callable[..., Array]:
+        answer: Callable[..., Array] | None = self._own(question)
+        if answer is None:
+            raise NoClosedForm(f"`{self.title}` has no closed form for its {what}.")
+        return answer
 
     @property
     def title(self) -> str:
@@ -66,47 +78,60 @@ class AnyLoss:
 
     @property
     def space(self) -> Space | None:
-        """Where its decisions lie, where it knows that itself."""
-        space: Space | None = getattr(self.loss, "space", None)
+        space: Space | None = self._own("space")
         return space
 
     @property
     def convex(self) -> bool:
-        """Whether it is known to be convex in the decision, and with it its expectation."""
-        return bool(getattr(self.loss, "convex", False))
+        return bool(self._own("convex"))
 
     @property
     def needs(self) -> tuple[Need, ...]:
         """What differs from case to case: a function says so by arguments given by name alone."""
-        needs: tuple[Need, ...] | None = getattr(self.loss, "needs", None)
+        needs: tuple[Need, ...] | None = self._own("needs")
         return covariates_of(self.loss) if needs is None else needs
 
     def at(self, columns: Columns) -> "AnyLoss":
-        """The loss for some cases, with their values in place."""
         if not self.needs:
             return self
-        at = getattr(self.loss, "at", None)
+        at = self._own("at")
         return AnyLoss(WithCovariates.of(self.loss, columns) if at is None else at(columns))
 
     def check(self, columns: Columns) -> None:
-        """Refuse parameters of some cases that could not be those of all."""
-        check = getattr(self.loss, "check", None)
+        check = self._own("check")
         if check is not None and self.needs:
             check(columns)
 
+    def split_numbers(self) -> tuple["AnyLoss", tuple[float, ...]]:
+        split = self._own("split_numbers")
+        if split is None:
+            return self, ()
+        loss, numbers = split()
+        return AnyLoss(loss), numbers
+
+    def with_numbers(self, numbers: Sequence[Any]) -> "AnyLoss":
+        return AnyLoss(self._own("with_numbers")(numbers)) if numbers else self
+
+    def objection(self, *, is_discrete: bool, classes: int | None) -> str | None:
+        """Why it cannot judge an outcome with so many classes, if it is one; None where it can."""
+        objection = self._own("objection")
+        reason: str | None = objection and objection(is_discrete=is_discrete, classes=classes)
+        return reason
+
     @property
     def knows_decision(self) -> bool:
-        return hasattr(self.loss, "exact_decision") or hasattr(self.loss, "bayes_decision")
+        return any(map(self._own, ("exact_decision", "bayes_decision")))
 
     @property
     def of_numbers(self) -> bool:
-        """Whether it is one that knows more of itself than a function does, of a single outcome."""
-        return self.knows_decision or any(hasattr(self.loss, n) for n in ("convex", "expected"))
+        return self.knows_decision or any(
+            self._own(name) is not None for name in ("convex", "expected")
+        )
 
     @property
     def dial(self) -> Dial | None:
         """None where it has no parameter to turn."""
-        dial = getattr(self.loss, "dial", None)
+        dial = self._own("dial")
         return dial if isinstance(dial, Dial) else None
 
     def expected(self, predicted: Predicted, decision: Array) -> Array:
@@ -121,9 +146,6 @@ class AnyLoss:
     def log_utility_regret(self, predicted: Predicted, decision: Array, scale: Number) -> Array:
         return self._answer("log_utility_regret", "regret")(predicted, decision, scale)
 
-    def exact_decision(self, predicted: Predicted) -> Array:
-        return self._answer("exact_decision", "decision")(predicted)
-
     def exact_utility_decision(self, predicted: Predicted, scale: Number) -> Array:
         return self._answer("exact_utility_decision", "decision")(predicted, scale)
 
@@ -135,28 +157,22 @@ class AnyLoss:
     ) -> Array:
         return expectation.expected(key, outcome, self.loss, decision)
 
-    def averaged(self, risks: Array) -> Array:
+    def average(self, risks: Array) -> Array:
         return risks.mean(axis=0)
 
     def worth(self, risks: Array) -> Array:
         return risks
 
-    def pooled(self, risks: Array, over: Over) -> Array:
+    def pool(self, risks: Array, over: Over) -> Array:
         return over(risks, "sum")
 
     def decision(self, predicted: Predicted) -> Array:
-        return self.exact_decision(predicted)
+        return self._answer("exact_decision", "decision")(predicted)
 
-    def drawn_decision(self, draws: Callable[[], Array]) -> Array:
+    def decision_by_draws(self, draws: Callable[[], Array]) -> Array:
         return self._answer("bayes_decision", "decision")(draws())
 
     def trial(self, outcome: Array, decision: Array) -> Trial:
         values = jnp.asarray(self.loss(outcome, decision))
         remedy = "A loss has to be zero or more; add a constant to it."
         return Trial(f"`loss={self.title}`", values, "negative", values < 0, remedy)
-
-    def _answer(self, question: str, what: str) -> Callable[..., Array]:
-        answer: Callable[..., Array] | None = getattr(self.loss, question, None)
-        if answer is None:
-            raise NoClosedForm(f"`{self.title}` has no closed form for its {what}.")
-        return answer

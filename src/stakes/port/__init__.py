@@ -24,7 +24,7 @@ from stakes.port.minibatches import (
     sweep,
 )
 from stakes.port.own_draws import key_of_part
-from stakes.port.response import Response, outcome_at
+from stakes.port.response import Outcome, Response, outcome_at, responds
 
 __all__ = [
     "Approximation",
@@ -33,6 +33,7 @@ __all__ = [
     "Draw",
     "Instances",
     "NormalPair",
+    "Outcome",
     "Response",
     "Rows",
     "Subsample",
@@ -47,6 +48,7 @@ __all__ = [
     "own_key",
     "params_in",
     "placed",
+    "responds",
     "rows_of_decisions",
     "rows_of_params",
     "scatter",

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, final
+from typing import TypeAlias, TypeGuard, final
 
 import jax
 
@@ -24,6 +24,15 @@ class Response:
         return self.predict(self.latents, self.key, decision)
 
 
-def outcome_at(outcome: Any, decision: Float[Array, "*instance"]) -> Distribution:
-    """p(y|θ, h), for an outcome that depends on the decision or does not."""
-    return outcome.at(decision) if isinstance(outcome, Response) else outcome
+Outcome: TypeAlias = Distribution | Response
+"""What may come of a decision: a distribution, or one for each decision."""
+
+
+def responds(outcome: Outcome) -> TypeGuard[Response]:
+    """Whether an outcome depends on the decision."""
+    return isinstance(outcome, Response)
+
+
+def outcome_at(outcome: Outcome, decision: Float[Array, "*instance"]) -> Distribution:
+    """p(y|θ, h), whether it depends on the decision or does not."""
+    return outcome.at(decision) if responds(outcome) else outcome

@@ -6,7 +6,7 @@ from stakes.predicting.decisions import (
     draws_for,
     draws_to_decide,
     expected,
-    rivals,
+    second_minimum,
 )
 from stakes.predicting.instances import (
     Observations,
@@ -44,7 +44,7 @@ __all__ = [
     "outcomes_by_batch",
     "predict",
     "predictive_costs",
-    "rivals",
+    "second_minimum",
     "weighed",
     "weights",
 ]

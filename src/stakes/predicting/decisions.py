@@ -10,18 +10,17 @@ import numpy as np
 
 from stakes._types import Array, Batch, Float, Key
 from stakes.bridge import Predictor
-from stakes.decisions import DecisionTask, Rival, best_decision
-from stakes.decisions import rivals as near_rivals
+from stakes.decisions import DecisionTask, SecondMinimum, best_decision
+from stakes.decisions import second_minimum as second_minimum_of
 from stakes.host.programs import Program
 from stakes.port import columns_in, count_in, outcome_at, sweep
 from stakes.predicting.instances import count_of, everywhere, outcomes_in
 from stakes.predicting.posteriors import Posterior
 from stakes.protocols import Expectation
-from stakes.spaces import Shared, leading
 
 MOST_ELEMENTS = 2**25
 """Instances times draws held at once; 128 MB per array in single precision."""
-DRAWS_FOR_RIVALS = 256
+DRAWS_FOR_MINIMA = 256
 
 
 def draws_for(instances: int) -> int:
@@ -53,7 +52,7 @@ def decide(
     def best(batch: Batch) -> Array:
         return _decide_batch(posterior, predictor, key, batch, *settled)
 
-    return everywhere(best, predictor, leading(task.space), asked)
+    return everywhere(best, predictor, task.space.axes, asked)
 
 
 def begin_to_decide(
@@ -74,7 +73,7 @@ def _settled(
 ) -> tuple[DecisionTask, tuple[Any, ...], Expectation, int]:
     """What is the same for all batches."""
     size = int(np.prod(predictor.trace.instances.shape))
-    return *task.opened(), expectation, draws or draws_to_decide(task, expectation, size)
+    return *task.split_numbers(), expectation, draws or draws_to_decide(task, expectation, size)
 
 
 def _compared(given: Mapping[str, Any]) -> int:
@@ -96,31 +95,31 @@ def _decide_batch(
     draws: int,
 ) -> Float[Array, "*instance"]:
     here, outcomes, weight, y_key = _at(
-        posterior, predictor, key, batch, task.filled(numbers), draws
+        posterior, predictor, key, batch, task.with_numbers(numbers), draws
     )
     return best_decision(here, expectation, y_key, outcomes, weight)
 
 
-def rivals(
+def second_minimum(
     task: DecisionTask,
     posterior: Posterior,
     predictor: Predictor,
     expectation: Expectation,
     key: Key,
-    draws: int = DRAWS_FOR_RIVALS,
-) -> Rival | None:
+    draws: int = DRAWS_FOR_MINIMA,
+) -> SecondMinimum | None:
     """Of the first batch of instances, other decisions that are nearly as good as the best."""
-    if task.criterion.convex or task.space.actions is not None or leading(task.space):
+    if task.criterion.convex or task.space.actions is not None or task.space.axes:
         return None
-    batch, (bare, numbers) = next(sweep(predictor.trace.subsamples)), task.opened()
-    found: Rival | None = _rivals_batch(
+    batch, (bare, numbers) = next(sweep(predictor.trace.subsamples)), task.split_numbers()
+    found: SecondMinimum | None = _second_minimum_batch(
         posterior, predictor, key, batch, bare, numbers, expectation, draws
     )
     return found
 
 
 @partial(Program, static=("task", "expectation", "draws"), numbers=("numbers",), work=_compared)
-def _rivals_batch(
+def _second_minimum_batch(
     posterior: Posterior,
     predictor: Predictor,
     key: Key,
@@ -129,10 +128,10 @@ def _rivals_batch(
     numbers: tuple[Any, ...],
     expectation: Expectation,
     draws: int,
-) -> Rival | None:
-    filled = task.filled(numbers)
+) -> SecondMinimum | None:
+    filled = task.with_numbers(numbers)
     here, outcomes, weight, y_key = _at(posterior, predictor, key, batch, filled, draws)
-    return near_rivals(here, expectation, y_key, outcomes, weight)
+    return second_minimum_of(here, expectation, y_key, outcomes, weight)
 
 
 def expected(
@@ -149,7 +148,7 @@ def expected(
     Where outcomes share a decision, all of them together.
     """
 
-    bare, numbers = task.opened()
+    bare, numbers = task.split_numbers()
     same = jnp.asarray(decision)
 
     def some(batch: Batch) -> Array:
@@ -172,15 +171,15 @@ def _expected_batch(
     expectation: Expectation,
     draws: int,
 ) -> Float[Array, "statistic *instance"]:
-    task = task.filled(numbers)
+    task = task.with_numbers(numbers)
     here, outcomes, weight, y_key = _at(posterior, predictor, key, batch, task, draws)
-    space = here.space.counting(weight) if isinstance(here.space, Shared) else here.space
+    groups = here.groups.counting(weight)
     same = jnp.full_like(weight, decision)
 
     def one(key: Key, outcome: Any) -> Array:
         at = outcome_at(outcome, same)
         found = here.criterion.worth(here.criterion.risk(expectation, key, at, same))
-        return space.over(found, "sum") if isinstance(space, Shared) else found
+        return groups.over(found, "sum")
 
     each = jax.vmap(one)(jax.random.split(y_key, count_of(outcomes)), outcomes)
     ends = jnp.quantile(each, jnp.array([0.05, 0.95]), axis=0)

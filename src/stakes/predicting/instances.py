@@ -15,7 +15,6 @@ from stakes.host.compiling import ONCE
 from stakes.host.programs import Program
 from stakes.port import over_batches, sweep
 from stakes.predicting.posteriors import Members, Posterior
-from stakes.spaces import leading
 
 DRAWS_FOR_SIZE = 64
 """Draws of θ that show over which values outcomes spread."""
@@ -177,7 +176,7 @@ class Observations(NamedTuple):
         if self.outcomes.size <= MOST_AT_ONCE:
             yield self.task(task), self.outcomes, self.counted, decisions
             return
-        lead, (outcomes, counted, columns) = leading(task.space), self._flat(task)
+        lead, (outcomes, counted, columns) = task.space.axes, self._flat(task)
         decisions = np.broadcast_to(decisions, (*lead, *self.counted.shape)).reshape(*lead, -1)
         each = max(len(outcomes) * MOST_AT_ONCE // outcomes.size, 1)
         for first in range(0, len(outcomes), each):

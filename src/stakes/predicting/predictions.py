@@ -16,7 +16,6 @@ from stakes.host.programs import Program
 from stakes.port import count_in
 from stakes.predicting.instances import count_of, everywhere, outcomes_in, weights
 from stakes.predicting.posteriors import Posterior
-from stakes.spaces import seen
 
 CENTRAL = (0.05, 0.25, 0.75, 0.95)
 """Levels of the quantiles that are the ends of the central 90 and 50 % of what is predicted."""
@@ -83,6 +82,6 @@ def predictive_costs(
     counted = weights(posterior, predictor) > 0
     found = predict(posterior, predictor, key, draws)
     criterion = task.at(predictor.columns(task.needs)).criterion
-    decided = seen(task.space, jnp.asarray(decisions))
+    decided = task.space.unpack(jnp.asarray(decisions))
     costs = np.asarray(criterion.cost(jnp.asarray(found), decided))
     return costs[:, counted].ravel()

@@ -45,7 +45,7 @@ def decide_weighted(
     outcomes = _taken(draws.outcome, chosen)
     _check(draws.outcome, outcomes, chosen)
     like = draws.weight[0]
-    bare, numbers = task.opened()
+    bare, numbers = task.split_numbers()
     found = _decide(decision_key, outcomes, like, columns or {}, bare, numbers, expectation)
     return np.asarray(found)
 
@@ -60,7 +60,7 @@ def _decide(
     numbers: tuple[Any, ...],
     expectation: Expectation,
 ) -> Array:
-    return best_decision(task.filled(numbers).at(columns), expectation, key, outcomes, like)
+    return best_decision(task.with_numbers(numbers).at(columns), expectation, key, outcomes, like)
 
 
 def _resampled(log_weights: np.ndarray, start: float) -> np.ndarray:

@@ -1,6 +1,8 @@
 """Mistakes in a problem, found when it is stated."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
 
 import jax
 import jax.numpy as jnp
@@ -11,14 +13,35 @@ from stakes import checks
 from stakes._types import Key
 from stakes.arguments import arguments_of
 from stakes.errors import InputError, name_of, some
-from stakes.losses import AnyLoss
-from stakes.problem.action import Argument, check_action
 from stakes.protocols import Space
-from stakes.spaces import Vector
 from stakes.utilities import ExpUtility, Utility
 
 if TYPE_CHECKING:
     from stakes.problem.problem import Problem
+
+SUCH_AS = "such as {'price': Interval(1, 10)}"
+
+
+@final
+@dataclass(frozen=True)
+class Argument:
+    """An argument of the model that is decided about, and where its decisions may lie."""
+
+    name: str
+    space: Space
+
+    def __repr__(self) -> str:
+        return f"{{{self.name!r}: {self.space!r}}}"
+
+
+def argument(stated: Mapping[str, Any] | str) -> Argument:
+    if not isinstance(stated, Mapping) or len(stated) != 1:
+        rule = f"a space, or one argument of the model and its space, {SUCH_AS}"
+        raise checks.refused("`Problem(decision=...)`", rule, stated)
+    [(name, space)] = stated.items()
+    known = "`Interval(low, high)`, `Integers(low, high)` or `OneOf(labels)`"
+    checks.choice(f"`Problem(decision=...)`: that of {name!r}", space, Space, known)
+    return Argument(str(name), space)
 
 
 def check(problem: "Problem") -> None:
@@ -60,11 +83,11 @@ def _check_cost(problem: "Problem") -> None:
 
 
 def _check_space(problem: "Problem") -> None:
-    own = None if problem.loss is None else AnyLoss(problem.loss).space
+    own = problem.criterion.space
     if problem.per is not None:
         rule = "the name of a plate or of a data argument, 'all' or 'row'"
         checks.instance("`Problem(per=...)`", problem.per, str, rule)
-        if isinstance(problem.space, Vector) and problem.per != "row":
+        if problem.space.axes and problem.per != "row":
             raise InputError(
                 f"`Problem(per={problem.per!r})`: decisions with several parts are not shared; "
                 f"leave `per` out, or decide about single numbers."
@@ -76,8 +99,8 @@ def _check_space(problem: "Problem") -> None:
             )
     if problem.decision is None:
         return
-    if isinstance(problem.decision, Argument):
-        check_action(problem, problem.decision)
+    if problem.argument is not None:
+        _check_action(problem, problem.argument)
         return
     known = (
         "`Real()`, `Interval(low, high)`, `Integers(low, high)`, `OneOf(labels)` or a `Vector` of "
@@ -85,9 +108,8 @@ def _check_space(problem: "Problem") -> None:
     )
     checks.choice("`Problem(decision=...)`", problem.decision, Space, known)
     _check_parts(problem)
-    if isinstance(own, Vector):
-        names = getattr(problem.decision, "names", None)
-        if names != own.names:
+    if own is not None and own.axes:
+        if problem.decision.names != own.names:
             raise InputError(
                 f"`Problem(decision={problem.decision!r})`: `{problem.criterion.title}` decides "
                 f"about `Vector({', '.join(f'{name}=...' for name in own.names)})`."
@@ -105,10 +127,9 @@ def _check_together(problem: "Problem") -> None:
     checks.flags(problem, "together")
     if not problem.together:
         return
-    loss = problem.loss if problem.utility is None else problem.utility.loss
-    if loss is not None and AnyLoss(loss).of_numbers:
+    if problem.criterion.of_numbers:
         raise InputError(
-            f"`Problem(together=True)`: `{AnyLoss(loss).title}` takes single numbers. Give a "
+            f"`Problem(together=True)`: `{problem.criterion.title}` takes single numbers. Give a "
             f"function of (outcome, decision) that takes vectors, along the last axis of the "
             f"outcome."
         )
@@ -121,15 +142,38 @@ def _check_together(problem: "Problem") -> None:
 
 def _check_parts(problem: "Problem") -> None:
     """Refuse a loss of single numbers where a decision has several parts."""
-    loss = problem.loss if problem.utility is None else problem.utility.loss
-    if not isinstance(problem.space, Vector) or loss is None:
-        return
-    asked = AnyLoss(loss)
-    if asked.of_numbers and not isinstance(asked.space, Vector):
+    criterion = problem.criterion
+    takes_parts = criterion.space is not None and criterion.space.axes
+    if problem.space.axes and criterion.of_numbers and not takes_parts:
         raise InputError(
-            f"`Problem(decision={problem.decision!r})`: `{asked.title}` takes single numbers. Give "
-            f"a function of (outcome, decision) that takes the parts of the decision, "
+            f"`Problem(decision={problem.decision!r})`: `{criterion.title}` takes single "
+            f"numbers. Give a function of (outcome, decision) that takes the parts of the "
+            f"decision, "
             f"`{', '.join(problem.space.names)} = decision`."
+        )
+
+
+def _check_action(problem: "Problem", stated: Argument) -> None:
+    """Decisions that change outcomes: an argument of the model, and a space with limits."""
+    where, name, space = "`Problem(decision=...)`", stated.name, stated.space
+    arguments = arguments_of(problem.model)
+    if name == problem.outcome or (name not in arguments.names and not arguments.open_ended):
+        raise InputError(
+            f"{where}: `{name_of(problem.model)}` has no argument {name!r} to decide about; its "
+            f"arguments are {some(arguments.names)}."
+        )
+    if space.axes:
+        raise InputError(
+            f"{where}: decisions about {name!r} must be single numbers; got {space!r}."
+        )
+    if space.needs:
+        raise InputError(
+            f"{where}: the limits of {name!r} must be numbers, the same for all; got {space!r}."
+        )
+    if not space.bounded:
+        raise InputError(
+            f"{where}: decisions about {name!r} need limits, between which the best one is looked "
+            f"for, {SUCH_AS}; got {space!r}."
         )
 
 

@@ -8,17 +8,16 @@ from typing import Any, final
 import jax.numpy as jnp
 import numpy as np
 
-from stakes import varying
+from stakes import checks, varying
 from stakes._types import Data, Model, Number
 from stakes.arguments import Columns, arguments_of, by_name, is_conditioned, without
 from stakes.decisions import DecisionTask
 from stakes.errors import InputError, name_of
 from stakes.losses import AnyLoss
-from stakes.problem.action import Argument, argument
-from stakes.problem.checking import check
+from stakes.problem.checking import Argument, argument, check
 from stakes.problem.data import checked_data
 from stakes.protocols import Criterion, Gain, Loss, Space, Transform
-from stakes.spaces import Real, Vector
+from stakes.spaces import Real
 from stakes.utilities import ExpUtility, Utility
 
 FAR = 1e30
@@ -76,17 +75,16 @@ class Problem:
     together: bool = False
 
     def __post_init__(self) -> None:
-        said: Any = self.outcome
-        if isinstance(said, str) and not said:
-            object.__setattr__(self, "outcome", getattr(self.model, "response", said))
-        object.__setattr__(self, "model", by_name(self.model))
-        object.__setattr__(self, "guide", by_name(self.guide))
+        stated: Any = self.outcome
+        if isinstance(stated, str) and not stated:
+            checks.assign(self, outcome=getattr(self.model, "response", stated))
+        checks.assign(self, model=by_name(self.model), guide=by_name(self.guide))
         if isinstance(self.decision, Mapping | str):
-            object.__setattr__(self, "decision", argument(self.decision))
+            checks.assign(self, decision=argument(self.decision))
         check(self)
 
     def __repr__(self) -> str:
-        cost = f"{'loss' if self.utility is None else 'utility'}={self.criterion.title}"
+        cost = f"{self.criterion.argument}={self.criterion.title}"
         where = "" if self.decision is None else f", decision={self.decision!r}"
         where += "" if self.per is None else f", per={self.per!r}"
         return f"Problem({name_of(self.model)}, outcome={self.outcome!r}, {cost}{where})"
@@ -100,17 +98,19 @@ class Problem:
     @property
     def space(self) -> Space:
         """Where decisions may lie."""
-        loss = self.loss if self.utility is None else self.utility.loss
-        own = None if loss is None else AnyLoss(loss).space
-        stated = self.decision
-        if isinstance(stated, Argument):
-            return stated.space
-        return stated or own or Real()
+        if self.argument is not None:
+            return self.argument.space
+        return self.decision or self.criterion.space or Real()
+
+    @property
+    def argument(self) -> Argument | None:
+        """The model's argument that is decided about, and where its decisions may lie."""
+        return self.decision if isinstance(self.decision, Argument) else None
 
     @property
     def action(self) -> str | None:
         """The model's argument that is decided about, where decisions change outcomes."""
-        return self.decision.name if isinstance(self.decision, Argument) else None
+        return None if self.argument is None else self.argument.name
 
     @property
     def beside_model(self) -> tuple[str, ...]:
@@ -122,8 +122,8 @@ class Problem:
     @property
     def named_needs(self) -> list[str]:
         """What the data may have for loss and decisions."""
-        named = [getattr(need, "name", need) for need in self.task.needs]
-        return [name for name in named if isinstance(name, str)]
+        named = [need if isinstance(need, str) else need.name for need in self.task.needs]
+        return [name for name in named if name is not None]
 
     @cached_property
     def program(self) -> Model:
@@ -195,7 +195,7 @@ class Problem:
                 f"{where} is for outcomes that are single numbers; with `together=True` they are "
                 f"vectors. Use `calibrate`, `decide` and `compare`."
             )
-        if isinstance(self.space, Vector) and not parts:
+        if self.space.axes and not parts:
             return (
                 f"{where} is for decisions that are single numbers; those in `{self.space!r}` have "
                 f"several parts. Use `calibrate`, `choose`, `decide` and `compare`."

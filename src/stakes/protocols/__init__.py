@@ -10,7 +10,15 @@ Axes are named as in `Float[Array, "theta *instance"]`: draws of θ first, then 
 plate of the outcome.
 """
 
-from stakes.protocols.decisions import Criterion, DecisionRule, Objective, Over, Space, Trial
+from stakes.protocols.decisions import (
+    Criterion,
+    DecisionRule,
+    Groups,
+    Objective,
+    Over,
+    Space,
+    Trial,
+)
 from stakes.protocols.expectations import (
     Estimator,
     Expectation,
@@ -28,6 +36,7 @@ __all__ = [
     "Estimator",
     "Expectation",
     "Gain",
+    "Groups",
     "Loss",
     "Objective",
     "Over",

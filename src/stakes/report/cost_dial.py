@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from stakes import varying
 from stakes.losses import CostTable
 from stakes.report.actions import class_names
 from stakes.report.content import CostDial, Handle, WhatIf
 from stakes.report.predictions import varied_rows
 from stakes.report.rows import Rows
+from stakes.varying import Columns, value_at
 
 SPAN = 5.0
 """A cost may be turned up and down by this factor."""
@@ -39,7 +39,7 @@ def table_what_if(rows: Rows) -> WhatIf | None:
 
 
 def _turned(
-    loss: CostTable, columns: varying.Columns, chosen: np.ndarray
+    loss: CostTable, columns: Columns, chosen: np.ndarray
 ) -> tuple[list[Handle], list[int], list[np.ndarray | None]]:
     """Handles of the costs, the handle of each cell, and what each handle is a multiple of."""
     names = class_names(loss)
@@ -59,7 +59,7 @@ def _turned(
                 what = str(action) if same else f"{action}, if {name}"
                 what += "" if told else f": times {_called(cost)}"
                 handles.append(Handle(what, float(cost) if told else 1.0, SPAN))
-                values = None if told else np.asarray(varying.given(cost, columns), float).ravel()
+                values = None if told else np.asarray(value_at(cost, columns), float).ravel()
                 factors.append(None if values is None else values[chosen])
     return handles, cells, factors
 

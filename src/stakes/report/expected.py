@@ -7,7 +7,6 @@ import numpy as np
 
 from stakes.report.curve import Curve, Line
 from stakes.report.rows import Rows
-from stakes.spaces import OneOf
 from stakes.study import Assessment, Calibration, beyond_made
 from stakes.varying import GroupOf
 
@@ -81,10 +80,8 @@ def _lines(
 def _tried(cases: Assessment) -> tuple[np.ndarray, tuple[str, ...]]:
     space = cases.problem.space
     some = np.array(cases.problem.some_decisions)
-    if isinstance(space, OneOf):
-        return some, () if space.are_numbers else tuple(map(str, space.labels))
     if space.actions is not None:
-        return some, ()
+        return some, () if space.are_numbers else tuple(map(str, space.labels))
     between = np.linspace(some[0], some[-1], POINTS)
     return np.unique(np.array(space.inside(jnp.asarray(between)))), ()
 

@@ -13,7 +13,6 @@ from stakes.problem import Problem
 from stakes.protocols import Loss
 from stakes.report.content import Column, Decisions, Handle, WhatIf
 from stakes.report.rows import Labels, Rows
-from stakes.spaces import Real
 from stakes.study import Assessment, are_whole_numbers, predictive_quantiles
 
 MOST_ROWS = 100_000
@@ -75,7 +74,7 @@ def decision_table(parts: Sequence[Rows], *, gain: bool = False) -> Decisions:
 
 def loss_to_vary(problem: Problem) -> Loss | None:
     """The page decides by quantiles, each instance for itself and without limits."""
-    alone = isinstance(problem.space, Real) and problem.task.per is None
+    alone = problem.space.is_unlimited and problem.task.per is None
     return problem.loss if alone else None
 
 

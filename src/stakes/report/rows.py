@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from stakes import checks
-from stakes.spaces import OneOf
 from stakes.study import Assessment, are_whole_numbers, predictive_quantiles, why_not_judged
 
 MOST_VALUES = 4_000_000
@@ -133,7 +132,7 @@ class Rows:
     def actions(self) -> tuple[str, ...]:
         """Labels of the actions, where decisions are no numbers."""
         space = self.cases.problem.space
-        if not isinstance(space, OneOf) or space.are_numbers:
+        if space.are_numbers:
             return ()
         return tuple(map(str, space.labels))
 

@@ -1,17 +1,7 @@
-"""Where decisions may lie: numbers, actions, several parts, or one decision for several cases."""
+"""Where decisions may lie: numbers, actions or several parts; and which cases share one."""
 
-from stakes.spaces.sharing import Shared
+from stakes.spaces.sharing import ALONE, Shared
 from stakes.spaces.single import Integers, Interval, OneOf, Real
-from stakes.spaces.vector import Vector, laid_out, leading, seen
+from stakes.spaces.vector import Vector
 
-__all__ = [
-    "Integers",
-    "Interval",
-    "OneOf",
-    "Real",
-    "Shared",
-    "Vector",
-    "laid_out",
-    "leading",
-    "seen",
-]
+__all__ = ["ALONE", "Integers", "Interval", "OneOf", "Real", "Shared", "Vector"]

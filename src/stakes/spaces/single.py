@@ -3,8 +3,8 @@
 import math
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from dataclasses import dataclass, field
+from typing import Any, final
 
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +14,8 @@ from numpyro.distributions.transforms import Transform
 from stakes import checks, varying
 from stakes._types import Array, Float
 from stakes.errors import InputError, some
+from stakes.protocols import Space
+from stakes.varying import Varying
 
 FEW = 64
 """So many whole numbers are tried one by one."""
@@ -21,23 +23,9 @@ EDGE = 1e-3
 """How far from its limits, as a part of the interval, a decision starts on its way by gradients."""
 
 
-class _OfNumbers(varying.CanVary):
-    """What spaces of numbers share: decisions are what they are."""
-
-    actions: tuple[float, ...] | None = None
-
-    def labelled(self, decisions: np.ndarray) -> np.ndarray:
-        """As users see them."""
-        return decisions
-
-    def coded(self, where: str, decisions: Any) -> np.ndarray:
-        """As numbers, from what users see."""
-        return checks.array(where, decisions).astype(float)
-
-
 @final
 @dataclass(frozen=True)
-class Real(_OfNumbers):
+class Real(Space):
     """Any real number: the default.
 
     Examples:
@@ -46,8 +34,8 @@ class Real(_OfNumbers):
         Real()
     """
 
-    is_smooth: ClassVar[bool] = True
-    bounded: ClassVar[bool] = False
+    is_smooth = True
+    is_unlimited = True
 
     def inside(self, decision: Array) -> Array:
         return decision
@@ -55,18 +43,18 @@ class Real(_OfNumbers):
     def beside(self, decision: Array) -> Array:
         return decision[None]
 
-    def free(self, decision: Array) -> Array:
+    def to_line(self, decision: Array) -> Array:
         return decision
 
-    def held(self, free: Array) -> Array:
-        return free
+    def from_line(self, place: Array) -> Array:
+        return place
 
 
-class _Limited(_OfNumbers):
+class _Limited(varying.CanVary, Space):
     """Between two limits, each of which may be open."""
 
-    low: Any
-    high: Any
+    low: Varying
+    high: Varying
 
     def _check(self) -> None:
         name = type(self).__name__
@@ -75,13 +63,13 @@ class _Limited(_OfNumbers):
             is_open = value is None or (isinstance(value, float | int) and value == open_end)
             if not is_open:
                 value = varying.checked(f"`{name}({end}=...)`", value)
-            object.__setattr__(self, end, None if is_open else value)
-        low, high = (_plain(end) for end in (self.low, self.high))
-        if low is None or high is None:
+            checks.assign(self, **{end: None if is_open else value})
+        low, high = self.low, self.high
+        if not _is_stated(low) or not _is_stated(high):
             return
         # What differs from case to case may leave no room in some.
-        fine = low < high if np.ndim(low) + np.ndim(high) == 0 else low <= high
-        if not np.all(fine):
+        in_order = np.less if np.ndim(low) + np.ndim(high) == 0 else np.less_equal
+        if not np.all(in_order(low, high)):
             raise InputError(
                 f"`{name}(low=..., high=...)`: the lower limit must be below the upper one; got "
                 f"{self.low!r} and {self.high!r}."
@@ -95,11 +83,9 @@ class _Limited(_OfNumbers):
         return jnp.clip(decision, self.low, self.high)
 
 
-def _plain(end: Any) -> Any:
-    """A limit as far as it is known; None where it is open, or a data argument."""
-    if isinstance(end, varying.PerCase):
-        return end.values
-    return None if isinstance(end, str) else end
+def _is_stated(end: object) -> bool:
+    """Whether a limit is known already: not open, nor found in a data argument."""
+    return end is not None and not isinstance(end, str)
 
 
 @final
@@ -116,10 +102,10 @@ class Interval(_Limited):
         Interval(low=0.0, high='capacity')
     """
 
-    low: Any = None
-    high: Any = None
+    low: Varying = None
+    high: Varying = None
 
-    is_smooth: ClassVar[bool] = True
+    is_smooth = True
 
     def __post_init__(self) -> None:
         self._check()
@@ -127,8 +113,7 @@ class Interval(_Limited):
     def beside(self, decision: Array) -> Array:
         return self.inside(decision)[None]
 
-    def free(self, decision: Array) -> Array:
-        """Where a decision lies on a line without limits."""
+    def to_line(self, decision: Array) -> Array:
         low, high = self.low, self.high
         if self.bounded:
             edge = EDGE * (self._room - low)
@@ -139,8 +124,8 @@ class Interval(_Limited):
             decision = jnp.minimum(decision, high - EDGE * (1 + jnp.abs(high)))
         return jnp.asarray(self._map().inv(decision))
 
-    def held(self, free: Array) -> Array:
-        return self.inside(jnp.asarray(self._map()(free)))
+    def from_line(self, place: Array) -> Array:
+        return self.inside(jnp.asarray(self._map()(place)))
 
     @property
     def _room(self) -> Any:
@@ -157,21 +142,9 @@ class Interval(_Limited):
         return biject_to(constraints.real)
 
 
-class _Stepwise:
-    """Spaces without a way from one decision to the next: EM decides in them."""
-
-    is_smooth: ClassVar[bool] = False
-
-    def free(self, decision: Array) -> Array:
-        raise InputError(f"Decisions in `{self!r}` cannot follow a gradient; use `method=EM()`.")
-
-    def held(self, free: Array) -> Array:
-        raise InputError(f"Decisions in `{self!r}` cannot follow a gradient; use `method=EM()`.")
-
-
 @final
 @dataclass(frozen=True)
-class Integers(_Stepwise, _Limited):
+class Integers(_Limited):
     """Whole numbers, between two limits either of which may be open (None); limits are included.
 
     Decisions are the best whole numbers, not the best real numbers rounded.
@@ -182,21 +155,23 @@ class Integers(_Stepwise, _Limited):
         Integers(low=0, high=120)
     """
 
-    low: Any = None
-    high: Any = None
+    low: Varying = None
+    high: Varying = None
+
+    is_whole = True
 
     def __post_init__(self) -> None:
         self._check()
         for end in ("low", "high"):
-            plain = _plain(getattr(self, end))
-            if plain is not None and not np.array_equal(plain, np.round(plain)):
+            limit = getattr(self, end)
+            if _is_stated(limit) and not np.array_equal(limit, np.round(limit)):
                 rule = "a whole number, or one for each case"
-                raise checks.refused(f"`Integers({end}=...)`", rule, getattr(self, end))
-            if isinstance(plain, float):
-                object.__setattr__(self, end, int(plain))
+                raise checks.refused(f"`Integers({end}=...)`", rule, limit)
+            if isinstance(limit, float):
+                checks.assign(self, **{end: int(limit)})
 
     @property
-    def actions(self) -> tuple[float, ...] | None:  # type: ignore[override]
+    def actions(self) -> tuple[float, ...] | None:
         """All of them, where they are few and the same for all cases."""
         ends = (self.low, self.high)
         if not all(isinstance(end, int) for end in ends) or self.high - self.low >= FEW:
@@ -219,7 +194,7 @@ class Integers(_Stepwise, _Limited):
 
 @final
 @dataclass(frozen=True)
-class OneOf(_Stepwise):
+class OneOf(Space):
     """One of some actions, given by their labels.
 
     A loss sees the label itself where labels are numbers, and otherwise the number of the action:
@@ -231,18 +206,17 @@ class OneOf(_Stepwise):
         OneOf(labels=('call', 'skip'))
     """
 
-    labels: Sequence[Any]
+    labels: Sequence[Any] = field()
 
-    needs: ClassVar[tuple[varying.Need, ...]] = ()
-    bounded: ClassVar[bool] = True
+    bounded = True
 
     def __post_init__(self) -> None:
         where, rule = "`OneOf(labels=...)`", "a list of different labels, such as ['call', 'skip']"
         listed = checks.labels(where, {"labels": self.labels})["labels"]
-        plain = tuple(each.item() if isinstance(each, np.generic) else each for each in listed)
+        plain = tuple(item.item() if isinstance(item, np.generic) else item for item in listed)
         if not plain or len(set(plain)) != len(plain):
             raise checks.refused(where, rule, self.labels)
-        object.__setattr__(self, "labels", plain)
+        checks.assign(self, labels=plain)
         if self.are_numbers:
             self._check_numbers(where)
 
@@ -267,14 +241,8 @@ class OneOf(_Stepwise):
         """The numbers that a loss sees."""
         return tuple(float(n) for n in (self.labels if self.are_numbers else range(len(self))))
 
-    def check(self, columns: varying.Columns) -> None:
-        """Actions are the same for all cases."""
-
     def __len__(self) -> int:
         return len(self.labels)
-
-    def at(self, columns: varying.Columns) -> "OneOf":
-        return self
 
     def inside(self, decision: Array) -> Array:
         """The nearest of the actions."""
@@ -292,7 +260,7 @@ class OneOf(_Stepwise):
         away = side * (actions - decision[..., None])
         return actions[jnp.argmin(jnp.where(away >= 0, away, jnp.inf), axis=-1)]
 
-    def labelled(self, decisions: np.ndarray) -> np.ndarray:
+    def to_labels(self, decisions: np.ndarray) -> np.ndarray:
         away = np.abs(np.asarray(decisions, float)[..., None] - np.array(self.actions))
         labels = np.empty(len(self), object)
         labels[:] = self.labels  # one by one: of a word and a number NumPy would make two words
@@ -300,10 +268,10 @@ class OneOf(_Stepwise):
             labels = np.array(self.labels)
         return np.asarray(labels[np.argmin(away, axis=-1)])
 
-    def coded(self, where: str, decisions: Any) -> np.ndarray:
+    def from_labels(self, where: str, decisions: object) -> np.ndarray:
         number = dict(zip(self.labels, self.actions, strict=True))
         listed = np.asarray(decisions, object)
-        strange = sorted({str(each) for each in listed.ravel() if each not in number})
+        strange = sorted({str(label) for label in listed.ravel() if label not in number})
         if strange:
             raise InputError(f"{where} has {some(strange)}; the actions are {some(self.labels)}.")
-        return np.array([number[each] for each in listed.ravel()]).reshape(listed.shape)
+        return np.array([number[label] for label in listed.ravel()]).reshape(listed.shape)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from keyword import iskeyword
-from typing import Any, ClassVar, final
+from typing import Any, final
 
 import jax.numpy as jnp
 import numpy as np
@@ -18,7 +18,7 @@ from stakes.protocols import Space
 
 @final
 @dataclass(frozen=True, init=False, repr=False)
-class Vector:
+class Vector(Space):
     """Several numbers decided together, each with a name and a space.
 
     A loss gets them as one decision: `decision.low`, or `low, high = decision`. Inside, the parts
@@ -33,8 +33,6 @@ class Vector:
     names: tuple[str, ...]
     spaces: tuple[Space, ...]
 
-    actions: ClassVar[None] = None
-
     def __init__(self, **parts: Space) -> None:
         if len(parts) < 2:
             rule = "two parts or more, such as `Vector(low=Real(), high=Real())`"
@@ -45,10 +43,9 @@ class Vector:
                 raise InputError(f"`Vector({name}=...)`: a part cannot have this name.")
             known = "`Real()`, `Interval(low, high)`, `Integers(low, high)` or `OneOf(numbers)`"
             checks.choice(f"`Vector({name}=...)`", space, Space, known)
-            if isinstance(space, Vector) or not getattr(space, "are_numbers", True):
+            if space.axes or not space.are_numbers:
                 raise checks.refused(f"`Vector({name}=...)`", known, space)
-        object.__setattr__(self, "names", tuple(parts))
-        object.__setattr__(self, "spaces", tuple(parts.values()))
+        checks.assign(self, names=tuple(parts), spaces=tuple(parts.values()))
 
     def __repr__(self) -> str:
         parts = zip(self.names, self.spaces, strict=True)
@@ -56,6 +53,10 @@ class Vector:
 
     def __len__(self) -> int:
         return len(self.names)
+
+    @property
+    def parts(self) -> tuple[Space, ...]:
+        return self.spaces
 
     @property
     def needs(self) -> tuple[varying.Need, ...]:
@@ -66,48 +67,51 @@ class Vector:
         return all(space.is_smooth for space in self.spaces)
 
     @property
+    def is_unlimited(self) -> bool:
+        return all(space.is_unlimited for space in self.spaces)
+
+    @property
     def bounded(self) -> bool:
         return all(space.bounded for space in self.spaces)
 
     def at(self, columns: varying.Columns) -> "Vector":
         if not self.needs:
             return self
-        here = object.__new__(Vector)
-        object.__setattr__(here, "names", self.names)
-        object.__setattr__(here, "spaces", tuple(space.at(columns) for space in self.spaces))
-        return here
+        return varying.with_values(self, spaces=tuple(space.at(columns) for space in self.spaces))
 
     def check(self, columns: varying.Columns) -> None:
-        """Refuse limits of some cases that could not be those of all."""
         for space in self.spaces:
-            if space.needs:
-                space.check(columns)  # type: ignore[attr-defined]
+            space.check(columns)
 
-    def seen(self, decision: Float[Array, "part *instance"]) -> tuple[Array, ...]:
-        """A decision as a loss sees it."""
+    def unpack(self, decision: Float[Array, "part *instance"]) -> tuple[Array, ...]:
         parts: tuple[Array, ...] = decision_of(self.names)(*(decision[n] for n in range(len(self))))
         return parts
+
+    def pack(self, decision: Iterable[Array], like: Array) -> Float[Array, "part *instance"]:
+        return jnp.stack([Space.pack(self, part, like) for part in decision])
 
     def inside(self, decision: Array) -> Array:
         return self._each(lambda space, part: space.inside(part), decision)
 
     def beside(self, decision: Array) -> Array:
-        raise InputError("The parts of a decision are searched for one by one.")
+        if not self.is_unlimited:
+            raise InputError("The parts of a decision are searched for one by one.")
+        return decision[None]
 
-    def free(self, decision: Array) -> Array:
-        return self._each(lambda space, part: space.free(part), decision)
+    def to_line(self, decision: Array) -> Array:
+        return self._each(lambda space, part: space.to_line(part), decision)
 
-    def held(self, free: Array) -> Array:
-        return self._each(lambda space, part: space.held(part), free)
+    def from_line(self, place: Array) -> Array:
+        return self._each(lambda space, part: space.from_line(part), place)
 
     def _each(self, question: Callable[[Space, Array], Array], decision: Array) -> Array:
         parts = zip(self.spaces, decision, strict=True)
         return jnp.stack([question(space, part) for space, part in parts])
 
-    def labelled(self, decisions: np.ndarray) -> np.ndarray:
-        return np.stack([s.labelled(p) for s, p in zip(self.spaces, decisions, strict=True)])
+    def to_labels(self, decisions: np.ndarray) -> np.ndarray:
+        return np.stack([s.to_labels(p) for s, p in zip(self.spaces, decisions, strict=True)])
 
-    def coded(self, where: str, decisions: Any) -> np.ndarray:
+    def from_labels(self, where: str, decisions: object) -> np.ndarray:
         raise InputError(f"{where} is for decisions that are single numbers, not for {self!r}.")
 
 
@@ -115,18 +119,3 @@ class Vector:
 def decision_of(names: tuple[str, ...]) -> Any:
     """The type of a decision with these parts; the same for the same names, as JAX asks for."""
     return namedtuple("Decision", names)
-
-
-def seen(space: Space, decision: Array) -> Any:
-    """A decision as a loss sees it: a number for each case, or the parts of one."""
-    return space.seen(decision) if isinstance(space, Vector) else decision
-
-
-def leading(space: Space) -> tuple[int, ...]:
-    """Axes of decisions before those of the cases."""
-    return (len(space),) if isinstance(space, Vector) else ()
-
-
-def laid_out(parts: Iterable[Array], like: Array) -> Float[Array, "part *instance"]:
-    """Parts as one array, each with a number for each case."""
-    return jnp.stack([jnp.broadcast_to(part, like.shape).astype(like.dtype) for part in parts])

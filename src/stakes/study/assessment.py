@@ -14,7 +14,6 @@ from stakes.port import Instances
 from stakes.predicting import FittedPosterior, Observations, Posterior, SampledPosterior
 from stakes.problem import Problem
 from stakes.protocols import Expectation, Space
-from stakes.spaces import Vector
 from stakes.study.comparison import Comparison
 from stakes.study.dependence import By, dependence_of
 from stakes.study.keys import Keys
@@ -291,8 +290,8 @@ def labelled_decisions(
     space: Space, decisions: np.ndarray, instances: Instances, coords: Mapping[str, Any]
 ) -> "xr.DataArray":
     """Decisions as users see them; their parts, where there are several, along a last axis."""
-    shown = space.labelled(decisions)
-    if not isinstance(space, Vector):
+    shown = space.to_labels(decisions)
+    if not space.axes:
         return labelled(shown, instances, coords, "decision")
     names = {"part": list(space.names), **coords}
     return labelled(shown, instances, names, "decision", ("part",)).transpose(..., "part")

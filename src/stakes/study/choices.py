@@ -14,7 +14,7 @@ from stakes.bridge import NumPyroApproximation, Predictors
 from stakes.decisions import DecisionTask
 from stakes.errors import InputError, some, warn
 from stakes.fitting import EM, Joint, Method
-from stakes.losses import ZeroOne
+from stakes.losses import AnyLoss
 from stakes.port import columns_in, sweep
 from stakes.predicting import FittedPosterior
 from stakes.problem import Problem
@@ -28,8 +28,6 @@ from stakes.protocols import (
     Transform,
     UtilityTerm,
 )
-from stakes.spaces import leading
-from stakes.spaces import seen as seen_by_loss
 from stakes.study.options import Options
 from stakes.utilities import Linearized
 
@@ -75,23 +73,15 @@ def check_shared(problem: Problem, approximation: NumPyroApproximation) -> None:
 
 
 def _check_classes(problem: Problem, outcome: Distribution) -> None:
-    """Refuse a table of costs that is about other classes than the outcome has."""
-    loss, counts = problem.loss, outcome.support.is_discrete
-    if isinstance(loss, ZeroOne) and isinstance(loss.width, float) and not (loss.width or counts):
-        raise InputError(
-            f"`loss=ZeroOne()` is for classes: {problem.outcome!r} is a number, which no decision "
-            f"hits exactly. Say how near is near enough: `ZeroOne(width=...)`."
-        )
-    classes = getattr(problem.loss, "classes", None)
-    if not isinstance(classes, int) or getattr(problem.loss, "bins", None) is not None:
+    """Refuse a loss for classes that the outcome does not have."""
+    if problem.loss is None:
         return
-    here = expectations.stats.few_values(outcome)
-    if here != classes:
-        found = "is a number" if here is None else f"has {here} classes"
+    loss, discrete = AnyLoss(problem.loss), outcome.support.is_discrete
+    reason = loss.objection(is_discrete=discrete, classes=expectations.stats.few_values(outcome))
+    if reason is not None:
         raise InputError(
-            f"`loss={problem.criterion.title}`: the outcome {problem.outcome!r}, "
-            f"{type(outcome).__name__}, {found}. A table has a cost for each class; where the "
-            f"outcome is a number, say with `bins=` which values make a class."
+            f"`loss={loss.title}`: the outcome {problem.outcome!r}, {type(outcome).__name__}, "
+            f"{reason}."
         )
 
 
@@ -128,8 +118,8 @@ def checked_expectation(
     if reason is not None:
         raise InputError(f"`method={method}` does not fit: {reason}.")
     asked = _AllAsked(gain, options.estimator, task.criterion)
-    expectation, parts = options.expectation, leading(task.space)
-    like = seen_by_loss(task.space, jnp.broadcast_to(weight, (*parts, *weight.shape)))
+    expectation, parts = options.expectation, task.space.axes
+    like = task.space.unpack(jnp.broadcast_to(weight, (*parts, *weight.shape)))
     if expectation is None:
         expectation = expectations.choose(outcome, asked, like)
         if isinstance(expectation, expectations.ScoreFunction):
@@ -158,7 +148,7 @@ def usual_draws(expectation: Expectation, outcome: Distribution, rows: int) -> i
 
 def _check_slope(problem: Problem, task: DecisionTask, drawn: np.ndarray) -> None:
     """Refuse, for a latent, a cost in steps: it would have no slope to follow."""
-    decision = seen_by_loss(task.space, task.everywhere(drawn, jnp.median(drawn)))
+    decision = task.space.unpack(task.everywhere(drawn, jnp.median(drawn)))
     tried = drawn + jnp.linspace(-1, 1, 9).reshape(-1, *(1 for _ in drawn.shape))
     slope = jax.grad(lambda y: jnp.sum(task.criterion.cost(y, decision)))(tried)
     if not bool(jnp.any(slope != 0)):

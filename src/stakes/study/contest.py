@@ -12,7 +12,6 @@ from stakes.errors import InputError, NoScaleError, NumericalError, warn
 from stakes.host.progress import begin, parts_of, waiting
 from stakes.host.workers import checked_client
 from stakes.problem import Problem, checked_key
-from stakes.spaces import leading
 from stakes.study.bench import Bench
 from stakes.study.choice import Choice, Entry
 from stakes.study.data import Coords
@@ -215,7 +214,7 @@ def _out_of_fold(bench: Bench, fitted: Fitted) -> tuple[np.ndarray, np.ndarray |
     Instance x (50 %, 90 %), for outcomes judged by; None for a way that predicts nothing.
     """
     outcomes = bench.seen.outcomes
-    decisions = np.zeros((*leading(bench.problem.space), *outcomes.shape))
+    decisions = np.zeros((*bench.problem.space.axes, *outcomes.shape))
     inside = np.zeros((outcomes.size, 2), bool)
     predicts = True
     for at, (judged, ground) in enumerate(zip(bench.splits.judged, bench.grounds, strict=True)):

@@ -110,7 +110,7 @@ def _with_actions(problem: Problem, found: Read) -> Read:
     if problem.action is None or words is None or problem.action not in found.arguments:
         return found
     made = np.asarray(words, object)[found.arguments[problem.action]]
-    numbers = problem.space.coded(f"`data[{problem.action!r}]`", made).astype(int)
+    numbers = problem.space.from_labels(f"`data[{problem.action!r}]`", made).astype(int)
     return found._replace(arguments={**found.arguments, problem.action: numbers})
 
 

@@ -14,7 +14,6 @@ from stakes.port import Instances
 from stakes.predicting import Posterior
 from stakes.problem import Problem
 from stakes.protocols import Expectation
-from stakes.spaces import seen
 from stakes.study.assessment import Assessment, decided, labelled_decisions, predictive_quantiles
 from stakes.study.keys import Keys
 from stakes.study.strategies.heads import LEVELS
@@ -130,7 +129,7 @@ class Ground:
         """What a posterior predicts, and what decisions will cost by that."""
         drawn, task = self.drawn(posterior), self.problem.task
         criterion = task.at(self.predictor.columns(task.needs)).criterion
-        costs = criterion.cost(jnp.asarray(drawn), seen(task.space, jnp.asarray(decisions)))
+        costs = criterion.cost(jnp.asarray(drawn), task.space.unpack(jnp.asarray(decisions)))
         ends = np.array([CENTRAL[0], CENTRAL[-1]])
         interval = predictive_quantiles(drawn.reshape(len(drawn), -1), ends)
         return Outlook(interval, np.asarray(costs, np.float64).mean(axis=0).ravel())

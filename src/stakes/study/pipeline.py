@@ -27,7 +27,6 @@ from stakes.host.progress import waiting
 from stakes.problem import Problem, checked_key
 from stakes.processes import Processes
 from stakes.protocols import Estimator, Expectation, Transform
-from stakes.spaces import leading
 from stakes.study.data import Coords
 from stakes.study.journal import Journal
 from stakes.study.keys import Keys
@@ -198,7 +197,7 @@ def calibrate_with(
     meanwhile = plan.meanwhile(keys, plain=plain) if on is None else None
     vi = fitted("VI", plan.vi_step(), plan.vi_state(owned(begin)), keys.vi, begin, meanwhile)
     check_fit("VI", vi)
-    shape = (*leading(problem.space), *approximation.instances.shape)
+    shape = (*problem.space.axes, *approximation.instances.shape)
     kept = journal.decisions(shape) if journal is not None else None
     with waiting("deciding under plain VI", show=progress), deferred_ctrl_c() as interruption:
         plan, decisions = plan.after_vi(vi, keys, kept)
@@ -221,7 +220,7 @@ def calibrate_with(
         calibrated = fitted("calibrated", step, state, keys.calibrated, begin)
         check_fit("calibrated", calibrated)
     result = Calibration.of(plan, vi, calibrated, plan.coords, keys, beyond)
-    if beyond is not None and on is not None and not leading(problem.space):
+    if beyond is not None and on is not None and not problem.space.axes:
         # Each process decides about its rows; later they may not be together any more.
         with waiting("deciding about all rows", show=progress):
             _ = result.decisions, result.vi_decisions

@@ -14,7 +14,7 @@ from stakes import checks, predicting
 from stakes._types import Array, Batch, Data, Key, Number, Params
 from stakes.arguments import Columns, columns_of
 from stakes.bridge import Divided, NumPyroApproximation, Predictors, approximate, divided
-from stakes.decisions import DecisionTask, Rival, objective_of
+from stakes.decisions import DecisionTask, SecondMinimum, objective_of
 from stakes.errors import InputError, NumericalError, listed, some, warn
 from stakes.fitting import (
     EM,
@@ -41,7 +41,6 @@ from stakes.protocols import (
     Space,
     Transform,
 )
-from stakes.spaces import OneOf, leading
 from stakes.study.choices import (
     check_shared,
     checked_expectation,
@@ -104,7 +103,7 @@ class Plan:
         Decisions and calibrated fit, where the problem is small, and it is known before plain VI
         what they need.
         """
-        shape = (*leading(self.problem.space), *self.approximation.instances.shape)
+        shape = (*self.problem.space.axes, *self.approximation.instances.shape)
         size = math.prod(shape) + sum(map(np.size, jax.tree.leaves(self.approximation.start)))
         if usable_cores() < 2 or size > MOST_AHEAD or not self.expectation.settled:
             return None
@@ -145,9 +144,9 @@ class Plan:
             expectation, key = plan.expectation, keys.decisions
             decisions = predicting.decide(task, posterior, predictor, expectation, key)
             check_decisions(decisions)
-            found = predicting.rivals(task, posterior, predictor, expectation, key)
-            if found is not None:
-                _warn_of_rivals(self.problem, found)
+            second = predicting.second_minimum(task, posterior, predictor, expectation, key)
+            if second is not None:
+                _warn_of_second_minimum(self.problem, second)
         seen = predicting.observations(posterior, predictor)
         if seen is None:  # the decision is about a latent
             return self._after_vi_unobserved(plan, posterior, decisions, keys)
@@ -180,10 +179,12 @@ class Plan:
 
     def step(self, scale: Number | None) -> Step:
         """A step of the calibrated fit, with this M."""
-        bare, numbers = self.problem.task.opened()
+        bare, numbers = self.problem.task.split_numbers()
 
         def made(scale: Number | None, numbers: tuple[Any, ...]) -> Step:
-            return self.method.step(self.objective(scale, task=bare.filled(numbers)), self.settings)
+            return self.method.step(
+                self.objective(scale, task=bare.with_numbers(numbers)), self.settings
+            )
 
         return Numbered(made, scale, numbers)
 
@@ -199,13 +200,12 @@ class Plan:
         With an `task` in place of the problem's, which is the same but for traced numbers.
         """
         task = task or self.problem.task
-        loss = getattr(task.criterion, "loss", None)
-        gain = self.problem.gain(self.transform, scale, columns, loss)
-        space = task.space if columns is None else task.at(columns).space
-        found = objective_of(gain, self.expectation, self.estimator, space)
+        gain = self.problem.gain(self.transform, scale, columns, task.criterion.loss)
+        cases = task if columns is None else task.at(columns)
+        objective = objective_of(gain, self.expectation, self.estimator, cases.space, cases.groups)
         if not task.needs or columns is not None:
-            return found
-        return found._replace(needs=task.needs, build=partial(self.objective, scale, task=task))
+            return objective
+        return objective._replace(needs=task.needs, build=partial(self.objective, scale, task=task))
 
     def state(self, params: Params, decisions: Array | np.ndarray) -> State:
         """From these parameters and a copy of the decisions."""
@@ -281,8 +281,8 @@ def _warn_of_unseen_decisions(
     remedy = (
         f"Narrow the limits, `decision={{{problem.action!r}: Interval({low:.4g}, {high:.4g})}}`"
     )
-    if isinstance(problem.space, OneOf):
-        never = problem.space.labelled(np.unique(decisions[beyond]))
+    if problem.space.labels:
+        never = problem.space.to_labels(np.unique(decisions[beyond]))
         where, remedy = (
             f"beyond those in the data: {listed(map(str, never))}",
             "Leave such actions out",
@@ -296,22 +296,22 @@ def _warn_of_unseen_decisions(
 
 def beyond_made(space: Space, made: np.ndarray, decisions: np.ndarray) -> np.ndarray:
     """Which decisions lie beyond all that were ever made; of actions, which never were."""
-    if isinstance(space, OneOf):
+    if space.labels:
         return ~np.isin(decisions, made)
     found: np.ndarray = (decisions < made.min() - 1e-6) | (decisions > made.max() + 1e-6)
     return found
 
 
-def _warn_of_rivals(problem: Problem, found: Rival) -> None:
+def _warn_of_second_minimum(problem: Problem, second: SecondMinimum) -> None:
     """Where decisions far apart are nearly equally good, chance may choose between them."""
-    exists = np.asarray(found.exists)
+    exists = np.asarray(second.exists)
     if not exists.any():
         return
     at = tuple(int(i) for i in np.argwhere(exists)[0])
-    best, other = (float(np.asarray(each.place)[at]) for each in (found.best, found.other))
+    best, other = (float(np.asarray(each.place)[at]) for each in (second.best, second.other))
     worth = problem.criterion.worth
     here, there, between = (
-        float(worth(value)[at]) for value in (found.best.value, found.other.value, found.between)
+        float(worth(value)[at]) for value in (second.best.value, second.other.value, second.between)
     )
     warn(
         f"Under `{problem.criterion.title}`, decisions far apart are nearly equally good in "

@@ -366,9 +366,9 @@ class Calibration:
 
         posterior, cases = posterior_of(self, fit), cases_of(self, data, new, known, coords)
         draws = checks.whole("`expected(draws=...)`", draws)
-        tried = self.problem.space.coded("`expected(decisions)`", decisions).ravel()
+        tried = self.problem.space.from_labels("`expected(decisions)`", decisions).ravel()
         found = np.stack([cases.expected(posterior, float(each), draws) for each in tried], axis=1)
-        labels = {"decision": self.problem.space.labelled(tried), **cases.coords}
+        labels = {"decision": self.problem.space.to_labels(tried), **cases.coords}
         return xr.Dataset(
             {
                 name: labelled(values, cases.instances, labels, name, ("decision",))
@@ -420,7 +420,7 @@ class Calibration:
     def _of_all_rows(self, beyond: Beyond, fit: Fit) -> "xr.DataArray":
         posterior, predictor = posterior_of(self, fit), self.predictors.on()
         found = beyond.decisions(self.problem, posterior, predictor, self.expectation, self.keys)
-        shown = self.problem.space.labelled(found)
+        shown = self.problem.space.to_labels(found)
         return labelled(shown, beyond.instances, {}, "decision")
 
     def _handed_back(self, decisions: "xr.DataArray", table: Read | None) -> "xr.DataArray":

@@ -37,7 +37,6 @@ from stakes.predicting import FittedPosterior
 from stakes.problem import Problem
 from stakes.processes import Processes
 from stakes.protocols import Expectation
-from stakes.spaces import leading
 from stakes.study.data import ReadsTables
 from stakes.study.journal import Journal
 from stakes.study.kept_rows import KeptRows
@@ -206,7 +205,7 @@ class Beyond:
         for params, known in self._decided:
             if params is posterior.params:
                 return known
-        if leading(problem.space):
+        if problem.space.axes:
             raise InputError("Decisions with several parts are not found for all rows of a stream.")
 
         approximation, kept = posterior.approximation, self._rows_of(posterior.params)

@@ -14,7 +14,6 @@ from stakes.errors import InputError
 from stakes.fitting import bound
 from stakes.problem import Problem
 from stakes.protocols import Estimator, Expectation, Transform
-from stakes.spaces import Real
 from stakes.utilities import Linearized
 
 DECISIONS = "decisions"
@@ -87,7 +86,7 @@ class CalibratedELBO(ELBO):  # type: ignore[misc]
                 f"`CalibratedELBO(scale=..., transform=...)` are for losses; the problem is given "
                 f"by {problem.utility} already: leave them out."
             )
-        if problem.task.needs or problem.action or not isinstance(problem.space, Real):
+        if problem.task.needs or problem.action or not problem.space.is_unlimited:
             raise InputError(
                 f"`CalibratedELBO(problem={problem!r})` is for decisions that may be any number, "
                 f"one for each outcome, by the same loss for all. Use `calibrate(...)`."

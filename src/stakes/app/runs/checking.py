@@ -17,7 +17,6 @@ from stakes.fitting import State, Step, compiled, least_steps, sweeping
 from stakes.host.progress import begin
 from stakes.port import Batches
 from stakes.predicting import FittedPosterior
-from stakes.spaces import leading
 from stakes.study import Calibrated, Forward, Plan, prepare
 
 CHUNK = 20
@@ -185,7 +184,7 @@ def _rehearsed(plan: Plan, key: jax.Array, *, calibrated: bool) -> _Rehearsed:
     deciding = _deciding(plan, vi.params, key)
     if not calibrated:
         return _Rehearsed(str(plan.expectation), vi.bytes, vi.compiling, vi.step, 0.0, deciding)
-    parts = leading(plan.problem.space)
+    parts = plan.problem.space.axes
     decisions = np.zeros((*parts, *plan.approximation.instances.shape))
     fit = _steps(plan, plan.step(1.0), plan.state(vi.params, decisions), key)
     return _Rehearsed(

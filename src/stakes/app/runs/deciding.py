@@ -129,7 +129,7 @@ class _Decider:
                 f"`--set`: {self.way!r} has learned from the costs of the run. Decide by "
                 f"{TWO[0].name!r}, or run again."
             )
-        names = getattr(self.rows.job.problem.space, "names", ())
+        names = self.rows.job.problem.space.names
         decided = {f"{DECISION}_{name}" for name in names} or {DECISION}
         taken = {*decided, LOW, HIGH, COST, GAIN} & {*self.rows.file.columns}
         if taken:

@@ -10,7 +10,6 @@ from stakes import checks
 from stakes.decisions import DecisionTask
 from stakes.errors import InputError
 from stakes.predicting import Observations, Posterior
-from stakes.spaces import Vector
 from stakes.study.bench import Bench
 from stakes.study.ground import Forecast, Ground
 from stakes.tables import TableRows
@@ -125,7 +124,7 @@ class Given:
                 "`Given(decisions)` knows what is done today for the data of the fit alone. Give "
                 "the name of a data argument that has the decisions to follow them for other data."
             )
-        shape, found = ground.instances.shape, ground.problem.space.coded(where, found)
+        shape, found = ground.instances.shape, ground.problem.space.from_labels(where, found)
         if found.shape != shape or not np.isfinite(found).all():
             rule = f"finite numbers of shape {shape}, one for each outcome"
             raise checks.refused(where, rule, found)
@@ -168,12 +167,12 @@ def best_single(task: DecisionTask, seen: Observations, mask: np.ndarray) -> np.
         costs = task.costs_of(seen.outcomes, same)
         return int(np.nanargmin([each[counted].mean() for each in costs]))
 
-    if not isinstance(space, Vector):
+    if not space.axes:
         return np.asarray(_best_number(space.actions, outcomes, best_of))
-    found = np.full(len(space), np.median(outcomes))
+    found = np.full(space.axes, np.median(outcomes))
     for _ in range(ROUNDS):
         before = found.copy()
-        for part, each in enumerate(space.spaces):
+        for part, each in enumerate(space.parts):
             others = np.delete(found, part)
             found[part] = _best_number(
                 each.actions,

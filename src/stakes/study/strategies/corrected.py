@@ -11,7 +11,6 @@ from stakes import checks
 from stakes.errors import InputError
 from stakes.predicting import Posterior
 from stakes.problem import Problem
-from stakes.spaces import OneOf, Vector
 from stakes.study.bench import Bench
 from stakes.study.ground import Forecast, Ground
 from stakes.study.strategies.fitted import Plain
@@ -54,9 +53,9 @@ class Corrected:
     @staticmethod
     def objection(problem: Problem) -> str | None:
         """Why decisions of this problem cannot be corrected; None where they can."""
-        if isinstance(problem.space, OneOf):
+        if problem.space.labels:
             return "a correction moves numbers, and the decisions are actions"
-        if isinstance(problem.space, Vector):
+        if problem.space.axes:
             return "a correction moves single numbers, and the decisions have several parts"
         if problem.task.needs:
             return "what decisions cost, or their limits, differ from case to case"

@@ -1,8 +1,4 @@
-"""The losses of table 1 of the paper, and the newsvendor's.
-
-A loss is called `loss(outcome, decision)`, elementwise and unreduced. Any other such
-callable serves as a loss too; the ones here also provide the decision that minimises them.
-"""
+"""Losses that grow linearly: those of quantiles, and of intervals between two of them."""
 
 import math
 from abc import abstractmethod
@@ -10,50 +6,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import jax.numpy as jnp
-import numpy as np
-from jax.scipy.special import logsumexp
 
 from stakes import varying
 from stakes._types import Array, Number
 from stakes.errors import NoClosedForm
 from stakes.losses.any_loss import Dial
 from stakes.protocols import Predicted
-from stakes.varying import CanVary
-
-
-@final
-@dataclass(frozen=True)
-class Squared:
-    """(h-y)²; minimised by the mean.
-
-    Examples:
-        >>> import stakes
-        >>> float(stakes.Squared()(3.0, 1.0))
-        4.0
-    """
-
-    convex: ClassVar[bool] = True
-
-    def __call__(self, outcome: Array, decision: Array) -> Array:
-        return jnp.square(jnp.asarray(decision) - outcome)
-
-    def expected(self, predicted: Predicted, decision: Array) -> Array:
-        return predicted.variance() + jnp.square(predicted.mean() - decision)
-
-    def expected_regret(self, predicted: Predicted, decision: Array) -> Array:
-        return jnp.square(predicted.mean() - decision)
-
-    def log_expected_utility(self, predicted: Predicted, decision: Array, scale: Number) -> Array:
-        return predicted.log_kernel(decision, scale)
-
-    def bayes_decision(self, draws: Array) -> Array:
-        return jnp.mean(draws, axis=0)
-
-    def exact_decision(self, predicted: Predicted) -> Array:
-        return predicted.mean()
-
-    def exact_utility_decision(self, predicted: Predicted, scale: Number) -> Array:
-        return predicted.best_in_log_kernel(scale)
+from stakes.spaces import Real, Vector
+from stakes.varying import CanVary, Varying, with_values
 
 
 class TwoSided(CanVary):
@@ -154,13 +114,12 @@ class Tilted(TwoSided):
         0.4
     """
 
-    q: Any
+    q: Varying
 
     numbers: ClassVar[tuple[str, ...]] = ("q",)
 
     def __post_init__(self) -> None:
-        q = varying.checked("`Tilted(q=...)`", self.q, above=0, below=1)
-        object.__setattr__(self, "q", q)
+        self._check_numbers("q", above=0, below=1)
 
     @property
     def above(self) -> Any:
@@ -189,15 +148,13 @@ class Newsvendor(TwoSided):
         6.0
     """
 
-    under: Any
-    over: Any
+    under: Varying
+    over: Varying
 
     numbers: ClassVar[tuple[str, ...]] = ("under", "over")
 
     def __post_init__(self) -> None:
-        for name in ("under", "over"):
-            value = varying.checked(f"`Newsvendor({name}=...)`", getattr(self, name), above=0)
-            object.__setattr__(self, name, value)
+        self._check_numbers("under", "over", above=0)
 
     @property
     def above(self) -> Any:
@@ -208,77 +165,64 @@ class Newsvendor(TwoSided):
         return self.over
 
 
+MEDIAN = Tilted(0.5)
+
+
 @final
 @dataclass(frozen=True)
-class LinEx(CanVary):
-    """exp(c(h-y)) - c(h-y) - 1; minimised by -(1/c) log E exp(-cy).
+class IntervalScore(CanVary):
+    """high - low, and 2/α for each unit by which the outcome lies outside, with α = 1 - level.
 
-    With c > 0 deciding too high costs exponentially and too low linearly; with c < 0 the reverse.
-    Where the exponential would overflow, the loss continues along its tangent.
+    For an interval that should contain the outcome with probability `level`; the decision is a
+    `Vector(low=Real(), high=Real())`. The best one lies between the quantiles at α/2 and 1 - α/2
+    (Gneiting and Raftery, 2007): it is 2/α times the tilted losses of its two ends.
 
     Examples:
         >>> import stakes
-        >>> round(float(stakes.LinEx(1.0)(0.0, 1.0)), 4)
-        0.7183
+        >>> float(stakes.IntervalScore(0.9)(5.0, (1.0, 4.0)))  # one above an interval of three
+        23.0
     """
 
-    c: Any
+    level: Varying
 
     convex: ClassVar[bool] = True
-    numbers: ClassVar[tuple[str, ...]] = ("c",)
 
     def __post_init__(self) -> None:
-        hint = "At zero the loss vanishes; for a symmetric loss use `Squared()`."
-        c = varying.checked("`LinEx(c=...)`", self.c, nonzero=True, hint=hint)
-        object.__setattr__(self, "c", c)
-
-    def __call__(self, outcome: Array, decision: Array) -> Array:
-        return _exp_minus_tangent(self.c * (jnp.asarray(decision) - outcome))
-
-    def expected(self, predicted: Predicted, decision: Array) -> Array:
-        self._check_alike()
-        # Both terms are non-negative, so nothing cancels when c is small.
-        return self.expected_regret(predicted, decision) + predicted.cumulant(-self.c)
-
-    def expected_regret(self, predicted: Predicted, decision: Array) -> Array:
-        away = self.c * (decision - predicted.mean())
-        return _exp_minus_tangent(away + predicted.cumulant(-self.c))
-
-    def log_expected_utility(self, predicted: Predicted, decision: Array, scale: Number) -> Array:
-        raise NoClosedForm("exp(-LinEx/scale) has no closed-form expectation.")
-
-    def bayes_decision(self, draws: Array) -> Array:
-        found: Array = logsumexp(-self.c * draws, axis=0) - jnp.log(draws.shape[0])
-        return jnp.asarray(-found / self.c)
-
-    def exact_decision(self, predicted: Predicted) -> Array:
-        self._check_alike()
-        return jnp.asarray(-predicted.log_mgf(-self.c) / self.c)
-
-    def _check_alike(self) -> None:
-        if not varying.is_one_number(self.c):
-            raise NoClosedForm("The best decision has a formula only if c is the same for all.")
+        self._check_numbers("level", above=0, below=1)
 
     @property
-    def dial(self) -> Dial | None:
-        if not isinstance(self.c, float):
-            return None
-        return Dial("linex", (self.c,))
+    def space(self) -> Vector:
+        return Vector(low=Real(), high=Real())
 
+    @property
+    def _factor(self) -> Any:
+        return 2 / (1 - self.level)
 
-def _exp_minus_tangent(x: Array) -> Array:
-    """exp(x) - x - 1, without cancellation near zero and without overflow."""
-    x = jnp.asarray(x, dtype=jnp.result_type(float, x))
-    largest = 0.75 * np.log(np.finfo(x.dtype).max)
-    small = jnp.abs(x) < 0.5
-    near = jnp.where(small, x, 0.0)
-    series = jnp.polyval(
-        jnp.array(
-            [1 / 3628800, 1 / 362880, 1 / 40320, 1 / 5040, 1 / 720, 1 / 120, 1 / 24, 1 / 6, 1 / 2],
-            x.dtype,
-        ),
-        near,
-    )
-    capped = jnp.where(small, 1.0, jnp.minimum(x, largest))
-    beyond = np.exp(largest) * jnp.maximum(x - largest, 0.0)
-    return jnp.where(small, near**2 * series, jnp.expm1(capped) - x + beyond)
+    @property
+    def _ends(self) -> tuple[Tilted, Tilted]:
+        """The losses of the lower and the upper end."""
+        below = (1 - self.level) / 2
+        # Levels of some cases are traced, which a check could not look at.
+        return with_values(MEDIAN, q=below), with_values(MEDIAN, q=1 - below)
+
+    def __call__(self, outcome: Array, decision: tuple[Array, Array]) -> Array:
+        low, high = decision
+        outcome = jnp.asarray(outcome)
+        outside = jnp.maximum(low - outcome, 0.0) + jnp.maximum(outcome - high, 0.0)
+        return jnp.asarray(high - low + self._factor * outside)
+
+    def expected(self, predicted: Predicted, decision: tuple[Array, Array]) -> Array:
+        ends = zip(self._ends, decision, strict=True)
+        total = sum(loss.expected(predicted, part) for loss, part in ends)
+        return jnp.asarray(self._factor * total)
+
+    def expected_regret(self, predicted: Predicted, decision: tuple[Array, Array]) -> Array:
+        ends = zip(self._ends, decision, strict=True)
+        total = sum(loss.expected_regret(predicted, part) for loss, part in ends)
+        return jnp.asarray(self._factor * total)
+
+    def bayes_decision(self, draws: Array) -> tuple[Array, ...]:
+        return tuple(loss.bayes_decision(draws) for loss in self._ends)
+
+    def exact_decision(self, predicted: Predicted) -> tuple[Array, ...]:
+        return tuple(loss.exact_decision(predicted) for loss in self._ends)

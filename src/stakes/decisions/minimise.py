@@ -1,17 +1,21 @@
-"""Elementwise minimisation, thorough: objectives with several dips, jumps and plateaus.
+"""Elementwise minimisation: one evaluation of the objective serves all instances.
 
-The places known so far are kept in order, and each round tries the one more that promises the
-least value, for all instances at once.
+`objective` takes a place for each instance and gives a value for each; places and values of a grid
+are along a leading axis. `by_parabolas` is quick. `by_promise` is thorough, for objectives with
+several local minima, jumps and plateaus: it keeps the places known so far in order, and each round
+tries the one more that promises the least value.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from stakes._types import Array, Bool, Float
-from stakes.decisions.search import At, Curve, chosen, evenly
+
+Curve: TypeAlias = Callable[[Float[Array, "*instance"]], Float[Array, "*instance"]]
 
 RUNGS = (1.0, 4.0, 16.0, 64.0)
 """How far around the grid to look."""
@@ -21,6 +25,139 @@ NOISE = 16
 """Units in the last place by which rounding may change a value."""
 WORTH = {np.dtype(np.float32): 2e-6, np.dtype(np.float64): 1e-9}
 """The part of the least value by which a place has to promise less, to be tried."""
+
+
+class At(NamedTuple):
+    """A place, or several along a leading axis, and the value of the objective there."""
+
+    place: Float[Array, "*instance"]
+    value: Float[Array, "*instance"]
+
+
+class Bracket(NamedTuple):
+    """Three places in order, with the least value in the middle."""
+
+    low: At
+    middle: At
+    high: At
+
+
+class Evenly(NamedTuple):
+    """Places at equal distances, a + b k for whole k."""
+
+    start: float | Array
+    step: float | Array
+
+
+COUNTS = Evenly(0.0, 1.0)
+
+
+def column(values: Array, like: Array) -> Array:
+    """Values along a leading axis, the same for all instances."""
+    return values.reshape(-1, *(1 for _ in like.shape))
+
+
+def evenly(low: Array, high: Array, places: int) -> Float[Array, "place *instance"]:
+    return low + column(jnp.linspace(0, 1, places), low) * (high - low)
+
+
+def chosen(which: Array, yes: At, no: At) -> At:
+    return At(*(jnp.where(which, a, b) for a, b in zip(yes, no, strict=True)))
+
+
+def one_by_one(objective: Curve, places: Array) -> Array:
+    """The objective at several places, for one that takes much memory."""
+    return jax.lax.map(objective, places)
+
+
+def all_at_once(objective: Curve, places: Array) -> Array:
+    """The objective at several places, for one that is quick."""
+    return jax.vmap(objective)(places)
+
+
+def by_parabolas(
+    objective: Curve,
+    grid: Float[Array, "place *instance"],
+    rounds: int,
+    at_each: Callable[[Curve, Array], Array] = one_by_one,
+) -> At:
+    """The best of an ascending grid, moved down the parabola through it and its neighbours.
+
+    This takes few evaluations and may stop at the wrong one of several local minima, but is never
+    worse than the grid.
+    """
+    best, at_best, values = _best_of(at_each(objective, grid), grid)
+    middle = jnp.clip(at_best, 1, len(grid) - 2)
+
+    def narrow(_: int, bracket: Bracket) -> Bracket:
+        (low, at_low), (x, at_x), (high, at_high) = bracket
+        left, right = (x - low) * (at_x - at_high), (x - high) * (at_x - at_low)
+        lowest = x - ((x - low) * left - (x - high) * right) / (2 * (left - right))
+        halfway = jnp.where(high - x > x - low, x + high, low + x) / 2
+        apart = jnp.abs(lowest - x) > 1e-3 * (high - low)
+        place = jnp.where((low < lowest) & (lowest < high) & apart, lowest, halfway)
+        new = At(place, objective(place))
+        keep, is_left = at_x < new.value, place < x
+        # The better of the two is the new middle, the other one the end on its side.
+        inner, outer = (
+            chosen(keep, bracket.middle, new),
+            chosen(keep, new, bracket.middle),
+        )
+        lower = is_left == keep
+        return Bracket(chosen(lower, outer, bracket.low), inner, chosen(lower, bracket.high, outer))
+
+    def neighbour(offset: int) -> At:
+        places, at_places = (
+            jnp.take_along_axis(array, middle + offset, axis=0)[0] for array in (grid, values)
+        )
+        return At(places, at_places)
+
+    start = Bracket(neighbour(-1), neighbour(0), neighbour(1))
+    # Where a cost is flat or has many peaks, the best of the grid may beat the parabolas.
+    place, value = better(best, jax.lax.fori_loop(0, rounds, narrow, start).middle)
+    return At(jnp.where(best.value == jnp.inf, jnp.nan, place), value)
+
+
+def better(first: At, second: At) -> At:
+    """The better of two places, the second if they are alike."""
+    return chosen(second.value <= first.value, second, first)
+
+
+def _best_of(values: Array, grid: Array) -> tuple[At, Array, Array]:
+    """The best place of a grid, its index, and the values at all places."""
+    # Around the outcomes an objective need not be defined.
+    values = jnp.where(jnp.isnan(values), jnp.inf, values)
+    place = jnp.argmin(values, axis=0)[None]
+    return At(jnp.take_along_axis(grid, place, axis=0)[0], values.min(axis=0)), place, values
+
+
+def least_of(objective: Curve, places: Float[Array, "place *instance"]) -> Array:
+    """The place with the least value; the first one of equals, nan where none is defined."""
+    best, _, _ = _best_of(one_by_one(objective, places), places)
+    return jnp.where(best.value == jnp.inf, jnp.nan, best.place)
+
+
+def best_action(
+    objective: Curve, actions: tuple[float, ...], like: Array
+) -> Float[Array, "*instance"]:
+    """The best of a few places that are the same for all instances."""
+    places = column(jnp.asarray(actions, like.dtype), like)
+    return least_of(objective, jnp.broadcast_to(places, (len(actions), *like.shape)))
+
+
+def nearby_counts(
+    objective: Curve,
+    place: Array,
+    at_each: Callable[[Curve, Array], Array] = one_by_one,
+    line: Evenly = COUNTS,
+) -> Array:
+    """The best of a place and the counts around it, where an objective jumps or bends."""
+    count = (place - line.start) / line.step
+    low, high = jnp.floor(count), jnp.ceil(count)
+    around = (line.start + line.step * number for number in (low, high, low - 1, high + 1))
+    places = jnp.stack([place, *around])
+    best = jnp.argmin(at_each(objective, places), axis=0)[None]
+    return jnp.take_along_axis(places, best, axis=0)[0]
 
 
 class Walk(NamedTuple):
@@ -157,7 +294,7 @@ def _lowest(known: At) -> At:
 
 
 def _scouts(tried: At, count: int) -> Float[Array, "place *instance"]:
-    """Places between those with the lowest eighth of all values, where dips may be narrow."""
+    """Places between those with the lowest eighth of all values, where minima may be narrow."""
     lowest = tried.value <= jnp.sort(tried.value, axis=0)[len(tried.value) // 8]
     low = jnp.where(lowest, tried.place, jnp.inf).min(axis=0)
     high = jnp.where(lowest, tried.place, -jnp.inf).max(axis=0)
@@ -165,7 +302,7 @@ def _scouts(tried: At, count: int) -> Float[Array, "place *instance"]:
 
 
 def _refined(objective: Curve, known: At, scouts: Array, rounds: int) -> At:
-    index = jnp.arange(len(known.place)).reshape(-1, *(1 for _ in known.place.shape[1:]))
+    index = column(jnp.arange(len(known.place)), known.place[0])
 
     def unfinished(at: Refinement) -> Array:
         least = at.known.value.min(axis=0)

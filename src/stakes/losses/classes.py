@@ -1,4 +1,4 @@
-"""What each action costs for each class of outcome, as a table."""
+"""Losses for outcomes that are one of some classes, or that may be sorted into some."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,6 +13,43 @@ from stakes._types import Array
 from stakes.errors import InputError, NoClosedForm, some
 from stakes.protocols import Predicted
 from stakes.spaces import OneOf
+from stakes.varying import CanVary, Varying, value_at, with_values
+
+
+@final
+@dataclass(frozen=True)
+class ZeroOne(CanVary):
+    """One where the outcome is further than `width` from the decision, and nothing otherwise.
+
+    With a width of zero, the default, it counts wrong classes.
+
+    Examples:
+        >>> import stakes
+        >>> float(stakes.ZeroOne(width=0.5)(3.2, 3.0)), float(stakes.ZeroOne()(1, 0))
+        (0.0, 1.0)
+    """
+
+    width: Varying = 0.0
+
+    def __post_init__(self) -> None:
+        self._check_numbers("width", least=0)
+
+    def __call__(self, outcome: Array, decision: Array) -> Array:
+        missed = jnp.abs(jnp.asarray(decision) - outcome) > self.width
+        return jnp.asarray(missed, jnp.result_type(float))
+
+    def expected(self, predicted: Predicted, decision: Array) -> Array:
+        low, high = decision - self.width, decision + self.width
+        held: Array = predicted.cdf(high) - predicted.below(low)
+        return 1 - held
+
+    def objection(self, *, is_discrete: bool, classes: int | None) -> str | None:
+        if is_discrete or self.width != 0:
+            return None
+        return (
+            "is a number, which no decision hits exactly. Say how near is near enough: "
+            "`ZeroOne(width=...)`"
+        )
 
 
 @final
@@ -42,9 +79,9 @@ class CostTable:
 
     def __post_init__(self) -> None:
         actions, rows = _rows(self.costs)
-        object.__setattr__(self, "actions", OneOf(actions).labels)
+        labels = OneOf(actions).labels
         costs = tuple(_checked(action, row) for action, row in zip(actions, rows, strict=True))
-        object.__setattr__(self, "costs", costs)
+        checks.assign(self, actions=labels, costs=costs)
         widths = sorted({len(row) for row in self.costs})
         if len(widths) > 1 or widths[0] < 2:
             raise InputError(
@@ -52,7 +89,7 @@ class CostTable:
                 f"or more; got {some(widths)} costs."
             )
         if self.bins is not None:
-            object.__setattr__(self, "bins", _edges(self.bins, widths[0]))
+            checks.assign(self, bins=_edges(self.bins, widths[0]))
 
     def __repr__(self) -> str:
         return f"CostTable of {len(self.actions)} actions by {self.classes} classes"
@@ -70,11 +107,8 @@ class CostTable:
         return varying.needs(cost for row in self.costs for cost in row)
 
     def at(self, columns: varying.Columns) -> "CostTable":
-        here = object.__new__(CostTable)
-        costs = tuple(tuple(varying.given(cost, columns) for cost in row) for row in self.costs)
-        for name, value in (("costs", costs), ("bins", self.bins), ("actions", self.actions)):
-            object.__setattr__(here, name, value)
-        return here
+        costs = tuple(tuple(value_at(cost, columns) for cost in row) for row in self.costs)
+        return with_values(self, costs=costs)
 
     def check(self, columns: varying.Columns) -> None:
         """Refuse costs of some cases that could not be those of all."""
@@ -94,6 +128,16 @@ class CostTable:
         below = [predicted.below(jnp.asarray(edge)) for edge in self.bins]
         ends = [jnp.zeros_like(below[0]), *below, jnp.ones_like(below[0])]
         return self._sum(decision, [b - a for a, b in pairwise(ends)])
+
+    def objection(self, *, is_discrete: bool, classes: int | None) -> str | None:
+        """Refuse an outcome with other classes than the table has costs for."""
+        if self.bins is not None or classes == self.classes:
+            return None
+        kind = "is a number" if classes is None else f"has {classes} classes"
+        return (
+            f"{kind}. A table has a cost for each class; where the outcome is a number, say with "
+            f"`bins=` which values make a class"
+        )
 
     def class_of(self, outcome: Any) -> Array:
         """The number of the class that an outcome belongs to."""
