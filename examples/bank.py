@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from examples.judging import ending, new_axes, table, told
+from examples.judging import ending, main, new_axes, table
 from stakes.demos.bank import CALL, HELD_OUT, KNOWN, held_out, solve
 from stakes.study import Calibration, net_benefit
 
@@ -15,17 +15,19 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def said(result: Calibration) -> str:
+def summary(result: Calibration) -> str:
     """What decisions cost the customers held out, and how good its probabilities are."""
     later = held_out()
     plan = result.decide(later, new="customer", known=KNOWN, fit=result.vi).values
     nobody = later["bought"] * later["earned"]
     others = {"call everybody": np.full(HELD_OUT, CALL), "call nobody": nobody}
+    comparison = result.compare(later, new="customer", known=KNOWN)
+    costs = np.where(plan == "call", CALL, nobody)
     lines = [
-        str(result.compare(later, new="customer", known=KNOWN)),
+        str(comparison),
         "",
         f"Plain VI calls {int((plan == 'call').sum())} of {HELD_OUT} customers held out.",
-        table(np.where(plan == "call", CALL, nobody), others, "a customer"),
+        table(costs, others, "a customer", comparison.dependence),
         "",
         "Net benefit, in buyers for each 1,000 customers:",
     ]
@@ -40,8 +42,8 @@ def said(result: Calibration) -> str:
 def chances(result: Calibration) -> np.ndarray:
     """That customers held out would buy, by plain VI."""
     predicted = result.predictive(held_out(), new="customer", known=KNOWN, fit=result.vi)
-    found: np.ndarray = predicted["bought"].mean(("chain", "draw")).values
-    return found
+    bought: np.ndarray = predicted["bought"].mean(("chain", "draw")).values
+    return bought
 
 
 def picture(result: Calibration, ax: "Axes | None" = None) -> "Axes":
@@ -50,7 +52,7 @@ def picture(result: Calibration, ax: "Axes | None" = None) -> "Axes":
     bought, thresholds = held_out()["bought"], np.linspace(0.01, 0.6, 60)
     lines = {"by the model": chances(result), "calling everybody": np.ones(HELD_OUT)}
     for name, chance in lines.items():
-        worth = [1000 * net_benefit(bought, chance, each) for each in thresholds]
+        worth = [1000 * net_benefit(bought, chance, threshold) for threshold in thresholds]
         ax.plot(thresholds, worth, label=name)
     ax.axhline(0, color="#767676", linestyle="--", label="calling nobody")
     ax.set_ylim(-20, None)
@@ -61,4 +63,4 @@ def picture(result: Calibration, ax: "Axes | None" = None) -> "Axes":
 
 
 if __name__ == "__main__":
-    told(solve, said)
+    main(solve, summary)

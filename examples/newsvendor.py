@@ -3,26 +3,25 @@
 The problem is that of `stakes.demos.newsvendor`. Run `python -m examples.newsvendor`.
 """
 
-import time
-
+from examples.judging import main
 from stakes.demos.newsvendor import DISH, KNOWN, WEEKDAYS, held_out, solve
+from stakes.study import Calibration
 
 
-def main() -> None:
-    import jax
-
-    started = time.perf_counter()
-    result = solve(jax.random.key(0))
+def summary(result: Calibration) -> str:
+    """What decisions cost on the days held out, and portions by weekday."""
     later = held_out()
-    print(result.compare(later, known=KNOWN), end="\n\n")
     orders = result.decide(later, known=KNOWN).values
-    print(f"Portions of {DISH} to prepare, and portions sold, on average over the days held out:")
+    lines = [
+        str(result.compare(later, known=KNOWN)),
+        "",
+        f"Portions of {DISH} to prepare, and portions sold, on average over the days held out:",
+    ]
     for number, name in enumerate(WEEKDAYS):
-        chosen = later["weekday"] == number
-        print(f"  {name} {orders[chosen].mean():6.1f} {later['sold'][chosen].mean():6.1f}")
-    print(f"\n{result!r}")
-    print(f"\n{time.perf_counter() - started:.1f} s of wall clock, compilation included.")
+        days = later["weekday"] == number
+        lines.append(f"  {name} {orders[days].mean():6.1f} {later['sold'][days].mean():6.1f}")
+    return "\n".join([*lines, "", repr(result)])
 
 
 if __name__ == "__main__":
-    main()
+    main(solve, summary)

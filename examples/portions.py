@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from examples.judging import ending, new_axes, table, told
+from examples.judging import ending, main, new_axes, table
 from stakes._types import Key
 from stakes.demos import newsvendor
 from stakes.fitting import EM, natural_gradient
@@ -69,23 +69,24 @@ def solve(key: Key, **other: Any) -> Calibration:
     return calibrate(key, problem(), fit_data(), coords=labels(), **{**FITTED_WITH, **other})
 
 
-def said(result: Calibration) -> str:
+def summary(result: Calibration) -> str:
     """What decisions cost on the days held out."""
     later, seen = held_out(), data()
     cases = result.assess(later, known=KNOWN)
-    found, sold = cases.vi_decisions.values, later["sold"]
+    portions, sold = cases.vi_decisions.values, later["sold"]
     weekday = np.array([seen["sold"][seen["weekday"] == day].mean() for day in range(7)])
     level = np.quantile(seen["sold"], 0.75)
     others = {
         "the same every day": np.minimum(round(float(level)), later["room"]),
         "the weekday's mean": np.minimum(np.round(weekday[later["weekday"]]), later["room"]),
     }
+    judged = {name: costs(other, sold) for name, other in others.items()}
     return "\n".join(
         [
             str(cases.comparison),
             "",
-            f"Days at the limit of the kitchen: {int((found == later['room']).sum())}.",
-            table(costs(found, sold), {n: costs(h, sold) for n, h in others.items()}, "a day"),
+            f"Days at the limit of the kitchen: {int((portions == later['room']).sum())}.",
+            table(costs(portions, sold), judged, "a day", cases.comparison.dependence),
             "",
             ending(result),
         ]
@@ -95,11 +96,11 @@ def said(result: Calibration) -> str:
 def picture(result: Calibration, ax: "Axes | None" = None, days: int = 42) -> "Axes":
     """Portions, what was sold and what the kitchen could make, on the first days held out."""
     ax, later = new_axes() if ax is None else ax, held_out()
-    found = result.decide(later, known=KNOWN, fit=result.vi).values
-    place = np.arange(days)
-    ax.step(place, later["room"][:days], where="mid", color="#767676", label="room in the kitchen")
-    ax.plot(place, found[:days], "_", color="#D55E00", markersize=9, label="portions")
-    ax.plot(place, later["sold"][:days], "o", color="#1d1d1f", markersize=3, label="sold")
+    portions = result.decide(later, known=KNOWN, fit=result.vi).values
+    number = np.arange(days)
+    ax.step(number, later["room"][:days], where="mid", color="#767676", label="room in the kitchen")
+    ax.plot(number, portions[:days], "_", color="#D55E00", markersize=9, label="portions")
+    ax.plot(number, later["sold"][:days], "o", color="#1d1d1f", markersize=3, label="sold")
     ax.set_xlabel("days held out")
     ax.set_ylabel("portions")
     ax.legend(frameon=False)
@@ -107,4 +108,4 @@ def picture(result: Calibration, ax: "Axes | None" = None, days: int = 42) -> "A
 
 
 if __name__ == "__main__":
-    told(solve, said)
+    main(solve, summary)

@@ -15,7 +15,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-from examples.judging import ending, new_axes, saved, told
+from examples.judging import ending, main, new_axes, saving
 from stakes import checks
 from stakes._types import Array, Key
 from stakes.fitting import natural_gradient
@@ -89,13 +89,13 @@ def data(seed: int = 0) -> dict[str, Any]:
 
 def sales(region: np.ndarray, price: np.ndarray) -> np.ndarray:
     """What is truly sold on average."""
-    found: np.ndarray = np.exp(LEVEL[region] - ELASTICITY[region] * np.log(price / SET))
-    return found
+    mean: np.ndarray = np.exp(LEVEL[region] - ELASTICITY[region] * np.log(price / SET))
+    return mean
 
 
 def best_prices() -> np.ndarray:
-    found: np.ndarray = COST * ELASTICITY / (ELASTICITY - 1)
-    return found
+    best: np.ndarray = COST * ELASTICITY / (ELASTICITY - 1)
+    return best
 
 
 def solve(key: Key, per: str = "region", **other: Any) -> Calibration:
@@ -108,7 +108,7 @@ def solve_both(key: Key, **other: Any) -> dict[str, Calibration]:
     return {per: solve(key, per, **other) for per in ("all", "region")}
 
 
-def said(results: Mapping[str, Calibration]) -> str:
+def summary(results: Mapping[str, Calibration]) -> str:
     """What prices earn in later weeks, which are simulated: the same customers come to each."""
     from scipy import stats
 
@@ -127,8 +127,8 @@ def said(results: Mapping[str, Calibration]) -> str:
     lines = [f"Prices by region, by plain VI, and profit a week over {len(region)} later weeks:"]
     for name, price in prices.items():
         shown = " ".join(f"{price[region == r][0]:.2f}" for r in range(len(ELASTICITY)))
-        mean, low, high = saved(earned["set so far"], earned[name])
-        more = "" if name == "set so far" else f"; {mean:.2f} more ({low:.2f} to {high:.2f})"
+        saved = saving(-earned[name], -earned["set so far"])
+        more = "" if name == "set so far" else f"; more by {saved}"
         lines.append(f"  {name:<24} {shown}  {earned[name].mean():6.2f}{more}")
     return "\n".join([*lines, "", ending(results["region"])])
 
@@ -136,11 +136,12 @@ def said(results: Mapping[str, Calibration]) -> str:
 def picture(result: Calibration, ax: "Axes | None" = None) -> "Axes":
     """Expected profit a week over prices, with a band, and the prices that are truly best."""
     ax, tried = new_axes() if ax is None else ax, np.linspace(*LIMITS, 25)
-    found = result.expected(tried, fit=result.vi, draws=200)
+    expected = result.expected(tried, fit=result.vi, draws=200)
     for number, color in enumerate(("#0072B2", "#D55E00", "#009E73")):
         week = int(np.flatnonzero(data()["region"] == number)[0])
         mean, low, high = (
-            Forgone().most - found[name].values[:, week] / WEEKS for name in ("mean", "low", "high")
+            Forgone().most - expected[name].values[:, week] / WEEKS
+            for name in ("mean", "low", "high")
         )
         ax.fill_between(tried, high, low, color=color, alpha=0.15, linewidth=0)
         ax.plot(tried, mean, color=color, label=f"region {number}")
@@ -152,4 +153,4 @@ def picture(result: Calibration, ax: "Axes | None" = None) -> "Axes":
 
 
 if __name__ == "__main__":
-    told(solve_both, said)
+    main(solve_both, summary)

@@ -12,7 +12,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-from examples.judging import ending, new_axes, table, told
+from examples.judging import ending, main, new_axes, table
 from stakes import checks
 from stakes._types import Array, Key
 from stakes.fitting import natural_gradient
@@ -71,9 +71,9 @@ def solve(key: Key, **other: Any) -> Calibration:
     return calibrate(key, problem(), data(), **{**FITTED_WITH, **other})
 
 
-def said(result: Calibration) -> str:
+def summary(result: Calibration) -> str:
     """What promises cost, judged by the effects that were never measured."""
-    found, measured = result.vi_decisions.values, data()["measured"]
+    promises, measured = result.vi_decisions.values, data()["measured"]
     others = {
         "calibrated": result.decisions.values,
         "what was measured": measured,
@@ -83,9 +83,9 @@ def said(result: Calibration) -> str:
     return "\n".join(
         [
             f"Promises to {SCHOOLS} schools, by plain VI, judged by their true effects:",
-            table(costs(found), judged, "a school"),
+            table(costs(promises), judged, "a school"),
             "",
-            f"Promises kept: {(effects() >= found).mean():.0%}. {ending(result)}",
+            f"Promises kept: {(effects() >= promises).mean():.0%}. {ending(result)}",
         ]
     )
 
@@ -106,4 +106,4 @@ def picture(result: Calibration, ax: "Axes | None" = None) -> "Axes":
 
 
 if __name__ == "__main__":
-    told(solve, said)
+    main(solve, summary)

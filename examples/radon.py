@@ -13,13 +13,13 @@ for all homes did as well as the calibrated fit. Take the verdict of this exampl
 gain. Run `python -m examples.radon`.
 """
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
+from examples.judging import main
 from stakes import checks, datasets
 from stakes._types import Array, Key
 from stakes.losses import LinEx
@@ -122,23 +122,22 @@ def solve(key: Key, **other: Any) -> Calibration:
     return calibrate(key, problem(), data(), coords=labels(), **{**FITTED_WITH, **other})
 
 
-def main() -> None:
-    import jax
-
-    started = time.perf_counter()
-    result = solve(jax.random.key(0))
-    print(result.compare(held_out(), known=KNOWN), end="\n\n")
-    print("Level to assume for a home (pCi/L), under plain VI and calibrated:")
+def summary(result: Calibration) -> str:
+    """What decisions cost in the homes held out, and decisions about three homes of the fit."""
+    lines = [
+        str(result.compare(held_out(), known=KNOWN)),
+        "",
+        "Level to assume for a home (pCi/L), under plain VI and calibrated:",
+    ]
     first = {str(label).split(" ", 1)[1]: at for at, label in enumerate(labels()["home"])}
     for name in ("HENNEPIN", "LAC QUI PARLE", "ST LOUIS"):
         plain, calibrated = (
-            float(np.exp(decided[first[name]]))
-            for decided in (result.vi_decisions, result.decisions)
+            float(np.exp(decisions[first[name]]))
+            for decisions in (result.vi_decisions, result.decisions)
         )
-        print(f"  {name:14} {plain:6.2f} {calibrated:6.2f}")
-    print(f"\n{result!r}")
-    print(f"\n{time.perf_counter() - started:.1f} s of wall clock, compilation included.")
+        lines.append(f"  {name:14} {plain:6.2f} {calibrated:6.2f}")
+    return "\n".join([*lines, "", repr(result)])
 
 
 if __name__ == "__main__":
-    main()
+    main(solve, summary)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from examples import radon
-from examples.judging import ending, new_axes, table, told
+from examples.judging import ending, main, new_axes, table
 from stakes._types import Key
 from stakes.fitting import natural_gradient
 from stakes.losses import CostTable
@@ -48,9 +48,9 @@ data, held_out, labels = radon.data, radon.held_out, radon.labels
 def costs(action: np.ndarray, log_radon: np.ndarray) -> np.ndarray:
     """What these actions cost homes of these levels."""
     level = np.searchsorted(np.log(EDGES), log_radon, side="right")
-    rows = [list(COSTS).index(str(each)) for each in np.ravel(action)]
-    found: np.ndarray = np.array(list(COSTS.values()))[rows, level]
-    return found
+    rows = [list(COSTS).index(str(name)) for name in np.ravel(action)]
+    amounts: np.ndarray = np.array(list(COSTS.values()))
+    return amounts[rows, level]
 
 
 def solve(key: Key, **other: Any) -> Calibration:
@@ -58,26 +58,28 @@ def solve(key: Key, **other: Any) -> Calibration:
     return calibrate(key, problem(), data(), coords=labels(), **{**FITTED_WITH, **other})
 
 
-def decided(result: Calibration) -> np.ndarray:
+def actions(result: Calibration) -> np.ndarray:
     """By plain VI, for the homes held out."""
-    found: np.ndarray = result.decide(held_out(), known=KNOWN, new="home", fit=result.vi).values
-    return found
+    best: np.ndarray = result.decide(held_out(), known=KNOWN, new="home", fit=result.vi).values
+    return best
 
 
-def said(result: Calibration) -> str:
+def summary(result: Calibration) -> str:
     """What decisions cost the homes held out."""
-    homes, found = held_out(), decided(result)
+    homes, chosen = held_out(), actions(result)
+    comparison = result.compare(homes, known=KNOWN)
     log_radon = homes["log_radon"]
-    names, counts = np.unique(found, return_counts=True)
+    names, counts = np.unique(chosen, return_counts=True)
     done = ", ".join(f"{name} {count}" for name, count in zip(names, counts, strict=True))
-    same = {f"{each} everywhere": np.full(len(found), each) for each in COSTS}
-    others = {name: costs(actions, log_radon) for name, actions in same.items()}
+    others = {
+        f"{action} everywhere": costs(np.full(len(chosen), action), log_radon) for action in COSTS
+    }
     return "\n".join(
         [
-            str(result.compare(homes, known=KNOWN)),
+            str(comparison),
             "",
-            f"Of {len(found)} homes held out, by plain VI: {done}.",
-            table(costs(found, log_radon), others, "a home"),
+            f"Of {len(chosen)} homes held out, by plain VI: {done}.",
+            table(costs(chosen, log_radon), others, "a home", comparison.dependence),
             "",
             ending(result),
         ]
@@ -86,13 +88,13 @@ def said(result: Calibration) -> str:
 
 def picture(result: Calibration, ax: "Axes | None" = None) -> "Axes":
     """Which action is best at which chances of a high level, for the homes held out."""
-    ax, found = new_axes() if ax is None else ax, decided(result)
+    ax, chosen = new_axes() if ax is None else ax, actions(result)
     predicted = result.predictive(held_out(), known=KNOWN, new="home", fit=result.vi)
     drawn = predicted["log_radon"].values[0]
     high, very_high = ((drawn >= edge).mean(axis=0) for edge in np.log(EDGES))
     for action, color in zip(COSTS, ("#0072B2", "#E69F00", "#D55E00"), strict=True):
-        some = found == action
-        ax.plot(high[some], very_high[some], "o", color=color, label=action, markersize=4)
+        rows = chosen == action
+        ax.plot(high[rows], very_high[rows], "o", color=color, label=action, markersize=4)
     ax.set_xlabel("probability of 4 pCi/L or more")
     ax.set_ylabel("probability of 10 pCi/L or more")
     ax.legend(frameon=False)
@@ -100,4 +102,4 @@ def picture(result: Calibration, ax: "Axes | None" = None) -> "Axes":
 
 
 if __name__ == "__main__":
-    told(solve, said)
+    main(solve, summary)

@@ -5,12 +5,12 @@ seen by the fit, the others held out. Guessing too little of a purchase costs fo
 as guessing too much: `Tilted(0.8)`. Run `python -m examples.retail`.
 """
 
-import time
 from typing import Any
 
 import numpy as np
 
 from examples import matrix_factorization
+from examples.judging import main
 from stakes import checks, datasets
 from stakes._types import Key
 from stakes.losses import Tilted
@@ -57,21 +57,21 @@ def solve(key: Key, **other: Any) -> Calibration:
     return calibrate(key, problem(), data(), coords=labels(), **other)
 
 
-def main() -> None:
-    import jax
-
-    started = time.perf_counter()
-    result = solve(jax.random.key(0))
-    print(result.compare(held_out(), known=KNOWN), end="\n\n")
-    print("Five entries of the first customer, as counts, under plain VI and calibrated:")
+def summary(result: Calibration) -> str:
+    """What decisions cost for the entries held out, and decisions about five of the first row."""
+    lines = [
+        str(result.compare(held_out(), known=KNOWN)),
+        "",
+        "Five entries of the first customer, as counts, under plain VI and calibrated:",
+    ]
     for at, product in enumerate(labels()["column"][:5]):
         plain, calibrated = (
-            np.expm1(float(decided[0, at])) for decided in (result.vi_decisions, result.decisions)
+            np.expm1(float(decisions[0, at]))
+            for decisions in (result.vi_decisions, result.decisions)
         )
-        print(f"  {product:8} {plain:6.2f} {calibrated:6.2f}")
-    print(f"\n{result!r}")
-    print(f"\n{time.perf_counter() - started:.1f} s of wall clock, compilation included.")
+        lines.append(f"  {product:8} {plain:6.2f} {calibrated:6.2f}")
+    return "\n".join([*lines, "", repr(result)])
 
 
 if __name__ == "__main__":
-    main()
+    main(solve, summary)

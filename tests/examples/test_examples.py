@@ -38,6 +38,6 @@ def test_held_out_data_compare_without_a_warning(solved):
 @pytest.mark.parametrize("example", [remediation, portions, pricing, promises, bank])
 def test_an_example_says_the_same_each_time(example):
     solve = getattr(example, "solve_both", example.solve)
-    first, second = (example.said(solve(jax.random.key(0), progress=False)) for _ in range(2))
+    first, second = (example.summary(solve(jax.random.key(0), progress=False)) for _ in range(2))
     assert first == second
     assert "converged" in first

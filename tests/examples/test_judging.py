@@ -1,16 +1,28 @@
 """What decisions have saved, with an interval."""
 
 import numpy as np
-import pytest
 
-from examples.judging import saved, table
+from examples.judging import saving, table
+from stakes.study import Clustered, Independent, interval
 
 
-def test_what_is_saved_comes_with_the_interval_of_its_mean():
+def test_what_is_saved_comes_with_the_interval_of_the_library():
     rng = np.random.default_rng(0)
-    costs, others = rng.normal(1, 1, 400), rng.normal(2, 1, 400)
-    mean, low, high = saved(costs, others)
-    less = others - costs
-    assert mean == pytest.approx(less.mean())
-    assert high - low == pytest.approx(2 * 1.96 * less.std(ddof=1) / 20)
-    assert "saved" in table(costs, {"others": others}, "a day")
+    costs, others = rng.gamma(4, 1, 400), rng.gamma(5, 1, 400)
+    groups = Clustered(np.arange(400) // 20)
+    for dependence in (Independent(), groups):
+        low, high, _ = interval(others, costs, dependence)
+        saved = f"{100 * (1 - costs.mean() / others.mean()):.1f} %"
+        words = f"{saved} ({100 * low:.1f} % to {100 * high:.1f} %)"
+        assert saving(costs, others, dependence) == words
+        assert f"saved {words}" in table(costs, {"others": others}, "a day", dependence)
+    assert saving(costs, others) == saving(costs, others, Independent())
+
+
+def test_too_few_cases_are_no_claim():
+    assert "too few for a claim" in saving(np.array([1.0, 2.0]), np.array([2.0, 3.0]))
+
+
+def test_gains_are_minus_costs():
+    earned = np.array([1.0, 2.0, 3.0, 4.0])
+    assert saving(-1.5 * earned, -earned).startswith("50.0 %")
