@@ -53,29 +53,29 @@ CLOSE = (0.005, 0.002)
 
 
 def run(settings: Settings) -> PaperTable:
-    data, effort, store = matrix.opened(settings, "algorithms")
+    data, effort, results = matrix.start(settings, "algorithms")
     methods = list(METHODS)[: 4 if settings.quick else None]
     with steps_of("algorithms", len(methods)) as tick:
         for name in methods:
             tick(name)
-            if name not in store:
-                store.put(name, _run_method(data, effort, name))
-    base = store.rows["VI"]["course"][-1][1]
+            if name not in results:
+                results[name] = _run_method(data, effort, name)
+    base = results["VI"]["risks"][-1][1]
     reductions = {
-        name: {"course": [[seconds, 1 - risk / base] for seconds, risk in row["course"]]}
-        for name, row in store.rows.items()
+        name: [[seconds, 1 - risk / base] for seconds, risk in row["risks"]]
+        for name, row in results.items()
     }
-    figures.algorithms(reductions, store.folder, data.note)
-    return _table(store.rows, data)
+    figures.algorithms(reductions, results.folder, data.note)
+    return _table(results, data)
 
 
 def _run_method(data: Matrix, effort: Effort, name: str) -> dict[str, Any]:
     watch = _Stopwatch(data, effort.vi_steps)
     fit = _fit(data, effort, METHODS[name], effort.vi_steps, watch)
-    row = {"course": watch.course, "step_ms": 1e3 * fit.step_seconds, "steps": fit.steps}
+    row = {"risks": watch.risks, "step_ms": 1e3 * fit.step_seconds, "steps": fit.steps}
     if name in SEARCHING and effort is not matrix.QUICK:
         always = _fit(data, effort, replace(SEARCHING[name], every=1), TIMED_STEPS, None)
-        row["each_ms"] = 1e3 * always.step_seconds
+        row["always_ms"] = 1e3 * always.step_seconds
     return row
 
 
@@ -117,22 +117,22 @@ class _Stopwatch:
     def __init__(self, data: Matrix, steps: int) -> None:
         self._data, self._steps = data, steps
         self._chunks: list[float] = []
-        self._risks: dict[int, float] = {}
+        self._by_chunks: dict[int, float] = {}
         self._resumed = time.monotonic()
 
     def look(self, plan: Plan, history: History) -> None:
         self._chunks.append(time.monotonic() - self._resumed)
         every = max(1, self._steps // plan.settings.chunk // LOOKS)
         if len(self._chunks) % every == 0 or len(history.elbo) == self._steps:
-            self._risks[len(self._chunks)] = self._risk(plan, history)
+            self._by_chunks[len(self._chunks)] = self._risk(plan, history)
         self._resumed = time.monotonic()
 
     @property
-    def course(self) -> list[list[float]]:
+    def risks(self) -> list[list[float]]:
         chunks = np.array(self._chunks)
         chunks[0] = chunks[1:].min() if len(chunks) > 1 else chunks[0]
         elapsed = chunks.cumsum()
-        return [[float(elapsed[n - 1]), risk] for n, risk in self._risks.items()]
+        return [[float(elapsed[n - 1]), risk] for n, risk in self._by_chunks.items()]
 
     def _risk(self, plan: Plan, history: History) -> float:
         posterior = FittedPosterior(plan.approximation, history.state.variables["params"])
@@ -148,16 +148,16 @@ class _Stopwatch:
 
 
 def _table(rows: dict[str, dict[str, Any]], data: Matrix) -> PaperTable:
-    end = rows["joint"]["course"][-1][1]
+    end = rows["joint"]["risks"][-1][1]
     reached = {
-        name: [settled(row["course"], end * (1 + close)) for close in CLOSE]
+        name: [seconds_until(row["risks"], end * (1 + close)) for close in CLOSE]
         for name, row in rows.items()
     }
     lines = []
     for name, row in rows.items():
-        seconds, risk = row["course"][-1]
+        seconds, risk = row["risks"][-1]
         before = published.STEP_SECONDS.get(PUBLISHED_NAMES.get(name, ""))
-        each = row.get("each_ms")
+        always = row.get("always_ms")
         lines.append(
             [
                 name,
@@ -165,7 +165,7 @@ def _table(rows: dict[str, dict[str, Any]], data: Matrix) -> PaperTable:
                 f"{seconds:.1f}",
                 *("not reached" if at is None else f"{at:.1f}" for at in reached[name]),
                 f"{row['step_ms']:.2f}",
-                "" if each is None else f"{each:.2f}",
+                "" if always is None else f"{always:.2f}",
                 "" if before is None else f"{1e3 * before:.0f}",
             ]
         )
@@ -185,10 +185,10 @@ def _table(rows: dict[str, dict[str, Any]], data: Matrix) -> PaperTable:
     )
 
 
-def settled(course: list[list[float]], risk: float) -> float | None:
+def seconds_until(risks: list[list[float]], limit: float) -> float | None:
     """Seconds after which the risk was at most this every time it was measured."""
-    above = [i for i, (_, found) in enumerate(course) if found > risk]
-    after = course[above[-1] + 1 :] if above else course
+    above = [i for i, (_, risk) in enumerate(risks) if risk > limit]
+    after = risks[above[-1] + 1 :] if above else risks
     return after[0][0] if after else None
 
 

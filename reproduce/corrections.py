@@ -22,18 +22,18 @@ COLUMNS = ("VI", "calibrated", "VI + network", "calibrated + network")
 
 
 def run(settings: Settings) -> PaperTable:
-    data, effort, store = matrix.opened(settings, "corrections")
+    data, effort, results = matrix.start(settings, "corrections")
     chosen = dict(list(LOSSES.items())[:1]) if settings.quick else LOSSES
     network = Network(width=8, epochs=1) if settings.quick else Network()
     before: Choice | None = None
     with steps_of("corrections", len(chosen)) as tick:
         for name, loss in chosen.items():
             tick(name)
-            if name not in store:
+            if name not in results:
                 before = _choice(data, name, loss, network, effort, before)
-                store.put(name, _row(before, loss, data))
-    rows = {name: store.rows[name] for name in chosen}
-    figures.corrections(rows, COLUMNS, store.folder, data.note)
+                results[name] = _row(before, loss, data)
+    rows = {name: results[name] for name in chosen}
+    figures.corrections(rows, COLUMNS, results.folder, data.note)
     return _table(rows, data)
 
 

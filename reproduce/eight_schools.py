@@ -9,11 +9,10 @@ from reproduce import figures, matrix
 from reproduce.published import EIGHT_SCHOOLS
 from reproduce.results import (
     QUICK_CAVEAT,
-    VERSION,
     Finding,
     PaperTable,
+    Results,
     Settings,
-    Store,
 )
 from stakes._types import Params
 from stakes.demos import eight_schools
@@ -30,13 +29,13 @@ EVERY = 500
 def run(settings: Settings) -> PaperTable:
     count = min(settings.seeds, 2) if settings.quick else settings.seeds
     steps = 600 if settings.quick else 15_000
-    store = Store(settings.folder / "eight-schools", {"steps": steps, "version": VERSION})
+    results = Results(settings.folder / "eight-schools", {"steps": steps})
     name = f"{count} starts"
-    if name not in store:
+    if name not in results:
         with steps_of("eight-schools", 3) as tick:
-            store.put(name, _experiment(count, steps, tick))
-    content, caveats = store.rows[name], [QUICK_CAVEAT] if settings.quick else []
-    figures.eight_schools(content, store.folder, " ".join(caveats))
+            results[name] = _experiment(count, steps, tick)
+    content, caveats = results[name], [QUICK_CAVEAT] if settings.quick else []
+    figures.eight_schools(content, results.folder, " ".join(caveats))
     return _table(content, caveats)
 
 
@@ -50,8 +49,8 @@ def _experiment(count: int, steps: int, tick: Tick) -> dict[str, Any]:
     def watch(history: History) -> None:
         if len(history.elbo) % EVERY == 0:
             params = history.average.over(history.state.variables)["params"]
-            each = [jax.tree.map(lambda leaf, i=i: leaf[i], params) for i in range(count)]
-            looks.append((len(history.elbo), jax.tree.map(np.array, each)))
+            by_start = [jax.tree.map(lambda leaf, i=i: leaf[i], params) for i in range(count)]
+            looks.append((len(history.elbo), jax.tree.map(np.array, by_start)))
 
     tick(f"calibrated from {count} starts")
     results = calibrate_seeds(plain, plan, watch=watch)
@@ -96,8 +95,8 @@ def _risk(result: Calibration, params: Params) -> float:
 def _draws(result: Calibration, count: int) -> dict[str, dict[str, list[float]]]:
     sets = {name: result.posterior(fit, draws=count) for name, fit in result.fits.items()}
     drawn = {
-        name: {"tau": each["tau"].values[0], "theta_1": each["theta"].values[0, :, 0]}
-        for name, each in sets.items()
+        name: {"tau": draws["tau"].values[0], "theta_1": draws["theta"].values[0, :, 0]}
+        for name, draws in sets.items()
     }
     nuts = result.nuts(count).samples
     drawn["NUTS"] = {"tau": np.asarray(nuts["tau"]), "theta_1": np.asarray(nuts["theta"][:, 0])}

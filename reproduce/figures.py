@@ -137,10 +137,10 @@ def _changes(looks: dict[str, Any], folder: Path, name: str, note: str) -> None:
 def eight_schools(content: dict[str, Any], folder: Path, note: str) -> None:
     with panels(folder, "reduction", note=note) as axis:
         steps = np.array(content["steps"])
-        found = 100 * np.array(content["reductions"])
-        mean, spread = found.mean(axis=0), found.std(axis=0)
+        reductions = 100 * np.array(content["reductions"])
+        mean, spread = reductions.mean(axis=0), reductions.std(axis=0)
         axis.fill_between(steps, mean - spread, mean + spread, color=LCVI, alpha=0.25, linewidth=0)
-        axis.plot(steps, mean, color=LCVI, label=f"mean ± sd of {len(found)} starts")
+        axis.plot(steps, mean, color=LCVI, label=f"mean ± sd of {len(reductions)} starts")
         axis.axhline(0, color=FIFTH, linewidth=0.6)
         axis.set(xlabel="step of the calibrated fit", ylabel="reduction of risk, %")
         axis.legend()
@@ -174,10 +174,10 @@ def eight_schools(content: dict[str, Any], folder: Path, note: str) -> None:
         axes[0].legend()
 
 
-def algorithms(rows: dict[str, dict[str, Any]], folder: Path, note: str) -> None:
+def algorithms(reductions: dict[str, list[list[float]]], folder: Path, note: str) -> None:
     with panels(folder, "risk-by-time", note=note) as axis:
-        for (name, row), colour in zip(rows.items(), COLOURS, strict=False):
-            seconds, reduction = np.array(row["course"]).T
+        for (name, points), colour in zip(reductions.items(), COLOURS, strict=False):
+            seconds, reduction = np.array(points).T
             axis.plot(seconds, 100 * reduction, color=colour, label=name)
         axis.axhline(0, color="black", linewidth=0.5)
         axis.set(xlabel="seconds, compilation left out", ylabel="reduction of test risk, %")

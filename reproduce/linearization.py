@@ -62,22 +62,22 @@ LINEARIZED: dict[str, tuple[Loss, Linearized]] = {
 
 
 def run(settings: Settings) -> PaperTable:
-    data, effort, store = matrix.opened(settings, "linearization")
+    data, effort, results = matrix.start(settings, "linearization")
     parts = _parts(data, effort, list(LINEARIZED)[:: 4 if settings.quick else 1])
     with steps_of("linearization", 1 + len(parts)) as tick:
         tick("plain VI")
-        missing = [name for name in parts if name not in store]
+        missing = [name for name in parts if name not in results]
         if missing:
             plain, longer = matrix.plain_fits(data, effort, [0])
         for name, part in parts.items():
             tick(name)
             if name in missing:
                 result = part(plain)
-                if "VI" not in store:
-                    store.put("VI", _row(result, longer.fits[0], data))
-                store.put(name, _row(result, result.calibrated, data))
-    rows = {name: store.rows[name] for name in ("VI", *parts)}
-    figures.linearization(rows, store.folder, data.note)
+                if "VI" not in results:
+                    results["VI"] = _row(result, longer.fits[0], data)
+                results[name] = _row(result, result.calibrated, data)
+    rows = {name: results[name] for name in ("VI", *parts)}
+    figures.linearization(rows, results.folder, data.note)
     return _table(rows, data)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from reproduce import figures, matrix, published
 from reproduce.matrix import LOSSES, Effort, Matrix
-from reproduce.results import Finding, PaperTable, Settings, Store
+from reproduce.results import Finding, PaperTable, Results, Settings
 from stakes.expectation import MonteCarlo
 from stakes.host.progress import Tick, steps_of
 from stakes.protocols import Loss, Transform
@@ -24,22 +24,22 @@ SAMPLED = "nested sampling, as published"
 
 
 def run(settings: Settings) -> PaperTable:
-    data, effort, store = matrix.opened(settings, "losses", EFFORT)
+    data, effort, results = matrix.start(settings, "losses", EFFORT)
     chosen = dict(list(LOSSES.items())[:1]) if settings.quick else LOSSES
     count = min(settings.seeds, 2) if settings.quick else settings.seeds
     groups = [range(i, min(i + TOGETHER, count)) for i in range(0, count, TOGETHER)]
     parts = len(groups) * (1 + 2 * len(chosen)) + settings.as_published
     with steps_of("losses", parts) as tick:
         for group in groups:
-            _run_group(group, data, effort, chosen, store, tick)
+            _run_group(group, data, effort, chosen, results, tick)
         if settings.as_published:
             tick("as published, seed 0")
             own = effort if settings.quick else matrix.THOROUGH
-            _run_published(data, own, chosen, store)
+            _run_published(data, own, chosen, results)
     asked = [_row_name(*pair, seed) for pair in _pairs(chosen) for seed in range(count)]
     asked += [_row_name(next(iter(chosen)), SAMPLED, 0)] if settings.as_published else []
-    rows = {name: row for name, row in store.rows.items() if name in asked}
-    figures.losses(rows, store.folder, data.note)
+    rows = {name: row for name, row in results.items() if name in asked}
+    figures.losses(rows, results.folder, data.note)
     return _table(rows, data)
 
 
@@ -55,12 +55,12 @@ def _run_group(
     data: Matrix,
     effort: Effort,
     losses: dict[str, Loss],
-    store: Store,
+    results: Results,
     tick: Tick,
 ) -> None:
     wanted = _pairs(losses)
     missing = [
-        pair for pair in wanted if any(_row_name(*pair, seed) not in store for seed in group)
+        pair for pair in wanted if any(_row_name(*pair, seed) not in results for seed in group)
     ]
     where = f"seeds {group[0]} to {group[-1]}"
     tick(f"plain VI, {where}")
@@ -73,7 +73,7 @@ def _run_group(
         plan = matrix.plan(data, matrix.problem(losses[loss]), chosen, effort, steps=effort.steps)
         rows = _calibrated(*plain, plan, data, losses[loss], look=group[0] == 0)
         for seed, row in zip(group, rows, strict=True):
-            store.put(_row_name(loss, transform, seed), row)
+            results[_row_name(loss, transform, seed)] = row
 
 
 def _pairs(losses: Iterable[str]) -> list[tuple[str, str]]:
@@ -157,11 +157,11 @@ def _look(
     }
 
 
-def _run_published(data: Matrix, effort: Effort, losses: dict[str, Loss], store: Store) -> None:
+def _run_published(data: Matrix, effort: Effort, losses: dict[str, Loss], results: Results) -> None:
     """The paper's estimator: 300 independent draws of θ, one of y each; one seed and loss."""
     name, loss = next(iter(losses.items()))
     row_name = _row_name(name, SAMPLED, 0)
-    if row_name in store:
+    if row_name in results:
         return
     plan = matrix.plan(
         data,
@@ -173,8 +173,7 @@ def _run_published(data: Matrix, effort: Effort, losses: dict[str, Loss], store:
         draws=PUBLISHED_DRAWS,
     )
     plain = matrix.plain_fits(data, effort, [0], draws=PUBLISHED_DRAWS)
-    [row] = _calibrated(*plain, plan, data, loss, look=False)
-    store.put(row_name, row)
+    [results[row_name]] = _calibrated(*plain, plan, data, loss, look=False)
 
 
 def _table(all_rows: dict[str, dict[str, Any]], data: Matrix) -> PaperTable:

@@ -16,7 +16,7 @@ import optax
 
 from examples import matrix_factorization
 from reproduce.lastfm import lastfm
-from reproduce.results import QUICK_CAVEAT, VERSION, Settings, Store
+from reproduce.results import QUICK_CAVEAT, Results, Settings
 from stakes import datasets
 from stakes._types import Array, Key
 from stakes.bridge import NumPyroApproximation, approximate
@@ -131,19 +131,14 @@ THOROUGH = Effort()
 QUICK = Effort(vi_steps=300, steps=200, draws=4)
 
 
-def opened(
+def start(
     settings: Settings, name: str, effort: Effort = THOROUGH
-) -> tuple[Matrix, Effort, Store]:
+) -> tuple[Matrix, Effort, Results]:
     """The data, how long to fit, and the rows that an earlier run of this experiment finished."""
     data = load(settings.data, quick=settings.quick)
     effort = QUICK if settings.quick else effort
-    agreed = {
-        "data": data.name,
-        "digest": data.digest,
-        "effort": vars(effort),
-        "version": VERSION,
-    }
-    return data, effort, Store(settings.folder / name, agreed)
+    setting = {"data": data.name, "digest": data.digest, "effort": vars(effort)}
+    return data, effort, Results(settings.folder / name, setting)
 
 
 def annealed(steps: int) -> optax.GradientTransformation:

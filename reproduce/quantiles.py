@@ -30,12 +30,12 @@ TOGETHER = 7
 
 
 def run(settings: Settings) -> PaperTable:
-    data, effort, store = matrix.opened(settings, "quantiles")
+    data, effort, results = matrix.start(settings, "quantiles")
     with steps_of("quantiles", 1 + len(TRANSFORMS)) as tick:
         tick("plain VI")
         levels = dict.fromkeys(_names(settings.quick))
         wanted = [f"{name} {level}" for name in TRANSFORMS for level in levels]
-        if any(name not in store for name in wanted):
+        if any(name not in results for name in wanted):
             plain, longer = matrix.plain_fits(data, effort, [0])
             scales = _scales(plain, data, settings.quick)
             for name, transform in TRANSFORMS.items():
@@ -44,15 +44,15 @@ def run(settings: Settings) -> PaperTable:
                 labels = list(scales)
                 for i in range(0, len(labels), TOGETHER):
                     part = labels[i : i + TOGETHER]
-                    if all(f"{name} {label}" in store for label in part):
+                    if all(f"{name} {label}" in results for label in part):
                         continue
-                    results = calibrate_scales(plain, plan, [scales[s] for s in part])
+                    calibrated = calibrate_scales(plain, plan, [scales[s] for s in part])
                     before = longer.ready(plan)[0][1]
-                    for label, result in zip(part, results, strict=True):
+                    for label, result in zip(part, calibrated, strict=True):
                         row = _row(replace(result, vi=longer.fits[0]), before, data)
-                        store.put(f"{name} {label}", row)
-    figures.quantiles(store.rows, store.folder, data.note)
-    return _table(store.rows, data)
+                        results[f"{name} {label}"] = row
+    figures.quantiles(results, results.folder, data.note)
+    return _table(results, data)
 
 
 def _names(quick: bool) -> list[str]:
@@ -70,9 +70,9 @@ def _scales(plain: PlainFits, data: Matrix, quick: bool) -> dict[str, float]:
     decisions = plain.ready(plan)[0][1]
     losses = np.asarray(LOSS(jnp.asarray(data.y), jnp.asarray(decisions)))[~data.test]
     levels, beyond = (LEVELS[::3], BEYOND[-1:]) if quick else (LEVELS, BEYOND)
-    found = [np.quantile(losses, level) for level in levels]
-    found += [np.quantile(losses, 0.99) * factor for factor in beyond]
-    return {name: float(scale) for name, scale in zip(_names(quick), found, strict=True)}
+    scales = [np.quantile(losses, level) for level in levels]
+    scales += [np.quantile(losses, 0.99) * factor for factor in beyond]
+    return {name: float(scale) for name, scale in zip(_names(quick), scales, strict=True)}
 
 
 def _row(result: Calibration, vi_decisions: np.ndarray, data: Matrix) -> dict[str, Any]:

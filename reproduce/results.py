@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, TypeAlias, final
 
 from stakes.errors import InputError
 from stakes.host import files
@@ -32,23 +32,25 @@ class Settings:
     as_published: bool = False
 
 
-VERSION = 2
+VERSION = 3
 """Of the experiments: results of another version are not resumed."""
 QUICK_CAVEAT = "A quick run, much too short to compare with the published figures."
 
 
+Row: TypeAlias = dict[str, Any]
+"""The figures of one part of an experiment, as JSON has them."""
+
+
 @final
-class Store:
-    """Rows of results by name, written after each so that an interrupted run can be resumed."""
+class Results(dict[str, Row]):
+    """Rows by name, kept in a file after each, so that an interrupted experiment can resume."""
 
     def __init__(self, folder: Path, setting: dict[str, Any]) -> None:
-        self.folder = folder
+        self.folder, self._setting = folder, {**setting, "version": VERSION}
         self._path = folder / "results.json"
-        self._content: dict[str, Any] = {"setting": setting, "rows": {}}
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            if self._path.exists():
-                self._content = self._resumed(setting)
+            super().__init__(self._kept() if self._path.exists() else {})
             self._write()
         except OSError as error:
             reason = error.strerror or str(error)
@@ -57,36 +59,31 @@ class Store:
                 f"`--out`."
             ) from error
 
-    def _resumed(self, setting: dict[str, Any]) -> dict[str, Any]:
+    def __setitem__(self, name: str, row: Row) -> None:
+        super().__setitem__(name, row)
+        self._write()
+
+    def _kept(self) -> dict[str, Row]:
         try:
-            found = json.loads(self._path.read_text())
-            before, rows = dict(found["setting"]), dict(found["rows"])
+            content = json.loads(self._path.read_text())
+            before, rows = dict(content["setting"]), dict(content["rows"])
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(
                 f"{self._path} is not a results file that can be resumed ({error}); move it "
                 f"away or choose another folder with `--out`."
             ) from error
-        if before != setting:
-            changed = [k for k in {*before, *setting} if before.get(k) != setting.get(k)]
+        names = {*before, *self._setting}
+        changed = sorted(k for k in names if before.get(k) != self._setting.get(k))
+        if changed:
             raise InputError(
-                f"{self._path} holds results of another setting ({', '.join(sorted(changed))} "
+                f"{self._path} holds results of another setting ({', '.join(changed)} "
                 f"differ). Choose another folder with `--out`, or remove it."
             )
-        return {"setting": setting, "rows": rows}
-
-    @property
-    def rows(self) -> dict[str, dict[str, Any]]:
-        return dict(self._content["rows"])
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._content["rows"]
-
-    def put(self, name: str, row: dict[str, Any]) -> None:
-        self._content["rows"][name] = row
-        self._write()
+        return rows
 
     def _write(self) -> None:
-        files.write(self._path, f"{json.dumps(self._content, indent=1)}\n".encode())
+        content = {"setting": self._setting, "rows": self}
+        files.write(self._path, f"{json.dumps(content, indent=1)}\n".encode())
 
 
 class Finding(NamedTuple):

@@ -1,47 +1,44 @@
 """Results kept on disk, and the tables made of them."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 from reproduce import matrix
-from reproduce.results import Finding, PaperTable, Store, summary
+from reproduce.results import Finding, PaperTable, Results, summary
 from stakes import InputError
 
 
-def test_results_are_there_again_when_a_store_is_opened_anew(tmp_path: Path) -> None:
-    Store(tmp_path, {"seeds": 2}).put("a/0", {"risk": 1.5})
-    again = Store(tmp_path, {"seeds": 2})
-    assert "a/0" in again
-    assert "a/1" not in again
-    assert again.rows["a/0"] == {"risk": 1.5}
+def test_results_are_there_again_when_they_are_opened_anew(tmp_path: Path) -> None:
+    Results(tmp_path, {"seeds": 2})["a/0"] = {"risk": 1.5}
+    again = Results(tmp_path, {"seeds": 2})
+    assert again == {"a/0": {"risk": 1.5}}
 
 
 def test_results_of_another_setting_are_not_mixed_in(tmp_path: Path) -> None:
-    Store(tmp_path, {"data": "Last.fm"}).put("a", {})
+    Results(tmp_path, {"data": "Last.fm"})["a"] = {}
     with pytest.raises(InputError, match=r"another setting \(data differ\).*--out"):
-        Store(tmp_path, {"data": "retail"})
+        Results(tmp_path, {"data": "retail"})
 
 
 def test_a_folder_that_cannot_be_written_is_told_before_anything_is_fitted(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match=r"cannot be written.*--out"):
-        Store(tmp_path / "file" / "losses", {})
+        Results(tmp_path / "file" / "losses", {})
 
 
 def test_a_damaged_results_file_is_refused_and_left_alone(tmp_path: Path) -> None:
     for damaged in ('{"setting": ', '{"setting": null, "rows": {}}', "[]"):
         (tmp_path / "results.json").write_text(damaged)
         with pytest.raises(InputError, match="move it away"):
-            Store(tmp_path, {})
+            Results(tmp_path, {})
         assert (tmp_path / "results.json").read_text() == damaged
 
 
 def test_settings_survive_json(tmp_path: Path) -> None:
     setting = {"effort": vars(matrix.Effort())}
-    Store(tmp_path, setting).put("a", {})
-    assert json.loads((tmp_path / "results.json").read_text())["setting"] == setting
+    Results(tmp_path, setting)["a"] = {}
+    assert list(Results(tmp_path, setting)) == ["a"]
 
 
 def test_tables_line_up_and_go_into_markdown() -> None:
