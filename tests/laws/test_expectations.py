@@ -47,9 +47,8 @@ from stakes import (
     Utility,
 )
 from stakes.expectation import Mixture, Single, check, choose, stats
-from stakes.expectation.mills import mills
-from stakes.expectation.poisson import poisson_tail
-from stakes.expectation.special import exp_less_tangent, log_less_tangent
+from stakes.expectation.families.poisson import poisson_tail
+from stakes.expectation.special import exp_less_tangent, log_less_tangent, mills
 from stakes.protocols import Expectation
 from stakes.utilities import ScaledLoss
 

@@ -7,15 +7,14 @@ need, `families` what is known of each distribution.
 """
 
 from stakes.expectation import families, stats
-from stakes.expectation.choosing import check, choose
 from stakes.expectation.closed_form import ClosedForm
 from stakes.expectation.componentwise import Componentwise
 from stakes.expectation.enumeration import Enumeration
-from stakes.expectation.mixture import Mixture, Single
-from stakes.expectation.monte_carlo import MonteCarlo
+from stakes.expectation.monte_carlo import MonteCarlo, ScoreFunction
 from stakes.expectation.points import ByPoints
+from stakes.expectation.predicted import Mixture, Single
 from stakes.expectation.quadrature import Quadrature
-from stakes.expectation.score_function import ScoreFunction
+from stakes.expectation.selection import check, choose
 from stakes.expectation.sums import Rule
 
 __all__ = [

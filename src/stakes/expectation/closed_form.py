@@ -1,13 +1,14 @@
-"""Expectations as formulas."""
+"""Exact expectations: formulas, and the loss itself where the outcome is known."""
 
 from dataclasses import dataclass
 from typing import final
 
 import jax
+import numpyro.distributions as dist
 
 from stakes._types import Array, Distribution, Key
 from stakes.errors import NoClosedForm
-from stakes.expectation.mixture import Mixture, Single
+from stakes.expectation.predicted import Mixture, Single
 from stakes.losses import AnyLoss
 from stakes.protocols import Expectation, Gain, Loss, PositiveUtility, Predicted
 
@@ -50,6 +51,34 @@ class ClosedForm(Expectation):
         self, key: Key | None, outcome: Distribution, utility: PositiveUtility, decision: Array
     ) -> Array:
         return utility.log_expected_regret(Single(outcome), decision)
+
+    @property
+    def cheap(self) -> bool:
+        return True
+
+    def mixture(self, outcomes: Distribution) -> Predicted:
+        return Mixture(outcomes)
+
+
+@final
+@dataclass(frozen=True)
+class Known(Expectation):
+    """For an outcome that θ determines, as where a decision is about a latent itself."""
+
+    def objection(self, outcome: Distribution, gain: Gain, decision: Array) -> str | None:
+        if isinstance(outcome, dist.Delta) and not outcome.event_dim:
+            return None
+        return "only for outcomes that are known"
+
+    def expected(
+        self, key: Key | None, outcome: Distribution, loss: Loss, decision: Array
+    ) -> Array:
+        return loss(outcome.v, decision)
+
+    def log_expected(
+        self, key: Key | None, outcome: Distribution, utility: PositiveUtility, decision: Array
+    ) -> Array:
+        return utility.log(outcome.v, decision)
 
     @property
     def cheap(self) -> bool:

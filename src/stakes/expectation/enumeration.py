@@ -14,9 +14,8 @@ from stakes import checks
 from stakes._types import Array, Distribution, Float, Key
 from stakes.errors import InputError
 from stakes.expectation import stats
-from stakes.expectation.counts import largest_value, log_mass, smallest_value
-from stakes.expectation.mixture import Mixture
 from stakes.expectation.points import ByPoints, column, column_like
+from stakes.expectation.predicted import Mixture
 from stakes.expectation.sums import Rule, Terms, neglectable, normalised
 from stakes.protocols import Gain
 
@@ -65,7 +64,7 @@ class Enumeration(ByPoints):
     def objection(self, outcome: Distribution, gain: Gain, decision: Array) -> str | None:
         if not stats.is_discrete(outcome) or outcome.event_shape:
             return "only discrete outcomes can be enumerated"
-        if not hasattr(outcome.support, "lower_bound") and stats.few_values(outcome) is None:
+        if stats.ends(outcome).lower is None and stats.few_values(outcome) is None:
             return "only discrete outcomes that have a least value can be enumerated"
         return None
 
@@ -74,7 +73,7 @@ class Enumeration(ByPoints):
         window = self._window(outcome)
         lowest = jnp.broadcast_to(self._lowest(outcome, decision), shape)
         values = lowest + column_like(lowest, window.offsets)
-        legal, log_weights = log_mass(outcome, values)
+        legal, log_weights = stats.masses(outcome, values)
         # The rounding error in the log probabilities of large counts is nearly the same for all.
         whole = 2e-2 if values.dtype == jnp.float32 else 1e-5
         return Rule(legal, normalised(log_weights + column_like(lowest, window.log_counts), whole))
@@ -85,9 +84,11 @@ class Enumeration(ByPoints):
         points, total = terms.points, jnp.sum(terms.shares, axis=0)
         window = self._window(outcome)
         change = jnp.abs(jnp.sum(column_like(total, window.change) * terms.shares, axis=0))
-        below = jnp.where(points[0] > smallest_value(outcome), _beyond(terms.shares[::-1], 1), 0.0)
+        below = jnp.where(
+            points[0] > stats.smallest_value(outcome), _beyond(terms.shares[::-1], 1), 0.0
+        )
         above = _beyond(terms.shares / column_like(total, np.exp(window.log_counts)), window.gap)
-        if (largest := largest_value(outcome)) is not None:
+        if (largest := stats.last_value(outcome)) is not None:
             above = jnp.where(terms.weightless[-1] | (points[-1] >= largest), 0.0, above)
         return (change <= terms.coarse * total) & (
             below + above <= neglectable(total.dtype) * total
@@ -95,7 +96,7 @@ class Enumeration(ByPoints):
 
     def _lowest(self, outcome: Distribution, decision: Array) -> Array:
         """The first value of the window."""
-        first = smallest_value(outcome)
+        first = stats.smallest_value(outcome)
         if self.points is None or stats.few_values(outcome) is not None:
             return first
         still = jax.lax.stop_gradient
@@ -103,13 +104,13 @@ class Enumeration(ByPoints):
         lowest = jnp.minimum(middle - BELOW * sd, still(decision) - 5)
         # Where the window cannot hold both the decision and the outcome, it holds the outcome.
         lowest = jnp.maximum(lowest, middle + BELOW * sd - self.points)
-        if (largest := largest_value(outcome)) is not None:
+        if (largest := stats.last_value(outcome)) is not None:
             lowest = jnp.minimum(lowest, largest + 1.0 - self.points)
         return jnp.floor(jnp.maximum(lowest, first))
 
     def typical(self, outcome: Distribution) -> Array:
         if stats.few_values(outcome) is not None:
-            return smallest_value(outcome)
+            return stats.smallest_value(outcome)
         return jnp.floor(jax.lax.stop_gradient(stats.mean(outcome)))
 
     def _window(self, outcome: Distribution) -> "_Window":
@@ -151,7 +152,7 @@ class Enumeration(ByPoints):
     def _holding(self, outcomes: Distribution) -> "Enumeration":
         if stats.few_values(outcomes) is not None:
             return self
-        first, last = smallest_value(outcomes), largest_value(outcomes)
+        first, last = stats.smallest_value(outcomes), stats.last_value(outcomes)
         middle = jax.vmap(stats.mean)(outcomes)
         sd = jnp.sqrt(jax.vmap(stats.variance)(outcomes))
         low = jnp.maximum(middle - BELOW * sd, first)
@@ -182,7 +183,9 @@ def _reach(outcomes: Distribution, lowest: Array, sd: Array) -> float:
     def log_share(outcome: Distribution, lowest: Array, sd: Array) -> Array:
         """Of the values up to twice as far out, in the expected square."""
         offset = column(jnp.asarray(offsets, sd.dtype), sd.shape)
-        return log_mass(outcome, lowest + offset).log_weights + jnp.log(offset * (offset / sd) ** 2)
+        return stats.masses(outcome, lowest + offset).log_weights + jnp.log(
+            offset * (offset / sd) ** 2
+        )
 
     shares = jax.vmap(log_share)(outcomes, *jnp.broadcast_arrays(lowest, sd))
     matters = np.asarray(shares > math.log(1e-9))

@@ -5,7 +5,8 @@ are fixed) or through the points (Monte Carlo: the points are reparameterised dr
 """
 
 from abc import abstractmethod
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Protocol, final
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,8 @@ import numpy as np
 
 from stakes._types import Array, Bool, Distribution, Float, Key
 from stakes.errors import NoClosedForm
-from stakes.expectation.mixture import Mixture
+from stakes.expectation import stats
+from stakes.expectation.predicted import Mixture
 from stakes.expectation.sums import (
     COARSE,
     Rule,
@@ -23,19 +25,29 @@ from stakes.expectation.sums import (
     log_sum_exp,
     too_large,
 )
-from stakes.expectation.table import Table
-from stakes.protocols import Expectation, Loss, PositiveUtility, Predicted
+from stakes.protocols import Expectation, Gain, Loss, PositiveUtility, Predicted, Tabled
 
+# How much of an expected loss may lie where the loss overflows, or is cut off to prevent that.
 LOST = {np.dtype(np.float32): 1e-3, np.dtype(np.float64): 1e-6}
-"""How much of an expected loss may lie where the loss overflows, or is cut off to prevent that."""
-
+# A logarithm that is known well enough even where its peak is hit by a single point.
 LARGE = 30.0
-"""A logarithm that is known well enough even where its peak is hit by a single point."""
+
+# Tables: so many values are all among the points to begin a search with, however unlikely they are;
+FEW = 8
+# otherwise those less likely than this, relative to the likeliest, are not.
+UNLIKELY = 0.03
+# From the least to the largest of them.
+STEPS = 6
+
+# Mixtures as one table: points on either side of all draws, out to half of their range,
+BEYOND = 16
+# and how far the mass of all points may be from one.
+ASTRAY = 0.1
 
 still = jax.lax.stop_gradient
 
 
-def kink(decision: Any) -> Array:
+def kink(decision: Array | tuple[Array, ...]) -> Array:
     """Where a loss may have a kink: at the decision, or at the first of its parts."""
     return decision[0] if isinstance(decision, tuple) else decision
 
@@ -102,7 +114,7 @@ class ByPoints(Expectation, Protocol):
     def mixture(self, outcomes: Distribution) -> Predicted:
         return Mixture(outcomes)
 
-    def table(self, key: Key | None, outcome: Distribution, decision: Array) -> Table:
+    def table(self, key: Key | None, outcome: Distribution, decision: Array) -> "Table":
         """The points and weights for one outcome, fixed, to search among decisions near this."""
         if outcome.event_shape:
             raise NoClosedForm("A table has the values of a number, not of a vector.")
@@ -123,6 +135,108 @@ def _finite(points: Array, shares: Array) -> Array:
 def _known(total: Array, fine: Array | bool) -> Array:
     """nan, with slopes of nan, where it is not fine."""
     return total * jnp.where(fine, 1.0, jnp.nan).astype(total.dtype)
+
+
+# Tables ------------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True)
+class Table(Tabled):
+    """Fixed values of one outcome and their probabilities, for searches among decisions.
+
+    They were chosen for one decision: sums for others are rough where the loss has a kink between
+    two of the values, and are not checked.
+    """
+
+    behind: Expectation
+    points: Float[Array, "point *instance"]
+    weights: Float[Array, "point *instance"]
+    log_weights: Float[Array, "point *instance"]
+
+    @classmethod
+    def of(cls, behind: Expectation, rule: Rule) -> "Table":
+        return cls(behind, rule.points, flushed_exp(rule.log_weights), rule.log_weights)
+
+    def objection(self, outcome: Distribution, gain: Gain, decision: Array) -> str | None:
+        return self.behind.objection(outcome, gain, decision)
+
+    def expected(
+        self, key: Key | None, outcome: Distribution, loss: Loss, decision: Array
+    ) -> Array:
+        shares = jnp.where(self.weights == 0, 0.0, self.weights * loss(self.points, decision))
+        return jnp.sum(shares, axis=0)
+
+    def log_expected(
+        self, key: Key | None, outcome: Distribution, utility: PositiveUtility, decision: Array
+    ) -> Array:
+        return log_sum_exp(self.log_weights + utility.log(self.points, decision))
+
+    def relative_variance(
+        self, key: Key | None, outcome: Distribution, utility: PositiveUtility, decision: Array
+    ) -> Array | float:
+        return self.behind.relative_variance(key, outcome, utility, decision)
+
+    @property
+    def few(self) -> bool:
+        return len(self.points) <= FEW
+
+    def places(self) -> Array:
+        if self.few:
+            steps = max(len(self.points) - 1, 1)
+            steps *= -(-STEPS // steps)
+            low, high = self.points[0], self.points[-1]
+        else:
+            matters = self.weights > UNLIKELY * self.weights.max(axis=0)
+            low = jnp.where(matters, self.points, jnp.inf).min(axis=0)
+            high = jnp.where(matters, self.points, -jnp.inf).max(axis=0)
+            steps = STEPS
+        along = jnp.arange(-1.0, steps + 2).reshape(-1, *(1 for _ in low.shape)) / steps
+        return low + along * (high - low)
+
+    def mixture(self, outcomes: Distribution) -> Predicted:
+        return Mixture(outcomes)
+
+
+def pooled(outcomes: Distribution, drawn: Float[Array, "draw *instance"], most: int) -> Rule:
+    """Points and log weights of a continuous outcome, stacked over draws of θ.
+
+    The points are quantiles of what was drawn, and each stands for the way to its neighbours: a
+    trapezoidal rule, good to a thousandth or so, for hundreds of components at the price of one.
+    Where it is not, as with a density that is infinite at an end or has very heavy tails, the
+    weights do not add up to one before they are made to. They are nan there.
+    """
+    levels = jnp.linspace(0, 1, most - 2 * BEYOND)
+    inner = jnp.quantile(drawn, levels, axis=0)
+    out = jnp.arange(1, BEYOND + 1) / (2 * BEYOND)
+    further = out.reshape(-1, *(1 for _ in inner.shape[1:])) * (inner[-1] - inner[0])
+    points = jnp.concatenate([inner[0] - further[::-1], inner, inner[-1] + further])
+
+    def add(so_far: Array, outcome: Distribution) -> tuple[Array, None]:
+        log_density = _log_density(outcome, points, inner[len(inner) // 2])
+        return jnp.logaddexp(so_far, log_density), None
+
+    nothing = jnp.full_like(points, -jnp.inf)
+    log_density, _ = jax.lax.scan(add, nothing, jax.tree.map(jnp.asarray, outcomes))
+    # No point stands for what lies beyond the ends of all supports.
+    held = log_density > -jnp.inf
+    least = jnp.min(jnp.where(held, points, jnp.inf), axis=0)
+    ends = jnp.clip(points, least, jnp.max(jnp.where(held, points, -jnp.inf), axis=0))
+    gaps = jnp.pad(jnp.diff(ends, axis=0), ((1, 1), *((0, 0) for _ in inner.shape[1:])))
+    log_weights = log_density + jnp.log((gaps[1:] + gaps[:-1]) / 2)
+    total = jax.nn.logsumexp(log_weights, axis=0)
+    mass = jnp.exp(total - jnp.log(len(jax.tree.leaves(outcomes)[0])))
+    return Rule(points, jnp.where(jnp.abs(mass - 1) < ASTRAY, log_weights - total, jnp.nan))
+
+
+def _log_density(outcome: Distribution, points: Array, middle: Array) -> Array:
+    """Of all points, also those at which there is nothing; the middle stands in for these."""
+    if (line := stats.line(outcome)) is not None:  # its own support is not to be asked
+        behind = _log_density(line.of, line.back(points), line.back(middle))
+        return behind - jnp.log(jnp.abs(line.slope))
+    inside = outcome.support(points)
+    held = jnp.where(inside, points, middle)
+    return jnp.where(inside, outcome.log_prob(held), -jnp.inf)
 
 
 def column(values: Array, shape: tuple[int, ...]) -> Array:

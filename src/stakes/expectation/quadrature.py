@@ -14,10 +14,8 @@ from stakes import checks
 from stakes._types import Array, Distribution, Float, Key
 from stakes.errors import InputError, NoClosedForm
 from stakes.expectation import stats
-from stakes.expectation.points import ByPoints, column_like, kink
-from stakes.expectation.pooling import pooled
+from stakes.expectation.points import ByPoints, Table, column_like, kink, pooled
 from stakes.expectation.sums import Rule, Terms, neglectable, normalised
-from stakes.expectation.table import Table
 from stakes.protocols import Gain
 
 REACH = 3.3
@@ -326,8 +324,9 @@ def _middle_and_spread(outcome: Distribution) -> tuple[Array, Array]:
         middle, spread = outcome.icdf(0.5), outcome.icdf(0.75) - outcome.icdf(0.25)
     except (ImportError, NotImplementedError):  # the first, for an optional dependency of NumPyro
         middle, spread = rough_place(outcome)
-    if outcome.support is constraints.real and hasattr(outcome, "loc"):
-        return outcome.loc, spread  # where the density may have a kink
+    location = stats.parameter(outcome, "loc")
+    if outcome.support is constraints.real and location is not None:
+        return location, spread  # where the density may have a kink
     return middle, spread
 
 
@@ -340,7 +339,8 @@ def rough_place(outcome: Distribution) -> tuple[Array, Array]:
         centre, sd = stats.mean(outcome), jnp.sqrt(stats.variance(outcome))
     except NoClosedForm as error:
         raise NotImplementedError from error
-    return centre, jnp.where(jnp.isfinite(sd), sd, getattr(outcome, "scale", 1.0))
+    scale = stats.parameter(outcome, "scale")
+    return centre, jnp.where(jnp.isfinite(sd), sd, 1.0 if scale is None else scale)
 
 
 @rough_place.register
@@ -352,8 +352,7 @@ def _(outcome: dist.InverseGamma) -> tuple[Array, Array]:
 
 def _ends(outcome: Distribution) -> _Ends:
     support = outcome.support
-    lower = getattr(support, "lower_bound", None)
-    upper = getattr(support, "upper_bound", None)
+    lower, upper = stats.ends(outcome)
     if lower is None and upper is None and support is not constraints.real:
         raise InputError(
             f"Quadrature cannot find the ends of the support {support} of "

@@ -122,9 +122,10 @@ def _guess(outcome: Distribution, z: float) -> tuple[Array, Array]:
     """
     mean, variance = stats.mean(outcome), stats.variance(outcome)
     known = jnp.isfinite(mean) & jnp.isfinite(variance) & (variance > 0)
-    centre = jnp.where(known, mean, getattr(outcome, "loc", 1.0))
-    spread = jnp.where(known, jnp.sqrt(variance), getattr(outcome, "scale", 1.0))
-    if getattr(outcome.support, "lower_bound", None) is None:
+    loc, scale = stats.parameter(outcome, "loc"), stats.parameter(outcome, "scale")
+    centre = jnp.where(known, mean, 1.0 if loc is None else loc)
+    spread = jnp.where(known, jnp.sqrt(variance), 1.0 if scale is None else scale)
+    if stats.ends(outcome).lower is None:
         return centre + z * spread, spread
     shape = jnp.square(centre / spread)
     cube = jnp.maximum(1 - 1 / (9 * shape) + z / (3 * jnp.sqrt(shape)), 0.1)
@@ -149,8 +150,7 @@ def _(outcome: dist.Beta, z: float) -> tuple[Array, Array]:
 
 def _coordinates(outcome: Distribution, spread: Array):  # type: ignore[no-untyped-def]
     """To and from a line without ends on which a step cannot leave the support; with its slope."""
-    lower = getattr(outcome.support, "lower_bound", None)
-    upper = getattr(outcome.support, "upper_bound", None)
+    lower, upper = stats.ends(outcome)
     if lower is None:
         return (lambda y: y / spread), (lambda x: (spread * x, spread))
     tiny = float(np.finfo(np.float32).tiny)
@@ -172,8 +172,9 @@ def _coordinates(outcome: Distribution, spread: Array):  # type: ignore[no-untyp
 
 def _of_count(outcome: Distribution, level: float, guess: Array, spread: Array) -> Array:
     """The count near the guess that reaches the level: the best of them for the expected tails."""
-    lower = getattr(outcome.support, "lower_bound", 0)
-    upper = getattr(outcome.support, "upper_bound", jnp.inf)
+    lower, upper = stats.ends(outcome)
+    lower = 0 if lower is None else lower
+    upper = jnp.inf if upper is None else upper
     for _ in range(STEPS):
         place = jnp.clip(jnp.floor(guess), lower, upper)
         density = jnp.maximum(jnp.exp(outcome.log_prob(place)), 1e-3 / spread)

@@ -15,6 +15,7 @@ from numpyro.distributions import Distribution, TransformedDistribution, constra
 from stakes import checks
 from stakes._types import Array, Number
 from stakes.errors import NoClosedForm
+from stakes.expectation.sums import Rule
 
 
 @singledispatch
@@ -154,6 +155,13 @@ def components(outcome: Distribution) -> Components | None:
     return None
 
 
+class Ends(NamedTuple):
+    """The least and the largest value of a support; None where it has no such end."""
+
+    lower: Number | None
+    upper: Number | None
+
+
 class Line(NamedTuple):
     """An outcome that is a + b x, for an outcome x."""
 
@@ -214,3 +222,38 @@ def _check(outcome: Distribution) -> None:
 def unknown(question: str, outcome: Distribution) -> NoClosedForm:
     _check(outcome)
     return NoClosedForm(f"No closed form is known for the {question} of {type(outcome).__name__}.")
+
+
+def masses(outcome: Distribution, values: Array) -> Rule:
+    """Log probabilities of counts: -inf outside the support, where a legal count stands in."""
+    lowest = smallest_value(outcome)
+    inside = outcome.support(values) & (values >= lowest)
+    legal = jnp.where(inside, values, lowest)
+    log_masses = log_mass(outcome, legal)
+    return Rule(legal, jnp.where(inside, log_masses, -jnp.inf))
+
+
+def ends(outcome: Distribution) -> Ends:
+    """The ends of the support, where it has any."""
+    support = outcome.support
+    return Ends(getattr(support, "lower_bound", None), getattr(support, "upper_bound", None))
+
+
+def parameter(outcome: Distribution, name: str) -> Array | None:
+    """A parameter such as `loc`, where the distribution has it."""
+    value: Array | None = getattr(outcome, name, None)
+    return value
+
+
+def smallest_value(outcome: Distribution) -> Array:
+    """The least value of a discrete outcome: zero, unless its support begins elsewhere."""
+    lower = ends(outcome).lower
+    return jnp.asarray(0 if lower is None else lower, jnp.result_type(float))
+
+
+def last_value(outcome: Distribution) -> Array | None:
+    """The largest value of a discrete outcome; None where there is no end to them."""
+    largest: Number | None = largest_value(outcome)
+    if largest is None:
+        largest = ends(outcome).upper
+    return None if largest is None else jnp.asarray(largest, jnp.result_type(float))

@@ -2,26 +2,24 @@
 
 from stakes.expectation.families import (
     bounded,
-    counts,
-    known,
-    labels,
+    derived,
+    finite,
     mixtures,
+    negative_binomial,
     normal,
     poisson,
     positive,
     real_line,
-    transformed,
 )
 
 __all__ = [
     "bounded",
-    "counts",
-    "known",
-    "labels",
+    "derived",
+    "finite",
     "mixtures",
+    "negative_binomial",
     "normal",
     "poisson",
     "positive",
     "real_line",
-    "transformed",
 ]

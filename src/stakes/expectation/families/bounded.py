@@ -85,7 +85,8 @@ def _(outcome: dist.DiscreteUniform) -> Array:
 @cdf.register(dist.TwoSidedTruncatedDistribution)
 def _(outcome: Distribution, value: Array) -> Array:
     """NumPyro's cancels where what is left lies above the middle of the base."""
-    base, low, high = outcome.base_dist, outcome.low, getattr(outcome, "high", None)
+    base, low = outcome.base_dist, outcome.low
+    high = outcome.high if isinstance(outcome, dist.TwoSidedTruncatedDistribution) else None
 
     def above(y: Array) -> Array:
         """What lies above: the bases are symmetric around their location."""

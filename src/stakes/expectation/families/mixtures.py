@@ -6,7 +6,7 @@ nothing cancels where the base is hardly ever more than zero.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import jax.numpy as jnp
 import numpyro.distributions as dist
@@ -16,18 +16,20 @@ from numpyro.distributions.discrete import HurdleProbs
 
 from stakes._types import Array, Number
 from stakes.expectation import stats
-from stakes.expectation.counts import log_mass
 from stakes.expectation.families.common import bare, floats, not_zero
-from stakes.expectation.mixture import Single
+from stakes.expectation.predicted import Single
 from stakes.expectation.special import exp_less_tangent
 from stakes.expectation.stats import Components, Widen
 
+Mixed: TypeAlias = dist.MixtureSameFamily | dist.MixtureGeneral
+
+# The logarithm of a chance that is as good as zero; where all are, it still has a slope.
 NOTHING = -1e4
-"""The logarithm of a chance that is as good as zero; where all are, it still has a slope."""
-LIGHT = (dist.Poisson, dist.BinomialProbs, dist.BinomialLogits)
-"""Counts of which each is far less likely than the one before, where more than none are rare."""
-RARE, FIRST = 0.2, 5
-"""The chance below which they are, and how many counts are then all."""
+# Counts of which each is far less likely than the one before, where more than none are rare.
+LIGHT = dist.Poisson | dist.BinomialProbs | dist.BinomialLogits
+# The chance below which they are, and how many counts are then all.
+RARE = 0.2
+FIRST = 5
 Question = Callable[[Distribution, Widen], Array]
 """(component, how to lay out what each case has beside it) -> an answer."""
 
@@ -72,52 +74,45 @@ def _log_sum(outcome: Distribution, question: Question) -> Array:
     return logsumexp(jnp.log(not_zero(weights)) + answers, axis=-1)
 
 
-@stats.mean.register(dist.MixtureSameFamily)
-@stats.mean.register(dist.MixtureGeneral)
-def _mean(outcome: Distribution) -> Array:
+@stats.mean.register
+def _mean(outcome: Mixed) -> Array:
     return _sum(outcome, lambda part, _: stats.mean(part))
 
 
-@stats.variance.register(dist.MixtureSameFamily)
-@stats.variance.register(dist.MixtureGeneral)
-def _variance(outcome: Distribution) -> Array:
+@stats.variance.register
+def _variance(outcome: Mixed) -> Array:
     centre = stats.mean(outcome)[..., None]
     weights, means = _asked(outcome, lambda part, _: stats.mean(part))
     between = jnp.sum(weights * jnp.square(means - centre), axis=-1)
     return between + _sum(outcome, lambda part, _: stats.variance(part))
 
 
-@stats.cdf.register(dist.MixtureSameFamily)
-@stats.cdf.register(dist.MixtureGeneral)
-def _cdf(outcome: Distribution, value: Array) -> Array:
+@stats.cdf.register
+def _cdf(outcome: Mixed, value: Array) -> Array:
     return _sum(outcome, lambda part, widen: Single(part).cdf(widen(value)))
 
 
-@stats.below.register(dist.MixtureSameFamily)
-@stats.below.register(dist.MixtureGeneral)
-def _below(outcome: Distribution, value: Array) -> Array:
+@stats.below.register
+def _below(outcome: Mixed, value: Array) -> Array:
     return _sum(outcome, lambda part, widen: Single(part).below(widen(value)))
 
 
-@stats.log_mass.register(dist.MixtureSameFamily)
-@stats.log_mass.register(dist.MixtureGeneral)
-def _log_mass(outcome: Distribution, count: Array) -> Array:
+@stats.log_mass.register
+def _log_mass(outcome: Mixed, count: Array) -> Array:
     def within(part: Distribution, widen: Widen) -> Array:
         """As good as nothing outside the support of the component, where its formula may fail."""
-        return jnp.maximum(log_mass(part, widen(count)).log_weights, NOTHING)
+        return jnp.maximum(stats.masses(part, widen(count)).log_weights, NOTHING)
 
     return _log_sum(outcome, within)
 
 
-@stats.tails.register(dist.MixtureSameFamily)
-@stats.tails.register(dist.MixtureGeneral)
-def _tails(outcome: Distribution, decision: Array, above: float, below: float) -> Array:
+@stats.tails.register
+def _tails(outcome: Mixed, decision: Array, above: float, below: float) -> Array:
     return _sum(outcome, lambda part, widen: stats.tails(part, widen(decision), above, below))
 
 
-@stats.cumulant.register(dist.MixtureSameFamily)
-@stats.cumulant.register(dist.MixtureGeneral)
-def _cumulant(outcome: Distribution, t: float) -> Array:
+@stats.cumulant.register
+def _cumulant(outcome: Mixed, t: float) -> Array:
     """The logarithm of one and terms that are not negative: nothing cancels when t is small."""
     weights, spreads = _asked(outcome, lambda part, _: stats.cumulant(part, t))
     _, means = _asked(outcome, lambda part, _: stats.mean(part))
@@ -128,35 +123,31 @@ def _cumulant(outcome: Distribution, t: float) -> Array:
     return jnp.where(small, near, logsumexp(jnp.log(not_zero(weights)) + x, axis=-1))
 
 
-@stats.log_tails.register(dist.MixtureSameFamily)
-@stats.log_tails.register(dist.MixtureGeneral)
-def _log_tails(outcome: Distribution, decision: Array, above: Number, below: Number) -> Array:
+@stats.log_tails.register
+def _log_tails(outcome: Mixed, decision: Array, above: Number, below: Number) -> Array:
     return _log_sum(
         outcome,
         lambda part, widen: stats.log_tails(part, *map(widen, floats(decision, above, below))),
     )
 
 
-@stats.log_kernel.register(dist.MixtureSameFamily)
-@stats.log_kernel.register(dist.MixtureGeneral)
-def _log_kernel(outcome: Distribution, decision: Array, width: Number) -> Array:
+@stats.log_kernel.register
+def _log_kernel(outcome: Mixed, decision: Array, width: Number) -> Array:
     return _log_sum(
         outcome, lambda part, widen: stats.log_kernel(part, *map(widen, floats(decision, width)))
     )
 
 
-@stats.few_values.register(dist.MixtureSameFamily)
-@stats.few_values.register(dist.MixtureGeneral)
-def _(outcome: Distribution) -> int | None:
+@stats.few_values.register
+def _(outcome: Mixed) -> int | None:
     parts = stats.components(outcome)
     assert parts is not None
     found = [stats.few_values(part) for part in parts.distributions]
     return max(each or 0 for each in found) if all(found) else None
 
 
-@stats.largest_value.register(dist.MixtureSameFamily)
-@stats.largest_value.register(dist.MixtureGeneral)
-def _(outcome: Distribution) -> Array | None:
+@stats.largest_value.register
+def _(outcome: Mixed) -> Array | None:
     parts = stats.components(outcome)
     assert parts is not None
     each = [stats.largest_value(part) for part in parts.distributions]
@@ -204,7 +195,7 @@ class _Counts(NamedTuple):
         counts = jnp.maximum(jnp.floor(decision), 0.0) + 1
         first = jnp.zeros(())
         for count in (counts + step for step in range(FIRST)):
-            first = first + (count - decision) * jnp.exp(log_mass(self.base, count).log_weights)
+            first = first + (count - decision) * jnp.exp(stats.masses(self.base, count).log_weights)
         return jnp.where(self.some < RARE, first, usual)
 
 

@@ -11,8 +11,7 @@ from jax.scipy.special import ndtr, ndtri
 
 from stakes._types import Array, Number
 from stakes.expectation.families.common import floats
-from stakes.expectation.mills import density, mills, mills_and_slope
-from stakes.expectation.special import along
+from stakes.expectation.special import along, density, mills, mills_and_slope
 from stakes.expectation.stats import (
     best_in_log_kernel,
     best_in_log_tails,

@@ -14,8 +14,7 @@ from numpyro.distributions import Distribution
 from stakes._types import Array
 from stakes.expectation.families.common import finite_below_one, floats, positive
 from stakes.expectation.incomplete import gamma_above, gamma_weight
-from stakes.expectation.mills import density, mills
-from stakes.expectation.special import log_gamma_bend, log_less_tangent
+from stakes.expectation.special import density, log_gamma_bend, log_less_tangent, mills
 from stakes.expectation.stats import cdf, cumulant, excess, unknown, variance
 from stakes.expectation.sums import flushed_exp
 

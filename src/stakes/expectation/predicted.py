@@ -14,12 +14,11 @@ from numpyro.distributions import constraints
 from stakes._types import Array, Bool, Distribution, Float, Key, Number
 from stakes.errors import NoClosedForm
 from stakes.expectation import stats
-from stakes.expectation.counts import log_mass
 from stakes.expectation.quantiles import quick_quantile
 from stakes.expectation.sums import Rule, weighted_sum
 
+# Quantiles of counts up to this are searched for one count at a time.
 WALK = 256
-"""Quantiles of counts up to this are searched for one count at a time."""
 
 
 class Values(Protocol):
@@ -248,7 +247,9 @@ class Mixture:
         components = jax.tree.map(jnp.asarray, self.components)
 
         def mass(count: Array) -> Array:
-            each = jax.vmap(lambda component: log_mass(component, count).log_weights)(components)
+            each = jax.vmap(lambda component: stats.masses(component, count).log_weights)(
+                components
+            )
             return jnp.exp(each).mean(axis=0)
 
         def on(at: _Walk) -> Array:
@@ -288,7 +289,7 @@ class _Walk(NamedTuple):
 
 def _from_zero(outcome: Distribution) -> bool:
     """Whether the values of a discrete outcome are surely 0, 1, 2, ..."""
-    lowest = getattr(outcome.support, "lower_bound", None)
+    lowest = stats.ends(outcome).lower
     return outcome.support is constraints.boolean or (isinstance(lowest, int) and lowest == 0)
 
 
@@ -296,8 +297,7 @@ def _within_support(outcome: Distribution, value: Array, reached: Array) -> Arra
     """Zero below the support and one above it, where NumPyro may give anything."""
     if stats.line(outcome) is not None:
         return reached
-    lower = getattr(outcome.support, "lower_bound", None)
-    upper = getattr(outcome.support, "upper_bound", None)
+    lower, upper = stats.ends(outcome)
     reached = reached if lower is None else jnp.where(value < lower, 0.0, reached)
     return reached if upper is None else jnp.where(value >= upper, 1.0, reached)
 

@@ -1,15 +1,19 @@
-"""Outcomes that are shifted and scaled: y = a + b x, where everything is known of x."""
+"""Outcomes made of another: shifted and scaled, y = a + b x, or with more zeros."""
 
 import jax.numpy as jnp
 import numpyro.distributions as dist
 from numpyro.distributions import Distribution
+from numpyro.distributions.discrete import ZeroInflatedProbs
 from numpyro.distributions.transforms import AffineTransform
 
 from stakes._types import Array, Number
 from stakes.expectation import stats
-from stakes.expectation.families.common import bare, floats
-from stakes.expectation.mixture import Single
+from stakes.expectation.families.common import bare, floats, not_zero
+from stakes.expectation.predicted import Single
+from stakes.expectation.special import exp_less_tangent
 from stakes.expectation.stats import Line
+
+# Shifted and scaled ------------------------------------------------------------------------
 
 
 @stats.line.register
@@ -83,3 +87,59 @@ def _(outcome: dist.TransformedDistribution, above: float, below: float) -> Arra
     base = Single(line.of)
     rising, falling = base.least_tails(above, below), base.least_tails(below, above)
     return jnp.abs(line.slope) * jnp.where(line.slope > 0, rising, falling)
+
+
+# More zeros --------------------------------------------------------------------------------
+
+
+def _inflated(outcome: ZeroInflatedProbs) -> Distribution:
+    """The distribution to which zeros were added."""
+    return bare(outcome.base_dist)
+
+
+@stats.few_values.register
+def _(outcome: ZeroInflatedProbs) -> int | None:
+    return stats.few_values(_inflated(outcome))
+
+
+@stats.mean.register
+def _(outcome: ZeroInflatedProbs) -> Array:
+    return (1 - outcome.gate) * stats.mean(_inflated(outcome))
+
+
+@stats.variance.register
+def _(outcome: ZeroInflatedProbs) -> Array:
+    base, gate = _inflated(outcome), outcome.gate
+    return (1 - gate) * (stats.variance(base) + gate * jnp.square(stats.mean(base)))
+
+
+@stats.cdf.register
+def _(outcome: ZeroInflatedProbs, value: Array) -> Array:
+    return outcome.gate * (value >= 0) + (1 - outcome.gate) * stats.cdf(_inflated(outcome), value)
+
+
+@stats.tails.register
+def _(outcome: ZeroInflatedProbs, decision: Array, above: float, below: float) -> Array:
+    at_zero = jnp.maximum(-above * decision, below * decision)
+    others = stats.tails(_inflated(outcome), decision, above, below)
+    return outcome.gate * at_zero + (1 - outcome.gate) * others
+
+
+@stats.cumulant.register
+def _(outcome: ZeroInflatedProbs, t: float) -> Array:
+    """The logarithm of one and terms that are not negative: nothing cancels when t is small."""
+    base, gate = _inflated(outcome), outcome.gate
+    spread, centre = stats.cumulant(base, t), stats.mean(base)
+    zero, other = -t * (1 - gate) * centre, t * gate * centre + spread
+    small = jnp.maximum(zero, other) < 1
+    by_zero, by_other = (exp_less_tangent(jnp.where(small, x, 0.0)) for x in (zero, other))
+    near = jnp.log1p(gate * by_zero + (1 - gate) * (by_other + jnp.where(small, spread, 0.0)))
+    far = jnp.logaddexp(jnp.log(not_zero(gate)) + zero, jnp.log(not_zero(1 - gate)) + other)
+    return jnp.where(small, near, far)
+
+
+@stats.log_mass.register
+def _(outcome: ZeroInflatedProbs, count: Array) -> Array:
+    others = jnp.log1p(-outcome.gate) + stats.log_mass(_inflated(outcome), count)
+    more = (count == 0) & (outcome.gate > 0)
+    return jnp.where(more, jnp.logaddexp(jnp.log(not_zero(outcome.gate)), others), others)

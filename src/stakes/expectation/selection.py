@@ -2,13 +2,11 @@
 
 from stakes._types import Array, Distribution
 from stakes.errors import InputError
-from stakes.expectation.closed_form import ClosedForm
+from stakes.expectation.closed_form import ClosedForm, Known
 from stakes.expectation.componentwise import Componentwise
 from stakes.expectation.enumeration import Enumeration
-from stakes.expectation.known import Known
-from stakes.expectation.monte_carlo import MonteCarlo
+from stakes.expectation.monte_carlo import MonteCarlo, ScoreFunction
 from stakes.expectation.quadrature import Quadrature
-from stakes.expectation.score_function import ScoreFunction
 from stakes.protocols import Expectation, Gain
 
 BEST_FIRST: tuple[Expectation, ...] = (
