@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple, final
@@ -29,6 +30,7 @@ from stakes.bridge.sites import (
     GivenNoise,
     GivenParams,
     Sites,
+    Times,
     counting,
     instances_of,
     is_latent,
@@ -38,7 +40,6 @@ from stakes.bridge.sites import (
     ordered_sum,
     plate_axes,
     prediction_of,
-    repeated,
     samples_of,
     site_plates,
     split_data,
@@ -195,14 +196,15 @@ class NumPyroApproximation:
     ) -> tuple[Sites, Sites]:
         """Of the guide, and of the model at what the guide has drawn."""
         normals = self._normal_sites if noise else {}
-        with GivenNoise({site: (noise or {})[f"{stem}_loc"] for site, stem in normals.items()}):
-            guide_sites = self._guide_sites(params, key, batch)
-        drawn = {name: guide_sites[name]["value"] for name in self.latents}
-        model_sites = self._model_sites(params, key, batch, drawn, self.arrays)
+        given = GivenNoise({site: (noise or {})[f"{stem}_loc"] for site, stem in normals.items()})
+        with nullcontext() if self.times is None else Times(self.subsamples[0].plate, self.times):
+            with given:
+                guide_sites = self._guide_sites(params, key, batch)
+            drawn = {name: guide_sites[name]["value"] for name in self.latents}
+            model_sites = self._model_sites(params, key, batch, drawn, self.arrays)
         name = self.trace.outcome
         model_sites[name] = counting(model_sites[name], self.counted_in(batch))
-        plate = self.subsamples[0].plate if self.subsamples else ""
-        return repeated(guide_sites, plate, self.times), repeated(model_sites, plate, self.times)
+        return guide_sites, model_sites
 
     def _model_sites(
         self,

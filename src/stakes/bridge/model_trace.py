@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpyro import handlers
+from numpyro.primitives import _PYRO_STACK  # NumPyro has no other name for open handlers
 
 from stakes._types import Array, Batch, Key, Model, PyTree
 from stakes.bridge.sites import (
@@ -162,7 +163,7 @@ class ModelTrace:
     """What the model draws or learns where nothing is given."""
     plates_with_latents: frozenset[str] = frozenset()
     is_reusable: bool = True
-    """Whether what JAX has traced once may be used again."""
+    """Whether JAX can return all distributions of the model."""
 
     def run(
         self,
@@ -176,17 +177,22 @@ class ModelTrace:
 
         All else is drawn; of the sites in `rows`, some rows are given: values, and which of them.
         """
-        run = self._traced if self.is_reusable else self._run
+        run = self._traced if self._may_be_reused else self._run
         return run(arrays, dict(given), key, dict(batch), dict(rows or {})).sites
 
     def run_marked(self, arrays: dict[str, Array], marked: Given, batch: Batch) -> Sites:
         """The sites where latents of the marked members of each plate are nan."""
-        run = self._traced_marked if self.is_reusable else self._run_marked
+        run = self._traced_marked if self._may_be_reused else self._run_marked
         return run(arrays, dict(marked), dict(batch)).sites
 
     def stand_ins(self) -> dict[str, PyTree]:
         """Possible values for all that the model would draw or learn, as arguments of `run`."""
         return {name: drawn.value() for name, drawn in self.drawn.items()}
+
+    @property
+    def _may_be_reused(self) -> bool:
+        """Handlers around a run belong to it, and the next run may have others."""
+        return self.is_reusable and not _PYRO_STACK
 
     @cached_property
     def _traced(self) -> Any:

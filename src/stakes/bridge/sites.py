@@ -115,6 +115,19 @@ class GivenRows(numpyro.primitives.Messenger):  # type: ignore[misc]
             msg["value"] = jnp.where(known, values, msg["value"])
 
 
+class Times(numpyro.primitives.Messenger):  # type: ignore[misc]
+    """Let members of a plate count so many times: they stand for more than are there."""
+
+    def __init__(self, plate: str, times: Array | None) -> None:
+        self.plate, self.times = plate, times
+        super().__init__()
+
+    def process_message(self, msg: Any) -> None:
+        if self.times is None or msg["type"] != "sample" or self.plate not in site_plates(msg):
+            return
+        msg["scale"] = self.times if msg["scale"] is None else msg["scale"] * self.times
+
+
 class Counting(numpyro.primitives.Messenger):  # type: ignore[misc]
     """Let only some instances of the outcome count; the others carry no weight.
 
@@ -158,18 +171,6 @@ def counting(site: Site, counted: Bool[Array, "*instance"] | None) -> Site:
     outcome, mask = unwrapped(site["fn"])
     fn = outcome.expand(site["fn"].shape()).mask(mask & counted)
     return {**site, "fn": fn, "scale": None if site["scale"] is None else _scale_of(site)}
-
-
-def repeated(sites: Sites, plate: str, times: Array | None) -> Sites:
-    """The sites where each member of a plate stands for so many."""
-    if times is None:
-        return sites
-    return {
-        name: {**site, "scale": times if site["scale"] is None else site["scale"] * times}
-        if site["type"] == "sample" and plate in site_plates(site)
-        else site
-        for name, site in sites.items()
-    }
 
 
 def trace_of(program: Model, data: Mapping[str, Any], key: Key) -> Sites:
