@@ -20,6 +20,8 @@ Array: TypeAlias = jax.Array
 Key: TypeAlias = jax.Array
 Number: TypeAlias = float | Array
 """One number, which may be traced."""
+PerInstance: TypeAlias = Float[Array, "*instance"]
+"""A number for each instance, along an axis for each plate of the outcome."""
 Model: TypeAlias = Callable[..., Any]
 """A NumPyro model or guide."""
 Params: TypeAlias = dict[str, Any]
@@ -40,5 +42,6 @@ __all__ = [
     "Model",
     "Number",
     "Params",
+    "PerInstance",
     "PyTree",
 ]

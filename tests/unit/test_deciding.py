@@ -27,13 +27,13 @@ from stakes import (
 from stakes._types import Array
 from stakes.decisions import (
     DecisionTask,
+    best,
     best_decision,
     by_parabolas,
     by_promise,
-    coarse,
-    numerical,
     numerical_decision,
     risks,
+    rules,
     second_minimum_on,
     term_decision,
 )
@@ -218,7 +218,7 @@ def test_where_a_search_looks_and_what_it_finds_there_have_random_keys_of_their_
 
         return called
 
-    places = {"draws_of": (0, numerical, coarse), "each_draw": (1, risks, coarse)}
+    places = {"draws_of": (0, best, rules), "each_draw": (1, risks, rules)}
     for name, (at, *modules) in places.items():
         for module in modules:
             monkeypatch.setattr(module, name, noted(module, name, at))

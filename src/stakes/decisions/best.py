@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from stakes import expectation as expectations
-from stakes._types import Array, Bool, Distribution, Float, Key
+from stakes._types import Array, Bool, Distribution, Float, Key, PerInstance
 from stakes.decisions.minimise import (
     At,
     Curve,
@@ -61,12 +61,8 @@ BARRIER = 0.05
 
 
 def best_decision(
-    task: DecisionTask,
-    expectation: Expectation,
-    key: Key,
-    outcomes: Outcome,
-    like: Float[Array, "*instance"],
-) -> Float[Array, "*instance"]:
+    task: DecisionTask, expectation: Expectation, key: Key, outcomes: Outcome, like: PerInstance
+) -> PerInstance:
     """The decision with the least risk under the mixture: by a formula, or by a search.
 
     Infinite where the risk never rises again in that direction. Draws of the outcome decide only
@@ -169,7 +165,7 @@ class SecondMinimum(NamedTuple):
 
     best: At
     other: At
-    between: Float[Array, "*instance"]
+    between: PerInstance
     """The largest cost between the two."""
     exists: Bool[Array, "*instance"]
     """Whether there is one that is nearly as good."""

@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stakes._types import Array, Bool, Float
+from stakes._types import Array, Bool, Float, PerInstance
 
-Curve: TypeAlias = Callable[[Float[Array, "*instance"]], Float[Array, "*instance"]]
+Curve: TypeAlias = Callable[[PerInstance], PerInstance]
 
 RUNGS = (1.0, 4.0, 16.0, 64.0)
 """How far around the grid to look."""
@@ -30,8 +30,8 @@ WORTH = {np.dtype(np.float32): 2e-6, np.dtype(np.float64): 1e-9}
 class At(NamedTuple):
     """A place, or several along a leading axis, and the value of the objective there."""
 
-    place: Float[Array, "*instance"]
-    value: Float[Array, "*instance"]
+    place: PerInstance
+    value: PerInstance
 
 
 class Bracket(NamedTuple):
@@ -137,9 +137,7 @@ def least_of(objective: Curve, places: Float[Array, "place *instance"]) -> Array
     return jnp.where(best.value == jnp.inf, jnp.nan, best.place)
 
 
-def best_action(
-    objective: Curve, actions: tuple[float, ...], like: Array
-) -> Float[Array, "*instance"]:
+def best_action(objective: Curve, actions: tuple[float, ...], like: Array) -> PerInstance:
     """The best of a few places that are the same for all instances."""
     places = column(jnp.asarray(actions, like.dtype), like)
     return least_of(objective, jnp.broadcast_to(places, (len(actions), *like.shape)))
@@ -165,7 +163,7 @@ class Walk(NamedTuple):
 
     before: At
     last: At
-    stride: Float[Array, "*instance"]
+    stride: PerInstance
     goes_on: Bool[Array, "*instance"]
     """Whether the objective has not risen so far."""
     strides: Array
@@ -180,10 +178,7 @@ class Refinement(NamedTuple):
 
 
 def by_promise(
-    objective: Curve,
-    grid: Float[Array, "place *instance"],
-    reach: Float[Array, "*instance"],
-    rounds: int,
+    objective: Curve, grid: Float[Array, "place *instance"], reach: PerInstance, rounds: int
 ) -> Array:
     """The best place on, between and around a grid; infinite where the objective never rises again.
 

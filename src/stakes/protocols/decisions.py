@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stakes import checks
-from stakes._types import Array, Bool, Distribution, Float, Key
+from stakes._types import Array, Bool, Distribution, Float, Key, PerInstance
 from stakes.errors import InputError, NoClosedForm
 from stakes.protocols.expectations import Expectation, Gain, UtilityTerm
 from stakes.protocols.losses import Loss, Predicted
@@ -89,20 +89,18 @@ class Space(Protocol):
         return jnp.broadcast_to(decision, like.shape).astype(like.dtype)
 
     @abstractmethod
-    def inside(self, decision: Float[Array, "*instance"]) -> Float[Array, "*instance"]:
+    def inside(self, decision: PerInstance) -> PerInstance:
         """The nearest decision in the space."""
-        ...
 
     @abstractmethod
-    def beside(self, decision: Float[Array, "*instance"]) -> Float[Array, "place *instance"]:
+    def beside(self, decision: PerInstance) -> Float[Array, "place *instance"]:
         """Decisions of which one is best, where the cost is convex and least at this number."""
-        ...
 
-    def to_line(self, decision: Float[Array, "*instance"]) -> Float[Array, "*instance"]:
+    def to_line(self, decision: PerInstance) -> PerInstance:
         """From the space to a line without limits, on which gradients can be followed."""
         raise InputError(f"Decisions in `{self!r}` cannot follow a gradient; use `method=EM()`.")
 
-    def from_line(self, place: Float[Array, "*instance"]) -> Float[Array, "*instance"]:
+    def from_line(self, place: PerInstance) -> PerInstance:
         """Back from that line, inside the limits."""
         raise InputError(f"Decisions in `{self!r}` cannot follow a gradient; use `method=EM()`.")
 
@@ -115,7 +113,7 @@ class Space(Protocol):
         return checks.array(where, decisions).astype(float)
 
 
-Over: TypeAlias = Callable[[Float[Array, "*instance"], str], Float[Array, "*instance"]]
+Over: TypeAlias = Callable[[PerInstance, str], PerInstance]
 """(values, "sum", "least" or "most") -> that of the group of each case."""
 
 
@@ -127,19 +125,19 @@ class Groups(Protocol):
         """Whether a decision may be that of several cases."""
         return False
 
-    def counting(self, weight: Float[Array, "*instance"]) -> "Groups":
+    def counting(self, weight: PerInstance) -> "Groups":
         """The same, where cases of no weight do not matter."""
         return self
 
-    def over(self, values: Array, how: str) -> Float[Array, "*instance"]:
+    def over(self, values: Array, how: str) -> PerInstance:
         """The "sum", or the "least" or "most" value, over the group of each case."""
         return values
 
-    def mean(self, values: Array) -> Float[Array, "*instance"]:
+    def mean(self, values: Array) -> PerInstance:
         """The mean over the group of each case."""
         return values
 
-    def pool(self, criterion: "Criterion", risks: Array) -> Float[Array, "*instance"]:
+    def pool(self, criterion: "Criterion", risks: Array) -> PerInstance:
         """The risk of a decision for all that share it, from that for each."""
         return risks
 
@@ -147,7 +145,7 @@ class Groups(Protocol):
         """From a decision for each case to one for each group."""
         return decision
 
-    def spread(self, decision: Float[Array, "*group"]) -> Float[Array, "*instance"]:
+    def spread(self, decision: Float[Array, "*group"]) -> PerInstance:
         """From a decision for each group to one for each of its cases."""
         return decision
 
@@ -156,7 +154,7 @@ class Trial(NamedTuple):
     """A loss or utility, tried on outcomes and decisions."""
 
     name: str
-    values: Float[Array, "*instance"]
+    values: PerInstance
     rule: str
     """What the values must not be, such as 'negative'."""
     broken: Bool[Array, "*instance"]
@@ -173,12 +171,10 @@ class Criterion(Protocol):
     @property
     def argument(self) -> str:
         """The argument of `Problem` by which it is given: "loss" or "utility"."""
-        ...
 
     @property
     def title(self) -> str:
         """Its name in messages and reports."""
-        ...
 
     @property
     def space(self) -> Space | None:
@@ -198,11 +194,9 @@ class Criterion(Protocol):
     @property
     def needs(self) -> tuple[Need, ...]:
         """What differs from case to case."""
-        ...
 
     def at(self, columns: Columns) -> "Criterion":
         """The same for some cases, with their values in place."""
-        ...
 
     def check(self, columns: Columns) -> None:
         """Refuse parameters of some cases that could not be those of all."""
@@ -216,47 +210,35 @@ class Criterion(Protocol):
         """With these numbers, which may be traced, where `split_numbers` took some."""
         return self
 
-    def trial(
-        self, outcome: Float[Array, "*instance"], decision: Float[Array, "*instance"]
-    ) -> Trial:
+    def trial(self, outcome: PerInstance, decision: PerInstance) -> Trial:
         """Try it on outcomes and decisions, to find mistakes before it is used."""
-        ...
 
-    def cost(
-        self, outcome: Float[Array, "*instance"], decision: Float[Array, "*instance"]
-    ) -> Float[Array, "*instance"]:
+    def cost(self, outcome: PerInstance, decision: PerInstance) -> PerInstance:
         """What a decision should make small: the loss, or minus the utility."""
-        ...
 
     def risk(
         self,
         expectation: Expectation,
         key: Key | None,
         outcome: Distribution,
-        decision: Float[Array, "*instance"],
-    ) -> Float[Array, "*instance"]:
+        decision: PerInstance,
+    ) -> PerInstance:
         """What a good decision makes small for one draw of θ: E ℓ, or -log E u."""
-        ...
 
-    def average(self, risks: Float[Array, "theta *instance"]) -> Float[Array, "*instance"]:
+    def average(self, risks: Float[Array, "theta *instance"]) -> PerInstance:
         """The risk under all draws of θ together, from that under each."""
-        ...
 
-    def worth(self, risks: Float[Array, "*instance"]) -> Float[Array, "*instance"]:
+    def worth(self, risks: PerInstance) -> PerInstance:
         """A risk in the user's terms: the expected loss, or the expected utility."""
-        ...
 
-    def pool(self, risks: Float[Array, "*instance"], over: Over) -> Float[Array, "*instance"]:
+    def pool(self, risks: PerInstance, over: Over) -> PerInstance:
         """The risk of a decision that several cases share, from that for each."""
-        ...
 
-    def decision(self, predicted: Predicted) -> Float[Array, "*instance"]:
+    def decision(self, predicted: Predicted) -> PerInstance:
         """The decision with the least risk by a formula; may raise `NoClosedForm`."""
         raise NoClosedForm(f"`{self.title}` has no closed form for its best decision.")
 
-    def decision_by_draws(
-        self, draws: Callable[[], Float[Array, "draw *instance"]]
-    ) -> Float[Array, "*instance"]:
+    def decision_by_draws(self, draws: Callable[[], Float[Array, "draw *instance"]]) -> PerInstance:
         """The decision with the least average cost over draws; may raise `NoClosedForm`."""
         raise NoClosedForm(f"`{self.title}` has no closed form for its best decision.")
 
@@ -295,14 +277,8 @@ class DecisionRule(Protocol):
 
     def objection(self, gain: Gain) -> str | None:
         """Why it cannot handle this gain; None where it can."""
-        ...
 
     def decide(
-        self,
-        objective: Objective,
-        key: Key,
-        outcomes: Distribution,
-        now: Float[Array, "*instance"],
-    ) -> Float[Array, "*instance"]:
+        self, objective: Objective, key: Key, outcomes: Distribution, now: PerInstance
+    ) -> PerInstance:
         """Decisions for outcomes stacked over draws of θ; `now` has the current ones."""
-        ...

@@ -6,46 +6,34 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
-from stakes._types import Array, Distribution, Float, Key, Number
+from stakes._types import Array, Distribution, Float, Key, Number, PerInstance
 from stakes.errors import NoClosedForm
 from stakes.protocols.losses import Loss, Predicted
 
-UtilityTerm: TypeAlias = Callable[
-    [Key, Distribution, Float[Array, "*instance"]], Float[Array, "*instance"]
-]
+UtilityTerm: TypeAlias = Callable[[Key, Distribution, PerInstance], PerInstance]
 """(key, p(y|θ), decisions) -> log ũ(θ, h), or its estimate, for one draw of θ."""
 
 
 class PositiveUtility(Protocol):
     """u(y, h) > 0, whose logarithm enters the bound: larger is better."""
 
-    def log(
-        self, outcome: Float[Array, "*instance"], decision: Float[Array, "*instance"], /
-    ) -> Float[Array, "*instance"]:
+    def log(self, outcome: PerInstance, decision: PerInstance, /) -> PerInstance:
         """log u(y, h)."""
-        ...
 
-    def log_expected(
-        self, predicted: Predicted, decision: Float[Array, "*instance"]
-    ) -> Float[Array, "*instance"]:
+    def log_expected(self, predicted: Predicted, decision: PerInstance) -> PerInstance:
         """log E u(y, h); may raise `NoClosedForm`."""
-        ...
 
-    def log_expected_regret(
-        self, predicted: Predicted, decision: Float[Array, "*instance"]
-    ) -> Float[Array, "*instance"]:
+    def log_expected_regret(self, predicted: Predicted, decision: PerInstance) -> PerInstance:
         """The largest log E u(y, h') less log E u(y, h); may raise `NoClosedForm`."""
-        ...
 
     def expected_log(
         self,
         expectation: "Expectation",
         key: Key | None,
         outcome: Distribution,
-        decision: Float[Array, "*instance"],
-    ) -> Float[Array, "*instance"]:
+        decision: PerInstance,
+    ) -> PerInstance:
         """E log u(y, h)."""
-        ...
 
 
 class Estimator(Protocol):
@@ -53,7 +41,6 @@ class Estimator(Protocol):
 
     def term(self, utility: PositiveUtility, expectation: "Expectation") -> UtilityTerm:
         """An estimate of log E u(y, h) for one draw of θ."""
-        ...
 
 
 class Gain(Protocol):
@@ -62,29 +49,23 @@ class Gain(Protocol):
     @property
     def loss(self) -> Loss | None:
         """The loss behind it, where there is one."""
-        ...
 
     @property
     def bayes_is_best(self) -> bool:
         """Whether the Bayes decision of that loss maximises the term."""
-        ...
 
     @property
     def regret(self) -> bool:
         """Whether a decision is judged against the best one for each θ: log ũ(θ, h) - max log ũ."""
-        ...
 
     def term(self, expectation: "Expectation", estimator: Estimator | None = None) -> UtilityTerm:
         """log ũ(θ, h), or its estimate, for one draw of θ."""
-        ...
 
     def regret_term(self, expectation: "Expectation") -> UtilityTerm:
         """log ũ(θ, h) less its maximum over h, by a formula; may raise `NoClosedForm`."""
-        ...
 
-    def exact_decision(self, predicted: Predicted) -> Float[Array, "*instance"]:
+    def exact_decision(self, predicted: Predicted) -> PerInstance:
         """The decision that maximises the term for one θ; may raise `NoClosedForm`."""
-        ...
 
 
 class Transform(Protocol):
@@ -93,19 +74,15 @@ class Transform(Protocol):
     @property
     def scale(self) -> float | None:
         """M; None until it is found."""
-        ...
 
     def at(self, scale: float) -> "Transform":
         """The same transform with this M."""
-        ...
 
     def fitted(self, losses: np.ndarray) -> "Transform":
         """The same transform, with M found from the losses of plain VI's decisions unless given."""
-        ...
 
     def __call__(self, loss: Loss, scale: Number) -> Gain:
         """The gain on this scale, which may be traced."""
-        ...
 
 
 class Expectation(Protocol):
@@ -116,22 +93,14 @@ class Expectation(Protocol):
     """
 
     @abstractmethod
-    def objection(
-        self, outcome: Distribution, gain: Gain, decision: Float[Array, "*instance"]
-    ) -> str | None:
+    def objection(self, outcome: Distribution, gain: Gain, decision: PerInstance) -> str | None:
         """Why it cannot handle this outcome and gain; None where it can."""
-        ...
 
     @abstractmethod
     def expected(
-        self,
-        key: Key | None,
-        outcome: Distribution,
-        loss: Loss,
-        decision: Float[Array, "*instance"],
-    ) -> Float[Array, "*instance"]:
+        self, key: Key | None, outcome: Distribution, loss: Loss, decision: PerInstance
+    ) -> PerInstance:
         """E ℓ(y, h)."""
-        ...
 
     @abstractmethod
     def log_expected(
@@ -139,18 +108,13 @@ class Expectation(Protocol):
         key: Key | None,
         outcome: Distribution,
         utility: PositiveUtility,
-        decision: Float[Array, "*instance"],
-    ) -> Float[Array, "*instance"]:
+        decision: PerInstance,
+    ) -> PerInstance:
         """log E u(y, h), computed in log space."""
-        ...
 
     def expected_regret(
-        self,
-        key: Key | None,
-        outcome: Distribution,
-        loss: Loss,
-        decision: Float[Array, "*instance"],
-    ) -> Float[Array, "*instance"]:
+        self, key: Key | None, outcome: Distribution, loss: Loss, decision: PerInstance
+    ) -> PerInstance:
         """E ℓ(y, h) less its least value over all decisions; may raise `NoClosedForm`."""
         raise NoClosedForm("Only a closed form knows the least expected loss.")
 
@@ -159,8 +123,8 @@ class Expectation(Protocol):
         key: Key | None,
         outcome: Distribution,
         utility: PositiveUtility,
-        decision: Float[Array, "*instance"],
-    ) -> Float[Array, "*instance"]:
+        decision: PerInstance,
+    ) -> PerInstance:
         """The largest log E u(y, h') less log E u(y, h); may raise `NoClosedForm`."""
         raise NoClosedForm("Only a closed form knows the largest expected utility.")
 
@@ -169,14 +133,12 @@ class Expectation(Protocol):
         key: Key | None,
         outcome: Distribution,
         utility: PositiveUtility,
-        decision: Float[Array, "*instance"],
-    ) -> Float[Array, "*instance"] | float:
+        decision: PerInstance,
+    ) -> PerInstance | float:
         """Var(ū)/ū² of the estimate whose logarithm is `log_expected`; zero where exact."""
         return 0.0
 
-    def table(
-        self, key: Key | None, outcome: Distribution, decision: Float[Array, "*instance"]
-    ) -> "Tabled":
+    def table(self, key: Key | None, outcome: Distribution, decision: PerInstance) -> "Tabled":
         """Its values of one outcome, found once to try many decisions; may raise `NoClosedForm`."""
         raise NoClosedForm("Only an expectation over points has a table of them.")
 
@@ -205,7 +167,6 @@ class Expectation(Protocol):
     @abstractmethod
     def mixture(self, outcomes: Distribution) -> Predicted:
         """Outcomes stacked over draws of θ, as one predicted outcome."""
-        ...
 
     @property
     def held(self) -> int:
@@ -240,10 +201,7 @@ class Tabled(Expectation, Protocol):
     @abstractmethod
     def few(self) -> bool:
         """Whether there are so few values that `places` has all of them."""
-        ...
 
     @abstractmethod
     def places(self) -> Float[Array, "place *instance"]:
         """Where to begin a search: evenly over the values that matter and a little beyond."""
-
-        ...

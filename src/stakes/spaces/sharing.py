@@ -6,7 +6,7 @@ from typing import final
 import jax
 import jax.numpy as jnp
 
-from stakes._types import Array, Bool, Float
+from stakes._types import Array, Bool, Float, PerInstance
 from stakes.protocols import Criterion, Groups
 
 REDUCTIONS = {
@@ -41,21 +41,21 @@ class Shared(Groups):
 
     are_shared = True
 
-    def counting(self, weight: Float[Array, "*instance"]) -> "Shared":
+    def counting(self, weight: PerInstance) -> "Shared":
         """Cases of no weight do not matter, but for groups that have no others."""
         return replace(self, counted=weight > 0)
 
-    def over(self, values: Array, how: str) -> Float[Array, "*instance"]:
+    def over(self, values: Array, how: str) -> PerInstance:
         neutral = {"sum": 0.0, "least": jnp.inf, "most": -jnp.inf}[how]
         if self.counted is not None:
             lone = self._reduce(self.counted.astype(values.dtype), "most") <= 0
             values = jnp.where(self.counted | lone, values, neutral)
         return self._reduce(values, how)
 
-    def mean(self, values: Array) -> Float[Array, "*instance"]:
+    def mean(self, values: Array) -> PerInstance:
         return self.over(values, "sum") / self.over(jnp.ones_like(values), "sum")
 
-    def pool(self, criterion: Criterion, risks: Array) -> Float[Array, "*instance"]:
+    def pool(self, criterion: Criterion, risks: Array) -> PerInstance:
         return criterion.pool(risks, self.over)
 
     def gather(self, decision: Array) -> Float[Array, "*group"]:
@@ -63,7 +63,7 @@ class Shared(Groups):
         mean = self._slots(decision, "sum") / jnp.maximum(count, 1)
         return mean.reshape(decision.shape)
 
-    def spread(self, decision: Float[Array, "*group"]) -> Float[Array, "*instance"]:
+    def spread(self, decision: Float[Array, "*group"]) -> PerInstance:
         return decision.ravel()[self.number.ravel()].reshape(decision.shape)
 
     def _reduce(self, values: Array, how: str) -> Array:
