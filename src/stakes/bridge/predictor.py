@@ -64,7 +64,7 @@ class Predictor:
         if self.are_others and any(isinstance(need, PerCase) for need in needs):
             raise InputError(
                 "The loss or the limits of decisions have an array with a number for each case of "
-                "the fit, and these are other trace, or may be. Give the name of a data argument "
+                "the fit, and these are other cases, or may be. Give the name of a data argument "
                 "instead or, if they are the same in the same order, say "
                 f"`known={self.instances.dims}`."
             )
