@@ -1,10 +1,10 @@
 """One problem for each of many groups, such as shops: solved here, or on a Dask cluster."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias, final
+from typing import TYPE_CHECKING, Any, TypeVar, final
 
 import jax
 import jax.numpy as jnp
@@ -15,15 +15,16 @@ from stakes._types import Data, Key
 from stakes.errors import InputError
 from stakes.host.text_tables import text_table
 from stakes.host.workers import Failed, checked_client, run_each
-from stakes.problem import checked_key
+from stakes.problem import Problem, checked_key
 from stakes.study import Calibration, Choice, calibrate
 from stakes.wording import percent, percent_span
 
 if TYPE_CHECKING:
     import pandas as pd
+    import xarray as xr
 
-Groups: TypeAlias = "Mapping[Any, Data] | Iterable[tuple[Any, Data]]"
-"""Group -> its data; or pairs of these, such as a pandas `groupby`."""
+Group = TypeVar("Group", bound=Hashable)
+GroupData = TypeVar("GroupData", bound=Data)
 SHOWN = 10
 """Rows that a printed table has of groups, and of failures."""
 
@@ -53,8 +54,8 @@ class Answers:
         north: InputError: no rows
     """
 
-    answers: Mapping[Any, Answer]
-    failures: Mapping[Any, str]
+    answers: Mapping[Hashable, Answer]
+    failures: Mapping[Hashable, str]
     """Group -> the error that its problem ended in."""
 
     def __post_init__(self) -> None:
@@ -72,22 +73,22 @@ class Answers:
 
         rows = {name: dict(answer.row) for name, answer in self.answers.items()}
         rows |= {name: {"error": error} for name, error in self.failures.items()}
-        found = pd.DataFrame.from_dict(rows, orient="index")
         columns = ["risk", "better_by", "low", "high", "way", "converged", "seconds", "error"]
-        return found.reindex(columns=columns).rename_axis("group")
+        table = pd.DataFrame.from_dict(rows, orient="index").reindex(columns=columns)
+        return table.rename_axis("group")
 
     @cached_property
     def decisions(self) -> "pd.Series":
         """The decisions of all groups, one below the other, by group and label."""
-        return _stacked({name: answer.decisions for name, answer in self.answers.items()})
+        return _stack({name: answer.decisions for name, answer in self.answers.items()})
 
     @cached_property
     def decided(self) -> "pd.Series":
         """The decisions for further cases, where `decide=` had any."""
-        found = {n: a.decided for n, a in self.answers.items() if a.decided is not None}
-        return _stacked(found)
+        answers = self.answers.items()
+        return _stack({name: a.decided for name, a in answers if a.decided is not None})
 
-    def __getitem__(self, group: Any) -> Answer:
+    def __getitem__(self, group: Hashable) -> Answer:
         if group in self.failures:
             raise KeyError(f"{group!r} has no answer. {self.failures[group]}")
         return self.answers[group]
@@ -95,11 +96,11 @@ class Answers:
     def __repr__(self) -> str:
         rows = [["", "risk", "better by", "95 % interval", "way", "seconds"]]
         for name, answer in list(self.answers.items())[:SHOWN]:
-            one = answer.row
-            span = percent_span(one["low"], one["high"], 2)
-            better = percent(one["better_by"], 2)
-            seconds = f"{one['seconds']:.1f}"
-            rows.append([str(name), f"{one['risk']:.4g}", better, span, one["way"], seconds])
+            row = answer.row
+            span = percent_span(row["low"], row["high"], 2)
+            better = percent(row["better_by"], 2)
+            seconds = f"{row['seconds']:.1f}"
+            rows.append([str(name), f"{row['risk']:.4g}", better, span, row["way"], seconds])
         lines = text_table(rows, right={1, 2, 5}, gap=3) if self.answers else []
         more = len(self.answers) - SHOWN
         lines += [f"... and {more} more groups"] * (more > 0)
@@ -114,14 +115,14 @@ class Answers:
 
 def map(
     key: Key,
-    problem_for: Callable[[Any, Any], Any],
-    groups: Groups,
+    problem_for: Callable[[Group, GroupData], Problem],
+    groups: Mapping[Group, GroupData] | Iterable[tuple[Group, GroupData]],
     *,
-    solve: Callable[..., Any] = calibrate,
-    decide: Mapping[Any, Data] | None = None,
-    on: Any = None,
+    solve: Callable[..., Calibration | Choice] = calibrate,
+    decide: Mapping[Group, Data] | None = None,
+    on: object = None,
     progress: bool = True,
-    **options: Any,
+    **options: object,
 ) -> Answers:
     """Solve one problem for each of many groups, and gather the answers into one table.
 
@@ -159,38 +160,43 @@ def map(
     checks.function("`map(solve=...)`", solve, ("key", "problem", "data"))
     show = checks.flag("`map(progress=...)`", progress)
     client = None if on is None else checked_client(on)
-    listed, further = _listed(groups), {} if decide is None else _further(decide)
-    strangers = [name for name in further if name not in listed]
-    if strangers:
-        raise InputError(f"`map(decide=...)` has {strangers[0]!r}, which is not among the groups.")
-    keys = jax.random.split(key, len(listed))
+    by_group, further = _by_group(groups), {} if decide is None else decide
+    if not isinstance(further, Mapping):
+        raise checks.refused("`map(decide=...)`", "a mapping from groups to cases", decide)
+    for name in further:
+        if name not in by_group:
+            raise InputError(f"`map(decide=...)` has {name!r}, which is not among the groups.")
+    keys = jax.random.split(key, len(by_group))
     # As plain numbers, which can travel between processes.
     kind, numbers = str(jax.random.key_impl(keys)), np.asarray(jax.random.key_data(keys))
     pieces = [
-        (_Piece(problem_for, name, data, further.get(name), solve, options), kind, each)
-        for (name, data), each in zip(listed.items(), numbers, strict=True)
+        (_Piece(problem_for, name, data, further.get(name), solve, options), kind, words)
+        for (name, data), words in zip(by_group.items(), numbers, strict=True)
     ]
-    found = run_each(_solved, pieces, title="groups", on=client, show=show)
-    both = dict(zip(listed, found, strict=True))
-    return Answers(
-        {name: one for name, one in both.items() if not isinstance(one, Failed)},
-        {name: one.error for name, one in both.items() if isinstance(one, Failed)},
-    )
+    outcomes = run_each(_solve, pieces, title="groups", on=client, show=show)
+    answers: dict[Hashable, Answer] = {}
+    failures: dict[Hashable, str] = {}
+    for name, outcome in zip(by_group, outcomes, strict=True):
+        if isinstance(outcome, Failed):
+            failures[name] = outcome.error
+        else:
+            answers[name] = outcome
+    return Answers(answers, failures)
 
 
 @dataclass(frozen=True, eq=False)
 class _Piece:
     """All that it takes to solve the problem of one group, wherever that is done."""
 
-    problem_for: Callable[[Any, Any], Any]
-    name: Any
-    data: Any
-    further: Any
-    solve: Callable[..., Any]
-    options: Mapping[str, Any]
+    problem_for: Callable[..., Problem]
+    name: Hashable
+    data: Data
+    further: Data | None
+    solve: Callable[..., Calibration | Choice]
+    options: Mapping[str, object]
 
 
-def _solved(piece: _Piece, kind_of_key: str, numbers: np.ndarray) -> Answer:
+def _solve(piece: _Piece, kind_of_key: str, numbers: np.ndarray) -> Answer:
     started = time.monotonic()
     key = jax.random.wrap_key_data(jnp.asarray(numbers), impl=kind_of_key)
     problem = piece.problem_for(piece.name, piece.data)
@@ -211,60 +217,60 @@ def _of_calibration(result: Calibration) -> tuple[dict[str, Any], str]:
     converged = all(fit.converged for fit in result.fits.values())
     if result.on_fit.observed is None:  # decisions about a latent
         return {"way": "calibrated", "converged": converged}, ""
-    found = result.compare()
-    low, high = found.interval
-    row = {"risk": found.risk["LCVI"], "better_by": found.reduction, "low": low, "high": high}
-    return {**row, "way": "calibrated", "converged": converged}, found.verdict
+    comparison = result.compare()
+    low, high = comparison.interval
+    risk, better_by = comparison.risk["LCVI"], comparison.reduction
+    row = {"risk": risk, "better_by": better_by, "low": low, "high": high}
+    return {**row, "way": "calibrated", "converged": converged}, comparison.verdict
 
 
 def _of_choice(result: Choice) -> tuple[dict[str, Any], str]:
-    row = result.table.to_dict(orient="index")[result.chosen]
-    found = {name: row[name] for name in ("risk", "better_by", "low", "high")}
-    return {**found, "way": result.chosen, "converged": not row.get("note")}, result.verdict
+    entry = result.table.to_dict(orient="index")[result.chosen]
+    row = {name: entry[name] for name in ("risk", "better_by", "low", "high")}
+    return {**row, "way": result.chosen, "converged": not entry.get("note")}, result.verdict
 
 
-def _as_series(decisions: Any) -> "pd.Series":
-    """A column by label, whatever came."""
-    if not hasattr(decisions, "to_series"):
-        found: pd.Series = decisions
-        return found
+def _as_series(decisions: "pd.Series | xr.DataArray") -> "pd.Series":
+    """A column by label."""
+    import pandas as pd
+
+    if isinstance(decisions, pd.Series):
+        return decisions
     for dim in decisions.dims:
         if dim not in decisions.coords:
             decisions = decisions.assign_coords({dim: np.arange(decisions.sizes[dim])})
-    made: pd.Series = decisions.to_series()
-    return made
+    series: pd.Series = decisions.to_series()
+    return series
 
 
-def _stacked(columns: Mapping[Any, "pd.Series"]) -> "pd.Series":
+def _stack(columns: Mapping[Hashable, "pd.Series"]) -> "pd.Series":
+    """One column below the other, by group and label."""
     import pandas as pd
 
     if not columns:
         return pd.Series(dtype=float, name="decision")
-    found: pd.Series = pd.concat(columns, names=["group"]).rename("decision")
-    return found
+    stack: pd.Series = pd.concat(columns, names=["group"]).rename("decision")
+    return stack
 
 
-def _listed(groups: Any) -> dict[Any, Any]:
-    pairs = list(groups.items()) if isinstance(groups, Mapping) else _pairs(groups)
+def _by_group(
+    groups: Mapping[Group, GroupData] | Iterable[tuple[Group, GroupData]],
+) -> dict[Group, GroupData]:
+    """The data of each group; what is given is not trusted to be pairs."""
+    pairs = _pairs(groups.items() if isinstance(groups, Mapping) else groups)
     if not pairs:
         rule = "a mapping from groups to their data, or pairs of these; not an empty one"
         raise checks.refused("`map(groups)`", rule, groups)
-    named = dict(pairs)
-    if len(named) < len(pairs):
+    by_group: dict[Group, GroupData] = dict(pairs)
+    if len(by_group) < len(pairs):
         raise InputError("`map(groups)` has a group more than once.")
-    return named
+    return by_group
 
 
-def _pairs(groups: Any) -> list[tuple[Any, Any]]:
-    try:
-        listed = [] if isinstance(groups, str | bytes) else list(groups)
-    except TypeError:
+def _pairs(groups: object) -> list[tuple[Any, Any]]:
+    """All pairs; none where something else came."""
+    if isinstance(groups, str | bytes) or not isinstance(groups, Iterable):
         return []
-    paired = all(isinstance(each, tuple) and len(each) == 2 for each in listed)
-    return listed if paired else []
-
-
-def _further(decide: Any) -> dict[Any, Any]:
-    if not isinstance(decide, Mapping):
-        raise checks.refused("`map(decide=...)`", "a mapping from groups to cases", decide)
-    return dict(decide)
+    pairs = list(groups)
+    are_pairs = all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs)
+    return pairs if are_pairs else []

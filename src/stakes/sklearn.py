@@ -1,8 +1,8 @@
 """Decisions as predictions of a scikit-learn regressor."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 import jax
 import jax.numpy as jnp
@@ -21,12 +21,19 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from stakes._types import Array
 from stakes.errors import InputError
 from stakes.formulas import formula
 from stakes.losses import Squared
 from stakes.problem import Problem
+from stakes.protocols import Loss
 from stakes.study import Calibration, Keys, Options, calibrate_with, prepare
 
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+    from sklearn.utils import Tags
+
+Table: TypeAlias = "ArrayLike | pd.DataFrame"
 COLUMN = "x{}"
 """What the columns of an array are called in a formula."""
 
@@ -66,14 +73,14 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        model: Any = None,
+        model: str | Callable[..., object] | None = None,
         *,
-        loss: Any = None,
+        loss: Loss | None = None,
         family: str = "normal",
-        priors: Mapping[str, Any] | None = None,
+        priors: Mapping[str, object] | None = None,
         outcome: str = "y",
         steps: int = 30_000,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.model = model
         self.loss = loss
@@ -83,11 +90,11 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.steps = steps
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> "DecisionRegressor":  # noqa: N803
+    def fit(self, X: Table, y: "ArrayLike") -> "DecisionRegressor":  # noqa: N803
         """Fit the posterior and calibrate it for the loss."""
-        X, y = self._checked(X, y)
+        given = self._check(X, y, first=True)
         seed = check_random_state(self.random_state).randint(2**31 - 1)
-        self._seed, self._given = int(seed), (X, y)
+        self._seed, self._given = int(seed), given
         key = jax.random.key(self._seed)
         problem, data = self._problem_and_data()
         result = calibrate_with(key, problem, data, Options(steps=self.steps), progress=False)
@@ -108,25 +115,33 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             self._result = Calibration.of(plan, vi, calibrated, plan.coords, keys)
         return self._result
 
-    def predict(self, X: Any) -> np.ndarray:  # noqa: N803
+    def predict(self, X: Table) -> np.ndarray:  # noqa: N803
         """The decision that costs least, for each row."""
         check_is_fitted(self, "_fits")
-        X, _ = self._checked(X, None)
-        return np.asarray(self.calibration_.decide(self._data(X, None)))
+        columns, _ = self._check(X, None, first=False)
+        return np.asarray(self.calibration_.decide(self._data(columns, None)))
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:  # noqa: N803
+    def score(
+        self,
+        X: Table,  # noqa: N803
+        y: "ArrayLike",
+        sample_weight: "ArrayLike | None" = None,
+    ) -> float:
         """Minus the mean loss of the decisions; larger is better."""
         outcomes = np.asarray(column_or_1d(y), float)
-        found = self._loss(jnp.asarray(outcomes), jnp.asarray(self.predict(X)))
-        return -float(np.average(np.asarray(found, np.float64), weights=sample_weight))
+        costs = self._loss(jnp.asarray(outcomes), jnp.asarray(self.predict(X)))
+        weights = None if sample_weight is None else np.asarray(sample_weight, np.float64)
+        return -float(np.average(np.asarray(costs, np.float64), weights=weights))
 
     @property
-    def _loss(self) -> Any:
+    def _loss(self) -> Loss:
         return Squared() if self.loss is None else self.loss
 
-    def _checked(self, X: Any, y: Any) -> tuple[Any, Any]:  # noqa: N803
-        """Arrays of numbers; the columns of a table as they are, where they go by name."""
-        first = y is not None or not hasattr(self, "n_features_in_")
+    def _check(self, X: Any, y: Any, *, first: bool) -> tuple[Any, Any]:  # noqa: N803
+        """Arrays of numbers; the columns of a table as they are, where they go by name.
+
+        What is seen first says how many columns there have to be, and of which names.
+        """
         if self.model is None or not isinstance(X, pd.DataFrame):
             if not first:
                 return validate_data(self, X, reset=False, dtype=np.float64), None
@@ -146,8 +161,8 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         if self.model is None:
             return Problem(_linear, outcome="y", loss=self._loss), data
         if isinstance(self.model, str):
-            made = formula(self.model, data, self.family, priors=self.priors)
-            return Problem(made, outcome=made.response, loss=self._loss), data
+            model = formula(self.model, data, self.family, priors=self.priors)
+            return Problem(model, outcome=model.response, loss=self._loss), data
         return Problem(self.model, outcome=self.outcome, loss=self._loss), data
 
     def _data(self, X: Any, y: Any) -> Any:  # noqa: N803
@@ -178,15 +193,15 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return state | ({"_result": None} if "_result" in state else {})
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_fits")
+        return "_fits" in vars(self)
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> "Tags":
         tags = super().__sklearn_tags__()
         tags.regressor_tags.poor_score = True  # minus a loss, not R²
         return tags
 
 
-def _linear(X: Any, center: float, spread: float, y: Any = None) -> None:  # noqa: N803
+def _linear(X: Array, center: float, spread: float, y: Array | None = None) -> None:  # noqa: N803
     """A linear regression, X in standard units."""
     level = numpyro.sample("level", dist.Normal(0, 1))
     width = X.shape[1]
