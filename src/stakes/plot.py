@@ -13,7 +13,22 @@ from stakes import checks
 from stakes.errors import InputError, some
 from stakes.host.packages import how_to_install, missing
 from stakes.predicting import CENTRAL
-from stakes.report import COLORS, METHODS, before_data, moved_latents, smoothed
+from stakes.report import (
+    COLORS,
+    INK,
+    MARKERS,
+    METHODS,
+    Improvement,
+    Mark,
+    Range,
+    before_data,
+    draw_band,
+    draw_cases,
+    draw_improvements,
+    draw_marginal,
+    moved_latents,
+    smoothed,
+)
 from stakes.study import Assessment, Calibration, Choice, Comparison, predictive_quantiles
 
 if TYPE_CHECKING:
@@ -22,8 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["decisions", "expected_loss", "posterior", "reduction"]
 
-MARKERS = {"VI": "o", "LCVI": "^"}
-INK, PRIOR = "#1d1d1f", "#999999"
+PRIOR = "#999999"
 MOST_NAMED = 30
 """Cases whose labels are all written below the axis."""
 PRIOR_DRAWS = 4000
@@ -62,16 +76,13 @@ def decisions(result: Calibration | Assessment | Choice, *, ax: "Axes | None" = 
     shown = _of_way(cases) if isinstance(cases, Choice) else _of_fits(cases)
     if not np.issubdtype(shown.decisions.dtype, np.number):
         raise InputError("`decisions(result)` draws numbers, and these decisions are actions.")
-    ax, places, color = _axes(ax), np.arange(shown.decisions.size), COLORS["LCVI"]
+    ax, ranges, marks = _axes(ax), [], list(shown.marks)
     if shown.central is not None:
         low, lower, upper, high = shown.central.T
-        thin, thick = (f"{share} % predicted" for share in (90, 50))
-        ax.vlines(places, low, high, color=color, alpha=0.35, linewidth=1.2, label=thin)
-        ax.vlines(places, lower, upper, color=color, alpha=0.35, linewidth=4, label=thick)
-    for label, marker, ink, values in shown.marks:
-        ax.plot(places, values.ravel(), marker, markersize=6, color=ink, label=label)
+        ranges = [Range("90 % predicted", low, high, 1.2), Range("50 % predicted", lower, upper, 4)]
     if shown.observed is not None:
-        ax.plot(places, shown.observed.ravel(), "_", color=INK, ms=10, label="observed")
+        marks.append(Mark("observed", ".", INK, shown.observed.ravel()))
+    draw_cases(ax, ranges, marks, color=COLORS["LCVI"])
     _name_cases(ax, shown.decisions)
     ax.set_ylabel(problem.outcome)
     ax.legend(frameon=False)
@@ -117,17 +128,13 @@ def expected_loss(
     number = int(np.ravel_multi_index(place, cases.instances.shape)) if place else 0
     tried = _tried(cases, number) if decisions is None else decisions
     found = result.expected(tried, draws=draws)
-    mean, low, high = (
-        found[name].values.reshape(len(tried), -1) for name in ("mean", "low", "high")
-    )
-    ax, color = _axes(ax), COLORS["LCVI"]
-    ax.fill_between(tried, low[:, number], high[:, number], color=color, alpha=0.15, linewidth=0)
-    ax.plot(tried, mean[:, number], color=color, label="expected, 90 % band")
-    for method, each in cases.found.items():
-        name = f"decision, {METHODS[method]}"
-        ax.axvline(
-            each.ravel()[number], color=COLORS[method], linestyle="--", linewidth=1, label=name
-        )
+    names = ("mean", "low", "high")
+    curves = [found[name].values.reshape(len(tried), -1)[:, number] for name in names]
+    ax = _axes(ax)
+    draw_band(ax, np.asarray(tried), np.stack(curves), COLORS["LCVI"])
+    for method, taken in cases.found.items():
+        style: dict[str, Any] = {"color": COLORS[method], "linestyle": "--", "linewidth": 1}
+        ax.axvline(taken.ravel()[number], label=f"decision, {METHODS[method]}", **style)
     ax.set_xlabel(f"decision about {result.problem.outcome}")
     ax.set_ylabel("expected utility" if result.problem.loss is None else "expected cost")
     ax.legend(frameon=False)
@@ -154,13 +161,7 @@ def reduction(result: Calibration | Comparison | Choice, *, ax: "Axes | None" = 
     _check_axes(ax)
     rows = _of_choice(result) if isinstance(result, Choice) else _of_comparison(result)
     ax = _axes(ax)
-    ax.axvline(0, color=PRIOR, linestyle="--", linewidth=1)
-    for place, (_, value, low, high, color) in enumerate(rows):
-        if np.isfinite([low, high]).all():
-            ax.plot([100 * low, 100 * high], [place, place], color=color, linewidth=3, alpha=0.5)
-        ax.plot(100 * value, place, "o", color=color)
-    ax.set_yticks(range(len(rows)), [name for name, *_ in rows])
-    ax.set_ylim(len(rows) - 0.5, -0.5)
+    draw_improvements(ax, rows)
     ax.set_xlabel("better than plain VI by (%), with 95 % intervals")
     return ax
 
@@ -195,13 +196,8 @@ def posterior(result: Calibration, latent: int | str = 0, *, ax: "Axes | None" =
     before = before_data(result, marginal.element, PRIOR_DRAWS)
     if before is not None:
         ax.plot(marginal.grid, _density(before, marginal.grid), color=PRIOR, ls=":", label="Prior")
-    for method, density in marginal.density.items():
-        style: dict[str, Any] = {"color": COLORS[method], "label": METHODS[method]}
-        ax.plot(marginal.grid, density, linestyle="--" if method == "VI" else "-", **style)
-        ax.fill_between(marginal.grid, density, color=COLORS[method], alpha=0.08, linewidth=0)
+    draw_marginal(ax, marginal)
     ax.set_xlabel(marginal.name)
-    ax.set_yticks([])
-    ax.set_ylim(bottom=0)
     ax.legend(frameon=False)
     return ax
 
@@ -231,12 +227,14 @@ class _Shown(NamedTuple):
     """For the names of the cases."""
     central: np.ndarray | None
     observed: np.ndarray | None
-    marks: list[tuple[str, str, str, np.ndarray]]
-    """Name, marker and colour of some decisions."""
+    marks: list[Mark]
 
 
 def _of_fits(cases: Assessment) -> _Shown:
-    marks = [(METHODS[m], MARKERS[m], COLORS[m], found) for m, found in cases.found.items()]
+    marks = [
+        Mark(METHODS[method], MARKERS[method], COLORS[method], taken.ravel())
+        for method, taken in cases.found.items()
+    ]
     observed = None if cases.observed is None else cases.observed.values
     central = predictive_quantiles(cases.predicted, np.array(CENTRAL))
     return _Shown(cases.decisions, central, observed, marks)
@@ -244,7 +242,7 @@ def _of_fits(cases: Assessment) -> _Shown:
 
 def _of_way(choice: Choice) -> _Shown:
     decisions, central, observed = choice.on_fit
-    marks = [(choice.chosen, MARKERS["LCVI"], COLORS["LCVI"], decisions.values)]
+    marks = [Mark(choice.chosen, MARKERS["LCVI"], COLORS["LCVI"], decisions.values.ravel())]
     return _Shown(decisions, central, observed, marks)
 
 
@@ -291,24 +289,23 @@ def _tried(cases: Assessment, number: int) -> np.ndarray:
     return np.linspace(low, high, POINTS)
 
 
-def _of_comparison(found: Calibration | Comparison) -> list[tuple[str, float, float, float, str]]:
-    compared = found.compare() if isinstance(found, Calibration) else found
+def _of_comparison(result: Calibration | Comparison) -> list[Improvement]:
+    compared = result.compare() if isinstance(result, Calibration) else result
     return [
-        (METHODS.get(name, name), value, *compared.intervals[name], COLORS.get(name, INK))
+        Improvement(
+            METHODS.get(name, name), value, *compared.intervals[name], COLORS.get(name, INK)
+        )
         for name, value in compared.reductions.items()
     ]
 
 
-def _of_choice(found: Choice) -> list[tuple[str, float, float, float, str]]:
-    table = found.table.drop(index=found.yardstick.name)
+def _of_choice(choice: Choice) -> list[Improvement]:
+    table = choice.table.drop(index=choice.yardstick.name)
+    colors = {name: COLORS["LCVI" if name == choice.chosen else "VI"] for name in table.index}
     return [
-        (str(name), row["better_by"], row["low"], row["high"], _of(name == found.chosen))
+        Improvement(str(name), row["better_by"], row["low"], row["high"], colors[name])
         for name, row in table.iterrows()
     ]
-
-
-def _of(chosen: bool) -> str:
-    return COLORS["LCVI"] if chosen else COLORS["VI"]
 
 
 def _density(draws: np.ndarray, grid: np.ndarray) -> np.ndarray:

@@ -100,7 +100,7 @@ def test_draws_of_one_fit_are_a_posterior_for_arviz(finished: Path) -> None:
 
 def test_report_and_decisions_show_the_same_intervals_and_decisions(finished: Path) -> None:
     from stakes.app.runs.reporting import report_rows
-    from stakes.report.predictions import decision_table
+    from stakes.report.decision_table import decision_table
 
     run = runs.reopen(finished)
     result = runs.restore(run)
@@ -704,11 +704,13 @@ def test_a_run_without_what_a_report_needs_says_so_and_goes_on(tmp_path, monkeyp
     from stakes.app.runs.reporting import write_report
     from stakes.errors import StakesWarning
 
-    monkeypatch.setitem(sys.modules, "bokeh", None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     given: Any = (tmp_path / "report.html", None, None, None, None)
-    with pytest.warns(StakesWarning, match="No report was written. The report needs bokeh: pip"):
+    with pytest.warns(
+        StakesWarning, match="No report was written. The report needs matplotlib: pip"
+    ):
         write_report(*given)
-    with pytest.raises(InputError, match="needs bokeh"):
+    with pytest.raises(InputError, match="needs matplotlib"):
         write_report(*given, required=True)
     assert list(tmp_path.iterdir()) == []
 

@@ -3,24 +3,44 @@
 `summarise` turns a result into a `Report`, a tree of plain values; `render` turns that into HTML.
 """
 
-from stakes.report.content import COLORS, METHODS, Report
-from stakes.report.density import smoothed
-from stakes.report.movement import before_data
-from stakes.report.movement import movement as moved_latents
+from stakes.report.movement import before_data, moved_latents, smoothed
+from stakes.report.pictures import (
+    COLORS,
+    INK,
+    MARKERS,
+    METHODS,
+    Improvement,
+    Mark,
+    Range,
+    draw_band,
+    draw_cases,
+    draw_improvements,
+    draw_marginal,
+)
 from stakes.report.rendering import objection, render, write
 from stakes.report.rows import Rows
-from stakes.report.summary import summarise, unfit
+from stakes.report.summary import Origin, Report, summarise, unfit
 from stakes.report.worth import Saving, WayLine, Worth
 
 __all__ = [
     "COLORS",
+    "INK",
+    "MARKERS",
     "METHODS",
+    "Improvement",
+    "Mark",
+    "Origin",
+    "Range",
     "Report",
     "Rows",
     "Saving",
     "WayLine",
     "Worth",
     "before_data",
+    "draw_band",
+    "draw_cases",
+    "draw_improvements",
+    "draw_marginal",
     "moved_latents",
     "objection",
     "render",

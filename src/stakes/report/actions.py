@@ -1,28 +1,61 @@
-"""Actions by the classes that came: how often, and at what cost."""
+"""Actions by the classes that came: how often, at what cost, and what acting is worth."""
 
+from dataclasses import dataclass
 from itertools import pairwise
+from typing import final
 
 import numpy as np
 
 from stakes.losses import CostTable
-from stakes.report.action_table import ActionTable, Benefit
 from stakes.report.rows import Rows
 from stakes.study import net_benefit
 
-THRESHOLDS = tuple(round(0.01 * each, 2) for each in (*range(1, 10), *range(10, 65, 5)))
+THRESHOLDS = tuple(round(0.01 * k, 2) for k in (*range(1, 10), *range(10, 65, 5)))
+"""Chances above which to act, at which the net benefit is drawn."""
+IN_NUMBERS = (0.05, 0.1, 0.2, 0.3, 0.5)
+"""Thresholds whose net benefit is given in a table, too."""
+
+
+@final
+@dataclass(frozen=True)
+class Benefit:
+    """What acting on all above a chance is worth, in cases for each 1,000."""
+
+    threshold: float
+    by_model: float
+    on_all: float
+
+
+@final
+@dataclass(frozen=True)
+class ActionTable:
+    """Actions by the classes that came."""
+
+    actions: tuple[str, ...]
+    classes: tuple[str, ...]
+    counts: tuple[tuple[int, ...], ...]
+    """Action x class."""
+    costs: tuple[tuple[float, ...], ...]
+    """What all cases of an action and a class cost together."""
+    benefits: tuple[Benefit, ...] = ()
+    """For two actions and two classes."""
+
+    @property
+    def some_benefits(self) -> tuple[Benefit, ...]:
+        """Those at round thresholds, for a table."""
+        return tuple(line for line in self.benefits if line.threshold in IN_NUMBERS)
 
 
 def action_table(rows: Rows) -> ActionTable | None:
-    """None where the loss is no table of costs, or no outcomes came of such actions."""
+    """Count actions by class; None where the loss is no table of costs, or no outcomes came."""
     problem, seen = rows.cases.problem, rows.cases.observations
     loss = problem.loss
     if not isinstance(loss, CostTable) or seen is None or problem.action is not None:
         return None
     counted = seen.counted.ravel()
-    number = np.array(loss.space.actions)
-    action = np.argmin(np.abs(rows.decisions[counted][:, None] - number), axis=1)
+    action = number_of(loss, rows.decisions[counted])
     outcome = np.asarray(loss.class_of(seen.outcomes)).astype(int).ravel()[counted]
-    counts = np.zeros((len(number), loss.classes), int)
+    counts = np.zeros((len(loss.actions), loss.classes), int)
     costs = np.zeros(counts.shape)
     np.add.at(counts, (action, outcome), 1)
     np.add.at(costs, (action, outcome), rows.realised)
@@ -33,6 +66,12 @@ def action_table(rows: Rows) -> ActionTable | None:
         costs=tuple(tuple(map(float, row)) for row in costs),
         benefits=_benefits(rows, loss, outcome, counted) if counts.shape == (2, 2) else (),
     )
+
+
+def number_of(loss: CostTable, decisions: np.ndarray) -> np.ndarray:
+    """The number of the action that each decision stands for."""
+    number: np.ndarray = np.abs(decisions[:, None] - np.array(loss.space.actions)).argmin(axis=1)
+    return number
 
 
 def class_names(loss: CostTable) -> tuple[str, ...]:
@@ -48,12 +87,8 @@ def _benefits(
     rows: Rows, loss: CostTable, outcome: np.ndarray, counted: np.ndarray
 ) -> tuple[Benefit, ...]:
     chance = np.asarray(loss.class_of(rows.draws)).mean(axis=0)[counted]
-    every = np.ones(len(chance))
+    chances = (chance, np.ones(len(chance)))
     return tuple(
-        Benefit(
-            threshold,
-            1000 * net_benefit(outcome, chance, threshold),
-            1000 * net_benefit(outcome, every, threshold),
-        )
-        for threshold in THRESHOLDS
+        Benefit(at, *(1000 * net_benefit(outcome, above, at) for above in chances))
+        for at in THRESHOLDS
     )

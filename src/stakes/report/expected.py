@@ -5,8 +5,8 @@ from dataclasses import replace
 import jax.numpy as jnp
 import numpy as np
 
-from stakes.report.curve import Curve, Line
 from stakes.report.rows import Rows
+from stakes.report.what_if import Curve, Line
 from stakes.study import Assessment, Calibration, beyond_made
 from stakes.varying import GroupOf
 

@@ -10,28 +10,38 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
-from functools import cache
+from functools import partial
 from importlib import resources
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from stakes import checks
 from stakes.errors import InputError, StorageError
 from stakes.host import files
 from stakes.host.packages import how_to_install, missing
 from stakes.many import Answers
-from stakes.report import worth
-from stakes.report.columns import Shown, columns, rounded
-from stakes.report.content import COLORS, METHODS, CostDial, Report, WhatIf
-from stakes.report.picture import picture
+from stakes.report import pictures, worth
+from stakes.report.decision_table import ShownColumn, columns, rounded
+from stakes.report.overview import Picture, overview
+from stakes.report.pictures import COLORS, METHODS, Improvement
+from stakes.report.summary import Report
+from stakes.report.what_if import CostDial, WhatIf
+from stakes.wording import percent
 
 if TYPE_CHECKING:
     from jinja2 import Template
     from markupsafe import Markup
+    from matplotlib.axes import Axes
 
-NEEDED = ("bokeh", "contourpy", "jinja2", "markupsafe")
-SCRIPTS = ("table.js", "what_if.js", "charts.js", "main.js")
+NEEDED = ("jinja2", "markupsafe", "matplotlib")
+SCRIPTS = ("table.js", "line_chart.js", "what_if.js", "main.js")
+SCREENS = {"large": (900, 90), "small": (420, 30)}
+"""Width of the picture of all decisions, and the most rows in it."""
+HALF, THIRD = 440, 320
+"""Widths of pictures of which two or three stand side by side."""
 FIRST_ROWS = 15
 """Rows of the decision table that are written into the page, for readers without scripts."""
 SHORT = ("label", "chosen", "vi", "calibrated", "low", "high", "chance", "cost")
@@ -65,28 +75,66 @@ def _of_groups(answers: Answers) -> str:
 
 
 def _of_one(report: Report) -> str:
-    from stakes.report.charts import charts
+    from markupsafe import Markup
 
-    template = _template("report.html")
-    scripts = [_bokeh(), "\n".join(_file(name) for name in SCRIPTS)]
-    drawn, table = charts(report), report.decisions
+    table = report.decisions
+    script = "\n".join(_file(name) for name in SCRIPTS)
     shown = columns(table, report.unit, gain=report.verdict.quantity == "gain")
     short = [column for column in shown if column.name in SHORT]
-    return template.render(
+    overviews = {}
+    if report.quality is not None:
+        overviews = {screen: overview(table, most) for screen, (_, most) in SCREENS.items()}
+    drawn = {
+        name: Markup(pictures.svg(name, width, height, draw))
+        for name, width, height, draw in _pictures(report, overviews)
+    }
+    return _template("report.html").render(
         report=report,
         colors=COLORS,
         data=_data(report, shown),
-        charts=drawn,
-        drawn={chart["target_id"] for chart in drawn},
+        pictures=drawn,
+        overviews=overviews,
         bins=_bins(report),
         columns=shown,
-        pictures=(picture(table), picture(table, width=420, most=30)),
         answers=_rows(short, report.answer.rows),
         first_rows=_rows(shown, range(min(FIRST_ROWS, len(table)))),
-        policy=_policy(scripts),
+        policy=_policy([script]),
         style=_inline(_file("report.css")),
-        scripts=[_inline(script) for script in scripts],
+        script=_inline(script),
     )
+
+
+def _pictures(
+    report: Report, overviews: Mapping[str, Picture | None]
+) -> Iterator[tuple[str, int, int, "Callable[[Axes], None]"]]:
+    """The name of each picture, its width and height, and what draws it."""
+    for screen, picture in overviews.items():
+        if picture is not None:
+            yield f"overview-{screen}", SCREENS[screen][0], 300, picture.draw
+    rows = [
+        Improvement(METHODS[risk.method], risk.reduction, *risk.interval, COLORS[risk.method])
+        for risk in report.verdict.risks
+        if risk.reduction is not None
+        and risk.interval is not None
+        and np.isfinite([risk.reduction, *risk.interval]).all()
+    ]
+    if rows:
+        draw = partial(pictures.draw_improvements, rows=rows)
+        yield "verdict", HALF, 70 + 34 * len(rows), draw
+    if report.actions is not None and report.actions.benefits:
+        yield "benefit", HALF, 240, partial(pictures.draw_benefit, table=report.actions)
+    if report.curve is not None:
+        for i, line in enumerate(report.curve.lines):
+            draw = partial(pictures.draw_curve, shown=report.curve, line=line)
+            yield f"curve-{i}", HALF, 240, draw
+    for i, marginal in enumerate(report.movement.marginals):
+        yield f"marginal-{i}", THIRD, 170, partial(pictures.draw_marginal, shown=marginal)
+    for i, pair in enumerate(report.movement.pairs):
+        yield f"pair-{i}", THIRD, 260, partial(pictures.draw_pair, shown=pair)
+    for i, trace in enumerate(report.convergence.traces):
+        yield f"trace-{i}", HALF, 220, partial(pictures.draw_trace, shown=trace)
+    if report.convergence.scale is not None:
+        yield "losses", HALF, 220, partial(pictures.draw_losses, scale=report.convergence.scale)
 
 
 def _template(name: str) -> "Template":
@@ -102,7 +150,7 @@ def _template(name: str) -> "Template":
     environment.filters |= {
         "json": safe_json,
         "number": number,
-        "percent": percent,
+        "percent": page_percent,
         "money": worth.shown,
         "method": METHODS.__getitem__,
         "words": words,
@@ -157,13 +205,12 @@ def words(text: str) -> "Markup":
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(signed))))
 
 
-def percent(share: float | None, decimals: int = 1) -> str:
-    if share is None or math.isnan(share):
-        return "–"
-    return f"{100 * share:.{decimals}f} %".replace("-", "−")
+def page_percent(share: float | None, decimals: int = 1) -> str:
+    """A share in per cent, with a true minus; a dash for what is not known."""
+    return percent(share, decimals, unknown="–").replace("-", "−")
 
 
-def _data(report: Report, shown: list[Shown]) -> dict[str, Any]:
+def _data(report: Report, shown: list[ShownColumn]) -> dict[str, Any]:
     """What the scripts of the page work with."""
     what_if, table = report.what_if, report.decisions
     return {
@@ -199,7 +246,7 @@ def _dial(dial: CostDial) -> dict[str, Any]:
     }
 
 
-def _rows(shown: list[Shown], rows: Iterable[int]) -> list[list[tuple[Shown, Any]]]:
+def _rows(shown: list[ShownColumn], rows: Iterable[int]) -> list[list[tuple[ShownColumn, Any]]]:
     """Cells, each with its column."""
     return [[(column, column.values[row]) for column in shown] for row in rows]
 
@@ -217,7 +264,7 @@ def _policy(scripts: list[str]) -> str:
     rules: Mapping[str, str] = {
         "default-src": "'none'",
         "script-src": hashes,
-        "style-src": "'unsafe-inline'",  # Bokeh makes style elements as it draws
+        "style-src": "'unsafe-inline'",  # pictures have style attributes
         "img-src": "data:",
         "base-uri": "'none'",
         "form-action": "'none'",
@@ -235,13 +282,6 @@ def _inline(script: str) -> "Markup":
     # Either would end the element early, and a carriage return would change the hash.
     assert not any(mark in script.lower() for mark in ("</script", "<!--", "\r"))
     return Markup(script)
-
-
-@cache
-def _bokeh() -> str:
-    from bokeh.resources import Resources
-
-    return "\n".join(Resources(mode="inline", components=["bokeh"]).js_raw)
 
 
 def _file(name: str) -> str:

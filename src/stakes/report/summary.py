@@ -1,47 +1,107 @@
-"""From a calibration to the content of its report."""
+"""From a calibration to the content of its report: plain values, a dataclass for each section."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import final
 
 import numpy as np
 
 from stakes import checks
 from stakes.errors import InputError
-from stakes.fitting import Fit, finite_mean
-from stakes.predicting import Observations
+from stakes.predicting import SampledPosterior
 from stakes.problem import Problem
-from stakes.report.actions import action_table
+from stakes.report.actions import ActionTable, action_table
 from stakes.report.answers import answer, quality
-from stakes.report.content import (
-    METHODS,
-    Convergence,
-    Coverage,
-    Origin,
-    Price,
-    Report,
-    Risk,
-    ScaleOfLosses,
-    Trace,
-    Verdict,
-)
-from stakes.report.cost_dial import table_what_if
+from stakes.report.convergence import Convergence, Price, convergence, price
+from stakes.report.decision_table import Decisions, decision_table
 from stakes.report.expected import curve
-from stakes.report.movement import movement
-from stakes.report.predictions import decision_table, loss_to_vary, what_if
-from stakes.report.rows import Labels, Rows
-from stakes.report.worth import Worth
-from stakes.study import (
-    LEFT_OUT,
-    Assessment,
-    Calibration,
-    Comparison,
-    predictive_quantiles,
-    why_not_judged,
-)
+from stakes.report.movement import Movement, moved_latents
+from stakes.report.pictures import METHODS
+from stakes.report.rows import Rows
+from stakes.report.what_if import Curve, WhatIf, what_if
+from stakes.report.worth import Answer, Quality, Worth
+from stakes.study import LEFT_OUT, Assessment, Calibration, Comparison, why_not_judged
 
-POINTS = 250
-"""In each trace of a bound."""
-MOST_BINS = 40
-COVERED = (0.5, 0.9)
+
+@final
+@dataclass(frozen=True)
+class Risk:
+    """What the decisions of one method cost, and how much less that is than plain VI's."""
+
+    method: str
+    value: float
+    """Mean loss; mean utility where the problem is given by one."""
+    reduction: float | None = None
+    interval: tuple[float, float] | None = None
+
+
+@final
+@dataclass(frozen=True)
+class Verdict:
+    """Did calibration help?"""
+
+    sentence: str
+    tone: str
+    """`better`, `worse` or `unclear`."""
+    quantity: str
+    """`risk`, or `gain` for a utility."""
+    risks: tuple[Risk, ...]
+    instances: int
+    held_out: bool
+    setting: str
+    notes: tuple[str, ...] = ()
+
+
+@final
+@dataclass(frozen=True)
+class Origin:
+    """Where the report comes from, and how to make it again."""
+
+    provenance: Mapping[str, str] = field(default_factory=dict)
+    """What the result was made from, such as versions, seed and hashes."""
+    command: str | None = None
+    """The command that makes this report again."""
+    program: str | None = None
+    """The Python program that makes this report again."""
+
+    def __post_init__(self) -> None:
+        where = "`Origin({}=...)`".format
+        rule = "a mapping from names to text"
+        checks.instance(where("provenance"), self.provenance, Mapping, rule)
+        for text in (*self.provenance.keys(), *self.provenance.values()):
+            checks.text(where("provenance"), text)
+        for name, written in (("command", self.command), ("program", self.program)):
+            if written is not None:
+                checks.text(where(name), written)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Report:
+    """Everything on the page."""
+
+    title: str
+    loss: str
+    verdict: Verdict
+    decisions: Decisions
+    what_if: WhatIf | None
+    """None where the loss has no parameter to vary."""
+    movement: Movement
+    convergence: Convergence
+    price: Price | None
+    """None where plain VI is the only fit."""
+    origin: Origin
+    answer: Answer
+    quality: Quality | None
+    """None where no outcomes were observed."""
+    worth: Worth | None = None
+    """None where there was no choice among ways."""
+    unit: str | None = None
+    """What costs are counted in."""
+    actions: ActionTable | None = None
+    """None where decisions are no actions of a table of costs, or no outcomes came."""
+    curve: Curve | None = None
+    """None where decisions do not change outcomes."""
 
 
 def summarise(
@@ -49,14 +109,11 @@ def summarise(
     *,
     title: str,
     held_out: Assessment | None = None,
-    labels: Labels | None = None,
     nuts: int | None = None,
-    provenance: Mapping[str, str] | None = None,
-    command: str | None = None,
-    program: str | None = None,
     rows: Sequence[Rows] | None = None,
     worth: Worth | None = None,
     unit: str | None = None,
+    origin: Origin | None = None,
 ) -> Report:
     """Everything that the report says about a calibration.
 
@@ -64,17 +121,13 @@ def summarise(
         title: of the page.
         held_out: `result.assess(...)` of data with observed outcomes, to judge the decisions and
             the coverage by; by default the data of the fit.
-        labels: column name -> a value for each instance of the fit, to tell the rows of the
-            decision table apart; by default the plates' labels.
         nuts: also compare with this many draws of NUTS.
-        provenance: what the result was made from, such as versions, seed and hashes.
-        command: the command that makes this report again.
-        program: the Python program that makes this report again.
-        rows: the cases in the decision table, part by part, with what is decided about them; the
-            first part has the decisions to take. By default the cases of the fit, and those held
-            out.
+        rows: the cases in the decision table, part by part, with what is decided about them and
+            labels that tell them apart; the first part has the decisions to take. By default the
+            cases of the fit, and those held out.
         worth: what the decisions of the way that was chosen are worth.
         unit: what costs are counted in, such as "€".
+        origin: where the report comes from, and how to make it again.
     """
     where = "`summarise({}=...)`".format
     checks.instance(where("result"), result, Calibration, "what `calibrate(...)` returns")
@@ -85,48 +138,33 @@ def summarise(
     if held_out is not None:
         rule = "what `result.assess(data)` returns"
         checks.instance(where("held_out"), held_out, Assessment, rule)
-    if labels is not None:
-        checks.labels(where("labels"), labels)
     nuts = None if nuts is None else checks.whole(where("nuts"), nuts)
-    if provenance is not None:
-        checks.instance(where("provenance"), provenance, Mapping, "a mapping from names to text")
-        for said in (*provenance.keys(), *provenance.values()):
-            checks.text(where("provenance"), said)
-    for name, written in (("command", command), ("program", program)):
-        if written is not None:
-            checks.text(where(name), written)
     if worth is not None:
         checks.instance(where("worth"), worth, Worth, "a `Worth(...)` of the report")
     if unit is not None:
         checks.text(where("unit"), unit)
-    parts = _parts(result, held_out, labels) if rows is None else _checked(where("rows"), rows)
-    judged = result.on_fit if held_out is None else held_out
+    if origin is not None:
+        checks.instance(where("origin"), origin, Origin, "an `Origin(...)` of the report")
+    parts = _parts(result, held_out) if rows is None else _checked(where("rows"), rows)
+    cases = result.on_fit if held_out is None else held_out
+    judged = next(part for part in parts if part.cases is cases)
     gain = result.problem.loss is None
     sampled = None if nuts is None else result.nuts(nuts)
-    comparison = None
-    if why_not_judged(result.problem) is None:
-        comparison = judged.comparison if sampled is None else judged.compared(sampled)
     return Report(
         title=title,
         loss=result.problem.criterion.title,
-        verdict=_verdict(judged, comparison),
+        verdict=_verdict(cases, sampled),
         decisions=decision_table(parts, gain=gain),
-        what_if=what_if(loss_to_vary(result.problem), parts[0].draws) or table_what_if(parts[0]),
-        movement=movement(result, sampled),
-        convergence=_convergence(result),
-        price=_price(result, judged, covered=worth is None) if "LCVI" in result.fits else None,
-        origin=Origin(dict(provenance or {}), command, program),
+        what_if=what_if(parts[0]),
+        movement=moved_latents(result, sampled),
+        convergence=convergence(result),
+        price=price(result, cases, covered=worth is None) if "LCVI" in result.fits else None,
+        origin=origin or Origin(),
         answer=answer(parts[0], gain=gain, unit=unit),
-        quality=quality(
-            next(part for part in parts if part.cases is judged),
-            worth,
-            unseen=judged.held_out,
-            gain=gain,
-            unit=unit,
-        ),
+        quality=quality(judged, worth, unseen=cases.held_out, gain=gain, unit=unit),
         worth=worth,
         unit=unit,
-        actions=action_table(next(part for part in parts if part.cases is judged)),
+        actions=action_table(judged),
         curve=curve(result, parts[0]),
     )
 
@@ -136,10 +174,8 @@ def unfit(problem: Problem) -> str | None:
     return problem.why_not_single("A report")
 
 
-def _parts(
-    result: Calibration, held_out: Assessment | None, labels: Labels | None
-) -> tuple[Rows, ...]:
-    fit = Rows("fit", result.on_fit, labels=labels)
+def _parts(result: Calibration, held_out: Assessment | None) -> tuple[Rows, ...]:
+    fit = Rows("fit", result.on_fit)
     return (fit,) if held_out is None else (Rows("held out", held_out), fit)
 
 
@@ -151,30 +187,27 @@ def _checked(where: str, rows: object) -> tuple[Rows, ...]:
     return tuple(rows)
 
 
-def _verdict(cases: Assessment, comparison: Comparison | None) -> Verdict:
-    if comparison is None or "LCVI" not in comparison.risk:
-        return unjudged(cases)
-    return verdict(comparison)
+def _verdict(cases: Assessment, sampled: SampledPosterior | None) -> Verdict:
+    if why_not_judged(cases.problem) is not None:
+        return _unjudged(cases)
+    comparison = cases.comparison if sampled is None else cases.compared(sampled)
+    return verdict(comparison) if "LCVI" in comparison.risk else _unjudged(cases)
 
 
 def verdict(comparison: Comparison) -> Verdict:
+    """Whether calibration helped, by what decisions cost."""
     low, high = comparison.interval
     tone = "better" if low > 0 else "worse" if high < 0 else "unclear"
     sign = -1.0 if comparison.gain else 1.0
-    risks = [
-        Risk(
-            method,
-            sign * value,
-            comparison.reductions.get(method),
-            comparison.intervals.get(method),
-        )
-        for method, value in comparison.risk.items()
-    ]
+    reductions, intervals = comparison.reductions, comparison.intervals
     return Verdict(
         sentence=comparison.verdict,
         tone="unclear" if comparison.notes else tone,
         quantity="gain" if comparison.gain else "risk",
-        risks=tuple(risks),
+        risks=tuple(
+            Risk(method, sign * risk, reductions.get(method), intervals.get(method))
+            for method, risk in comparison.risk.items()
+        ),
         instances=comparison.instances,
         held_out=comparison.held_out,
         setting=comparison.setting,
@@ -182,7 +215,7 @@ def verdict(comparison: Comparison) -> Verdict:
     )
 
 
-def unjudged(cases: Assessment) -> Verdict:
+def _unjudged(cases: Assessment) -> Verdict:
     """Where data cannot say how good decisions have been, or there is nothing to compare with."""
     problem = cases.problem
     reason, sentence, setting = why_not_judged(problem), LEFT_OUT, f"{problem!r}."
@@ -218,80 +251,3 @@ def _in_words(note: str) -> str:
     """A note such as `VI: why it ended.`, with the page's name of the method."""
     name = note.partition(" ")[0].rstrip(":")
     return METHODS.get(name, name) + note[len(name) :].rstrip(".")
-
-
-def _convergence(result: Calibration) -> Convergence:
-    traces = tuple(_trace(method, fit) for method, fit in result.fits.items())
-    return Convergence(traces, _scale_of_losses(result))
-
-
-def _trace(method: str, fit: Fit) -> Trace:
-    """The bound as means over stretches of steps, which show the course and not the noise."""
-    width = -(-fit.steps // POINTS) or 1
-    starts = np.arange(0, fit.steps, width)
-    return Trace(
-        method=method,
-        steps=np.minimum(starts + width, fit.steps),
-        bound=np.array([finite_mean(fit.bound[start : start + width]) for start in starts]),
-        reason=str(fit.reason),
-        converged=fit.converged,
-        taken=fit.steps,
-        skipped=fit.skipped,
-        seconds=fit.seconds,
-        end=finite_mean(fit.last_tenth(fit.bound)),
-    )
-
-
-def _scale_of_losses(result: Calibration) -> ScaleOfLosses | None:
-    transform, scale = result.transform, result.scale
-    judged = why_not_judged(result.problem) is None
-    if transform is None or scale is None or not judged or "LCVI" not in result.fits:
-        return None
-    losses = result.on_fit.comparison.costs["VI"]
-    # A few losses far out would squeeze all others into one bin.
-    end = max(float(np.quantile(losses, 0.99)), 1.2 * scale)
-    bins = int(np.clip(2 * np.sqrt(len(losses)), 8, MOST_BINS))
-    counts, edges = np.histogram(losses, bins, (min(0.0, float(losses.min())), end))
-    return ScaleOfLosses(
-        transform=type(transform).__name__,
-        value=scale,
-        share=float((losses <= scale * (1 + 1e-6)).mean()),
-        edges=edges,
-        counts=counts,
-        beyond=int((losses > end).sum()),
-    )
-
-
-def _price(result: Calibration, judged: Assessment, *, covered: bool) -> Price:
-    """What calibration cost in fit; with coverage, where the table of ways does not have it."""
-    ends = [fit.last_tenth(fit.elbo) for fit in result.fits.values()]
-    ends = [end[np.isfinite(end)] for end in ends]
-    errors = [float(end.var() / len(end)) if len(end) else float("nan") for end in ends]
-    seen = judged.observations
-    shares: list[tuple[float, float]] = []
-    if seen is not None and covered:
-        both = [_covered(drawn, seen).tolist() for drawn in (judged.vi_predicted, judged.predicted)]
-        shares = list(zip(*both, strict=True))
-    return Price(
-        elbo_vi=finite_mean(ends[0]),
-        elbo_calibrated=finite_mean(ends[1]),
-        error=float(np.sqrt(sum(errors))),
-        coverage=tuple(
-            Coverage(level, vi, calibrated)
-            for level, (vi, calibrated) in zip(COVERED, shares, strict=False)
-        ),
-        instances=0 if seen is None else int(seen.counted.sum()),
-        held_out=judged.held_out,
-    )
-
-
-def _covered(draws: np.ndarray, seen: Observations) -> np.ndarray:
-    """Share of outcomes inside their interval, for each level."""
-    levels = np.array(
-        [(1 - level) / 2 for level in COVERED] + [(1 + level) / 2 for level in COVERED]
-    )
-    ends = predictive_quantiles(draws[:, seen.counted.ravel()], levels)
-    lows, highs = ends[:, : len(COVERED)], ends[:, len(COVERED) :]
-    outcomes = seen.outcomes[seen.counted][:, None]
-    shares: np.ndarray = ((lows <= outcomes) & (outcomes <= highs)).mean(axis=0)
-    return shares

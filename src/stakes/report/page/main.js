@@ -18,7 +18,7 @@ function leaveRoom(root) {
   section.classList.toggle("crowded", box.scrollWidth > box.clientWidth);
 }
 
-async function start() {
+function start() {
   const { decisions, whatIf } = readJson("report-data");
   const shown = decisions.columns.map(shownColumn);
   const labels = decisions.columns.filter((column) => column.name === "label").length;
@@ -26,23 +26,13 @@ async function start() {
   const sketch = sketchColumn(decisions.columns);
   const root = document.getElementById("decision-table");
   new PagedTable(root, sketch ? [...columns, sketch] : columns, decisions.rows);
-  const panel = whatIf && new WhatIfPanel(document.getElementById("what-if-panel"), whatIf, decisions);
+  if (whatIf) new WhatIfPanel(document.getElementById("what-if-panel"), whatIf, decisions);
   document.documentElement.classList.add("scripted");
   leaveRoom(root);
   window.addEventListener("resize", () => leaveRoom(root));
   window.addEventListener("beforeprint", () => {
     for (const details of document.querySelectorAll("details")) details.open = true;
   });
-  await drawCharts(readJson("chart-data"));
-  if (panel) {
-    panel.onUpdate = (here, { x, best, kept }) => {
-      modelNamed("what-if-best").data = { x, y: best };
-      modelNamed("what-if-kept").data = { x, y: kept };
-      modelNamed("what-if-here").data = here;
-    };
-    panel.draw();
-  }
-  document.documentElement.classList.add("drawn");
 }
 
 start();

@@ -183,6 +183,12 @@ class WhatIfPanel {
     this.root = root;
     this.model = data.dial ? new TableWhatIf(data) : new QuantileWhatIf(data, table);
     this.decisions = this.model.fitted;
+    this.chart = new LineChart(root.querySelector(".chart"), {
+      across: data.handles[0].name,
+      upwards: "expected cost",
+      // Away from the c of the fit the loss of decisions made for it grows exponentially.
+      logarithmic: data.kind === "linex",
+    });
     this.sliders = [...root.querySelectorAll("input[type=range]")];
     const { rows } = data;
     const columns = table.columns.slice(0, root.querySelectorAll("th.text").length);
@@ -227,10 +233,12 @@ class WhatIfPanel {
   }
 
   draw() {
-    if (!this.onUpdate) return;
-    const [x] = this.parameters;
-    const here = { x: [x, x], y: [this.kept, this.best], color: ["#767676", "#D55E00"] };
-    this.onUpdate(here, this.model.curve(this.parameters));
+    const { x, best, kept } = this.model.curve(this.parameters);
+    const lines = [
+      { name: "kept", title: "decisions as they are", y: kept, here: this.kept },
+      { name: "best", title: "new decisions", y: best, here: this.best },
+    ];
+    this.chart.draw(x, lines, this.parameters[0]);
   }
 
   say(name, text) {

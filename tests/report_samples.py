@@ -10,28 +10,12 @@ import numpy as np
 
 import stakes
 from stakes.demos import eight_schools
-from stakes.report.action_table import ActionTable, Benefit
-from stakes.report.content import (
-    Convergence,
-    CostDial,
-    Coverage,
-    Decisions,
-    Handle,
-    Marginal,
-    Moments,
-    Movement,
-    Origin,
-    Pair,
-    Price,
-    Report,
-    Risk,
-    ScaleOfLosses,
-    Trace,
-    Verdict,
-    WhatIf,
-)
-from stakes.report.curve import Curve, Line
-from stakes.report.predictions import LEVELS
+from stakes.report.actions import ActionTable, Benefit
+from stakes.report.convergence import Convergence, Coverage, Price, ScaleOfLosses, Trace
+from stakes.report.decision_table import Decisions
+from stakes.report.movement import Marginal, Moments, Movement, Pair
+from stakes.report.summary import Origin, Report, Risk, Verdict
+from stakes.report.what_if import LEVELS, CostDial, Curve, Handle, Line, WhatIf
 from stakes.report.worth import Answer, Quality, Saving, WayLine, Worth
 
 NORMAL_QUANTILES = np.quantile(np.random.default_rng(1).normal(size=100_000), LEVELS)

@@ -10,7 +10,11 @@ from stakes import CostTable, Problem, calibrate, report
 from stakes.report.actions import THRESHOLDS, class_names
 
 X = np.linspace(-2, 2, 24)
+
+
 YES = {"x": X, "y": (X + 0.8 * np.sin(23 * X) > 0).astype(int)}
+
+
 CALLS = CostTable({"call": [5, 1], "skip": [0, 20]})
 
 

@@ -4,10 +4,10 @@ import jax
 import numpy as np
 import pytest
 
-from examples import pricing, promises
+from examples import pricing
 from stakes import report
+from stakes.report import Rows
 from stakes.report.expected import curve
-from stakes.report.rows import Rows
 
 FITTED = {"steps": 300, "draws": 4, "progress": False}
 
@@ -43,13 +43,3 @@ def test_a_curve_is_what_the_posterior_expects(per):
         assert line.expected[0] <= line.mean.min() + 0.05
     page = report.render(report.summarise(result, title="Prices"))
     assert "What if the price were different?" in page
-
-
-@pytest.mark.slow
-def test_decisions_about_a_parameter_have_a_report_without_a_comparison():
-    result = promises.solve(jax.random.key(0), steps=200, progress=False)
-    summary = report.summarise(result, title="Promises")
-    assert "never observed" in summary.verdict.sentence
-    assert summary.quality is None
-    assert summary.verdict.risks == ()
-    assert "Did calibration help?" in report.render(summary)

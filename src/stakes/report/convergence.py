@@ -1,0 +1,184 @@
+"""How the fits went, where M lies among the losses, and what calibration cost in fit."""
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from stakes.fitting import Fit, finite_mean
+from stakes.study import Assessment, Calibration, predictive_quantiles, why_not_judged
+
+POINTS = 250
+"""In each trace of a bound."""
+MOST_BINS = 40
+COVERED = (0.5, 0.9)
+"""Levels of the central intervals whose coverage is shown."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """How one fit went: its bound at some of its steps."""
+
+    method: str
+    steps: np.ndarray
+    bound: np.ndarray
+    reason: str
+    converged: bool
+    taken: int
+    skipped: int
+    seconds: float
+    end: float
+    """Mean bound over the last tenth of the steps."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ScaleOfLosses:
+    """Where M lies among the losses of plain VI's decisions."""
+
+    transform: str
+    value: float
+    share: float
+    """The share of losses that are at most M."""
+    edges: np.ndarray
+    counts: np.ndarray
+    beyond: int
+    """Losses to the right of the last edge."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Convergence:
+    traces: tuple[Trace, ...]
+    scale: ScaleOfLosses | None
+    """None for a problem given by a utility, and where plain VI is the only fit."""
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether there is a calibrated fit."""
+        return len(self.traces) > 1
+
+
+@final
+@dataclass(frozen=True)
+class Coverage:
+    """Share of outcomes inside their central predictive interval."""
+
+    level: float
+    vi: float
+    calibrated: float
+
+
+@final
+@dataclass(frozen=True)
+class Price:
+    """What calibration cost in fit to the data."""
+
+    elbo_vi: float
+    elbo_calibrated: float
+    error: float
+    """Standard error of the difference."""
+    coverage: tuple[Coverage, ...]
+    instances: int
+    held_out: bool
+
+    @property
+    def given_up(self) -> float:
+        return self.elbo_vi - self.elbo_calibrated
+
+    @property
+    def sentence(self) -> str:
+        """In words that follow the numbers."""
+        if self.given_up > 2 * self.error:
+            how = "fits the data worse than plain VI does"
+        elif self.given_up < -2 * self.error:
+            how = "may fit the data worse than plain VI does, but here it does not"
+        else:
+            how = "may fit the data worse than plain VI does; here no difference can be told"
+        return f"A calibrated posterior errs where errors are cheap, so it {how}."
+
+    @property
+    def decimals(self) -> int:
+        """As many as are meaningful, given the error."""
+        if not 0 < self.error < math.inf:
+            return 3
+        return min(max(1 - math.floor(math.log10(self.error)), 0), 9)
+
+
+def convergence(result: Calibration) -> Convergence:
+    """How each fit went, and where M lies among the losses of the first."""
+    traces = tuple(_trace(method, fit) for method, fit in result.fits.items())
+    return Convergence(traces, _scale_of_losses(result))
+
+
+def _trace(method: str, fit: Fit) -> Trace:
+    """The bound as means over stretches of steps, which show the course and not the noise."""
+    width = -(-fit.steps // POINTS) or 1
+    starts = np.arange(0, fit.steps, width)
+    return Trace(
+        method=method,
+        steps=np.minimum(starts + width, fit.steps),
+        bound=np.array([finite_mean(fit.bound[start : start + width]) for start in starts]),
+        reason=str(fit.reason),
+        converged=fit.converged,
+        taken=fit.steps,
+        skipped=fit.skipped,
+        seconds=fit.seconds,
+        end=finite_mean(fit.last_tenth(fit.bound)),
+    )
+
+
+def _scale_of_losses(result: Calibration) -> ScaleOfLosses | None:
+    transform, scale = result.transform, result.scale
+    judged = why_not_judged(result.problem) is None
+    if transform is None or scale is None or not judged or "LCVI" not in result.fits:
+        return None
+    losses = result.on_fit.comparison.costs["VI"]
+    # A few losses far out would squeeze all others into one bin.
+    end = max(float(np.quantile(losses, 0.99)), 1.2 * scale)
+    bins = int(np.clip(2 * np.sqrt(len(losses)), 8, MOST_BINS))
+    counts, edges = np.histogram(losses, bins, (min(0.0, float(losses.min())), end))
+    return ScaleOfLosses(
+        transform=type(transform).__name__,
+        value=scale,
+        share=float((losses <= scale * (1 + 1e-6)).mean()),
+        edges=edges,
+        counts=counts,
+        beyond=int((losses > end).sum()),
+    )
+
+
+def price(result: Calibration, judged: Assessment, *, covered: bool) -> Price:
+    """What calibration cost in fit; with coverage, where the table of ways does not have it."""
+    ends = [fit.last_tenth(fit.elbo) for fit in result.fits.values()]
+    ends = [end[np.isfinite(end)] for end in ends]
+    errors = [float(end.var() / len(end)) if len(end) else float("nan") for end in ends]
+    seen = judged.observations
+    return Price(
+        elbo_vi=finite_mean(ends[0]),
+        elbo_calibrated=finite_mean(ends[1]),
+        error=float(np.sqrt(sum(errors))),
+        coverage=_coverage(judged) if covered else (),
+        instances=0 if seen is None else int(seen.counted.sum()),
+        held_out=judged.held_out,
+    )
+
+
+def _coverage(cases: Assessment) -> tuple[Coverage, ...]:
+    seen = cases.observations
+    if seen is None:
+        return ()
+    outcomes, counted = seen.outcomes[seen.counted], seen.counted.ravel()
+
+    def share(draws: np.ndarray, level: float) -> float:
+        """Share of outcomes inside their interval."""
+        ends = np.array([(1 - level) / 2, (1 + level) / 2])
+        low, high = predictive_quantiles(draws[:, counted], ends).T
+        return float(((low <= outcomes) & (outcomes <= high)).mean())
+
+    return tuple(
+        Coverage(level, share(cases.vi_predicted, level), share(cases.predicted, level))
+        for level in COVERED
+    )

@@ -1,0 +1,247 @@
+"""The decision table: what is known, decided and predicted for each row, and its columns."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import NamedTuple, TypeAlias, final
+
+import numpy as np
+
+from stakes.errors import InputError
+from stakes.report.rows import Labels, Rows
+from stakes.study import are_whole_numbers
+
+MOST_ROWS = 100_000
+"""In the decision table."""
+ON_PAPER = 3
+"""Columns of input that a printed table has room for."""
+
+Column: TypeAlias = tuple[str | int | float, ...]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Decisions:
+    """One row for each instance; nan where no outcome was observed."""
+
+    outcome: str
+    labels: Mapping[str, Column]
+    """Column name -> what identifies each row."""
+    low: np.ndarray
+    high: np.ndarray
+    """Ends of the 90 % predictive interval, of the way chosen or the calibrated posterior."""
+    vi: np.ndarray
+    calibrated: np.ndarray
+    observed: np.ndarray
+    decimals: int
+    total: int
+    """How many instances there are: more than there are rows, if the table was cut short."""
+    draws: int
+    """Draws of the predictive distribution, from which the intervals come."""
+    chosen: np.ndarray | None = None
+    """By the way that was chosen; None where there was no choice."""
+    costs: np.ndarray | None = None
+    """What each decision is expected to cost, or to gain; None where that is not known."""
+    inputs: Mapping[str, Column] = field(default_factory=dict)
+    """Column name -> what the model was told about each row."""
+    parts: tuple[str, ...] = ()
+    """Where each row comes from: "new", "held out" or "fit"; none where all come from the fit."""
+    chances: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """For classes: class -> its probability for each row."""
+    actions: tuple[str, ...] = ()
+    """Names of the actions, of which decisions are the numbers from zero; none for quantities."""
+    about: str | None = None
+    """What is decided, where that changes the outcome and is no guess of it, such as a price."""
+
+    def __len__(self) -> int:
+        return len(self.calibrated)
+
+    @property
+    def taken(self) -> np.ndarray:
+        """The decisions to take."""
+        return self.calibrated if self.chosen is None else self.chosen
+
+
+def decision_table(parts: Sequence[Rows], *, gain: bool = False) -> Decisions:
+    """One row for each instance, part by part, or for the first ones where there are too many."""
+
+    def joined(values: Sequence[np.ndarray]) -> np.ndarray:
+        return np.concatenate(values)[:MOST_ROWS]
+
+    first, sign = parts[0], -1.0 if gain else 1.0
+    about = first.cases.problem.action
+    ends = joined([part.ranges[:, [0, -1]] for part in parts])
+    if about is not None:  # what comes depends on the decision
+        ends = np.full(ends.shape, np.nan)
+    taken = joined([part.decisions for part in parts])
+    calibrated = taken  # unless there is such a fit
+    if all("LCVI" in part.cases.found for part in parts):
+        calibrated = joined([part.cases.found["LCVI"].ravel() for part in parts])
+    names = [part.part for part in parts for _ in range(len(part.decisions))]
+    shown = all(are_whole_numbers(part.draws) for part in parts)
+    whole_numbers = shown and are_whole_numbers(calibrated) and are_whole_numbers(taken)
+    classes = dict.fromkeys(name for part in parts for name in part.chances)
+    costs = sign * joined([part.costs for part in parts])
+    return Decisions(
+        outcome=first.about or first.cases.problem.outcome,
+        labels=_side_by_side({part: _row_labels(part) for part in parts}),
+        low=ends[:, 0],
+        high=ends[:, 1],
+        vi=joined([part.cases.found["VI"].ravel() for part in parts]),
+        calibrated=calibrated,
+        observed=joined([part.seen for part in parts]),
+        decimals=_decimals(ends if about is None else _around(calibrated), whole_numbers),
+        total=sum(len(part.decisions) for part in parts),
+        draws=len(first.draws),
+        chosen=None if first.decided is None and first.method == "LCVI" else taken,
+        costs=costs if np.isfinite(costs).all() else None,
+        inputs=_side_by_side({part: _columns("inputs", part.inputs, part) for part in parts}),
+        parts=tuple(names[:MOST_ROWS]) if len(parts) > 1 else (),
+        chances={
+            name: joined([part.chances.get(name, np.zeros(len(part.decisions))) for part in parts])
+            for name in (classes if about is None else ())
+        },
+        actions=first.actions,
+        about=about,
+    )
+
+
+def _around(decisions: np.ndarray) -> np.ndarray:
+    """The span of decisions that are no guesses of outcomes, for as many decimals as they need."""
+    size = np.ptp(decisions) or abs(float(decisions[0]))
+    return np.array([[0.0, size]])
+
+
+def _decimals(ends: np.ndarray, whole_numbers: bool) -> int:
+    """Enough to show a hundredth of the width of a typical interval."""
+    width = float(np.median(ends[:, 1] - ends[:, 0]))
+    if whole_numbers or not 0 < width < math.inf:
+        return 0 if whole_numbers else 3
+    return int(np.clip(2 - math.floor(math.log10(width)), 0, 9))
+
+
+def _side_by_side(parts: dict[Rows, dict[str, Column]]) -> dict[str, Column]:
+    """Columns of all parts, one below the other; empty where a part has no such column."""
+    names = dict.fromkeys(name for columns in parts.values() for name in columns)
+    return {
+        name: tuple(
+            value
+            for part, columns in parts.items()
+            for value in columns.get(name, ("",) * len(part.decisions))
+        )[:MOST_ROWS]
+        for name in names
+    }
+
+
+def _row_labels(part: Rows) -> dict[str, Column]:
+    """Labels that were given, or those of the plates."""
+    if part.labels is not None:
+        return _columns("labels", part.labels, part)
+    decisions = part.cases.vi_decisions
+    if not decisions.dims:
+        return {"instance": (part.cases.problem.outcome,)}
+    members = [decisions.coords[dim].values.tolist() for dim in decisions.dims]
+    columns = zip(*product(*members), strict=True)
+    return {str(dim): _plain(values) for dim, values in zip(decisions.dims, columns, strict=True)}
+
+
+def _columns(argument: str, labels: Labels, part: Rows) -> dict[str, Column]:
+    total = len(part.decisions)
+    columns = {str(name): np.ravel(np.asarray(values)) for name, values in labels.items()}
+    for name, values in columns.items():
+        if len(values) != total:
+            raise InputError(
+                f"`Rows({argument}=...)`: {name!r} has {len(values)} values for {total} "
+                f"instances; give one for each, in the order of the data."
+            )
+    return {name: _plain(values.tolist()) for name, values in columns.items()}
+
+
+def _plain(values: Sequence[object]) -> Column:
+    """Numbers as numbers, so that they sort as such; all else as text."""
+    return tuple(v if type(v) is int or type(v) is float else str(v) for v in values)
+
+
+class ShownColumn(NamedTuple):
+    """A column of the page's table, one value for each row."""
+
+    name: str
+    title: str
+    kind: str
+    """`text`, `number` with so many decimals, or `given`: a number as it came."""
+    values: Sequence[str | int | float | None]
+    decimals: int = 0
+    style: str = ""
+    """`wide` columns are left out where there is little room, `extra` ones on paper."""
+
+
+def columns(table: Decisions, unit: str | None, *, gain: bool = False) -> list[ShownColumn]:
+    """From left to right: which row, what was known, what to decide, what may come, what came."""
+    digits, first = table.decimals, next(iter(table.labels), None)
+    shown = [
+        _words(name, values, "" if name == first else "wide", "label")
+        for name, values in table.labels.items()
+    ]
+    if table.parts:
+        shown.append(ShownColumn("part", "Rows", "text", table.parts, style="wide"))
+    inputs = {name: values for name, values in table.inputs.items() if name not in table.labels}
+    for number, (name, values) in enumerate(inputs.items()):
+        shown.append(_words(name, values, "wide" if number < ON_PAPER else "wide extra"))
+    if table.chosen is not None:
+        shown.append(_choice(table, "chosen", "Decision", table.chosen, "decision"))
+    else:
+        shown.append(_choice(table, "vi", "Plain VI", table.vi, "vi-name wide"))
+        style = "calibrated-name"
+        shown.append(_choice(table, "calibrated", "Calibrated", table.calibrated, style))
+    if table.chances:
+        for name, chance in table.chances.items():
+            shown.append(_numbers("chance", f"P({name})", chance, 3))
+    elif table.about is None:
+        shown.append(_numbers("low", "5 %", table.low, digits, "wide"))
+        shown.append(_numbers("high", "95 %", table.high, digits, "wide"))
+    if table.costs is not None:
+        title = f"Expected {'gain' if gain else 'cost'}" + (f", {unit}" if unit else "")
+        shown.append(_numbers("cost", title, table.costs, _cost_decimals(table.costs)))
+    if np.isfinite(table.observed).any():
+        shown.append(_numbers("observed", "Observed", table.observed, digits))
+    return shown
+
+
+def _choice(table: Decisions, name: str, title: str, values: np.ndarray, style: str) -> ShownColumn:
+    if table.actions:
+        words = [table.actions[int(value)] for value in values]
+        return ShownColumn(name, title, "text", words, style=style)
+    return _numbers(name, title, values, table.decimals, style)
+
+
+def _words(title: str, values: Column, style: str, name: str = "input") -> ShownColumn:
+    """Labels or inputs: numbers as they came where all are numbers, words otherwise."""
+    numbers = [value for value in values if not isinstance(value, str)]
+    if len(numbers) < len(values):
+        return ShownColumn(name, title, "text", [str(value) for value in values], style=style)
+    given = [value if math.isfinite(value) else str(value) for value in numbers]
+    return ShownColumn(name, title, "given", given, style=style)
+
+
+def _numbers(
+    name: str, title: str, values: np.ndarray, decimals: int, style: str = ""
+) -> ShownColumn:
+    return ShownColumn(name, title, "number", rounded(values, decimals + 2), decimals, style)
+
+
+def _cost_decimals(costs: np.ndarray) -> int:
+    """As many as show three digits of a typical cost."""
+    size = float(np.median(np.abs(costs))) if len(costs) else 1.0
+    return int(np.clip(2 - math.floor(math.log10(size)), 0, 6)) if size > 0 else 2
+
+
+def rounded(values: np.ndarray, digits: int) -> list[float | int | None]:
+    """Round to so many digits, for JSON: None where a value is not known."""
+    return [_compact(value) for value in np.round(np.asarray(values, float), digits).tolist()]
+
+
+def _compact(value: float) -> float | int | None:
+    if not math.isfinite(value):
+        return None
+    return int(value) if value == int(value) else value

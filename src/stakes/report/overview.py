@@ -1,0 +1,206 @@
+"""One picture of decisions, ranges and outcomes: which rows it shows, and how."""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias, final
+
+import numpy as np
+
+from stakes.report.decision_table import Column, Decisions
+from stakes.report.pictures import (
+    COLORS,
+    INK,
+    LETTER,
+    NEUTRAL,
+    Mark,
+    Range,
+    draw_cases,
+    drawable,
+    legend_above,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_ROWS = 90
+"""The latest rows that are shown one by one."""
+GROUPS = (2, 24)
+"""How many groups there may be to show these in place of rows."""
+FEWEST = 30
+"""Cases with outcomes that a picture of probabilities needs."""
+BINS = 10
+LONGEST = 24
+"""Letters of a name below the picture."""
+DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+ORDER = {"fit": 0, "held out": 1, "new": 2}
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Overview:
+    """Rows, or means of groups, from left to right; nan where a value is not known."""
+
+    caption: str
+    names: tuple[str, ...]
+    values: np.ndarray
+    """(low end of the 90 % range, high end, decision, outcome) x row."""
+    parts: tuple[tuple[int, str], ...] = ()
+    """Which rows begin another part, and what that is called."""
+
+    @property
+    def decisions(self) -> np.ndarray:
+        decisions: np.ndarray = self.values[2]
+        return decisions
+
+    def draw(self, ax: "Axes") -> None:
+        """Decisions and outcomes over ranges, with as many names as there is room for."""
+        low, high, decisions, observed = self.values
+        marks = [
+            Mark("outcome", ".", INK, observed),
+            Mark("decision", "_", COLORS["LCVI"], decisions),
+        ]
+        draw_cases(ax, [Range("90 % range", low, high, 4)], marks, color=COLORS["VI"])
+        for row, part in self.parts:
+            ax.axvline(row - 0.5, color=NEUTRAL, linestyle="--", linewidth=1)
+            ax.text(row - 0.5, 1, f" {part}", transform=ax.get_xaxis_transform(), va="top")
+        room = max(min(max(map(len, self.names)), LONGEST) * LETTER + 14, 30)
+        every = max(math.ceil(len(self.names) * room / ax.bbox.width), 1)
+        shown = range(0, len(self.names), every)
+        ax.set_xticks(shown, [drawable(self.names[row], LONGEST) for row in shown])
+        ax.tick_params(length=0)
+        ax.set_xlim(-0.5, len(self.names) - 0.5)
+        ax.spines["left"].set_visible(False)
+        ax.grid(axis="y")
+        legend_above(ax)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Agreement:
+    """How often the second of two classes came, where the model gave it some probability."""
+
+    caption: str
+    chances: np.ndarray
+    shares: np.ndarray
+
+    def draw(self, ax: "Axes") -> None:
+        top = max(self.chances.max(), self.shares.max())
+        ax.plot([0, top], [0, top], color=NEUTRAL, linestyle="--", linewidth=1)
+        ax.plot(self.chances, self.shares, "o", color=COLORS["LCVI"], markersize=9)
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_major_formatter(lambda share, _: f"{100 * share:.10g} %")
+        ax.grid(axis="y")
+
+
+Picture: TypeAlias = Overview | Agreement
+
+
+def overview(table: Decisions, most: int = MOST_ROWS) -> Picture | None:
+    """Over time, or by group, or the rows as they come; probabilities where there are two classes.
+
+    Args:
+        table: of all decisions.
+        most: rows that are shown one by one, the latest of all.
+    """
+    if len(table.chances) == 2:
+        return _agreement(table)
+    if table.actions or table.about or len(table) == 0:
+        return None
+    order, dates = _in_time(table)
+    if len(table) > MOST_ROWS and dates is not None and len(set(dates)) < len(dates):
+        return _by_date(table, dates, most)
+    groups = None if dates is not None or len(table) <= MOST_ROWS else _groups(table)
+    if groups is not None:
+        return _by_group(table, *groups)
+    return _by_row(table, order[-most:], dates is not None)
+
+
+def _in_time(table: Decisions) -> tuple[np.ndarray, np.ndarray | None]:
+    """The rows by their dates, or by their parts; and the dates, if there are any."""
+    parts = np.array([ORDER.get(part, 0) for part in table.parts] or [0] * len(table))
+    for values in (*table.labels.values(), *table.inputs.values()):
+        if all(isinstance(value, str) and DATE.match(value) for value in values):
+            dates = np.array(values)
+            return np.lexsort((parts, dates)), dates
+    return np.argsort(parts, kind="stable"), None
+
+
+def _groups(table: Decisions) -> tuple[str, Column] | None:
+    for name, values in (*table.inputs.items(), *table.labels.items()):
+        are_words = all(isinstance(value, str) for value in values)
+        if are_words and GROUPS[0] <= len(set(values)) <= GROUPS[1]:
+            return name, values
+    return None
+
+
+def _by_row(table: Decisions, shown: np.ndarray, dated: bool) -> Overview:
+    names = next(iter(table.labels.values()), tuple(range(1, len(table) + 1)))
+    order = "day by day" if dated else "row by row"
+    latest = f"; the latest {len(shown):,} of {len(table):,}" if len(shown) < len(table) else ""
+    return Overview(
+        f"{table.outcome}: decisions, ranges and outcomes, {order}{latest}.",
+        tuple(str(names[row]) for row in shown),
+        np.stack(_values(table))[:, shown],
+        _starts([table.parts[row] for row in shown] if table.parts else []),
+    )
+
+
+def _by_group(table: Decisions, name: str, values: Column) -> Overview:
+    kinds, members = np.unique(np.array(values, str), return_inverse=True)
+    caption = f"{table.outcome}: means of decisions, ranges and outcomes, by {name}."
+    return Overview(caption, tuple(kinds.tolist()), _means(table, members))
+
+
+def _by_date(table: Decisions, dates: np.ndarray, most: int) -> Overview:
+    """Of several rows for each date, their means."""
+    days, first, members = np.unique(dates, return_index=True, return_inverse=True)
+    # As the user writes them, where a label does.
+    as_written = (np.array(values) for values in table.labels.values())
+    alike = (values for values in as_written if (values[first][members] == values).all())
+    names = next(alike, dates)[first]
+    latest = f"; the latest {most:,} of {len(days):,} dates" if len(days) > most else ""
+    return Overview(
+        f"{table.outcome}: means of decisions, ranges and outcomes, day by day{latest}.",
+        tuple(str(name) for name in names[-most:]),
+        _means(table, members)[:, -most:],
+        _starts([table.parts[row] for row in first[-most:]] if table.parts else []),
+    )
+
+
+def _values(table: Decisions) -> tuple[np.ndarray, ...]:
+    return (table.low, table.high, table.taken, table.observed)
+
+
+def _means(table: Decisions, members: np.ndarray) -> np.ndarray:
+    """Of ranges, decisions and outcomes, for each group."""
+    groups = int(members.max()) + 1
+
+    def mean(column: np.ndarray) -> np.ndarray:
+        known = np.isfinite(column)
+        count = np.bincount(members[known], minlength=groups)
+        total = np.bincount(members[known], column[known], groups)
+        means: np.ndarray = np.where(count > 0, total / np.maximum(count, 1), np.nan)
+        return means
+
+    return np.stack([mean(values) for values in _values(table)])
+
+
+def _starts(parts: Sequence[str]) -> tuple[tuple[int, str], ...]:
+    """Where rows of another part begin, and which."""
+    return tuple((i, parts[i]) for i in range(1, len(parts)) if parts[i] != parts[i - 1])
+
+
+def _agreement(table: Decisions) -> Agreement | None:
+    known = np.isfinite(table.observed)
+    chance, came = table.chances["1"][known], table.observed[known]
+    if len(came) < FEWEST:
+        return None
+    bins = np.array_split(np.argsort(chance, kind="stable"), BINS)
+    return Agreement(
+        f"Probability of {table.outcome} = 1 by the model (across), and how often it came "
+        f"(upwards), in {BINS} groups of cases; on the line the two agree.",
+        np.array([chance[rows].mean() for rows in bins]),
+        np.array([came[rows].mean() for rows in bins]),
+    )
