@@ -1,4 +1,4 @@
-"""The commands of `stakes`, one module each."""
+"""The commands of `stakes`, in the order of `--help`."""
 
 from typing import Annotated
 
@@ -6,12 +6,10 @@ import typer
 
 from stakes.app.cli.check import check
 from stakes.app.cli.compare import compare
-from stakes.app.cli.decide import decide
+from stakes.app.cli.decide import decide, report
 from stakes.app.cli.demo import demo
 from stakes.app.cli.init import init
-from stakes.app.cli.report import report
-from stakes.app.cli.resume import resume
-from stakes.app.cli.run import run
+from stakes.app.cli.run import resume, run
 
 HELP = """Bayesian decisions: variational posteriors calibrated for what a decision costs.
 
@@ -50,5 +48,5 @@ def options(
     pass
 
 
-for each in (demo, init, check, run, resume, decide, compare, report):
-    app.command()(each)
+for function in (demo, init, check, run, resume, decide, compare, report):
+    app.command()(function)

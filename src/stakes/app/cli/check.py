@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stakes.app.cli.arguments import Json, Set
-from stakes.app.cli.command import command, print_json, say
+from stakes.app.cli.command import Json, Set, command, print_json, say
 
 if TYPE_CHECKING:
     from stakes.app.runs import Checked

@@ -1,7 +1,8 @@
-"""What all commands share: exit codes, errors in words, tables for people and JSON for machines."""
+"""What commands share: options, exit codes, errors in words, output for people and machines."""
 
 import contextlib
 import functools
+import inspect
 import json
 import os
 import sys
@@ -9,15 +10,35 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from enum import IntEnum
-from typing import Any, NoReturn, ParamSpec, TypeVar
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, TypeVar, get_type_hints
 
 import typer
 
 from stakes.host.interrupts import ENDING, left_at_once, raised, signal_of
 
-P = ParamSpec("P")
 R = TypeVar("R")
-
+RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
+Out = Annotated[
+    Path | None,
+    typer.Option("-o", "--out", metavar="RUN", help="The folder to make; runs/NAME by default."),
+]
+NoReport = Annotated[
+    bool, typer.Option("--no-report", help="Leave report.html to a later `stakes report`.")
+]
+NoChoose = Annotated[
+    bool,
+    typer.Option("--no-choose", help="Fit plain and calibrated VI alone; decide by the latter."),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="FIELD=VALUE",
+        help="Try another value, such as fit.steps=9000; repeatable.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs to read.")]
 
 OF_OTHERS = (
     "unavailable",
@@ -42,21 +63,38 @@ class Exit(IntEnum):
     PIPE_CLOSED = 141
 
 
-def command(function: Callable[P, R]) -> Callable[P, R]:
-    """A user's mistake is reported in words on standard error, never with a traceback."""
+def command(function: Callable[..., R]) -> Callable[..., R]:
+    """Report a user's mistake in words on standard error, never with a traceback.
+
+    A parameter that is a NamedTuple stands for its fields: each is an option.
+    """
+    hints = get_type_hints(function, include_extras=True)
+    groups = {name: kind for name, kind in hints.items() if _is_group(kind)}
+    options: list[inspect.Parameter] = []
+    for option in inspect.signature(function).parameters.values():
+        fields = groups.get(option.name)
+        options += [option] if fields is None else inspect.signature(fields).parameters.values()
 
     @functools.wraps(function)
-    def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
-        with _not_waited_for(), _told(), raised(*ENDING[1:]), _plain_warnings():
+    def guarded(**given: object) -> R:
+        for name, group in groups.items():
+            given[name] = group(**{field: given.pop(field) for field in group._fields})
+        with _not_waited_for(), _in_words(), raised(*ENDING[1:]), _plain_warnings():
             with left_at_once():
                 _prepare()
-            return function(*args, **kwargs)
+            return function(**given)
 
+    guarded.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    guarded.__annotations__ = {option.name: option.annotation for option in options}
     return guarded
 
 
+def _is_group(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, tuple)
+
+
 @contextlib.contextmanager
-def _told() -> Iterator[None]:
+def _in_words() -> Iterator[None]:
     """Say how the command ended, and exit accordingly."""
     try:
         try:
@@ -128,8 +166,8 @@ def _ending(error: Exception) -> tuple[str, int]:
 
 def _is_of_others(error: Exception) -> bool:
     """Whether JAX complains that it cannot reach another process."""
-    said = str(error).casefold()
-    return _is_joined() and any(word in said for word in OF_OTHERS)
+    message = str(error).casefold()
+    return _is_joined() and any(word in message for word in OF_OTHERS)
 
 
 def _close_pipes() -> None:
@@ -159,7 +197,7 @@ def say(text: str) -> None:
     typer.echo(text, err=True)
 
 
-def print_json(value: Any) -> None:
+def print_json(value: object) -> None:
     typer.echo(json.dumps(value, indent=2, default=str, allow_nan=False))
 
 

@@ -5,9 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stakes.app.cli.arguments import Json
-from stakes.app.cli.command import command, print_json
-from stakes.app.spec import unit_of
+from stakes.app.cli.command import Json, command, print_json
 from stakes.wording import percent, percent_span
 
 if TYPE_CHECKING:
@@ -31,18 +29,18 @@ def compare(
     from stakes.errors import InputError
     from stakes.host.text_tables import text_table
 
-    found = [(path, RunFolder(path).manifest()) for path in run]
-    unfinished = [str(path) for path, manifest in found if manifest.ending is None]
+    finished = [(path, RunFolder(path).manifest()) for path in run]
+    unfinished = [str(path) for path, manifest in finished if manifest.ending is None]
     if unfinished:
         raise InputError(
             f"Not finished: {', '.join(unfinished)}. Resume it: `stakes resume {unfinished[0]}`."
         )
     if json:
-        print_json([_fields(path, manifest) for path, manifest in found])
+        print_json([_fields(path, manifest) for path, manifest in finished])
         return
-    rows = [HEAD, *(_row(path, manifest) for path, manifest in found)]
+    rows = [HEAD, *(_row(path, manifest) for path, manifest in finished)]
     typer.echo("\n".join(text_table(rows)))
-    for path, manifest in found:
+    for path, manifest in finished:
         ending = _ending(manifest)
         typer.echo(f"\n{path}: {ending.setting}\n{ending.verdict}")
 
@@ -59,6 +57,8 @@ def _fields(path: Path, manifest: "Manifest") -> dict[str, object]:
 
 
 def _row(path: Path, manifest: "Manifest") -> tuple[str, ...]:
+    from stakes.app.spec import unit_of
+
     ending = _ending(manifest)
     sign = -1 if ending.gain else 1
     name = unit_of(manifest.spec)

@@ -1,13 +1,37 @@
-"""`stakes decide`: decisions for new rows."""
+"""`stakes decide` and `stakes report`: decisions for new rows, as a table and as a page."""
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
-from stakes.app.cli.arguments import AllowChangedModel, Json, RunPath, Set
-from stakes.app.cli.command import command, print_json, say
+from stakes.app.cli.command import Json, RunPath, Set, command, print_json, say
+
+AllowChangedModel = Annotated[
+    bool,
+    typer.Option(
+        "--allow-changed-model",
+        help="Proceed even if the model's file has changed since the run.",
+    ),
+]
+
+
+class Rule(NamedTuple):
+    """How to decide, if not as the run has chosen."""
+
+    known: Annotated[
+        bool, typer.Option("--known", help="The rows are those of the fit, in the same order.")
+    ] = False
+    way: Annotated[
+        str | None,
+        typer.Option(
+            "--way",
+            metavar="NAME",
+            help="Decide by this way from the run's table, not by the chosen one.",
+        ),
+    ] = None
+    set: Set = None
 
 
 @command
@@ -26,18 +50,7 @@ def decide(
             "-o", "--out", metavar="OUT.csv", help="A .csv or .parquet file; - for standard output."
         ),
     ],
-    known: Annotated[
-        bool, typer.Option("--known", help="The rows are those of the fit, in the same order.")
-    ] = False,
-    way: Annotated[
-        str | None,
-        typer.Option(
-            "--way",
-            metavar="NAME",
-            help="Decide by this way from the run's table, not by the chosen one.",
-        ),
-    ] = None,
-    set: Set = None,
+    rule: Rule,
     model: Annotated[
         Path | None,
         typer.Option(
@@ -67,16 +80,16 @@ def decide(
         raise InputError(f"`--json` and `-o {out}` would both print; leave one of them out.")
     started = time.monotonic()
     opened = runs.reopen(run, allow_changed_model=allow_changed_model, model=model)
-    with rows_done(say) as tell:
+    with rows_done(say) as tick:
         rows, decisions, doubts, written, basis = runs.decide_file(
             opened,
             table,
             out,
-            known=known,
-            way=way,
-            changes=set or (),
+            known=rule.known,
+            way=rule.way,
+            changes=rule.set or (),
             overwrite=overwrite,
-            tell=tell,
+            tell=tick,
         )
     seconds = time.monotonic() - started
     for doubt in doubts:
@@ -86,12 +99,41 @@ def decide(
         print_json({**about, "basis": basis, "seconds": round(seconds, 3), "warnings": doubts})
     else:
         left = f" for {rows:,} rows" if decisions < rows else ""
-        said = "1 decision" if decisions == 1 else f"{decisions:,} decisions"
+        count = "1 decision" if decisions == 1 else f"{decisions:,} decisions"
         how = f" (as the table: {written})" if written else ""
         unit = f"; costs in {opened.job.unit}" if opened.job.unit else ""
-        say(f"{said}{left} {basis}, in {seconds:.1f} s: {out}{how}{unit}")
+        say(f"{count}{left} {basis}, in {seconds:.1f} s: {out}{how}{unit}")
         if decisions < rows:
             say("Rows with a value missing get no decision.")
-        as_chosen = not (way or set)  # the page decides as the run does
+        as_chosen = not (rule.way or rule.set)  # the page decides as the run does
         if as_chosen and out not in STANDARD_OUTPUT and table not in STANDARD_OUTPUT:
             say(f"As a page to show: stakes report {run} --for {table}")
+
+
+@command
+def report(
+    run: RunPath,
+    table: Annotated[
+        Path | None,
+        typer.Option(
+            "--for", metavar="NEW.csv", help="Rows to decide about; they come first in the report."
+        ),
+    ] = None,
+    set: Set = None,
+    allow_changed_model: AllowChangedModel = False,
+    json: Json = False,
+) -> None:
+    """Write report.html of a finished run, from what the run has saved.
+
+    Example: stakes report runs/sales --for next-week.csv
+    """
+    from stakes.app import runs
+    from stakes.host.progress import told_in_place
+
+    opened = runs.reopen(run, allow_changed_model=allow_changed_model)
+    with told_in_place(say):
+        path = runs.rewrite_report(opened, table, set or ())
+    if json:
+        print_json({"run": str(run), "report": str(path)})
+    else:
+        typer.echo(str(path))

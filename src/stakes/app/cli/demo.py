@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
-from stakes.app.cli.arguments import Json, NoChoose, Out
-from stakes.app.cli.command import command
-from stakes.app.cli.run import free_folder, start
+from stakes.app.cli.command import Json, NoChoose, Out, command
+from stakes.app.cli.ending import finish
+from stakes.app.cli.run import begin, free_folder
 from stakes.demos import NAMES
 
 
@@ -36,7 +36,7 @@ def demo(
         raw["fit"] = {"steps": steps}
     raw = without_choice(raw) if no_choose else raw
     job = job_of(raw, Path.cwd(), where=f"`stakes demo {name}`")
-    start(job, out or free_folder(name), report=True, json=json)
+    finish(begin(job, out or free_folder(name)), report=True, json=json)
 
 
 def _title(name: str) -> str:

@@ -2,7 +2,7 @@
 
 import sys
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -11,6 +11,8 @@ from stakes.host.progress import told_to
 from stakes.wording import percent, percent_span
 
 if TYPE_CHECKING:
+    from distributed import Client
+
     from stakes.app.runs import Chosen, Manifest, Run
     from stakes.host.watching import Beat
     from stakes.processes import Processes
@@ -22,7 +24,7 @@ def finish(
     *,
     report: bool,
     json: bool,
-    on: Any = None,
+    on: "Client | None" = None,
     processes: "Processes | None" = None,
     beat: "Beat | None" = None,
 ) -> None:
@@ -36,13 +38,23 @@ def finish(
             run, report=report, progress=on_terminal, on=on, processes=processes, beat=beat
         )
     if json:
-        print_json(summary(run, manifest))
+        print_json(_summary(run, manifest))
     else:
-        typer.echo(_said(manifest, comparison, run.job.unit))
+        typer.echo(_verdict(manifest, comparison, run.job.unit))
         typer.echo(f"\n{_written(run)}")
         if held_out := _held_out(run, manifest):
             say(held_out)
-    conclude(manifest)
+    _conclude(manifest)
+
+
+def show_ended(run: "Run", *, json: bool) -> None:
+    """Print the result of a run that is finished already, and exit accordingly."""
+    say(f"The run in {run.folder.path} is finished already.")
+    if json:
+        print_json(_summary(run, run.manifest))
+    else:
+        typer.echo(_verdict(run.manifest, None, run.job.unit))
+    _conclude(run.manifest)
 
 
 def _held_out(run: "Run", manifest: "Manifest") -> str:
@@ -59,17 +71,17 @@ def _held_out(run: "Run", manifest: "Manifest") -> str:
     return f"{judged}; decisions about new rows rest on a fit to all {manifest.refit.rows:,} rows."
 
 
-def _said(manifest: "Manifest", comparison: "Comparison | None", unit: str | None) -> str:
+def _verdict(manifest: "Manifest", comparison: "Comparison | None", unit: str | None) -> str:
     """The choice among ways, or the comparison of the two fits, or why there is neither."""
     if manifest.choice is not None:
-        return text_of(manifest.choice, unit)
+        return _text_of(manifest.choice, unit)
     assert manifest.ending is not None
     if comparison is None:
         return manifest.ending.verdict
     return f"{comparison}" + (f"\nThe risk is in {unit}." if unit else "")
 
 
-def text_of(chosen: "Chosen", unit: str | None = None) -> str:
+def _text_of(chosen: "Chosen", unit: str | None = None) -> str:
     """The ways side by side, and which one decides."""
     from stakes.host.text_tables import text_table
 
@@ -87,7 +99,7 @@ def text_of(chosen: "Chosen", unit: str | None = None) -> str:
     return "\n".join([*table, "", f"{chosen.folds}. {basis}", chosen.verdict])
 
 
-def conclude(manifest: "Manifest") -> None:
+def _conclude(manifest: "Manifest") -> None:
     from stakes.app.runs import unsettled
     from stakes.fitting import Stop
 
@@ -100,7 +112,7 @@ def conclude(manifest: "Manifest") -> None:
         raise typer.Exit(Exit.NOT_CONVERGED)
 
 
-def summary(run: "Run", manifest: "Manifest") -> dict[str, object]:
+def _summary(run: "Run", manifest: "Manifest") -> dict[str, object]:
     return {
         "run": str(run.folder.path),
         "status": manifest.status,
