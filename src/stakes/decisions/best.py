@@ -81,7 +81,7 @@ def best_decision(
     if search.way == "parts":
         _, range_key = jax.random.split(key)
         return best_parts(risk, space, draws_of(range_key, outcomes, like.shape, 8))
-    if search.by_formula and expectation.drawn:
+    if search.by_formula and expectation.cost.random:
         with suppress(NoClosedForm):
             draws = partial(draws_of, key, outcomes, like.shape, 32)
             return best_beside(risk, space, space.pack(criterion.decision_by_draws(draws), like))

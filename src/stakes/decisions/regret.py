@@ -83,7 +83,7 @@ class Regret:
             with suppress(NoClosedForm):
                 return self._best_by_table(key, outcome, decision)
         same = lambda _, outcome, decision: worth(key, outcome, decision)  # noqa: E731
-        held = expectation.held
+        held = expectation.cost.points
         return term_decision(same, key, one, decision, held=held, space=space, groups=groups)
 
     def _best_by_table(self, key: Key, outcome: Distribution, decision: Array) -> Array:

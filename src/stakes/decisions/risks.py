@@ -30,7 +30,7 @@ def risk_of(
     """The risk of a decision for each instance, and for all that share it."""
     criterion, space = task.criterion, task.space
     risk_key, _ = jax.random.split(key)
-    held = expectation.held * like.size
+    held = expectation.cost.points * like.size
 
     def risk(decision: Array) -> Array:
         def one(key: Key, outcome: Outcome) -> Array:
@@ -57,7 +57,7 @@ def rough_risk(
     try:
         jax.vmap(expectations.stats.variance)(outcomes)
         drawn = draws_of(key, outcomes, like.shape, 4)
-        table = expectation.pooled(outcomes, drawn, most)
+        table = expectation.pool(outcomes, drawn, most)
     except NoClosedForm:
         return None
 

@@ -142,7 +142,7 @@ class BayesDecisions:
         def term(key: Key, outcome: Distribution, decision: Array) -> Array:
             return -loss.risk(expectation, key, outcome, space.unpack(decision))
 
-        held = expectation.held
+        held = expectation.cost.points
         return term_decision(term, key, outcomes, now, held=held, space=space, groups=groups)
 
 
@@ -162,7 +162,7 @@ class NumericalDecisions:
         return None
 
     def decide(self, objective: Objective, key: Key, outcomes: Outcome, now: Array) -> Array:
-        held, space, groups = objective.expectation.held, objective.space, objective.groups
+        held, space, groups = objective.expectation.cost.points, objective.space, objective.groups
         return term_decision(
             objective.worth, key, outcomes, now, held=held, space=space, groups=groups
         )

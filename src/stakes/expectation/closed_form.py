@@ -10,7 +10,7 @@ from stakes._types import Array, Distribution, Key
 from stakes.errors import NoClosedForm
 from stakes.expectation.predicted import Mixture, Single
 from stakes.losses import AnyLoss
-from stakes.protocols import Expectation, Gain, Loss, PositiveUtility, Predicted
+from stakes.protocols import Cost, Expectation, Gain, Loss, PositiveUtility, Predicted
 
 
 @final
@@ -53,8 +53,8 @@ class ClosedForm(Expectation):
         return utility.log_expected_regret(Single(outcome), decision)
 
     @property
-    def cheap(self) -> bool:
-        return True
+    def cost(self) -> Cost:
+        return Cost(free=True)
 
     def mixture(self, outcomes: Distribution) -> Predicted:
         return Mixture(outcomes)
@@ -81,8 +81,8 @@ class Known(Expectation):
         return utility.log(outcome.v, decision)
 
     @property
-    def cheap(self) -> bool:
-        return True
+    def cost(self) -> Cost:
+        return Cost(free=True)
 
     def mixture(self, outcomes: Distribution) -> Predicted:
         return Mixture(outcomes)

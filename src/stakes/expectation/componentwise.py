@@ -13,7 +13,7 @@ from stakes.expectation import stats
 from stakes.expectation.points import ByPoints
 from stakes.expectation.quadrature import Quadrature
 from stakes.expectation.sums import Rule, Terms
-from stakes.protocols import Gain
+from stakes.protocols import Cost, Gain
 
 
 @final
@@ -90,23 +90,20 @@ class Componentwise(ByPoints):
         fine: Array | bool = True
         start = 0
         for part in parts.distributions:
-            stop = start + (1 if _is_point(part) else self.by.held)
+            stop = start + (1 if _is_point(part) else self.by.cost.points)
             if not _is_point(part):
                 fine = fine & self.by.trusted(part, terms.part(start, stop))
             start = stop
         return fine
 
-    def sized(self, outcomes: Iterable[Distribution]) -> "Componentwise":
+    def size_for(self, outcomes: Iterable[Distribution]) -> "Componentwise":
         counts = [_components(each).weights.shape[-1] for each in outcomes]
         return Componentwise(max(counts, default=self.count), self.by)
 
     @property
-    def held(self) -> int:
-        return self.count * self.by.held
-
-    @property
-    def tried(self) -> int:
-        return self.held
+    def cost(self) -> Cost:
+        values = self.count * self.by.cost.points
+        return Cost(points=values, trial=values)
 
 
 def _components(outcome: Distribution) -> stats.Components:

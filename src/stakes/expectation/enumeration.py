@@ -17,7 +17,7 @@ from stakes.expectation import stats
 from stakes.expectation.points import ByPoints, column, column_like
 from stakes.expectation.predicted import Mixture
 from stakes.expectation.sums import Rule, Terms, neglectable, normalised
-from stakes.protocols import Gain
+from stakes.protocols import Cost, Gain
 
 LARGEST_WINDOW = 8192
 TYPICAL_WINDOW = 512
@@ -124,14 +124,14 @@ class Enumeration(ByPoints):
             )
         return _window(self.points, self.stretches)
 
-    def sized(self, outcomes: Iterable[Distribution]) -> "Enumeration":
-        return self if self.points is not None else self.widened(outcomes)
+    def size_for(self, outcomes: Iterable[Distribution]) -> "Enumeration":
+        return self if self.points is not None else self.widen_for(outcomes)
 
     @property
-    def settled(self) -> bool:
+    def is_sized(self) -> bool:
         return self.points is not None
 
-    def widened(self, outcomes: Iterable[Distribution]) -> "Enumeration":
+    def widen_for(self, outcomes: Iterable[Distribution]) -> "Enumeration":
         """With a window wide enough for these outcomes, and room for them to spread."""
         wide = self
         for each in outcomes:
@@ -142,12 +142,11 @@ class Enumeration(ByPoints):
         return Mixture(outcomes, self)
 
     @property
-    def held(self) -> int:
-        return self.summed if self.points else TYPICAL_WINDOW
-
-    @property
-    def summed(self) -> int:
-        return len(_window(self.points, self.stretches).offsets) if self.points else 1
+    def cost(self) -> Cost:
+        if self.points is None:
+            return Cost(points=TYPICAL_WINDOW)
+        values = len(_window(self.points, self.stretches).offsets)
+        return Cost(points=values, mixture=values, trial=values)
 
     def _holding(self, outcomes: Distribution) -> "Enumeration":
         if stats.few_values(outcomes) is not None:

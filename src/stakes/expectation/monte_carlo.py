@@ -15,7 +15,7 @@ from stakes import checks
 from stakes._types import Array, Distribution, Float, Key
 from stakes.expectation.points import ByPoints, kink
 from stakes.expectation.sums import Rule
-from stakes.protocols import Gain, PositiveUtility
+from stakes.protocols import Cost, Gain, PositiveUtility
 
 # Of censored outcomes, what is drawn is not what the density is of.
 CENSORED = (
@@ -69,12 +69,8 @@ class MonteCarlo(ByPoints):
         return variance_of_mean / jnp.square(mean)
 
     @property
-    def held(self) -> int:
-        return self.draws
-
-    @property
-    def drawn(self) -> bool:
-        return True
+    def cost(self) -> Cost:
+        return Cost(points=self.draws, random=True)
 
 
 @final
@@ -121,12 +117,8 @@ class ScoreFunction(ByPoints):
         return Rule(points.astype(log_weights.dtype), log_weights)
 
     @property
-    def held(self) -> int:
-        return self.draws
-
-    @property
-    def drawn(self) -> bool:
-        return True
+    def cost(self) -> Cost:
+        return Cost(points=self.draws, random=True)
 
 
 def drawn_shape(outcome: Distribution, decision: Array) -> tuple[Distribution, tuple[int, ...]]:

@@ -25,7 +25,7 @@ from stakes.expectation.sums import (
     log_sum_exp,
     too_large,
 )
-from stakes.protocols import Expectation, Gain, Loss, PositiveUtility, Predicted, Tabled
+from stakes.protocols import Cost, Expectation, Gain, Loss, PositiveUtility, Predicted, Tabled
 
 # How much of an expected loss may lie where the loss overflows, or is cut off to prevent that.
 LOST = {np.dtype(np.float32): 1e-3, np.dtype(np.float64): 1e-6}
@@ -107,9 +107,9 @@ class ByPoints(Expectation, Protocol):
         return _known(total, self.trusted(outcome, terms))
 
     @property
-    def held(self) -> int:
+    def cost(self) -> Cost:
         """Override it where there may be more points."""
-        return 512
+        return Cost(points=512)
 
     def mixture(self, outcomes: Distribution) -> Predicted:
         return Mixture(outcomes)
@@ -198,7 +198,7 @@ class Table(Tabled):
         return Mixture(outcomes)
 
 
-def pooled(outcomes: Distribution, drawn: Float[Array, "draw *instance"], most: int) -> Rule:
+def pooled_rule(outcomes: Distribution, drawn: Float[Array, "draw *instance"], most: int) -> Rule:
     """Points and log weights of a continuous outcome, stacked over draws of θ.
 
     The points are quantiles of what was drawn, and each stands for the way to its neighbours: a

@@ -14,9 +14,9 @@ from stakes import checks
 from stakes._types import Array, Distribution, Float, Key
 from stakes.errors import InputError, NoClosedForm
 from stakes.expectation import stats
-from stakes.expectation.points import ByPoints, Table, column_like, kink, pooled
+from stakes.expectation.points import ByPoints, Table, column_like, kink, pooled_rule
 from stakes.expectation.sums import Rule, Terms, neglectable, normalised
-from stakes.protocols import Gain
+from stakes.protocols import Cost, Gain
 
 REACH = 3.3
 """How far t goes either way: towards an open end, points reach out to exp(21) times the spread."""
@@ -75,15 +75,12 @@ class Quadrature(ByPoints):
         return True
 
     @property
-    def held(self) -> int:
-        return 3 * self._size(jnp.result_type(float)) + 4
+    def cost(self) -> Cost:
+        values = 3 * self._size(jnp.result_type(float)) + 4
+        return Cost(points=values, trial=values)
 
-    @property
-    def tried(self) -> int:
-        return self.held
-
-    def pooled(self, outcomes: Distribution, drawn: Array, most: int) -> Table:
-        return Table.of(self, pooled(outcomes, drawn, most))
+    def pool(self, outcomes: Distribution, drawn: Array, most: int) -> Table:
+        return Table.of(self, pooled_rule(outcomes, drawn, most))
 
     def _size(self, dtype: np.dtype) -> int:
         """Points in each piece."""

@@ -30,7 +30,7 @@ def draws_for(instances: int) -> int:
 
 def draws_to_decide(task: DecisionTask, expectation: Expectation, instances: int) -> int:
     """Fewer where decisions have to be tried: a cost known to be convex has a formula for them."""
-    values = expectation.summed if task.criterion.convex else expectation.tried
+    values = expectation.cost.mixture if task.criterion.convex else expectation.cost.trial
     return draws_for(instances * values)
 
 
@@ -79,7 +79,7 @@ def _settled(
 def _compared(given: Mapping[str, Any]) -> int:
     """About how many numbers the draws of a batch's outcomes are, where these are summed over."""
     outcomes = count_in(given["predictor"].trace.instances, given["batch"])
-    summed: int = given["expectation"].summed
+    summed: int = given["expectation"].cost.mixture
     return outcomes * given["draws"] * summed
 
 

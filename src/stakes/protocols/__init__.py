@@ -20,6 +20,7 @@ from stakes.protocols.decisions import (
     Trial,
 )
 from stakes.protocols.expectations import (
+    Cost,
     Estimator,
     Expectation,
     Gain,
@@ -31,6 +32,7 @@ from stakes.protocols.expectations import (
 from stakes.protocols.losses import Loss, Predicted, SolvedLoss
 
 __all__ = [
+    "Cost",
     "Criterion",
     "DecisionRule",
     "Estimator",

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -85,6 +85,21 @@ class Transform(Protocol):
         """The gain on this scale, which may be traced."""
 
 
+class Cost(NamedTuple):
+    """How much work an expectation is: numbers of values of y, for each instance."""
+
+    points: int = 1
+    """Held at once for each draw of θ."""
+    mixture: int = 1
+    """Summed over by the methods of `mixture`."""
+    trial: int = 1
+    """Summed over to try one decision."""
+    random: bool = False
+    """Whether the values are random draws."""
+    free: bool = False
+    """Whether it costs no more than the loss itself: a small problem then takes more draws."""
+
+
 class Expectation(Protocol):
     """E over outcomes y ~ p(y|θ), for each instance.
 
@@ -142,7 +157,7 @@ class Expectation(Protocol):
         """Its values of one outcome, found once to try many decisions; may raise `NoClosedForm`."""
         raise NoClosedForm("Only an expectation over points has a table of them.")
 
-    def pooled(
+    def pool(
         self, outcomes: Distribution, drawn: Float[Array, "draw *instance"], most: int
     ) -> "Tabled":
         """Up to so many values of the whole mixture, to try many decisions roughly.
@@ -151,16 +166,16 @@ class Expectation(Protocol):
         """
         raise NoClosedForm("Only a density can be tabled for a mixture.")
 
-    def sized(self, outcomes: Iterable[Distribution]) -> "Expectation":
+    def size_for(self, outcomes: Iterable[Distribution]) -> "Expectation":
         """The same, with what was left open chosen for these outcomes, stacked over draws of θ."""
         return self
 
     @property
-    def settled(self) -> bool:
-        """Whether nothing is left open, for `sized` to choose once outcomes are known."""
-        return type(self).sized is Expectation.sized
+    def is_sized(self) -> bool:
+        """Whether nothing is left open, for `size_for` to choose once outcomes are known."""
+        return type(self).size_for is Expectation.size_for
 
-    def widened(self, outcomes: Iterable[Distribution]) -> "Expectation":
+    def widen_for(self, outcomes: Iterable[Distribution]) -> "Expectation":
         """The same, with room for these outcomes, too."""
         return self
 
@@ -169,29 +184,9 @@ class Expectation(Protocol):
         """Outcomes stacked over draws of θ, as one predicted outcome."""
 
     @property
-    def held(self) -> int:
-        """How many values of y are held at once for each instance and draw of θ."""
-        return 1
-
-    @property
-    def drawn(self) -> bool:
-        """Whether it averages over random draws of y."""
-        return False
-
-    @property
-    def cheap(self) -> bool:
-        """Whether it costs no more than the loss itself: a small problem then takes more draws."""
-        return False
-
-    @property
-    def summed(self) -> int:
-        """How many values of y the methods of `mixture` sum over for each instance."""
-        return 1
-
-    @property
-    def tried(self) -> int:
-        """How many values of y are summed over, for each instance, to try one decision."""
-        return self.summed
+    def cost(self) -> Cost:
+        """How much work it is, to choose sizes of batches and ways to search."""
+        return Cost()
 
 
 class Tabled(Expectation, Protocol):

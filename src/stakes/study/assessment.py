@@ -185,7 +185,7 @@ class Assessment:
         task, key = self.problem.task, self.keys.decisions
         some = (*self.problem.some_decisions, decision) if self.problem.action else ()
         spread = predicting.outcomes_by_batch(posterior, self.predictor, self.keys.spread, some)
-        wide = self.expectation.widened(spread)
+        wide = self.expectation.widen_for(spread)
         return predicting.expected(task, posterior, self.predictor, wide, key, decision, draws)
 
     def predictive(self, posterior: Posterior, draws: int) -> "xr.Dataset":
@@ -223,7 +223,7 @@ def decided(
     # Outcomes of other cases may spread over more values than those of the fit.
     some = problem.some_decisions
     outcomes = predicting.outcomes_by_batch(posterior, predictor, keys.spread, some)
-    wide = expectation.widened(outcomes)
+    wide = expectation.widen_for(outcomes)
     size, draws = int(np.prod(predictor.trace.instances.shape)), None
     if most_draws is not None:
         draws = min(most_draws, predicting.draws_to_decide(problem.task, wide, size))

@@ -140,7 +140,7 @@ def checked_expectation(
 
 def usual_draws(expectation: Expectation, outcome: Distribution, rows: int) -> int:
     """For small problems, more draws of θ cost next to nothing; formulas of counts are long."""
-    if not expectation.cheap:
+    if not expectation.cost.free:
         return 10
     is_count = outcome.support.is_discrete and expectations.stats.few_values(outcome) is None
     return 32 if rows <= (100 if is_count else 1000) else 10

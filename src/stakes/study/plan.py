@@ -105,7 +105,7 @@ class Plan:
         """
         shape = (*self.problem.space.axes, *self.approximation.instances.shape)
         size = math.prod(shape) + sum(map(np.size, jax.tree.leaves(self.approximation.start)))
-        if usable_cores() < 2 or size > MOST_AHEAD or not self.expectation.settled:
+        if usable_cores() < 2 or size > MOST_AHEAD or not self.expectation.is_sized:
             return None
         return lambda: self._begin_to_compile(keys, np.zeros(shape), plain)
 
@@ -131,7 +131,7 @@ class Plan:
         posterior = FittedPosterior(self.approximation, params)
         some = self.problem.some_decisions
         outcomes = predicting.outcomes_by_batch(posterior, self.predictors.on(), key, some)
-        return replace(self, expectation=self.expectation.sized(outcomes))
+        return replace(self, expectation=self.expectation.size_for(outcomes))
 
     def after_vi(
         self, vi: Fit, keys: Keys, decisions: np.ndarray | None = None

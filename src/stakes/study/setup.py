@@ -127,7 +127,7 @@ class Setup:
             outcomes = predicting.outcomes_by_batch(
                 self.posterior(fit), self.home.predictor, self.keys.spread
             )
-            found = found.widened(outcomes)
+            found = found.widen_for(outcomes)
         return found
 
     def together_with(self, plan: Plan, fits: int) -> Plan:
