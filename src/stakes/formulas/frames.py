@@ -55,7 +55,7 @@ def trials_of(trials: str | int, found: Read, rows: int) -> np.ndarray:
     if len(bad):
         raise InputError(
             f"The numbers of trials must be whole and not negative; row "
-            f"{found.rows.named(bad[:1])[0]} has {values[bad[0]]}."
+            f"{found.rows.names(bad[:1])[0]} has {values[bad[0]]}."
         )
     return values.astype(np.int32)
 
@@ -65,7 +65,7 @@ def check_outcomes(family: str, name: str, outcomes: np.ndarray, rows: TableRows
     if len(bad):
         raise InputError(
             f"`formula(family={family!r})` is for outcomes that are {FAMILIES[family].rule}; "
-            f"{name!r} is {outcomes[bad[0]]} in row {rows.named(bad[:1])[0]}"
+            f"{name!r} is {outcomes[bad[0]]} in row {rows.names(bad[:1])[0]}"
             f"{f', and {len(bad) - 1} more are not allowed' if len(bad) > 1 else ''}."
         )
 

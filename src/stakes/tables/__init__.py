@@ -1,21 +1,37 @@
 """Tables of the user: their columns as numbers, the same ones as in the fit, and their rows."""
 
-from stakes.tables.categories import (
-    alike,
+from stakes.tables.coding import (
+    DATE_PARTS,
+    DAYS,
+    Coding,
     categories_of,
     codes_of,
-    numbers_among,
+    holds_dates,
+    part_of,
+    source_of,
 )
-from stakes.tables.columns import DATE_PARTS, DAYS, Coding
 from stakes.tables.copying import ROW, OnDisk, Passes, Scratch, Shuffled, let_go, shuffled
-from stakes.tables.delimited import Delimited, Words, repeated, uneven_rows
-from stakes.tables.dialect import Dialect
-from stakes.tables.doctor import Examined, examine
-from stakes.tables.findings import Column, Finding, Hints, Kind, rows_named
-from stakes.tables.native import TableRows, columns_in, is_table
-from stakes.tables.reading import Read, Wanted, as_frame, lacking, read
-from stakes.tables.sources import Raw, TableFile, Values
-from stakes.tables.stream import Stream
+from stakes.tables.dataframes import (
+    Read,
+    TableRows,
+    Wanted,
+    columns_in,
+    is_table,
+    lacking,
+    read,
+)
+from stakes.tables.delimited import Delimited, Dialect, Raw
+from stakes.tables.doctor import (
+    Column,
+    Examined,
+    Finding,
+    Hints,
+    Kind,
+    Values,
+    examine,
+    rows_named,
+)
+from stakes.tables.sources import Stream, TableFile
 
 __all__ = [
     "DATE_PARTS",
@@ -40,20 +56,17 @@ __all__ = [
     "TableRows",
     "Values",
     "Wanted",
-    "Words",
-    "alike",
-    "as_frame",
     "categories_of",
     "codes_of",
     "columns_in",
     "examine",
+    "holds_dates",
     "is_table",
     "lacking",
     "let_go",
-    "numbers_among",
+    "part_of",
     "read",
-    "repeated",
     "rows_named",
     "shuffled",
-    "uneven_rows",
+    "source_of",
 ]

@@ -16,15 +16,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, final
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, final
 
 import jax
 import numpy as np
 
-from stakes.errors import InputError, StorageError
-from stakes.tables.categories import alike, categories_of
-from stakes.tables.columns import Coding
-from stakes.tables.stream import Source, check_columns, explained
+from stakes.errors import InputError, StorageError, suggestion, warn
+from stakes.tables.coding import Coding, categories_of, codes_of, holds_dates, part_of, source_of
+from stakes.tables.doctor import IN_STREAM, Column, Hints, Kind, Values, Words, examine
+from stakes.tables.sources import Source, explained
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 FEWEST_FILES, MOST_FILES = 64, 512
 FEWEST_EACH = 4
@@ -38,12 +41,20 @@ ROW = "#"
 
 
 class Field(NamedTuple):
-    """A column of numbers, or of words that become numbers."""
+    """A column of numbers, or of dates or words that become numbers."""
 
     name: str
+    column: str
+    part: str | None
+    """What is asked of dates."""
     kind: str
-    """"words", or that of its numbers as in NumPy."""
+    """"words", "dates", or that of its numbers as in NumPy."""
     dtype: np.dtype[Any]
+    """On disk; words have codes there."""
+    meant: Kind | None = None
+    """What words are, where that is known."""
+    is_text: bool = False
+    """Whether types are guessed from what is written, so that words may be numbers."""
 
 
 OnDisk: TypeAlias = "np.memmap[Any, Any]"
@@ -102,7 +113,10 @@ class Shuffled:
     """The copy."""
 
     folder: Scratch
+    stored: np.dtype[Any]
+    """Of the rows on disk, where words have codes."""
     dtype: np.dtype[Any]
+    """Of the rows as numbers."""
     counts: np.ndarray
     """Of rows in each file, also in those of other processes."""
     process: int
@@ -112,7 +126,8 @@ class Shuffled:
     """Of all rows, in their order."""
     coding: Coding
     places: Mapping[str, np.ndarray]
-    """Column of words -> the place among the categories of each code in the files."""
+    """Column of words -> the number that each code on disk stands for, such as the place of a
+    category."""
     starts: Mapping[str, int]
     """Source -> the number of its first row."""
 
@@ -139,22 +154,21 @@ class Shuffled:
 
     def place(self, row: int) -> str:
         """Where a row comes from."""
-        source, start = max(
-            (each for each in self.starts.items() if each[1] <= row), key=lambda each: each[1]
-        )
-        return f"{source}, row {row - start + 1:,}"
+        return _row(self.starts, row)
 
     def read(self, file: int) -> np.ndarray:
-        """The rows of a file, in the order of the table, with words as places in the coding."""
-        found = np.fromfile(self.folder.path / str(file), self.dtype)
-        for name, places in self.places.items():
-            found[name] = places[found[name]]
-        return found
+        """The rows of a file, in the order of the table."""
+        stored = np.fromfile(self.folder.path / str(file), self.stored)
+        rows = np.empty(len(stored), self.dtype)
+        for name in self.dtype.names or ():
+            own = stored[name]
+            rows[name] = self.places[name][own] if name in self.places else own
+        return rows
 
     def in_order(self) -> np.ndarray:
         """The rows of all files that are here, in the order of the table, for few rows."""
-        found = np.concatenate([self.read(file) for file in self.files])
-        return found[np.argsort(found[ROW])]
+        rows = np.concatenate([self.read(file) for file in self.files])
+        return rows[np.argsort(rows[ROW])]
 
 
 @final
@@ -226,18 +240,16 @@ def shuffled(
         process: the number of this process, which copies its share of the rows.
         processes: how many have a share.
     """
-    check_columns(sources, names)
     fields = [_field(name, sources, outcome) for name in names]
-    dtype = np.dtype([(ROW, np.int64), *((each.name, each.dtype) for each in fields)])
-    copying = _Copying(fields, dtype, np.random.default_rng(list(seed)))
-    bytes_said = sum(source.said or 0 for source in sources) * dtype.itemsize
+    stored = np.dtype([(ROW, np.int64), *((field.name, field.dtype) for field in fields)])
+    rng, reader = np.random.default_rng(list(seed)), _StreamReader(fields, stored)
+    bytes_said = sum(source.said or 0 for source in sources) * stored.itemsize
     files = int(np.clip(bytes_said // LARGEST, FEWEST_FILES, MOST_FILES))
     files = max(files, FEWEST_EACH * processes)
-    folder, counts, starts, checksum = Scratch(scratch), np.zeros(files, np.int64), {}, 0
+    folder, counts, checksum = Scratch(scratch), np.zeros(files, np.int64), 0
     for source in sources:
-        starts[source.name] = copying.rows
-        for rows in copying.read(source):
-            where = copying.rng.integers(files, size=len(rows), dtype=np.int16)
+        for rows in reader.read(source):
+            where = rng.integers(files, size=len(rows), dtype=np.int16)
             order = np.argsort(where, kind="stable")
             here = np.bincount(where, minlength=files)
             checksum = zlib.crc32(rows.tobytes(), checksum)
@@ -245,47 +257,67 @@ def shuffled(
                 if file % processes == process:
                     folder.append(str(file), part)
             counts += here
-    if not copying.rows:
+    if not reader.rows:
         raise InputError("`Stream(...)` has no rows.")
-    coding, places = copying.coding()
-    return Shuffled(folder, dtype, counts, process, processes, checksum, coding, places, starts)
+    coding, places = reader.coding(outcome)
+    meant = {name: places[name].dtype if name in places else stored[name] for name in names}
+    dtype = np.dtype([(ROW, np.int64), *meant.items()])
+    starts = reader.starts
+    return Shuffled(
+        folder, stored, dtype, counts, process, processes, checksum, coding, places, starts
+    )
 
 
-class _Copying:
-    """Rows as records of numbers; the words met so far have a code each."""
+def _row(starts: Mapping[str, int], row: int) -> str:
+    """What a row of a stream is called."""
+    source, start = max(
+        (item for item in starts.items() if item[1] <= row), key=lambda item: item[1]
+    )
+    return f"{row - start + 1:,} of {source}"
 
-    def __init__(
-        self, fields: Sequence[Field], dtype: np.dtype[Any], rng: np.random.Generator
-    ) -> None:
-        self.fields, self.dtype, self.rng, self.rows = fields, dtype, rng, 0
+
+@final
+class _StreamReader:
+    """Reads rows as records of numbers; the words met so far have a code each."""
+
+    def __init__(self, fields: Sequence[Field], dtype: np.dtype[Any]) -> None:
+        self.fields, self.dtype, self.rows = fields, dtype, 0
+        self.starts: dict[str, int] = {}
         self._words: dict[str, dict[str, int]] = {f.name: {} for f in fields if f.kind == "words"}
+        self._counts: dict[str, list[int]] = {name: [] for name in self._words}
+        self._first: dict[str, list[int]] = {name: [] for name in self._words}
 
     def read(self, source: Source) -> Iterator[np.ndarray]:
+        self.starts[source.name] = self.rows
         with explained(source.name):
-            before = self.rows
-            for batch in source.parts([each.name for each in self.fields]):
-                made = np.empty(batch.num_rows, self.dtype)
-                made[ROW] = np.arange(self.rows, self.rows + len(made))
-                for each in self.fields:
-                    where = _Where(source.name, each.name, self.rows - before)
-                    made[each.name] = self._values(batch.column(each.name), each, where)
-                self.rows += len(made)
-                yield made
-            found = self.rows - before
-            if source.stamp() != source.stamped or source.said not in (None, found):
+            for batch in source.parts(list(dict.fromkeys(field.column for field in self.fields))):
+                rows = np.empty(batch.num_rows, self.dtype)
+                rows[ROW] = np.arange(self.rows, self.rows + len(rows))
+                for field in self.fields:
+                    rows[field.name] = self._values(batch.column(field.column), field)
+                self.rows += len(rows)
+                yield rows
+        count = self.rows - self.starts[source.name]
+        with explained(source.name):
+            if source.stamp() != source.stamped or source.said not in (None, count):
                 said = "" if source.said is None else f" of {source.said:,} that it said it has"
                 raise InputError(
-                    f"`Stream(...)`: {source.name} changed while it was read, after {found:,} "
+                    f"`Stream(...)`: {source.name} changed while it was read, after {count:,} "
                     f"rows{said}. Read files that nobody writes to."
                 )
 
-    def _values(self, column: Any, field: Field, where: "_Where") -> np.ndarray:
+    def _values(self, column: "pa.Array", field: Field) -> np.ndarray:
+        import pyarrow.compute as pc
+
         if column.null_count:
-            row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
-            raise where.fault(row, "has no value. Drop or fill such rows")
+            gaps = column.is_null().to_numpy(zero_copy_only=False)
+            self._examine(field, np.where(gaps, np.nan, 0.0), self.rows)
         if field.kind == "words":
-            return self._codes(column, field.name, where)
-        values = column.to_numpy(zero_copy_only=False)
+            return self._codes(column, field.name)
+        if field.kind == "dates":
+            dates = pc.local_timestamp(column) if getattr(column.type, "tz", None) else column
+            return part_of(dates.to_numpy(zero_copy_only=False), field.part or "")
+        values = self._examine(field, column.to_numpy(zero_copy_only=False), self.rows).values
         with np.errstate(over="ignore", invalid="ignore"):
             held: np.ndarray = values.astype(field.dtype)
             # Whole numbers may stand among fractions of another file, and be identifiers.
@@ -293,88 +325,136 @@ class _Copying:
             wrong = held.astype(values.dtype) != values if exact else ~np.isfinite(held)
         if wrong.any():
             row = int(np.flatnonzero(wrong)[0])
-            raise where.fault(row, f"has {values[row]}, which {field.dtype} cannot hold")
+            raise InputError(
+                f"`Stream(...)`: column {field.column!r}, row {_row(self.starts, self.rows + row)} "
+                f"has {values[row]}, which {field.dtype} cannot hold."
+            )
         return held
 
-    def _codes(self, column: Any, name: str, where: "_Where") -> np.ndarray:
+    def _codes(self, column: "pa.Array", name: str) -> np.ndarray:
         import pyarrow as pa
 
-        found, known = column.cast(pa.string()).dictionary_encode(), self._words[name]
-        words = found.dictionary.to_pylist()
-        codes = np.array([known.setdefault(word, len(known)) for word in words], np.int32)
-        made: np.ndarray = codes[found.indices.to_numpy(zero_copy_only=False)]
-        if "" in known:
-            raise where.fault(int(np.flatnonzero(made == known[""])[0]), "has no value")
-        return made
+        encoded, codes = column.cast(pa.string()).dictionary_encode(), self._words[name]
+        own = encoded.indices.to_numpy(zero_copy_only=False)
+        words = encoded.dictionary.to_pylist()
+        counts, first = np.bincount(own, minlength=len(words)), np.unique(own, return_index=True)[1]
+        for word, row in zip(words, first, strict=True):
+            if word not in codes:
+                codes[word] = len(codes)
+                self._counts[name].append(0)
+                self._first[name].append(self.rows + int(row))
+        numbers = np.array([codes[word] for word in words], np.int32)
+        for code, count in zip(numbers, counts, strict=True):
+            self._counts[name][code] += int(count)
+        return np.asarray(numbers[own])
 
-    def coding(self) -> tuple[Coding, dict[str, np.ndarray]]:
-        """The categories of all files, in order; and the place among them of each code."""
-        categories, places = {}, {}
-        for name, words in self._words.items():
-            ordered = categories_of([np.array(list(words))])
-            close = alike(ordered)
-            if close:
-                pair = " and ".join(map(repr, close[0]))
-                raise InputError(
-                    f"`Stream(...)`: column {name!r} has words that differ by spaces or capital "
-                    f"letters alone: {pair}. Make them one."
-                )
-            number = {word: place for place, word in enumerate(ordered)}
-            categories[name] = tuple(ordered)
-            places[name] = np.array([number[word] for word in words], np.int32)
-        return Coding(categories), places
+    def coding(self, outcome: str) -> tuple[Coding, dict[str, np.ndarray]]:
+        """What the words of all sources mean, and the number of each code."""
+        coding, places = Coding(), {}
+        for field in self.fields:
+            if field.kind != "words":
+                continue
+            counts, first = np.array(self._counts[field.name]), np.array(self._first[field.name])
+            words = list(self._words[field.name])
+            column = self._examine(field, Words(words, counts, first))
+            if field.part is not None:
+                places[field.name] = part_of(column.values, field.part)
+            elif column.kind is Kind.DATES:
+                raise InputError(f"`Stream(...)`: {holds_dates(field.column)}")
+            elif column.kind is Kind.NUMBERS and field.is_text:
+                whole = column.values.dtype.kind == "b" and field.name == outcome
+                kind = jax.dtypes.canonicalize_dtype(np.int32 if whole else column.values.dtype)
+                places[field.name] = column.values.astype(kind)
+            elif field.name == outcome:
+                raise _words_for_outcomes(field.column)
+            else:
+                if column.kind is Kind.NUMBERS:
+                    warn(
+                        f"`Stream(...)`: column {field.column!r} is text, and all its values are "
+                        f"numbers. They are taken as categories."
+                    )
+                categories = categories_of([np.array(words)])
+                coding.categories[field.name] = tuple(categories)
+                places[field.name] = codes_of(words, categories).astype(np.int32)
+        return coding, places
 
+    def _examine(self, field: Field, values: Values | Words, start: int = 0) -> Column:
+        """A column as the doctor sees it; what is odd about it is refused, or warned about."""
 
-class _Where(NamedTuple):
-    source: str
-    column: str
-    start: int
+        def names(rows: np.ndarray) -> list[str]:
+            return [_row(self.starts, start + row) for row in rows.tolist()]
 
-    def fault(self, row: int, what: str) -> InputError:
-        at = f"{self.source}, column {self.column!r}, row {self.start + row + 1:,}"
-        return InputError(f"`Stream(...)`: {at} {what}.")
+        hints = {field.column: Hints(field.meant)}
+        seen = examine({field.column: values}, hints, names=names, remedies=IN_STREAM)
+        for finding in seen.findings:
+            if finding.stops:
+                raise InputError(f"`Stream(...)`: {finding}")
+            if field.is_text:
+                warn(f"`Stream(...)`: {finding}")
+        return seen.columns[field.column]
 
 
 def _field(name: str, sources: Sequence[Source], outcome: str) -> Field:
     """What a column holds, the same in every source."""
-    kinds = [_kind(name, source) for source in sources]
+    import pyarrow.types as types
+
+    column, part = source_of(name, sources[0].schema.names)
+    for source in sources:
+        there = list(source.schema.names)
+        if there.count(column) != 1:
+            how = "no column" if column not in there else "more than one column"
+            hint = suggestion(column, there) if column not in there else ""
+            raise InputError(f"`Stream(...)`: {source.name} has {how} {column!r}.{hint}")
+    kinds = [_kind(column, source) for source in sources]
     number = {"i", "u", "f"}
     for kind, source in zip(kinds, sources, strict=True):
         if kind != kinds[0] and not {kind, kinds[0]} <= number:
             raise InputError(
-                f"`Stream(...)`: {source.name}, column {name!r} holds {_called(kind)}; in "
+                f"`Stream(...)`: {source.name}, column {column!r} holds {_called(kind)}; in "
                 f"{sources[0].name} it holds {_called(kinds[0])}."
             )
     kind = next((k for k in "fiub" if k in kinds), kinds[0])
-    if kind == "words":
-        if name == outcome:
-            raise InputError(f"`Stream(...)`: column {name!r} has the outcomes, and holds words.")
-        return Field(name, kind, np.dtype(np.int32))
+    if part is not None and kind not in ("words", "dates"):
+        raise InputError(f"`Stream(...)`: column {column!r} must hold dates; it holds numbers.")
+    if kind == "dates" and part is None:
+        raise InputError(f"`Stream(...)`: {holds_dates(column)}")
+    if kind in ("words", "dates"):
+        is_text = all(source.is_text for source in sources)
+        if kind == "words" and name == outcome and not is_text:
+            raise _words_for_outcomes(column)
+        declared = all(types.is_dictionary(s.schema.field(column).type) for s in sources)
+        meant = Kind.DATES if part is not None else Kind.CATEGORIES if declared else None
+        return Field(name, column, part, kind, np.dtype(np.int32), meant, is_text)
     if kind == "b":
-        return Field(name, kind, np.dtype(np.int32 if name == outcome else bool))
+        return Field(name, column, None, kind, np.dtype(np.int32 if name == outcome else bool))
     plain = np.dtype(float if kind == "f" else int)
-    return Field(name, kind, np.dtype(jax.dtypes.canonicalize_dtype(plain)))
+    return Field(name, column, None, kind, np.dtype(jax.dtypes.canonicalize_dtype(plain)))
 
 
 def _kind(name: str, source: Source) -> str:
     import pyarrow.types as types
 
-    found = source.schema.field(name).type
-    while types.is_dictionary(found):
-        found = found.value_type
+    form = source.schema.field(name).type
+    while types.is_dictionary(form):
+        form = form.value_type
     for kind, holds in (
         ("words", lambda t: types.is_string(t) or types.is_large_string(t)),
         ("f", types.is_floating),
         ("i", types.is_integer),
         ("b", types.is_boolean),
+        ("dates", lambda t: types.is_date(t) or types.is_timestamp(t)),
     ):
-        if holds(found):
+        if holds(form):
             return kind
     raise InputError(
-        f"`Stream(...)`: {source.name}, column {name!r} is of type {found}; it must hold numbers, "
-        f"truth values or words. Convert it where the file is written, or in the query."
+        f"`Stream(...)`: {source.name}, column {name!r} is of type {form}; it must hold numbers, "
+        f"dates, truth values or words. Convert it where the file is written, or in the query."
     )
 
 
 def _called(kind: str) -> str:
-    return {"words": "words", "b": "truth values"}.get(kind, "numbers")
+    return {"words": "words", "b": "truth values", "dates": "dates"}.get(kind, "numbers")
+
+
+def _words_for_outcomes(column: str) -> InputError:
+    return InputError(f"`Stream(...)`: column {column!r} has the outcomes, and holds words.")

@@ -1,24 +1,79 @@
-"""Files of separated values: a header, and rows of words, a part at a time."""
+"""Files of separated values: how they are written, and their rows of words, a part at a time."""
 
+import bz2
+import codecs
 import csv
+import gzip
+import io
 import itertools
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import lzma
+import re
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, final
+from typing import IO, Any, NamedTuple, final
 
 from stakes.errors import InputError, listed
-from stakes.tables.dialect import Dialect, sniffed, text_of
+from stakes.tables.doctor import Finding, Values
+
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"PK\x03\x04": "zip"}
+"""How compressed files begin."""
+MARKS = {
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+"""How files of text may begin."""
+WORDS = {"utf-8-sig": "utf-8 with a mark, as Excel writes it"}
+"""Encodings that are better described than named."""
+SAMPLE = 1000
+"""Lines that separator and decimal sign are told from."""
+BLOCK = 2**20
+FRACTION = {sign: re.compile(rf"[^\d.,]*\d+{re.escape(sign)}\d+[^\d.,]*") for sign in ",."}
+THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+")
 
 
-class Words(NamedTuple):
-    """Some rows of a file, as written."""
+@final
+@dataclass(frozen=True)
+class Dialect:
+    """How a file is written. What is None has not been said, and is found out.
 
-    columns: dict[str, list[str]]
+    Examples:
+        >>> print(Dialect(";", ",", "cp1252"))
+        semicolons between values, decimal commas, cp1252
+        >>> Dialect(",", ".", "utf-8").unusual
+        ''
+    """
+
+    separator: str | None = None
+    decimal: str | None = None
+    encoding: str | None = None
+    compression: str | None = None
+
+    def __str__(self) -> str:
+        parts = [f"{SEPARATORS.get(self.separator or ',', repr(self.separator))} between values"]
+        parts += ["decimal commas"] if self.decimal == "," else []
+        if self.encoding is not None and self.encoding != "utf-8":
+            parts.append(WORDS.get(self.encoding, self.encoding))
+        return ", ".join(parts + ([self.compression] if self.compression else []))
+
+    @property
+    def unusual(self) -> str:
+        """How a file is written, unless it is with commas, decimal points and in UTF-8."""
+        written = str(replace(self, compression=None))
+        return "" if written == str(Dialect()) else written
+
+
+class Raw(NamedTuple):
+    """Some rows of a file."""
+
+    columns: dict[str, Values]
     rows: int
-    uneven: dict[int, int]
-    """Row, counted from one -> its number of values, where that is not the header's."""
+    findings: tuple[Finding, ...] = ()
 
 
 @final
@@ -35,58 +90,140 @@ class Delimited:
 
     @cached_property
     def dialect(self) -> Dialect:
-        return sniffed(self.path, self.said)
+        return sniff(self.path, self.said)
 
     @cached_property
     def header(self) -> list[str]:
         """The names of the columns, without spaces around them."""
-        with text_of(self.path, self.dialect) as file:
-            found = next((row for row in self._records(file) if row), [])
-        names = [name.strip() for name in found]
+        with _text_of(self.path, self.dialect) as file:
+            names = [name.strip() for name in next(self._records(file), [])]
         while names and not names[-1]:  # separators at the end of the line
             names.pop()
         if not names:
             raise InputError(f"cannot read {self.path}: it has no header with names of columns.")
         return names
 
-    def parts(self, most: int | None = None) -> Iterator[Words]:
-        """All rows, at most so many at a time; lines without anything are no rows."""
-        names, start = self.header, 0
-        with text_of(self.path, self.dialect) as file:
-            records = (row for row in self._records(file) if row)
+    def parts(self, columns: Sequence[str], most: int | None = None) -> Iterator[Raw]:
+        """Some columns, at most so many rows at a time; lines without anything are no rows."""
+        twice = [name for name in columns if name and self.header.count(name) > 1]
+        if twice:
+            raise InputError(f"{self.path.name} has the column {twice[0]!r} more than once.")
+        places, start = [self.header.index(name) for name in columns], 0
+        with _text_of(self.path, self.dialect) as file:
+            records = self._records(file)
             next(records)
-            while some := list(itertools.islice(records, most)):
-                yield _words(names, some, start)
-                start += len(some)
+            while rows := list(itertools.islice(records, most)):
+                uneven = self._uneven(rows, start)
+                words = [[row[at] for row in rows] for at in places]
+                yield Raw(dict(zip(columns, words, strict=True)), len(rows), uneven)
+                start += len(rows)
 
     def _records(self, file: Iterator[str]) -> Iterator[list[str]]:
         try:
-            yield from csv.reader(file, delimiter=self.dialect.separator or ",")
+            records = csv.reader(file, delimiter=self.dialect.separator or ",")
+            yield from (record for record in records if record)
         except csv.Error as error:
             raise InputError(f"cannot read {self.path}: {error}.") from None
 
+    def _uneven(self, rows: list[list[str]], start: int) -> tuple[Finding, ...]:
+        """Make all rows as long as the header, and say which were not."""
+        width, uneven = len(self.header), {}
+        for at, row in enumerate(rows):
+            if len(row) != width:
+                if len(row) < width or any(row[width:]):
+                    uneven[start + at + 1] = len(row)
+                rows[at] = (row + [""] * width)[:width]
+        if not uneven:
+            return ()
+        separator = self.dialect.separator
+        shown = listed((f"row {row} has {count}" for row, count in uneven.items()), 5)
+        what = f"the header names {width} columns, but {shown} values"
+        quotes = (
+            f'A value with {separator!r} in it has to be in quotes: "Bonn{separator} am Markt".'
+        )
+        return (Finding("", what, quotes, tuple(uneven)),)
 
-def repeated(names: list[str]) -> list[str]:
-    """Names that are there more than once."""
-    return [name for name in dict.fromkeys(names) if name and names.count(name) > 1]
+
+def sniff(path: Path, said: Dialect, *, whole: bool = True) -> Dialect:
+    """How this file is written, where that has not been said.
+
+    Args:
+        whole: whether all of it is looked at for its encoding, and not just its beginning.
+    """
+    with path.open("rb") as file:
+        head = file.read(8)
+    packed = next((name for magic, name in MAGIC.items() if head.startswith(magic)), None)
+    said = replace(said, compression=packed)
+    said = replace(said, encoding=said.encoding or _encoding(path, packed, whole))
+    with _text_of(path, said) as text:
+        lines = list(itertools.islice(text, SAMPLE))
+    separator = said.separator or max(SEPARATORS, key=lambda sign: _regularity(lines, sign))
+    return replace(said, separator=separator, decimal=said.decimal or _decimal(lines, separator))
 
 
-def _words(names: list[str], records: list[list[str]], start: int) -> Words:
-    width = len(names)
-    uneven = {}
-    for at, record in enumerate(records):
-        if len(record) != width:
-            if len(record) < width or any(record[width:]):
-                uneven[start + at + 1] = len(record)
-            records[at] = (record + [""] * width)[:width]
-    columns = dict(zip(names, map(list, zip(*records, strict=True)), strict=True))
-    return Words(columns, len(records), uneven)
+@contextmanager
+def _text_of(path: Path, dialect: Dialect) -> Iterator[IO[str]]:
+    """The text of a file, whatever it is compressed with."""
+    encoding = "utf-8-sig" if dialect.encoding == "utf-8" else dialect.encoding
+    with _bytes_of(path, dialect.compression) as raw:
+        try:
+            with io.TextIOWrapper(raw, encoding, newline="") as text:
+                yield text
+        except UnicodeError as error:
+            raise InputError(
+                f"{path.name} is not written in {dialect.encoding}: {error}. Say in which encoding "
+                f'it is, such as `encoding = "cp1252"` in [data].'
+            ) from None
 
 
-def uneven_rows(uneven: dict[int, int], names: list[str], separator: str) -> str:
-    """What is to be said of rows that do not have a value for each column."""
-    rows = listed((f"row {row} has {count}" for row, count in uneven.items()), 5)
-    return (
-        f"the header names {len(names)} columns, but {rows} values. A value with {separator!r} in "
-        f'it has to be in quotes: "Bonn{separator} am Markt".'
-    )
+@contextmanager
+def _bytes_of(path: Path, compression: str | None) -> Iterator[Any]:
+    if compression == "zip":
+        with zipfile.ZipFile(path) as archive:
+            names = [name for name in archive.namelist() if not name.endswith("/")]
+            if len(names) != 1:
+                raise InputError(
+                    f"{path.name} must hold one file; it has {len(names)}: {listed(names)}."
+                )
+            with archive.open(names[0]) as file:
+                yield file
+        return
+    opening: dict[str | None, Any] = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open}
+    with opening.get(compression, open)(path, "rb") as file:
+        yield file
+
+
+def _encoding(path: Path, compression: str | None, whole: bool) -> str:
+    """UTF-8 if all of it can be read so; otherwise that of Windows in Western Europe."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    with _bytes_of(path, compression) as file:
+        block = file.read(BLOCK)
+        mark = next((name for mark, name in MARKS.items() if block.startswith(mark)), None)
+        if mark is not None:
+            return mark
+        try:
+            while block:
+                decoder.decode(block)
+                block = file.read(BLOCK) if whole else b""
+            decoder.decode(b"", final=whole)
+        except UnicodeDecodeError:
+            return "cp1252"
+    return "utf-8"
+
+
+def _regularity(lines: list[str], separator: str) -> tuple[float, int]:
+    """The share of lines with as many values as the first has names, and how many these are."""
+    widths = [len(row) for row in csv.reader(lines, delimiter=separator) if row]
+    if not widths or widths[0] == 1:
+        return 0.0, 0
+    return sum(width == widths[0] for width in widths) / len(widths), widths[0]
+
+
+def _decimal(lines: list[str], separator: str) -> str:
+    """A comma where more values have one than a point; in groups of three it may mean thousands."""
+    cells = [cell.strip() for row in csv.reader(lines, delimiter=separator) for cell in row]
+    commas = [cell for cell in cells if FRACTION[","].fullmatch(cell)]
+    points = sum(FRACTION["."].fullmatch(cell) is not None for cell in cells)
+    if separator == "," and all(THOUSANDS.fullmatch(cell) for cell in commas):
+        return "."
+    return "," if len(commas) > points else "."

@@ -1,18 +1,22 @@
 """The data doctor: what the columns of a table are, and all that is odd about them, in words."""
 
 import re
+import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, final
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import NamedTuple, TypeAlias, final
 
 import numpy as np
 
 from stakes.errors import suggestion
-from stakes.tables.categories import MANY, alike, in_what_they_differ
-from stakes.tables.findings import SHOWN, Column, Finding, Hints, Kind, rows_named
 from stakes.tables.values import FORMATS, Dates, Numbers, dates_in, numbers_in, truths_in
 
+SHOWN = 5
+"""Rows and words that a finding names."""
+MANY = 0.5
+"""Of a column of words, the share of numbers from which on they were probably meant as such."""
 MISSING = frozenset(("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "<NA>"))
 """What stands for no value, wherever words are not meant as such."""
 LETTERS = ("na", "n/a", "n.a.", "#n/a", "#nv", "nan", "null", "<na>", "k.a.", "k. a.")
@@ -21,37 +25,205 @@ DOUBTFUL = frozenset((*LETTERS, *SIGNS))
 """What may stand for no value among categories, in small or capital letters: users are asked."""
 
 
+class Kind(StrEnum):
+    NUMBERS = "numbers"
+    DATES = "dates"
+    CATEGORIES = "categories"
+
+
+@final
+@dataclass(frozen=True)
+class Finding:
+    """Something odd in a table."""
+
+    column: str
+    what: str
+    remedy: str = ""
+    rows: tuple[int, ...] = ()
+    """Counted from one, below the header."""
+    stops: bool = True
+    """Whether nothing can be fitted before it is settled; otherwise it is just told."""
+    change: tuple[tuple[str, str], ...] = ()
+    """Words, and what to put in their place to settle it."""
+    format: str | None = None
+    """One of several ways in which dates may be written."""
+    codes: bool = False
+    """Whether numbers look like codes, such as postcodes that begin with a zero."""
+
+    def __str__(self) -> str:
+        where = f"column {self.column!r}: " if self.column else ""
+        return f"{where}{self.what}.{f' {self.remedy}' if self.remedy else ''}"
+
+
+@final
+@dataclass(frozen=True)
+class Hints:
+    """What is known of a column before anybody looks at it."""
+
+    kind: Kind | None = None
+    replace: Mapping[str, str] = field(default_factory=dict)
+    """Words, and what they stand for; "" is no value."""
+    known: Sequence[str] | None = None
+    """The categories of the fit."""
+    new: bool = False
+    """Whether there may be others."""
+    date_format: str | None = None
+    gaps: bool = False
+    """Whether values may be missing."""
+
+
+@final
+@dataclass(frozen=True)
+class Remedies:
+    """How to settle a finding, for those who have the table in this form."""
+
+    missing: str
+    change: str
+    """Words put in the place of others."""
+    categories: str
+    format: str
+    """The way in which dates are written."""
+    unseen: str
+    assigns: str = ": "
+    """What stands between a word and the one in its place."""
+
+    def changing(self, column: str, change: Mapping[str, str]) -> str:
+        pairs = ", ".join(f"{word!r}{self.assigns}{to!r}" for word, to in change.items())
+        key = column if re.fullmatch(r"[A-Za-z0-9_-]+", column) else repr(column)
+        return self.change.format(column=column, key=key, pairs=pairs)
+
+
+IN_SPEC = Remedies(
+    missing='Drop or fill them; `missing = "drop"` in [data] leaves such rows out.',
+    change="`replace.{key} = {{ {pairs} }}` in [data]",
+    categories="list the column in `data.categories`",
+    format='`dates = {{ {column} = "{format}" }}` in [data]',
+    unseen="If it is new, leave the row out, or fit a model that can tell what new ones are like, "
+    "such as a formula with `(1 | {column})`.",
+    assigns=" = ",
+)
+IN_FRAME = Remedies(
+    missing="Drop or fill them.",
+    change="`frame[{column!r}].replace({{{pairs}}})`",
+    categories="say so with `frame[{column!r}].astype('category')`",
+    format="`pandas.to_datetime(frame[{column!r}], format={format!r})`",
+    unseen="New ones can be drawn where the model has a plate for them whose members it counts, "
+    "as in `len(np.unique({column}))`.",
+)
+IN_STREAM = Remedies(
+    missing="Drop or fill such rows.",
+    change="{{{pairs}}} in the query, or where the files are written",
+    categories="write it as a dictionary, as pandas does for its categories",
+    format="write them as 2024-12-31",
+    unseen="",
+)
+
+
+class Column(NamedTuple):
+    """A column as it is meant."""
+
+    kind: Kind
+    values: np.ndarray
+    """Numbers, dates, or words; nan, NaT or "" where missing."""
+    missing: np.ndarray
+    """Whether each value is."""
+
+    def counts(self) -> list[tuple[str, int]]:
+        """Its categories, the most frequent first."""
+        return Counter(self.values[~self.missing].tolist()).most_common()
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Words:
+    """A column of words: which there are, in order of appearance, and where."""
+
+    different: list[str]
+    counts: np.ndarray
+    first: np.ndarray
+    """The row where each comes first."""
+    codes: np.ndarray | None = None
+    """The word of each row, by its place here, and -1 for none; None where rows are not at hand."""
+
+    @classmethod
+    def of(cls, values: Collection[str] | np.ndarray) -> "Words":
+        import pandas as pd
+
+        codes, different = pd.factorize(np.array([str(value) for value in values], object))
+        first = np.unique(codes, return_index=True)[1]
+        return cls(list(different), np.bincount(codes, minlength=len(different)), first, codes)
+
+    def __len__(self) -> int:
+        return int(self.counts.sum())
+
+    def replaced(self, change: Mapping[str, str]) -> "Words":
+        """The same column with some words in the place of others."""
+        changed = Words.of([change.get(word, word) for word in self.different])
+        codes = changed.codes
+        assert codes is not None
+        counts = np.bincount(codes, self.counts, minlength=len(changed.different)).astype(int)
+        own = None if self.codes is None else codes[self.codes]
+        return Words(changed.different, counts, self.first[changed.first], own)
+
+    def only(self, kept: np.ndarray) -> "Words":
+        """Some of the words; rows with others are left out."""
+        number = np.where(kept, np.cumsum(kept) - 1, -1)
+        different = [word for word, keep in zip(self.different, kept, strict=True) if keep]
+        own = None if self.codes is None else np.where(self.codes < 0, -1, number[self.codes])
+        return Words(different, self.counts[kept], self.first[kept], own)
+
+    def rows(self, which: np.ndarray | Sequence[int]) -> np.ndarray:
+        """The rows with these words; where rows are not at hand, the first with each."""
+        if self.codes is None:
+            return np.sort(self.first[which])
+        return np.flatnonzero(np.isin(self.codes, which))
+
+    def spread(self, values: np.ndarray) -> np.ndarray:
+        """A value for each word, as one for each row."""
+        return values if self.codes is None else np.asarray(values[self.codes])
+
+
+Values: TypeAlias = Sequence[str] | np.ndarray
+"""Words as written, or what a table with types has."""
+
+
 class Examined(NamedTuple):
     columns: dict[str, Column]
     findings: list[Finding]
 
 
 def examine(
-    table: Mapping[str, Sequence[str] | np.ndarray],
-    said: Mapping[str, Hints],
+    table: Mapping[str, Values | Words],
+    hints: Mapping[str, Hints],
     *,
     decimal: str = ".",
     first_row: int = 0,
+    names: Callable[[np.ndarray], list[str]] | None = None,
+    remedies: Remedies = IN_SPEC,
 ) -> Examined:
     """What the columns of a table are, and all that is odd about them.
 
     Args:
-        table: columns of words as written, or of numbers.
-        said: what is known of columns; of others, nothing is.
+        table: columns of words as written, of numbers, or of dates.
+        hints: what is known of columns; of others, nothing is.
         decimal: the decimal sign.
         first_row: how many rows come before these.
+        names: what rows are called, by their place here; otherwise they have numbers.
+        remedies: how findings can be settled.
 
     Examples:
         >>> towns = ["Köln", "Köln ", "Ulm"]
-        >>> found = examine({"price": ["2.5", "n/a", "3"], "town": towns}, {})
-        >>> print(found.findings[0].what)
+        >>> seen = examine({"price": ["2.5", "n/a", "3"], "town": towns}, {})
+        >>> print(seen.findings[0].what)
         2 of 3 values are numbers; row 2 says 'n/a'
-        >>> print(found.findings[1].what)
+        >>> print(seen.findings[1].what)
         'Köln' (1 time, first in row 1) and 'Köln ' (1 time, first in row 2) differ by spaces alone
     """
+    names = names or (lambda rows: [str(first_row + row + 1) for row in rows.tolist()])
     columns, findings = {}, list[Finding]()
     for name, values in table.items():
-        look = _Look(name, said.get(name, Hints()), decimal, first_row, findings)
+        hint = hints.get(name, Hints())
+        look = _Look(name, hint, decimal, first_row, names, remedies, findings)
         columns[name] = look.column(values)
     return Examined(columns, findings)
 
@@ -62,251 +234,255 @@ class _Look:
     """A look at one column."""
 
     name: str
-    said: Hints
+    hints: Hints
     decimal: str
     first_row: int
+    names: Callable[[np.ndarray], list[str]]
+    remedies: Remedies
     findings: list[Finding]
 
     def note(
         self,
         what: str,
         remedy: str = "",
-        at: Sequence[int] = (),
+        rows: np.ndarray | Sequence[int] = (),
         *,
-        stops: bool,
+        stops: bool = True,
         change: Mapping[str, str] | None = None,
-        format: str | None = None,
-        codes: bool = False,
     ) -> None:
-        rows = tuple(self.first_row + int(place) + 1 for place in at)
+        numbers = tuple(self.first_row + int(row) + 1 for row in rows)
         changed = tuple((change or {}).items())
-        self.findings.append(Finding(self.name, what, remedy, rows, stops, changed, format, codes))
+        self.findings.append(Finding(self.name, what, remedy, numbers, stops, changed))
 
-    def replacing(self, change: Mapping[str, str]) -> str:
-        """How a spec says that words stand for others."""
-        pairs = ", ".join(f"{word!r} = {meant!r}" for word, meant in change.items())
-        return f"`replace.{_key(self.name)} = {{ {pairs} }}` in [data]"
+    def named(self, rows: np.ndarray) -> str:
+        return rows_named(self.names(rows))
 
-    def named(self, at: Sequence[int] | np.ndarray) -> str:
-        return rows_named([self.first_row + int(place) + 1 for place in at])
+    def remedy(self, text: str) -> str:
+        return text.format(column=self.name)
 
-    def column(self, values: Sequence[str] | np.ndarray) -> Column:
+    def column(self, values: Values | Words) -> Column:
         if isinstance(values, np.ndarray) and values.dtype.kind not in "USO":
             return self._typed(values)
-        words = [self.said.replace.get(str(word), str(word)) for word in values]
-        if self.said.kind is Kind.LABELS:
-            return Column(Kind.LABELS, np.array(words, str), np.zeros(len(words), bool))
+        words = values if isinstance(values, Words) else Words.of(values)
+        if self.hints.replace:
+            words = words.replaced(self.hints.replace)
         # A category may be called NA; whoever lists a column as such means it.
-        known = self.said.known
-        none = MISSING - frozenset(known or ()) | {""}
-        if self.said.kind is Kind.CATEGORIES and known is None:
-            none = frozenset(("",))
-        missing = np.array([word.strip() in none for word in words], bool)
-        self._tell_missing(missing)
-        there = np.flatnonzero(~missing)
-        found = self._read([words[place] for place in there], there)
-        blank = "" if found.values.dtype.kind == "U" else np.nan
-        if len(there) == len(words):
-            return Column(found.kind, found.values, missing)
-        dtype = found.values.dtype if blank == "" else np.float64
-        spread = np.full(len(words), blank, dtype)
-        spread[there] = found.values
-        return Column(found.kind, spread, missing)
+        blank = MISSING - frozenset(self.hints.known or ()) | {""}
+        if self.hints.kind is Kind.CATEGORIES and self.hints.known is None:
+            blank = frozenset(("",))
+        missing = np.array([word.strip() in blank for word in words.different], bool)
+        self._note_missing(words.rows(np.flatnonzero(missing)))
+        kind, there = self._read(words.only(~missing))
+        if not missing.any():
+            return Column(kind, words.spread(there), words.spread(missing))
+        if kind is Kind.NUMBERS:
+            there = there.astype(np.float64)
+        none = {Kind.NUMBERS: np.nan, Kind.DATES: np.datetime64("NaT"), Kind.CATEGORIES: ""}[kind]
+        every = np.full(len(missing), none, there.dtype)
+        every[~missing] = there
+        return Column(kind, words.spread(every), words.spread(missing))
 
     def _typed(self, values: np.ndarray) -> Column:
-        """A column of a file that knows its types."""
-        if self.said.kind is Kind.LABELS:
-            return Column(Kind.LABELS, values.astype(str), np.zeros(len(values), bool))
-        gaps = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
+        """A column of a table that knows its types."""
+        gaps = np.isnan(values) if values.dtype.kind in "fM" else np.zeros(values.shape, bool)
+        if self.hints.kind is Kind.CATEGORIES and values.ndim == 1:
+            return self.column(np.where(gaps, "", values.astype(str)))
         missing = np.asarray(gaps.reshape(len(values), -1).any(axis=1) if values.ndim else gaps)
-        self._tell_missing(missing)
-        if self.said.kind is Kind.CATEGORIES:
-            words = np.where(gaps, "", values.astype(str))
-            if words.ndim == 1:
-                self._tell_unseen(words, np.arange(len(words)), set())
-            return Column(Kind.CATEGORIES, words, missing)
-        self._tell_infinite(values)
+        self._note_missing(np.flatnonzero(missing))
+        if self.hints.kind is Kind.CATEGORIES:
+            return Column(Kind.CATEGORIES, np.where(gaps, "", values.astype(str)), missing)
+        if values.dtype.kind == "M":
+            return Column(Kind.DATES, values, missing)
+        if self.hints.kind is Kind.DATES:
+            self.note("must hold dates; it holds numbers")
+            return Column(Kind.DATES, np.full(len(values), "NaT", "datetime64[D]"), missing)
+        self._note_infinite(np.isinf(values))
         return Column(Kind.NUMBERS, values, missing)
 
-    def _tell_missing(self, missing: np.ndarray) -> None:
-        at = np.flatnonzero(missing)
-        if not len(at):
-            return
-        if self.said.gaps:
-            self.note(f"has no value in {self.named(at)}", at=at.tolist(), stops=False)
-            return
-        remedy = 'Drop or fill them; `missing = "drop"` in [data] leaves such rows out.'
-        self.note(f"has no value in {self.named(at)}", remedy, at.tolist(), stops=True)
+    def _note_missing(self, rows: np.ndarray) -> None:
+        if len(rows):
+            remedy = "" if self.hints.gaps else self.remedies.missing
+            what = f"has no value in {self.named(rows)}"
+            self.note(what, remedy, rows, stops=not self.hints.gaps)
 
-    def _tell_infinite(self, values: np.ndarray) -> None:
-        if values.dtype.kind == "f" and np.isinf(values).any():
-            at = np.unique(np.argwhere(np.isinf(values))[:, 0])
-            self.note(
-                f"is infinite in {self.named(at)}", "Drop or fill them.", at.tolist(), stops=True
-            )
+    def _note_infinite(self, infinite: np.ndarray) -> None:
+        if infinite.any():
+            rows = np.unique(np.argwhere(infinite)[:, 0])
+            self.note(f"is infinite in {self.named(rows)}", "Drop or fill them.", rows)
 
-    def _read(self, words: list[str], at: np.ndarray) -> Column:
-        """Words that are there; `at` has their places."""
-        none, kind = np.zeros(len(words), bool), self.said.kind
+    def _read(self, words: Words) -> tuple[Kind, np.ndarray]:
+        """Words that are there, as they are meant."""
+        kind, different = self.hints.kind, words.different
         if kind in (None, Kind.DATES):
-            dates = dates_in(words, self.said.date_format)
-            if dates is not None and (kind or len(dates.others) < MANY * len(words)):
-                self._tell_dates(dates, words, at)
-                return Column(Kind.DATES, dates.values, none)
-            if kind is Kind.DATES and words:
-                remedy = "Write them as 2024-12-31."
-                what = f"{self.named(at[:1])}: {words[0]!r} is no date"
-                self.note(what, remedy, at.tolist(), stops=True)
-                return Column(Kind.DATES, np.full(len(words), ""), none)
-        truths = None if kind is Kind.CATEGORIES else truths_in(words)
+            dates = dates_in(different, self.hints.date_format)
+            if dates is not None and (kind or self._are_few(dates.others, words)):
+                self._note_dates(dates, words)
+                return Kind.DATES, dates.values
+            if kind is Kind.DATES and different:
+                rows = words.rows(range(len(different)))
+                what = f"{self.named(rows[:1])}: {different[0]!r} is no date"
+                self.note(what, "Write them as 2024-12-31.", rows)
+                return Kind.DATES, np.full(len(different), "NaT", "datetime64[D]")
+        truths = None if kind is Kind.CATEGORIES else truths_in(different)
         if truths is not None:
-            return Column(Kind.NUMBERS, truths, none)
+            return Kind.NUMBERS, truths
         if kind is not Kind.CATEGORIES:
-            found = numbers_in(words, self.decimal)
-            if kind is Kind.NUMBERS or len(found.others) < MANY * len(words) or not words:
-                self._tell_numbers(found, words, at)
-                whole = found.whole and not len(found.others) and len(words)
-                return Column(
-                    Kind.NUMBERS, found.values.astype(np.int64) if whole else found.values, none
-                )
-        values = np.array(words, str)
-        listed = kind is Kind.CATEGORIES and self.said.known is None
-        told = set() if listed else self._tell_doubtful(words, at)
-        if not listed:
-            meant = np.array([word not in told for word in words], bool)
-            told |= self._tell_alike(values[meant].tolist(), at[meant])
-        self._tell_unseen(values, at, told)
-        return Column(Kind.CATEGORIES, values, none)
+            numbers = numbers_in(different, self.decimal)
+            if kind is Kind.NUMBERS or self._are_few(numbers.others, words) or not different:
+                self._note_numbers(numbers, words)
+                whole = numbers.whole and not len(numbers.others) and different
+                return Kind.NUMBERS, numbers.values.astype(np.int64) if whole else numbers.values
+        settled = set[str]()
+        if kind is not Kind.CATEGORIES or self.hints.known is not None:
+            settled = self._note_doubtful(words)
+            clear = np.array([word not in settled for word in different], bool)
+            settled |= self._note_alike(words.only(clear))
+        self._note_unseen(words, settled)
+        return Kind.CATEGORIES, np.array(different, str)
 
-    def _tell_dates(self, dates: Dates, words: list[str], at: np.ndarray) -> None:
+    def _are_few(self, others: np.ndarray, words: Words) -> bool:
+        return bool(words.counts[others].sum() < MANY * len(words))
+
+    def _note_dates(self, dates: Dates, words: Words) -> None:
         if len(dates.others):
-            self._tell_others("dates", dates.others, words, at)
+            self._note_others("dates", dates.others, words)
         elif len(dates.formats) > 1:
-            ways = " or ".join(f"as in {FORMATS[each]}" for each in dates.formats[:2])
-            remedy = f'Say which: `dates = {{ {self.name} = "{dates.formats[0]}" }}` in [data].'
-            what = f"{words[0]!r} may be written {ways} (the last day of a year)"
-            self.note(what, remedy, stops=True, format=dates.formats[0])
+            ways = " or ".join(f"as in {FORMATS[way]}" for way in dates.formats[:2])
+            what = f"{words.different[0]!r} may be written {ways} (the last day of a year)"
+            said = self.remedies.format.format(column=self.name, format=dates.formats[0])
+            self.note(what, f"Say which: {said}.")
+            self.findings[-1] = replace(self.findings[-1], format=dates.formats[0])
 
-    def _tell_numbers(self, found: Numbers, words: list[str], at: np.ndarray) -> None:
-        if len(found.others):
-            self._tell_others("numbers", found.others, words, at)
-        units = list(found.units)
+    def _note_numbers(self, numbers: Numbers, words: Words) -> None:
+        different, units = words.different, list(numbers.units.values())
+        if len(numbers.others):
+            self._note_others("numbers", numbers.others, words)
         if len(units) > 1:
-            shown = " and ".join(f"{words[found.units[unit]]!r}" for unit in units[:2])
-            self.note(
-                f"has numbers of different units: {shown}", "Write all in the same one.", stops=True
-            )
+            shown = " and ".join(repr(different[at]) for at in units[:2])
+            self.note(f"has numbers of different units: {shown}", "Write all in the same one.")
         elif units:
-            word = words[found.units[units[0]]]
-            value = f"{found.values[found.units[units[0]]]:g}"
-            self.note(f"{word!r} and the like are read as numbers, here {value}", stops=False)
-        if found.grouped is not None and not units:
-            value = f"{found.values[found.grouped]:.12g}"
-            self.note(f"{words[found.grouped]!r} is read as {value}", stops=False)
-        zeros = [word for word in words if len(word) > 1 and word[0] == "0" and word.isdigit()]
+            word, value = different[units[0]], numbers.values[units[0]]
+            self.note(f"{word!r} and the like are read as numbers, here {value:g}", stops=False)
+        elif numbers.grouped is not None:
+            word, value = different[numbers.grouped], numbers.values[numbers.grouped]
+            self.note(f"{word!r} is read as {value:.12g}", stops=False)
+        zeros = [word for word in different if len(word) > 1 and word[0] == "0" and word.isdigit()]
         if zeros:
-            remedy = (
-                "They are read as numbers; if they are codes, list the column in `data.categories`."
-            )
-            what = f"{zeros[0]!r} and the like begin with a zero"
-            self.note(what, remedy, stops=False, codes=True)
-        self._tell_infinite(found.values)
+            categories = self.remedy(self.remedies.categories)
+            remedy = f"They are read as numbers; if they are codes, {categories}."
+            self.note(f"{zeros[0]!r} and the like begin with a zero", remedy, stops=False)
+            self.findings[-1] = replace(self.findings[-1], codes=True)
+        self._note_infinite(words.spread(np.isinf(numbers.values)))
 
-    def _tell_others(self, what: str, others: np.ndarray, words: list[str], at: np.ndarray) -> None:
-        said = list(dict.fromkeys(words[place] for place in others))
-        shown = ", ".join(map(repr, said[:SHOWN])) + (", ..." if len(said) > SHOWN else "")
-        says = "says" if len(others) == 1 else "say"
-        if len(others) == len(words):
-            self.note(f"must hold {what}; {self.named(at[:1])} has {said[0]!r}", stops=True)
+    def _note_others(self, what: str, others: np.ndarray, words: Words) -> None:
+        rows, odd = words.rows(others), [words.different[at] for at in others]
+        if len(others) == len(words.different):
+            self.note(f"must hold {what}; {self.named(rows[:1])} has {odd[0]!r}")
             return
-        change = dict.fromkeys(said, "")
-        remedy = f"If that means no value: {self.replacing(dict(list(change.items())[:SHOWN]))}."
-        if self.said.kind is None:
-            remedy += " If these are categories, list the column in `data.categories`."
+        shown = ", ".join(map(repr, odd[:SHOWN])) + (", ..." if len(odd) > SHOWN else "")
+        remedy = f"If that means no value: {self._changing(dict.fromkeys(odd[:SHOWN], ''))}."
+        if self.hints.kind is None:
+            remedy += f" If these are categories, {self.remedy(self.remedies.categories)}."
         self.note(
-            f"{len(words) - len(others)} of {len(words)} values are {what}; "
-            f"{self.named(at[others])} {says} {shown}",
+            f"{len(words) - words.counts[others].sum()} of {len(words)} values are {what}; "
+            f"{self.named(rows)} {_say(rows)} {shown}",
             remedy,
-            at[others].tolist(),
-            stops=True,
-            change=change,
+            rows,
+            change=dict.fromkeys(odd, ""),
         )
 
-    def _tell_alike(self, words: list[str], at: np.ndarray) -> set[str]:
-        """Words that may be meant as one; returns those that are told."""
-        first: dict[str, int] = {}
-        for place, word in zip(at, words, strict=True):
-            first.setdefault(word, int(place))
-        counts, known, told = Counter(words), set(self.said.known or ()), set()
-        for together in alike(dict.fromkeys((*first, *sorted(known)))):
-            order = sorted(
-                together, key=lambda word: (word not in known, word != word.strip(), -counts[word])
-            )
-            others = [word for word in order[1:] if word in counts and word not in known]
+    def _note_alike(self, words: Words) -> set[str]:
+        """Note words that may be meant as one, and return them."""
+        known, noted = set(self.hints.known or ()), set[str]()
+        place = {word: at for at, word in enumerate(words.different)}
+
+        def rank(word: str) -> tuple[bool, bool, int]:
+            count = words.counts[place[word]] if word in place else 0
+            return word not in known, word != word.strip(), -count
+
+        for together in alike(dict.fromkeys((*place, *sorted(known)))):
+            order = sorted(together, key=rank)
+            others = [word for word in order[1:] if word in place and word not in known]
             if not others:
                 continue
-            told.update(others)
-            shown = " and ".join(self._counted(each, counts[each], first) for each in order)
+            noted.update(others)
+            shown = []
+            for word in order:
+                where = "of the fit"
+                if word in place:
+                    count, first = words.counts[place[word]], words.first[[place[word]]]
+                    times = "1 time" if count == 1 else f"{count} times"
+                    where = f"({times}, first in {self.named(first)})"
+                shown.append(f"{word!r} {where}")
             change = dict.fromkeys(others, order[0])
             self.note(
-                f"{shown} differ by {in_what_they_differ(together)} alone",
-                f"If they are the same: {self.replacing(change)}; if not, list the column in "
-                f"`data.categories`.",
-                [first[word] for word in others],
-                stops=True,
+                f"{' and '.join(shown)} differ by {_difference(together)} alone",
+                f"If they are the same: {self._changing(change)}; if not, "
+                f"{self.remedy(self.remedies.categories)}.",
+                words.first[[place[word] for word in others]],
                 change=change,
             )
-        return told
+        return noted
 
-    def _tell_doubtful(self, words: list[str], at: np.ndarray) -> set[str]:
-        """Words that may stand for no value; returns those that are told."""
-        fine = {*(self.said.known or ()), *("-" for word in words if word == "+")}
-        said = {w for w in words if w.strip().casefold() in DOUBTFUL and w not in fine}
-        for word in dict.fromkeys(each for each in words if each in said):
-            where = at[[each == word for each in words]]
-            change = {word: ""}
-            remedy = "If that means no value, leave it empty."
-            if self.said.known is None:
+    def _note_doubtful(self, words: Words) -> set[str]:
+        """Note words that may stand for no value, and return them."""
+        fine = {*(self.hints.known or ()), *("-" for word in words.different if word == "+")}
+        noted = set[str]()
+        for at, word in enumerate(words.different):
+            if word.strip().casefold() not in DOUBTFUL or word in fine:
+                continue
+            noted.add(word)
+            rows, remedy = words.rows([at]), "If that means no value, leave it empty."
+            if self.hints.known is None:
                 remedy = (
-                    f"If that means no value: {self.replacing(change)}; if it is a category, list "
-                    f"the column in `data.categories`."
+                    f"If that means no value: {self._changing({word: ''})}; if it is a category, "
+                    f"{self.remedy(self.remedies.categories)}."
                 )
-            self.note(
-                f"{self.named(where)} {'says' if len(where) == 1 else 'say'} {word!r}",
-                remedy,
-                where.tolist(),
-                stops=True,
-                change=change,
-            )
-        return said
+            what = f"{self.named(rows)} {_say(rows)} {word!r}"
+            self.note(what, remedy, rows, change={word: ""})
+        return noted
 
-    def _counted(self, word: str, count: int, first: Mapping[str, int]) -> str:
-        if word not in first:
-            return f"{word!r} of the fit"
-        times = "1 time" if count == 1 else f"{count} times"
-        return f"{word!r} ({times}, first in {self.named([first[word]])})"
-
-    def _tell_unseen(self, words: np.ndarray, at: np.ndarray, told: set[str]) -> None:
-        """Words that the fit has not seen, where there may be none."""
-        if self.said.known is None or self.said.new:
+    def _note_unseen(self, words: Words, settled: Collection[str]) -> None:
+        """Note words that the fit has not seen, where there may be none."""
+        if self.hints.known is None or self.hints.new:
             return
-        unseen: dict[str, list[int]] = {}
-        for place, word in zip(at, words.tolist(), strict=True):
-            unseen.setdefault(word, []).append(int(place))
-        for word, where in unseen.items():
-            if word and word not in self.said.known and word not in told:
-                way_out = (
-                    f"If it is new, leave the row out, or fit a model that can tell what new ones "
-                    f"are like, such as a formula with `(1 | {self.name})`."
-                )
-                self.note(
-                    f"{self.named(where)}: {word!r} was not in the data of the fit",
-                    f"{suggestion(word, self.said.known).strip()} {way_out}",
-                    where,
-                    stops=True,
-                )
+        expected = {*self.hints.known, *settled, ""}
+        for at, word in enumerate(words.different):
+            if word not in expected:
+                rows, meant = words.rows([at]), suggestion(word, self.hints.known).strip()
+                what = f"{self.named(rows)}: {word!r} was not in the data of the fit"
+                self.note(what, f"{meant} {self.remedy(self.remedies.unseen)}", rows)
+
+    def _changing(self, change: Mapping[str, str]) -> str:
+        return self.remedies.changing(self.name, change)
 
 
-def _key(name: str) -> str:
-    """A name as a key of TOML."""
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else repr(name)
+def rows_named(rows: Sequence[object]) -> str:
+    """'row 12', 'rows 12 and 40', or the first few and how many more."""
+    shown, more = [str(row) for row in rows[:SHOWN]], len(rows) - SHOWN
+    if more > 0:
+        return f"rows {', '.join(shown)} and {more} more"
+    return f"rows {', '.join(shown[:-1])} and {shown[-1]}" if len(rows) > 1 else f"row {shown[0]}"
+
+
+def alike(categories: Iterable[str]) -> list[list[str]]:
+    """Words that differ in nothing but spaces, capital letters, or how accents are stored."""
+    together: dict[str, list[str]] = {}
+    for word in categories:
+        together.setdefault(_plain(word).casefold(), []).append(word)
+    return [words for words in together.values() if len(words) > 1]
+
+
+def _difference(words: Iterable[str]) -> str:
+    """What makes words differ that are alike."""
+    if len({_plain(word) for word in words}) > 1:
+        return "capital letters"
+    return "spaces" if len({" ".join(w.split()) for w in words}) == 1 else "how accents are stored"
+
+
+def _plain(word: str) -> str:
+    return unicodedata.normalize("NFC", " ".join(word.split()))
+
+
+def _say(rows: Sequence[int] | np.ndarray) -> str:
+    return "says" if len(rows) == 1 else "say"

@@ -2,9 +2,8 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple, final
+from typing import NamedTuple
 
 import numpy as np
 
@@ -60,38 +59,37 @@ def number(word: str, decimal: str = ".") -> Number | None:
     text = word.replace("\u00a0", " ").replace("\u202f", " ").replace("−", "-").strip()
     if text.lower() in ("inf", "-inf", "+inf", "infinity"):
         return Number(float(text), "")
-    found = WRITTEN.fullmatch(text)
-    if found is None or (found["sign"] and found["minus"]) or (found["before"] and found["after"]):
+    match = WRITTEN.fullmatch(text)
+    if match is None or (match["sign"] and match["minus"]) or (match["before"] and match["after"]):
         return None
-    digits = found["digits"].strip()
+    digits = match["digits"].strip()
     grouped = DIGITS[decimal].fullmatch(digits)
     if grouped is None:
         return None
     if grouped[2]:
         digits = digits.replace(grouped[2], "")
     digits = digits.replace(decimal, ".")
-    value = float(f"{found['sign'] or found['minus']}{digits}{found['power'] or ''}")
-    return Number(value, found["before"] or found["after"] or "", bool(grouped[2]))
+    value = float(f"{match['sign'] or match['minus']}{digits}{match['power'] or ''}")
+    return Number(value, match["before"] or match["after"] or "", bool(grouped[2]))
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Numbers:
+class Numbers(NamedTuple):
     """Words read as numbers."""
 
     values: np.ndarray
     """nan where a word is no number."""
     others: np.ndarray
-    """The places of such words."""
+    """Which words are none."""
     whole: bool
     """Whether all are whole numbers, written as such."""
     units: dict[str, int]
-    """What stands beside numbers -> the first place of it."""
+    """What stands beside numbers -> the first word with it."""
     grouped: int | None
-    """The first place of a number with its thousands set apart."""
+    """The first number with its thousands set apart."""
 
 
 def numbers_in(words: Sequence[str], decimal: str) -> Numbers:
+    """Words as numbers, in the way people write them."""
     values = np.full(len(words), np.nan)
     others: list[int] = []
     units: dict[str, int] = {}
@@ -115,40 +113,43 @@ def numbers_in(words: Sequence[str], decimal: str) -> Numbers:
 
 def truths_in(words: Sequence[str]) -> np.ndarray | None:
     """True and false, where all words are these."""
-    found = [TRUTHS.get(word.strip().lower()) for word in words]
-    return None if None in found or not found else np.array(found, bool)
+    truths = [TRUTHS.get(word.strip().lower()) for word in words]
+    return None if None in truths or not truths else np.array(truths, bool)
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Dates:
+class Dates(NamedTuple):
     """Words read as dates."""
 
     values: np.ndarray
-    """As 2024-12-31; empty where a word is no date."""
+    """By the day, or by the second where there are times; NaT where a word is no date."""
     others: np.ndarray
-    """The places of such words."""
+    """Which words are none."""
     formats: tuple[str, ...]
     """All ways to write a date by which as many are read."""
 
 
-def dates_in(words: Sequence[str], said: str | None = None) -> Dates | None:
+def dates_in(words: Sequence[str], written: str | None = None) -> Dates | None:
     """Words as dates, by the way to write them that reads the most; None where none reads any."""
     import pandas as pd
 
-    texts = pd.Series([OFFSET.sub("", word.strip()) for word in words], dtype=object)
-    if said is None and not any(DATE.fullmatch(word) for word in texts[:100]):
+    if written is None and not any(DATE.fullmatch(word.strip()) for word in words[:100]):
         return None
+    texts = pd.Series([OFFSET.sub("", word.strip()) for word in words], dtype=object)
     read = {
-        each: pd.to_datetime(texts, format=each, errors="coerce")
-        for each in ([said] if said else FORMATS)
+        format: pd.to_datetime(texts, format=format, errors="coerce")
+        for format in ([written] if written else FORMATS)
     }
-    most = max(int(found.notna().sum()) for found in read.values())
-    best = tuple(each for each, found in read.items() if int(found.notna().sum()) == most)
-    if not most and said is None:
+    most = max(int(dates.notna().sum()) for dates in read.values())
+    best = tuple(name for name, dates in read.items() if int(dates.notna().sum()) == most)
+    if not most and written is None:
         return None
     dates = read[best[0]]
-    same_day = (dates.dropna() == dates.dropna().dt.normalize()).all()
-    shown = dates.dt.strftime("%Y-%m-%d" if same_day else "%Y-%m-%dT%H:%M:%S").fillna("")
-    differing = tuple(each for each in best if each == best[0] or not read[each].equals(dates))
-    return Dates(shown.to_numpy(str), np.flatnonzero(dates.isna()), differing)
+    differing = tuple(name for name in best if name == best[0] or not read[name].equals(dates))
+    values = by_day(dates.to_numpy().astype("datetime64[s]"))
+    return Dates(values, np.flatnonzero(dates.isna()), differing)
+
+
+def by_day(dates: np.ndarray) -> np.ndarray:
+    """Dates by the day, where none has a time of day."""
+    days = dates.astype("datetime64[D]")
+    return days if (np.isnat(dates) | (days == dates)).all() else dates

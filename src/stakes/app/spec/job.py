@@ -12,8 +12,7 @@ from stakes.app.spec.draft import Choosing, Draft
 from stakes.app.spec.messages import Collector
 from stakes.app.spec.reading import Tables
 from stakes.app.spec.schema import Spec
-from stakes.app.spec.splitting import joined
-from stakes.app.spec.table import Table, by_name
+from stakes.app.spec.table import Table, by_name, joined
 from stakes.app.spec.toml import read_toml, unfilled, unit_of, with_values, without_choice
 from stakes.fitting import least_steps
 from stakes.formulas import formula_columns

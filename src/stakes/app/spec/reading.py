@@ -3,28 +3,31 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
 
 from stakes.app.spec.messages import Collector
 from stakes.app.spec.schema import ChooseSection, DataSection
-from stakes.app.spec.splitting import days_of, split
 from stakes.app.spec.summaries import summaries, written
-from stakes.app.spec.table import Table, check_columns, encoded, part_of, source_of, words_of
+from stakes.app.spec.table import Table, days_of, encoded, split, words_of
 from stakes.errors import suggestion
 from stakes.tables import (
-    DATE_PARTS,
     Column,
     Dialect,
+    Examined,
     Finding,
     Hints,
     Kind,
     Raw,
     TableFile,
+    Values,
     categories_of,
     examine,
+    holds_dates,
+    part_of,
     rows_named,
+    source_of,
 )
 
 BY = "choose.by"
@@ -63,6 +66,53 @@ def table_file(data: DataSection, path: Path) -> TableFile:
     return TableFile(path, Dialect(data.separator, data.decimal, data.encoding))
 
 
+def check_columns(where: str, file: TableFile, fields: Mapping[str, str], found: Collector) -> bool:
+    """Whether the file has all columns; `fields`: what names one -> the column."""
+    with found.at(where):
+        there = file.columns
+        asked = {name: source_of(column, there)[0] for name, column in fields.items()}
+        for name, column in asked.items():
+            if column not in there:
+                hint = suggestion(column, there)
+                found.add(name, f"{file.path.name} has no column {column!r}.{hint}")
+        return set(asked.values()) <= set(there)
+    return False
+
+
+def hints_of(data: DataSection, column: str, kind: Kind | None) -> Hints:
+    """What the spec says of a column."""
+    words, format = data.replace.get(column, {}), data.dates.get(column)
+    return Hints(kind, words, date_format=format, gaps=data.missing == "drop")
+
+
+def columns_of(
+    table: Mapping[str, Values],
+    names: Collection[str],
+    hints: Mapping[str, Hints],
+    decimal: str,
+    first_row: int = 0,
+) -> Examined:
+    """Columns of a table and parts of its dates, by these names, and all that is odd about them."""
+    sources = {name: source_of(name, table) for name in names}
+    asked = {column: table[column] for column, _ in sources.values()}
+    seen = examine(asked, hints, decimal=decimal, first_row=first_row)
+    columns = {}
+    for name, (column, part) in sources.items():
+        own = columns[name] = seen.columns[column]
+        if part is not None:
+            columns[name] = Column(Kind.NUMBERS, part_of(own.values, part), own.missing)
+    return Examined(columns, seen.findings)
+
+
+def lacking_in(columns: Mapping[str, Column], rows: int) -> np.ndarray:
+    """Whether each row lacks a value in a column that is by row."""
+    lacking = np.zeros(rows, bool)
+    for column in columns.values():
+        if column.missing.shape == lacking.shape:
+            lacking |= column.missing
+    return lacking
+
+
 def read_tables(
     data: DataSection,
     choose: ChooseSection | None,
@@ -84,7 +134,7 @@ def read_tables(
         named.append(("data.held_out.file", data.held_out.file))
     reader = _Reader(data, _beside(choose), outcome, found, coded, tuple(dates))
     files = [(where, table_file(data, (folder / name).resolve())) for where, name in named]
-    if not all([reader.check(where, file) for where, file in files]):
+    if not all([check_columns(where, file, reader.fields, found) for where, file in files]):
         return None
     with found.at("data"):
         return reader.tables(files)
@@ -133,14 +183,6 @@ class _Reader:
         }
         return fields | labels | {f"choose.{name}": column for name, column in self.beside.items()}
 
-    def check(self, where: str, file: TableFile) -> bool:
-        """Whether the file has all columns."""
-        with self.found.at(where):
-            there = file.columns
-            asked = {field: source_of(name, there)[0] for field, name in self.fields.items()}
-            return check_columns(where, file, asked, self.found)
-        return False
-
     def tables(self, files: list[tuple[str, TableFile]]) -> Tables | None:
         read: list[_Read] = []
         notes: list[str] = []
@@ -148,10 +190,10 @@ class _Reader:
             read.append(self._read(where, file, read[0].columns if read else {}))
             own = [str(finding) for finding in read[-1].findings if not finding.stops]
             notes += [f"{file.path.name}, {note}" for note in own]
-        vocabulary = self._vocabulary([each.columns for each in read])
-        grouped = [each.columns[BY].values for each in read if BY in each.columns]
+        vocabulary = self._vocabulary([file.columns for file in read])
+        grouped = [file.columns[BY].values for file in read if BY in file.columns]
         groups = categories_of(grouped) if grouped else []
-        tables = [self._table(each, vocabulary, groups) for each in read]
+        tables = [self._table(file, vocabulary, groups) for file in read]
         if self.found.mistakes:
             return None
         notes += [
@@ -168,43 +210,34 @@ class _Reader:
 
     def _read(self, where: str, file: TableFile, like: Mapping[str, Column]) -> "_Read":
         """The columns of one file, of the kinds that those of the first have."""
-        sources = {name: source_of(name, file.columns) for name in self.fields.values()}
-        raw = file.whole(list(dict.fromkeys(column for column, _ in sources.values())))
-        parts = {column for column, part in sources.values() if part is not None}
-        named = dict.fromkeys((*self.arguments.values(), *self.data.counts.values()))
-        needed = dict.fromkeys(sources[name][0] for name in named)
+        sources = [source_of(name, file.columns) for name in self.fields.values()]
+        raw = file.whole(list(dict.fromkeys(column for column, _ in sources)))
+        dates = {*self.dates, *self.data.dates, *(column for column, part in sources if part)}
+        names = [*self.arguments.values(), *self.data.counts.values()]
         if isinstance(self.data.ordered, str):
-            needed[self.data.ordered] = None
-        said = {name: self._said(name, like.get(name), name in parts) for name in needed}
-        columns = {name: raw.columns[name] for name in needed}
+            names.append(self.data.ordered)
+        hints = {}
+        for name in raw.columns:
+            kind = like[name].kind if name in like else None
+            kind = None if kind is Kind.CATEGORIES else kind
+            kind = Kind.DATES if name in dates else kind
+            kind = Kind.CATEGORIES if name in self.data.categories else kind
+            hints[name] = hints_of(self.data, name, kind)
+        table = dict(raw.columns)
         for name, column in self.beside.items():
             kind = Kind.CATEGORIES if name == "by" else Kind.NUMBERS
-            columns[f"choose.{name}"] = raw.columns[column]
-            said[f"choose.{name}"] = self._given(column, kind)
-        seen = examine(columns, said, decimal=file.decimal)
+            hints[f"choose.{name}"] = hints_of(self.data, column, kind)
+            table[f"choose.{name}"] = raw.columns[column]
+            names.append(f"choose.{name}")
+        seen = columns_of(table, names, hints, file.decimal)
         findings = [*raw.findings, *seen.findings]
         self._tell(where, findings)
-        for name, (column, part) in sources.items():
-            if part is not None:
-                seen.columns[name] = part_of(seen.columns[column], part)
         for argument, name in self.arguments.items():
-            self._check_dates(argument, name, seen.columns[name])
-        return _Read(raw, seen.columns, findings, self._kept(raw, seen.columns))
-
-    def _given(self, name: str, kind: Kind | None) -> Hints:
-        """What the spec says of a column."""
-        data = self.data
-        words, format = data.replace.get(name, {}), data.dates.get(name)
-        gaps = data.missing == "drop"
-        return Hints(kind, words, date_format=format, gaps=gaps)
-
-    def _said(self, name: str, like: Column | None, asked: bool) -> Hints:
-        if name in self.data.categories:
-            return self._given(name, Kind.CATEGORIES)
-        if asked or name in self.dates or name in self.data.dates:
-            return self._given(name, Kind.DATES)
-        known = None if like is None or like.kind is Kind.CATEGORIES else like.kind
-        return self._given(name, known)
+            if seen.columns[name].kind is Kind.DATES and name not in self.dates:
+                field = "outcome" if argument == self.outcome else f"columns.{argument}"
+                categories = "If it is meant as categories, list it in `data.categories`."
+                self.found.add(f"data.{field}", f"{holds_dates(name)} {categories}")
+        return _Read(raw, seen.columns, findings, self._kept(seen.columns))
 
     def _tell(self, where: str, findings: list[Finding]) -> None:
         field_of = {column: field for field, column in reversed(self.fields.items())}
@@ -213,24 +246,9 @@ class _Reader:
                 field = field_of.get(finding.column, finding.column or where)
                 self.found.add(field if where == "data.file" else where, str(finding))
 
-    def _check_dates(self, argument: str, name: str, column: Column) -> None:
-        """Dates are no numbers, and hardly categories."""
-        if column.kind is not Kind.DATES or name in self.dates:
-            return
-        parts = ", ".join(f"`{name}_{part}`" for part in DATE_PARTS)
-        self.found.add(
-            "data.outcome" if argument == self.outcome else f"data.columns.{argument}",
-            f"column {name!r} holds dates. Name what the model needs of them instead: {parts}; or "
-            f"list it in `data.categories`.",
-        )
-
-    def _kept(self, raw: Raw, columns: Mapping[str, Column]) -> np.ndarray:
+    def _kept(self, columns: Mapping[str, Column]) -> np.ndarray:
         """The rows to keep, in the order that the spec asks for."""
-        like = len(columns[self.arguments[self.outcome]].values)
-        lacking = np.zeros(like, bool)
-        for column in columns.values():
-            if column.missing.shape == lacking.shape:
-                lacking |= column.missing
+        lacking = lacking_in(columns, len(columns[self.arguments[self.outcome]].values))
         if isinstance(self.data.ordered, str):
             order = np.argsort(columns[self.data.ordered].values, kind="stable")
             return np.asarray(order[~lacking[order]])
@@ -302,9 +320,7 @@ class _Reader:
         return table if same else table.rows(read.kept, shape[0])
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class _Read:
+class _Read(NamedTuple):
     """What was read from one file."""
 
     raw: Raw
@@ -316,10 +332,8 @@ class _Read:
     @property
     def left(self) -> list[str]:
         """The rows left out."""
-        gone = np.setdiff1d(np.arange(self.raw.rows), self.kept)
-        return (
-            [f"{rows_named((gone + 1).tolist())} left out: a value is missing"] if len(gone) else []
-        )
+        gone = (np.setdiff1d(np.arange(self.raw.rows), self.kept) + 1).tolist()
+        return [f"{rows_named(gone)} left out: a value is missing"] if gone else []
 
 
 def _holds_numbers(column: Column) -> bool:

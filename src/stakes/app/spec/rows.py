@@ -1,7 +1,7 @@
 """The rows of a new file, a part at a time, as arguments of the model."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, final
@@ -10,12 +10,19 @@ import numpy as np
 
 from stakes.app.spec.job import Job
 from stakes.app.spec.messages import Collector
-from stakes.app.spec.reading import table_file, wanted
+from stakes.app.spec.reading import (
+    check_columns,
+    columns_of,
+    hints_of,
+    lacking_in,
+    table_file,
+    wanted,
+)
 from stakes.app.spec.schema import DataSection
-from stakes.app.spec.table import check_columns, encoded, part_of, source_of, words_of
+from stakes.app.spec.table import encoded, words_of
 from stakes.errors import InputError
 from stakes.formulas import FormulaModel
-from stakes.tables import Column, Finding, Hints, Kind, TableFile, Values, examine
+from stakes.tables import Column, Finding, Hints, Kind, TableFile, Values, source_of
 
 
 class Part(NamedTuple):
@@ -57,14 +64,9 @@ class RowReader:
         if not self.columns:
             raise InputError("The model takes no column but the outcome, so all rows are the same.")
         found = Collector()
-        with found.at("the file"):
-            there = self.file.columns
-            asked = {
-                f"the column of `{name}`": source_of(column, there)[0]
-                for name, column in self.columns.items()
-            }
-            asked |= {f"the label {name!r}": name for name in self.label}
-            check_columns("the file", self.file, asked, found)
+        fields = {f"the column of `{name}`": column for name, column in self.columns.items()}
+        fields |= {f"the label {name!r}": name for name in self.label}
+        check_columns("the file", self.file, fields, found)
         found.raise_any(str(self.source))
 
     @cached_property
@@ -91,40 +93,26 @@ class RowReader:
 
     def parts(self, most: int) -> Iterator[Part]:
         """The rows, at most `most` of them at a time."""
-        there, start = self.file.columns, 0
-        sources = {column: source_of(column, there) for column in self.columns.values()}
-        needed = dict.fromkeys(column for column, _ in sources.values())
-        known = self._known(sources)
-        for raw in self.file.parts(there, most):
+        start, hints = 0, self._hints()
+        for raw in self.file.parts(self.file.columns, most):
             if raw.rows == 0:
                 continue
-            seen = examine(
-                {name: raw.columns[name] for name in needed},
-                known,
-                decimal=self.file.decimal,
-                first_row=start,
-            )
+            names = self.columns.values()
+            seen = columns_of(raw.columns, names, hints, self.file.decimal, start)
             self._refuse([*raw.findings, *seen.findings])
-            for column, (base, part) in sources.items():
-                if part is not None:
-                    seen.columns[column] = part_of(seen.columns[base], part)
-            lacking = np.zeros(raw.rows, bool)
-            for each in seen.columns.values():
-                lacking |= each.missing if each.missing.shape == (raw.rows,) else False
             arguments = {
                 argument: self._argument(argument, column, seen.columns[column], start)
                 for argument, column in self.columns.items()
             }
-            table = {n: v for n, v in raw.columns.items() if np.shape(v)[:1] == (raw.rows,)}
+            by_row = {n: v for n, v in raw.columns.items() if np.shape(v)[:1] == (raw.rows,)}
             words = words_of(raw.columns, self.label, self._data.replace)
-            labels = {name: column.tolist() for name, column in words.items()}
             yield Part(
                 arguments,
-                table,
-                labels,
+                by_row,
+                {name: column.tolist() for name, column in words.items()},
                 raw.rows,
                 start,
-                lacking,
+                lacking_in(seen.columns, raw.rows),
                 tuple(seen.findings),
             )
             start += raw.rows
@@ -134,13 +122,12 @@ class RowReader:
         assert self.job.spec.data is not None
         return self.job.spec.data
 
-    def _known(self, sources: Mapping[str, tuple[str, str | None]]) -> dict[str, Hints]:
-        """What the fit tells of each column."""
-        data, found = self._data, {}
-        model, gaps = self.job.problem.model, data.missing == "drop"
-        for argument, column in self.columns.items():
-            base, part = sources[column]
-            words = self.job.fit.vocabulary.get(column)
+    def _hints(self) -> dict[str, Hints]:
+        """What spec and fit say of each column."""
+        hints, model = {}, self.job.problem.model
+        for argument, name in self.columns.items():
+            column, part = source_of(name, self.file.columns)
+            words = self.job.fit.vocabulary.get(name)
             values = np.asarray(self.job.fit.arguments[argument])
             kind, new = Kind.NUMBERS, False
             if part is not None or argument in self.job.dates:
@@ -149,10 +136,8 @@ class RowReader:
                 kind = Kind.CATEGORIES
                 words = words if words is not None else sorted(set(values.tolist()))
                 new = isinstance(model, FormulaModel) and argument not in model.parsed.names
-            found[base] = Hints(
-                kind, data.replace.get(base, {}), words, new, data.dates.get(base), gaps
-            )
-        return found
+            hints[column] = replace(hints_of(self._data, column, kind), known=words, new=new)
+        return hints
 
     def _refuse(self, findings: list[Finding]) -> None:
         faults = [finding for finding in findings if finding.stops]
@@ -165,18 +150,18 @@ class RowReader:
     def _argument(self, argument: str, name: str, column: Column, start: int) -> np.ndarray:
         """In the fit's number type: another would be compiled again, or mean something else."""
         fitted = np.asarray(self.job.fit.arguments[argument])
-        if self.job.by_table:
-            return _filled(column.values, column.missing, fitted)
         codes = encoded(column, self.job.fit.vocabulary.get(name))
         codes = _filled(codes, column.missing, fitted)
-        found = codes.astype(fitted.dtype)
-        if fitted.dtype.kind in "iub" and not np.array_equal(found, codes):
-            row = start + int(np.argwhere(found != codes)[0, 0]) + 1
+        if self.job.by_table:
+            return codes
+        values = codes.astype(fitted.dtype)
+        if fitted.dtype.kind in "iub" and not np.array_equal(values, codes):
+            row = start + int(np.argwhere(values != codes)[0, 0]) + 1
             raise InputError(
                 f"column {name!r}, row {row}: the fit had whole numbers in this column, and this "
                 f"is not one."
             )
-        return found
+        return values
 
 
 def _filled(values: np.ndarray, missing: np.ndarray, fitted: np.ndarray) -> np.ndarray:

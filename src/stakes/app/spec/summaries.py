@@ -29,4 +29,5 @@ def summary_of(column: Column) -> str:
         return f"{len(counts)} categories: {shown}{more}"
     if column.kind is Kind.NUMBERS:
         return f"numbers from {there.min():g} to {there.max():g}"
-    return f"{column.kind} from {min(there.tolist())} to {max(there.tolist())}"
+    words = there.astype(str).tolist()
+    return f"{column.kind} from {min(words)} to {max(words)}"

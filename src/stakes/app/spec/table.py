@@ -1,4 +1,4 @@
-"""The user's table as arguments of the model: numbers, codes of categories, and labels."""
+"""The user's table as arguments of the model, and its rows held out and put back."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -6,15 +6,12 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from stakes.app.spec.messages import Collector
-from stakes.errors import suggestion
-from stakes.tables import DATE_PARTS, Column, Kind, TableFile, codes_of
+from stakes.app.spec.schema import HeldOutSection
+from stakes.errors import InputError
+from stakes.tables import Column, Kind, Values, codes_of
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Vocabulary = Mapping[str, list[str]]
-"""Column -> its categories, in the order of their codes."""
 
 
 @final
@@ -58,32 +55,14 @@ class Table:
 
 
 def words_of(
-    columns: Mapping[str, Any], names: Collection[str], replace: Mapping[str, Mapping[str, str]]
+    columns: Mapping[str, Values], names: Collection[str], replace: Mapping[str, Mapping[str, str]]
 ) -> dict[str, np.ndarray]:
     """The columns that label or group rows, with the words that the spec replaces replaced."""
-    found = {name: np.asarray(columns[name]).astype(str) for name in names}
-    for name, words in found.items():
-        given = replace.get(name, {})
-        replaced = [given.get(word, word) for word in words.ravel().tolist()]
-        found[name] = np.array(replaced, str).reshape(words.shape)
-    return found
-
-
-def source_of(name: str, there: Collection[str]) -> tuple[str, str | None]:
-    """A column, and which part of its dates is asked for: `date_weekday` is one of `date`."""
-    column, _, part = name.rpartition("_")
-    if name not in there and column in there and part in DATE_PARTS:
-        return column, part
-    return name, None
-
-
-def part_of(column: Column, part: str) -> Column:
-    """The weekday, month or the like of dates."""
-    import pandas as pd
-
-    filled = np.where(column.values == "", "1970-01-01", column.values)
-    dates = pd.Series(pd.to_datetime(filled, format="ISO8601"))
-    return Column(Kind.NUMBERS, DATE_PARTS[part](dates).to_numpy().astype(int), column.missing)
+    words = {name: np.asarray(columns[name]).astype(str) for name in names}
+    for name in words.keys() & replace.keys():
+        replaced = [replace[name].get(word, word) for word in words[name].ravel().tolist()]
+        words[name] = np.array(replaced, str).reshape(words[name].shape)
+    return words
 
 
 def by_name(
@@ -106,21 +85,96 @@ def by_name(
 
 
 def encoded(column: Column, vocabulary: list[str] | None) -> np.ndarray:
-    """Numbers as they are, categories as their codes."""
+    """Numbers as they are, dates as 2024-12-31, categories as their codes."""
     if vocabulary is None:
-        return column.values
+        return column.values.astype(str) if column.kind is Kind.DATES else column.values
     values = column.values.astype(str)
     return codes_of(values.ravel().tolist(), vocabulary).reshape(values.shape)
 
 
-def check_columns(where: str, file: TableFile, wanted: Mapping[str, str], found: Collector) -> bool:
-    """Whether all columns are there; `wanted`: the field that names one -> the column."""
-    with found.at(where):
-        there = file.columns
-        for asking, name in wanted.items():
-            if name not in there:
-                found.add(
-                    asking, f"{file.path.name} has no column {name!r}.{suggestion(name, there)}"
-                )
-        return set(wanted.values()) <= set(there)
-    return False
+def split(
+    whole: Table, how: HeldOutSection, rows: int, ordered: Column | None = None
+) -> tuple[Table, Table]:
+    """The rows to fit, and those held out.
+
+    Args:
+        ordered: the column that the rows are in order of: the last ones are held out from where
+            its value changes.
+    """
+    assert how.fraction is not None
+    count = round(how.fraction * rows)
+    if not 0 < count < rows:
+        raise InputError(
+            f"`held_out.fraction = {how.fraction}` of {rows} rows leaves no rows on one side."
+        )
+    if how.pick == "last" and ordered is not None:
+        count = rows - _between(ordered, rows - count)
+    order = _order(rows, how)
+    fit, held_out = np.sort(order[: rows - count]), np.sort(order[rows - count :])
+    return whole.rows(fit, rows), whole.rows(held_out, rows)
+
+
+def _order(rows: int, how: HeldOutSection) -> np.ndarray:
+    """The last ones of these are held out."""
+    if how.fraction is not None and how.pick == "random":
+        return np.random.default_rng(how.seed).permutation(rows)
+    return np.arange(rows)
+
+
+def _between(ordered: Column, place: int) -> int:
+    """The place nearest to this one where another day begins."""
+    values = days_of(ordered)
+    changes = np.flatnonzero(values[1:] != values[:-1]) + 1
+    if not len(changes):
+        raise InputError(
+            f"`held_out.pick = 'last'`: all rows say {str(values[0])!r} in the column that "
+            f"`ordered` names, so that none of them is the last. Take `pick = 'random'`."
+        )
+    return int(changes[np.abs(changes - place).argmin()])
+
+
+def days_of(ordered: Column) -> np.ndarray:
+    """The day of each row; the time, where all are of one day, and what is no date, as it is."""
+    if ordered.kind is not Kind.DATES:
+        return ordered.values
+    days = ordered.values.astype("datetime64[D]")
+    return days if len(np.unique(days)) > 1 else ordered.values
+
+
+def joined(
+    fit: Table, held_out: Table, rows: tuple[int, int], how: HeldOutSection, *, columns: bool
+) -> Table | None:
+    """One table again, in the order that it had; None where it cannot be told how.
+
+    What is as long as the rows is joined, and what is the same in both stays as it is.
+
+    Args:
+        rows: how many each of them has.
+        columns: whether all has a value for each row; otherwise an array that is the same in both,
+            and as long as either, might be one or the other.
+    """
+    order = _order(sum(rows), how)
+    places = np.argsort(np.concatenate([np.sort(order[: rows[0]]), np.sort(order[rows[0] :])]))
+    whole: list[dict[str, Any]] = []
+    for name in ("arguments", "groups", "beside"):
+        one, other = getattr(fit, name), getattr(held_out, name)
+        if one.keys() != other.keys():
+            return None
+        whole.append({})
+        for key, value in one.items():
+            by_row, same = _are_of(value, other[key], rows), np.array_equal(value, other[key])
+            if not (by_row or same) or (by_row and same and not columns):
+                return None
+            both = np.concatenate([value, other[key]])[places] if by_row else value
+            whole[-1][key] = both
+    arguments, groups, beside = whole
+    labels = None
+    if fit.labels is not None and held_out.labels is not None:
+        labels = np.concatenate([fit.labels, held_out.labels])[places]
+    return Table(arguments, labels, fit.vocabulary, groups, beside)
+
+
+def _are_of(one: Any, other: Any, rows: tuple[int, int]) -> bool:
+    """Whether these have a value for each of the rows, and values of the same shape."""
+    shapes = np.shape(one), np.shape(other)
+    return all(shapes) and (shapes[0][0], shapes[1][0]) == rows and shapes[0][1:] == shapes[1][1:]
