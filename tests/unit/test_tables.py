@@ -162,7 +162,10 @@ def test_all_faults_of_a_table_are_told_at_once_with_column_and_row() -> None:
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        (["1", "2", "n/a"], r"2 of 3 values are numbers; row 2 says 'n/a'.*`frame\['x'\]\.replace\("),
+        (
+            ["1", "2", "n/a"],
+            r"2 of 3 values are numbers; row 2 says 'n/a'.*`frame\['x'\]\.replace\(",
+        ),
         (["1", "2", "3"], r"3 of 3 values are numbers\. Convert"),
         ([1.0, "a", 2.0], r"must hold numbers or words; row 0 has 1\.0"),
         (pd.date_range("2024-01-01", periods=3), r"holds dates.*`x_weekday`"),

@@ -55,6 +55,7 @@ from stakes.tables import (
     lacking,
     let_go,
     shuffled,
+    source_of,
 )
 
 PROBED = 2**17
@@ -265,7 +266,7 @@ class Beyond:
                 value = error.value if words is None else repr(words[error.value])
                 row = int(rows[ROW][error.row % len(rows)])
                 raise InputError(
-                    f"`Stream(...)`: {self.copy.place(row)}, column {error.argument!r} has "
+                    f"`Stream(...)`: row {self.copy.place(row)}, column {error.argument!r} has "
                     f"{value}, which is number {error.value} where the model has {error.size}, "
                     f"numbered from 0. Say how many there are: `Stream(..., constants={{...}})`."
                 ) from None
@@ -305,7 +306,8 @@ def opened(
     there = list(dict.fromkeys(name for each in sources for name in each.schema.names))
     arguments = arguments_of(problem.model)
     asked = dict.fromkeys((*arguments.names, *problem.named_needs))
-    names = [name for name in asked if name in there and name not in stream.constants]
+    names = [name for name in asked if source_of(name, there)[0] in there]
+    names = [name for name in names if name not in stream.constants]
     required = tuple(name for name in arguments.required if name not in stream.constants)
     wanted = Wanted(tuple(asked), required, problem.observations, name_of(problem.model))
     faults = lacking(wanted, names, there, needs_outcome=True)

@@ -53,8 +53,8 @@ class Field(NamedTuple):
     """On disk; words have codes there."""
     meant: Kind | None = None
     """What words are, where that is known."""
-    is_text: bool = False
-    """Whether types are guessed from what is written, so that words may be numbers."""
+    decimal: str | None = None
+    """The decimal sign of text, where types are guessed, so that words may be numbers."""
 
 
 OnDisk: TypeAlias = "np.memmap[Any, Any]"
@@ -361,7 +361,7 @@ class _StreamReader:
                 places[field.name] = part_of(column.values, field.part)
             elif column.kind is Kind.DATES:
                 raise InputError(f"`Stream(...)`: {holds_dates(field.column)}")
-            elif column.kind is Kind.NUMBERS and field.is_text:
+            elif column.kind is Kind.NUMBERS and field.decimal:
                 whole = column.values.dtype.kind == "b" and field.name == outcome
                 kind = jax.dtypes.canonicalize_dtype(np.int32 if whole else column.values.dtype)
                 places[field.name] = column.values.astype(kind)
@@ -385,11 +385,17 @@ class _StreamReader:
             return [_row(self.starts, start + row) for row in rows.tolist()]
 
         hints = {field.column: Hints(field.meant)}
-        seen = examine({field.column: values}, hints, names=names, remedies=IN_STREAM)
+        seen = examine(
+            {field.column: values},
+            hints,
+            decimal=field.decimal or ".",
+            names=names,
+            remedies=IN_STREAM,
+        )
         for finding in seen.findings:
             if finding.stops:
                 raise InputError(f"`Stream(...)`: {finding}")
-            if field.is_text:
+            if field.decimal is not None:
                 warn(f"`Stream(...)`: {finding}")
         return seen.columns[field.column]
 
@@ -419,12 +425,12 @@ def _field(name: str, sources: Sequence[Source], outcome: str) -> Field:
     if kind == "dates" and part is None:
         raise InputError(f"`Stream(...)`: {holds_dates(column)}")
     if kind in ("words", "dates"):
-        is_text = all(source.is_text for source in sources)
-        if kind == "words" and name == outcome and not is_text:
+        decimal = sources[0].decimal
+        if kind == "words" and name == outcome and decimal is None:
             raise _words_for_outcomes(column)
         declared = all(types.is_dictionary(s.schema.field(column).type) for s in sources)
         meant = Kind.DATES if part is not None else Kind.CATEGORIES if declared else None
-        return Field(name, column, part, kind, np.dtype(np.int32), meant, is_text)
+        return Field(name, column, part, kind, np.dtype(np.int32), meant, decimal)
     if kind == "b":
         return Field(name, column, None, kind, np.dtype(np.int32 if name == outcome else bool))
     plain = np.dtype(float if kind == "f" else int)

@@ -160,8 +160,8 @@ class Source(NamedTuple):
     """How many rows it says it has."""
     stamped: object = None
     """Its stamp when it was opened."""
-    is_text: bool = False
-    """Whether types of columns are guessed from what is written."""
+    decimal: str | None = None
+    """The decimal sign of text, whose types are guessed; None where columns have types."""
 
 
 @final
@@ -265,13 +265,14 @@ def _source(path: Path) -> Source:
         return about.st_size, about.st_mtime_ns
 
     with explained(str(path)):
-        stamped, form = stamp(), ds.ParquetFileFormat()
+        stamped, form, decimal = stamp(), ds.ParquetFileFormat(), None
         if kind == "csv":
             dialect = sniff(path, Dialect(), whole=False)
+            decimal = dialect.decimal
             encoding = "utf8" if dialect.encoding in ("utf-8", "utf-8-sig") else dialect.encoding
             form = ds.CsvFileFormat(
                 parse_options=csv.ParseOptions(delimiter=dialect.separator),
-                convert_options=csv.ConvertOptions(decimal_point=dialect.decimal),
+                convert_options=csv.ConvertOptions(decimal_point=decimal),
                 read_options=csv.ReadOptions(encoding=encoding),
             )
         [fragment] = ds.dataset(str(path), format=form).get_fragments()
@@ -286,7 +287,7 @@ def _source(path: Path) -> Source:
             )
         )
 
-    return Source(str(path), schema, parts, stamp, said, stamped, is_text=kind == "csv")
+    return Source(str(path), schema, parts, stamp, said, stamped, decimal)
 
 
 @contextmanager
