@@ -112,7 +112,7 @@ class Design:
             if len(bad):
                 raise InputError(
                     f"The term `{name}` of the formula has no finite value in row "
-                    f"{rows.named(bad[:1])[0]} ({len(bad)} in all)."
+                    f"{rows.names(bad[:1])[0]} ({len(bad)} in all)."
                 )
         return found
 
@@ -132,7 +132,7 @@ def _refused(term: Any, frame: "pd.DataFrame", rows: Any, error: ValueError) -> 
     if not len(bad):
         return InputError(f"{where}: {error}")
     return InputError(
-        f"{where}: row {rows.named(bad[:1])[0]} ({len(bad)} in all) has a value that the fit has "
+        f"{where}: row {rows.names(bad[:1])[0]} ({len(bad)} in all) has a value that the fit has "
         f"not seen. Leave such rows out, or make the column a group, as `(1 | column)` does, and "
         f"fit again: members of a group may be new. ({error})"
     )

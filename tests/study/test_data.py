@@ -18,10 +18,8 @@ from scipy.special import logsumexp
 
 import stakes
 from stakes.study import Keys, prepare
-from stakes.tables import Coding, Wanted, codes_of, read
 
 KEY = jax.random.key(0)
-WANTED = Wanted(("store", "x", "sold"), ("store", "x"), "sold", "model")
 
 
 def model(store: Any, x: Any, day_weekday: Any, sold: Any = None) -> None:
@@ -109,15 +107,6 @@ def test_a_new_category_is_drawn_as_a_new_member_of_its_plate() -> None:
     np.testing.assert_allclose(decided["b"], expected, atol=0.1)
 
 
-def test_a_new_category_is_refused_with_its_row_where_the_model_counts_no_members() -> None:
-    fitted = Coding({"store": ("Bonn", "Ulm")})
-    frame = pd.DataFrame({"store": ["Ulm", "Fulda"], "x": [1, 2]})
-    with pytest.raises(stakes.InputError, match=r"'store': row 1: 'Fulda' was not in .*np\.unique"):
-        read(frame, WANTED, fitted, needs_outcome=False)
-    found = read(frame.iloc[:1], WANTED, fitted, needs_outcome=False)
-    assert found.arguments["store"].tolist() == [1]
-
-
 def test_held_out_tables_are_compared_and_need_every_outcome() -> None:
     assert result().compare(table().iloc[:12]).instances == 12
     gap = table().iloc[:12].copy()
@@ -157,69 +146,6 @@ def test_all_faults_of_a_table_are_told_at_once_with_column_and_row() -> None:
         "and 'Ulm ' (1 time, first in row 'r4') differ by spaces alone",
     ):
         assert part in said
-
-
-@pytest.mark.parametrize(
-    ("column", "message"),
-    [
-        (
-            ["1", "2", "n/a"],
-            r"2 of 3 values are numbers; row 2 says 'n/a'.*`frame\['x'\]\.replace\(",
-        ),
-        (["1", "2", "3"], r"3 of 3 values are numbers\. Convert"),
-        ([1.0, "a", 2.0], r"must hold numbers or words; row 0 has 1\.0"),
-        (pd.date_range("2024-01-01", periods=3), r"holds dates.*`x_weekday`"),
-        ([None, None, 3.0], r"no value in rows 0 and 1"),
-        (pd.array([1, None, 3], "Int64"), r"no value in row 1"),
-    ],
-    ids=["some numbers", "all numbers", "mixed", "dates", "missing", "missing whole number"],
-)
-def test_a_column_that_can_be_misunderstood_is_refused(column: Any, message: str) -> None:
-    frame = pd.DataFrame({"store": ["a", "b", "c"], "x": column})
-    with pytest.raises(stakes.InputError, match=message):
-        read(frame, WANTED, needs_outcome=False)
-
-
-@pytest.mark.parametrize(
-    ("column", "kind"),
-    [([True, False], "b"), (pd.array([1, 2], "Int64"), "i"), (pd.array([0.5, 1], "Float32"), "f")],
-)
-def test_truth_values_and_numbers_stay_what_they_are(column: Any, kind: str) -> None:
-    found = read(pd.DataFrame({"store": [1, 2], "x": column}), WANTED, needs_outcome=False)
-    assert found.arguments["x"].dtype.kind == kind
-    np.testing.assert_array_equal(found.arguments["x"], np.asarray(column, float))
-
-
-def test_declared_categories_keep_their_order_and_those_that_do_not_occur() -> None:
-    sizes = pd.Categorical(["mid", "low"], ["low", "mid", "high"], ordered=True)
-    found = read(pd.DataFrame({"store": sizes, "x": [1, 2]}), WANTED, needs_outcome=False)
-    assert found.arguments["store"].tolist() == [1, 0]
-    assert found.coding.categories["store"] == ("low", "mid", "high")
-
-
-def test_days_are_counted_from_the_first_date_of_the_fit() -> None:
-    wanted = Wanted(("day_days",), ("day_days",), "y", "model")
-    frame = pd.DataFrame({"day": pd.to_datetime(["2024-03-01 06:00", "2024-02-28 00:00"])})
-    first = read(frame, wanted, needs_outcome=False)
-    later = read(frame.iloc[:1], wanted, first.coding, needs_outcome=False)
-    assert first.arguments["day_days"].tolist() == [2.25, 0.0]
-    assert later.arguments["day_days"].tolist() == [2.25]
-
-
-def test_rows_that_are_just_numbered_have_no_labels() -> None:
-    frame = pd.DataFrame({"store": [1, 2], "x": [1, 2]})
-    assert read(frame, WANTED, needs_outcome=False).rows.labels is None
-    assert read(frame.set_index([[7, 3]]), WANTED, needs_outcome=False).rows.labels == [7, 3]
-
-
-def test_a_table_for_a_fit_that_had_none_must_hold_numbers() -> None:
-    frame = pd.DataFrame({"store": [1, 2], "x": ["a", "b"]})
-    with pytest.raises(stakes.InputError, match=r"'x' holds 'a' in row 0, where the fit had"):
-        read(frame, WANTED, Coding(), needs_outcome=False)
-
-
-def test_codes_are_places_among_the_categories() -> None:
-    assert codes_of(["b", "a", "?"], ["a", "b"]).tolist() == [1, 0, -1]
 
 
 @cache
