@@ -140,6 +140,7 @@ def test_what_is_said_of_columns_settles_what_is_odd() -> None:
         (["€1", "$2"], Hints(), "different units: '€1' and '$2'"),
         (["01/02/2025", "03/04/2025"], Hints(), "'01/02/2025' may be written"),
         (["inf", "1"], Hints(), "is infinite in row 11"),
+        (["", "1", "inf"], Hints(replace={"": "2"}), "is infinite in row 13"),
         (["a", "b"], Hints(Kind.NUMBERS), "must hold numbers; row 11 has 'a'"),
         (["a", "b"], Hints(Kind.DATES), "row 11: 'a' is no date"),
         (["Kln", "Ulm"], Hints(Kind.CATEGORIES, known=["Köln", "Ulm"]), "Did you mean 'Köln'?"),
@@ -268,3 +269,12 @@ def test_a_column_that_is_there_twice_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the column 'a' more than once"):
         list(file.parts(["a"]))
     assert next(file.parts(["b"])).columns == {"b": ["2"]}
+
+
+def test_what_is_missing_or_infinite_is_told_of_its_own_rows() -> None:
+    found = examine({"x": ["", "1", "inf", ""], "y": ["", "", "", ""]}, {"x": Hints(gaps=True)})
+    assert [(f.column, f.rows) for f in found.findings] == [
+        ("x", (1, 4)),
+        ("x", (3,)),
+        ("y", (1, 2, 3, 4)),
+    ]

@@ -296,7 +296,7 @@ class _Look:
         if self.hints.kind is Kind.DATES:
             self.note("must hold dates; it holds numbers")
             return Column(Kind.DATES, np.full(len(values), "NaT", "datetime64[D]"), missing)
-        self._note_infinite(np.isinf(values))
+        self._note_infinite(np.unique(np.argwhere(np.isinf(np.atleast_1d(values)))[:, 0]))
         return Column(Kind.NUMBERS, values, missing)
 
     def _note_missing(self, rows: np.ndarray) -> None:
@@ -305,9 +305,8 @@ class _Look:
             what = f"has no value in {self.named(rows)}"
             self.note(what, remedy, rows, stops=not self.hints.gaps)
 
-    def _note_infinite(self, infinite: np.ndarray) -> None:
-        if infinite.any():
-            rows = np.unique(np.argwhere(infinite)[:, 0])
+    def _note_infinite(self, rows: np.ndarray) -> None:
+        if len(rows):
             self.note(f"is infinite in {self.named(rows)}", "Drop or fill them.", rows)
 
     def _read(self, words: Words) -> tuple[Kind, np.ndarray]:
@@ -372,7 +371,7 @@ class _Look:
             remedy = f"They are read as numbers; if they are codes, {categories}."
             self.note(f"{zeros[0]!r} and the like begin with a zero", remedy, stops=False)
             self.findings[-1] = replace(self.findings[-1], codes=True)
-        self._note_infinite(words.spread(np.isinf(numbers.values)))
+        self._note_infinite(words.rows(np.flatnonzero(np.isinf(numbers.values))))
 
     def _note_others(self, what: str, others: np.ndarray, words: Words) -> None:
         rows, odd = words.rows(others), [words.different[at] for at in others]
