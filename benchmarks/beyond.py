@@ -115,7 +115,7 @@ def compared(folder: Path, repeats: int = 7, steps: int = 1000) -> dict[str, flo
     import pyarrow.dataset as ds
 
     import stakes
-    from stakes.fitting import FitSettings, run
+    from stakes.fitting import FitSettings, Hooks, run
     from stakes.study import Options, prepare
     from stakes.study.streaming import Beyond, opened
 
@@ -143,7 +143,7 @@ def compared(folder: Path, repeats: int = 7, steps: int = 1000) -> dict[str, flo
                     taken.append(go().seconds)
                     continue
                 with beyond.feeding(plan.approximation, key) as feed:
-                    taken.append(go(feed=feed).seconds)
+                    taken.append(go(hooks=Hooks(feed=feed)).seconds)
             seconds.append(taken[0] / taken[1])
     return {name: float(np.median(each[1:])) for name, each in found.items()}
 

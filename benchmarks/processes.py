@@ -32,7 +32,7 @@ import stakes
 from examples import matrix_factorization
 from stakes.bridge import divided
 from stakes.bridge.sites import Times
-from stakes.fitting import Fit, State, Step, adam, compiled, run, start_history
+from stakes.fitting import Fit, Hooks, State, Step, adam, compiled, run, start_history
 from stakes.host.text_tables import text_table
 from stakes.port import Batches, Division
 from stakes.processes import join
@@ -223,9 +223,11 @@ def work(asked: Any, index: str, count: str, port: str, folder: str) -> None:
 
         key, settings = jax.random.key(1), plan.settings
         if on is None:
-            fit = run(method, step, approximation, state, key, settings, watch=tick)
+            fit = run(method, step, approximation, state, key, settings, hooks=Hooks(watch=tick))
         else:
-            fit = run(method, step, approximation, state, key, settings, on=on, due=tick)
+            fit = run(
+                method, step, approximation, state, key, settings, hooks=Hooks(on=on, due=tick)
+            )
         if on is None or on.speaks:
             save(Path(folder) / f"{count}.npz", fit)
             processor = np.median(np.diff(clock)[1:]) / settings.chunk

@@ -25,7 +25,7 @@ from numpyro.infer.autoguide import AutoNormal
 import stakes
 from benchmarks.seven import SEVEN
 from stakes.bridge import NumPyroApproximation, approximate
-from stakes.fitting import VI, Fit, FitSettings, History, adam, bound, run
+from stakes.fitting import VI, Fit, FitSettings, History, Hooks, adam, bound, run
 from stakes.host.text_tables import text_table
 from stakes.port import Batches, params_in
 
@@ -115,7 +115,7 @@ def fitted(
     watch: Callable[[History], None] | None = None,
 ) -> Fit:
     state, step = VI().init(params, settings), VI().step(settings)
-    return run("VI", step, approximation, state, key, settings, watch=watch)
+    return run("VI", step, approximation, state, key, settings, hooks=Hooks(watch=watch))
 
 
 class Looks:

@@ -102,7 +102,8 @@ def _fit(
         step, state = plan.step(SCALE), plan.state(start, mean)
     look = None if watch is None else partial(watch.look, plan)
     key = jax.random.key(1)
-    fit = fitting.run("fit", step, plan.approximation, state, key, plan.settings, watch=look)
+    hooks = fitting.Hooks(watch=look)
+    fit = fitting.run("fit", step, plan.approximation, state, key, plan.settings, hooks=hooks)
     check_whole("fit", fit)
     return fit
 

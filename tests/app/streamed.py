@@ -13,7 +13,7 @@ import numpyro.distributions as dist
 
 import stakes
 from stakes.bridge.sites import Times
-from stakes.fitting import Fit, State, Step, run
+from stakes.fitting import Fit, Hooks, State, Step, run
 from stakes.predicting import FittedPosterior
 from stakes.study import Options, prepare
 from stakes.study.keys import Keys
@@ -89,7 +89,7 @@ def expected_of(folder: Path, count: int, scale: float) -> dict[str, np.ndarray]
 
         with ExitStack() as all_open, Times("row", jnp.asarray(times)):
             feeds = [all_open.enter_context(beyond.feeding(whole, key)) for beyond in beyonds]
-            return run(title, step, whole, state, key, plan.settings, feed=feed)
+            return run(title, step, whole, state, key, plan.settings, hooks=Hooks(feed=feed))
 
     start = plan.approximation.start
     vi = fitted("VI", plan.vi_step(), plan.vi_state(start), keys.vi)

@@ -216,6 +216,9 @@ def test_double_precision_is_another_program(nothing_kept):
         assert double(np.float64(1.5)).dtype == "float64"
 
 
+DECIDE = "_decide_batch"
+
+
 class Lowered:
     """A program that says where it is compiled, and may fail at first."""
 
@@ -255,7 +258,7 @@ def test_what_failed_to_compile_beside_others_is_tried_again(nothing_kept):
     assert begun.result() == "program"
     assert lowered.threads[1] is threading.current_thread()
     fails = Program(lambda x: x + 1, options={"xla_no_such_option": 1})
-    fails.begin(1.0)
+    fails.bound(1.0)
     for _ in range(2):
         with pytest.raises(Exception, match="xla_no_such_option"):
             fails(1.0)
@@ -270,13 +273,14 @@ def test_a_program_that_was_begun_is_not_traced_again(nothing_kept):
 
     program = Program(double)
     with jax.disable_jit():
-        assert not program.begin(1.5)
+        assert not program.bound(1.5).is_compiling()
     assert traced == []
-    program.begin(1.5)
+    program.bound(1.5)
     assert float(program(1.5)) == 3.0
     assert len(traced) == 1
-    assert not program.begin(2.5)  # nothing is going on any more
-    assert not Program(double).begin(1.5)  # the same text
+    assert not program.bound(2.5).is_compiling()  # nothing is going on any more
+    assert not Program(double).bound(1.5).is_compiling()  # the same text
+    assert float(program.bound(2.5)()) == 5.0
 
 
 def test_what_follows_plain_vi_is_compiled_beside_it_in_a_first_fit_alone(
@@ -294,17 +298,18 @@ def test_what_follows_plain_vi_is_compiled_beside_it_in_a_first_fit_alone(
     monkeypatch.setattr(compiling, "compiled", compiled)
     monkeypatch.setattr(plan, "usable_cores", lambda: 2)
     fit(steps=300)
-    begun = [(name, found) for name, later, found in asked if later]
-    assert [name for name, _ in begun] == ["chunk", "_decide_batch", "chunk"]
-    waited_for = [found for name, later, found in asked if name == "chunk" and not later]
-    assert waited_for == [begun[2][1]]
-    asked.clear()
-    fit(steps=300)
-    assert [name for name, later, _ in asked if later] == ["chunk"]
-    monkeypatch.setattr(plan, "usable_cores", lambda: 1)
-    asked.clear()
-    fit(steps=300)
-    assert not any(later for _, later, _ in asked)
+    chunks = [found for name, _, found in asked if name == "chunk"]
+    assert len(chunks) == 3
+    assert chunks[2] is chunks[1]
+    assert next(later for name, later, _ in asked if name == DECIDE)
+    for cores in (2, 1):
+        monkeypatch.setattr(plan, "usable_cores", lambda cores=cores: cores)
+        asked.clear()
+        if cores == 1:
+            monkeypatch.setattr(compiling, "COMPILED", compiling.LRU(compiling.MOST_COMPILED))
+        fit(steps=300)
+        assert len([name for name, _, _ in asked if name == "chunk"]) == 2
+        assert not any(later for name, later, _ in asked if name == DECIDE)
 
 
 def test_few_are_kept(nothing_kept, monkeypatch):

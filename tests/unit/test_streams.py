@@ -22,7 +22,7 @@ from threads import together
 import stakes
 from stakes.bridge.sites import Times
 from stakes.errors import StorageError
-from stakes.fitting import run
+from stakes.fitting import Hooks, run
 from stakes.predicting import FittedPosterior
 from stakes.processes import AXIS
 from stakes.study import Options, calibrate_with, prepare
@@ -294,7 +294,7 @@ def test_steps_with_rows_on_disk_are_those_with_all_rows_in_memory(number_files:
         return held.approximation, {"row": batches}
 
     alone = partial(run, "VI", held.vi_step(), held.approximation, held.vi_state(begin), KEY)
-    whole = alone(held.settings, feed=feed)
+    whole = alone(held.settings, hooks=Hooks(feed=feed))
     np.testing.assert_allclose(streamed.elbo, whole.elbo, rtol=1e-4)
     found = kept.params(streamed.params, np.arange(LOCAL_ROWS))
     assert np.ptp(np.asarray(found["own_auto_loc"])) > 1

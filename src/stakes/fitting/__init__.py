@@ -19,6 +19,7 @@ from stakes.fitting.history import (
 from stakes.fitting.joint import Joint
 from stakes.fitting.loop import (
     Feed,
+    Hooks,
     RowsElsewhere,
     begin_to_compile,
     compiled,
@@ -51,6 +52,7 @@ __all__ = [
     "Fit",
     "FitSettings",
     "History",
+    "Hooks",
     "Info",
     "Joint",
     "Keeper",

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -11,15 +12,25 @@ import numpy as np
 
 from stakes._types import Key
 from stakes.fitting.fit import Fit
-from stakes.fitting.history import Watch, fit_of, one_of
-from stakes.fitting.loop import Ended, Loop, Taken, after, alone, for_each_run, loop_of_runs
+from stakes.fitting.history import Watch, fit_of, one_of, start_history
+from stakes.fitting.loop import (
+    Hooks,
+    Loop,
+    Taken,
+    always,
+    bound,
+    for_each_run,
+    run_loop,
+    split,
+    sweeping,
+)
 from stakes.fitting.settings import FitSettings
-from stakes.fitting.step import State, Step
+from stakes.fitting.step import Info, State, Step
 from stakes.host import progress
 from stakes.host.ahead import usable_cores
 from stakes.host.interrupts import deferred_ctrl_c
 from stakes.host.workers import run_all
-from stakes.port import Approximation
+from stakes.port import Approximation, Batches
 
 MOST_BESIDE = 10_000_000
 """Numbers in the states of a batch up to which there are several at a time: a step of a larger one
@@ -71,17 +82,22 @@ def run_together(
     have stopped rising.
     """
     batch = Together(title, step, each, approximation, states, keys, settings)
-    with (
-        deferred_ctrl_c() as interruption,
-        progress.bar(title, settings.steps, show=settings.progress) as tell,
-    ):
-        how: dict[str, Any] = {"asked": interruption.asked, "tell": tell, "watch": watch}
-        return _fits(batch, alone(loop_of_runs(for_each_run(step), *batch[2:], **how)))
+    return _fits(batch, run_loop(title, _loop(batch, for_each_run(step), Hooks(watch=watch))))
+
+
+def _loop(batch: Together, chunk: "partial[tuple[State, Info]]", hooks: Hooks) -> Loop:
+    settings = sweeping(batch.settings, batch.approximation, batch.states.variables["params"])
+    keys = jax.vmap(split)(batch.keys)
+    schedule = Batches(keys.batches[0], batch.approximation.subsamples)
+    feed = always((batch.approximation, batch.each), schedule)
+    history = start_history(batch.states, (len(batch.keys),))
+    return Loop(bound(chunk, keys.step), feed, history, settings, hooks)
 
 
 def run_apart(title: str, batches: Sequence[Together], on: Any = None) -> list[list[Fit]]:
     """The fits of each batch: a batch on each core, or on each worker of the client `on`.
 
+    On the cores, chunks are taken in a thread for each batch, and all else is done in this one.
     What is one batch in one place is one everywhere, so that the numbers are the same: fits that
     run together keep the same pace.
     """
@@ -93,53 +109,40 @@ def run_apart(title: str, batches: Sequence[Together], on: Any = None) -> list[l
         return [run_together(*batches[0])]
     # Batches of the same steps are traced once.
     chunks = {step: for_each_run(step) for step in dict.fromkeys(each.step for each in batches)}
-    done = [0] * len(batches)
+    numbers = sum(np.size(leaf) for leaf in jax.tree.leaves(batches[0].states))
+    most = min(usable_cores() if numbers <= MOST_BESIDE else 1, len(batches))
+    waiting, loops = deque(batches), list[Loop]()
+    at_work: dict[Future[Taken], Loop] = {}
     with (
         deferred_ctrl_c() as interruption,
         progress.bar(title, sum(each.settings.steps for each in batches), show=show) as tell,
+        ThreadPoolExecutor(most) as pool,
     ):
 
-        def loop(i: int, batch: Together) -> Loop:
-            def told(steps: int, bound: float, utility: float) -> None:
-                done[i] = steps
-                tell(sum(done), bound, utility)
+        def tell_all(done: int, bound: float, utility: float) -> None:
+            tell(sum(len(loop.history.elbo) for loop in loops), bound, utility)
 
-            how: dict[str, Any] = {"asked": interruption.asked, "tell": told, "elsewhere": True}
-            return loop_of_runs(chunks[batch.step], *batch[2:], **how)
+        def go_on(loop: Loop) -> None:
+            if (chunk := loop.begin()) is not None:
+                at_work[pool.submit(chunk)] = loop
 
-        loops = [loop(i, batch) for i, batch in enumerate(batches)]
-        numbers = sum(np.size(leaf) for leaf in jax.tree.leaves(batches[0].states))
-        most = usable_cores() if numbers <= MOST_BESIDE else 1
-        ended = side_by_side(loops, min(most, len(batches)))
-    return [_fits(batch, each) for batch, each in zip(batches, ended, strict=True)]
-
-
-def side_by_side(loops: Sequence[Loop], most: int) -> list[Ended]:
-    """The loops, at most so many at a time, with a thread for the chunks of each.
-
-    What a loop does between its chunks is done here, in one thread: JAX may trace there, and
-    NumPyro keeps its handlers in one list for all threads.
-    """
-    found: dict[int, Ended] = {}
-    waiting, at_work = deque(enumerate(loops)), dict[Future[Taken], tuple[int, Loop]]()
-
-    def proceed(i: int, loop: Loop, taken: Taken | None = None) -> None:
-        then = after(loop, taken)
-        if isinstance(then, Ended):
-            found[i] = then
-        else:
-            at_work[pool.submit(then)] = i, loop
-
-    with ThreadPoolExecutor(most) as pool:
         while waiting or at_work:
             while waiting and len(at_work) < most:
-                proceed(*waiting.popleft())
+                batch = waiting.popleft()
+                loops.append(_loop(batch, chunks[batch.step], Hooks()))
+                loops[-1].asked, loops[-1].tell = interruption.asked, tell_all
+                go_on(loops[-1])
             for future in wait(at_work, return_when=FIRST_COMPLETED).done:
-                proceed(*at_work.pop(future), future.result())
-    return [found[i] for i in range(len(loops))]
+                loop = at_work.pop(future)
+                loop.end(future.result())
+                go_on(loop)
+    return [_fits(batch, loop) for batch, loop in zip(batches, loops, strict=True)]
 
 
-def _fits(batch: Together, ended: Ended) -> list[Fit]:
-    history, reason, step_seconds = ended
+def _fits(batch: Together, loop: Loop) -> list[Fit]:
     count = len(batch.keys)
-    return [fit_of(one_of(history, i, count), reason, step_seconds / count) for i in range(count)]
+    assert loop.reason is not None
+    return [
+        fit_of(one_of(loop.history, i, count), loop.reason, loop.step_seconds / count)
+        for i in range(count)
+    ]

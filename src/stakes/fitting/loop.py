@@ -1,10 +1,10 @@
 """The loop of every fit: VI, joint optimisation and EM differ only in their `step`."""
 
 import time
-from collections.abc import Callable, Generator
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, final
 
 import jax
 import numpy as np
@@ -52,6 +52,38 @@ class RowsElsewhere(Protocol):
         ...
 
 
+@final
+@dataclass(frozen=True, kw_only=True)
+class Hooks:
+    """What is done around the chunks of a fit; nothing by default.
+
+    Args:
+        watch: called after every chunk with where the fit stands.
+        feed: brings in the rows of each chunk, where the approximation does not have them all; it
+            has the members that this process takes of each minibatch.
+        rows: has what the state has for these rows, and takes it back; averages over the steps are
+            of everything else.
+        meanwhile: called while the steps are compiled, if they have to be.
+        on: several processes that make one fit together. State, history and what becomes of them
+            are whole in each.
+        due: says, before a chunk of several processes, that a record is due; they call `watch`
+            then and at the end, and in one process alone.
+        keeper: called in place of `watch`, in every process, with what each of them has.
+    """
+
+    watch: Watch | None = None
+    feed: Feed | None = None
+    rows: RowsElsewhere | None = None
+    meanwhile: Callable[[], None] | None = None
+    on: Processes | None = None
+    due: Callable[[], bool] = lambda: False
+    keeper: Keeper | None = None
+
+    def look(self, variables: PyTree) -> np.ndarray:
+        """Some of the variables, to be watched: none of rows, which are others in each chunk."""
+        return some_of(variables if self.rows is None else self.rows.others(variables))
+
+
 class Taken(NamedTuple):
     """Where a chunk of steps has led, and how long it took."""
 
@@ -60,26 +92,14 @@ class Taken(NamedTuple):
     seconds: float
 
 
-class Ended(NamedTuple):
-    """Where a loop ended, why, and the seconds that a step took once it was compiled."""
-
-    history: History
-    reason: Stop
-    step_seconds: float
-
-
-Loop: TypeAlias = Generator[Callable[[], Taken], Taken, Ended]
-"""A loop that leaves it to others to take its chunks, and is sent what came of each."""
-
-
-class _Keys(NamedTuple):
+class FitKeys(NamedTuple):
     step: Key
     batches: Key
 
 
 @Program
-def _split(key: Key) -> _Keys:
-    return _Keys(*jax.random.split(key))
+def split(key: Key) -> FitKeys:
+    return FitKeys(*jax.random.split(key))
 
 
 def run(
@@ -91,103 +111,151 @@ def run(
     settings: FitSettings,
     *,
     history: History | None = None,
-    watch: Watch | None = None,
-    feed: Feed | None = None,
-    rows: RowsElsewhere | None = None,
-    on: Processes | None = None,
-    due: Callable[[], bool] = lambda: False,
-    keeper: Keeper | None = None,
-    meanwhile: Callable[[], None] | None = None,
+    hooks: Hooks | None = None,
 ) -> Fit:
     """Step until the bound has stopped rising at the smallest step size, or a limit is reached.
 
     Given the `history` of a run that was cut short, it is resumed there and ends with the same
     numbers, bit for bit, as if it had not been; given that of a finished run, it ends at once.
-    A `feed` brings in the rows of each chunk, where the approximation does not have them all; it
-    has the members that this process takes of each minibatch. What the state has for these rows is
-    taken from `rows`, and goes back there; averages over the steps are of everything else. If the
-    steps have to be compiled, `meanwhile` is called while they are.
-
-    Several processes that call this with a divided approximation make one fit `on` all of them.
-    State, history and what becomes of them are whole in each. `watch` is called in one process
-    alone: when it says, before a chunk, that a record is `due`, and at the end. A `keeper` is
-    called in its place, in every process, with what each of them has.
     """
-    keys = _split(key)
+    keys, hooks = split(key), hooks or Hooks()
     settings = sweeping(settings, approximation, state.variables["params"])
-    history = history or start_history(state, look=_look(rows))
-    if on is not None:
-        crew = Crew(on, approximation, state, settings, _steps, _numbered(step), keys.step, due)
-        feed = feed or _always(approximation, crew.schedule(keys.batches))
-        return _run_on(crew, title, history, feed, rows, settings, watch, keeper)
-    chunk = partial(compiled(step), key=keys.step)
-    if feed is None:
-        feed = _always(approximation, Batches(keys.batches, approximation.subsamples))
-    ended = _loop(title, chunk, feed, history, settings, watch, rows=rows, meanwhile=meanwhile)
-    return fit_of(*ended)
+    history = history or start_history(state, look=hooks.look)
+    if hooks.on is None:
+        feed = hooks.feed or always(approximation, Batches(keys.batches, approximation.subsamples))
+        loop = Loop(bound(compiled(step), keys.step), feed, history, settings, hooks)
+        return run_loop(title, loop).fit()
+    make, due = _numbered(step), hooks.due
+    crew = Crew(hooks.on, approximation, state, settings, _steps, make, keys.step, due)
+    feed = hooks.feed or always(approximation, crew.schedule(keys.batches))
+    return _run_on(crew, title, history, feed, settings, hooks)
+
+
+def _run_on(
+    crew: Crew, title: str, history: History, feed: Feed, settings: FitSettings, hooks: Hooks
+) -> Fit:
+    recording = replace(hooks, watch=crew.recording(hooks.watch, hooks.keeper))
+    chunk = partial(partial, crew.chunk)
+    loop = Loop(chunk, feed, crew.cut(history), settings, recording, crew.watched)
+    run_loop(title, loop, crew.agreed)
+    if hooks.keeper is not None:
+        crew.keep(loop.history, hooks.keeper)
+    loop.history = crew.whole(loop.history)
+    if hooks.keeper is None:
+        crew.record(loop.history, hooks.watch)
+    return loop.fit()
 
 
 def begin_to_compile(
     step: Step, approximation: Approximation, state: State, key: Key, settings: FitSettings
 ) -> None:
     """Begin to compile the steps of such a fit, in another thread."""
-    keys, count = _split(key), min(settings.chunk, settings.steps)
+    keys, count = split(key), min(settings.chunk, settings.steps)
     batches = Batches(keys.batches, approximation.subsamples).take(0, count)
-    given = {"key": keys.step, "numbers": np.arange(count), "batches": batches}
-    _begin(partial(compiled(step), **given), approximation, start_history(state).state)
+    chunk = bound(compiled(step), keys.step)
+    chunk(approximation, start_history(state).state, numbers=np.arange(count), batches=batches)
 
 
-def _begin(chunk: "partial[Any]", given: Any, state: State, **more: Any) -> bool:
-    """Begin to compile the program of a chunk; says whether that takes a while."""
-    program: Any = chunk.func
-    begun: bool = program.begin(given, state, **chunk.keywords, **more)
-    return begun
+def sweeping(settings: FitSettings, approximation: Approximation, params: Params) -> FitSettings:
+    """Settings for rows that have to come up several times, if they have parameters."""
+    return replace(settings, sweep=steps_of_a_pass(approximation, params))
 
 
-def _run_on(
-    crew: Crew,
-    title: str,
-    history: History,
-    feed: Feed,
-    rows: RowsElsewhere | None,
-    settings: FitSettings,
-    watch: Watch | None,
-    keeper: Keeper | None,
-) -> Fit:
-    own, record = crew.cut(history), crew.recording(watch, keeper)
-    history, reason, step_seconds = _loop(
-        title, crew.chunk, feed, own, settings, record, crew, rows
-    )
-    if keeper is not None:
-        crew.keep(history, keeper)
-    whole = crew.whole(history)
-    if keeper is None:
-        crew.record(whole, watch)
-    return fit_of(whole, reason, step_seconds)
+def always(given: Any, schedule: Batches) -> Feed:
+    """All rows are there from the beginning."""
+    return lambda start, count: (given, schedule.take(start, count))
 
 
-def loop_of_runs(
-    chunk: "partial[tuple[State, Info]]",
-    each: Any,
-    approximation: Approximation,
-    states: State,
-    keys: Key,
-    settings: FitSettings,
-    **how: Any,
-) -> Loop:
-    """The loop of several runs that are one compiled batch: `chunk` is that of `for_each_run`.
+@final
+@dataclass(eq=False)
+class Loop:
+    """A fit under way, from chunk to chunk, until there is a reason to stop.
 
-    States, keys and `each` have a leading axis of runs. The runs see the same minibatches and keep
-    the same pace: a stage ends when their bounds, taken together, have stopped rising.
+    What is done between chunks is done in the thread that calls it: JAX traces there, and NumPyro
+    keeps its handlers in one list for all threads. A chunk itself may be taken in any thread.
     """
-    # A generator itself, so that states are copied when the loop begins.
-    settings = sweeping(settings, approximation, states.variables["params"])
-    each_keys = jax.vmap(lambda key: _Keys(*jax.random.split(key)))(keys)
-    schedule = Batches(each_keys.batches[0], approximation.subsamples)
-    feed = _always((approximation, each), schedule)
-    history = start_history(states, (len(keys),))
-    ended = yield from steps_of(partial(chunk, key=each_keys.step), feed, history, settings, **how)
-    return ended
+
+    chunk: Callable[..., Any]
+    """Binds the call that takes a chunk."""
+    feed: Feed
+    history: History
+    settings: FitSettings
+    hooks: Hooks = Hooks()
+    look: Look | None = None
+    asked: Callable[[], bool] = lambda: False
+    """Whether it has been asked to stop."""
+    tell: progress.Tell = lambda done, bound, utility: None
+    reason: Stop | None = None
+    """Why it has stopped."""
+
+    def __post_init__(self) -> None:
+        self._began = time.monotonic() - self.history.seconds
+        self._between, self._step_seconds = 0.0, list[float]()
+
+    def begin(self) -> Callable[[], Taken] | None:
+        """A call that takes the next chunk; None where the fit has stopped."""
+        self.reason = verdict(self.history, self.settings, self.asked())
+        if self.reason is not None:
+            return None
+        began, rows = time.monotonic(), self.hooks.rows
+        self.history = next_stage(self.history, self.settings)
+        done = len(self.history.elbo)
+        count = min(self.settings.chunk, self.settings.steps - done)
+        given, batches = self.feed(done, count)
+        state = self.history.state if rows is None else rows.bring(self.history.state, done)
+        call = self.chunk(given, state, numbers=np.arange(done, done + count), batches=batches)
+        if self.hooks.meanwhile is not None and not self._step_seconds and call.is_compiling():
+            self.hooks.meanwhile()
+        self._between = time.monotonic() - began
+        return partial(_take, call)
+
+    def end(self, taken: Taken) -> None:
+        """Go on from where the chunk has led."""
+        began, done = time.monotonic(), len(self.history.elbo)
+        if self.hooks.rows is not None:
+            self.hooks.rows.put(taken.state, done)
+        history = extended(self.history, taken.state, taken.info, self.look or self.hooks.look)
+        self.history = history._replace(seconds=time.monotonic() - self._began)
+        seconds = self._between + taken.seconds + time.monotonic() - began
+        self._step_seconds.append(seconds / (len(history.elbo) - done))
+        elbo, utility = history.elbo[done:], history.utility[done:]
+        self.tell(len(history.elbo), finite_mean(elbo + utility), finite_mean(utility))
+        if self.hooks.watch is not None:
+            self.hooks.watch(self.history)
+
+    @property
+    def step_seconds(self) -> float:
+        """The seconds that a step took, once it was compiled."""
+        later = self._step_seconds[1:]
+        return float(np.median(later)) if later else float("nan")
+
+    def fit(self) -> Fit:
+        assert self.reason is not None
+        return fit_of(self.history, self.reason, self.step_seconds)
+
+
+def run_loop(
+    title: str,
+    loop: Loop,
+    agreed: Callable[[Callable[[], bool]], Callable[[], bool]] = lambda asked: asked,
+) -> Loop:
+    """Take the chunks of a fit one after the other; Ctrl-C stops it after the one at hand."""
+    settings = loop.settings
+    with (
+        deferred_ctrl_c() as interruption,
+        progress.bar(title, settings.steps, show=settings.progress) as tell,
+    ):
+        loop.asked, loop.tell = agreed(interruption.asked), tell
+        while (chunk := loop.begin()) is not None:
+            loop.end(chunk())
+    return loop
+
+
+def _take(call: Callable[[], tuple[State, Info]]) -> Taken:
+    started = time.monotonic()
+    state, info = call()
+    info = jax.tree.map(np.asarray, info)  # waits until they are there
+    return Taken(state, info, time.monotonic() - started)
 
 
 def for_each_run(step: Callable[[Any], Step]) -> "partial[tuple[State, Info]]":
@@ -205,118 +273,10 @@ def for_each_run(step: Callable[[Any], Step]) -> "partial[tuple[State, Info]]":
     return compiled(every)
 
 
-def sweeping(settings: FitSettings, approximation: Approximation, params: Params) -> FitSettings:
-    """Settings for rows that have to come up several times, if they have parameters."""
-    return replace(settings, sweep=steps_of_a_pass(approximation, params))
-
-
-def _look(rows: RowsElsewhere | None) -> Look:
-    return some_of if rows is None else lambda variables: some_of(rows.others(variables))
-
-
-def _always(given: Any, schedule: Batches) -> Feed:
-    """All rows are there from the beginning."""
-    return lambda start, count: (given, schedule.take(start, count))
-
-
-def _loop(
-    title: str,
-    chunk: Callable[..., tuple[State, Info]],
-    feed: Feed,
-    history: History,
-    settings: FitSettings,
-    watch: Watch | None,
-    crew: Crew | None = None,
-    rows: RowsElsewhere | None = None,
-    meanwhile: Callable[[], None] | None = None,
-) -> Ended:
-    with (
-        deferred_ctrl_c() as interruption,
-        progress.bar(title, settings.steps, show=settings.progress) as tell,
-    ):
-        asked = interruption.asked if crew is None else crew.agreed(interruption.asked)
-        look = _look(rows) if crew is None else crew.watched
-        how: dict[str, Any] = {"watch": watch, "rows": rows, "meanwhile": meanwhile, "look": look}
-        return alone(steps_of(chunk, feed, history, settings, asked=asked, tell=tell, **how))
-
-
-def alone(loop: Loop) -> Ended:
-    """The loop, its chunks taken one after the other."""
-    then = after(loop, None)
-    while not isinstance(then, Ended):
-        then = after(loop, then())
-    return then
-
-
-def after(loop: Loop, taken: Taken | None) -> Callable[[], Taken] | Ended:
-    """What comes after a chunk, None for the first: the next chunk, or where the loop has ended."""
-    try:
-        return next(loop) if taken is None else loop.send(taken)
-    except StopIteration as over:
-        ended: Ended = over.value
-        return ended
-
-
-def steps_of(
-    chunk: Callable[..., tuple[State, Info]],
-    feed: Feed,
-    history: History,
-    settings: FitSettings,
-    *,
-    asked: Callable[[], bool],
-    tell: progress.Tell,
-    watch: Watch | None = None,
-    look: Look = some_of,
-    rows: RowsElsewhere | None = None,
-    meanwhile: Callable[[], None] | None = None,
-    elsewhere: bool = False,
-) -> Loop:
-    """From chunk to chunk, until there is a reason to stop.
-
-    Args:
-        asked: whether it has been asked to stop.
-        elsewhere: whether chunks are taken in other threads, where nothing may be traced.
-    """
-    started, chunks = time.monotonic() - history.seconds, list[float]()
-    while (reason := verdict(history, settings, asked())) is None:
-        history = next_stage(history, settings)
-        done = len(history.elbo)
-        count = min(settings.chunk, settings.steps - done)
-        chunk_started = time.monotonic()
-        given, batches = feed(done, count)
-        steps = {"numbers": np.arange(done, done + count), "batches": batches}
-        state = history.state if rows is None else rows.bring(history.state, done)
-        if meanwhile is not None and not chunks:
-            assert isinstance(chunk, partial)
-            if _begin(chunk, given, state, **steps):
-                meanwhile()
-        call = partial(chunk, given, state, **steps)
-        left = time.monotonic()
-        state, info, seconds = yield partial(_taken, _bound(call) if elsewhere else call)
-        waited = time.monotonic() - left - seconds
-        if rows is not None:
-            rows.put(state, done)
-        history = extended(history, state, info, look)
-        history = history._replace(seconds=time.monotonic() - started)
-        chunks.append((time.monotonic() - chunk_started - waited) / count)
-        recent = history.utility[done:]
-        tell(done + count, finite_mean(history.elbo[done:] + recent), finite_mean(recent))
-        if watch is not None:
-            watch(history)
-    return Ended(history, reason, float(np.median(chunks[1:])) if chunks[1:] else float("nan"))
-
-
-def _taken(call: Callable[[], tuple[State, Info]]) -> Taken:
-    started = time.monotonic()
-    state, info = call()
-    info = jax.tree.map(np.asarray, info)  # waits until they are there
-    return Taken(state, info, time.monotonic() - started)
-
-
-def _bound(call: "partial[Any]") -> Callable[[], tuple[State, Info]]:
-    program: Any = call.func
-    bound: Callable[[], tuple[State, Info]] = program.bound(*call.args, **call.keywords)
-    return bound
+def bound(chunk: "partial[tuple[State, Info]]", key: Key) -> Callable[..., Any]:
+    """What binds calls that take chunks with this key, each in whichever thread."""
+    program: Any = chunk.func
+    return partial(program.bound, **chunk.keywords, key=key)
 
 
 def compiled(step: Callable[..., tuple[State, Info]]) -> "partial[tuple[State, Info]]":

@@ -60,6 +60,16 @@ class Ready(NamedTuple):
     tree: Any
 
 
+class Bound(NamedTuple, Generic[R]):
+    """A call of a program that is traced, with its arguments."""
+
+    make: Callable[[], R]
+    is_compiling: Callable[[], bool]
+
+    def __call__(self) -> R:
+        return self.make()
+
+
 @final
 class Program(Generic[P, R]):
     """A function compiled as by `jax.jit`, with programs shared by what they do.
@@ -104,24 +114,17 @@ class Program(Generic[P, R]):
         """The compiled program for these arguments."""
         return self._made(self._given(*args, **kwargs))[1].program.result()
 
-    def bound(self, *args: P.args, **kwargs: P.kwargs) -> Callable[[], R]:
+    def bound(self, *args: P.args, **kwargs: P.kwargs) -> Bound[R]:
         """The call with these arguments, to be made in whichever thread: it traces nothing.
 
-        What JAX is set to in this thread holds for the call, too.
+        If it has to be compiled, yet another thread does that by now. What JAX is set to in this
+        thread holds for the call, too.
         """
         if setting("jax_disable_jit"):
-            return partial(self.function, *args, **kwargs)
+            return Bound(partial(self.function, *args, **kwargs), lambda: False)
         arguments, ready = self._made(self._given(*args, **kwargs), later=True)
-        return partial(self._result, ready, jax.tree.map(jnp.asarray, arguments.leaves))
-
-    def begin(self, *args: P.args, **kwargs: P.kwargs) -> bool:
-        """Compile the program for these arguments in another thread, if it has to be compiled.
-
-        Says whether that is going on. A later call waits for it, and traces nothing again.
-        """
-        if setting("jax_disable_jit"):
-            return False
-        return not self._made(self._given(*args, **kwargs), later=True)[1].program.done()
+        leaves = jax.tree.map(jnp.asarray, arguments.leaves)
+        return Bound(partial(self._result, ready, leaves), lambda: not ready.program.done())
 
     def _given(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         bound = self._signature.bind(*args, **kwargs)

@@ -65,7 +65,7 @@ def begin_to_decide(
     """Begin to compile what `decide` needs, in another thread."""
     batch = next(sweep(predictor.trace.subsamples))
     settled = _settled(task, predictor, expectation, None)
-    _decide_batch.begin(posterior, predictor, key, batch, *settled)
+    _decide_batch.bound(posterior, predictor, key, batch, *settled)
 
 
 def _settled(

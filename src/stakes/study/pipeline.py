@@ -13,6 +13,7 @@ from stakes.fitting import (
     EM,
     Fit,
     FitSettings,
+    Hooks,
     Method,
     State,
     Step,
@@ -178,19 +179,23 @@ def calibrate_with(
         start: Params,
         meanwhile: Callable[[], None] | None = None,
     ) -> Fit:
-        how: dict[str, Any] = {"on": on}
+        hooks, history = Hooks(on=on), None
         if beyond is None or journal is not None:
             history = start_history(state, handed_over=plan.hands_over)
             if journal is not None:
                 history = journal.history(title, history)
-                how["watch"] = partial(journal.watch, title)
-                how["due"] = getattr(journal, "due", lambda: True)
-                how["keeper"] = getattr(journal, "keeper", lambda title: None)(title)
-            how["history"], state = history, history.state
-        go = partial(run, title, step, shared, state, key, settings, **how)
+                hooks = replace(
+                    hooks,
+                    watch=partial(journal.watch, title),
+                    due=getattr(journal, "due", lambda: True),
+                    keeper=getattr(journal, "keeper", lambda title: None)(title),
+                )
+            state = history.state
+
+        go = partial(run, title, step, shared, state, key, settings, history=history)
         if beyond is not None:
-            return beyond.fit(go, shared, state, settings, key, start)
-        return go(meanwhile=meanwhile)
+            return beyond.fit(go, shared, state, settings, key, start, hooks)
+        return go(hooks=replace(hooks, meanwhile=meanwhile))
 
     # Plain VI, its decisions, and the scale of its losses.
     begin = approximation.start

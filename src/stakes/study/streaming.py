@@ -30,7 +30,7 @@ from stakes.errors import (
     name_of,
     some,
 )
-from stakes.fitting import EM, NOWHERE, Anew, Feed, Fit, FitSettings, State, axes_of
+from stakes.fitting import EM, NOWHERE, Anew, Feed, Fit, FitSettings, Hooks, State, axes_of
 from stakes.host.ahead import ahead, on_all_cores
 from stakes.port import Instances, Subsample
 from stakes.predicting import FittedPosterior
@@ -125,6 +125,7 @@ class Beyond:
         settings: FitSettings,
         key: Key,
         start: Params,
+        hooks: Hooks | None = None,
     ) -> Fit:
         """A fit to all rows, by `go`; what it has for single rows is on disk.
 
@@ -132,15 +133,16 @@ class Beyond:
         have the rows of the sample.
         """
         axes = axes_of(approximation, self.part.plate, state, settings)
+        hooks = hooks or Hooks()
         with self.feeding(approximation, key) as feed:
             if all(axis == NOWHERE for axis in jax.tree.leaves(axes)):
-                return go(feed=feed)
+                return go(hooks=replace(hooks, feed=feed))
             kept = agreed(
                 self.on,
                 lambda: self._kept_rows(axes, state, key, start),
                 "cannot keep what belongs to its rows, and says why",
             )
-            found = go(feed=feed, rows=kept)
+            found = go(hooks=replace(hooks, feed=feed, rows=kept))
         places = Passes(self.copy, _seed(self.key)).places(0, self._each)
         params = kept.params(found.params, places)
         if self.on is not None:

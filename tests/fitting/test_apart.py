@@ -82,14 +82,14 @@ def test_double_precision_of_the_caller_holds_in_all_threads(
 
 def test_an_error_in_one_batch_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apart, "usable_cores", lambda: 2)
-    taken = loop._taken
+    take = loop._take
 
     def failing(call: Any) -> Any:
         if threading.current_thread() is not threading.main_thread():
             raise FloatingPointError("out of luck")
-        return taken(call)
+        return take(call)
 
-    monkeypatch.setattr(loop, "_taken", failing)
+    monkeypatch.setattr(loop, "_take", failing)
     step = moved()
     with pytest.raises(FloatingPointError, match="out of luck"):
         run_apart("two", [batch(level, step) for level in (0.0, 10.0)])

@@ -32,6 +32,7 @@ from stakes.fitting import (
     Fit,
     FitSettings,
     History,
+    Hooks,
     Joint,
     Stop,
     adaptive,
@@ -386,7 +387,15 @@ def test_means_of_large_arrays_take_half_of_the_memory_and_lead_to_the_same(
         plan = counts_plan(steps=steps)
         state, seen = plan.vi_state(owned(plan.approximation.start)), list[History]()
         settings = replace(plan.settings, progress=False)
-        fit = run("VI", plan.vi_step(), plan.approximation, state, KEY, settings, watch=seen.append)
+        fit = run(
+            "VI",
+            plan.vi_step(),
+            plan.approximation,
+            state,
+            KEY,
+            settings,
+            hooks=Hooks(watch=seen.append),
+        )
         journal = FileJournal(tmp_path / f"{steps}.npz", 0)
         journal.watch("VI", seen[-1])
         kept = FileJournal(tmp_path / f"{steps}.npz", 0).history("VI", start_history(state))
