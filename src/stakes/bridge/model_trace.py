@@ -5,7 +5,7 @@ Both are one function of arrays, latents, a key and a batch, and JAX keeps what 
 user's model runs once for each kind of arguments, whatever programs take it in.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, final
@@ -17,6 +17,7 @@ from numpyro import handlers
 from numpyro.primitives import _PYRO_STACK  # NumPyro has no other name for open handlers
 
 from stakes._types import Array, Batch, Key, Model, PyTree
+from stakes.bridge.returned import Returned
 from stakes.bridge.sites import (
     GivenRows,
     Marking,
@@ -43,8 +44,6 @@ Given = Mapping[str, PyTree]
 """Values by the names of sites."""
 PARTS = ("name", "type", "fn", "value", "scale", "is_observed", "cond_indep_stack")
 """What densities and predictions need of a site."""
-TRACED = object()
-"""Stands for an array that a traced function returns."""
 
 
 @final
@@ -72,52 +71,6 @@ class StandIn:
 
 def _dtype(leaf: Any) -> Any:
     return jnp.result_type(float if isinstance(leaf, float) else leaf)
-
-
-@final
-@jax.tree_util.register_pytree_node_class
-class TracedSites:
-    """Sites that a traced function returns: its arrays are leaves; all else stays as it is.
-
-    So a number of trials that is known stays known, and need not be an array.
-    """
-
-    def __init__(self, sites: Sites) -> None:
-        self.sites = sites
-
-    @classmethod
-    def of(cls, sites: Sites) -> "TracedSites":
-        """The sample and deterministic sites, without what belongs to the run that made them."""
-        needed = {n: s for n, s in sites.items() if s["type"] in ("sample", "deterministic")}
-        return cls(
-            {
-                name: {part: site[part] for part in PARTS if part in site} | {"intermediates": []}
-                for name, site in needed.items()
-            }
-        )
-
-    def tree_flatten(self) -> tuple[list[Any], "_Fixed"]:
-        leaves, tree = jax.tree.flatten([*self.sites.items()])  # in the order of the model
-        traced = [leaf for leaf in leaves if is_traced(leaf)]
-        return traced, _Fixed(tree, [TRACED if is_traced(leaf) else leaf for leaf in leaves])
-
-    @classmethod
-    def tree_unflatten(cls, fixed: "_Fixed", traced: Iterable[Any]) -> "TracedSites":
-        arrays = iter(traced)
-        leaves = [next(arrays) if leaf is TRACED else leaf for leaf in fixed.leaves]
-        sites: Sites = dict(jax.tree.unflatten(fixed.tree, leaves))
-        for site in samples_of(sites):
-            check_again(site["fn"])
-        return cls(sites)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class _Fixed:
-    """What is known of sites while they are traced; compared by identity."""
-
-    tree: Any
-    leaves: list[Any]
 
 
 @final
@@ -178,12 +131,12 @@ class ModelTrace:
         All else is drawn; of the sites in `rows`, some rows are given: values, and which of them.
         """
         run = self._traced if self._may_be_reused else self._run
-        return run(arrays, dict(given), key, dict(batch), dict(rows or {})).sites
+        return _whole(run(arrays, dict(given), key, dict(batch), dict(rows or {})))
 
     def run_marked(self, arrays: dict[str, Array], marked: Given, batch: Batch) -> Sites:
         """The sites where latents of the marked members of each plate are nan."""
         run = self._traced_marked if self._may_be_reused else self._run_marked
-        return run(arrays, dict(marked), dict(batch)).sites
+        return _whole(run(arrays, dict(marked), dict(batch)))
 
     def stand_ins(self) -> dict[str, PyTree]:
         """Possible values for all that the model would draw or learn, as arguments of `run`."""
@@ -209,16 +162,16 @@ class ModelTrace:
         key: Key,
         batch: dict[str, Array],
         rows: dict[str, tuple[Array, Array]],
-    ) -> "TracedSites":
+    ) -> Returned:
         with GivenRows(rows), handlers.substitute(data={**given, **batch}):
-            return TracedSites.of(trace_of(self.model, {**self.constants, **arrays}, key))
+            return _returned(trace_of(self.model, {**self.constants, **arrays}, key))
 
     def _run_marked(
         self, arrays: dict[str, Array], marked: dict[str, Array], batch: dict[str, Array]
-    ) -> "TracedSites":
+    ) -> Returned:
         with Marking(marked), handlers.substitute(data=batch):
             data = {**self.constants, **arrays}
-            return TracedSites.of(trace_of(self.model, data, jax.random.key(0)))
+            return _returned(trace_of(self.model, data, jax.random.key(0)))
 
     @property
     def kind(self) -> dict[str, bool]:
@@ -235,6 +188,24 @@ class ModelTrace:
     def known_instances(self) -> tuple[str, ...]:
         """Those of the known plates along which decisions are made."""
         return tuple(dim for dim in self.instances.dims if dim in self.known_plates)
+
+
+def _returned(sites: Sites) -> Returned:
+    """The sample and deterministic sites, in the order of the model, which mappings would lose."""
+    return Returned.of(
+        [
+            (name, {part: site[part] for part in PARTS if part in site})
+            for name, site in sites.items()
+            if site["type"] in ("sample", "deterministic")
+        ]
+    )
+
+
+def _whole(returned: Returned) -> Sites:
+    sites: Sites = {name: {**site, "intermediates": []} for name, site in returned.value}
+    for site in samples_of(sites):
+        check_again(site["fn"])
+    return sites
 
 
 def model_trace(

@@ -1,0 +1,57 @@
+"""What a function that JAX traces may return: arrays, and anything that is known already."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import jax
+
+from stakes.checks import is_traced
+
+ARRAY = object()
+"""Stands for an array among what is known."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Rest:
+    """All of a value but its arrays; compared by identity."""
+
+    tree: Any
+    leaves: tuple[Any, ...]
+
+
+@final
+@jax.tree_util.register_pytree_node_class
+class Returned:
+    """A value whose arrays, where JAX traces them, are leaves; all else stays as it is.
+
+    So a number of trials that is known stays known, and a support is still the one that NumPyro
+    knows by its identity.
+    """
+
+    def __init__(self, rest: Rest, arrays: Sequence[Any]) -> None:
+        self.rest, self.arrays = rest, arrays
+
+    @classmethod
+    def of(cls, value: Any) -> "Returned":
+        leaves, tree = jax.tree.flatten(value, is_leaf=_is_known)
+        arrays = [leaf for leaf in leaves if is_traced(leaf)]
+        return cls(Rest(tree, tuple(ARRAY if is_traced(leaf) else leaf for leaf in leaves)), arrays)
+
+    @property
+    def value(self) -> Any:
+        arrays = iter(self.arrays)
+        leaves = [next(arrays) if leaf is ARRAY else leaf for leaf in self.rest.leaves]
+        return jax.tree.unflatten(self.rest.tree, leaves)
+
+    def tree_flatten(self) -> tuple[Sequence[Any], Rest]:
+        return self.arrays, self.rest
+
+    @classmethod
+    def tree_unflatten(cls, rest: Rest, arrays: Sequence[Any]) -> "Returned":
+        return cls(rest, arrays)
+
+
+def _is_known(value: object) -> bool:
+    return not any(map(is_traced, jax.tree.leaves(value)))
