@@ -19,39 +19,28 @@ from stakes.protocols import (
     Expectation,
     Loss,
     Over,
+    PositiveUtility,
     Predicted,
     Space,
-    Trial,
     UtilityTerm,
 )
 from stakes.utility_estimators import Nested
 from stakes.varying import Columns, Need, with_values
 
-ABOVE_ZERO = (
-    "The bound takes its logarithm; keep the utility above zero. One that underflows, such as "
-    "exp(-(y-h)²), is safe as `ExpUtility(Squared(), scale=1.0)`."
-)
 
-
-class _InsideLogarithm(Criterion, ABC):
+class _InsideLogarithm(Criterion, PositiveUtility, ABC):
     """What utilities share: the bound has their logarithm, decisions maximise them as they are."""
 
     argument = "utility"
+    rule = "zero or negative"
+    remedy = (
+        "The bound takes its logarithm; keep the utility above zero. One that underflows, such as "
+        "exp(-(y-h)²), is safe as `ExpUtility(Squared(), scale=1.0)`."
+    )
     bayes_is_best = False
 
     @abstractmethod
     def __call__(self, outcome: Array, decision: Array) -> Array: ...
-
-    @abstractmethod
-    def log(self, outcome: Array, decision: Array) -> Array: ...
-
-    @abstractmethod
-    def log_expected(self, predicted: Predicted, decision: Array) -> Array: ...
-
-    @abstractmethod
-    def expected_log(
-        self, expectation: Expectation, key: Key | None, outcome: Distribution, decision: Array
-    ) -> Array: ...
 
     def log_expected_regret(self, predicted: Predicted, decision: Array) -> Array:
         raise NoClosedForm("The largest expected utility has no closed form.")
@@ -151,9 +140,11 @@ class Utility(_InsideLogarithm):
     ) -> Array:
         return expectation.expected(key, outcome, self.log, decision)
 
-    def trial(self, outcome: Array, decision: Array) -> Trial:
-        values = jnp.asarray(self.fn(outcome, decision))
-        return Trial(f"`utility={self.title}`", values, "zero or negative", values <= 0, ABOVE_ZERO)
+    def values(self, outcome: Array, decision: Array) -> Array:
+        return jnp.asarray(self.fn(outcome, decision))
+
+    def breaks_rule(self, values: np.ndarray) -> np.ndarray:
+        return values <= 0
 
 
 @final
@@ -217,11 +208,16 @@ class ExpUtility(_InsideLogarithm):
         """The linearized term: log u = -ℓ/M."""
         return -expectation.expected(key, outcome, self.loss, decision) / self.scale
 
-    def trial(self, outcome: Array, decision: Array) -> Trial:
-        """Tries the logarithm: the utility may underflow, but is never zero."""
-        values = jnp.asarray(self.log(outcome, decision))
-        name, fine = f"the logarithm of `utility={self.title}`", jnp.zeros_like(values, bool)
-        return Trial(name, values, "zero or negative", fine, ABOVE_ZERO)
+    @property
+    def of_values(self) -> str:
+        return f"the logarithm of `utility={self.title}`"
+
+    def values(self, outcome: Array, decision: Array) -> Array:
+        """The logarithm: the utility may underflow, but is never zero."""
+        return jnp.asarray(self.log(outcome, decision))
+
+    def breaks_rule(self, values: np.ndarray) -> np.ndarray:
+        return np.zeros_like(values, bool)
 
 
 @final

@@ -1,6 +1,6 @@
 """The task of a decision: where it may lie, what it is judged by, and which cases share it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, final
@@ -8,16 +8,17 @@ from typing import Any, NamedTuple, final
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from stakes._types import Array
 from stakes.errors import InputError
 from stakes.host.compiling import ONCE
 from stakes.host.programs import TRACING_ERRORS, Program
-from stakes.protocols import Criterion, Groups, Space, Trial
+from stakes.protocols import Criterion, Groups, Space
 from stakes.spaces import ALONE, Real, Shared
 from stakes.varying import Columns, GroupOf, Need
 
-TRIED, MOST_TRIED = 18, 2**22
+AT_ONCE, MOST_AT_ONCE = 18, 2**22
 """Decisions for each case that are tried at once, and for all cases together."""
 
 
@@ -84,25 +85,25 @@ class DecisionTask:
                 f"`min` and `max`."
             ) from error
 
-    def check_cost(self, outcome: Any, decision: Any) -> None:
+    def check_cost(self, outcome: ArrayLike, decision: ArrayLike) -> None:
         """Try the loss or utility on outcomes and decisions, and refuse what does not fit."""
         _refuse(self.cost_fault(outcome, decision))
 
-    def cost_fault(self, outcome: Any, decision: Any) -> str | None:
+    def cost_fault(self, outcome: ArrayLike, decision: ArrayLike) -> str | None:
         """What is wrong with the loss or utility at these outcomes and decisions, if anything."""
-        [tried] = self._tried(outcome, [decision])
-        return _undefined(tried) or _forbidden(tried)
+        [trial] = self._try(outcome, [decision])
+        return trial.undefined() or trial.forbidden()
 
-    def costs(self, outcome: Any, decision: Any) -> np.ndarray:
+    def costs(self, outcome: ArrayLike, decision: ArrayLike) -> np.ndarray:
         """ℓ(y, h), or minus the utility, on the host."""
-        [found] = self.costs_of(outcome, [decision])
-        return found
+        [costs] = self.costs_of(outcome, [decision])
+        return costs
 
-    def costs_of(self, outcome: Any, decisions: Sequence[Any]) -> list[np.ndarray]:
+    def costs_of(self, outcome: ArrayLike, decisions: Sequence[ArrayLike]) -> list[np.ndarray]:
         """The same for each of these decisions."""
-        return [tried.costs.astype(np.float64) for tried in self._tried(outcome, decisions)]
+        return [trial.costs.astype(np.float64) for trial in self._try(outcome, decisions)]
 
-    def check_observed(self, outcome: Any) -> None:
+    def check_observed(self, outcome: ArrayLike) -> None:
         """Try decisions on and far around the range of the observed outcomes.
 
         Refused is also a loss or utility by which decisions beyond all outcomes are best, however
@@ -111,39 +112,35 @@ class DecisionTask:
         outcome = np.asarray(outcome)
         low, high = float(outcome.min()), float(outcome.max())
         width = max(high - low, 1e-3 * max(abs(low), abs(high), 1.0))
-        each_case = outcome.mean(axis=-1) if self.together else outcome
         places = np.linspace(low, high, 9) if self.space.actions is None else self.space.actions
         far = [width * 4.0**power for power in (3, 4, 5)]
-        ends = [(low - away) for away in far] + [(high + away) for away in far]
-        tried = self._tried(
-            outcome,
-            [self.everywhere(outcome, h) for h in (*places, *ends, np.median(outcome), each_case)],
-        )
+        ends = [low - away for away in far] + [high + away for away in far]
+        each_case = outcome.mean(axis=-1) if self.together else outcome
+        decisions = (*places, *ends, np.median(outcome), each_case)
+        trials = self._try(outcome, [self.everywhere(outcome, h) for h in decisions])
         count = len(places)
-        inside, beyond, likely = tried[:count], tried[count : count + 6], tried[count + 6 :]
+        inside, beyond, likely = trials[:count], trials[count : count + 6], trials[count + 6 :]
         if self.space.actions is not None:
             likely = inside
-        for each in likely:
-            _refuse(_undefined(each))
-        least = min(each.mean for each in inside)
-        for ended, there in ((ends[:3], beyond[:3]), (ends[3:], beyond[3:])):
-            if np.all(there[-1].decision == np.asarray(ended[-1], there[-1].decision.dtype)):
-                self._check_limit(ended[-1], there, low, high, least)
-        for each in likely:
-            _refuse(_forbidden(each))
-        for each in inside:
+        for trial in likely:
+            _refuse(trial.undefined())
+        least = min(trial.mean for trial in inside)
+        for end, outwards in ((ends[2], beyond[:3]), (ends[5], beyond[3:])):
+            farthest = outwards[-1].decision
+            if np.all(farthest == np.asarray(end, farthest.dtype)):
+                self._check_limit(end, [trial.mean for trial in outwards], low, high, least)
+        for trial in likely:
+            _refuse(trial.forbidden())
+        for trial in inside:
             # Far from its outcome a utility may underflow to zero.
-            trial = each.trial
-            broken = trial.broken & (trial.values < 0)
-            _refuse(_forbidden(each._replace(trial=trial._replace(broken=broken))))
+            _refuse(trial.forbidden(among=trial.values < 0))
 
     def _check_limit(
-        self, end: float, there: list["Tried"], low: float, high: float, least: float
+        self, end: float, costs: list[float], low: float, high: float, least: float
     ) -> None:
         where, limit = (
             ("falls", "lowest - decision") if end < low else ("rises", "decision - highest")
         )
-        costs = [each.mean for each in there]
         if least > costs[0] >= costs[1] >= costs[2]:
             raise InputError(
                 f"Under `{self.criterion.title}`, decisions get better without end as the decision "
@@ -154,105 +151,102 @@ class DecisionTask:
                 f"`1000 * jnp.maximum({limit}, 0)`."
             )
 
-    def everywhere(self, outcome: Any, decision: Any) -> Any:
+    def everywhere(self, outcome: ArrayLike, decision: ArrayLike) -> Array:
         """The same decision for all, as far as the space allows."""
         shape = (*self.space.axes, *self._shape(outcome))
         same: Any = np.broadcast_to(np.asarray(decision, jnp.result_type(float)), shape)
         return self.space.inside(same)
 
-    def _shape(self, outcome: Any) -> tuple[int, ...]:
+    def _shape(self, outcome: ArrayLike) -> tuple[int, ...]:
         """Of the cases."""
         return np.shape(outcome)[:-1] if self.together else np.shape(outcome)
 
-    def _tried(self, outcome: Any, decisions: Sequence[Any]) -> list["Tried"]:
+    def _try(self, outcome: ArrayLike, decisions: Sequence[ArrayLike]) -> list["Trial"]:
         """The loss or utility with each of these decisions, as one compiled program."""
-        (program, about), (_, parameters) = self._trial, self.split_numbers()
-        kind = jnp.result_type(float)
-        places, lead = [np.asarray(h) for h in decisions], self.space.axes
-        of_cases = (h.shape[len(lead) :] for h in places)
+        _, parameters = self.split_numbers()
+        kind, axes = jnp.result_type(float), self.space.axes
+        places = [np.asarray(decision) for decision in decisions]
+        of_cases = (place.shape[len(axes) :] for place in places)
         shape = np.broadcast_shapes(self._shape(outcome), *of_cases)
         numbers = np.shape(outcome)[-1:] if self.together else ()
-        outcome = np.broadcast_to(outcome, (*shape, *numbers))
-        places = [np.broadcast_to(h, (*lead, *shape)) for h in places]
+        outcome = np.broadcast_to(np.asarray(outcome), (*shape, *numbers))
+        places = [np.broadcast_to(place, (*axes, *shape)) for place in places]
         # Always as many at once, the last one again and again, so that one program serves all.
-        size = int(np.clip(MOST_TRIED // max(outcome.size, 1), 1, TRIED))
-        tried: list[Any] = []
+        size = int(np.clip(MOST_AT_ONCE // max(outcome.size, 1), 1, AT_ONCE))
+        trials: list[Trial] = []
         for first in range(0, len(places), size):
             some = places[first : first + size]
             filled = np.stack([*some, *some[-1:] * (size - len(some))]).astype(kind)
-            found = program(outcome.astype(kind), filled, parameters)
-            tried += zip(some, *(np.asarray(each) for each in found), strict=False)
-        return [
-            Tried(about[-1]._replace(values=values, broken=broken), shape, outcome, decision, costs)
-            for decision, values, broken, costs in tried
-        ]
+            results = map(np.asarray, self._program(outcome.astype(kind), filled, parameters))
+            trials += (
+                Trial(self.criterion, shape, outcome, place, values, costs)
+                for place, values, costs in zip(some, *results, strict=False)
+            )
+        return trials
 
     @cached_property
-    def _trial(self) -> tuple[Any, list[Trial]]:
-        """The program that tries decisions, and what it is told about them as it is traced."""
+    def _program(self) -> Callable[..., tuple[Array, Array]]:
+        """Values and costs for several decisions at once."""
         bare, _ = self.split_numbers()
-        about: list[Trial] = []
 
-        def all_at_once(outcome: Any, decisions: Any, parameters: Any) -> tuple[Array, ...]:
+        def all_at_once(outcome: Array, decisions: Array, parameters: Any) -> tuple[Array, Array]:
             criterion = bare.with_numbers(parameters).criterion
 
-            def one(decision: Array) -> tuple[Array, ...]:
+            def one(decision: Array) -> tuple[Array, Array]:
                 parts = bare.space.unpack(decision)
-                trial = criterion.trial(outcome, parts)
-                about.append(trial)
-                return trial.values, trial.broken, criterion.cost(outcome, parts)
+                return criterion.values(outcome, parts), criterion.cost(outcome, parts)
 
             return jax.vmap(one)(decisions)
 
-        return Program(all_at_once, numbers=("parameters",), options=ONCE), about
+        return Program(all_at_once, numbers=("parameters",), options=ONCE)
 
 
-class Tried(NamedTuple):
-    """A loss or utility at outcomes and a decision for each."""
+class Trial(NamedTuple):
+    """A loss or utility, tried on outcomes and a decision for each."""
 
-    trial: Trial
+    criterion: Criterion
     shape: tuple[int, ...]
     """Of the cases."""
     outcome: np.ndarray
     decision: np.ndarray
+    values: np.ndarray
     costs: np.ndarray
 
     @property
     def mean(self) -> float:
         return float(np.mean(self.costs, dtype=float))
 
+    def undefined(self) -> str | None:
+        """That there is not one finite value for each outcome and decision."""
+        if self.values.shape != self.shape:
+            return (
+                f"{self.criterion.of_values} must work elementwise and not sum or average: for "
+                f"outcomes and decisions of shape {self.shape} it returned shape "
+                f"{self.values.shape}."
+            )
+        remedy = "Keep it finite for every outcome that the model may predict."
+        return self._fault(~np.isfinite(self.values), "not finite", remedy)
+
+    def forbidden(self, among: np.ndarray | bool = True) -> str | None:
+        """Where a value breaks the rule of the loss or utility first, among these."""
+        broken = self.criterion.breaks_rule(self.values) & among
+        return self._fault(broken, self.criterion.rule, self.criterion.remedy)
+
+    def _fault(self, broken: np.ndarray, rule: str, remedy: str) -> str | None:
+        if not broken.any():
+            return None
+        at: Any = tuple(int(i) for i in np.argwhere(broken)[0])
+        # A vector has its numbers along the last axis, a decision its parts along the first.
+        happened, decided = (
+            ", ".join(f"{float(number):.6g}" for number in np.ravel(numbers))
+            for numbers in (self.outcome[at], self.decision[(..., *at)])
+        )
+        return (
+            f"{self.criterion.of_values} is {rule} ({float(self.values[at])}) at outcome "
+            f"{happened} and decision {decided}. {remedy}"
+        )
+
 
 def _refuse(fault: str | None) -> None:
     if fault is not None:
         raise InputError(fault)
-
-
-def _undefined(tried: Tried) -> str | None:
-    """That there is not one finite value for each outcome and decision."""
-    trial, expected = tried.trial, tried.shape
-    if trial.values.shape != expected:
-        return (
-            f"{trial.name} must work elementwise and not sum or average: for outcomes and "
-            f"decisions of shape {expected} it returned shape {trial.values.shape}."
-        )
-    remedy = "Keep it finite for every outcome that the model may predict."
-    odd: Any = ~np.isfinite(trial.values)
-    trial = trial._replace(rule="not finite", broken=odd, remedy=remedy)
-    return _forbidden(tried._replace(trial=trial))
-
-
-def _forbidden(tried: Tried) -> str | None:
-    """Where the rule of the trial is broken first."""
-    trial = tried.trial
-    if not trial.broken.any():
-        return None
-    at: Any = tuple(int(i) for i in np.argwhere(trial.broken)[0])
-    # A vector has its numbers along the last axis, a decision its parts along the first.
-    happened, decided = (
-        ", ".join(f"{float(number):.6g}" for number in np.ravel(numbers))
-        for numbers in (tried.outcome[at], tried.decision[(..., *at)])
-    )
-    return (
-        f"{trial.name} is {trial.rule} ({float(trial.values[at])}) at outcome {happened} "
-        f"and decision {decided}. {trial.remedy}"
-    )

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, final
 
 import jax.numpy as jnp
+import numpy as np
 
 from stakes._types import Array, Distribution, Key, Number
 from stakes.errors import NoClosedForm, name_of
-from stakes.protocols import Criterion, Expectation, Loss, Over, Predicted, Space, Trial
+from stakes.protocols import Criterion, Expectation, Loss, Over, Predicted, Space
 from stakes.varying import Columns, Need
 
 
@@ -61,6 +62,8 @@ class AnyLoss(Criterion):
     loss: Loss = field()
 
     argument = "loss"
+    rule = "negative"
+    remedy = "A loss has to be zero or more; add a constant to it."
 
     def _own(self, name: str) -> Any:
         """A member of the loss itself; None where it has none of this name."""
@@ -152,6 +155,12 @@ class AnyLoss(Criterion):
     def cost(self, outcome: Array, decision: Array) -> Array:
         return self.loss(outcome, decision)
 
+    def values(self, outcome: Array, decision: Array) -> Array:
+        return jnp.asarray(self.loss(outcome, decision))
+
+    def breaks_rule(self, values: np.ndarray) -> np.ndarray:
+        return values < 0
+
     def risk(
         self, expectation: Expectation, key: Key | None, outcome: Distribution, decision: Array
     ) -> Array:
@@ -171,8 +180,3 @@ class AnyLoss(Criterion):
 
     def decision_by_draws(self, draws: Callable[[], Array]) -> Array:
         return self._answer("bayes_decision", "decision")(draws())
-
-    def trial(self, outcome: Array, decision: Array) -> Trial:
-        values = jnp.asarray(self.loss(outcome, decision))
-        remedy = "A loss has to be zero or more; add a constant to it."
-        return Trial(f"`loss={self.title}`", values, "negative", values < 0, remedy)

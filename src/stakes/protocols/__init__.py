@@ -17,7 +17,6 @@ from stakes.protocols.decisions import (
     Objective,
     Over,
     Space,
-    Trial,
 )
 from stakes.protocols.expectations import (
     Cost,
@@ -48,6 +47,5 @@ __all__ = [
     "Space",
     "Tabled",
     "Transform",
-    "Trial",
     "UtilityTerm",
 ]

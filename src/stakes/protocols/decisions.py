@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stakes import checks
-from stakes._types import Array, Bool, Distribution, Float, Key, PerInstance
+from stakes._types import Array, Distribution, Float, Key, PerInstance
 from stakes.errors import InputError, NoClosedForm
 from stakes.protocols.expectations import Expectation, Gain, UtilityTerm
 from stakes.protocols.losses import Loss, Predicted
@@ -150,18 +150,6 @@ class Groups(Protocol):
         return decision
 
 
-class Trial(NamedTuple):
-    """A loss or utility, tried on outcomes and decisions."""
-
-    name: str
-    values: PerInstance
-    rule: str
-    """What the values must not be, such as 'negative'."""
-    broken: Bool[Array, "*instance"]
-    """Where the values break the rule."""
-    remedy: str
-
-
 class Criterion(Protocol):
     """What decisions are judged by in the end: the loss itself, or the utility."""
 
@@ -210,8 +198,24 @@ class Criterion(Protocol):
         """With these numbers, which may be traced, where `split_numbers` took some."""
         return self
 
-    def trial(self, outcome: PerInstance, decision: PerInstance) -> Trial:
-        """Try it on outcomes and decisions, to find mistakes before it is used."""
+    @property
+    def rule(self) -> str:
+        """What its values must not be, such as "negative"."""
+
+    @property
+    def remedy(self) -> str:
+        """What to do where they are."""
+
+    @property
+    def of_values(self) -> str:
+        """What these values are, for messages."""
+        return f"`{self.argument}={self.title}`"
+
+    def values(self, outcome: PerInstance, decision: PerInstance) -> PerInstance:
+        """What the rule is about: the loss, or the utility."""
+
+    def breaks_rule(self, values: np.ndarray) -> np.ndarray:
+        """Where values of outcomes and decisions on which it is tried break the rule."""
 
     def cost(self, outcome: PerInstance, decision: PerInstance) -> PerInstance:
         """What a decision should make small: the loss, or minus the utility."""
