@@ -83,7 +83,12 @@ def _check_cost(problem: "Problem") -> None:
 
 
 def _check_space(problem: "Problem") -> None:
-    own = problem.criterion.space
+    where = "`Problem(decision=...)`"
+    if problem.decision is not None and problem.argument is None:
+        known = (
+            "`Real()`, `Interval(low, high)`, `Integers(low, high)`, `OneOf(labels)` or a `Vector`"
+        )
+        checks.choice(where, problem.decision, Space, f"{known} of these")
     if problem.per is not None:
         rule = "the name of a plate or of a data argument, 'all' or 'row'"
         checks.instance("`Problem(per=...)`", problem.per, str, rule)
@@ -102,24 +107,7 @@ def _check_space(problem: "Problem") -> None:
     if problem.argument is not None:
         _check_action(problem, problem.argument)
         return
-    known = (
-        "`Real()`, `Interval(low, high)`, `Integers(low, high)`, `OneOf(labels)` or a `Vector` of "
-        "these"
-    )
-    checks.choice("`Problem(decision=...)`", problem.decision, Space, known)
-    _check_parts(problem)
-    if own is not None and own.axes:
-        if problem.decision.names != own.names:
-            raise InputError(
-                f"`Problem(decision={problem.decision!r})`: `{problem.criterion.title}` decides "
-                f"about `Vector({', '.join(f'{name}=...' for name in own.names)})`."
-            )
-        return
-    if own is not None and own != problem.decision:
-        raise InputError(
-            f"`Problem(decision={problem.decision!r})`: the actions of the loss are {own!r}; leave "
-            f"`decision` out."
-        )
+    _check_own_space(problem)
 
 
 def _check_together(problem: "Problem") -> None:
@@ -140,17 +128,25 @@ def _check_together(problem: "Problem") -> None:
         )
 
 
-def _check_parts(problem: "Problem") -> None:
-    """Refuse a loss of single numbers where a decision has several parts."""
-    criterion = problem.criterion
-    takes_parts = criterion.space is not None and criterion.space.axes
-    if problem.space.axes and criterion.of_numbers and not takes_parts:
+def _check_own_space(problem: "Problem") -> None:
+    """Refuse a space that is not that of the loss, or several parts for one of single numbers."""
+    stated, criterion = problem.decision, problem.criterion
+    where, own = f"`Problem(decision={stated!r})`", criterion.space
+    if stated.axes and criterion.of_numbers and not (own is not None and own.axes):
         raise InputError(
-            f"`Problem(decision={problem.decision!r})`: `{criterion.title}` takes single "
-            f"numbers. Give a function of (outcome, decision) that takes the parts of the "
-            f"decision, "
-            f"`{', '.join(problem.space.names)} = decision`."
+            f"{where}: `{criterion.title}` takes single numbers. Give a function of (outcome, "
+            f"decision) that takes the parts of the decision, `{', '.join(stated.names)} = "
+            f"decision`."
         )
+    if own is None:
+        return
+    if own.axes and stated.names != own.names:
+        raise InputError(
+            f"{where}: `{criterion.title}` decides about "
+            f"`Vector({', '.join(f'{name}=...' for name in own.names)})`."
+        )
+    if not own.axes and own != stated:
+        raise InputError(f"{where}: the actions of the loss are {own!r}; leave `decision` out.")
 
 
 def _check_action(problem: "Problem", stated: Argument) -> None:
