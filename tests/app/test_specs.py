@@ -19,7 +19,7 @@ from projects import in_process, invoke, toml
 from stakes.app.runs import packing
 from stakes.app.runs.checking import PAGE
 from stakes.app.runs.manifest import Refit
-from stakes.app.spec import SpecError, job_of, read_job, restored_job
+from stakes.app.spec import SpecError, job_of, read_job
 from stakes.errors import InputError, OutOfRangeError
 
 SPEC = {k: v for k, v in PROJECT.items() if k != "choose"}
@@ -758,7 +758,7 @@ def test_the_model_of_a_formula_is_the_same_in_a_run_that_is_opened_again(tmp_pa
     job = read_job(formula_project(tmp_path))
     (tmp_path / "sales.csv").unlink()  # the run has its data
     tables = packing.unpacked(packing.packed(job.tables))
-    again = restored_job(job.raw, job.folder, tables, {}, where="The spec")
+    again = job_of(job.raw, job.folder, tables, {}, where="The spec")
     assert again.problem.model.source() == job.problem.model.source()
     pd.testing.assert_frame_equal(again.data(again.fit.arguments), job.data(job.fit.arguments))
 

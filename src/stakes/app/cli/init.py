@@ -76,9 +76,9 @@ def _start() -> dict[str, bytes]:
 
 
 def _proposed(folder: Path, table: Path, outcome: str | None, today: str | None) -> bytes:
-    from stakes.app.spec import findings_text, proposed, spec_text
+    from stakes.app.spec import findings_text, propose, spec_text
 
-    proposal = proposed(table.resolve(), outcome, today)
+    proposal = propose(table.resolve(), outcome, today)
     for line in findings_text(proposal):
         say(f"note: {line}")
     return spec_text(proposal, folder.resolve()).encode()

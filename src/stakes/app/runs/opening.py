@@ -14,7 +14,7 @@ from stakes.app.runs.indices import check_indices
 from stakes.app.runs.manifest import Manifest, Source
 from stakes.app.runs.packing import packed, unpacked
 from stakes.app.runs.versions import precision, versions
-from stakes.app.spec import Job, job_on_all_rows, path_of, restored_job, with_values
+from stakes.app.spec import Job, job_of, job_on_all_rows, path_of, with_values
 from stakes.errors import InputError, StorageError, warn
 from stakes.host import files
 
@@ -102,7 +102,7 @@ def reopen(
         }
     _check_code(path, code)
     _check_versions(manifest)
-    job = restored_job(
+    job = job_of(
         manifest.spec,
         project,
         unpacked(folder.data()),
@@ -131,7 +131,7 @@ def changed_run(run: Run, changes: Sequence[str]) -> Run:
 
 def changed_job(run: Run, changes: Sequence[str]) -> Job:
     """The job of a run with other values in its spec, on the same data."""
-    return restored_job(
+    return job_of(
         with_values(run.job.raw, changes),
         run.job.folder,
         run.job.tables,

@@ -1,8 +1,8 @@
 """A decision problem as a TOML file: schema, messages, the user's code and the user's tables."""
 
-from stakes.app.spec.job import Job, job_of, job_on_all_rows, read_job, restored_job
+from stakes.app.spec.job import Job, job_of, job_on_all_rows, read_job
 from stakes.app.spec.messages import SpecError
-from stakes.app.spec.proposing import Proposal, proposed
+from stakes.app.spec.proposing import Proposal, propose
 from stakes.app.spec.reading import Tables
 from stakes.app.spec.rows import Part, RowReader
 from stakes.app.spec.source import user_error, user_modules
@@ -28,9 +28,8 @@ __all__ = [
     "job_of",
     "job_on_all_rows",
     "path_of",
-    "proposed",
+    "propose",
     "read_job",
-    "restored_job",
     "spec_text",
     "unit_of",
     "user_error",

@@ -121,16 +121,24 @@ def _of_users(where: str, value: Any) -> Any:
 
 
 LOSS = Slot("a loss", _is_loss, _loss)
-UTILITY = Slot("a utility", lambda kind: issubclass(kind, UTILITIES), _utility)
 SPACE: Slot[Space] = _implementing("a decision space", Space)
 TRANSFORM: Slot[Transform] = _implementing("a transform", Transform)
-METHOD: Slot[Method] = _implementing("a method", Method)
 EXPECTATION: Slot[Expectation] = _implementing("an expectation", Expectation)
-ESTIMATOR: Slot[Estimator] = _implementing("an estimator", Estimator, UTILITIES)
 WAY: Slot[Way] = _implementing("a way", Way)
 FOLDS = Slot("folds", lambda kind: kind is Forward, _folds)
 GUIDE = Slot("an autoguide", _is_guide, _guide, instantiates=False)
 OWN: Slot[Any] = Slot("a name in a Python file of your own", lambda kind: False, _of_users)
+SECTIONS: dict[str, Slot[Any]] = {
+    "loss": LOSS,
+    "utility": Slot("a utility", lambda kind: issubclass(kind, UTILITIES), _utility),
+    "guide": GUIDE,
+    "decision": SPACE,
+    "transform": TRANSFORM,
+    "method": _implementing("a method", Method),
+    "expectation": EXPECTATION,
+    "estimator": _implementing("an estimator", Estimator, UTILITIES),
+}
+"""Section of a spec -> what it names."""
 ARGUMENTS: dict[str, Slot[Any]] = {
     "base": WAY,
     "by": EXPECTATION,

@@ -2,32 +2,18 @@
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from stakes import demos
-from stakes.app.spec.constructors import (
-    ESTIMATOR,
-    EXPECTATION,
-    FOLDS,
-    GUIDE,
-    LOSS,
-    METHOD,
-    SPACE,
-    TRANSFORM,
-    UTILITY,
-    WAY,
-    Constructors,
-    Slot,
-    T,
-)
+from stakes.app.spec.constructors import FOLDS, SECTIONS, WAY, Constructors
 from stakes.app.spec.messages import Collector, mistakes_of
 from stakes.app.spec.reading import Tables, read_tables, table_file
-from stakes.app.spec.schema import Choice, DataSection, Spec
+from stakes.app.spec.schema import DataSection, Spec
 from stakes.app.spec.source import UserCode
 from stakes.app.spec.table import Table, by_name
 from stakes.arguments import arguments_of
@@ -35,16 +21,10 @@ from stakes.errors import name_of, suggestion
 from stakes.fitting import adam
 from stakes.formulas import formula, formula_columns
 from stakes.problem import Problem
-from stakes.protocols import Space
 from stakes.spaces import Real
 from stakes.study import Forward, Given, Options, Way, check_ways, default_ways, why_not_judged
 
-MADE: dict[str, Slot[Any]] = {
-    "transform": TRANSFORM,
-    "method": METHOD,
-    "expectation": EXPECTATION,
-    "estimator": ESTIMATOR,
-}
+OPTIONS = ("transform", "method", "expectation", "estimator")
 """Options of the fits that are values."""
 
 
@@ -59,79 +39,78 @@ class Choosing:
 
 
 @final
-@dataclass
 class Draft:
-    """A spec in which some sections may be wrong; those are None."""
+    """A spec whose parts are looked up, made and checked one by one.
 
-    spec: Spec
-    raw: Mapping[str, Any]
-    code: UserCode
-    mistakes: Collector
-    read: Tables | None = None
-    """The tables, once they have been read."""
-    model: Callable[..., Any] | None = None
-    outcome: str | None = None
-    example: demos.Demo | None = None
-    dates: tuple[str, ...] = ()
-    """Columns of which a formula asks for parts of dates."""
-    asked: tuple[str, ...] = ()
-    """What loss and decisions ask for, beside the model."""
-    made: dict[str, Any] = field(default_factory=dict)
-    """Options of the fits that the spec names."""
-    ways: Sequence[Way] | None = None
-    folds: int | Forward | np.ndarray | None = None
+    Args:
+        raw: the spec as written.
+        folder: where relative paths in it start from.
+        tables: those of an earlier run, in place of the files that the spec names.
+        code: the checksums that its code has to have; None for any.
+    """
 
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         raw: Mapping[str, Any],
         folder: Path,
-        mistakes: Collector,
-        *,
-        expected: Mapping[str, str] | None = None,
-    ) -> "Draft":
-        """The draft of a spec as written; `expected` has the checksums its code has to have."""
-        return cls(_validated(raw, mistakes), raw, UserCode(folder, expected), mistakes)
-
-    def problem(self, tables: Tables | None = None) -> Problem | None:
-        """The problem; a model that is made from a table needs it, or reads it."""
-        self.read = tables
+        tables: Tables | None,
+        code: Mapping[str, str] | None,
+    ) -> None:
+        self.raw, self.mistakes, self.code = raw, Collector(), UserCode(folder, code)
+        self.spec = _validated(raw, self.mistakes)
+        self.example: demos.Demo | None = None
+        self._tables = tables
+        self._model: Callable[..., Any] | None = None
+        self._outcome: str | None = None
+        self._dates: tuple[str, ...] = ()
+        """Columns of which a formula asks for parts of dates."""
+        self._needs: tuple[str, ...] = ()
+        """What loss and decisions ask for, beside the model."""
         self._check_together()
         self._find_model()
-        section = self.spec.decision
-        loss = self._make(LOSS, "loss", self.spec.loss)
-        utility = self._make(UTILITY, "utility", self.spec.utility)
-        guide = self._make(GUIDE, "guide", self.spec.guide)
-        space = self._make(SPACE, "decision", section) if section and section.named else None
-        for name, slot in MADE.items():
-            self.made[name] = self._make(slot, name, getattr(self.spec, name))
-        self._make_choice()
-        if self.mistakes.mistakes or self.model is None or self.outcome is None:
+        self._made = self._make_values()
+        self._ways, self._folds = self._make_ways(), self._make_folds()
+        self.problem = self._make_problem()
+        self.tables = self._read_tables()
+
+    def _make_values(self) -> dict[str, Any]:
+        """Section -> the value that it names."""
+        makes = Constructors(self.code, self.mistakes)
+        made: dict[str, Any] = {}
+        for name, slot in SECTIONS.items():
+            section = getattr(self.spec, name)
+            if section is not None and (section.named or name != "decision"):
+                fields = type(section).model_fields
+                made[name] = makes.make(slot, name, section.named, fields)
+        return made
+
+    def _make_problem(self) -> Problem | None:
+        if self.mistakes.mistakes or self._model is None or self._outcome is None:
             return None
-        own = self.example.problem() if self.example else None
-        if own is not None and loss is None and utility is None:
-            loss, utility = own.loss, own.utility
-        decision: Space | dict[str, Space] | None = space
-        if section is not None and section.argument is not None:
-            decision = {section.argument: space or Real()}
+        section, given = self.spec.decision, dict[str, Any]()
+        if self.example is not None:
+            own = self.example.problem()
+            given = {"guide": own.guide, "decision": own.decision, "per": own.per}
+            if not {"loss", "utility"} & {*self._made}:
+                given |= {"loss": own.loss, "utility": own.utility}
+        given |= {name: value for name, value in self._made.items() if name not in OPTIONS}
+        if section is not None:
+            given["per"] = section.per
+            if section.argument is not None:
+                space = self._made.get("decision", Real())
+                given["decision"] = {section.argument: space}
         with self.mistakes.at("model"):
-            problem = Problem(
-                self.model,
-                outcome=self.outcome,
-                loss=loss,
-                utility=utility,
-                guide=guide or (own.guide if own else None),
-                decision=decision or (own.decision if own else None),
-                per=section.per if section is not None else (own.per if own else None),
-            )
-            self.asked = tuple(problem.named_needs)
+            problem = Problem(self._model, outcome=self._outcome, **given)
+            self._needs = tuple(problem.named_needs)
             reason = why_not_judged(problem)
             if reason is not None and "choose" in self.raw and not self.spec.choose.skip:
                 self.mistakes.add("choose", f"{reason} Leave it out.")
             return problem
         return None
 
-    def tables(self) -> Tables | None:
+    def _read_tables(self) -> Tables | None:
+        if self._tables is not None:
+            return self._tables
         if self.example is not None:
             held_out = self.example.held_out
             return Tables(
@@ -139,71 +118,62 @@ class Draft:
                 None if held_out is None else Table(dict(held_out()), None),
             )
         data = self.spec.data
-        if data is None or self.outcome is None:
+        if data is None or self._outcome is None:
             return None
-        if self.read is None:
-            self._check_arguments(data)
-            self.read = read_tables(
-                data,
-                self.spec.choose,
-                self._by_row(data) or self.outcome,
-                self.code.folder,
-                self.mistakes,
-                coded=self.spec.model.formula is None,
-                dates=self.dates,
-            )
-        return self.read
+        self._check_arguments(data)
+        self._tables = read_tables(
+            data,
+            self.spec.choose,
+            self._by_row(data) or self._outcome,
+            self.code.folder,
+            self.mistakes,
+            coded=self.spec.model.formula is None,
+            dates=self._dates,
+        )
+        return self._tables
 
     def options(self) -> Options:
         """Those in the spec; for an example, its own where the spec has none."""
         given = self.spec.fit.model_dump(exclude_unset=True, exclude={"checkpoint_seconds"})
         rate = given.pop("learning_rate", None)
         given |= {} if rate is None else {"optimizer": adam(rate)}
-        given |= {name: value for name, value in self.made.items() if value is not None}
+        given |= {name: self._made[name] for name in OPTIONS if name in self._made}
         own = {} if self.example is None else dict(self.example.options)
         if "utility" in self.raw:
             own.pop("transform", None)
         return Options(**{**own, **given})
 
     def choosing(self, problem: Problem, fit: Table) -> Choosing | None:
-        section, example = self.spec.choose, self.example
+        section = self.spec.choose
         if section.skip or why_not_judged(problem) is not None:
             return None
-        ways = default_ways(problem) if self.ways is None else [*self.ways]
+        ways = default_ways(problem) if self._ways is None else [*self._ways]
         if "today" in fit.beside:
             ways.append(Given(fit.beside["today"]))
-        folds = section.folds if self.folds is None else self.folds
-        if (
-            example is not None
-            and example.folds is not None
-            and "folds" not in section.model_fields_set
-        ):
-            folds = example.folds
+        folds = self._folds
+        if self.example is not None and "folds" not in section.model_fields_set:
+            folds = self.example.folds or folds
+        assert folds is not None
         if isinstance(folds, Forward):
             folds = replace(folds, together=fit.beside.get("when", folds.together))
         return Choosing(tuple(ways), folds, fit.beside.get("by", section.by))
 
-    def _make(self, slot: Slot[T], where: str, section: Choice | None) -> T | None:
-        """The value that a section names."""
-        if section is None:
+    def _make_ways(self) -> Sequence[Way] | None:
+        if self.spec.choose.ways is None:
             return None
-        makes = Constructors(self.code, self.mistakes)
-        return makes.make(slot, where, section.named, type(section).model_fields)
-
-    def _make_choice(self) -> None:
-        section, makes = self.spec.choose, Constructors(self.code, self.mistakes)
-        if section is None:
-            return
-        if isinstance(section.folds, int):
-            with self.mistakes.at("choose.folds"):
-                self.folds = FOLDS.check("`folds`", section.folds)
-        else:
-            self.folds = makes.make(FOLDS, "choose.folds", section.folds)
-        if section.ways is None:
-            return
-        ways = [makes.make(WAY, f"choose.ways.{i}", way) for i, way in enumerate(section.ways)]
+        makes, listed = Constructors(self.code, self.mistakes), enumerate(self.spec.choose.ways)
+        ways = [makes.make(WAY, f"choose.ways.{number}", way) for number, way in listed]
         with self.mistakes.at("choose.ways"):
-            self.ways = check_ways(ways) if None not in ways else None
+            return check_ways(ways) if None not in ways else None
+        return None
+
+    def _make_folds(self) -> int | Forward | None:
+        given = self.spec.choose.folds
+        if not isinstance(given, int):
+            return Constructors(self.code, self.mistakes).make(FOLDS, "choose.folds", given)
+        with self.mistakes.at("choose.folds"):
+            return FOLDS.check("`folds`", given)
+        return None
 
     def _check_together(self) -> None:
         """Check that the sections go together."""
@@ -212,8 +182,10 @@ class Draft:
             add("utility", "a problem has a loss or a utility, not both; leave one out.")
         if {"transform", "utility"} <= given:
             add("transform", "turns a loss into a utility; leave it out where there is `utility`.")
+        if "model" not in given:
+            add("model", "is required: a table with `python` and `outcome`, or `example`.")
         model = self.spec.model
-        if model is None:
+        if not model.model_fields_set:
             return
         if model.example is None:
             if "data" not in given:
@@ -227,12 +199,10 @@ class Draft:
 
     def _find_model(self) -> None:
         model = self.spec.model
-        if model is None:
-            return
         if model.python is not None:
-            self.outcome = model.outcome
+            self._outcome = model.outcome
             with self.mistakes.at("model.python"):
-                self.model = self.code.function(model.python)
+                self._model = self.code.function(model.python)
         elif model.formula is not None:
             with self.mistakes.at("model.formula"):
                 self._make_formula(model.formula)
@@ -240,7 +210,7 @@ class Draft:
             with self.mistakes.at("model.example"):
                 self.example = demos.load(model.example)
                 own = self.example.problem()
-                self.model, self.outcome = own.model, own.outcome
+                self._model, self._outcome = own.model, own.outcome
                 self.code.read(self.example.path)
 
     def _make_formula(self, text: str) -> None:
@@ -251,10 +221,10 @@ class Draft:
         for name in ("counts", "constants", "outcome"):
             if getattr(data, name):
                 self.mistakes.add(f"data.{name}", "leave it out: the formula names its columns.")
-        if self.read is None:
+        if self._tables is None:
             columns = table_file(data, (self.code.folder / data.file).resolve()).columns
         else:
-            columns = [*self.read.fit.arguments]
+            columns = [*self._tables.fit.arguments]
         needed = formula_columns(text, [*data.columns, *columns])
         for name in data.columns:
             if name not in needed.columns:
@@ -264,13 +234,13 @@ class Draft:
         named = {name: data.columns.get(name, name) for name in needed.columns}
         section = data.model_copy(update={"columns": named, "outcome": named[needed.response]})
         self.spec = self.spec.model_copy(update={"data": section})
-        self.outcome = needed.response
-        self.dates = tuple(named[name] for name in needed.dates)
-        tables = None if self.mistakes.mistakes else self.tables()
+        self._outcome = needed.response
+        self._dates = tuple(named[name] for name in needed.dates)
+        tables = None if self.mistakes.mistakes else self._read_tables()
         if tables is not None:
             listed = [name for name, column in named.items() if column in data.categories]
             frame = by_name(tables.fit.arguments, needed.dates, listed)
-            self.model = formula(text, frame, model.family or "normal", link=model.link)
+            self._model = formula(text, frame, model.family or "normal", link=model.link)
 
     def _by_row(self, data: DataSection) -> str | None:
         """In place of an outcome that is never observed, an argument with a value for each row."""
@@ -284,30 +254,34 @@ class Draft:
 
     def _check_arguments(self, data: DataSection) -> None:
         """The names in [data] against the model's signature."""
-        if self.model is None:
+        if self._model is None:
             return
-        takes, model, latent = arguments_of(self.model), name_of(self.model), self.spec.model.latent
+        takes, model, latent = (
+            arguments_of(self._model),
+            name_of(self._model),
+            self.spec.model.latent,
+        )
         given = {
             name: part
             for part in ("columns", "counts", "constants")
             for name in getattr(data, part)
         }
         for name, part in given.items():
-            if name not in (*takes.names, *self.asked) and not takes.open_ended:
+            if name not in (*takes.names, *self._needs) and not takes.open_ended:
                 meant = suggestion(name, takes.names)
                 self.mistakes.add(f"data.{part}.{name}", f"`{model}` has no such argument.{meant}")
         for name in takes.required:
-            if name not in given and name != self.outcome:
+            if name not in given and name != self._outcome:
                 self.mistakes.add("data", f"`{model}` needs {name!r}. {_ways_to_give(name, data)}")
-        if latent and self.outcome in takes.names:
+        if latent and self._outcome in takes.names:
             self.mistakes.add(
-                "model.latent", f"`{model}` takes observations of {self.outcome!r}; leave it out."
+                "model.latent", f"`{model}` takes observations of {self._outcome!r}; leave it out."
             )
-        elif self.outcome not in takes.names and not takes.open_ended and not latent:
-            meant = suggestion(str(self.outcome), takes.names)
+        elif self._outcome not in takes.names and not takes.open_ended and not latent:
+            meant = suggestion(str(self._outcome), takes.names)
             self.mistakes.add(
                 "model.outcome",
-                f"`{model}` has no argument {self.outcome!r} for outcomes.{meant} Say `latent = "
+                f"`{model}` has no argument {self._outcome!r} for outcomes.{meant} Say `latent = "
                 f"true` if it is a site that is never observed.",
             )
 
@@ -323,20 +297,10 @@ def _ways_to_give(name: str, data: DataSection) -> str:
 
 
 def _validated(raw: Mapping[str, Any], mistakes: Collector) -> Spec:
-    """The spec, or only its valid sections, so that mistakes in the rest can be found too."""
+    """The spec; sections with mistakes are left out, so that those in the rest are found too."""
     try:
         return Spec.model_validate(dict(raw))
     except ValidationError as error:
         mistakes.mistakes.extend(mistakes_of(error, Spec))
-    right: dict[str, Any] = {}
-    for name, known in Spec.model_fields.items():
-        right[name] = None
-        if name not in raw and not known.is_required():
-            right[name] = known.default
-            continue
-        try:
-            section: TypeAdapter[Any] = TypeAdapter(known.rebuild_annotation())
-            right[name] = section.validate_python(raw.get(name), strict=True)
-        except ValidationError:
-            continue
-    return Spec.model_construct(**right)
+        wrong = {mistake["loc"][0] for mistake in error.errors()}
+    return Spec.model_validate({name: part for name, part in raw.items() if name not in wrong})

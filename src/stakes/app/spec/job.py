@@ -9,7 +9,6 @@ import numpy as np
 
 from stakes import checks
 from stakes.app.spec.draft import Choosing, Draft
-from stakes.app.spec.messages import Collector
 from stakes.app.spec.reading import Tables
 from stakes.app.spec.schema import Spec
 from stakes.app.spec.table import Table, by_name, joined
@@ -144,29 +143,41 @@ def read_job(path: str | Path, *, choose: bool = True, changes: Sequence[str] = 
     return job_of(raw, path.resolve().parent, where=str(path))
 
 
-def job_of(raw: Mapping[str, Any], folder: Path, *, where: str) -> Job:
-    """The job that the content of a spec file describes."""
-    mistakes = Collector()
-    draft = Draft.of(raw, folder, mistakes)
-    problem, tables = draft.problem(), draft.tables()
-    mistakes.raise_any(where)
-    return _job(draft, problem, tables)
-
-
-def restored_job(
+def job_of(
     raw: Mapping[str, Any],
     folder: Path,
-    tables: Tables,
-    code: Mapping[str, str] | None,
+    tables: Tables | None = None,
+    code: Mapping[str, str] | None = None,
     *,
     where: str,
 ) -> Job:
-    """The job of an earlier run: its own data, and code with the checksums it had (None: any)."""
-    mistakes = Collector()
-    draft = Draft.of(raw, folder, mistakes, expected=code)
-    problem = draft.problem(tables)
-    mistakes.raise_any(where)
-    return _job(draft, problem, tables)
+    """The job that the content of a spec file describes.
+
+    Args:
+        raw: the content.
+        folder: where relative paths in it start from.
+        tables: the data of an earlier run, in place of the files.
+        code: the checksums that its code has to have; None for any.
+        where: what the content is of, for messages.
+    """
+    draft = Draft(raw, folder, tables, code)
+    draft.mistakes.raise_any(where)
+    problem, tables, example = draft.problem, draft.tables, draft.example
+    assert problem is not None
+    assert tables is not None
+    return Job(
+        spec=draft.spec,
+        raw=raw,
+        folder=folder,
+        problem=problem,
+        tables=tables,
+        options=draft.options(),
+        coords=example.labels() if example else {},
+        known=example.known if example else (),
+        code=draft.code.checksums,
+        unit=unit_of(raw),
+        choosing=draft.choosing(problem, tables.fit),
+    )
 
 
 def job_on_all_rows(job: Job) -> Job | None:
@@ -175,7 +186,7 @@ def job_on_all_rows(job: Job) -> Job | None:
     if whole is None:
         return None
     tables = replace(job.tables, fit=whole, held_out=None)
-    return restored_job(job.raw, job.folder, tables, job.code, where="The spec, for all rows")
+    return job_of(job.raw, job.folder, tables, job.code, where="The spec, for all rows")
 
 
 def _is_to_refit(job: Job) -> bool:
@@ -193,22 +204,3 @@ def _all_rows(job: Job) -> Table | None:
     rows = (job.rows_in(job.fit), job.rows_in(held_out))
     columns = Path(data.file).suffix.lower() != ".npz"
     return joined(job.fit, held_out, rows, data.held_out, columns=columns)
-
-
-def _job(draft: Draft, problem: Problem | None, tables: Tables | None) -> Job:
-    """The job of a draft without mistakes."""
-    assert problem is not None
-    assert tables is not None
-    return Job(
-        spec=draft.spec,
-        raw=draft.raw,
-        folder=draft.code.folder,
-        problem=problem,
-        tables=tables,
-        options=draft.options(),
-        coords=draft.example.labels() if draft.example else {},
-        known=draft.example.known if draft.example else (),
-        code=draft.code.checksums,
-        unit=unit_of(draft.raw),
-        choosing=draft.choosing(problem, tables.fit),
-    )

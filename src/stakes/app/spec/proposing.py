@@ -2,13 +2,15 @@
 
 import keyword
 import re
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, final
+from typing import final
 
 import numpy as np
 
+from stakes.app.spec.summaries import written
 from stakes.errors import InputError, suggestion
 from stakes.tables import Column, Examined, Finding, Hints, Kind, TableFile, examine
 
@@ -34,51 +36,7 @@ TWICE = 0.02
 """Of the rows, the share that may bear the label of another, as where a row is there twice."""
 
 
-@final
-@dataclass(frozen=True)
-class Proposal:
-    """What a spec for a table says."""
-
-    table: Path
-    rows: int
-    about: str
-    """The column of the outcomes."""
-    outcome: str
-    """As the formula calls it."""
-    terms: tuple[str, ...]
-    family: str
-    why: str
-    """Of the family."""
-    columns: dict[str, str]
-    """What the formula calls columns whose names are no words."""
-    label: tuple[str, ...]
-    date: str | None
-    """The column that the rows are in order by."""
-    missing: bool
-    """Whether some rows lack a value."""
-    replace: dict[str, dict[str, str]]
-    dates: dict[str, str]
-    categories: tuple[str, ...]
-    """Columns of codes that look like numbers."""
-    today: str | None
-    """The column with what is decided today."""
-    left_out: dict[str, str]
-    """Column -> why it is not in the formula."""
-    written: str
-    """How the file is written."""
-    findings: tuple[Finding, ...]
-    """All that is odd about the table."""
-
-    @property
-    def formula(self) -> str:
-        return f"{self.outcome} ~ {' + '.join(self.terms) or '1'}"
-
-    @property
-    def held_out(self) -> bool:
-        return self.rows >= LEAST_HELD_OUT
-
-
-def proposed(path: Path, outcome: str | None, today: str | None = None) -> Proposal:
+def propose(path: Path, outcome: str | None, today: str | None = None) -> "Proposal":
     """Look at a table, and propose a spec for it.
 
     Decisions of `today` are no predictor: those of rows to come are what is asked for.
@@ -95,36 +53,43 @@ def proposed(path: Path, outcome: str | None, today: str | None = None) -> Propo
     if raw.rows == 0:
         raise InputError(f"{path} has no rows.")
     first = examine(raw.columns, {}, decimal=file.decimal)
-    settled = _settled(first, outcome)
-    seen = examine(raw.columns, settled, decimal=file.decimal)
-    open_still = [*raw.findings, *(f for f in seen.findings if f.stops)]
-    if open_still:
-        lines = "\n".join(f"  {finding}" for finding in open_still)
+    hints = _hints(first, outcome)
+    settled = examine(raw.columns, hints, decimal=file.decimal)
+    unsettled = [*raw.findings, *(f for f in settled.findings if f.stops)]
+    if unsettled:
+        lines = "\n".join(f"  {finding}" for finding in unsettled)
         raise InputError(f"{path} has to be put right first:\n{lines}")
-    told = [f for f in first.findings if f.stops or (f.codes and f.column != outcome)]
-    told += [finding for finding in seen.findings if not _is_told(finding, told)]
+    findings = [f for f in first.findings if f.stops or (f.codes and f.column != outcome)]
+    findings += [f for f in settled.findings if not _repeats(f, findings)]
     if today is not None and (today not in names or today == outcome):
-        said = suggestion(today, [name for name in names if name != outcome])
-        raise InputError(f"`--today {today}` must be another column of {path.name}.{said}")
-    look = _Look(seen.columns, outcome, raw.rows, today or _of_today(seen.columns, outcome))
-    return look.proposal(file, settled, tuple(told))
+        meant = suggestion(today, [name for name in names if name != outcome])
+        raise InputError(f"`--today {today}` must be another column of {path.name}.{meant}")
+    column = settled.columns[outcome]
+    if column.kind is not Kind.NUMBERS:
+        raise InputError(
+            f"`--outcome {outcome}`: the column holds {column.kind}, where numbers are needed to "
+            f"decide about."
+        )
+    if len(np.unique(column.values[~column.missing])) < 2:
+        raise InputError(f"`--outcome {outcome}`: all outcomes are the same.")
+    today = today or _ordered_column(settled.columns, outcome)
+    return Proposal(file, settled.columns, hints, tuple(findings), outcome, today)
 
 
-def _of_today(columns: Mapping[str, Column], outcome: str) -> str | None:
+def _ordered_column(columns: Mapping[str, Column], outcome: str) -> str | None:
     """The one column of numbers whose name says that it is what was ordered."""
     numbers = [n for n, c in columns.items() if c.kind is Kind.NUMBERS and n != outcome]
-    found = [name for name in numbers if ORDERED.search(name)]
-    return found[0] if len(found) == 1 else None
+    named = [name for name in numbers if ORDERED.search(name)]
+    return named[0] if len(named) == 1 else None
 
 
-def _is_told(finding: Finding, told: Sequence[Finding]) -> bool:
+def _repeats(finding: Finding, others: Sequence[Finding]) -> bool:
     """Whether others say the same: a word that stands for no value leaves one missing."""
-    others = [other for other in told if other.column == finding.column]
-    rows = {row for other in others for row in other.rows}
+    rows = {row for other in others if other.column == finding.column for row in other.rows}
     return bool(finding.rows) and rows.issuperset(finding.rows)
 
 
-def _settled(first: Examined, outcome: str) -> dict[str, Hints]:
+def _hints(first: Examined, outcome: str) -> dict[str, Hints]:
     """What the spec has to say of columns, so that nothing stops a fit."""
     change: dict[str, dict[str, str]] = {}
     for finding in first.findings:
@@ -142,80 +107,95 @@ def _settled(first: Examined, outcome: str) -> dict[str, Hints]:
     }
 
 
-class _Term(NamedTuple):
-    text: str
-    column: str
-
-
 @final
-@dataclass(frozen=True)
-class _Look:
-    """A look at the columns of a table."""
+@dataclass(frozen=True, eq=False)
+class Proposal:
+    """What a spec for a table says."""
 
+    file: TableFile
     columns: Mapping[str, Column]
-    outcome: str
-    rows: int
+    hints: Mapping[str, Hints]
+    """What the spec says of columns."""
+    findings: tuple[Finding, ...]
+    """All that is odd about the table."""
+    about: str
+    """The column of the outcomes."""
     today: str | None
-    left_out: dict[str, str] = field(default_factory=dict)
+    """The column with what is decided today."""
 
-    def proposal(
-        self, file: TableFile, settled: Mapping[str, Hints], findings: tuple[Finding, ...]
-    ) -> Proposal:
-        names = _names(list(self.columns))
-        date = next((n for n, c in self.columns.items() if c.kind is Kind.DATES), None)
-        terms = [term for name in self.columns for term in self._terms(name, names[name], date)]
-        used = {self.outcome, *(term.column for term in terms), *((date,) if date else ())}
-        lacking = np.zeros(self.rows, bool)
-        for name in used:
-            lacking |= self.columns[name].missing
-        family, why = self._family(used - {self.outcome}, ~lacking)
-        renamed = {names[n]: n for n in used if names[n] != n}
-        if date is not None and not any(term.column == date for term in terms):
-            renamed.pop(names[date], None)
-        return Proposal(
-            table=file.path,
-            rows=int((~lacking).sum()),
-            about=self.outcome,
-            outcome=names[self.outcome],
-            terms=tuple(term.text for term in terms),
-            family=family,
-            why=why,
-            columns=renamed,
-            label=self._label(date),
-            date=date,
-            missing=bool(lacking.any()),
-            replace={
-                n: dict(settled[n].replace) for n in settled if settled[n].replace and n in used
-            },
-            dates={n: s.date_format for n, s in settled.items() if s.date_format and n in used},
-            categories=tuple(n for n in settled if settled[n].kind is not None and n in used),
-            today=self.today,
-            left_out=self.left_out,
-            written=str(file.dialect) if file.kind == "csv" else file.kind,
-            findings=findings,
-        )
+    @property
+    def formula(self) -> str:
+        terms = [term for texts in self._terms.values() for term in texts]
+        return f"{self._names[self.about]} ~ {' + '.join(terms) or '1'}"
 
-    def _there(self, name: str) -> np.ndarray:
-        column = self.columns[name]
-        return np.asarray(column.values[~column.missing])
+    @property
+    def has_gaps(self) -> bool:
+        """Whether some rows lack a value."""
+        return bool(self._lacking.any())
 
-    def _family(self, beside: Collection[str], rows: np.ndarray) -> tuple[str, str]:
-        """What the outcomes look like, given the columns beside them."""
-        column, values = self.columns[self.outcome], self._there(self.outcome)
-        if column.kind is not Kind.NUMBERS:
-            raise InputError(
-                f"`--outcome {self.outcome}`: the column holds {column.kind}, where numbers are "
-                f"needed to decide about."
-            )
-        if len(np.unique(values)) < 2:
-            raise InputError(f"`--outcome {self.outcome}`: all outcomes are the same.")
+    @property
+    def held_out(self) -> bool:
+        return int((~self._lacking).sum()) >= LEAST_HELD_OUT
+
+    @property
+    def renamed(self) -> dict[str, str]:
+        """What the formula calls columns whose names are no words."""
+        named = {self.about, *self._terms}
+        return {self._names[n]: n for n in self.columns if n in named and self._names[n] != n}
+
+    @property
+    def hinted(self) -> dict[str, Hints]:
+        """What the spec says of the columns that it uses."""
+        return {name: hints for name, hints in self.hints.items() if name in self._used}
+
+    @property
+    def written(self) -> str:
+        """How the file is written."""
+        return written(self.file)
+
+    @cached_property
+    def date(self) -> str | None:
+        """The column that the rows are in order by."""
+        return next((n for n, c in self.columns.items() if c.kind is Kind.DATES), None)
+
+    @cached_property
+    def left_out(self) -> dict[str, str]:
+        """Column -> why it is not in the formula."""
+        reasons = {n: self._objection(n) for n in self.columns if n != self.about}
+        return {name: reason for name, reason in reasons.items() if reason}
+
+    @cached_property
+    def label(self) -> tuple[str, ...]:
+        """What tells rows apart: dates, with categories where dates return."""
+        words = [
+            name
+            for name, column in self.columns.items()
+            if column.kind is Kind.CATEGORIES and 2 * column.missing.sum() <= self._rows
+        ]
+        dates = [self.date] if self.date else []
+        label, different = list[str](), 1
+        for name in [*dates, *words]:
+            values = (self.columns[n].values.tolist() for n in [*label, name])
+            count = len(set(zip(*values, strict=True)))
+            if count > different:
+                label, different = [*label, name], count
+            if different >= (1 - TWICE) * self._rows:
+                return tuple(label)
+        return tuple(dates)
+
+    @cached_property
+    def family(self) -> tuple[str, str]:
+        """What the outcomes look like, given the columns beside them; and why."""
+        column, values = self.columns[self.about], self._there(self.about)
         numbers = values.astype(float)
         whole = bool((numbers == np.round(numbers)).all())
         if set(np.unique(numbers)) <= {0.0, 1.0}:
             return "bernoulli", "outcomes are 0 or 1"
         if whole and numbers.min() >= 0 and numbers.max() < LARGE:
-            counts = self.columns[self.outcome].values[rows].astype(float)
-            design = [effects(self.columns[name], rows) for name in sorted(beside)]
+            counts, rows = column.values[~self._lacking].astype(float), ~self._lacking
+            design = [
+                _effects(self.columns[name], rows) for name in sorted(self._used - {self.about})
+            ]
             if dispersion(np.column_stack([np.ones(len(counts)), *design]), counts) < DISPERSED:
                 return "poisson", "outcomes are counts that vary no more than by chance"
             return "negative binomial", "outcomes are counts that vary more than by chance"
@@ -225,35 +205,63 @@ class _Look:
             return "gamma", "outcomes are above zero, a few of them large"
         return "normal", 'outcomes are any numbers; "student" allows for some far off'
 
-    def _terms(self, name: str, called: str, date: str | None) -> list[_Term]:
-        if name == self.outcome:
-            return []
+    @property
+    def _rows(self) -> int:
+        return len(self.columns[self.about].values)
+
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        return _names(list(self.columns))
+
+    @property
+    def _used(self) -> set[str]:
+        return {self.about, *self._terms, *([self.date] if self.date else [])}
+
+    @property
+    def _lacking(self) -> np.ndarray:
+        return np.asarray(np.any([self.columns[n].missing for n in self._used], axis=0))
+
+    @cached_property
+    def _terms(self) -> dict[str, list[str]]:
+        """Column -> its terms in the formula."""
+        return {n: self._terms_of(n) for n in self.columns if n not in (self.about, *self.left_out)}
+
+    def _terms_of(self, name: str) -> list[str]:
+        called = self._names[name]
+        if name == self.date:  # a trend, and what returns every week
+            return [*([f"C({called}_weekday)"] if self._is_weekly(name) else []), f"{called}_days"]
+        is_group = (
+            self.columns[name].kind is Kind.CATEGORIES and len(np.unique(self._there(name))) > FEW
+        )
+        return [f"(1 | {called})" if is_group else called]
+
+    def _there(self, name: str) -> np.ndarray:
+        column = self.columns[name]
+        return np.asarray(column.values[~column.missing])
+
+    def _objection(self, name: str) -> str:
+        """Why a column is not in the formula; nothing where it is."""
         column, there = self.columns[name], self._there(name)
-        if name == date:
-            return [_Term(text, name) for text in self._parts(name, called)]
-        different, reason = np.unique(there), ""
+        if name == self.date:
+            return "the same in all rows" if len(_days(there)) < 2 else ""
+        different = len(np.unique(there))
         if name == self.today:
-            reason = "it is what is decided today (`today`, below)"
-        elif column.kind is Kind.DATES:
-            reason = "a second column of dates"
-        elif len(different) < 2:
-            reason = "the same in all rows"
-        elif 2 * column.missing.sum() > self.rows:
-            reason = "missing in most rows"
-        elif column.kind is Kind.CATEGORIES and len(different) > DISTINCT * len(there):
-            reason = "a different word in nearly every row"
-        elif column.kind is Kind.NUMBERS and _numbers_rows(there):
-            reason = "it numbers the rows"
-        elif same := self._same_as(name):
-            reason = f"it goes with {same}, one to one"
-        elif date is not None and self._is_of_weekday(name, date):
-            reason = f"it depends on the weekday alone, which {date} already gives"
-        if reason:
-            self.left_out[name] = reason
-            return []
-        if column.kind is Kind.NUMBERS:
-            return [_Term(called, name)]
-        return [_Term(called if len(different) <= FEW else f"(1 | {called})", name)]
+            return "it is what is decided today (`today`, below)"
+        if column.kind is Kind.DATES:
+            return "a second column of dates"
+        if different < 2:
+            return "the same in all rows"
+        if 2 * column.missing.sum() > self._rows:
+            return "missing in most rows"
+        if column.kind is Kind.CATEGORIES and different > DISTINCT * len(there):
+            return "a different word in nearly every row"
+        if column.kind is Kind.NUMBERS and _numbers_rows(there):
+            return "it numbers the rows"
+        if same := self._same_as(name):
+            return f"it goes with {same}, one to one"
+        if self.date is not None and self._is_of_weekday(name, self.date):
+            return f"it depends on the weekday alone, which {self.date} already gives"
+        return ""
 
     def _same_as(self, name: str) -> str | None:
         """A column of words that tells the same: of two such columns the first one is kept."""
@@ -263,19 +271,11 @@ class _Look:
         words = [n for n, c in self.columns.items() if c.kind is Kind.CATEGORIES]
         for other in words[: words.index(name)] if name in words else words:
             both = ~(own.missing | self.columns[other].missing)
-            here, there = (each.values[both].tolist() for each in (own, self.columns[other]))
-            pairs = set(zip(here, there, strict=True))
-            if len(pairs) == len(set(here)) == len(set(there)):
+            mine, others = (c.values[both].tolist() for c in (own, self.columns[other]))
+            pairs = set(zip(mine, others, strict=True))
+            if len(pairs) == len(set(mine)) == len(set(others)):
                 return other
         return None
-
-    def _parts(self, name: str, called: str) -> list[str]:
-        """A trend, and what returns every week."""
-        if len(_days(self._there(name))) < 2:
-            self.left_out[name] = "the same in all rows"
-            return []
-        weekly = [f"C({called}_weekday)"] if self._is_weekly(name) else []
-        return [*weekly, f"{called}_days"]
 
     def _is_weekly(self, date: str) -> bool:
         """Whether there are enough days of each weekday to learn its effect."""
@@ -291,25 +291,6 @@ class _Look:
         days = dates.values[both].astype("datetime64[D]").astype(int)
         pairs = set(zip(_weekdays(days).tolist(), own.values[both].tolist(), strict=True))
         return self._is_weekly(date) and len(pairs) == len({weekday for weekday, _ in pairs})
-
-    def _label(self, date: str | None) -> tuple[str, ...]:
-        """What tells rows apart: dates, with categories where dates return."""
-        words = [
-            name
-            for name, column in self.columns.items()
-            if column.kind is Kind.CATEGORIES and 2 * column.missing.sum() <= self.rows
-        ]
-        label: list[str] = []
-        told_apart = 0
-        for name in [*([date] if date else []), *words]:
-            tried = [*label, name]
-            together = zip(*(self.columns[each].values.tolist() for each in tried), strict=True)
-            apart = len(set(together))
-            if apart > max(told_apart, 1):
-                label, told_apart = tried, apart
-            if told_apart >= (1 - TWICE) * self.rows:
-                return tuple(label)
-        return (date,) if date else ()
 
 
 def _days(dates: np.ndarray) -> np.ndarray:
@@ -336,18 +317,18 @@ def _are_codes(values: np.ndarray) -> bool:
 
 def _names(columns: Sequence[str]) -> dict[str, str]:
     """What a formula can call each column: its name, or one made of it."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for column in columns:
         name = re.sub(r"\W+", "_", column).strip("_")
         if not name or not name[0].isalpha() or keyword.iskeyword(name):
             name = f"x_{name}".rstrip("_")
-        while name in found.values() or (name != column and name in columns):
+        while name in names.values() or (name != column and name in columns):
             name += "_2"
-        found[column] = name
-    return found
+        names[column] = name
+    return names
 
 
-def effects(column: Column, rows: np.ndarray) -> np.ndarray:
+def _effects(column: Column, rows: np.ndarray) -> np.ndarray:
     """A column as numbers that effects can be learned of: row x effect."""
     values = column.values[rows]
     if column.kind is Kind.DATES:

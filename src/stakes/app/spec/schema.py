@@ -213,7 +213,10 @@ def _names(what: str) -> Any:
 class Spec(Section):
     title: str | None = Field(None, description="a string")
     seed: int = Field(0, ge=0, lt=2**32, description="a whole number from 0 to 4294967295")
-    model: ModelSection = Field(description="a table with `python` and `outcome`, or `example`")
+    model: ModelSection = Field(
+        ModelSection.model_construct(),
+        description="a table with `python` and `outcome`, or `example`",
+    )
     data: DataSection | None = Field(None, description="a table with `file` and `columns`")
     loss: CostSection | None = _names("a loss")
     utility: CostSection | None = _names("a utility")

@@ -117,56 +117,57 @@ def _value(text: str) -> Any:
 
 def spec_text(proposal: Proposal, folder: Path) -> str:
     """The spec to be written into a folder."""
-    data: list[tuple[str, Any, str]] = [
-        ("file", os.path.relpath(proposal.table, folder), proposal.written)
+    table, (family, why), dated = proposal.file.path, proposal.family, proposal.date is not None
+    hints = proposal.hinted
+    codes = [name for name, hint in hints.items() if hint.kind is not None]
+    dates = {name: hint.date_format for name, hint in hints.items() if hint.date_format}
+    replaced = {name: hint.replace for name, hint in hints.items() if hint.replace}
+    pick = {"fraction": 0.2, "pick": "last" if dated else "random"}
+    fifth = f"{'the last' if dated else 'a'} fifth judges fits that have not seen it"
+    text = [
+        HEAD.format(name=table.name),
+        _line("title", f"Decisions about {proposal.about}"),
+        _line("seed", 0, "the same seed gives the same numbers"),
+        "\n[model]\n",
+        NOT_DEMAND if SALES.search(proposal.about) else "",
+        _line("formula", proposal.formula),
+        _line("family", family, why),
+        *(f"# left out: {name}, {reason}\n" for name, reason in proposal.left_out.items()),
+        "\n[data]\n",
+        _line("file", os.path.relpath(table, folder), proposal.written),
+        _line("label", [*proposal.label], "names the rows in decisions and report"),
+        _line("columns", proposal.renamed, "what the formula calls these columns"),
+        _line("ordered", proposal.date, "rows are put in order by it"),
+        _line(
+            "missing",
+            "drop" if proposal.has_gaps else None,
+            "rows that lack a value are left out, and get no decision",
+        ),
+        _line("categories", codes, "codes, though they look like numbers"),
+        _line("dates", dates, "CHECK: day and month could be the other way round"),
+        _line(
+            "held_out",
+            pick if proposal.held_out else None,
+            f"{fifth}; then all rows are fitted",
+        ),
+        f'\n{"[data.replace]":<34}# words, and what is meant; "" is no value\n' if replaced else "",
+        *(_line(_key(name), change) for name, change in replaced.items()),
+        "\n",
+        ACTIONS if family == "bernoulli" else COSTS,
+        "\n[choose]\n",
+        _line(
+            "folds",
+            {"forward": {"blocks": 5}} if dated else None,
+            "ways are judged forward in time",
+        ),
+        _line(
+            "ways",
+            ["plain", "corrected", "same"] if family == "negative binomial" else None,
+            '"calibrated" may be added; it takes far longer',
+        ),
+        _line("today", proposal.today, "CHECK: what is decided today, to compare with") or TODAY,
     ]
-    if proposal.label:
-        data.append(("label", list(proposal.label), "names the rows in decisions and report"))
-    if proposal.columns:
-        data.append(("columns", proposal.columns, "what the formula calls these columns"))
-    if proposal.date is not None:
-        data.append(("ordered", proposal.date, "rows are put in order by it"))
-    if proposal.missing:
-        data.append(("missing", "drop", "rows that lack a value are left out, and get no decision"))
-    if proposal.categories:
-        data.append(
-            ("categories", list(proposal.categories), "codes, though they look like numbers")
-        )
-    if proposal.dates:
-        data.append(("dates", proposal.dates, "CHECK: day and month could be the other way round"))
-    if proposal.held_out:
-        last = proposal.date is not None
-        pick = {"fraction": 0.2, "pick": "last" if last else "random"}
-        why = "the last fifth judges fits that have not seen it; then all rows are fitted"
-        data.append(("held_out", pick, why if last else why.replace("the last", "a")))
-    parts = [
-        HEAD.format(name=proposal.table.name)
-        + _line("title", f"Decisions about {proposal.about}", "")
-        + _line("seed", 0, "the same seed gives the same numbers"),
-        "[model]\n"
-        + (NOT_DEMAND if SALES.search(proposal.about) else "")
-        + _line("formula", proposal.formula, "")
-        + _line("family", proposal.family, proposal.why)
-        + "".join(f"# left out: {name}, {why}\n" for name, why in proposal.left_out.items()),
-        "[data]\n" + "".join(_line(*entry) for entry in data),
-    ]
-    if proposal.replace:
-        head = f'{"[data.replace]":<34}# words, and what is meant; "" is no value\n'
-        lines = [_line(_key(name), change, "") for name, change in proposal.replace.items()]
-        parts.append(head + "".join(lines))
-    parts.append(ACTIONS if proposal.family == "bernoulli" else COSTS)
-    choose: list[tuple[str, Any, str]] = []
-    if proposal.date is not None:
-        choose.append(("folds", {"forward": {"blocks": 5}}, "ways are judged forward in time"))
-    if proposal.family == "negative binomial":
-        choose.append(
-            ("ways", ["plain", "corrected", "same"], 'add "calibrated"? It takes far longer')
-        )
-    if proposal.today is not None:
-        choose.append(("today", proposal.today, "CHECK: what is decided today, to compare with"))
-    lines = [_line(*entry) for entry in choose]
-    parts.append("[choose]\n" + "".join(lines) + ("" if proposal.today else TODAY))
-    return "\n".join(parts)
+    return "".join(text)
 
 
 def findings_text(proposal: Proposal) -> list[str]:
@@ -207,12 +208,15 @@ def unit_of(raw: Mapping[str, Any]) -> str | None:
     return next(filter(None, units), None)
 
 
-def _line(name: str, value: Any, comment: str) -> str:
+def _line(name: str, value: object, comment: str = "") -> str:
+    """A field and its value; nothing where there is none."""
+    if value is None or value in ([], {}):
+        return ""
     text = f"{name} = {_toml(value)}"
     return f"{text:<32}  # {comment}\n" if comment else f"{text}\n"
 
 
-def _toml(value: Any) -> str:
+def _toml(value: object) -> str:
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{_key(k)} = {_toml(v)}" for k, v in value.items()) + " }"
     return json.dumps(value, ensure_ascii=False)
