@@ -17,12 +17,13 @@ import numpy as np
 from reproduce import figures, matrix, published
 from reproduce.matrix import Effort, Matrix
 from reproduce.results import Finding, PaperTable, Settings
+from reproduce.seeds import PlainFits, calibrate_seeds
 from stakes._types import Array, Number
 from stakes.errors import NoClosedForm
 from stakes.host.progress import steps_of
 from stakes.losses import Squared
 from stakes.protocols import Loss, Predicted
-from stakes.study import Calibration, PlainFits, calibrate_seeds
+from stakes.study import Calibration
 from stakes.utilities import ExpUtility, Linearized
 
 UTILITY = ExpUtility(Squared(), scale=1.0, regret=False)

@@ -9,10 +9,11 @@ import numpy as np
 from reproduce import figures, matrix, published
 from reproduce.matrix import LOSSES, Effort, Matrix
 from reproduce.results import Finding, PaperTable, Results, Settings
+from reproduce.seeds import PlainFits, calibrate_seeds
 from stakes.expectation import MonteCarlo
 from stakes.host.progress import Tick, steps_of
 from stakes.protocols import Loss, Transform
-from stakes.study import Calibration, PlainFits, Plan, calibrate_seeds
+from stakes.study import Calibration, Plan
 from stakes.utilities import Exponential, Linearized
 
 EFFORT = Effort(vi_steps=6_000, steps=2_000, draws=4, independent=False)

@@ -17,6 +17,7 @@ import optax
 from examples import matrix_factorization
 from reproduce.lastfm import lastfm
 from reproduce.results import QUICK_CAVEAT, Results, Settings
+from reproduce.seeds import PlainFits, continued, fit_vi
 from stakes import datasets
 from stakes._types import Array, Key
 from stakes.bridge import NumPyroApproximation, approximate
@@ -25,7 +26,7 @@ from stakes.fitting import Fit, natural_gradient
 from stakes.losses import Squared, Tilted
 from stakes.problem import Problem
 from stakes.protocols import Loss, Transform
-from stakes.study import Options, PlainFits, Plan, continued, fit_vi, prepare
+from stakes.study import Options, Plan, prepare
 
 if TYPE_CHECKING:
     import pandas as pd

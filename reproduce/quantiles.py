@@ -10,12 +10,13 @@ import numpy as np
 from reproduce import figures, matrix
 from reproduce.matrix import Effort, Matrix
 from reproduce.results import Finding, PaperTable, Settings
+from reproduce.seeds import PlainFits, calibrate_scales
 from stakes import predicting
 from stakes.host.progress import steps_of
 from stakes.losses import Tilted
 from stakes.predicting import FittedPosterior
 from stakes.protocols import Transform
-from stakes.study import Calibration, PlainFits, Plan, calibrate_scales
+from stakes.study import Calibration, Plan
 from stakes.utilities import Exponential, Linearized
 
 LOSS = Tilted(0.2)

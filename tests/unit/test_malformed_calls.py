@@ -23,6 +23,7 @@ import pytest
 
 import stakes
 from examples import matrix_factorization, radon, retail
+from reproduce import seeds
 from reproduce.lastfm import lastfm
 from stakes import expectation, fitting, plot, report, study
 from stakes.app import runs, spec
@@ -199,9 +200,9 @@ def result() -> stakes.Calibration:
 
 
 @cache
-def plain_fits() -> study.PlainFits:
+def plain_fits() -> seeds.PlainFits:
     approximation = plan().approximation
-    return study.PlainFits(KEY[None], approximation, [approximation.start], [fit()])
+    return seeds.PlainFits(KEY[None], approximation, [approximation.start], [fit()])
 
 
 @cache
@@ -606,7 +607,7 @@ CALLS: dict[str, Call] = {
         },
     ),
     "fit_vi": Call(
-        study.fit_vi,
+        seeds.fit_vi,
         lambda: {"keys": jax.random.split(KEY), "plan": plan()},
         {
             "keys": "own",
@@ -618,13 +619,13 @@ CALLS: dict[str, Call] = {
         works=False,
     ),
     "continued": Call(
-        study.continued,
+        seeds.continued,
         lambda: {"plain": plain_fits(), "plan": plan()},
         {"plain": "own", "plan": "own"},
         works=False,
     ),
     "calibrate_seeds": Call(
-        study.calibrate_seeds,
+        seeds.calibrate_seeds,
         lambda: {"plain": plain_fits(), "plan": plan()},
         {
             "plain": "own",
@@ -636,7 +637,7 @@ CALLS: dict[str, Call] = {
         works=False,
     ),
     "calibrate_scales": Call(
-        study.calibrate_scales,
+        seeds.calibrate_scales,
         lambda: {"plain": plain_fits(), "plan": plan(), "scales": [1.0]},
         {"plain": "own", "plan": "own", "scales": "positive numbers"},
         works=False,

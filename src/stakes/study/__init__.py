@@ -42,14 +42,6 @@ from stakes.study.options import Options
 from stakes.study.pipeline import calibrate, calibrate_with
 from stakes.study.plan import Plan, beyond_made, check_whole, prepare, seeing
 from stakes.study.result import Calibration
-from stakes.study.seeds import (
-    PlainFits,
-    calibrate_scales,
-    calibrate_seeds,
-    continued,
-    fit_vi,
-    stacked,
-)
 from stakes.study.strategies.baselines import Given, Same
 from stakes.study.strategies.corrected import Corrected
 from stakes.study.strategies.correction import Head
@@ -98,7 +90,6 @@ __all__ = [
     "Ordered",
     "Outlook",
     "Plain",
-    "PlainFits",
     "Plan",
     "Regressor",
     "Reweighted",
@@ -108,19 +99,15 @@ __all__ = [
     "are_whole_numbers",
     "beyond_made",
     "calibrate",
-    "calibrate_scales",
-    "calibrate_seeds",
     "calibrate_with",
     "check_ways",
     "check_whole",
     "choose",
     "chosen_among",
-    "continued",
     "coverage_doubt",
     "decided",
     "default_ways",
     "dependence_of",
-    "fit_vi",
     "given",
     "handed_back",
     "interval",
@@ -135,6 +122,5 @@ __all__ = [
     "restored",
     "seeing",
     "smoothed",
-    "stacked",
     "why_not_judged",
 ]

@@ -18,7 +18,6 @@ from stakes.protocols import Transform
 from stakes.study.ground import Ground
 from stakes.study.keys import Keys
 from stakes.study.plan import Plan, check_whole, seeing
-from stakes.study.seeds import stacked
 
 MOST_VALUES = 2**15
 """Outcomes times draws of θ times fits in one step: with more, a batch of fits takes minutes."""
@@ -102,7 +101,9 @@ class Setup:
         if transform is not None:
             own = np.array([self._scale(transform, at) for at in range(count)])
             scales = [jnp.asarray(own / factor, float) for factor in factors]
-        starts = stacked([fit.params for fit in self.plain])
+        starts = jax.tree.map(
+            lambda *leaves: jnp.stack(leaves), *[fit.params for fit in self.plain]
+        )
         decisions = jnp.asarray(np.stack(self.decided))
         states = jax.vmap(plan.state)(starts, decisions)
         title = f"calibrated, {self._fits}"

@@ -16,7 +16,7 @@ from numpyro.infer import autoguide
 from quick import quickly
 
 import stakes
-from stakes import calibration as seeds
+from reproduce import seeds
 from stakes.bridge import approximate
 from stakes.errors import NumericalError
 from stakes.fitting import History, Stop, adam, run

@@ -22,9 +22,7 @@ from stakes.fitting import Fit, Together, Watch, divided, run_apart, run_togethe
 from stakes.host.workers import checked_client
 from stakes.problem import Problem, checked_key
 from stakes.protocols import Expectation
-from stakes.study.keys import Keys
-from stakes.study.plan import Plan, check_whole
-from stakes.study.result import Calibration
+from stakes.study import Calibration, Keys, Plan, check_whole
 
 
 @final
@@ -39,19 +37,19 @@ class PlainFits:
     fits: Sequence[Fit]
 
     @cached_property
-    def decided(self) -> "PlainDecisions":
+    def decisions(self) -> "PlainDecisions":
         """Keeps the decisions of these fits, which are the same for every transform."""
         return PlainDecisions()
 
     def ready(self, plan: Plan) -> list[tuple[Plan, np.ndarray]]:
         """For each seed the plan with its M_q, and VI's decisions, found once for each loss."""
-        kept = self.decided.about(plan) or itertools.repeat(None, len(self.fits))
+        kept = self.decisions.about(plan) or itertools.repeat(None, len(self.fits))
         own = plan.on(self.approximation)
         found = [
             own.after_vi(vi, Keys.of(key), decisions)
             for vi, key, decisions in zip(self.fits, self.keys, kept, strict=True)
         ]
-        self.decided.keep(plan, [decisions for _, decisions in found])
+        self.decisions.keep(plan, [decisions for _, decisions in found])
         return found
 
 
@@ -111,7 +109,7 @@ def _plain_fits(
         lambda _: plan.vi_step(),
         jnp.zeros(len(keys)),
         plan.approximation,
-        jax.vmap(plan.vi_state)(stacked(starts)),
+        jax.vmap(plan.vi_state)(_stack(starts)),
         fit_keys,
         plan.settings,
     )
@@ -174,7 +172,7 @@ def _calibrated(
         plans[0].step,
         None if scales[0] is None else jnp.array(scales, jnp.result_type(float)),
         plans[0].approximation,
-        jax.vmap(plans[0].state)(stacked(starts), decisions),
+        jax.vmap(plans[0].state)(_stack(starts), decisions),
         each.calibrated,
         plans[0].settings,
     )
@@ -228,5 +226,5 @@ def _checked_keys(keys: Key) -> Key:
         raise checks.refused("`keys`", rule, keys) from None
 
 
-def stacked(trees: Sequence[PyTree]) -> PyTree:
+def _stack(trees: Sequence[PyTree]) -> PyTree:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
