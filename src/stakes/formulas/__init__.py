@@ -2,7 +2,6 @@
 
 from stakes.formulas.families import FAMILIES, LINKS
 from stakes.formulas.grammar import FUNCTIONS
-from stakes.formulas.making import formula, formula_columns
-from stakes.formulas.model import FormulaModel
+from stakes.formulas.model import FormulaModel, formula, formula_columns
 
 __all__ = ["FAMILIES", "FUNCTIONS", "LINKS", "FormulaModel", "formula", "formula_columns"]

@@ -1,19 +1,22 @@
-"""The columns that a formula makes of a table, the same ones for every table (by formulae)."""
+"""From a table to the columns of a formula, the same ones for every table (by formulae)."""
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 
 from stakes.errors import InputError
+from stakes.formulas.families import FAMILIES
 from stakes.formulas.grammar import MATHS, Parsed
+from stakes.tables import DATE_PARTS, DAYS, Coding, Read, TableRows, Wanted, read
 
 if TYPE_CHECKING:
     import pandas as pd
+    from formulae.matrices import DesignMatrices
 
+# Rows that are tried one by one to tell which of them a term refuses.
 MOST_TRIED = 1000
-"""Rows that are tried one by one to tell which of them a term refuses."""
 
 
 class Term(NamedTuple):
@@ -33,6 +36,11 @@ class GroupTerm(NamedTuple):
     columns: tuple[str, ...]
     """Of the table, that tell the groups."""
 
+    @property
+    def is_level(self) -> bool:
+        """Whether it gives each group a level of its own, and no slope."""
+        return self.name.startswith("1|")
+
 
 class Parts(NamedTuple):
     """The columns for the rows of a table."""
@@ -49,7 +57,7 @@ class Parts(NamedTuple):
 class Design:
     """What formulae has learned from the first table: levels, knots, means."""
 
-    made: Any
+    made: "DesignMatrices"
     terms: tuple[Term, ...]
     offsets: tuple[str, ...]
     intercept: bool
@@ -69,6 +77,7 @@ class Design:
         except Exception as error:  # whatever formulae raises about what it cannot make
             raise InputError(f"`formula(text)`: {error}") from error
         common = {} if made.common is None else made.common.terms
+        grouped = {} if made.group is None else made.group.terms
         terms, start = [], 0
         for name, term in common.items():
             if term.kind in ("intercept", "offset"):
@@ -76,48 +85,50 @@ class Design:
             width = 1 if term.data.ndim == 1 else term.data.shape[1]
             terms.append(Term(name, slice(start, start + width), tuple(term.labels)))
             start += width
-        return cls(
-            made,
-            tuple(terms),
-            tuple(name for name, term in common.items() if term.kind == "offset"),
-            any(term.kind == "intercept" for term in common.values()),
-            tuple(
-                GroupTerm(name, term.factor.name, tuple(c.name for c in term.factor.components))
-                for name, term in ({} if made.group is None else made.group.terms).items()
-            ),
+        offsets = tuple(name for name, term in common.items() if term.kind == "offset")
+        intercept = any(term.kind == "intercept" for term in common.values())
+        groups = tuple(
+            GroupTerm(name, term.factor.name, tuple(c.name for c in term.factor.components))
+            for name, term in grouped.items()
         )
+        return cls(made, tuple(terms), offsets, intercept, groups)
 
-    def parts(self, frame: "pd.DataFrame", rows: Any) -> Parts:
+    def parts(self, frame: "pd.DataFrame", rows: TableRows) -> Parts:
         """The columns for the rows of another table, or of the same one."""
-        rows_count = len(frame)
+        count = len(frame)
         common = {} if self.made.common is None else self.made.common.terms
 
         def columns(term: Any) -> np.ndarray:
+            """Row x column, of a term of formulae."""
             try:
                 with np.errstate(all="ignore"):
-                    found = np.asarray(term.eval_new_data(frame), float)
+                    values = np.asarray(term.eval_new_data(frame), float)
             except ValueError as error:  # such as a category that the first table had not
                 raise _refused(term, frame, rows, error) from error
-            return _matrix(found, rows_count)
+            return np.broadcast_to(
+                values.reshape(len(values), -1), (count, values.size // len(values))
+            )
 
-        found = Parts(
-            _joined([columns(common[term.name]) for term in self.terms], rows_count),
-            _added([columns(common[name]) for name in self.offsets]),
+        matrices = [columns(common[term.name]) for term in self.terms]
+        offsets = [columns(common[name])[:, 0] for name in self.offsets]
+        parts = Parts(
+            np.concatenate(matrices, axis=1) if matrices else np.zeros((count, 0)),
+            np.sum(offsets, axis=0) if offsets else None,
             {group.name: columns(self.made.group.terms[group.name].expr) for group in self.groups},
         )
-        named = [(term.name, found.common[:, term.columns]) for term in self.terms]
-        named += [] if found.offset is None else [(self.offsets[0], found.offset[:, None])]
-        for name, values in [*named, *found.groups.items()]:
+        named = [(term.name, parts.common[:, term.columns]) for term in self.terms]
+        named += [] if parts.offset is None else [(self.offsets[0], parts.offset[:, None])]
+        for name, values in [*named, *parts.groups.items()]:
             bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
             if len(bad):
                 raise InputError(
                     f"The term `{name}` of the formula has no finite value in row "
                     f"{rows.names(bad[:1])[0]} ({len(bad)} in all)."
                 )
-        return found
+        return parts
 
 
-def _refused(term: Any, frame: "pd.DataFrame", rows: Any, error: ValueError) -> InputError:
+def _refused(term: Any, frame: "pd.DataFrame", rows: TableRows, error: ValueError) -> InputError:
     """With the rows that have a value which the first table had not, where that is why."""
 
     def is_refused(at: int) -> bool:
@@ -138,14 +149,64 @@ def _refused(term: Any, frame: "pd.DataFrame", rows: Any, error: ValueError) -> 
     )
 
 
-def _matrix(values: np.ndarray, rows: int) -> np.ndarray:
-    return np.broadcast_to(values.reshape(len(values), -1), (rows, values.size // len(values)))
+def framed(
+    table: object, parsed: Parsed, coding: Coding | None, *, needs_outcome: bool
+) -> "tuple[pd.DataFrame, Read]":
+    """The columns of the formula as formulae takes them: numbers, and categories with an order."""
+    import pandas as pd
+
+    right = tuple(dict.fromkeys((*parsed.names, *parsed.groups)))
+    needed = (*right, parsed.trials) if isinstance(parsed.trials, str) else right
+    wanted = Wanted((*needed, parsed.response), needed, parsed.response, "formula")
+    only_groups = [name for name in parsed.groups if name not in parsed.names]
+    data = read(table, wanted, coding, counted=only_groups, needs_outcome=needs_outcome)
+    columns: dict[str, Any] = {}
+    for name in right:
+        words, values = data.coding.categories.get(name), data.arguments[name]
+        if words is None:
+            columns[name] = values
+        else:
+            levels = pd.Index([str(word) for word in words])
+            columns[name] = pd.Categorical.from_codes(values, levels, ordered=True)
+    return pd.DataFrame(columns, index=range(len(data.rows))), data
 
 
-def _joined(parts: list[np.ndarray], rows: int) -> np.ndarray:
-    return np.concatenate(parts, axis=1) if parts else np.zeros((rows, 0))
+def members_of(
+    frame: "pd.DataFrame", columns: Sequence[str]
+) -> tuple[np.ndarray, tuple[Hashable, ...]]:
+    """The group of each row, and all groups."""
+    listed = [frame[name].tolist() for name in columns]
+    labels = (
+        listed[0]
+        if len(listed) == 1
+        else [":".join(map(str, e)) for e in zip(*listed, strict=True)]
+    )
+    groups = tuple(sorted(set(labels), key=lambda label: (isinstance(label, str), label)))
+    places = {group: place for place, group in enumerate(groups)}
+    return np.array([places[label] for label in labels], np.int32), groups
 
 
-def _added(parts: Iterable[np.ndarray]) -> np.ndarray | None:
-    listed = list(parts)
-    return sum(part[:, 0] for part in listed) if listed else None  # type: ignore[return-value]
+def trials_of(trials: str | int, table: Read, rows: int) -> np.ndarray:
+    values = np.full(rows, trials) if isinstance(trials, int) else table.arguments[trials]
+    bad = np.flatnonzero((values < 0) | (values != np.round(values)))
+    if len(bad):
+        raise InputError(
+            f"The numbers of trials must be whole and not negative; row "
+            f"{table.rows.names(bad[:1])[0]} has {values[bad[0]]}."
+        )
+    return values.astype(np.int32)
+
+
+def check_outcomes(family: str, name: str, outcomes: np.ndarray, rows: TableRows) -> None:
+    bad = np.flatnonzero(~FAMILIES[family].allows(outcomes))
+    if len(bad):
+        raise InputError(
+            f"`formula(family={family!r})` is for outcomes that are {FAMILIES[family].rule}; "
+            f"{name!r} is {outcomes[bad[0]]} in row {rows.names(bad[:1])[0]}"
+            f"{f', and {len(bad) - 1} more are not allowed' if len(bad) > 1 else ''}."
+        )
+
+
+def parts_of_dates(columns: Sequence[str]) -> list[str]:
+    """What a formula may ask of columns that hold dates."""
+    return [f"{name}_{part}" for name in columns for part in (*DATE_PARTS, DAYS)]

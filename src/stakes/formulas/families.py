@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, final
+from typing import NamedTuple, final
 
 import jax
 import jax.numpy as jnp
@@ -14,17 +14,23 @@ from scipy import special
 
 from stakes._types import Array, Distribution
 
+OfMean = Callable[[np.ndarray | float], np.ndarray | float]
+
 
 class Link(NamedTuple):
     """How the mean follows from the sum of effects."""
 
     inverse: Callable[[Array], Array]
-    of: Callable[[Any], Any]
+    of: OfMean
     source: str
     """The inverse as a program writes it."""
 
 
-def _share(inverse: Callable[[Array], Array], of: Callable[[Any], Any], source: str) -> Link:
+def _share(
+    inverse: Callable[[Array], Array],
+    of: Callable[[np.ndarray | float], np.ndarray | float],
+    source: str,
+) -> Link:
     """Of a mean between 0 and 1, which it never reaches: rounding would make it impossible."""
     return Link(
         lambda eta: jnp.clip(inverse(eta), LEAST, 1 - LEAST),
@@ -34,8 +40,8 @@ def _share(inverse: Callable[[Array], Array], of: Callable[[Any], Any], source: 
 
 
 LEAST = 1e-6
+# The spread of effects where the link has no unit: times 2.5, a factor of 4.5 for a log.
 UNITLESS = 0.6
-"""The spread of effects where the link has no unit: times 2.5, a factor of 4.5 for a log."""
 LINKS: dict[str, Link] = {
     "identity": Link(lambda eta: eta, lambda mean: mean, "eta"),
     "log": Link(jnp.exp, np.log, "jnp.exp(eta)"),

@@ -9,8 +9,9 @@ from typing import NamedTuple, NoReturn, final
 
 from stakes.errors import InputError, some, suggestion
 
+# Functions of one expression.
 MATHS = ("abs", "exp", "log", "log1p", "sqrt")
-"""Functions of one expression."""
+# All functions, with the settings they take and the largest value of each.
 FUNCTIONS: dict[str, dict[str, float]] = {
     **{name: {} for name in (*MATHS, "center", "scale", "standardize", "C", "I", "offset")},
     "bs": {"df": 50, "degree": 10},
@@ -18,11 +19,12 @@ FUNCTIONS: dict[str, dict[str, float]] = {
     "cc": {"df": 50, "period": 1e12},
     "poly": {"degree": 10},
 }
-"""All functions, with the settings they take and the largest value of each."""
 PROPORTIONS = ("p", "prop", "proportion")
-LONGEST, MOST_TOKENS, DEEPEST = 2000, 300, 12
+LONGEST = 2000
+MOST_TOKENS = 300
+DEEPEST = 12
+# Products with `*` in one formula: each doubles the number of terms. Also the largest power.
 MOST_CROSSED = 5
-"""Products with `*` in one formula: each doubles the number of terms. Also the largest power."""
 TOKEN = re.compile(
     r"\s*(?:(?P<name>[^\W\d_]\w*)|(?P<number>[0-9]{1,12}(?:\.[0-9]{1,12})?)|(?P<op>\*\*|[~+\-*/:|(),=]))"
 )
@@ -49,7 +51,7 @@ class Parsed:
     """Columns that name groups."""
 
 
-def parsed(text: str, columns: Sequence[str], parts: Sequence[str] = ()) -> Parsed:
+def parse(text: str, columns: Sequence[str], parts: Sequence[str] = ()) -> Parsed:
     """A formula that has nothing but known columns, functions, operators and numbers.
 
     `parts` are further names: what can be asked of columns of dates.
@@ -61,7 +63,8 @@ def parsed(text: str, columns: Sequence[str], parts: Sequence[str] = ()) -> Pars
 
 
 def _tokens(text: str) -> list[Token]:
-    found, at = [], 0
+    tokens: list[Token] = []
+    at = 0
     stripped = text.rstrip()
     while at < len(stripped):
         match = TOKEN.match(stripped, at)
@@ -69,11 +72,11 @@ def _tokens(text: str) -> list[Token]:
             gap = len(stripped[at:]) - len(stripped[at:].lstrip())
             _refuse(text, at + gap, f"{stripped[at + gap]!r} has no place in a formula")
         kind = str(match.lastgroup)
-        found.append(Token(kind, match[kind], match.start(kind)))
+        tokens.append(Token(kind, match[kind], match.start(kind)))
         at = match.end()
-    if len(found) > MOST_TOKENS:
-        raise InputError(f"`formula(text)` is too long: {len(found)} words and signs.")
-    return [*found, Token("end", "", len(stripped))]
+    if len(tokens) > MOST_TOKENS:
+        raise InputError(f"`formula(text)` is too long: {len(tokens)} words and signs.")
+    return [*tokens, Token("end", "", len(stripped))]
 
 
 def _refuse(text: str, at: int, why: str) -> NoReturn:
@@ -94,18 +97,18 @@ class _Reader:
         self.text, self.tokens, self.columns = text, tokens, list(columns)
         self.known = {*columns, *parts}
         self.at = self.depth = self.crossed = 0
-        self.found = Parsed()
+        self.parsed = Parsed()
 
     @property
-    def here(self) -> Token:
+    def token(self) -> Token:
         return self.tokens[self.at]
 
     def refuse(self, why: str, token: Token | None = None) -> NoReturn:
-        _refuse(self.text, (token or self.here).at, why)
+        _refuse(self.text, (token or self.token).at, why)
 
     def take(self, *texts: str) -> Token | None:
         """The token here, if it is one of these signs."""
-        if self.here.kind != "op" or self.here.text not in texts:
+        if self.token.kind != "op" or self.token.text not in texts:
             return None
         self.at += 1
         return self.tokens[self.at - 1]
@@ -113,33 +116,33 @@ class _Reader:
     def need(self, text: str) -> Token:
         token = self.take(text)
         if token is None:
-            came = "the formula ends" if self.here.kind == "end" else f"{self.here.text!r} stands"
+            came = "the formula ends" if self.token.kind == "end" else f"{self.token.text!r} stands"
             self.refuse(f"{came} where {text!r} was expected")
         return token
 
     def formula(self) -> Parsed:
         self.response()
         start = self.need("~")
-        self.found.right = self.text[start.at + 1 :].strip()
+        self.parsed.right = self.text[start.at + 1 :].strip()
         self.sum(top=True)
-        if self.here.kind != "end":
-            self.refuse(f"{self.here.text!r} has no place here")
-        if self.found.response in self.found.names or self.found.response in self.found.groups:
-            self.refuse(f"{self.found.response!r} is on both sides", start)
-        return self.found
+        if self.token.kind != "end":
+            self.refuse(f"{self.token.text!r} has no place here")
+        if self.parsed.response in self.parsed.names or self.parsed.response in self.parsed.groups:
+            self.refuse(f"{self.parsed.response!r} is on both sides", start)
+        return self.parsed
 
     def response(self) -> None:
         token = self.name()
         if token.text in PROPORTIONS and self.take("("):
-            self.found.response = self.column(self.name())
+            self.parsed.response = self.column(self.name())
             self.need(",")
-            self.found.trials = self.trials()
+            self.parsed.trials = self.trials()
             self.need(")")
         else:
-            self.found.response = self.column(token)
+            self.parsed.response = self.column(token)
 
     def trials(self) -> str | int:
-        if self.here.kind == "number":
+        if self.token.kind == "number":
             number = self.number()
             if number != int(number) or number < 1:
                 self.refuse("the number of trials must be a whole number above zero")
@@ -147,7 +150,7 @@ class _Reader:
         return self.column(self.name())
 
     def name(self) -> Token:
-        token = self.here
+        token = self.token
         if token.kind != "name":
             came = "the formula ends" if token.kind == "end" else f"{token.text!r} stands"
             self.refuse(f"{came} where a name was expected")
@@ -160,7 +163,7 @@ class _Reader:
         return token
 
     def column(self, token: Token) -> str:
-        if self.here.kind == "op" and self.here.text == "(":
+        if self.token.kind == "op" and self.token.text == "(":
             self.refuse(
                 f"{token.text!r} is no function known to formulas."
                 f"{suggestion(token.text, FUNCTIONS)}",
@@ -174,52 +177,43 @@ class _Reader:
         return token.text
 
     def number(self) -> float:
-        token = self.here
+        token = self.token
         if token.kind != "number":
             self.refuse(f"a number was expected where {token.text or 'the end'!r} stands")
         self.at += 1
         return float(token.text)
 
     def sum(self, *, top: bool = False) -> None:
+        """Terms and the signs between them; formulae knows which sign binds closer."""
         self.deeper()
         self.take("+", "-")
-        self.product(top=top)
-        while self.take("+", "-"):
-            self.product(top=top)
+        self.power(top=top)
+        while sign := self.take("+", "-", "*", "/", ":"):
+            if sign.text in "*/":
+                self.cross(sign)
+            self.power(top=top and sign.text in "+-")
         self.depth -= 1
-
-    def product(self, *, top: bool) -> None:
-        self.interaction(top=top)
-        while sign := self.take("*", "/"):
-            self.cross(sign)
-            self.interaction(top=False)
 
     def cross(self, sign: Token) -> None:
         self.crossed += 1
         if self.crossed > MOST_CROSSED:
             self.refuse(f"there are more than {MOST_CROSSED} products", sign)
 
-    def interaction(self, *, top: bool) -> None:
-        self.power(top=top)
-        while self.take(":"):
-            self.power(top=False)
-
     def power(self, *, top: bool) -> None:
         self.atom(top=top)
-        sign = self.take("**")
-        if sign:
+        if sign := self.take("**"):
             self.cross(sign)
             if not 1 <= self.number() <= MOST_CROSSED:
                 self.refuse(f"powers of terms go from 1 to {MOST_CROSSED}", sign)
 
     def atom(self, *, top: bool) -> None:
-        if self.here.kind == "number":
-            token = self.here
+        if self.token.kind == "number":
+            token = self.token
             if self.number() not in (0, 1):
                 self.refuse("a term may be 0 or 1; use `offset(...)` for other numbers", token)
         elif self.take("("):
             self.sum()
-            if self.here.kind == "op" and self.here.text == "|":
+            if self.token.kind == "op" and self.token.text == "|":
                 self.group(top=top)
             self.need(")")
         else:
@@ -230,7 +224,7 @@ class _Reader:
         if not top:
             self.refuse("groups such as `(1 | store)` are terms of their own", sign)
         while True:
-            self.found.groups[self.column(self.name())] = None
+            self.parsed.groups[self.column(self.name())] = None
             if not self.take(":"):
                 return
 
@@ -240,18 +234,18 @@ class _Reader:
         if token.text in FUNCTIONS and self.take("("):
             self.arguments(token)
         else:
-            self.found.names[self.column(token)] = None
+            self.parsed.names[self.column(token)] = None
 
     def arguments(self, function: Token) -> None:
         self.deeper()
         if function.text == "C":
-            self.found.names[self.column(self.name())] = None
+            self.parsed.names[self.column(self.name())] = None
         else:
             self.expression()
         settings = FUNCTIONS[function.text]
         place = 0
         while self.take(","):
-            token = self.here
+            token = self.token
             ahead = self.tokens[self.at + 1] if token.kind == "name" else token
             name = list(settings)[place] if place < len(settings) else None
             if token.kind == "name" and ahead.text == "=":
@@ -277,7 +271,7 @@ class _Reader:
         self.depth -= 1
 
     def operand(self) -> None:
-        if self.here.kind == "number":
+        if self.token.kind == "number":
             self.number()
         elif self.take("("):
             self.expression()

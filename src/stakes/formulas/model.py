@@ -1,4 +1,4 @@
-"""The NumPyro model that a formula stands for, which takes tables."""
+"""From a formula and a table to a NumPyro model, which takes tables."""
 
 import inspect
 from collections.abc import Mapping, Sequence
@@ -10,15 +10,24 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-from stakes._types import Array
-from stakes.formulas.design import Design, GroupTerm
-from stakes.formulas.effects import effects_of, title_of
-from stakes.formulas.families import FAMILIES, LINKS, Family
-from stakes.formulas.frames import check_outcomes, framed, members_of, trials_of
-from stakes.formulas.grammar import Parsed
-from stakes.formulas.priors import Site
-from stakes.formulas.source import source_of
-from stakes.tables import Coding, Read
+from stakes import checks
+from stakes._types import Array, Distribution
+from stakes.errors import InputError
+from stakes.formulas.design import (
+    Design,
+    GroupTerm,
+    check_outcomes,
+    framed,
+    members_of,
+    parts_of_dates,
+    trials_of,
+)
+from stakes.formulas.families import FAMILIES, LINKS, Family, cutpoints_of, spread, typical
+from stakes.formulas.grammar import Parsed, parse
+from stakes.formulas.priors import Site, default_sites, replaced
+from stakes.formulas.program import effects_of, source_of, title_of
+from stakes.host.packages import how_to_install, missing
+from stakes.tables import Coding, Read, columns_in, is_table
 
 
 class Names(NamedTuple):
@@ -62,7 +71,7 @@ class FormulaModel:
         taken = {self.response, "intercept", "cutpoints", *(site.name for site in self.sites)}
         taken |= {group.name for group in self.design.groups}
         factors = dict.fromkeys(group.factor for group in self.design.groups)
-        groups = {factor: _free(_identifier(factor), taken) for factor in factors}
+        groups = {factor: _free(factor.replace(":", "_"), taken) for factor in factors}
         names = Names(
             rows=_free("rows", taken),
             design=_free("design", taken),
@@ -71,9 +80,8 @@ class FormulaModel:
             row=_free("row", taken),
             groups=groups,
         )
-        object.__setattr__(self, "names", names)
-        object.__setattr__(self, "__name__", f"formula({self.text!r})")
-        object.__setattr__(self, "__signature__", self._signature())
+        checks.assign(self, names=names, __name__=f"formula({self.text!r})")
+        checks.assign(self, __signature__=self._signature())
 
     def __repr__(self) -> str:
         kind = f"{self.response} is {self.family}"
@@ -89,7 +97,7 @@ class FormulaModel:
         return self.parsed.response
 
     @property
-    def priors(self) -> dict[str, Any]:
+    def priors(self) -> dict[str, Distribution]:
         """By name, as `formula(priors=...)` takes them."""
         return {site.name: site.prior for site in self.sites}
 
@@ -125,11 +133,13 @@ class FormulaModel:
         with numpyro.plate(names.row, given[names.rows]):
             numpyro.sample(self.response, outcome, obs=given.get(self.response))
 
-    def effects(self, draws: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    def effects(self, draws: Mapping[str, Array]) -> dict[str, np.ndarray]:
         """Draws of all latents, along the first axis, as the effects that they stand for."""
         return effects_of(self, draws)
 
-    def title(self, name: str, place: tuple[int, ...], coords: Mapping[str, Sequence[Any]]) -> str:
+    def title(
+        self, name: str, place: tuple[int, ...], coords: Mapping[str, Sequence[object]]
+    ) -> str:
         """What a number of one of the `effects` is called, such as `town: Bonn`."""
         return title_of(self, name, place, coords)
 
@@ -159,15 +169,15 @@ class FormulaModel:
             offset = numpyro.sample(f"{group.name}_offset", many)
             effect = numpyro.deterministic(group.name, spread * offset)
         own = effect[given[self.names.groups[group.factor]]]
-        if group.name.startswith("1|"):
+        if group.is_level:
             return own
         columns = given[self.design_of(at)] - self.group_centers[group.name]
         return columns[:, 0] * own if sigma.size is None else (columns * own).sum(-1)
 
-    def read_table(self, table: Any, *, needs_outcome: bool) -> Read:
+    def read_table(self, table: object, *, needs_outcome: bool) -> Read:
         """A table as the arguments of the model, with the levels, knots and means of the first."""
-        frame, found = framed(table, self.parsed, self.coding, needs_outcome=needs_outcome)
-        parts = self.design.parts(frame, found.rows)
+        frame, data = framed(table, self.parsed, self.coding, needs_outcome=needs_outcome)
+        parts = self.design.parts(frame, data.rows)
         names = self.names
         arguments: dict[str, Any] = {names.rows: len(frame)}
         if self.design.terms:
@@ -179,15 +189,15 @@ class FormulaModel:
             name = names.groups[group.factor]
             codes, members[name] = members_of(frame, group.columns)
             arguments |= {name: codes, f"{name}_count": len(members[name])}
-            if not group.name.startswith("1|"):
+            if not group.is_level:
                 arguments[self.design_of(at)] = parts.groups[group.name]
         if self.parsed.trials is not None:
-            arguments[names.trials] = trials_of(self.parsed.trials, found, len(frame))
-        if self.response in found.arguments:
-            outcomes = found.arguments[self.response]
-            check_outcomes(self.family, self.response, outcomes, found.rows)
+            arguments[names.trials] = trials_of(self.parsed.trials, data, len(frame))
+        if self.response in data.arguments:
+            outcomes = data.arguments[self.response]
+            check_outcomes(self.family, self.response, outcomes, data.rows)
             arguments[self.response] = outcomes
-        return Read(arguments, found.rows, Coding(dict(members)), members)
+        return Read(arguments, data.rows, Coding(dict(members)), members)
 
     def _signature(self) -> inspect.Signature:
         names, kind = self.names, inspect.Parameter.KEYWORD_ONLY
@@ -197,13 +207,127 @@ class FormulaModel:
         for name in names.groups.values():
             listed += [name, f"{name}_count"]
         listed += [
-            self.design_of(at)
-            for at, group in enumerate(self.design.groups)
-            if not group.name.startswith("1|")
+            self.design_of(at) for at, group in enumerate(self.design.groups) if not group.is_level
         ]
         listed += [names.trials] if self.parsed.trials is not None else []
         given = [inspect.Parameter(name, kind) for name in listed]
         return inspect.Signature([*given, inspect.Parameter(self.response, kind, default=None)])
+
+
+def formula(
+    text: str,
+    data: object,
+    family: str = "normal",
+    *,
+    link: str | None = None,
+    priors: Mapping[str, Distribution] | None = None,
+) -> FormulaModel:
+    """A model from a formula, for the columns of a table.
+
+    Terms are added with `+`; `a:b` is an interaction and `a * b` is `a + b + a:b`; `0 +` leaves out
+    the intercept; `poly(x, 2)`, `bs(x, df=5)`, `cr(x, df=5)` and `cc(x, period=7)` are smooth;
+    `log`, `exp`, `sqrt`, `abs`, `log1p`, `center`, `scale`, `I(x / y)` and `C(x)` make
+    columns of columns; `offset(log(x))` is added as it is. `(1 | store)` gives each store a level
+    of its own, `(x | store)` a slope as well, learned together, so that new stores can be
+    decided about, too. Of a column of dates, `day_weekday` is the weekday, and so on as in
+    `calibrate`. The text is not run as a program.
+
+    The intercept is the level where all columns are at their mean.
+
+    Args:
+        text: such as `"sold ~ weekday + sunshine + (1 | store)"`; for shares of a number of trials,
+            `"p(hits, shots) ~ ..."`.
+        data: the table. Categories, knots and scales are those of this one; the data of fits and
+            decisions are then tables with the same columns.
+        family: one of normal, student, lognormal, poisson, negative binomial, zero-inflated
+            poisson, zero-inflated negative binomial, bernoulli, binomial, gamma, beta, ordinal.
+        link: the mean's, where not the usual one: identity, log, logit, probit or cloglog.
+        priors: by name, in place of the default ones, which printing the model shows.
+
+    Examples:
+        >>> import pandas as pd, stakes
+        >>> stores = ["a", "a", "b", "b"]
+        >>> frame = pd.DataFrame({"sold": [3.0, 5, 4, 6], "sun": [0.0, 1, 0, 1], "store": stores})
+        >>> model = stakes.formula("sold ~ sun + (1 | store)", frame)
+        >>> print(model)
+        sold ~ sun + (1 | store): sold is normal
+          intercept: dist.Normal(loc=4.5, scale=2.8): the level where all else is at its mean
+          sun: dist.Normal(loc=0, scale=5.59): of one unit of `sun`
+          1|store_sigma: dist.HalfNormal(scale=2.24): how much `1|store` differs between groups
+          sigma: dist.HalfNormal(scale=2.24): the standard deviation of single outcomes
+        >>> stakes.Problem(model, outcome="sold", loss=stakes.Tilted(0.8)).outcome
+        'sold'
+    """
+    text = checks.text("`formula(text)`", text)
+    if not is_table(data):
+        raise checks.refused("`formula(data)`", "a table, such as a DataFrame of pandas", data)
+    family = checks.one_of("`formula(family=...)`", family, list(FAMILIES))
+    links = FAMILIES[family].links
+    link = links[0] if link is None else checks.one_of("`formula(link=...)`", link, links)
+    if missing("formulae"):
+        raise InputError(f"`formula(...)` needs formulae: {how_to_install('formula')}.")
+    columns = columns_in(data)
+    parsed = parse(text, columns, parts_of_dates(columns))
+    if (family == "binomial") != (parsed.trials is not None):
+        raise InputError(
+            f"`formula(family={family!r})`: numbers of trials, as in `p({parsed.response}, shots) "
+            f"~ ...`, belong to the family 'binomial', and it needs them."
+        )
+    frame, table = framed(data, parsed, None, needs_outcome=True)
+    outcomes = np.asarray(table.arguments[parsed.response])
+    check_outcomes(family, parsed.response, outcomes, table.rows)
+    trials = None
+    if parsed.trials is not None:
+        trials = trials_of(parsed.trials, table, len(frame))
+    design = Design.of(parsed, frame)
+    parts = design.parts(frame, table.rows)
+    level = typical(family, link, outcomes, trials)
+    if parts.offset is not None:
+        level -= float(parts.offset.mean())
+    sites = default_sites(
+        design,
+        parts,
+        FAMILIES[family].parameters,
+        level if design.intercept and family != "ordinal" else None,
+        spread(family, link, outcomes),
+        spread(family, "identity", outcomes),
+    )
+    levels = {group.factor for group in design.groups if group.is_level}
+    return FormulaModel(
+        text=" ".join(text.split()),
+        family=family,
+        link=link,
+        parsed=parsed,
+        design=design,
+        coding=table.coding,
+        sites=tuple(replaced(sites, priors)),
+        center=parts.common.mean(axis=0) * (design.intercept or family == "ordinal"),
+        group_centers={
+            group.name: parts.groups[group.name].mean(axis=0) * (group.factor in levels)
+            for group in design.groups
+        },
+        cutpoints=cutpoints_of(outcomes) if family == "ordinal" else None,
+    )
+
+
+class FormulaColumns(NamedTuple):
+    """What a formula needs of a table."""
+
+    response: str
+    columns: tuple[str, ...]
+    """All that it names, the outcomes' column among them."""
+    dates: tuple[str, ...]
+    """Those of which it asks for a part of the date."""
+
+
+def formula_columns(text: str, columns: Sequence[str]) -> FormulaColumns:
+    """The columns that a formula names, of a table that has these."""
+    parsed = parse(checks.text("`formula(text)`", text), columns, parts_of_dates(columns))
+    trials = (parsed.trials,) if isinstance(parsed.trials, str) else ()
+    names = dict.fromkeys((*parsed.names, *parsed.groups, *trials, parsed.response))
+    whole = {name: name if name in columns else name.rpartition("_")[0] for name in names}
+    dates = dict.fromkeys(column for name, column in whole.items() if name != column)
+    return FormulaColumns(parsed.response, tuple(dict.fromkeys(whole.values())), tuple(dates))
 
 
 def _free(name: str, taken: set[str]) -> str:
@@ -212,7 +336,3 @@ def _free(name: str, taken: set[str]) -> str:
         name += "_"
     taken.add(name)
     return name
-
-
-def _identifier(factor: str) -> str:
-    return factor.replace(":", "_")

@@ -1,19 +1,21 @@
 """What is learned, and its priors: weakly informative, scaled to the data, each to be replaced."""
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+from numpy.typing import ArrayLike
 
 from stakes._types import Array, Distribution
 from stakes.errors import InputError, some, suggestion
+from stakes.formulas.design import Design, Parts
 
+# Standard deviations of the outcome that one of a predictor may make, and the intercept be off.
 WIDE = 2.5
-"""Standard deviations of the outcome that one of a predictor may make, and the intercept be off."""
+# Standard deviations of the outcome by which groups may differ.
 GROUPS = 2.0
-"""Standard deviations of the outcome by which groups may differ."""
 
 
 class Site(NamedTuple):
@@ -63,11 +65,62 @@ class Site(NamedTuple):
         return f"{shown(self.prior, _short)}: {self.words}"
 
 
+def default_sites(
+    design: Design,
+    parts: Parts,
+    parameters: Mapping[str, tuple[Callable[[], Distribution], str]],
+    level: float | None,
+    scale: float,
+    noise: float,
+) -> list[Site]:
+    """All that is learned, with default priors.
+
+    Args:
+        parameters: of the family, but for the mean.
+        level: where the sum of effects lies; None for a model without an intercept.
+        scale: how far sums of effects lie apart.
+        noise: how far outcomes lie apart.
+    """
+    sites = []
+    if level is not None:
+        words = "the level where all else is at its mean"
+        sites.append(Site("intercept", dist.Normal(level, WIDE * scale), None, words))
+    for term in design.terms:
+        units = _units(term.name, parts.common[:, term.columns], design.intercept)
+        size = None if len(units) == 1 else len(units)
+        wide = WIDE * scale / (units[0] if size is None else units)
+        words = f"of one unit of `{term.name}`" if size is None else f"of each of {size} columns"
+        sites.append(Site(term.name, dist.Normal(0.0 * wide, wide), size, words))
+    for group in design.groups:
+        units = _units(group.name, parts.groups[group.name], False)
+        size = None if len(units) == 1 else len(units)
+        wide = GROUPS * scale / (units[0] if size is None else units)
+        words = f"how much `{group.name}` differs between groups"
+        sites.append(Site(f"{group.name}_sigma", dist.HalfNormal(wide), size, words))
+    for name, (make, words) in parameters.items():
+        prior = make()
+        own = dist.HalfNormal(prior.scale * noise) if name == "sigma" else prior
+        sites.append(Site(name, own, None, words))
+    return sites
+
+
+def _units(name: str, columns: np.ndarray, varies: bool) -> np.ndarray:
+    """How far the values of each column lie apart; half of the difference for two values."""
+    spread = columns.std(axis=0)
+    if varies and (spread == 0).any():
+        raise InputError(
+            f"The term `{name}` of the formula has a column with the same value in all rows: "
+            f"nothing can be learned from it."
+        )
+    two = np.array([len(np.unique(column)) == 2 for column in columns.T])
+    return np.where(two, np.ptp(columns, axis=0) / 2, np.where(spread > 0, spread, 1.0))
+
+
 def repeated(prior: Distribution, size: int | None) -> Distribution:
     return prior if size is None else prior.expand([size]).to_event(1)
 
 
-def shown(prior: Distribution, number: Any) -> str:
+def shown(prior: Distribution, number: Callable[[ArrayLike], str]) -> str:
     """A distribution as a program writes it."""
     arguments = ", ".join(f"{name}={number(getattr(prior, name))}" for name in parameters(prior))
     return f"dist.{type(prior).__name__}({arguments})"
@@ -77,24 +130,24 @@ def parameters(prior: Distribution) -> list[str]:
     return [name for name in prior.arg_constraints if hasattr(prior, name)]
 
 
-def number(value: Any) -> str:
+def number(value: ArrayLike) -> str:
     array = np.asarray(value, float)
     return repr(float(array)) if array.ndim == 0 else f"jnp.array({array.tolist()})"
 
 
-def _short(value: Any) -> str:
+def _short(value: ArrayLike) -> str:
     array = np.asarray(value, float)
-    shortened = [f"{each:.3g}" for each in array.ravel()]
+    shortened = [f"{entry:.3g}" for entry in array.ravel()]
     if array.ndim == 0 or len(set(shortened)) == 1:
         return shortened[0]
     return f"[{', '.join(shortened[:4])}{', ...' if len(shortened) > 4 else ''}]"
 
 
-def replaced(sites: list[Site], priors: Mapping[str, Any] | None) -> list[Site]:
+def replaced(sites: list[Site], priors: Mapping[str, Distribution] | None) -> list[Site]:
     """The sites with priors of the user's own where there are any."""
     if priors is None:
         return sites
-    if isinstance(priors, type) or not hasattr(priors, "items"):
+    if not isinstance(priors, Mapping):
         raise InputError(
             f"`formula(priors=...)` must be a mapping from names to distributions, such as "
             f"`{{{sites[0].name!r}: dist.Normal(0, 1)}}`; got {type(priors).__name__}."

@@ -1,17 +1,25 @@
-"""The NumPyro program that a formula stands for, to be read, copied and changed."""
+"""What a model made from a formula stands for: a NumPyro program, and effects in plain words."""
 
+import re
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stakes._types import Array
 from stakes.formulas.families import LINKS
 from stakes.formulas.priors import number
 
 if TYPE_CHECKING:
     from stakes.formulas.model import FormulaModel
 
+# How formulae names the column of a category: `town[Bonn]`, `C(day_weekday)[1]`.
+LEVEL = re.compile(r"(?:C\((\w+)\)|(\w+))\[([^\]]*)\]")
+WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+
 
 def source_of(model: "FormulaModel") -> str:
+    """The program, to be read, copied and changed."""
     arguments = ", ".join(
         name if parameter.default is parameter.empty else f"{name}=None"
         for name, parameter in model.__signature__.parameters.items()  # type: ignore[attr-defined]
@@ -63,7 +71,7 @@ def _grouped(model: "FormulaModel", at: int) -> list[str]:
     sigma = {site.name: site for site in model.sites}[f"{group.name}_sigma"]
     many = "" if sigma.size is None else f".expand([{sigma.size}]).to_event(1)"
     own = f"group_{at}[{argument}]"
-    if not group.name.startswith("1|"):
+    if not group.is_level:
         mean = model.group_centers[group.name]
         columns = f"({model.design_of(at)} - {number(mean)})"
         own = f"{columns}[:, 0] * {own}" if sigma.size is None else f"({columns} * {own}).sum(-1)"
@@ -85,3 +93,53 @@ def _cutpoints(around: np.ndarray) -> list[str]:
         'cutpoints = numpyro.deterministic("cutpoints", '
         "jnp.concatenate([first[None], first + jnp.cumsum(gaps)]))",
     ]
+
+
+def effects_of(model: "FormulaModel", draws: Mapping[str, Array]) -> dict[str, np.ndarray]:
+    """Draws of all latents, along the first axis, as draws of the effects that they stand for."""
+    effects = {}
+    for site in model.sites:
+        unit = draws.get(site.unit)
+        effects[site.name] = np.asarray(draws[site.name] if unit is None else site.scaled(unit))
+    for group in model.design.groups:
+        spread = np.expand_dims(effects[f"{group.name}_sigma"], 1)
+        effects[group.name] = spread * np.asarray(draws[f"{group.name}_offset"])
+    if model.cutpoints is not None:
+        effects["cutpoints"] = np.asarray(model.cutpoints_from(draws["cutpoints_decentered"]))
+    return effects
+
+
+def title_of(
+    model: "FormulaModel", name: str, place: tuple[int, ...], coords: Mapping[str, Sequence[object]]
+) -> str:
+    """What one of the numbers of an effect is called, such as `town: Bonn`.
+
+    Args:
+        place: of the number, among those that the effect has.
+        coords: group -> the labels of its members.
+    """
+    for group in model.design.groups:
+        what = group.factor
+        if not group.is_level:
+            what = f"{group.name.partition('|')[0]} by {group.factor}"
+        if name == group.name:
+            labels = coords.get(model.names.groups[group.factor])
+            label = place[0] if labels is None else labels[place[0]]
+            return f"{what}: {label}{_numbered(place[1:])}"
+        if name == f"{group.name}_sigma":
+            return f"{what}: spread between groups{_numbered(place)}"
+    for term in model.design.terms:
+        if name == term.name:
+            return LEVEL.sub(_level, term.labels[place[0] if place else 0])
+    return f"{name}{_numbered(place)}"
+
+
+def _level(label: re.Match[str]) -> str:
+    name, level = label[1] or label[2], label[3]
+    if name.endswith("_weekday") and level.isdecimal():
+        return f"{name}: {WEEKDAYS[int(level)]}"
+    return f"{name}: {level}"
+
+
+def _numbered(place: tuple[int, ...]) -> str:
+    return f"[{', '.join(map(str, place))}]" if place else ""
