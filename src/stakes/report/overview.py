@@ -14,6 +14,7 @@ from stakes.report.pictures import (
     INK,
     LETTER,
     NEUTRAL,
+    PREDICTED,
     Mark,
     Range,
     draw_cases,
@@ -61,7 +62,7 @@ class Overview:
             Mark("outcome", ".", INK, observed),
             Mark("decision", "_", COLORS["LCVI"], decisions),
         ]
-        draw_cases(ax, [Range("90 % range", low, high, 4)], marks, color=COLORS["VI"])
+        draw_cases(ax, [Range("90 % range", low, high, 4)], marks, color=PREDICTED)
         for row, part in self.parts:
             ax.axvline(row - 0.5, color=NEUTRAL, linestyle="--", linewidth=1)
             ax.text(row - 0.5, 1, f" {part}", transform=ax.get_xaxis_transform(), va="top")

@@ -27,8 +27,8 @@ DASHES = {"VI": "--", "LCVI": "-", "NUTS": ":"}
 MARKERS = {"VI": "o", "LCVI": "^", "NUTS": "s"}
 NEUTRAL = "#767676"
 """Stands out on a light and on a dark page."""
-INK, QUIET, RULE = "#1d1d1f", "#5f6166", "#e2e2de"
-THEME = {INK: "var(--ink)", QUIET: "var(--quiet)", RULE: "var(--rule)"}
+INK, QUIET, RULE, PREDICTED = "#1d1d1f", "#5f6166", "#e2e2de", "#00629b"
+THEME = {INK: "var(--ink)", QUIET: "var(--quiet)", RULE: "var(--rule)", PREDICTED: "var(--vi-text)"}
 """Colours that the page sets, by whether it is light, dark or printed."""
 STYLE = {
     "axes.axisbelow": True,

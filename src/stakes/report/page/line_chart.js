@@ -32,7 +32,6 @@ class LineChart {
     this.root = root;
     this.names = { across, upwards };
     this.logarithmic = logarithmic;
-    this.size = { width: 700, height: 260, left: 74, right: 12, top: 30, bottom: 44 };
   }
 
   // Where a value stands on an axis from one pixel to another.
@@ -43,7 +42,8 @@ class LineChart {
   }
 
   draw(x, lines, here) {
-    const { width, height, left, right, top, bottom } = this.size;
+    const width = Math.min(Math.max(this.root.clientWidth, 320), 740); // so that names keep their size
+    const [height, left, right, top, bottom] = [260, 74, 12, 30, 44];
     const values = lines.flatMap(({ y }) => y).filter((y) => Number.isFinite(y) && (y > 0 || !this.logarithmic));
     const [low, high] = [Math.min(...values), Math.max(...values)];
     const [first, last] = [Math.min(...x), Math.max(...x)];
@@ -71,7 +71,7 @@ class LineChart {
     lines.forEach(({ name, title, y, here: at }, i) => {
       const known = x.map((value, k) => [value, y[k]]).filter(([, value]) => values.includes(value));
       const path = known.map(([value, height]) => `${across(value).toFixed(1)} ${up(height).toFixed(1)}`);
-      const key = left + 190 * i;
+      const key = (width < 420 ? 0 : left) + 180 * i;
       svg.append(
         svgElement("path", { d: `M${path.join("L")}`, class: name }),
         svgElement("path", { d: `M${key} 12h24`, class: name }),
