@@ -5,7 +5,7 @@ the report: plain VI blue, calibrated orange. Needs Matplotlib, which the extra 
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -22,12 +22,12 @@ from stakes.report import (
     Mark,
     Range,
     before_data,
+    density_of,
     draw_band,
     draw_cases,
     draw_improvements,
     draw_marginal,
     moved_latents,
-    smoothed,
 )
 from stakes.study import Assessment, Calibration, Choice, Comparison, predictive_quantiles
 
@@ -73,17 +73,29 @@ def decisions(result: Calibration | Assessment | Choice, *, ax: "Axes | None" = 
     cases = result.on_fit if isinstance(result, Calibration) else result
     problem = cases.bench.problem if isinstance(cases, Choice) else cases.problem
     problem.check_single("`decisions(result)`")
-    shown = _of_way(cases) if isinstance(cases, Choice) else _of_fits(cases)
-    if not np.issubdtype(shown.decisions.dtype, np.number):
+    central: np.ndarray | None
+    observed: np.ndarray | None
+    if isinstance(cases, Choice):
+        labelled, central, observed = cases.on_fit
+        taken = {"LCVI": labelled.values}
+        names = {"LCVI": cases.chosen}
+    else:
+        labelled = cases.decisions
+        central = predictive_quantiles(cases.predicted, np.array(CENTRAL))
+        observed = None if cases.observed is None else cases.observed.values
+        taken, names = cases.found, METHODS
+    if not np.issubdtype(labelled.dtype, np.number):
         raise InputError("`decisions(result)` draws numbers, and these decisions are actions.")
-    ax, ranges, marks = _axes(ax), [], list(shown.marks)
-    if shown.central is not None:
-        low, lower, upper, high = shown.central.T
+    marks = [Mark(names[m], MARKERS[m], COLORS[m], values.ravel()) for m, values in taken.items()]
+    if observed is not None:
+        marks.append(Mark("observed", ".", INK, observed.ravel()))
+    ranges = []
+    if central is not None:
+        low, lower, upper, high = central.T
         ranges = [Range("90 % predicted", low, high, 1.2), Range("50 % predicted", lower, upper, 4)]
-    if shown.observed is not None:
-        marks.append(Mark("observed", ".", INK, shown.observed.ravel()))
+    ax = _axes(ax)
     draw_cases(ax, ranges, marks, color=COLORS["LCVI"])
-    _name_cases(ax, shown.decisions)
+    _name_cases(ax, labelled)
     ax.set_ylabel(problem.outcome)
     ax.legend(frameon=False)
     return ax
@@ -220,32 +232,6 @@ def _axes(ax: "Axes | None") -> "Axes":
     return drawn
 
 
-class _Shown(NamedTuple):
-    """What a picture of decisions has."""
-
-    decisions: "xr.DataArray"
-    """For the names of the cases."""
-    central: np.ndarray | None
-    observed: np.ndarray | None
-    marks: list[Mark]
-
-
-def _of_fits(cases: Assessment) -> _Shown:
-    marks = [
-        Mark(METHODS[method], MARKERS[method], COLORS[method], taken.ravel())
-        for method, taken in cases.found.items()
-    ]
-    observed = None if cases.observed is None else cases.observed.values
-    central = predictive_quantiles(cases.predicted, np.array(CENTRAL))
-    return _Shown(cases.decisions, central, observed, marks)
-
-
-def _of_way(choice: Choice) -> _Shown:
-    decisions, central, observed = choice.on_fit
-    marks = [Mark(choice.chosen, MARKERS["LCVI"], COLORS["LCVI"], decisions.values.ravel())]
-    return _Shown(decisions, central, observed, marks)
-
-
 def _name_cases(ax: "Axes", found: "xr.DataArray") -> None:
     if found.ndim != 1 or found.size > MOST_NAMED:
         ax.set_xlabel("case")
@@ -311,5 +297,5 @@ def _of_choice(choice: Choice) -> list[Improvement]:
 def _density(draws: np.ndarray, grid: np.ndarray) -> np.ndarray:
     """On the grid of the posterior, of which the prior may reach far beyond."""
     inside = (draws >= grid[0]) & (draws <= grid[-1])
-    found: np.ndarray = inside.mean() * smoothed(draws[:, None], [grid])
+    found: np.ndarray = inside.mean() * density_of(draws[:, None], [grid])
     return found

@@ -3,7 +3,7 @@
 `summarise` turns a result into a `Report`, a tree of plain values; `render` turns that into HTML.
 """
 
-from stakes.report.movement import before_data, moved_latents, smoothed
+from stakes.report.movement import before_data, density_of, moved_latents
 from stakes.report.pictures import (
     COLORS,
     INK,
@@ -37,6 +37,7 @@ __all__ = [
     "WayLine",
     "Worth",
     "before_data",
+    "density_of",
     "draw_band",
     "draw_cases",
     "draw_improvements",
@@ -44,7 +45,6 @@ __all__ = [
     "moved_latents",
     "objection",
     "render",
-    "smoothed",
     "summarise",
     "unfit",
     "write",

@@ -47,6 +47,12 @@ class ScaleOfLosses:
     beyond: int
     """Losses to the right of the last edge."""
 
+    @property
+    def bins(self) -> list[tuple[float, float, int]]:
+        """(from, to, how many)."""
+        edges = self.edges.tolist()
+        return list(zip(edges[:-1], edges[1:], self.counts.tolist(), strict=True))
+
 
 @final
 @dataclass(frozen=True, eq=False)

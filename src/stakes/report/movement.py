@@ -1,5 +1,6 @@
 """How calibration moved the posterior: the latents that moved most, one by one and in pairs."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -28,7 +29,6 @@ MARGIN = 8
 
 Element: TypeAlias = tuple[str, int]
 """A latent, and which of its members."""
-Draws: TypeAlias = dict[Element, np.ndarray]
 
 
 @final
@@ -97,21 +97,20 @@ class HasEffects(Protocol):
 
 def moved_latents(result: Calibration, nuts: SampledPosterior | None) -> Movement:
     """The marginals and pairs of the latents that calibration moved most."""
-    latents = result.approximation.latents
-    total = sum(int(np.prod(latent.shape)) for latent in latents.values())
+    total = sum(int(np.prod(latent.shape)) for latent in result.approximation.latents.values())
     methods, names = _draws(result, total)
-    chosen = list(names)
     if nuts is not None:
         sampled = _effects(result, nuts.samples)
-        methods["NUTS"] = {e: _element(np.asarray(sampled[e[0]]), e[1]) for e in chosen}
+        methods["NUTS"] = {e: _element(np.asarray(sampled[e[0]]), e[1]) for e in names}
+
+    def together(*elements: Element) -> dict[str, np.ndarray]:
+        """Method -> draws x latent."""
+        return {m: np.stack([draws[e] for e in elements], axis=1) for m, draws in methods.items()}
+
+    pairs = combinations(list(names)[:PAIRED], 2)
     return Movement(
-        marginals=tuple(
-            _marginal(names[e], e, {m: d[e] for m, d in methods.items()}) for e in chosen
-        ),
-        pairs=tuple(
-            _pair(names[a], names[b], {m: (d[a], d[b]) for m, d in methods.items()})
-            for a, b in combinations(chosen[:PAIRED], 2)
-        ),
+        marginals=tuple(_marginal(name, e, together(e)) for e, name in names.items()),
+        pairs=tuple(_pair(names[x], names[y], together(x, y)) for x, y in pairs),
         total=total,
         draws=len(next(iter(methods["VI"].values()))),
     )
@@ -119,8 +118,8 @@ def moved_latents(result: Calibration, nuts: SampledPosterior | None) -> Movemen
 
 def before_data(result: Calibration, where: Element, draws: int) -> np.ndarray | None:
     """Draws of one value from its prior; None where it has none of its own."""
-    found = result.prior(draws=draws).squeeze("chain")
-    drawn = _effects(result, {str(name): found[name].values for name in found})
+    prior = result.prior(draws=draws).squeeze("chain")
+    drawn = _effects(result, {str(name): prior[name].values for name in prior})
     return _element(drawn[where[0]], where[1]) if where[0] in drawn else None
 
 
@@ -137,37 +136,39 @@ def _element(draws: np.ndarray, member: int) -> np.ndarray:
     return draws.reshape(len(draws), -1)[:, member]
 
 
-def _draws(result: Calibration, total: int) -> tuple[dict[str, Draws], dict[Element, str]]:
+def _draws(
+    result: Calibration, total: int
+) -> tuple[dict[str, dict[Element, np.ndarray]], dict[Element, str]]:
     """Draws in rounds, each of all latents; only the chosen ones are kept, with their names."""
-    each = int(np.clip(MOST_VALUES // max(total, 1), 20, DRAWS))
-    chosen: dict[Element, str] = {}
-    kept: dict[str, list[Draws]] = {method: [] for method in result.fits}
-    for part in range(min(-(-DRAWS // each), MOST_ROUNDS)):
+    count = int(np.clip(MOST_VALUES // max(total, 1), 20, DRAWS))
+    names: dict[Element, str] = {}
+    kept: dict[str, list[dict[Element, np.ndarray]]] = {method: [] for method in result.fits}
+    for part in range(min(-(-DRAWS // count), MOST_ROUNDS)):
         # The same part of both posteriors, so that most of the noise in what moved cancels.
-        found = {
-            method: _effects(result, result.latent_draws(fit, each, part=part))
+        drawn = {
+            method: _effects(result, result.latent_draws(fit, count, part=part))
             for method, fit in result.fits.items()
         }
-        chosen = chosen or {
-            e: _name(result, *e, found["VI"][e[0]].shape[1:])
-            for e in _telling(found["VI"], found.get("LCVI"))
+        names = names or {
+            e: _name(result, *e, drawn["VI"][e[0]].shape[1:])
+            for e in _most_moved(drawn["VI"], drawn.get("LCVI"))
         }
-        for method, draws in found.items():
-            kept[method].append({e: _element(draws[e[0]], e[1]).copy() for e in chosen})
-    whole = {
-        method: {e: np.concatenate([part[e] for part in parts]) for e in chosen}
+        for method, draws in drawn.items():
+            kept[method].append({e: _element(draws[e[0]], e[1]).copy() for e in names})
+    methods = {
+        method: {e: np.concatenate([part[e] for part in parts]) for e in names}
         for method, parts in kept.items()
     }
-    return whole, chosen
+    return methods, names
 
 
-def _telling(
+def _most_moved(
     before: Mapping[str, np.ndarray], after: Mapping[str, np.ndarray] | None
 ) -> list[Element]:
     """Those that moved most, judged by the change of mean and spread, in plain VI's standard
     deviations; those furthest from zero in this unit, where there is no other fit.
     """
-    found: list[tuple[float, Element]] = []
+    moves: list[tuple[float, Element]] = []
     for name in before:
         sd = before[name].std(axis=0)
         unit = np.where(sd > 0, sd, 1.0)
@@ -175,9 +176,9 @@ def _telling(
         shift = np.abs(mean - before[name].mean(axis=0)) / unit
         moved = np.ravel(shift + np.abs(spread - sd) / unit)
         for member in np.argsort(-moved, kind="stable")[:MARGINALS]:
-            found.append((float(moved[member]), (name, int(member))))
-    found.sort(key=lambda one: -one[0])
-    return [element for _, element in found[:MARGINALS]]
+            moves.append((float(moved[member]), (name, int(member))))
+    moves.sort(key=lambda move: -move[0])
+    return [element for _, element in moves[:MARGINALS]]
 
 
 def _name(result: Calibration, name: str, member: int, shape: tuple[int, ...]) -> str:
@@ -192,39 +193,26 @@ def _name(result: Calibration, name: str, member: int, shape: tuple[int, ...]) -
     return f"{name}[{', '.join(members)}]" if members else name
 
 
-def _marginal(name: str, where: Element, draws: Mapping[str, np.ndarray]) -> Marginal:
-    ends = [np.quantile(values, (0.003, 0.997)) for values in draws.values()]
-    low, high = min(end[0] for end in ends), max(end[1] for end in ends)
+def _marginal(name: str, element: Element, draws: Mapping[str, np.ndarray]) -> Marginal:
+    ends = np.array([np.quantile(values, (0.003, 0.997)) for values in draws.values()])
+    low, high = float(np.min(ends[:, 0])), float(np.max(ends[:, 1]))
     if not low < high:
         low, high = low - 0.5, high + 0.5
     grid = centres(low, high, GRID)
-    return Marginal(
-        name=name,
-        element=where,
-        grid=grid,
-        density={method: smoothed(values[:, None], [grid]) for method, values in draws.items()},
-        moments={method: _moments(values) for method, values in draws.items()},
-    )
+    moments = {}
+    for method, values in draws.items():
+        fifth, last = map(float, np.quantile(values, (0.05, 0.95)))
+        moments[method] = Moments(float(values.mean()), float(values.std()), fifth, last)
+    density = {method: density_of(values, [grid]) for method, values in draws.items()}
+    return Marginal(name, element, grid, density, moments)
 
 
-def _moments(values: np.ndarray) -> Moments:
-    low, high = np.quantile(values, (0.05, 0.95))
-    return Moments(float(values.mean()), float(values.std()), float(low), float(high))
-
-
-def _pair(x: str, y: str, draws: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Pair:
-    return Pair(
-        x=x,
-        y=y,
-        points={method: np.stack(both, axis=1) for method, both in draws.items()},
-        correlation={method: _correlation(*both) for method, both in draws.items()},
-    )
+def _pair(x: str, y: str, points: Mapping[str, np.ndarray]) -> Pair:
+    return Pair(x, y, points, {method: _correlation(*xy.T) for method, xy in points.items()})
 
 
 def _correlation(x: np.ndarray, y: np.ndarray) -> float:
-    if x.std() == 0 or y.std() == 0:
-        return float("nan")
-    return float(np.corrcoef(x, y)[0, 1])
+    return float(np.corrcoef(x, y)[0, 1]) if x.std() > 0 and y.std() > 0 else math.nan
 
 
 def centres(low: float, high: float, count: int) -> np.ndarray:
@@ -233,48 +221,47 @@ def centres(low: float, high: float, count: int) -> np.ndarray:
     return (edges[:-1] + edges[1:]) / 2
 
 
-def smoothed(draws: np.ndarray, axes: Sequence[np.ndarray]) -> np.ndarray:
+def density_of(draws: np.ndarray, axes: Sequence[np.ndarray]) -> np.ndarray:
     """Density of draws x variable on a grid with one even axis for each variable.
 
     It is reflected at the ends of the grid, so that the density of a latent with a bound, such as
     a scale, does not dip there.
     """
-    points = np.meshgrid(*(_widened(axis) for axis in axes), indexing="ij")
-    half_cell = np.array([float(axis[1] - axis[0]) / 2 for axis in axes])
-    kept = _some(_within(draws, axes, half_cell), MOST_TERMS // points[0].size)
+    steps = np.array([float(axis[1] - axis[0]) for axis in axes])
+    margins = [len(axis) // MARGIN for axis in axes]
+    wider = [
+        np.arange(-margin, len(axis) + margin) * step + axis[0]
+        for axis, margin, step in zip(axes, margins, steps, strict=True)
+    ]
+    points = np.meshgrid(*wider, indexing="ij")
+    kept = _suitable(draws, axes, steps / 2, MOST_TERMS // points[0].size)
     # Noise too small to show, so that constant and collinear draws have a density, too.
-    kept = kept + half_cell * np.random.default_rng(0).normal(size=kept.shape)
-    kernels = gaussian_kde(kept.T, bw_method=_width(kept, half_cell))
-    values: np.ndarray = kernels(np.stack([each.ravel() for each in points]))
-    found = values.reshape(points[0].shape)
-    for place, axis in enumerate(axes):
-        found = _reflected(found, place, len(axis) // MARGIN)
-    return found
+    kept = kept + steps / 2 * np.random.default_rng(0).normal(size=kept.shape)
+    kernels = gaussian_kde(kept.T, bw_method=_bandwidth(kept, steps / 2))
+    values = kernels(np.stack([x.ravel() for x in points]))
+    density: np.ndarray = values.reshape(points[0].shape)
+    for number, margin in enumerate(margins):
+        wide = np.moveaxis(density, number, 0)
+        inner = wide[margin:-margin].copy()
+        inner[:margin] += wide[:margin][::-1]
+        inner[-margin:] += wide[-margin:][::-1]
+        density = np.moveaxis(inner, 0, number)
+    return density
 
 
-def levels(density: np.ndarray, shares: Sequence[float]) -> np.ndarray:
-    """For each share of the draws, the density on the line around the densest part that has it."""
-    falling: np.ndarray = np.sort(density.ravel())[::-1]
-    held = np.cumsum(falling) / falling.sum()
-    return falling[np.searchsorted(held, np.array(shares))]
-
-
-def _within(draws: np.ndarray, axes: Sequence[np.ndarray], half_cell: np.ndarray) -> np.ndarray:
-    """The draws that lie on the grid, or all of them where hardly any do."""
+def _suitable(
+    draws: np.ndarray, axes: Sequence[np.ndarray], half_cell: np.ndarray, most: int
+) -> np.ndarray:
+    """The draws that lie on the grid, thinned or repeated; all where hardly any lie there."""
     low = np.array([axis[0] for axis in axes]) - half_cell
     high = np.array([axis[-1] for axis in axes]) + half_cell
-    inside = ((low <= draws) & (draws <= high)).all(axis=1)
-    return draws[inside] if inside.sum() >= FEWEST else draws
-
-
-def _some(draws: np.ndarray, most: int) -> np.ndarray:
-    """Thinned or repeated to a number of draws that suits a density."""
-    count = len(draws)
-    thinned = draws[np.linspace(0, count - 1, min(count, most)).astype(int)]
+    inside = draws[((low <= draws) & (draws <= high)).all(axis=1)]
+    kept = inside if len(inside) >= FEWEST else draws
+    thinned = kept[np.linspace(0, len(kept) - 1, min(len(kept), most)).astype(int)]
     return np.resize(thinned, (max(len(thinned), FEWEST), draws.shape[1]))
 
 
-def _width(draws: np.ndarray, least: np.ndarray) -> float:
+def _bandwidth(draws: np.ndarray, least: np.ndarray) -> float:
     """Scott's factor, less where a few draws far out make up most of the standard deviation.
 
     No kernel is narrower than `least`, or it could fall between two points of the grid.
@@ -286,16 +273,8 @@ def _width(draws: np.ndarray, least: np.ndarray) -> float:
     return float(max(count ** (-1 / (variables + 4)) * typical, np.max(least / sd)))
 
 
-def _widened(axis: np.ndarray) -> np.ndarray:
-    margin = len(axis) // MARGIN
-    wider: np.ndarray = np.arange(-margin, len(axis) + margin) * (axis[1] - axis[0]) + axis[0]
-    return wider
-
-
-def _reflected(wide: np.ndarray, axis: int, margin: int) -> np.ndarray:
-    """Without the margins of one axis, whose values are added to their mirror images."""
-    wide = np.moveaxis(wide, axis, 0)
-    inner = wide[margin:-margin].copy()
-    inner[:margin] += wide[:margin][::-1]
-    inner[-margin:] += wide[-margin:][::-1]
-    return np.moveaxis(inner, 0, axis)
+def levels(density: np.ndarray, shares: Sequence[float]) -> np.ndarray:
+    """For each share of the draws, the density on the line around the densest part that has it."""
+    falling: np.ndarray = np.sort(density.ravel())[::-1]
+    held = np.cumsum(falling) / falling.sum()
+    return falling[np.searchsorted(held, np.array(shares))]

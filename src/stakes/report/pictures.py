@@ -13,7 +13,7 @@ import numpy as np
 
 from stakes.report.actions import ActionTable
 from stakes.report.convergence import ScaleOfLosses, Trace
-from stakes.report.movement import Marginal, Pair, centres, levels, smoothed
+from stakes.report.movement import Marginal, Pair, centres, density_of, levels
 from stakes.report.what_if import Curve, Line
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def draw_pair(ax: "Axes", shown: Pair) -> None:
         low, high = np.quantile(points, (0.001, 0.999), axis=0)
         if (low < high).all():
             axes = [centres(*ends, CELLS) for ends in zip(low, high, strict=True)]
-            density = smoothed(points, axes)
+            density = density_of(points, axes)
             at = np.unique(levels(density, INSIDE))
             style = {"colors": color, "linestyles": DASHES[method], "linewidths": 1.8}
             ax.contour(*axes, density.T, at, **style)

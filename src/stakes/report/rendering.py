@@ -28,7 +28,6 @@ from stakes.report.decision_table import ShownColumn, columns, rounded
 from stakes.report.overview import Picture, overview
 from stakes.report.pictures import COLORS, METHODS, Improvement
 from stakes.report.summary import Report
-from stakes.report.what_if import CostDial, WhatIf
 from stakes.wording import percent
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ def _of_groups(answers: Answers) -> str:
     rows = [{"group": str(name), **answer.row} for name, answer in answers.answers.items()]
     failed = [(str(name), error) for name, error in answers.failures.items()]
     return _template("groups.html").render(
-        rows=rows, failed=failed, policy=_policy([]), style=_inline(_file("report.css"))
+        rows=rows, failed=failed, policy=_policy(), style=_inline(_file("report.css"))
     )
 
 
@@ -94,11 +93,10 @@ def _of_one(report: Report) -> str:
         data=_data(report, shown),
         pictures=drawn,
         overviews=overviews,
-        bins=_bins(report),
         columns=shown,
         answers=_rows(short, report.answer.rows),
         first_rows=_rows(shown, range(min(FIRST_ROWS, len(table)))),
-        policy=_policy([script]),
+        policy=_policy(script),
         style=_inline(_file("report.css")),
         script=_inline(script),
     )
@@ -172,7 +170,9 @@ def safe_json(value: Any) -> "Markup":
     """JSON that is safe inside a script element, whatever its strings contain."""
     from markupsafe import Markup
 
-    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(
+        value, allow_nan=False, separators=(",", ":"), default=lambda array: array.tolist()
+    )
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return Markup(text)  # json has escaped all else outside ASCII, such as U+2028
@@ -213,37 +213,20 @@ def page_percent(share: float | None, decimals: int = 1) -> str:
 def _data(report: Report, shown: list[ShownColumn]) -> dict[str, Any]:
     """What the scripts of the page work with."""
     what_if, table = report.what_if, report.decisions
-    return {
+    digits = table.decimals + 2
+    data: dict[str, Any] = {
         "decisions": {
             "columns": [column._asdict() for column in shown],
-            "taken": [] if table.actions else rounded(table.taken, table.decimals + 2),
+            "taken": [] if table.actions else rounded(table.taken, digits),
             "decimals": table.decimals,
             "rows": len(table),
         },
-        "whatIf": None if what_if is None else _what_if(what_if, table.decimals),
+        "whatIf": None,
     }
-
-
-def _what_if(what_if: WhatIf, decimals: int) -> dict[str, Any]:
-    dial = what_if.dial
-    return {
-        "dial": None if dial is None else _dial(dial),
-        "kind": what_if.kind,
-        "handles": [asdict(handle) for handle in what_if.handles],
-        "wholeNumbers": what_if.whole_numbers,
-        "levels": what_if.levels.tolist(),
-        "rows": what_if.rows.tolist(),
-        "quantiles": rounded(what_if.quantiles.ravel(), 6 if dial else decimals + 2),
-    }
-
-
-def _dial(dial: CostDial) -> dict[str, Any]:
-    return {
-        "actions": dial.actions,
-        "cells": dial.cells,
-        "factors": [None if each is None else each.tolist() for each in dial.factors],
-        "taken": dial.taken.tolist(),
-    }
+    if what_if is not None:
+        quantiles = rounded(what_if.quantiles.ravel(), 6 if what_if.dial else digits)
+        data["whatIf"] = {**asdict(what_if), "quantiles": quantiles}
+    return data
 
 
 def _rows(shown: list[ShownColumn], rows: Iterable[int]) -> list[list[tuple[ShownColumn, Any]]]:
@@ -251,29 +234,14 @@ def _rows(shown: list[ShownColumn], rows: Iterable[int]) -> list[list[tuple[Show
     return [[(column, column.values[row]) for column in shown] for row in rows]
 
 
-def _bins(report: Report) -> list[tuple[float, float, int]]:
-    scale = report.convergence.scale
-    if scale is None:
-        return []
-    edges = scale.edges.tolist()
-    return list(zip(edges[:-1], edges[1:], scale.counts.tolist(), strict=True))
-
-
-def _policy(scripts: list[str]) -> str:
-    hashes = " ".join(f"'sha256-{_hash(script)}'" for script in scripts)
-    rules: Mapping[str, str] = {
-        "default-src": "'none'",
-        "script-src": hashes,
-        "style-src": "'unsafe-inline'",  # pictures have style attributes
-        "img-src": "data:",
-        "base-uri": "'none'",
-        "form-action": "'none'",
-    }
-    return "; ".join(f"{name} {value}" for name, value in rules.items())
-
-
-def _hash(script: str) -> str:
-    return base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
+def _policy(*scripts: str) -> str:
+    hashes = [hashlib.sha256(script.encode("utf-8")).digest() for script in scripts]
+    allowed = " ".join(f"'sha256-{base64.b64encode(code).decode('ascii')}'" for code in hashes)
+    return (
+        f"default-src 'none'; script-src {allowed}; "
+        "style-src 'unsafe-inline'; "  # pictures have style attributes
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
 
 
 def _inline(script: str) -> "Markup":

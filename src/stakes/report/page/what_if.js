@@ -65,7 +65,7 @@ class QuantileWhatIf extends WhatIf {
     if (k === levels.length) return quantiles[start + k - 1];
     const share = (level - levels[k - 1]) / (levels[k] - levels[k - 1]);
     const value = quantiles[start + k - 1] * (1 - share) + quantiles[start + k] * share;
-    return this.data.wholeNumbers ? Math.round(value) : value;
+    return this.data.whole_numbers ? Math.round(value) : value;
   }
 
   // -(1/c) log E exp(-cy)
