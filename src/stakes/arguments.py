@@ -2,18 +2,27 @@
 
 import inspect
 from dataclasses import dataclass
-from typing import Any, TypeAlias, final
+from typing import Any, Protocol, TypeAlias, final, runtime_checkable
 
 import jax
 import numpy as np
 from numpyro import handlers
 from numpyro.primitives import Messenger
 
+from stakes import checks
 from stakes._types import Array, Data, Model
 from stakes.errors import InputError, listed, name_of, some
 
 Columns: TypeAlias = tuple[Any, ...]
 """Names of a table's columns, in order."""
+
+
+@runtime_checkable
+class Tabular(Protocol):
+    """A table with named columns, of pandas or the like, as the value of one argument."""
+
+    @property
+    def columns(self) -> Any: ...
 
 
 @final
@@ -74,13 +83,12 @@ class ByName:
     places: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        found = inspect.signature(self.program)
-        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        own, kind = inspect.signature(self.program), inspect.Parameter.POSITIONAL_OR_KEYWORD
         named = [
-            p.replace(kind=kind) if p.name in self.places else p for p in found.parameters.values()
+            p.replace(kind=kind) if p.name in self.places else p for p in own.parameters.values()
         ]
-        object.__setattr__(self, "__signature__", found.replace(parameters=named))
-        object.__setattr__(self, "__name__", name_of(self.program))
+        signature = own.replace(parameters=named)
+        checks.assign(self, __signature__=signature, __name__=name_of(self.program))
 
     def __call__(self, **given: Any) -> Any:
         placed = [given.pop(name) for name in self.places if name in given]
@@ -101,30 +109,30 @@ def columns_of(data: Data) -> dict[str, Columns]:
     return {
         str(name): tuple(data[name].columns)
         for name in data.keys()  # noqa: SIM118
-        if hasattr(data[name], "columns")
+        if isinstance(data[name], Tabular)
     }
 
 
-def in_order(name: str, table: Any, order: Columns) -> Any:
+def in_order(name: str, table: object, order: Columns) -> object:
     """A table's columns in this order; what has no named columns as it is."""
-    if not hasattr(table, "columns"):
+    if not isinstance(table, Tabular):
         return table
-    here = tuple(table.columns)
-    if sorted(map(str, here)) != sorted(map(str, order)):
+    if sorted(map(str, table.columns)) != sorted(map(str, order)):
         raise InputError(
-            f"`data[{name!r}]` has the columns {some(here)}; in the fit it had {some(order)}. What "
-            f"was learned about a column holds for the column of the same name."
+            f"`data[{name!r}]` has the columns {some(table.columns)}; in the fit it had "
+            f"{some(order)}. What was learned about a column holds for the column of the same name."
         )
-    return table[list(order)]
+    ordered: Any = table
+    return ordered[list(order)]
 
 
-def checked_value(name: str, value: Any, *, groups: bool = False) -> Any:
+def checked_value(name: str, value: object, *, groups: bool = False) -> object:
     """Arrays as arrays, finite and not empty; numbers, strings and None as they are.
 
     A tuple of whole numbers stays one, for a model that needs it so, as a shape, say. Numbers of
     groups have to be as many different ones as before.
     """
-    if isinstance(value, tuple) and value and all(_is_whole(each) for each in value):
+    if isinstance(value, tuple) and value and all(_is_whole(number) for number in value):
         _checked_array(name, value)
         return tuple(map(int, value))
     if value is None or isinstance(value, bool | int | float | str | np.generic):
@@ -132,7 +140,7 @@ def checked_value(name: str, value: Any, *, groups: bool = False) -> Any:
             raise InputError(f"`data[{name!r}]` must be finite; got {value}.")
         return value.item() if isinstance(value, np.generic) else value
     held = _checked_array(name, value)
-    if groups and len(np.unique(held)) < len(np.unique(value)):
+    if groups and len(np.unique(held)) < len(np.unique(np.asarray(value))):
         raise InputError(
             f"`data[{name!r}]` has numbers of groups that {held.dtype} cannot tell apart; renumber "
             f"them, or give them as whole numbers."
@@ -140,11 +148,11 @@ def checked_value(name: str, value: Any, *, groups: bool = False) -> Any:
     return held
 
 
-def _is_whole(value: Any) -> bool:
+def _is_whole(value: object) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
-def _checked_array(name: str, value: Any) -> Array:
+def _checked_array(name: str, value: object) -> Array:
     array = np.asarray(value)
     if array.dtype.kind not in "biuf":
         raise InputError(

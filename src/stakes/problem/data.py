@@ -1,7 +1,7 @@
 """The data of a problem, checked against the arguments of its model."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +14,15 @@ if TYPE_CHECKING:
     from stakes.problem.problem import Problem
 
 
+@runtime_checkable
+class Keyed(Protocol):
+    """Whatever has values by name, such as a dictionary or an open .npz file."""
+
+    def keys(self) -> Iterable[Any]: ...
+
+    def __getitem__(self, name: Any, /) -> Any: ...
+
+
 def checked_data(
     problem: "Problem",
     data: Data,
@@ -22,7 +31,7 @@ def checked_data(
     columns: Mapping[str, Columns] | None = None,
 ) -> dict[str, Any]:
     """As `Problem.check_data` says."""
-    if not hasattr(data, "keys") or not hasattr(data, "__getitem__"):
+    if not isinstance(data, Keyed):
         raise InputError(
             f"`data` must be a mapping from the model's arguments to arrays, such as "
             f"{{{', '.join(f'{n!r}: ...' for n in arguments_of(problem.model).names)}}}; "

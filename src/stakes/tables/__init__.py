@@ -29,6 +29,7 @@ from stakes.tables.doctor import (
     Kind,
     Values,
     examine,
+    refuse,
     rows_named,
 )
 from stakes.tables.sources import Stream, TableFile
@@ -66,6 +67,7 @@ __all__ = [
     "let_go",
     "part_of",
     "read",
+    "refuse",
     "rows_named",
     "shuffled",
     "source_of",

@@ -13,7 +13,7 @@ import tempfile
 import weakref
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, final
@@ -38,6 +38,8 @@ FILES, ROWS = 0, 1
 """What random numbers are for: seeds that differ by zeros at their end are the same."""
 ROW = "#"
 """The field with a row's number in the table."""
+CALLED = {"words": "words", "b": "truth values", "dates": "dates", "i": "numbers", "f": "numbers"}
+"""Kind of a column -> what it holds."""
 
 
 class Field(NamedTuple):
@@ -62,9 +64,8 @@ OnDisk: TypeAlias = "np.memmap[Any, Any]"
 
 def let_go(array: OnDisk) -> None:
     """Leave the pages of an array to the system, which has them on disk."""
-    mapped = getattr(array, "_mmap", None)
-    if mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
-        mapped.madvise(mmap.MADV_DONTNEED)
+    with suppress(AttributeError):  # not every system can, nor is every array on disk as a whole
+        array._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
 
 
 @final
@@ -90,9 +91,9 @@ class Scratch:
         """Zeros on disk, with room for all of them: without, the system would end the program."""
         path, size = self.path / name, math.prod(shape) * kind.itemsize
         with self._explained(), path.open("wb") as file:
-            if hasattr(os, "posix_fallocate"):
+            try:
                 os.posix_fallocate(file.fileno(), 0, size)
-            else:
+            except AttributeError:  # not every system can
                 file.truncate(size)
         return np.memmap(path, kind, mode="r+", shape=shape)
 
@@ -277,15 +278,24 @@ def _row(starts: Mapping[str, int], row: int) -> str:
 
 
 @final
+@dataclass
+class _Word:
+    """What is known of a word of a stream."""
+
+    code: int
+    first: int
+    """The row where it comes first."""
+    count: int = 0
+
+
+@final
 class _StreamReader:
     """Reads rows as records of numbers; the words met so far have a code each."""
 
     def __init__(self, fields: Sequence[Field], dtype: np.dtype[Any]) -> None:
         self.fields, self.dtype, self.rows = fields, dtype, 0
         self.starts: dict[str, int] = {}
-        self._words: dict[str, dict[str, int]] = {f.name: {} for f in fields if f.kind == "words"}
-        self._counts: dict[str, list[int]] = {name: [] for name in self._words}
-        self._first: dict[str, list[int]] = {name: [] for name in self._words}
+        self._words: dict[str, dict[str, _Word]] = {f.name: {} for f in fields}
 
     def read(self, source: Source) -> Iterator[np.ndarray]:
         self.starts[source.name] = self.rows
@@ -297,8 +307,7 @@ class _StreamReader:
                     rows[field.name] = self._values(batch.column(field.column), field)
                 self.rows += len(rows)
                 yield rows
-        count = self.rows - self.starts[source.name]
-        with explained(source.name):
+            count = self.rows - self.starts[source.name]
             if source.stamp() != source.stamped or source.said not in (None, count):
                 said = "" if source.said is None else f" of {source.said:,} that it said it has"
                 raise InputError(
@@ -307,6 +316,7 @@ class _StreamReader:
                 )
 
     def _values(self, column: "pa.Array", field: Field) -> np.ndarray:
+        import pyarrow as pa
         import pyarrow.compute as pc
 
         if column.null_count:
@@ -315,7 +325,8 @@ class _StreamReader:
         if field.kind == "words":
             return self._codes(column, field.name)
         if field.kind == "dates":
-            dates = pc.local_timestamp(column) if getattr(column.type, "tz", None) else column
+            zoned = pa.types.is_timestamp(column.type) and column.type.tz
+            dates = pc.local_timestamp(column) if zoned else column
             return part_of(dates.to_numpy(zero_copy_only=False), field.part or "")
         values = self._examine(field, column.to_numpy(zero_copy_only=False), self.rows).values
         with np.errstate(over="ignore", invalid="ignore"):
@@ -334,19 +345,16 @@ class _StreamReader:
     def _codes(self, column: "pa.Array", name: str) -> np.ndarray:
         import pyarrow as pa
 
-        encoded, codes = column.cast(pa.string()).dictionary_encode(), self._words[name]
-        own = encoded.indices.to_numpy(zero_copy_only=False)
+        encoded, known = column.cast(pa.string()).dictionary_encode(), self._words[name]
         words = encoded.dictionary.to_pylist()
-        counts, first = np.bincount(own, minlength=len(words)), np.unique(own, return_index=True)[1]
-        for word, row in zip(words, first, strict=True):
-            if word not in codes:
-                codes[word] = len(codes)
-                self._counts[name].append(0)
-                self._first[name].append(self.rows + int(row))
-        numbers = np.array([codes[word] for word in words], np.int32)
-        for code, count in zip(numbers, counts, strict=True):
-            self._counts[name][code] += int(count)
-        return np.asarray(numbers[own])
+        own: np.ndarray = encoded.indices.to_numpy(zero_copy_only=False)
+        _, first, counts = np.unique(own, return_index=True, return_counts=True)
+        codes = np.empty(len(words), np.int32)
+        for place, (word, row, count) in enumerate(zip(words, first, counts, strict=True)):
+            met = known.setdefault(word, _Word(len(known), self.rows + int(row)))
+            met.count += int(count)
+            codes[place] = met.code
+        return np.asarray(codes[own])
 
     def coding(self, outcome: str) -> tuple[Coding, dict[str, np.ndarray]]:
         """What the words of all sources mean, and the number of each code."""
@@ -354,9 +362,9 @@ class _StreamReader:
         for field in self.fields:
             if field.kind != "words":
                 continue
-            counts, first = np.array(self._counts[field.name]), np.array(self._first[field.name])
-            words = list(self._words[field.name])
-            column = self._examine(field, Words(words, counts, first))
+            words, met = list(self._words[field.name]), self._words[field.name].values()
+            counts = np.array([word.count for word in met])
+            column = self._examine(field, Words(words, counts, np.array([w.first for w in met])))
             if field.part is not None:
                 places[field.name] = part_of(column.values, field.part)
             elif column.kind is Kind.DATES:
@@ -412,14 +420,13 @@ def _field(name: str, sources: Sequence[Source], outcome: str) -> Field:
             hint = suggestion(column, there) if column not in there else ""
             raise InputError(f"`Stream(...)`: {source.name} has {how} {column!r}.{hint}")
     kinds = [_kind(column, source) for source in sources]
-    number = {"i", "u", "f"}
     for kind, source in zip(kinds, sources, strict=True):
-        if kind != kinds[0] and not {kind, kinds[0]} <= number:
+        if CALLED[kind] != CALLED[kinds[0]]:
             raise InputError(
-                f"`Stream(...)`: {source.name}, column {column!r} holds {_called(kind)}; in "
-                f"{sources[0].name} it holds {_called(kinds[0])}."
+                f"`Stream(...)`: {source.name}, column {column!r} holds {CALLED[kind]}; in "
+                f"{sources[0].name} it holds {CALLED[kinds[0]]}."
             )
-    kind = next((k for k in "fiub" if k in kinds), kinds[0])
+    kind = "f" if "f" in kinds else kinds[0]
     if part is not None and kind not in ("words", "dates"):
         raise InputError(f"`Stream(...)`: column {column!r} must hold dates; it holds numbers.")
     if kind == "dates" and part is None:
@@ -456,10 +463,6 @@ def _kind(name: str, source: Source) -> str:
         f"`Stream(...)`: {source.name}, column {name!r} is of type {form}; it must hold numbers, "
         f"dates, truth values or words. Convert it where the file is written, or in the query."
     )
-
-
-def _called(kind: str) -> str:
-    return {"words": "words", "b": "truth values", "dates": "dates"}.get(kind, "numbers")
 
 
 def _words_for_outcomes(column: str) -> InputError:

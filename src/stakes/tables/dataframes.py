@@ -22,7 +22,7 @@ from stakes.tables.coding import (
     part_of,
     source_of,
 )
-from stakes.tables.doctor import IN_FRAME, Column, Hints, Kind, Values, examine, rows_named
+from stakes.tables.doctor import IN_FRAME, Column, Hints, Kind, Values, examine, refuse, rows_named
 from stakes.tables.values import by_day
 
 if TYPE_CHECKING:
@@ -152,12 +152,7 @@ def read(
                 )
         except _Faults as error:
             faults.extend(error.args)
-    faults = list(dict.fromkeys(faults))
-    if len(faults) == 1:
-        raise InputError(f"`data`: {faults[0]}")
-    if faults:
-        lines = "\n".join(f"  {fault}" for fault in faults)
-        raise InputError(f"`data` has {len(faults)} faults:\n{lines}")
+    refuse("`data`", list(dict.fromkeys(faults)))
     return Read(arguments, rows, coding)
 
 
@@ -193,10 +188,12 @@ class _Reader:
 
     def part(self, part: str) -> np.ndarray:
         """What the argument asks of dates."""
+        import pandas as pd
+
         dates = self._examined(values_of(self.series), Hints(Kind.DATES)).values
         if part != DAYS:
             return part_of(dates, part)
-        zoned = getattr(self.series.dtype, "tz", None) is not None
+        zoned = isinstance(self.series.dtype, pd.DatetimeTZDtype)
         if self.fitted is not None and zoned != (self.name in self.fitted.zoned):
             raise self._fault("must have a time zone where it had one in the fit, and only there.")
         if zoned:
@@ -301,7 +298,7 @@ def values_of(series: "Series", words: Mapping[Any, str] = NONE) -> Values:
     if series.dtype.kind in "biuf" and not words:
         if len(there) < len(series):
             return series.to_numpy(np.float64, na_value=np.nan)
-        return series.to_numpy(dtype=getattr(series.dtype, "numpy_dtype", None))
+        return series.to_numpy()
     gaps = series.isna()
     return [
         "" if gap else words.get(value, str(value)) for value, gap in zip(series, gaps, strict=True)

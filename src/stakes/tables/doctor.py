@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias, final
 
 import numpy as np
 
-from stakes.errors import suggestion
+from stakes.errors import InputError, suggestion
 from stakes.tables.values import FORMATS, Dates, Numbers, dates_in, numbers_in, truths_in
 
 SHOWN = 5
@@ -454,6 +454,15 @@ class _Look:
 
     def _changing(self, change: Mapping[str, str]) -> str:
         return self.remedies.changing(self.name, change)
+
+
+def refuse(where: str, faults: Sequence[object]) -> None:
+    """Raise all that stops a fit, if there is something."""
+    if len(faults) == 1:
+        raise InputError(f"{where}: {faults[0]}")
+    if faults:
+        lines = "\n".join(f"  {fault}" for fault in faults)
+        raise InputError(f"{where} has {len(faults)} faults:\n{lines}")
 
 
 def rows_named(rows: Sequence[object]) -> str:

@@ -66,15 +66,17 @@ def table_file(data: DataSection, path: Path) -> TableFile:
     return TableFile(path, Dialect(data.separator, data.decimal, data.encoding))
 
 
-def check_columns(where: str, file: TableFile, fields: Mapping[str, str], found: Collector) -> bool:
+def check_columns(
+    where: str, file: TableFile, fields: Mapping[str, str], mistakes: Collector
+) -> bool:
     """Whether the file has all columns; `fields`: what names one -> the column."""
-    with found.at(where):
+    with mistakes.at(where):
         there = file.columns
         asked = {name: source_of(column, there)[0] for name, column in fields.items()}
         for name, column in asked.items():
             if column not in there:
                 hint = suggestion(column, there)
-                found.add(name, f"{file.path.name} has no column {column!r}.{hint}")
+                mistakes.add(name, f"{file.path.name} has no column {column!r}.{hint}")
         return set(asked.values()) <= set(there)
     return False
 
@@ -118,7 +120,7 @@ def read_tables(
     choose: ChooseSection | None,
     outcome: str,
     folder: Path,
-    found: Collector,
+    mistakes: Collector,
     *,
     coded: bool = True,
     dates: Collection[str] = (),
@@ -132,21 +134,15 @@ def read_tables(
     named = [("data.file", data.file)]
     if data.held_out is not None and data.held_out.file is not None:
         named.append(("data.held_out.file", data.held_out.file))
-    reader = _Reader(data, _beside(choose), outcome, found, coded, tuple(dates))
+    chosen = {} if choose is None or choose.skip else {"by": choose.by, "today": choose.today}
+    beside = {name: column for name, column in chosen.items() if column is not None}
+    reader = _Reader(data, beside, outcome, mistakes, coded, tuple(dates))
     files = [(where, table_file(data, (folder / name).resolve())) for where, name in named]
-    if not all([check_columns(where, file, reader.fields, found) for where, file in files]):
+    if not all([check_columns(where, file, reader.fields, mistakes) for where, file in files]):
         return None
-    with found.at("data"):
+    with mistakes.at("data"):
         return reader.tables(files)
     return None
-
-
-def _beside(choose: ChooseSection | None) -> dict[str, str]:
-    """The columns that only the choice among ways needs."""
-    if choose is None or choose.skip:
-        return {}
-    named = {"by": choose.by, "today": choose.today}
-    return {name: column for name, column in named.items() if column is not None}
 
 
 @final
@@ -157,7 +153,7 @@ class _Reader:
     data: DataSection
     beside: dict[str, str]
     outcome: str
-    found: Collector
+    mistakes: Collector
     coded: bool
     dates: tuple[str, ...]
 
@@ -187,22 +183,22 @@ class _Reader:
         read: list[_Read] = []
         notes: list[str] = []
         for where, file in files:
-            read.append(self._read(where, file, read[0].columns if read else {}))
-            own = [str(finding) for finding in read[-1].findings if not finding.stops]
-            notes += [f"{file.path.name}, {note}" for note in own]
-        vocabulary = self._vocabulary([file.columns for file in read])
-        grouped = [file.columns[BY].values for file in read if BY in file.columns]
+            part = self._read(where, file, read[0].columns if read else {})
+            read.append(part)
+            notes += [f"{file.path.name}, {note}" for note in part.findings if not note.stops]
+            gone = (np.setdiff1d(np.arange(part.raw.rows), part.kept) + 1).tolist()
+            if gone:
+                left_out = f"{rows_named(gone)} left out: a value is missing"
+                notes.append(f"{file.path.name}: {left_out}")
+        vocabulary = self._vocabulary([part.columns for part in read])
+        grouped = [part.columns[BY].values for part in read if BY in part.columns]
         groups = categories_of(grouped) if grouped else []
-        tables = [self._table(file, vocabulary, groups) for file in read]
-        if self.found.mistakes:
+        fit, *others = [self._table(part, vocabulary, groups) for part in read]
+        if self.mistakes.mistakes:
             return None
-        notes += [
-            f"{f.path.name}: {n}" for (_, f), e in zip(files, read, strict=True) for n in e.left
-        ]
-        fit, held_out = tables[0], tables[1] if len(tables) > 1 else None
-        how = self.data.held_out
+        held_out, how = others[0] if others else None, self.data.held_out
         if how is not None and how.fraction is not None:
-            fit, held_out = split(fit, how, len(read[0].kept), self._in_order(read[0]))
+            fit, held_out = split(fit, how, len(read[0].kept))
         about = [f"{file.path.name}: {written(file)}" for _, file in files]
         about += summaries(read[0].columns)
         paths = tuple(file.path for _, file in files)
@@ -231,40 +227,25 @@ class _Reader:
             names.append(f"choose.{name}")
         seen = columns_of(table, names, hints, file.decimal)
         findings = [*raw.findings, *seen.findings]
-        self._tell(where, findings)
-        for argument, name in self.arguments.items():
-            if seen.columns[name].kind is Kind.DATES and name not in self.dates:
-                field = "outcome" if argument == self.outcome else f"columns.{argument}"
-                categories = "If it is meant as categories, list it in `data.categories`."
-                self.found.add(f"data.{field}", f"{holds_dates(name)} {categories}")
-        return _Read(raw, seen.columns, findings, self._kept(seen.columns))
-
-    def _tell(self, where: str, findings: list[Finding]) -> None:
         field_of = {column: field for field, column in reversed(self.fields.items())}
         for finding in findings:
             if finding.stops:
                 field = field_of.get(finding.column, finding.column or where)
-                self.found.add(field if where == "data.file" else where, str(finding))
-
-    def _kept(self, columns: Mapping[str, Column]) -> np.ndarray:
-        """The rows to keep, in the order that the spec asks for."""
-        lacking = lacking_in(columns, len(columns[self.arguments[self.outcome]].values))
+                self.mistakes.add(field if where == "data.file" else where, str(finding))
+        for argument, name in self.arguments.items():
+            if seen.columns[name].kind is Kind.DATES and name not in self.dates:
+                field = "outcome" if argument == self.outcome else f"columns.{argument}"
+                categories = "If it is meant as categories, list it in `data.categories`."
+                self.mistakes.add(f"data.{field}", f"{holds_dates(name)} {categories}")
+        lacking = lacking_in(seen.columns, len(seen.columns[self.arguments[self.outcome]].values))
+        order = np.arange(len(lacking))
         if isinstance(self.data.ordered, str):
-            order = np.argsort(columns[self.data.ordered].values, kind="stable")
-            return np.asarray(order[~lacking[order]])
-        return np.flatnonzero(~lacking)
-
-    def _in_order(self, read: "_Read") -> Column | None:
-        """What the rows that are kept are in order of."""
-        named = self.data.ordered
-        if not isinstance(named, str):
-            return None
-        column = read.columns[named]
-        return column._replace(values=column.values[read.kept], missing=column.missing[read.kept])
+            order = np.argsort(seen.columns[self.data.ordered].values, kind="stable")
+        return _Read(raw, seen.columns, findings, order[~lacking[order]])
 
     def _vocabulary(self, parts: list[dict[str, Column]]) -> dict[str, list[str]]:
         """The categories of all columns that have some."""
-        data, found = self.data, self.found
+        data, mistakes = self.data, self.mistakes
         named = dict.fromkeys([*self.arguments.values(), *data.counts.values()])
         vocabulary = {
             name: categories_of([part[name].values for part in parts])
@@ -273,20 +254,20 @@ class _Reader:
         }
         column = self.arguments[self.outcome]
         if column in vocabulary and column not in data.categories:
-            found.add(
+            mistakes.add(
                 "data.outcome",
                 f"column {column!r} holds words. List it in `data.categories` to code them as 0, "
                 f"1, 2, ...",
             )
         if column in data.categories and all(_holds_numbers(part[column]) for part in parts):
-            found.add(
+            mistakes.add(
                 "data.categories",
                 f"column {column!r} has the outcomes, and they are numbers: as categories they "
                 f"would be renumbered as 0, 1, 2, ... Leave it out.",
             )
         for argument, column in data.counts.items():
             if column not in vocabulary:
-                found.add(
+                mistakes.add(
                     f"data.counts.{argument}",
                     f"column {column!r} has no categories.{suggestion(column, vocabulary)} List it "
                     f"in `data.categories` to code its values.",
@@ -299,9 +280,9 @@ class _Reader:
         for argument, name in self.arguments.items():
             column = columns[name]
             if column.values.ndim and len(column.values) == 0:
-                self.found.add("data.file", "the table has no rows.")
+                self.mistakes.add("data.file", "the table has no rows.")
             elif column.values.ndim and not len(read.kept):
-                self.found.add("data.file", "no row has a value in every column.")
+                self.mistakes.add("data.file", "no row has a value in every column.")
             arguments[argument] = encoded(column, vocabulary.get(name))
         arguments |= {name: len(vocabulary.get(col, ())) for name, col in data.counts.items()}
         labels = None
@@ -310,7 +291,7 @@ class _Reader:
             labels = np.stack(list(named.values()), -1)
         together = words_of(read.raw.columns, data.by, data.replace)
         shape = columns[self.arguments[self.outcome]].values.shape
-        _check_together(data, together, shape, self.found)
+        _check_together(data, together, shape, self.mistakes)
         own = {name: columns[f"choose.{name}"] for name in self.beside}
         beside = {n: encoded(column, groups if n == "by" else None) for n, column in own.items()}
         if isinstance(data.ordered, str):
@@ -329,12 +310,6 @@ class _Read(NamedTuple):
     kept: np.ndarray
     """The rows that are used, in their order."""
 
-    @property
-    def left(self) -> list[str]:
-        """The rows left out."""
-        gone = (np.setdiff1d(np.arange(self.raw.rows), self.kept) + 1).tolist()
-        return [f"{rows_named(gone)} left out: a value is missing"] if gone else []
-
 
 def _holds_numbers(column: Column) -> bool:
     """Whether all are numbers, even if they were read as words."""
@@ -346,15 +321,15 @@ def _holds_numbers(column: Column) -> bool:
 
 
 def _check_together(
-    data: DataSection, groups: Mapping[str, np.ndarray], shape: tuple[int, ...], found: Collector
+    data: DataSection, groups: Mapping[str, np.ndarray], shape: tuple[int, ...], mistakes: Collector
 ) -> None:
     """Arrays of an .npz file may have any shape."""
     for column, values in groups.items():
         if values.shape != shape and not (values.ndim == 1 and len(values) in shape):
-            found.add(
+            mistakes.add(
                 "data.by",
                 f"{column!r} has shape {values.shape}, where the outcomes have shape {shape}. Give "
                 f"a value for each outcome, or along one axis of them.",
             )
     if data.ordered and len(shape) != 1:
-        found.add("data.ordered", f"outcomes of shape {shape} are not in one row; leave it out.")
+        mistakes.add("data.ordered", f"outcomes of shape {shape} are not in one row; leave it out.")

@@ -22,7 +22,7 @@ from stakes.app.spec.schema import DataSection
 from stakes.app.spec.table import encoded, words_of
 from stakes.errors import InputError
 from stakes.formulas import FormulaModel
-from stakes.tables import Column, Finding, Hints, Kind, TableFile, Values, source_of
+from stakes.tables import Column, Finding, Hints, Kind, TableFile, Values, refuse, source_of
 
 
 class Part(NamedTuple):
@@ -99,7 +99,8 @@ class RowReader:
                 continue
             names = self.columns.values()
             seen = columns_of(raw.columns, names, hints, self.file.decimal, start)
-            self._refuse([*raw.findings, *seen.findings])
+            findings = [*raw.findings, *seen.findings]
+            refuse(str(self.source), [finding for finding in findings if finding.stops])
             arguments = {
                 argument: self._argument(argument, column, seen.columns[column], start)
                 for argument, column in self.columns.items()
@@ -138,14 +139,6 @@ class RowReader:
                 new = isinstance(model, FormulaModel) and argument not in model.parsed.names
             hints[column] = replace(hints_of(self._data, column, kind), known=words, new=new)
         return hints
-
-    def _refuse(self, findings: list[Finding]) -> None:
-        faults = [finding for finding in findings if finding.stops]
-        if len(faults) == 1:
-            raise InputError(f"{self.source}, {faults[0]}")
-        if faults:
-            lines = "\n".join(f"  {fault}" for fault in faults)
-            raise InputError(f"{self.source} has {len(faults)} faults:\n{lines}")
 
     def _argument(self, argument: str, name: str, column: Column, start: int) -> np.ndarray:
         """In the fit's number type: another would be compiled again, or mean something else."""

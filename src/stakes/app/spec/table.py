@@ -92,23 +92,22 @@ def encoded(column: Column, vocabulary: list[str] | None) -> np.ndarray:
     return codes_of(values.ravel().tolist(), vocabulary).reshape(values.shape)
 
 
-def split(
-    whole: Table, how: HeldOutSection, rows: int, ordered: Column | None = None
-) -> tuple[Table, Table]:
-    """The rows to fit, and those held out.
-
-    Args:
-        ordered: the column that the rows are in order of: the last ones are held out from where
-            its value changes.
-    """
+def split(whole: Table, how: HeldOutSection, rows: int) -> tuple[Table, Table]:
+    """The rows to fit, and those held out: where rows are in order of days, only whole days."""
     assert how.fraction is not None
     count = round(how.fraction * rows)
     if not 0 < count < rows:
         raise InputError(
             f"`held_out.fraction = {how.fraction}` of {rows} rows leaves no rows on one side."
         )
-    if how.pick == "last" and ordered is not None:
-        count = rows - _between(ordered, rows - count)
+    if how.pick == "last" and "when" in whole.beside:
+        changes = np.flatnonzero(np.diff(whole.beside["when"])) + 1
+        if not len(changes):
+            raise InputError(
+                "`held_out.pick = 'last'`: all rows say the same in the column that `ordered` "
+                "names, so that none of them is the last. Take `pick = 'random'`."
+            )
+        count = rows - int(changes[np.abs(changes - (rows - count)).argmin()])
     order = _order(rows, how)
     fit, held_out = np.sort(order[: rows - count]), np.sort(order[rows - count :])
     return whole.rows(fit, rows), whole.rows(held_out, rows)
@@ -119,18 +118,6 @@ def _order(rows: int, how: HeldOutSection) -> np.ndarray:
     if how.fraction is not None and how.pick == "random":
         return np.random.default_rng(how.seed).permutation(rows)
     return np.arange(rows)
-
-
-def _between(ordered: Column, place: int) -> int:
-    """The place nearest to this one where another day begins."""
-    values = days_of(ordered)
-    changes = np.flatnonzero(values[1:] != values[:-1]) + 1
-    if not len(changes):
-        raise InputError(
-            f"`held_out.pick = 'last'`: all rows say {str(values[0])!r} in the column that "
-            f"`ordered` names, so that none of them is the last. Take `pick = 'random'`."
-        )
-    return int(changes[np.abs(changes - place).argmin()])
 
 
 def days_of(ordered: Column) -> np.ndarray:
