@@ -151,10 +151,10 @@ def compared(folder: Path, repeats: int = 7, steps: int = 1000) -> dict[str, flo
 def counted(folder: Path) -> dict[str, float]:
     """How long a copy takes and one pass over it; and that each row comes once."""
     from stakes import Stream
-    from stakes.tables import ROW, Passes, shuffled
+    from stakes.tables import ROW, Passes, copy_shuffled
 
     started = time.monotonic()
-    copy = shuffled(Stream(folder).sources(), [*"abcd", "y"], "y", [0], folder.parent)
+    copy = copy_shuffled(Stream(folder).sources(), [*"abcd", "y"], "y", [0], folder.parent)
     copied = time.monotonic() - started
     passes, seen = Passes(copy, [1]), np.zeros(len(copy), np.uint8)
     started, window = time.monotonic(), 100 * BATCH

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import stakes
-from stakes.tables import ROW, Passes, Scratch, Shuffled, shuffled
+from stakes.tables import ROW, Passes, Scratch, Shuffled, copy_shuffled
 
 pa = pytest.importorskip("pyarrow")
 import pyarrow.csv as csv  # noqa: E402
@@ -56,7 +56,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def copy(files: Path) -> Shuffled:
-    return shuffled(stakes.Stream(files).sources(), ["shop", "x", "y"], "y", [1])
+    return copy_shuffled(stakes.Stream(files).sources(), ["shop", "x", "y"], "y", [1])
 
 
 def test_every_row_comes_once_in_each_pass(copy: Shuffled) -> None:
@@ -94,7 +94,7 @@ def test_rows_in_order_do_not_bias_a_minibatch(copy: Shuffled) -> None:
 def test_a_stream_of_arrow_is_read_like_files(copy: Shuffled) -> None:
     reader = pa.table(DATA).to_reader(max_chunksize=5000)
     assert hasattr(reader, "__arrow_c_stream__")
-    found = shuffled(stakes.Stream(reader).sources(), ["shop", "x", "y"], "y", [1])
+    found = copy_shuffled(stakes.Stream(reader).sources(), ["shop", "x", "y"], "y", [1])
     np.testing.assert_array_equal(found.in_order(), copy.in_order())
 
 
@@ -129,13 +129,13 @@ def test_a_file_that_differs_from_the_others_is_named(
     odd = tmp_path / "part-3.parquet"
     pq.write_table(change(pq.read_table(odd)), odd)
     with pytest.raises(stakes.InputError, match=message):
-        shuffled(stakes.Stream(tmp_path).sources(), ["shop", "x", "y"], "y", [1])
+        copy_shuffled(stakes.Stream(tmp_path).sources(), ["shop", "x", "y"], "y", [1])
 
 
 def test_whole_numbers_in_one_file_and_others_in_the_next_are_numbers(tmp_path: Path) -> None:
     for name, values in (("a", [1, 2]), ("b", [0.5, 3.0])):
         pq.write_table(pa.table({"x": values}), tmp_path / f"{name}.parquet")
-    found = shuffled(stakes.Stream(tmp_path).sources(), ["x"], "y", [1])
+    found = copy_shuffled(stakes.Stream(tmp_path).sources(), ["x"], "y", [1])
     assert found.in_order()["x"].tolist() == [1.0, 2.0, 0.5, 3.0]
 
 
@@ -145,13 +145,13 @@ def test_whole_numbers_that_would_lose_digits_among_fractions_are_named(tmp_path
     with pytest.raises(
         stakes.InputError, match=r"'x', row 2 of .*b\.parquet has 16777217, which float"
     ):
-        shuffled(stakes.Stream(tmp_path).sources(), ["x"], "y", [1])
+        copy_shuffled(stakes.Stream(tmp_path).sources(), ["x"], "y", [1])
 
 
 def test_columns_may_come_in_another_order_in_each_file(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": [1.0], "y": [2.0]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"other": ["?"], "y": [4.0], "x": [3.0]}), tmp_path / "b.parquet")
-    found = shuffled(stakes.Stream(tmp_path).sources(), ["x", "y"], "y", [1]).in_order()
+    found = copy_shuffled(stakes.Stream(tmp_path).sources(), ["x", "y"], "y", [1]).in_order()
     assert (found["x"].tolist(), found["y"].tolist()) == ([1.0, 3.0], [2.0, 4.0])
 
 
@@ -161,7 +161,7 @@ def test_a_ragged_file_is_named(tmp_path: Path, line: str) -> None:
     for name, last in (("a", "3.0,4.0"), ("b", line)):
         (tmp_path / f"{name}.csv").write_text(f"x,y\n1.0,2.0\n{last}\n")
     with pytest.raises(stakes.InputError, match=r"cannot read .*b\.csv: .*Expected 2 columns"):
-        shuffled(stakes.Stream(tmp_path).sources(), ["x", "y"], "y", [1])
+        copy_shuffled(stakes.Stream(tmp_path).sources(), ["x", "y"], "y", [1])
 
 
 def _growing(path: Path, source: Any) -> Any:
@@ -192,7 +192,7 @@ def test_a_file_that_changes_while_it_is_read_is_named(
         with path.open("ab") as file:
             file.write(b"3.0\n")
     with pytest.raises(stakes.InputError, match=r"sales.*changed while|cannot read .*sales"):
-        shuffled(sources, ["x"], "y", [1])
+        copy_shuffled(sources, ["x"], "y", [1])
 
 
 def test_a_file_that_is_cut_short_is_named(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_few_files_are_open_while_rows_are_copied(
     monkeypatch.setattr("stakes.tables.copying.FEWEST_FILES", 512)
     sources, open_now = stakes.Stream(files).sources(), len(os.listdir("/dev/fd"))
     with limited(resource.RLIMIT_NOFILE, max(map(int, os.listdir("/dev/fd"))) + 30):
-        found = shuffled(sources, ["shop", "x", "y"], "y", [1])
+        found = copy_shuffled(sources, ["shop", "x", "y"], "y", [1])
     assert len(os.listdir("/dev/fd")) <= open_now + 8
     np.testing.assert_array_equal(found.in_order(), copy.in_order())
 
@@ -235,7 +235,7 @@ def test_a_disk_that_is_full_is_named(files: Path, tmp_path: Path) -> None:
             match=rf"{tmp_path}.*cannot be written to \(File too large\).*scratch=",
         ),
     ):
-        shuffled(sources, ["shop", "x", "y"], "y", [1], tmp_path)
+        copy_shuffled(sources, ["shop", "x", "y"], "y", [1], tmp_path)
     assert not list(tmp_path.iterdir())
     folder = Scratch(tmp_path)
     with limited(resource.RLIMIT_FSIZE, 4000), pytest.raises(stakes.StakesError, match="scratch="):
@@ -262,7 +262,7 @@ def test_text_of_a_stream_is_read_as_its_files_are_written(tmp_path: Path) -> No
     (tmp_path / "b.csv.gz").write_bytes(gzip.compress(german.encode()))
     names = ["Tag_weekday", "Filiale", "Sonne", "Preis"]
     with pytest.warns(stakes.StakesWarning, match=r"'1\.234,50 €' and the like are read as"):
-        found = shuffled(stakes.Stream(tmp_path).sources(), names, "y", [1])
+        found = copy_shuffled(stakes.Stream(tmp_path).sources(), names, "y", [1])
     rows = found.in_order()
     assert rows["Tag_weekday"].tolist() == [3, 3, 3, 3]
     assert rows["Filiale"].tolist() == [0, 1, 0, 1]
@@ -279,19 +279,19 @@ def test_dates_of_a_stream_give_their_parts_and_words_with_types_stay_words(
     pq.write_table(table, tmp_path / "a.parquet")
     sources = stakes.Stream(tmp_path).sources()
     with pytest.warns(stakes.StakesWarning, match="'id' is text.*taken as categories"):
-        found = shuffled(sources, ["at_hour", "day_weekday", "id"], "y", [1])
+        found = copy_shuffled(sources, ["at_hour", "day_weekday", "id"], "y", [1])
     assert found.in_order()["at_hour"].tolist() == [10, 23]
     assert found.in_order()["day_weekday"].tolist() == [0, 1]
     assert found.coding.categories == {"id": ("12", "13")}
     with pytest.raises(stakes.InputError, match=r"'day' holds dates.*`day_weekday`"):
-        shuffled(sources, ["day"], "y", [1])
+        copy_shuffled(sources, ["day"], "y", [1])
 
 
 def test_words_that_may_mean_no_value_are_refused_in_a_stream(tmp_path: Path) -> None:
     pq.write_table(pa.table({"sky": ["wet", "n/a", "dry"]}), tmp_path / "a.parquet")
     with pytest.raises(stakes.InputError, match=r"'sky': row 2 of .*a\.parquet says 'n/a'"):
-        shuffled(stakes.Stream(tmp_path).sources(), ["sky"], "y", [1])
+        copy_shuffled(stakes.Stream(tmp_path).sources(), ["sky"], "y", [1])
     words = pa.array(["wet", "n/a", "dry"]).dictionary_encode()
     pq.write_table(pa.table({"sky": words}), tmp_path / "a.parquet")
-    found = shuffled(stakes.Stream(tmp_path).sources(), ["sky"], "y", [1])
+    found = copy_shuffled(stakes.Stream(tmp_path).sources(), ["sky"], "y", [1])
     assert found.coding.categories == {"sky": ("dry", "n/a", "wet")}

@@ -29,7 +29,7 @@ from stakes.study import Options, calibrate_with, prepare
 from stakes.study.keys import Keys
 from stakes.study.plan import Plan
 from stakes.study.streaming import Beyond, opened
-from stakes.tables import ROW, Passes, Shuffled, shuffled
+from stakes.tables import ROW, Passes, Shuffled, copy_shuffled
 
 pa = pytest.importorskip("pyarrow")
 import pyarrow.csv as csv  # noqa: E402
@@ -101,7 +101,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def copy(files: Path) -> Shuffled:
-    return shuffled(stakes.Stream(files).sources(), ["shop", "x", "y"], "y", [1])
+    return copy_shuffled(stakes.Stream(files).sources(), ["shop", "x", "y"], "y", [1])
 
 
 @pytest.fixture(scope="module")

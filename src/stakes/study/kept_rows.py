@@ -12,7 +12,7 @@ import numpy as np
 
 from stakes._types import Array, Params, PyTree
 from stakes.fitting import NOWHERE, State
-from stakes.tables import OnDisk, Scratch, let_go
+from stakes.tables import OnDisk, Scratch, release_pages
 
 COPIED = 2**18
 """Rows that are in memory while one array on disk is copied to another."""
@@ -68,7 +68,7 @@ class KeptRows:
             rows = np.moveaxis(np.asarray(leaves[i]), self._axes[i], 0)
             # A row that comes twice has been stepped with where it comes first: that is set last.
             array[places[::-1]] = rows[::-1]
-            let_go(array)
+            release_pages(array)
 
     def others(self, variables: PyTree) -> list[Array]:
         leaves = jax.tree.leaves(variables)
@@ -87,7 +87,7 @@ class KeptRows:
 
     def _read(self, i: int, places: np.ndarray) -> Array:
         rows = self._arrays[i][places]
-        let_go(self._arrays[i])
+        release_pages(self._arrays[i])
         return jnp.array(np.moveaxis(np.asarray(rows), 0, self._axes[i]))
 
     def _replaced(self, tree: PyTree, read: Callable[[int], Array]) -> Any:
@@ -104,6 +104,6 @@ def _fill(made: OnDisk, given: np.ndarray) -> None:
     for start in range(0, len(made), COPIED):
         part = made[start : start + COPIED]
         part[:] = given[np.arange(start, start + len(part)) % len(given)]
-        let_go(made)
+        release_pages(made)
         if isinstance(given, np.memmap):
-            let_go(given)
+            release_pages(given)

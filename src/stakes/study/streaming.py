@@ -52,9 +52,9 @@ from stakes.tables import (
     Stream,
     TableRows,
     Wanted,
+    copy_shuffled,
     lacking,
-    let_go,
-    shuffled,
+    release_pages,
     source_of,
 )
 
@@ -316,7 +316,9 @@ def opened(
     if faults:
         raise InputError(f"`{stream!r}`: {faults[0]}")
     index, count = (0, 1) if on is None else (on.index, on.count)
-    copying = partial(shuffled, sources, names, problem.observations, _seed(key), stream.scratch)
+    copying = partial(
+        copy_shuffled, sources, names, problem.observations, _seed(key), stream.scratch
+    )
     said = "cannot copy its rows, and says why"
     copy = agreed(on, lambda: copying(process=index, processes=count), said)
     if on is not None and np.ptp(on.gather(np.uint32(copy.checksum))):
@@ -380,4 +382,4 @@ def _fill(made: OnDisk, at: np.ndarray, values: np.ndarray) -> None:
     """
     for part in np.array_split(np.argsort(at), -(-len(made) // HELD)):
         made[at[part]] = values[part]
-        let_go(made)
+        release_pages(made)

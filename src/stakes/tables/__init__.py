@@ -10,7 +10,15 @@ from stakes.tables.coding import (
     part_of,
     source_of,
 )
-from stakes.tables.copying import ROW, OnDisk, Passes, Scratch, Shuffled, let_go, shuffled
+from stakes.tables.copying import (
+    ROW,
+    OnDisk,
+    Passes,
+    Scratch,
+    Shuffled,
+    copy_shuffled,
+    release_pages,
+)
 from stakes.tables.dataframes import (
     Read,
     TableRows,
@@ -29,8 +37,8 @@ from stakes.tables.doctor import (
     Kind,
     Values,
     examine,
+    name_rows,
     refuse,
-    rows_named,
 )
 from stakes.tables.sources import Stream, TableFile
 
@@ -60,15 +68,15 @@ __all__ = [
     "categories_of",
     "codes_of",
     "columns_in",
+    "copy_shuffled",
     "examine",
     "holds_dates",
     "is_table",
     "lacking",
-    "let_go",
+    "name_rows",
     "part_of",
     "read",
     "refuse",
-    "rows_named",
-    "shuffled",
+    "release_pages",
     "source_of",
 ]

@@ -62,7 +62,7 @@ class Field(NamedTuple):
 OnDisk: TypeAlias = "np.memmap[Any, Any]"
 
 
-def let_go(array: OnDisk) -> None:
+def release_pages(array: OnDisk) -> None:
     """Leave the pages of an array to the system, which has them on disk."""
     with suppress(AttributeError):  # not every system can, nor is every array on disk as a whole
         array._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
@@ -185,17 +185,17 @@ class Passes:
 
     def take(self, start: int, count: int) -> np.ndarray:
         """So many rows, from the row `start` of the first pass on."""
-        found = [np.empty(0, self._copy.dtype)]
+        rows = [np.empty(0, self._copy.dtype)]
         for number, file, part in self._stretches(start, count):
-            found.append(self._shuffled(number, file)[part])
-        return np.concatenate(found)
+            rows.append(self._shuffled(number, file)[part])
+        return np.concatenate(rows)
 
     def places(self, start: int, count: int) -> np.ndarray:
         """Where these rows are among the rows here, file by file as they are on disk."""
-        found, firsts = [np.empty(0, np.int64)], self._copy.firsts
+        places, firsts = [np.empty(0, np.int64)], self._copy.firsts
         for number, file, part in self._stretches(start, count):
-            found.append(firsts[file] + self._order(number, file)[part])
-        return np.concatenate(found)
+            places.append(firsts[file] + self._order(number, file)[part])
+        return np.concatenate(places)
 
     def _stretches(self, start: int, count: int) -> Iterator[tuple[int, int, slice]]:
         """Parts of files, each with the number of its pass."""
@@ -222,7 +222,7 @@ class Passes:
         return np.random.Generator(np.random.Philox(seed=[*self._seed, *which]))
 
 
-def shuffled(
+def copy_shuffled(
     sources: Sequence[Source],
     names: Sequence[str],
     outcome: str,
@@ -244,20 +244,20 @@ def shuffled(
     fields = [_field(name, sources, outcome) for name in names]
     stored = np.dtype([(ROW, np.int64), *((field.name, field.dtype) for field in fields)])
     rng, reader = np.random.default_rng(list(seed)), _StreamReader(fields, stored)
-    bytes_said = sum(source.said or 0 for source in sources) * stored.itemsize
-    files = int(np.clip(bytes_said // LARGEST, FEWEST_FILES, MOST_FILES))
+    size = sum(source.length or 0 for source in sources) * stored.itemsize
+    files = int(np.clip(size // LARGEST, FEWEST_FILES, MOST_FILES))
     files = max(files, FEWEST_EACH * processes)
     folder, counts, checksum = Scratch(scratch), np.zeros(files, np.int64), 0
     for source in sources:
         for rows in reader.read(source):
             where = rng.integers(files, size=len(rows), dtype=np.int16)
             order = np.argsort(where, kind="stable")
-            here = np.bincount(where, minlength=files)
+            sizes = np.bincount(where, minlength=files)
             checksum = zlib.crc32(rows.tobytes(), checksum)
-            for file, part in enumerate(np.split(rows[order], np.cumsum(here)[:-1])):
+            for file, part in enumerate(np.split(rows[order], np.cumsum(sizes)[:-1])):
                 if file % processes == process:
                     folder.append(str(file), part)
-            counts += here
+            counts += sizes
     if not reader.rows:
         raise InputError("`Stream(...)` has no rows.")
     coding, places = reader.coding(outcome)
@@ -308,11 +308,11 @@ class _StreamReader:
                 self.rows += len(rows)
                 yield rows
             count = self.rows - self.starts[source.name]
-            if source.stamp() != source.stamped or source.said not in (None, count):
-                said = "" if source.said is None else f" of {source.said:,} that it said it has"
+            if source.stamp() != source.first_stamp or source.length not in (None, count):
+                expected = f" of {source.length:,} that it said it has" if source.length else ""
                 raise InputError(
                     f"`Stream(...)`: {source.name} changed while it was read, after {count:,} "
-                    f"rows{said}. Read files that nobody writes to."
+                    f"rows{expected}. Read files that nobody writes to."
                 )
 
     def _values(self, column: "pa.Array", field: Field) -> np.ndarray:

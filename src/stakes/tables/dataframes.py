@@ -1,6 +1,6 @@
 """A table of pandas, Polars, PyArrow or the like as arguments of a model.
 
-All that is wrong with it is told at once.
+All that is wrong with it is raised at once.
 """
 
 from collections.abc import Collection, Hashable, Iterable, Mapping
@@ -22,7 +22,7 @@ from stakes.tables.coding import (
     part_of,
     source_of,
 )
-from stakes.tables.doctor import IN_FRAME, Column, Hints, Kind, Values, examine, refuse, rows_named
+from stakes.tables.doctor import IN_FRAME, Column, Hints, Kind, Values, examine, name_rows, refuse
 from stakes.tables.values import by_day
 
 if TYPE_CHECKING:
@@ -266,7 +266,7 @@ class _Reader:
                 raise self._fault(f"must hold numbers or words; {self._row(row)} has {value!r}.")
 
     def _row(self, row: int) -> str:
-        return rows_named(self.rows.names(np.array([row])))
+        return name_rows(self.rows.names(np.array([row])))
 
     def _fault(self, what: str) -> _Faults:
         return _Faults(f"column {self.column!r} {what}")

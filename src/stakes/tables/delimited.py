@@ -82,15 +82,15 @@ class Delimited:
     """A file of separated values.
 
     Args:
-        said: what is known of the way it is written.
+        known: of the way it is written.
     """
 
     path: Path
-    said: Dialect = field(default_factory=Dialect)
+    known: Dialect = field(default_factory=Dialect)
 
     @cached_property
     def dialect(self) -> Dialect:
-        return sniff(self.path, self.said)
+        return sniff(self.path, self.known)
 
     @cached_property
     def header(self) -> list[str]:
@@ -144,8 +144,8 @@ class Delimited:
         return (Finding("", what, quotes, tuple(uneven)),)
 
 
-def sniff(path: Path, said: Dialect, *, whole: bool = True) -> Dialect:
-    """How this file is written, where that has not been said.
+def sniff(path: Path, known: Dialect, *, whole: bool = True) -> Dialect:
+    """How this file is written, where that is not known.
 
     Args:
         whole: whether all of it is looked at for its encoding, and not just its beginning.
@@ -153,12 +153,12 @@ def sniff(path: Path, said: Dialect, *, whole: bool = True) -> Dialect:
     with path.open("rb") as file:
         head = file.read(8)
     packed = next((name for magic, name in MAGIC.items() if head.startswith(magic)), None)
-    said = replace(said, compression=packed)
-    said = replace(said, encoding=said.encoding or _encoding(path, packed, whole))
-    with _text_of(path, said) as text:
+    known = replace(known, compression=packed)
+    known = replace(known, encoding=known.encoding or _encoding(path, packed, whole))
+    with _text_of(path, known) as text:
         lines = list(itertools.islice(text, SAMPLE))
-    separator = said.separator or max(SEPARATORS, key=lambda sign: _regularity(lines, sign))
-    return replace(said, separator=separator, decimal=said.decimal or _decimal(lines, separator))
+    separator = known.separator or max(SEPARATORS, key=lambda sign: _regularity(lines, sign))
+    return replace(known, separator=separator, decimal=known.decimal or _decimal(lines, separator))
 
 
 @contextmanager

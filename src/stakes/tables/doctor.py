@@ -42,7 +42,7 @@ class Finding:
     rows: tuple[int, ...] = ()
     """Counted from one, below the header."""
     stops: bool = True
-    """Whether nothing can be fitted before it is settled; otherwise it is just told."""
+    """Whether nothing can be fitted before it is settled; otherwise it is a note."""
     change: tuple[tuple[str, str], ...] = ()
     """Words, and what to put in their place to settle it."""
     format: str | None = None
@@ -255,7 +255,7 @@ class _Look:
         self.findings.append(Finding(self.name, what, remedy, numbers, stops, changed))
 
     def named(self, rows: np.ndarray) -> str:
-        return rows_named(self.names(rows))
+        return name_rows(self.names(rows))
 
     def remedy(self, text: str) -> str:
         return text.format(column=self.name)
@@ -348,8 +348,8 @@ class _Look:
         elif len(dates.formats) > 1:
             ways = " or ".join(f"as in {FORMATS[way]}" for way in dates.formats[:2])
             what = f"{words.different[0]!r} may be written {ways} (the last day of a year)"
-            said = self.remedies.format.format(column=self.name, format=dates.formats[0])
-            self.note(what, f"Say which: {said}.")
+            remedy = self.remedies.format.format(column=self.name, format=dates.formats[0])
+            self.note(what, f"Say which: {remedy}.")
             self.findings[-1] = replace(self.findings[-1], format=dates.formats[0])
 
     def _note_numbers(self, numbers: Numbers, words: Words) -> None:
@@ -465,7 +465,7 @@ def refuse(where: str, faults: Sequence[object]) -> None:
         raise InputError(f"{where} has {len(faults)} faults:\n{lines}")
 
 
-def rows_named(rows: Sequence[object]) -> str:
+def name_rows(rows: Sequence[object]) -> str:
     """'row 12', 'rows 12 and 40', or the first few and how many more."""
     shown, more = [str(row) for row in rows[:SHOWN]], len(rows) - SHOWN
     if more > 0:

@@ -44,11 +44,11 @@ class TableFile:
     """A file with a table in it.
 
     Args:
-        said: what the spec says of the way it is written.
+        known: what the spec says of the way it is written.
     """
 
     path: Path
-    said: Dialect = field(default_factory=Dialect)
+    known: Dialect = field(default_factory=Dialect)
 
     @cached_property
     def kind(self) -> str:
@@ -64,7 +64,7 @@ class TableFile:
     @cached_property
     def text(self) -> Delimited:
         """The file as one of separated values."""
-        return Delimited(self.path, self.said)
+        return Delimited(self.path, self.known)
 
     @property
     def dialect(self) -> Dialect:
@@ -156,9 +156,9 @@ class Source(NamedTuple):
     """Columns -> their rows, some at a time."""
     stamp: Callable[[], object] = lambda: None
     """What changes when its content does."""
-    said: int | None = None
+    length: int | None = None
     """How many rows it says it has."""
-    stamped: object = None
+    first_stamp: object = None
     """Its stamp when it was opened."""
     decimal: str | None = None
     """The decimal sign of text, whose types are guessed; None where columns have types."""
@@ -252,7 +252,7 @@ def _files(source: Any) -> list[Path]:
 
 
 def _source(path: Path) -> Source:
-    """A file of a stream; separator, decimal sign and encoding are told from its beginning."""
+    """A file of a stream; separator, decimal sign and encoding are found from its beginning."""
     import pyarrow.csv as csv
     import pyarrow.dataset as ds
 
@@ -265,7 +265,7 @@ def _source(path: Path) -> Source:
         return about.st_size, about.st_mtime_ns
 
     with explained(str(path)):
-        stamped, form, decimal = stamp(), ds.ParquetFileFormat(), None
+        first_stamp, form, decimal = stamp(), ds.ParquetFileFormat(), None
         if kind == "csv":
             dialect = sniff(path, Dialect(), whole=False)
             decimal = dialect.decimal
@@ -277,7 +277,7 @@ def _source(path: Path) -> Source:
             )
         [fragment] = ds.dataset(str(path), format=form).get_fragments()
         schema = fragment.physical_schema
-        said = fragment.count_rows() if kind == "parquet" else None
+        length = fragment.count_rows() if kind == "parquet" else None
 
     def parts(names: list[str]) -> Iterator[Any]:
         # Few are read ahead: each is in memory.
@@ -287,7 +287,7 @@ def _source(path: Path) -> Source:
             )
         )
 
-    return Source(str(path), schema, parts, stamp, said, stamped, decimal)
+    return Source(str(path), schema, parts, stamp, length, first_stamp, decimal)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from stakes.app.runs.manifest import Manifest
 from stakes.app.spec import Job
 from stakes.fitting import Stop
 from stakes.study import Options, coverage_doubt
-from stakes.tables import rows_named
+from stakes.tables import name_rows
 
 BEYOND = 0.5
 """A row is far outside where it is beyond the range of the fit by this share of its width."""
@@ -85,7 +85,7 @@ class Ranges:
 
     def told(self) -> list[str]:
         return [
-            f"{rows_named([row for row, _ in found])} of column {column!r} "
+            f"{name_rows([row for row, _ in found])} of column {column!r} "
             f"{'lies' if len(found) == 1 else 'lie'} far outside what the fit has seen "
             f"({self._shown(column)}): row {found[0][0]} has {found[0][1]}. Decisions there rest "
             f"on the model alone."

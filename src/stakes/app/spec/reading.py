@@ -10,7 +10,7 @@ import numpy as np
 from stakes.app.spec.messages import Collector
 from stakes.app.spec.schema import ChooseSection, DataSection
 from stakes.app.spec.summaries import summaries, written
-from stakes.app.spec.table import Table, days_of, encoded, split, words_of
+from stakes.app.spec.table import Table, days_of, encode, split, words_of
 from stakes.errors import suggestion
 from stakes.tables import (
     Column,
@@ -25,8 +25,8 @@ from stakes.tables import (
     categories_of,
     examine,
     holds_dates,
+    name_rows,
     part_of,
-    rows_named,
     source_of,
 )
 
@@ -188,7 +188,7 @@ class _Reader:
             notes += [f"{file.path.name}, {note}" for note in part.findings if not note.stops]
             gone = (np.setdiff1d(np.arange(part.raw.rows), part.kept) + 1).tolist()
             if gone:
-                left_out = f"{rows_named(gone)} left out: a value is missing"
+                left_out = f"{name_rows(gone)} left out: a value is missing"
                 notes.append(f"{file.path.name}: {left_out}")
         vocabulary = self._vocabulary([part.columns for part in read])
         grouped = [part.columns[BY].values for part in read if BY in part.columns]
@@ -283,7 +283,7 @@ class _Reader:
                 self.mistakes.add("data.file", "the table has no rows.")
             elif column.values.ndim and not len(read.kept):
                 self.mistakes.add("data.file", "no row has a value in every column.")
-            arguments[argument] = encoded(column, vocabulary.get(name))
+            arguments[argument] = encode(column, vocabulary.get(name))
         arguments |= {name: len(vocabulary.get(col, ())) for name, col in data.counts.items()}
         labels = None
         if data.label:
@@ -293,7 +293,7 @@ class _Reader:
         shape = columns[self.arguments[self.outcome]].values.shape
         _check_together(data, together, shape, self.mistakes)
         own = {name: columns[f"choose.{name}"] for name in self.beside}
-        beside = {n: encoded(column, groups if n == "by" else None) for n, column in own.items()}
+        beside = {n: encode(column, groups if n == "by" else None) for n, column in own.items()}
         if isinstance(data.ordered, str):
             beside["when"] = np.unique(days_of(columns[data.ordered]), return_inverse=True)[1]
         table = Table({**arguments, **data.constants}, labels, vocabulary, together, beside)

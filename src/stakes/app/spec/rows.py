@@ -19,7 +19,7 @@ from stakes.app.spec.reading import (
     wanted,
 )
 from stakes.app.spec.schema import DataSection
-from stakes.app.spec.table import encoded, words_of
+from stakes.app.spec.table import encode, words_of
 from stakes.errors import InputError
 from stakes.formulas import FormulaModel
 from stakes.tables import Column, Finding, Hints, Kind, TableFile, Values, refuse, source_of
@@ -63,11 +63,11 @@ class RowReader:
             )
         if not self.columns:
             raise InputError("The model takes no column but the outcome, so all rows are the same.")
-        found = Collector()
+        mistakes = Collector()
         fields = {f"the column of `{name}`": column for name, column in self.columns.items()}
         fields |= {f"the label {name!r}": name for name in self.label}
-        check_columns("the file", self.file, fields, found)
-        found.raise_any(str(self.source))
+        check_columns("the file", self.file, fields, mistakes)
+        mistakes.raise_any(str(self.source))
 
     @cached_property
     def file(self) -> TableFile:
@@ -143,7 +143,7 @@ class RowReader:
     def _argument(self, argument: str, name: str, column: Column, start: int) -> np.ndarray:
         """In the fit's number type: another would be compiled again, or mean something else."""
         fitted = np.asarray(self.job.fit.arguments[argument])
-        codes = encoded(column, self.job.fit.vocabulary.get(name))
+        codes = encode(column, self.job.fit.vocabulary.get(name))
         codes = _filled(codes, column.missing, fitted)
         if self.job.by_table:
             return codes

@@ -84,7 +84,7 @@ def by_name(
     return pd.DataFrame(columns, index=pd.RangeIndex(first_row + 1, first_row + rows + 1))
 
 
-def encoded(column: Column, vocabulary: list[str] | None) -> np.ndarray:
+def encode(column: Column, vocabulary: list[str] | None) -> np.ndarray:
     """Numbers as they are, dates as 2024-12-31, categories as their codes."""
     if vocabulary is None:
         return column.values.astype(str) if column.kind is Kind.DATES else column.values
