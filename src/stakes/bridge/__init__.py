@@ -1,15 +1,19 @@
 """NumPyro behind the port: no other package uses handlers, sites, plates and constraints."""
 
-from stakes.bridge.approximation import NumPyroApproximation, Weighed, approximate
+from stakes.bridge.approximation import (
+    NumPyroApproximation,
+    Weighed,
+    approximate,
+    prior_draws,
+    row_check,
+)
 from stakes.bridge.dividing import Divided, check_even, divided
-from stakes.bridge.groups import groups_of
+from stakes.bridge.forms import parts_of
+from stakes.bridge.influence import groups_of, lost_parameters, seen_members
 from stakes.bridge.model_trace import ModelTrace
-from stakes.bridge.parts import parts_of, row_check
 from stakes.bridge.predictor import Predictor, Predictors
-from stakes.bridge.prior import prior_draws
 from stakes.bridge.running import Running, guide_with_decisions
 from stakes.bridge.sampling import Diagnostics, check_sampling, nuts
-from stakes.bridge.unseen import lost_parameters, seen_members
 
 __all__ = [
     "Diagnostics",

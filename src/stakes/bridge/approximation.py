@@ -1,7 +1,7 @@
 """A NumPyro model and guide with their data, behind the port."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from numpyro import handlers
 from numpyro.infer import autoguide
 
@@ -41,6 +42,7 @@ from stakes.bridge.sites import (
     plate_axes,
     prediction_of,
     samples_of,
+    shapes_of,
     site_plates,
     split_data,
     subsamples_of,
@@ -300,3 +302,34 @@ def approximate(problem: Problem, data: dict[str, Any], key: Key) -> NumPyroAppr
         },
     )
     return NumPyroApproximation(arrays, structure, start=ready.start)
+
+
+def row_check(
+    problem: Problem, approximation: NumPyroApproximation, key: Key
+) -> Callable[[dict[str, Array]], None]:
+    """What refuses other rows in place of those of a fit, as these have been checked."""
+    trace = approximation.trace
+    site = shapes_of(problem.program, approximation.data, key)[problem.outcome]
+
+    def check(rows: dict[str, Array]) -> None:
+        arrays = {**approximation.arrays, **rows}
+        check_indices(trace, arrays)
+        check_support(trace, site, arrays)
+
+    return check
+
+
+def prior_draws(approximation: NumPyroApproximation, key: Key, draws: int) -> dict[str, np.ndarray]:
+    """Latent -> draws along a leading axis; latents of members in minibatches are left out."""
+    trace, latents = approximation.trace, approximation.latents
+
+    def one(key: Key, arrays: dict[str, Array]) -> dict[str, Array]:
+        sites = trace.run(arrays, {}, key, {})
+        return {name: sites[name]["value"] for name in latents}
+
+    found = jax.jit(jax.vmap(one, (0, None)))(jax.random.split(key, draws), approximation.arrays)
+    return {
+        name: np.asarray(values)
+        for name, values in found.items()
+        if values.shape[1:] == tuple(latents[name].shape)
+    }

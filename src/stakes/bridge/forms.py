@@ -12,9 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from stakes._types import Key, Model
-from stakes.bridge.sites import Sites, shapes_of
-from stakes.errors import InputError, name_of
+from stakes.bridge.checks import check_outcome
+from stakes.bridge.sites import Sites, shapes_of, subsamples_of
+from stakes.errors import InputError, name_of, some
 from stakes.host.programs import TRACING_ERRORS
+from stakes.port import Subsample
+from stakes.problem import Problem
 
 MOST_TUPLES = 3
 """More tuples than this are not tried as they are."""
@@ -140,3 +143,17 @@ def _line(program: Model, error: Exception) -> str | None:
         return None
     lines = [f.line for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
     return lines[-1] if lines else None
+
+
+def parts_of(problem: Problem, data: dict[str, Any], key: Key) -> tuple[Subsample, ...]:
+    """The plates in minibatches, where these data are a sample of more rows."""
+    plain, _, sites = first_look(problem.program, data, key)
+    seen = [name for name in plain if name in data]
+    if seen:
+        raise InputError(
+            f"The model looks at the values of {some(seen)}, and of a stream it only ever has some "
+            f"of the rows. Give what it needs to know of all rows, such as the number of "
+            f"categories, as an argument of its own: `Stream(..., constants={{...}})`."
+        )
+    check_outcome(problem, sites)
+    return subsamples_of(sites)

@@ -6,18 +6,20 @@ the last outcome for all that are missing.
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.experimental import checkify
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Primitive, jaxpr_as_fun
+from jax.interpreters import mlir
 
 from stakes._types import Array, Batch
 from stakes.arguments import rows_where
-from stakes.bridge.asked import without_asked
 from stakes.bridge.forms import holds_whole_numbers
 from stakes.bridge.model_trace import ModelTrace
 from stakes.errors import InputError, OutOfRangeError, listed, some
@@ -25,6 +27,10 @@ from stakes.host.programs import Program
 from stakes.port import sweep
 
 HUGE = 2**30
+ASKED: Any = Primitive("asked_gather")
+"""The same as a gather, but for `checkify`, which does not know it."""
+ASKED.def_effectful_abstract_eval(lax.gather_p.abstract_eval)
+mlir.register_lowering(ASKED, mlir.lower_fun(lax.gather_p.bind, multiple_results=False))
 
 
 class Beyond(NamedTuple):
@@ -157,3 +163,46 @@ def _checked(trace: ModelTrace, arrays: dict[str, Array], batches: Batch) -> che
     program = without_asked(lambda *flat: over_all(jax.tree.unflatten(tree, flat)), *leaves)
     error, _ = checkify.checkify(program, errors=checkify.index_checks)(*leaves)
     return error
+
+
+def without_asked(function: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
+    """The function, its indices beyond an array hidden from `checkify` where they are asked for.
+
+    They are with `mode="clip"`, and with `mode="fill"` and a fill value; but nan, which is the
+    value by default, serves no model.
+    """
+    return jaxpr_as_fun(_hidden(jax.make_jaxpr(function)(*arguments)))
+
+
+def _hidden(value: Any) -> Any:
+    """A program, or a parameter of one of its equations that may hold programs."""
+    kind = type(value)
+    if issubclass(kind, ClosedJaxpr):
+        return value.replace(jaxpr=_hidden(value.jaxpr))
+    if issubclass(kind, Jaxpr):
+        return value.replace(eqns=[_equation(equation) for equation in value.eqns])
+    return tuple(map(_hidden, value)) if kind is tuple else value
+
+
+def _equation(equation: JaxprEqn) -> JaxprEqn:
+    if equation.primitive is lax.gather_p and _is_asked_for(equation):
+        return equation.replace(primitive=ASKED)
+    params = {name: _hidden(value) for name, value in equation.params.items()}
+    return equation.replace(params=params)
+
+
+def _is_asked_for(gather: JaxprEqn) -> bool:
+    mode, fill = gather.params["mode"], gather.params["fill_value"]
+    if mode == lax.GatherScatterMode.CLIP:
+        # Under `vmap`, x[i] of one i clips as well: it is a slice there, which keeps its axis.
+        return bool(gather.params["dimension_numbers"].collapsed_slice_dims)
+    table: Any = gather.invars[0].aval
+    filled = mode == lax.GatherScatterMode.FILL_OR_DROP
+    return filled and fill is not None and not _is_default(fill, table.dtype)
+
+
+def _is_default(fill: float, dtype: np.dtype) -> bool:
+    """What JAX fills in where no value is given."""
+    if dtype.kind not in "iu":
+        return bool(np.isnan(fill))
+    return fill == (np.iinfo(dtype).min if dtype.kind == "i" else np.iinfo(dtype).max)

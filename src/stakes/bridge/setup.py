@@ -3,8 +3,8 @@
 Run as they are, they would be some hundred programs, one for each operation.
 """
 
+from collections import OrderedDict
 from collections.abc import Mapping
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
@@ -17,6 +17,7 @@ from numpyro.infer import autoguide
 from stakes._types import Array, Key, Model, Params
 from stakes.bridge.checks import forget
 from stakes.bridge.model_trace import ModelTrace
+from stakes.bridge.returned import Returned
 from stakes.bridge.sites import (
     Site,
     Sites,
@@ -24,7 +25,6 @@ from stakes.bridge.sites import (
     log_prob_of,
     ordered_sum,
     samples_of,
-    shapes_of,
     split_data,
     trace_of,
 )
@@ -34,7 +34,7 @@ KEPT = ("name", "type", "is_observed", "infer", "cond_indep_stack", "args")
 """What an `AutoNormal` needs to know of a site, beside shape and support."""
 
 
-class Setup(NamedTuple):
+class GuideSetup(NamedTuple):
     """Guide and model, set up for their data."""
 
     start: Params
@@ -42,12 +42,12 @@ class Setup(NamedTuple):
     transforms: dict[str, Any]
     """For each parameter, from unconstrained values to those that the program takes."""
     parameters: Sites
-    """The `numpyro.param` sites, without their values."""
+    """The `numpyro.param` sites of both; their values are there for their shapes alone."""
     guide_sites: Sites
-    """The sites of the guide, run abstractly."""
+    """All sites of the guide, likewise."""
 
 
-def set_up(trace: ModelTrace, guide: Model, data: Mapping[str, Any], key: Key) -> Setup:
+def set_up(trace: ModelTrace, guide: Model, data: Mapping[str, Any], key: Key) -> GuideSetup:
     """Find where the parameters start. An autoguide is set up, and keeps no data where it can.
 
     Other autoguides than `AutoNormal` are run as they are: those that put all latents into a vector
@@ -61,18 +61,21 @@ def set_up(trace: ModelTrace, guide: Model, data: Mapping[str, Any], key: Key) -
         if ready is not None:
             return ready
         forget(guide)
-    parameters = _parameters(trace, guide, data, key)
+    guide_sites, parameters = _sites(trace, guide, data, key)
     start = {name: _free(site) for name, site in parameters.items()}
     transforms = {name: _transform(site) for name, site in parameters.items()}
-    return Setup(start, transforms, parameters, shapes_of(guide, data, key))
+    return GuideSetup(start, transforms, parameters, guide_sites)
 
 
-def _parameters(trace: ModelTrace, guide: Model, data: Mapping[str, Any], key: Key) -> Sites:
+def _sites(
+    trace: ModelTrace, guide: Model, data: Mapping[str, Any], key: Key
+) -> tuple[Sites, Sites]:
+    """The sites of the guide, and the parameters of both."""
     guide_sites, model_sites = trace_of(guide, data, key), {}
     if trace.learned:
         model_sites = trace_of(handlers.replay(trace.model, guide_sites), data, key)
     both = {**model_sites, **guide_sites}
-    return {name: site for name, site in both.items() if site["type"] == "param"}
+    return guide_sites, {name: site for name, site in both.items() if site["type"] == "param"}
 
 
 def _transform(parameter: Site) -> Any:
@@ -86,36 +89,33 @@ def _free(parameter: Site) -> Any:
     )
 
 
-def _compiled(trace: ModelTrace, guide: Model, data: Mapping[str, Any], key: Key) -> Setup | None:
+def _compiled(
+    trace: ModelTrace, guide: Model, data: Mapping[str, Any], key: Key
+) -> GuideSetup | None:
     """None where the model has no finite density where the guide starts."""
     arrays, fixed = split_data(data)
-    traced: dict[str, Any] = {}
-    parameters: Sites = {}
+    traced: list[tuple[Sites, Sites]] = []
 
-    def run(arrays: dict[str, Array], key: Key) -> tuple[Any, Array]:
-        parameters.update(_parameters(trace, guide, {**fixed, **arrays}, key))
-        traced["start"] = {name: _free(site) for name, site in parameters.items()}
-        traced["transforms"] = {name: _transform(site) for name, site in parameters.items()}
-        if isinstance(guide, autoguide.AutoGuide):
-            traced["guide"] = _state(guide)
-        return _arrays_in(traced), _density(trace, guide, parameters, arrays, key)
+    def run(arrays: dict[str, Array], key: Key) -> tuple[Returned, Array]:
+        traced.append(_sites(trace, guide, {**fixed, **arrays}, key))
+        parameters = traced[-1][1]
+        ready = [(name, _free(site), _transform(site)) for name, site in parameters.items()]
+        state = _state(guide) if isinstance(guide, autoguide.AutoGuide) else {}
+        return Returned.of((ready, state)), _density(trace, guide, parameters, arrays, key)
 
-    found, density = programs.Program(run, options=compiling.ONCE)(arrays, key)
+    returned, density = programs.Program(run, options=compiling.ONCE)(arrays, key)
     if not np.isfinite(density):
         return None
-    values = _restored(traced, found)
-    if isinstance(guide, autoguide.AutoGuide):
-        vars(guide).update(values["guide"])
-    start, transforms = values["start"], values["transforms"]
-    guide_sites: Sites = {}
-
-    def again(arrays: dict[str, Array], start: Params) -> None:
-        given = {name: transforms[name](value) for name, value in start.items()}
-        with handlers.substitute(data=given):
-            guide_sites.update(trace_of(guide, {**fixed, **arrays}, key))
-
-    jax.eval_shape(again, arrays, start)
-    return Setup(start, transforms, parameters, guide_sites)
+    ready, state = returned.value
+    if state:
+        vars(guide).update(state)
+    guide_sites, parameters = traced[-1]
+    return GuideSetup(
+        start={name: start for name, start, _ in ready},
+        transforms={name: transform for name, _, transform in ready},
+        parameters=parameters,
+        guide_sites=guide_sites,
+    )
 
 
 def _density(
@@ -134,56 +134,22 @@ def _density(
     return ordered_sum(log_prob_of(site) for site in samples_of(sites))
 
 
-def _state(guide: Any) -> dict[str, Any]:
+def _state(guide: autoguide.AutoGuide) -> dict[str, Any]:
     """What an autoguide has found out about the model, without data and functions of them."""
     unused = dict.fromkeys(("_potential_fn", "_potential_fn_gen", "_postprocess_fn"))
-    sites = {name: _known(site) for name, site in guide.prototype_trace.items()}
+    sites = OrderedDict((name, _known(site)) for name, site in guide.prototype_trace.items())
     return {**vars(guide), **unused, "prototype_trace": sites}
+
+
+class Latent(NamedTuple):
+    """What an `AutoNormal` needs to know of a distribution."""
+
+    support: Any
+    event_dim: int
 
 
 def _known(site: Site) -> Site:
     known = {name: site[name] for name in KEPT if name in site}
     if site["type"] != "sample" or site["is_observed"]:
         return {**known, "args": site["args"] if site["type"] == "plate" else ()}
-    fn = SimpleNamespace(support=site["fn"].support, event_dim=site["fn"].event_dim)
-    return {**known, "args": (), "fn": fn}
-
-
-def _arrays_in(value: Any) -> list[Array]:
-    """Those that are traced, wherever they are; one that is in several places, once."""
-    leaves = (leaf for part in _parts(value) for leaf in jax.tree.leaves(part))
-    return list({id(leaf): leaf for leaf in leaves if _is_traced(leaf)}.values())
-
-
-def _restored(value: Any, found: list[Array]) -> Any:
-    """The same with values in place of traced arrays, in the order of `_arrays_in`."""
-    arrays = dict(zip(map(id, _arrays_in(value)), found, strict=True))
-
-    def of(part: Any) -> Any:
-        leaves, tree = jax.tree.flatten(part)
-        if not any(map(_is_traced, leaves)):
-            return part  # as it is: some supports are told by their identity
-        return jax.tree.unflatten(
-            tree, [arrays[id(leaf)] if _is_traced(leaf) else leaf for leaf in leaves]
-        )
-
-    return _mapped(of, value)
-
-
-def _parts(value: Any) -> list[Any]:
-    parts: list[Any] = []
-    _mapped(parts.append, value)
-    return parts
-
-
-def _mapped(function: Any, value: Any) -> Any:
-    """Of all that is in mappings and namespaces, one after the other."""
-    if type(value) is dict:
-        return {name: _mapped(function, each) for name, each in value.items()}
-    if type(value) is SimpleNamespace:
-        return SimpleNamespace(**_mapped(function, vars(value)))
-    return function(value)
-
-
-def _is_traced(leaf: Any) -> bool:
-    return isinstance(leaf, jax.core.Tracer)
+    return {**known, "args": (), "fn": Latent(site["fn"].support, site["fn"].event_dim)}
