@@ -1,18 +1,23 @@
 """A small project to run, and ways to run it."""
 
+import copy
 import csv
 import json
 import os
 import random
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
+import pytest
 from typer.testing import CliRunner
 
 from stakes.app.cli.app import app
+from stakes.app.spec import SpecError, job_of
 
 MODEL = """\
 import jax.numpy as jnp
@@ -89,6 +94,65 @@ SPEC: dict[str, Any] = {
 }
 
 
+SHORT = {name: section for name, section in SPEC.items() if name != "choose"}
+SHORT |= {"loss": {"tilted": {"q": 0.3}}}
+FORMULA: dict[str, Any] = {
+    "model": {"formula": "loaves ~ sun + day_weekday + (1 | store)", "family": "poisson"},
+    "data": {
+        "file": "sales.csv",
+        "label": "day",
+        "columns": {"sun": "hours of sun"},
+        "held_out": {"fraction": 0.25, "pick": "last"},
+    },
+    "loss": {"newsvendor": {"under": 3, "over": 1}},
+}
+Edit = Callable[[dict[str, Any]], None]
+
+
+def put(path: str, value: Any) -> Edit:
+    """Set a field, by its path."""
+
+    def edit(spec: dict[str, Any]) -> None:
+        *parents, last = path.split(".")
+        for name in parents:
+            spec = spec.setdefault(name, {})
+        spec[last] = value
+
+    return edit
+
+
+def drop(*paths: str) -> Edit:
+    """Take fields out, by their paths."""
+
+    def edit(spec: dict[str, Any]) -> None:
+        for path in paths:
+            *parents, last = path.split(".")
+            section = spec
+            for name in parents:
+                section = section[name]
+            del section[last]
+
+    return edit
+
+
+def both(*edits: Edit) -> Edit:
+    def edit(spec: dict[str, Any]) -> None:
+        for one in edits:
+            one(spec)
+
+    return edit
+
+
+def check_mistake(folder: Path, edit: Edit, field: str, fix: str) -> None:
+    """The edited spec is refused: its field is named, and what to do is said."""
+    spec = copy.deepcopy(SHORT)
+    edit(spec)
+    with pytest.raises(SpecError) as refused:
+        job_of(spec, folder, where="the spec")
+    mistakes = refused.value.mistakes
+    assert any(m.path == field and fix in m.message for m in mistakes), mistakes
+
+
 def toml(table: Mapping[str, Any]) -> str:
     """Nested tables inline; strings and lists are written as JSON writes them."""
 
@@ -106,6 +170,7 @@ def write_project(folder: Path, spec: Mapping[str, Any] = SPEC) -> Path:
     """Model, table and spec; the path of the spec."""
     rng = random.Random(0)
     (folder / "model.py").write_text(MODEL)
+    (folder / "table.py").write_text("name,x\n1 2\n")
     with (folder / "table.csv").open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["name", "x", "kind", "height", "note", "guess"])
@@ -132,3 +197,14 @@ def in_process(*args: object, **options: Any) -> "subprocess.CompletedProcess[st
     return subprocess.run(
         command(*args), capture_output=True, text=True, env=environment, check=False, **options
     )
+
+
+def formula_project(folder: Path, **changed: Any) -> Path:
+    days = [f"2024-02-{day:02}" for day in range(1, 13)]
+    stores = ["Köln, Dom", "Ulm", "Bonn"] * 4
+    sales = pd.DataFrame({"day": days, "store": stores, "hours of sun": np.linspace(0, 1, 12)})
+    sales["loaves"] = np.arange(12) + 3
+    sales.to_csv(folder / "sales.csv", index=False)
+    path = folder / "formula.toml"
+    path.write_text(toml({**FORMULA, **changed}))
+    return path
