@@ -10,12 +10,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import jax
+
 Figure = tuple[float, float | None]
 
 DEMO = """
 import contextlib, io, json, time
 started = time.perf_counter()
-from stakes.host.compiling import compilations
+from benchmarks.compiling import compilations
 from examples import eight_schools
 from examples.judging import main
 with compilations() as names, contextlib.redirect_stdout(io.StringIO()):
@@ -27,7 +29,7 @@ AGAIN = """
 import json, time
 import jax, stakes
 from stakes.demos.eight_schools import EFFECT, SIGMA, model
-from stakes.host.compiling import compilations
+from benchmarks.compiling import compilations
 def fit(seed, q, scale, more):
     data = {"sigma": SIGMA, "effect": tuple(effect + more for effect in EFFECT)}
     problem = stakes.Problem(model, outcome="effect", loss=stakes.Tilted(q))
@@ -54,6 +56,22 @@ def figures() -> dict[str, Figure]:
         "seconds of a cold decide of two rows": (cold_decide(), 6),
         "seconds of importing": (importing, None),
     }
+
+
+@contextmanager
+def compilations() -> Iterator[list[str]]:
+    """The names of all programs that JAX compiles meanwhile, or takes from a cache on disk."""
+    names: list[str] = []
+
+    def listen(event: str, duration_secs: float, **about: str | int) -> None:
+        if event == "/jax/core/compile/backend_compile_duration":
+            names.append(str(about.get("fun_name")))
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        yield names
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
 
 
 def cold_decide() -> float:

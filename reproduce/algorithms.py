@@ -15,11 +15,10 @@ import numpy as np
 
 from reproduce import figures, matrix, published
 from reproduce.matrix import Effort, Matrix
-from reproduce.results import Finding, PaperTable, Settings
+from reproduce.results import Finding, PaperTable, Settings, steps_of
 from stakes import fitting, predicting
 from stakes.decisions import BayesDecisions, NumericalDecisions
 from stakes.fitting import EM, Fit, History, Joint, Method
-from stakes.host.progress import steps_of
 from stakes.losses import Squared
 from stakes.predicting import FittedPosterior
 from stakes.study import Plan, check_whole

@@ -11,8 +11,7 @@ import jax
 
 from reproduce import figures, matrix, published
 from reproduce.matrix import LOSSES, Effort, Matrix
-from reproduce.results import Finding, PaperTable, Settings
-from stakes.host.progress import steps_of
+from reproduce.results import Finding, PaperTable, Settings, steps_of
 from stakes.protocols import Loss
 from stakes.study import Calibrated, Choice, Corrected, Network, Plain, chosen_among, opened_bench
 from stakes.utilities import Linearized

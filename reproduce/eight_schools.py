@@ -13,12 +13,13 @@ from reproduce.results import (
     PaperTable,
     Results,
     Settings,
+    steps_of,
 )
 from reproduce.seeds import calibrate_seeds, fit_vi
 from stakes._types import Params
 from stakes.demos import eight_schools
 from stakes.fitting import History, adam
-from stakes.host.progress import Tick, steps_of
+from stakes.host.progress import Tick
 from stakes.predicting import FittedPosterior
 from stakes.study import Calibration, Options, Plan, prepare
 from stakes.utilities import Linearized

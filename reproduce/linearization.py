@@ -16,11 +16,10 @@ import numpy as np
 
 from reproduce import figures, matrix, published
 from reproduce.matrix import Effort, Matrix
-from reproduce.results import Finding, PaperTable, Settings
+from reproduce.results import Finding, PaperTable, Settings, steps_of
 from reproduce.seeds import PlainFits, calibrate_seeds
 from stakes._types import Array, Number
 from stakes.errors import NoClosedForm
-from stakes.host.progress import steps_of
 from stakes.losses import Squared
 from stakes.protocols import Loss, Predicted
 from stakes.study import Calibration

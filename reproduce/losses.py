@@ -8,10 +8,10 @@ import numpy as np
 
 from reproduce import figures, matrix, published
 from reproduce.matrix import LOSSES, Effort, Matrix
-from reproduce.results import Finding, PaperTable, Results, Settings
+from reproduce.results import Finding, PaperTable, Results, Settings, steps_of
 from reproduce.seeds import PlainFits, calibrate_seeds
 from stakes.expectation import MonteCarlo
-from stakes.host.progress import Tick, steps_of
+from stakes.host.progress import Tick
 from stakes.protocols import Loss, Transform
 from stakes.study import Calibration, Plan
 from stakes.utilities import Exponential, Linearized

@@ -9,10 +9,9 @@ import numpy as np
 
 from reproduce import figures, matrix
 from reproduce.matrix import Effort, Matrix
-from reproduce.results import Finding, PaperTable, Settings
+from reproduce.results import Finding, PaperTable, Settings, steps_of
 from reproduce.seeds import PlainFits, calibrate_scales
 from stakes import predicting
-from stakes.host.progress import steps_of
 from stakes.losses import Tilted
 from stakes.predicting import FittedPosterior
 from stakes.protocols import Transform

@@ -2,13 +2,15 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, final
 
 from stakes.errors import InputError
 from stakes.host import files
+from stakes.host.progress import Tick, parts_of
 from stakes.host.text_tables import text_table
 
 
@@ -84,6 +86,26 @@ class Results(dict[str, Row]):
     def _write(self) -> None:
         content = {"setting": self._setting, "rows": self}
         files.write(self._path, f"{json.dumps(content, indent=1)}\n".encode())
+
+
+@contextmanager
+def steps_of(title: str, total: int) -> Iterator[Tick]:
+    """One bar with a time estimate over the parts of an experiment; lines if not on a terminal."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        done = 0
+
+        def line(what: str) -> None:
+            nonlocal done
+            done += 1
+            console.print(f"{title} {done}/{total}: {what}", highlight=False, soft_wrap=True)
+
+        yield line
+        return
+    with parts_of(title, total) as tick:
+        yield tick
 
 
 class Finding(NamedTuple):

@@ -18,7 +18,7 @@ from stakes import checks
 from stakes._types import Key, Params, PyTree
 from stakes.bridge import NumPyroApproximation
 from stakes.errors import InputError
-from stakes.fitting import Fit, Together, Watch, divided, run_apart, run_together
+from stakes.fitting import Fit, Together, Watch, run_apart, run_together
 from stakes.host.workers import checked_client
 from stakes.problem import Problem, checked_key
 from stakes.protocols import Expectation
@@ -84,7 +84,7 @@ def fit_vi(
     """
     keys = _checked_keys(keys)
     how = _How.checked(plan, watch, together, on)
-    each = Keys.of_each(keys)
+    each = jax.vmap(Keys.of)(keys)
     starts = [plan.approximation.init(key) for key in each.setup]
     return _plain_fits(keys, plan, starts, each.vi, how)
 
@@ -98,7 +98,7 @@ def continued(plain: PlainFits, plan: Plan) -> PlainFits:
     _check(plan)
     plan = plan.on(plain.approximation)
     starts = [fit.params for fit in plain.fits]
-    return _plain_fits(plain.keys, plan, starts, Keys.of_each(plain.keys).calibrated, _How())
+    return _plain_fits(plain.keys, plan, starts, jax.vmap(Keys.of)(plain.keys).calibrated, _How())
 
 
 def _plain_fits(
@@ -165,7 +165,7 @@ def _calibrated(
             "The seeds predict counts of different ranges and cannot run as one batch; give "
             "`Enumeration(points=...)` for all of them."
         )
-    scales, each = [plan.scale for plan in plans], Keys.of_each(keys)
+    scales, each = [plan.scale for plan in plans], jax.vmap(Keys.of)(keys)
     decisions = jnp.stack([jnp.asarray(decided) for _, decided in ready])
     batch = Together(
         f"calibrated, {len(plans)} at once",
@@ -206,8 +206,23 @@ class _How(NamedTuple):
     def fitted(self, batch: Together) -> list[Fit]:
         if self.watch is not None:
             return run_together(*batch, watch=self.watch)
-        found = run_apart(batch.title, divided(batch, self.together), self.on)
+        found = run_apart(batch.title, _divide(batch, self.together), self.on)
         return [fit for fits in found for fit in fits]
+
+
+def _divide(batch: Together, most: int | None) -> list[Together]:
+    """The same runs in batches of at most so many; as they are for None."""
+    count = len(batch.keys)
+    cuts = range(0, count, most or count)
+    parts = [slice(start, start + (most or count)) for start in cuts]
+    return [
+        batch._replace(
+            each=jax.tree.map(lambda leaf, at=part: leaf[at], batch.each),
+            states=jax.tree.map(lambda leaf, at=part: leaf[at], batch.states),
+            keys=batch.keys[part],
+        )
+        for part in parts
+    ]
 
 
 def _check(plan: Plan) -> None:

@@ -16,8 +16,8 @@ import pytest
 from numpyro.infer.autoguide import AutoNormal
 
 import stakes
+from benchmarks.compiling import compilations
 from stakes.host import compiling, programs
-from stakes.host.compiling import compilations
 from stakes.host.programs import Program
 from stakes.study import plan
 

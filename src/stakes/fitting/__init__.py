@@ -1,6 +1,6 @@
 """Fits: the loop, its steps, and the methods that define them."""
 
-from stakes.fitting.apart import Together, divided, run_apart, run_together
+from stakes.fitting.apart import Together, run_apart, run_together
 from stakes.fitting.ascent import ascend, bound, start
 from stakes.fitting.crew import axes_of
 from stakes.fitting.default import adaptive
@@ -73,7 +73,6 @@ __all__ = [
     "begin_to_compile",
     "bound",
     "compiled",
-    "divided",
     "finite_mean",
     "has_stopped_rising",
     "is_no_better",

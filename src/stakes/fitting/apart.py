@@ -49,21 +49,6 @@ class Together(NamedTuple):
     settings: FitSettings
 
 
-def divided(batch: Together, most: int | None) -> list[Together]:
-    """The same runs in batches of at most so many; as they are for None."""
-    count = len(batch.keys)
-    cuts = range(0, count, most or count)
-    parts = [slice(start, start + (most or count)) for start in cuts]
-    return [
-        batch._replace(
-            each=jax.tree.map(lambda leaf, at=part: leaf[at], batch.each),
-            states=jax.tree.map(lambda leaf, at=part: leaf[at], batch.states),
-            keys=batch.keys[part],
-        )
-        for part in parts
-    ]
-
-
 def run_together(
     title: str,
     step: Callable[[Any], Step],

@@ -8,9 +8,9 @@ import os
 import platform
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Generic, TypeVar, final
@@ -182,19 +182,3 @@ def _users_folder() -> Path:
 
         cache = user_cache_path("stakes")
     return cache / "jax" / platform.node()
-
-
-@contextmanager
-def compilations() -> Iterator[list[str]]:
-    """The names of all programs that JAX compiles meanwhile, or takes from a cache on disk."""
-    names: list[str] = []
-
-    def listen(event: str, duration_secs: float, **about: str | int) -> None:
-        if event == "/jax/core/compile/backend_compile_duration":
-            names.append(str(about.get("fun_name")))
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    try:
-        yield names
-    finally:
-        jax.monitoring.unregister_event_duration_listener(listen)

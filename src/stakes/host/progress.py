@@ -137,26 +137,6 @@ Tick: TypeAlias = Callable[[str], None]
 
 
 @contextmanager
-def steps_of(title: str, total: int) -> Iterator[Tick]:
-    """One bar with a time estimate over the parts of an experiment; lines if not on a terminal."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        done = 0
-
-        def line(what: str) -> None:
-            nonlocal done
-            done += 1
-            console.print(f"{title} {done}/{total}: {what}", highlight=False, soft_wrap=True)
-
-        yield line
-        return
-    with parts_of(title, total) as tick:
-        yield tick
-
-
-@contextmanager
 def parts_of(title: str, total: int, *, show: bool = True) -> Iterator[Tick]:
     """One bar over parts that come one after the other, and all work inside; on a terminal."""
     if not (show and sys.stderr.isatty()):

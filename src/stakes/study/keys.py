@@ -42,7 +42,3 @@ class Keys(NamedTuple):
     @classmethod
     def of(cls, key: Key) -> "Keys":
         return cls(*_folded(key))
-
-    @classmethod
-    def of_each(cls, keys: Key) -> "Keys":
-        return jax.vmap(cls.of)(keys)
