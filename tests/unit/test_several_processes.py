@@ -25,7 +25,7 @@ from examples import matrix_factorization
 from stakes.bridge import approximate, divided
 from stakes.bridge.sites import Times
 from stakes.errors import InputError
-from stakes.fitting import Anew, Method, State, Step, bound
+from stakes.fitting import FreshDecisions, Method, State, Step, bound
 from stakes.fitting.crew import NOWHERE, agreed_on, axes_of, told
 from stakes.port import Batches, Division, Subsample, key_of_part
 from stakes.processes import AXIS
@@ -156,7 +156,10 @@ METHODS = {
     "VI": (None, None),
     "Joint": (stakes.Joint(), None),
     "EM": (stakes.EM(draws=3), None),
-    "Anew, outcomes drawn": (Anew(stakes.EM(draws=3)), stakes.MonteCarlo(draws=4)),
+    "Fresh, outcomes drawn": (
+        FreshDecisions(stakes.EM(draws=3)),
+        stakes.MonteCarlo(draws=4),
+    ),
     "Joint, outcomes drawn": (stakes.Joint(), stakes.MonteCarlo(draws=4)),
 }
 
@@ -167,7 +170,7 @@ CASES = [
     *(("EM", *case) for _, *case in CALIBRATED),
     *(
         (name, *case)
-        for name in ("VI", "Joint, outcomes drawn", "Anew, outcomes drawn")
+        for name in ("VI", "Joint, outcomes drawn", "Fresh, outcomes drawn")
         for case in ((2, ROWS), (4, UNEVEN))
     ),
 ]

@@ -4,7 +4,6 @@ from stakes.fitting.apart import Together, run_apart, run_together
 from stakes.fitting.ascent import ascend, bound, start
 from stakes.fitting.crew import axes_of
 from stakes.fitting.default import adaptive
-from stakes.fitting.em import EM, Anew
 from stakes.fitting.fit import Fit, Stop
 from stakes.fitting.history import (
     MOST_SKIPPED,
@@ -16,7 +15,6 @@ from stakes.fitting.history import (
     not_begun,
     start_history,
 )
-from stakes.fitting.joint import Joint
 from stakes.fitting.loop import (
     Feed,
     Hooks,
@@ -26,6 +24,7 @@ from stakes.fitting.loop import (
     run,
     sweeping,
 )
+from stakes.fitting.methods import EM, VI, FreshDecisions, Joint
 from stakes.fitting.natural import natural_gradient
 from stakes.fitting.settings import FitSettings, adam
 from stakes.fitting.shares import NOWHERE, Keeper, Share
@@ -37,8 +36,7 @@ from stakes.fitting.stages import (
     is_no_better,
     owned,
 )
-from stakes.fitting.step import Info, Method, Numbered, State, Step
-from stakes.fitting.vi import VI
+from stakes.fitting.step import Info, Method, ParametricStep, State, Step
 
 __all__ = [
     "EM",
@@ -46,18 +44,18 @@ __all__ = [
     "NOWHERE",
     "RATES",
     "VI",
-    "Anew",
     "Average",
     "Feed",
     "Fit",
     "FitSettings",
+    "FreshDecisions",
     "History",
     "Hooks",
     "Info",
     "Joint",
     "Keeper",
     "Method",
-    "Numbered",
+    "ParametricStep",
     "RowsElsewhere",
     "Share",
     "State",

@@ -136,40 +136,43 @@ def ascend(
     )
 
 
+class Trained(NamedTuple):
+    """What a step moves: variables, and which of their rows."""
+
+    variables: PyTree
+    rows: PyTree
+    split: Callable[[PyTree], tuple[Params, Array | None]]
+    """Variables in the batch -> the parameters and decisions that they stand for."""
+    chart: Chart = SAME
+
+
 def climb(
     approximation: Approximation,
     state: State,
     key: Key,
     batch: Batch,
-    *,
     settings: FitSettings,
-    trained: PyTree,
-    rows: PyTree,
-    split: Callable[[PyTree], tuple[Params, Array | None]],
+    trained: Trained,
     term: UtilityTerm | None = None,
-    parts: int = 0,
-    chart: Chart | None = None,
 ) -> tuple[PyTree, State, Info, Outcomes | None]:
-    """One step up the bound; `split` says which parameters and decisions trained ones stand for.
+    """One step up the bound.
 
     The outcomes at its draws come last, unless these respond to decisions.
     """
+    draws, independent = settings.draws, settings.independent
+
+    def objective(part: PyTree) -> tuple[Array, tuple[Array, Array, Outcomes | None]]:
+        params, decisions = trained.split(part)
+        drawn = draws_of(approximation, params, key, batch, draws, independent=independent)
+        return _bound_and_outcomes(approximation, term, decisions, *drawn)
+
     after, state, info, outcomes = ascend(
         settings.transformation(),
-        lambda part: _bound_and_outcomes(
-            approximation,
-            term,
-            settings.draws,
-            key,
-            batch,
-            *split(part),
-            parts=parts,
-            independent=settings.independent,
-        ),
-        trained,
-        rows,
+        objective,
+        trained.variables,
+        trained.rows,
         state,
-        chart=chart,
+        chart=trained.chart,
         normals=normals_of(approximation),
         division=division_of(approximation),
     )
@@ -185,45 +188,29 @@ def bound(
     params: Params,
     decisions: Float[Array, "*instance"] | None,
     *,
-    parts: int = 0,
     independent: bool = False,
 ) -> tuple[Array, tuple[Array, Array]]:
     """ELBO + Σ_i U(λ, h_i), eq. 1, estimated with the same draws of θ for both terms.
 
-    Decisions have `parts` axes before those of the instances.
+    Decisions may have axes before those of the instances.
     """
     draws = checks.whole("`bound(draws=...)`", draws)
     independent = checks.flag("`bound(independent=...)`", independent)
     if term is not None:
         checks.function("`bound(term=...)`", term, ("key", "outcome", "decisions"))
 
-    value, (elbo, utility, _) = _bound_and_outcomes(
-        approximation,
-        term,
-        draws,
-        key,
-        batch,
-        params,
-        decisions,
-        parts=parts,
-        independent=independent,
-    )
+    drawn = draws_of(approximation, params, key, batch, draws, independent=independent)
+    value, (elbo, utility, _) = _bound_and_outcomes(approximation, term, decisions, *drawn)
     return value, (elbo, utility)
 
 
 def _bound_and_outcomes(
     approximation: Approximation,
     term: UtilityTerm | None,
-    draws: int,
-    key: Key,
-    batch: Batch,
-    params: Params,
     decisions: Array | None,
-    *,
-    parts: int,
-    independent: bool,
+    drawn: Draw,
+    y_keys: Key,
 ) -> tuple[Array, tuple[Array, Array, Outcomes | None]]:
-    drawn, y_keys = draws_of(approximation, params, key, batch, draws, independent=independent)
     elbo = drawn.log_ratio.mean()
     if term is None or decisions is None:
         return elbo, (elbo, jnp.zeros(()), None)
@@ -231,7 +218,8 @@ def _bound_and_outcomes(
     def gained(key: Key, outcome: Outcome, weight: Array) -> Array:
         here = term.weighing(weight) if hasattr(term, "weighing") else term
         each = here(own_key(approximation, key), outcome, decisions)
-        check_shape("The utility term of the loss or utility", each.shape, decisions.shape[parts:])
+        shape = decisions.shape[jnp.ndim(decisions) - weight.ndim :]
+        check_shape("The utility term of the loss or utility", each.shape, shape)
         counted = jnp.where(weight > 0, weight * each, 0.0)
         # As a product, since XLA's own sums keep the threads of a CPU waiting for one another.
         return jnp.vdot(jnp.ones_like(counted), counted, precision="highest")

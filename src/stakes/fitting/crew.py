@@ -19,7 +19,7 @@ from stakes.fitting.history import History, Watch
 from stakes.fitting.settings import FitSettings
 from stakes.fitting.shares import NOWHERE, Keeper, Share, keep
 from stakes.fitting.stages import spacing
-from stakes.fitting.step import Info, Numbered, State
+from stakes.fitting.step import Info, ParametricStep, State
 from stakes.host.programs import Program
 from stakes.port import Approximation, Batches, Division, division_of
 from stakes.processes import Processes, largest_of_all, own_index, spread_along, sum_of_all
@@ -49,8 +49,8 @@ class Crew:
         approximation: Approximation,
         whole: State,
         settings: FitSettings,
-        steps: Callable[[Numbered], Callable[..., tuple[State, Info]]],
-        step: Numbered,
+        steps: Callable[[ParametricStep], Callable[..., tuple[State, Info]]],
+        step: ParametricStep,
         key: Key,
         due: Callable[[], bool],
     ) -> None:

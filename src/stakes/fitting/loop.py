@@ -25,7 +25,7 @@ from stakes.fitting.history import (
 from stakes.fitting.settings import FitSettings
 from stakes.fitting.shares import Keeper
 from stakes.fitting.stages import finite_mean, some_of
-from stakes.fitting.step import Info, Numbered, State, Step
+from stakes.fitting.step import Info, ParametricStep, State, Step
 from stakes.host import progress
 from stakes.host.interrupts import deferred_ctrl_c
 from stakes.host.programs import Program
@@ -125,7 +125,7 @@ def run(
         feed = hooks.feed or always(approximation, Batches(keys.batches, approximation.subsamples))
         loop = Loop(bound(compiled(step), keys.step), feed, history, settings, hooks)
         return run_loop(title, loop).fit()
-    make, due = _numbered(step), hooks.due
+    make, due = _parametric(step), hooks.due
     crew = Crew(hooks.on, approximation, state, settings, _steps, make, keys.step, due)
     feed = hooks.feed or always(approximation, crew.schedule(keys.batches))
     return _run_on(crew, title, history, feed, settings, hooks)
@@ -281,16 +281,16 @@ def bound(chunk: "partial[tuple[State, Info]]", key: Key) -> Callable[..., Any]:
 
 def compiled(step: Callable[..., tuple[State, Info]]) -> "partial[tuple[State, Info]]":
     """A `Program` that takes as many steps as there are numbers, each with `given` first."""
-    numbered = _numbered(step)
-    program = Program(_steps(numbered), donated=("state",), numbers=("parameters",))
-    return partial(program, scale=numbered.scale, parameters=numbered.parameters)
+    parametric = _parametric(step)
+    program = Program(_steps(parametric), donated=("state",), numbers=("parameters",))
+    return partial(program, scale=parametric.scale, parameters=parametric.parameters)
 
 
-def _numbered(step: Callable[..., tuple[State, Info]]) -> Numbered:
-    return step if isinstance(step, Numbered) else Numbered(lambda *_: step, None, ())
+def _parametric(step: Callable[..., tuple[State, Info]]) -> ParametricStep:
+    return step if isinstance(step, ParametricStep) else ParametricStep(lambda *_: step, None, ())
 
 
-def _steps(numbered: Numbered) -> Callable[..., tuple[State, Info]]:
+def _steps(parametric: ParametricStep) -> Callable[..., tuple[State, Info]]:
     def chunk(
         given: Any,
         state: State,
@@ -300,7 +300,7 @@ def _steps(numbered: Numbered) -> Callable[..., tuple[State, Info]]:
         scale: Any,
         parameters: tuple[Any, ...],
     ) -> tuple[State, Info]:
-        here = numbered.make(scale, parameters)
+        here = parametric.make(scale, parameters)
 
         def one(state: State, x: tuple[Array, Batch]) -> tuple[State, Info]:
             number, batch = x

@@ -50,7 +50,7 @@ class Step(Protocol):
 
 @final
 @dataclass(frozen=True)
-class Numbered:
+class ParametricStep:
     """A step with numbers in it, which the compiled program takes as arguments."""
 
     make: Callable[[Any, tuple[Any, ...]], Step]

@@ -24,7 +24,7 @@ from stakes.fitting import (
     Info,
     Joint,
     Method,
-    Numbered,
+    ParametricStep,
     State,
     Step,
     Stop,
@@ -186,7 +186,7 @@ class Plan:
                 self.objective(scale, task=bare.with_numbers(numbers)), self.settings
             )
 
-        return Numbered(made, scale, numbers)
+        return ParametricStep(made, scale, numbers)
 
     def objective(
         self,

@@ -30,7 +30,17 @@ from stakes.errors import (
     name_of,
     some,
 )
-from stakes.fitting import EM, NOWHERE, Anew, Feed, Fit, FitSettings, Hooks, State, axes_of
+from stakes.fitting import (
+    EM,
+    NOWHERE,
+    Feed,
+    Fit,
+    FitSettings,
+    FreshDecisions,
+    Hooks,
+    State,
+    axes_of,
+)
 from stakes.host.ahead import ahead, on_all_cores
 from stakes.port import Instances, Subsample
 from stakes.predicting import FittedPosterior
@@ -106,7 +116,7 @@ class Beyond:
         self._check_rows(plan)
         assert isinstance(plan.method, EM)
         approximation = plan.approximation.standing_for(len(self))
-        return replace(plan.on(approximation), method=Anew(plan.method))
+        return replace(plan.on(approximation), method=FreshDecisions(plan.method))
 
     def share(self, approximation: Divided) -> Divided:
         """The approximation with rows of this process alone, which stand for its share."""

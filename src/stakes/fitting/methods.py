@@ -1,7 +1,7 @@
-"""EM: ascend in the variational parameters, and set the decisions to their best."""
+"""The methods: plain VI, joint optimisation of parameters and decisions, and EM."""
 
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from stakes import checks
 from stakes._types import Array, Batch, Key, Params
 from stakes.decisions import BayesDecisions, NumericalDecisions
 from stakes.errors import check_shape
-from stakes.fitting.ascent import Outcomes, climb, draws_of, start
+from stakes.fitting.ascent import Chart, Outcomes, Trained, climb, draws_of, start
 from stakes.fitting.settings import FitSettings
 from stakes.fitting.step import Info, State, Step
 from stakes.port import (
@@ -21,14 +21,87 @@ from stakes.port import (
     rows_of_decisions,
     rows_of_params,
 )
-from stakes.protocols import DecisionRule, Gain, Objective
+from stakes.protocols import DecisionRule, Gain, Groups, Objective, Space
 
 OF_THEIR_OWN = 15
 """Draws of θ for an M-step that has no others."""
-
-
 ENOUGH = 10
 """Draws of θ to decide by: fewer leave out what is not known of θ, and bias decisions."""
+
+
+@final
+@dataclass(frozen=True)
+class VI:
+    """Reparameterised gradient ascent on the ELBO."""
+
+    def init(self, params: Params, settings: FitSettings) -> State:
+        return start({"params": params}, params, settings.transformation())
+
+    def step(self, settings: FitSettings) -> Step:
+        def step(
+            approximation: Approximation, state: State, key: Key, batch: Batch
+        ) -> tuple[State, Info]:
+            params = state.variables["params"]
+            rows = rows_of_params(approximation, params, batch)
+            trained = Trained(params, rows, lambda part: (part, None))
+            params, state, info, _ = climb(approximation, state, key, batch, settings, trained)
+            return state._replace(variables={"params": params}), info
+
+        return step
+
+
+@final
+@dataclass(frozen=True)
+class Joint:
+    """Gradient ascent on the bound over variational parameters and decisions together.
+
+    Examples:
+        >>> import stakes
+        >>> stakes.Joint().objection(stakes.Linearized()(stakes.Squared(), 1.0)) is None
+        True
+    """
+
+    by_gradient: ClassVar[bool] = True
+    """Decisions follow a gradient, which they cannot in every space."""
+
+    def objection(self, gain: Gain) -> str | None:
+        return None
+
+    def init(self, params: Params, decisions: Array, settings: FitSettings) -> State:
+        variables = {"params": params, "decisions": decisions}
+        return start(variables, variables, settings.transformation())
+
+    def step(self, objective: Objective, settings: FitSettings) -> Step:
+        parted = len(objective.space.axes)
+
+        def step(
+            approximation: Approximation, state: State, key: Key, batch: Batch
+        ) -> tuple[State, Info]:
+            here = objective.at(columns_in(approximation, objective.needs, batch))
+            rows = {
+                "params": rows_of_params(approximation, state.variables["params"], batch),
+                "decisions": rows_of_decisions(approximation, batch, leading=parted),
+            }
+            trained = Trained(
+                state.variables,
+                rows,
+                lambda part: (part["params"], part["decisions"]),
+                _chart(here.space, here.groups),
+            )
+            variables, state, info, _ = climb(
+                approximation, state, key, batch, settings, trained, here.term
+            )
+            return state._replace(variables=variables), info
+
+        return step
+
+
+def _chart(space: Space, groups: Groups) -> Chart:
+    """Coordinates in which decisions have no limits."""
+    return Chart(
+        lambda here: {**here, "decisions": space.to_line(groups.gather(here["decisions"]))},
+        lambda free: {**free, "decisions": groups.spread(space.from_line(free["decisions"]))},
+    )
 
 
 @final
@@ -96,17 +169,10 @@ class EM:
             at = rows_of_decisions(approximation, batch, leading=parted)
             here = at.gather(decisions)
             aims = objective.at(columns_in(approximation, objective.needs, batch))
+            rows = rows_of_params(approximation, params, batch)
+            trained = Trained(params, rows, lambda part: (part, here))
             params, state, info, outcomes = climb(
-                approximation,
-                state,
-                e_key,
-                batch,
-                settings=settings,
-                trained=params,
-                rows=rows_of_params(approximation, params, batch),
-                split=lambda part: (part, here),
-                term=aims.term,
-                parts=parted,
+                approximation, state, e_key, batch, settings, trained, aims.term
             )
 
             def m_step() -> Array:
@@ -143,7 +209,7 @@ class EM:
 
 @final
 @dataclass(frozen=True)
-class Anew:
+class FreshDecisions:
     """EM that keeps no decisions: those of a minibatch are made before each step, and forgotten.
 
     For more rows than are ever held at once. Between two visits of a row, what is known of θ
@@ -174,17 +240,10 @@ class Anew:
             none = aims.space.inside(jnp.zeros((*parts, *weight.shape), weight.dtype))
             best = rule.decide(aims.counting(weight), y_key, each, none)
             check_shape(f"The decisions of `{rule}`", best.shape, none.shape)
+            rows = rows_of_params(approximation, params, batch)
+            trained = Trained(params, rows, lambda part: (part, best))
             params, state, info, _ = climb(
-                approximation,
-                state,
-                e_key,
-                batch,
-                settings=settings,
-                trained=params,
-                rows=rows_of_params(approximation, params, batch),
-                split=lambda part: (part, best),
-                term=aims.term,
-                parts=len(parts),
+                approximation, state, e_key, batch, settings, trained, aims.term
             )
             return state._replace(variables={"params": params}), info
 
