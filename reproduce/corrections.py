@@ -13,7 +13,18 @@ from reproduce import figures, matrix, published
 from reproduce.matrix import LOSSES, Effort, Matrix
 from reproduce.results import Finding, PaperTable, Settings, steps_of
 from stakes.protocols import Loss
-from stakes.study import Calibrated, Choice, Corrected, Network, Plain, chosen_among, opened_bench
+from stakes.study import (
+    Calibrated,
+    Choice,
+    Corrected,
+    Network,
+    Plain,
+    Strategy,
+    Study,
+    Work,
+    chosen_among,
+    enter,
+)
 from stakes.utilities import Linearized
 
 FOLDS = 5
@@ -47,33 +58,34 @@ def _choice(
     """All ways, in the order of `COLUMNS`; plain VI is that of a choice for another loss."""
     calibrated = Calibrated(Linearized(scale=published.scale_of(name), regret=False))
     plain = Plain()
-    ways = [plain, calibrated, Corrected(plain, network), Corrected(calibrated, network)]
-    bench = opened_bench(
+    ways: list[Strategy] = [
+        plain,
+        calibrated,
+        Corrected(plain, network),
+        Corrected(calibrated, network),
+    ]
+    study = Study(
         jax.random.key(0),
         matrix.problem(loss),
         data.data,
-        ways,
-        FOLDS,
-        None,
-        options=matrix.options(effort, effort.steps),
-        coords=None,
-        progress=True,
-        before=before and before.bench,
+        matrix.options(effort, effort.steps),
+        folds=FOLDS,
+        work=Work(before=before and before.study),
     )
-    return chosen_among(ways, bench)
+    enter(study, ways)
+    return chosen_among(study, ways)
 
 
 def _row(choice: Choice, loss: Loss, data: Matrix) -> dict[str, Any]:
     """By way the risk of held-out entries and that in folds; and which way the folds chose."""
-    bench = choice.bench
-    titles = {entry.name: title for entry, title in zip(choice.entries, COLUMNS, strict=True)}
+    titles = {score.name: title for score, title in zip(choice.scores, COLUMNS, strict=True)}
     return {
         "risk": {
-            titles[entry.name]: data.risk(loss, entry.fitted.decide(bench.everything, bench.home))
-            for entry in choice.entries
+            title: data.risk(loss, choice.fitted(name).decide(choice.study.home))
+            for name, title in titles.items()
         },
-        "in_folds": {titles[entry.name]: entry.risk for entry in choice.entries},
-        "seconds": {titles[entry.name]: entry.fitted.seconds for entry in choice.entries},
+        "in_folds": {titles[score.name]: score.risk for score in choice.scores},
+        "seconds": {titles[score.name]: score.seconds for score in choice.scores},
         "chosen": titles[choice.chosen],
     }
 

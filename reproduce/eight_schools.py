@@ -88,10 +88,10 @@ def _plan(steps: int) -> Plan:
 
 def _risk(result: Calibration, params: Params) -> float:
     """On the training data, as published, of the best decisions under these parameters."""
-    decisions = result.on_fit.decided(FittedPosterior(result.approximation, params))
+    decisions = result.on_fit.decide(FittedPosterior(result.approximation, params))
     seen = result.on_fit.observations
     assert seen is not None
-    return float(seen.costs(result.problem.task, decisions.values).mean())
+    return float(seen.costs(result.problem.task, decisions).mean())
 
 
 def _draws(result: Calibration, count: int) -> dict[str, dict[str, list[float]]]:

@@ -104,14 +104,16 @@ def _parts(
     }
 
 
+def _about(result: Calibration, fit: Any, **costs: Any) -> Calibration:
+    """The same posterior, judged by other costs."""
+    plan = replace(result.plan, problem=replace(result.problem, **costs))
+    return replace(result, plan=plan, calibrated=fit, home=None)
+
+
 def _row(result: Calibration, fit: Any, data: Matrix) -> dict[str, Any]:
     """Judged by decisions that are best for the utility itself, and by the posterior mean."""
-    judged = replace(
-        result, problem=replace(result.problem, loss=None, utility=UTILITY), calibrated=fit
-    )
-    squared = replace(
-        result, problem=replace(result.problem, loss=Squared(), utility=None), calibrated=fit
-    )
+    judged = _about(result, fit, loss=None, utility=UTILITY)
+    squared = _about(result, fit, loss=Squared(), utility=None)
     gains = np.asarray(UTILITY(jnp.asarray(data.y), jnp.asarray(judged.decisions.values)))
     return {
         "gain": float(gains[data.test].mean(dtype=np.float64)),

@@ -14,15 +14,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stakes import checks
-from stakes._types import Key, Params, PyTree
+from stakes import checks, predicting
+from stakes._types import Key, Params
 from stakes.bridge import NumPyroApproximation
 from stakes.errors import InputError
 from stakes.fitting import Fit, Together, Watch, run_apart, run_together
 from stakes.host.workers import checked_client
+from stakes.predicting import FittedPosterior
 from stakes.problem import Problem, checked_key
 from stakes.protocols import Expectation
-from stakes.study import Calibration, Keys, Plan, check_whole
+from stakes.study import Calibration, Keys, Plan, check_whole, stacked
 
 
 @final
@@ -46,7 +47,7 @@ class PlainFits:
         kept = self.decisions.about(plan) or itertools.repeat(None, len(self.fits))
         own = plan.on(self.approximation)
         found = [
-            own.after_vi(vi, Keys.of(key), decisions)
+            _after_vi(own, vi, Keys.of(key), decisions)
             for vi, key, decisions in zip(self.fits, self.keys, kept, strict=True)
         ]
         self.decisions.keep(plan, [decisions for _, decisions in found])
@@ -109,7 +110,7 @@ def _plain_fits(
         lambda _: plan.vi_step(),
         jnp.zeros(len(keys)),
         plan.approximation,
-        jax.vmap(plan.vi_state)(_stack(starts)),
+        jax.vmap(plan.vi_state)(stacked(starts)),
         fit_keys,
         plan.settings,
     )
@@ -172,7 +173,7 @@ def _calibrated(
         plans[0].step,
         None if scales[0] is None else jnp.array(scales, jnp.result_type(float)),
         plans[0].approximation,
-        jax.vmap(plans[0].state)(_stack(starts), decisions),
+        jax.vmap(plans[0].state)(stacked(starts), decisions),
         each.calibrated,
         plans[0].settings,
     )
@@ -180,7 +181,7 @@ def _calibrated(
     for fit in fits:
         check_whole("calibrated", fit)
     return [
-        Calibration.of(plan, vi, fit, None, Keys.of(key))
+        Calibration(plan=plan, keys=Keys.of(key), vi=vi, calibrated=fit, coords={})
         for plan, vi, fit, key in zip(plans, plain, fits, keys, strict=True)
     ]
 
@@ -241,5 +242,14 @@ def _checked_keys(keys: Key) -> Key:
         raise checks.refused("`keys`", rule, keys) from None
 
 
-def _stack(trees: Sequence[PyTree]) -> PyTree:
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+def _after_vi(
+    plan: Plan, vi: Fit, keys: Keys, decisions: np.ndarray | None
+) -> tuple[Plan, np.ndarray]:
+    """The plan with M_q from the losses of VI's own decisions; and these decisions."""
+    plan = plan.sized(vi.params, keys.spread)
+    if decisions is None:
+        posterior = FittedPosterior(plan.approximation, vi.params)
+        decisions = predicting.decide(
+            plan.problem.task, posterior, plan.predictors.on(), plan.expectation, keys.decisions
+        )
+    return plan.with_scale(vi.params, decisions, keys), decisions

@@ -12,7 +12,6 @@ import numpy as np
 from stakes import checks
 from stakes.errors import InputError, some
 from stakes.host.packages import how_to_install, missing
-from stakes.predicting import CENTRAL
 from stakes.report import (
     COLORS,
     INK,
@@ -29,7 +28,7 @@ from stakes.report import (
     draw_marginal,
     moved_latents,
 )
-from stakes.study import Assessment, Calibration, Choice, Comparison, predictive_quantiles
+from stakes.study import Calibration, Cases, Choice, Comparison
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -48,7 +47,7 @@ Place: TypeAlias = int | str | tuple[int | str, ...]
 """A case: its number, or its label along each axis of the decisions."""
 
 
-def decisions(result: Calibration | Assessment | Choice, *, ax: "Axes | None" = None) -> "Axes":
+def decisions(result: Calibration | Cases | Choice, *, ax: "Axes | None" = None) -> "Axes":
     """Decisions over what is predicted, with the observed outcomes.
 
     The thin line is the central 90 % of what is predicted, the thick one the central 50 %: by the
@@ -68,10 +67,10 @@ def decisions(result: Calibration | Assessment | Choice, *, ax: "Axes | None" = 
         'effect'
     """
     rule = "what `calibrate(...)`, `result.assess(...)` or `choose(...)` returns"
-    checks.instance("`decisions(result)`", result, (Calibration, Assessment, Choice), rule)
+    checks.instance("`decisions(result)`", result, (Calibration, Cases, Choice), rule)
     _check_axes(ax)
     cases = result.on_fit if isinstance(result, Calibration) else result
-    problem = cases.bench.problem if isinstance(cases, Choice) else cases.problem
+    problem = cases.study.problem if isinstance(cases, Choice) else cases.problem
     problem.check_single("`decisions(result)`")
     central: np.ndarray | None
     observed: np.ndarray | None
@@ -81,9 +80,9 @@ def decisions(result: Calibration | Assessment | Choice, *, ax: "Axes | None" = 
         names = {"LCVI": cases.chosen}
     else:
         labelled = cases.decisions
-        central = predictive_quantiles(cases.predicted, np.array(CENTRAL))
+        central = cases.forecast(cases.posteriors["LCVI"]).central
         observed = None if cases.observed is None else cases.observed.values
-        taken, names = cases.found, METHODS
+        taken, names = cases.by_posterior, METHODS
     if not np.issubdtype(labelled.dtype, np.number):
         raise InputError("`decisions(result)` draws numbers, and these decisions are actions.")
     marks = [Mark(names[m], MARKERS[m], COLORS[m], values.ravel()) for m, values in taken.items()]
@@ -144,7 +143,7 @@ def expected_loss(
     curves = [found[name].values.reshape(len(tried), -1)[:, number] for name in names]
     ax = _axes(ax)
     draw_band(ax, np.asarray(tried), np.stack(curves), COLORS["LCVI"])
-    for method, taken in cases.found.items():
+    for method, taken in cases.by_posterior.items():
         style: dict[str, Any] = {"color": COLORS[method], "linestyle": "--", "linewidth": 1}
         ax.axvline(taken.ravel()[number], label=f"decision, {METHODS[method]}", **style)
     ax.set_xlabel(f"decision about {result.problem.outcome}")
@@ -243,7 +242,7 @@ def _name_cases(ax: "Axes", found: "xr.DataArray") -> None:
     ax.set_xlabel(str(dim))
 
 
-def _place(case: Place, cases: Assessment) -> tuple[int, ...]:
+def _place(case: Place, cases: Cases) -> tuple[int, ...]:
     """Numbers along each axis."""
     found, where = cases.decisions, "`expected_loss(case=...)`"
     given = case if isinstance(case, tuple) else (case,)
@@ -266,12 +265,12 @@ def _is_whole(value: object) -> TypeGuard[int]:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
-def _tried(cases: Assessment, number: int) -> np.ndarray:
+def _tried(cases: Cases, number: int) -> np.ndarray:
     """Decisions from one end of what is predicted to the other, or all actions."""
     actions = cases.problem.space.actions
     if actions is not None:
         return np.asarray(actions, float)
-    low, high = np.quantile(cases.predicted[:, number], (0.005, 0.995))
+    low, high = np.quantile(cases.drawn(cases.posteriors["LCVI"])[:, number], (0.005, 0.995))
     return np.linspace(low, high, POINTS)
 
 
@@ -286,7 +285,7 @@ def _of_comparison(result: Calibration | Comparison) -> list[Improvement]:
 
 
 def _of_choice(choice: Choice) -> list[Improvement]:
-    table = choice.table.drop(index=choice.yardstick.name)
+    table = choice.table.drop(index=choice.baseline.name)
     colors = {name: COLORS["LCVI" if name == choice.chosen else "VI"] for name in table.index}
     return [
         Improvement(str(name), row["better_by"], row["low"], row["high"], colors[name])

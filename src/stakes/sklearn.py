@@ -27,7 +27,7 @@ from stakes.formulas import formula
 from stakes.losses import Squared
 from stakes.problem import Problem
 from stakes.protocols import Loss
-from stakes.study import Calibration, Keys, Options, calibrate_with, prepare
+from stakes.study import Calibration, Keys, Options, Study, Work, calibration_of, prepare
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -97,7 +97,9 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self._seed, self._given = int(seed), given
         key = jax.random.key(self._seed)
         problem, data = self._problem_and_data()
-        result = calibrate_with(key, problem, data, Options(steps=self.steps), progress=False)
+        result = calibration_of(
+            Study(key, problem, data, Options(steps=self.steps), work=Work(progress=False))
+        )
         self._fits = (result.vi, result.calibrated, result.transform, result.expectation)
         self._result: Calibration | None = result
         return self
@@ -112,7 +114,9 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             vi, calibrated, transform, expectation = self._fits
             plan = prepare(keys.setup, problem, data, Options(steps=self.steps))
             plan = replace(plan, transform=transform, expectation=expectation)
-            self._result = Calibration.of(plan, vi, calibrated, plan.coords, keys)
+            self._result = Calibration(
+                plan=plan, keys=keys, vi=vi, calibrated=calibrated, coords=dict(plan.coords)
+            )
         return self._result
 
     def predict(self, X: Table) -> np.ndarray:  # noqa: N803

@@ -502,6 +502,7 @@ def test_a_signal_after_the_fits_ends_the_run(copied: Path, monkeypatch, when: s
 def test_heads_come_back_from_plain_numbers() -> None:
     from stakes.study.strategies.heads import LEVELS, AtLevel, Line, Shown, Unchanged
     from stakes.study.strategies.keeping import _head, _head_numbers
+
     from stakes.study.strategies.monotone import Risen
     from stakes.study.strategies.network import FOLDS, Correction, Units
 

@@ -82,14 +82,14 @@ MODULES = sorted(
     for module in pkgutil.walk_packages(package.__path__, prefix=f"{package.__name__}.")
 )
 LONG = {
-    "stakes.study.result",
+    "stakes.study.calibration",
     "stakes.study.svi",
     "stakes.expectation.componentwise",
     "stakes.expectation.score_function",
     "stakes.many",
     "stakes.plot",
     "stakes.sklearn",
-    "stakes.study.choose",
+    "stakes.study.contest",
 }
 """Modules whose examples take seconds, of things that have tests of their own."""
 

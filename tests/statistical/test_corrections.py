@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.special import ndtri
+from stakes.study.strategies.heads import LEVELS, Head, Level, Monotone, Network, Shift, Shown
 
 import stakes
 from stakes.losses import AnyLoss
-from stakes.study.strategies.heads import LEVELS, Head, Level, Monotone, Network, Shift, Shown
 
 FAILURE_RATE = 1e-4
 """Of all tests here together, were their seeds drawn anew."""

@@ -11,10 +11,6 @@ import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
 from scipy.stats import norm
-
-import stakes
-from stakes.losses import AnyLoss
-from stakes.study import network
 from stakes.study.strategies.heads import (
     LEVELS,
     AtLevel,
@@ -29,6 +25,10 @@ from stakes.study.strategies.heads import (
     Unchanged,
     quantiles_at,
 )
+
+import stakes
+from stakes.losses import AnyLoss
+from stakes.study import network
 from stakes.study.strategies.monotone import Blocks
 
 KEY = jax.random.key(3)

@@ -20,16 +20,6 @@ import numpyro.distributions as dist
 import optax
 import pandas as pd
 import pytest
-
-import stakes
-from examples import matrix_factorization, radon, retail
-from reproduce import seeds
-from reproduce.lastfm import lastfm
-from stakes import expectation, fitting, plot, report, study
-from stakes.app import runs, spec
-from stakes.demos import newsvendor
-from stakes.sklearn import DecisionRegressor
-from stakes.study.keys import Keys
 from stakes.study.strategies.heads import (
     LEVELS,
     Level,
@@ -40,6 +30,16 @@ from stakes.study.strategies.heads import (
     Shown,
     Unchanged,
 )
+
+import stakes
+from examples import matrix_factorization, radon, retail
+from reproduce import seeds
+from reproduce.lastfm import lastfm
+from stakes import expectation, fitting, plot, report, study
+from stakes.app import runs, spec
+from stakes.demos import newsvendor
+from stakes.sklearn import DecisionRegressor
+from stakes.study.keys import Keys
 
 KEY = jax.random.key(0)
 DATA = {"x": np.arange(4.0), "y": np.ones(4)}

@@ -13,6 +13,8 @@ import numpyro.distributions as dist
 import pandas as pd
 import pytest
 from scipy import stats
+from stakes.study.strategies.fitted import ByPosterior
+from stakes.study.strategies.heads import FittedHead, Shown, Unchanged
 
 import stakes
 import stakes.plot
@@ -20,8 +22,6 @@ from stakes.port import Instances
 from stakes.predicting import FittedPosterior
 from stakes.study import chosen_among, opened_bench
 from stakes.study.folds import split
-from stakes.study.strategies.fitted import ByPosterior
-from stakes.study.strategies.heads import FittedHead, Shown, Unchanged
 from stakes.study.strategies.reweighted import reweighted
 
 KEY = jax.random.key(0)

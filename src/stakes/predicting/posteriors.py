@@ -29,6 +29,11 @@ class Posterior(Protocol):
         """Latents of these members, draws along a leading axis."""
         ...
 
+    @property
+    def numbers(self) -> dict[str, Array]:
+        """All numbers that it consists of: parameters or draws."""
+        ...
+
 
 @final
 @partial(jax.tree_util.register_dataclass, data_fields=["approximation", "params"], meta_fields=[])
@@ -38,6 +43,11 @@ class FittedPosterior:
 
     approximation: NumPyroApproximation
     params: Params
+
+    @property
+    def numbers(self) -> dict[str, Array]:
+        """The parameters of the guide."""
+        return self.params
 
     def latents(self, key: Key, draws: int, members: Members) -> dict[str, Array]:
         batch, part = members
@@ -76,6 +86,11 @@ class SampledPosterior:
     def __repr__(self) -> str:
         shapes = ", ".join(f"{name} {values.shape}" for name, values in self.samples.items())
         return f"SampledPosterior({shapes})"
+
+    @property
+    def numbers(self) -> dict[str, Array]:
+        """The draws of each latent."""
+        return self.samples
 
     def latents(self, key: Key, draws: int, members: Members) -> dict[str, Array]:
         """Thinned to the number of draws asked for."""

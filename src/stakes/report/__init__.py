@@ -20,7 +20,7 @@ from stakes.report.pictures import (
 from stakes.report.rendering import objection, render, write
 from stakes.report.rows import Rows
 from stakes.report.summary import Origin, Report, summarise, unfit
-from stakes.report.worth import Saving, WayLine, Worth
+from stakes.report.worth import Worth
 
 __all__ = [
     "COLORS",
@@ -33,8 +33,6 @@ __all__ = [
     "Range",
     "Report",
     "Rows",
-    "Saving",
-    "WayLine",
     "Worth",
     "before_data",
     "density_of",

@@ -88,12 +88,12 @@ def quality(
         return replace(found, folds=worth)
     return replace(
         found,
-        outcomes=worth.outcomes,
+        outcomes=worth.summary.outcomes,
         unseen=True,
         coverage=() if shares else _of_folds(worth, judged),
         shares=(),
-        realised=worth.line.risk,
-        error=worth.error,
+        realised=worth.summary.line().risk,
+        error=worth.summary.error,
     )
 
 
@@ -110,7 +110,7 @@ def _shares(judged: Rows, counted: np.ndarray) -> tuple[tuple[str, float, float]
 
 def _of_folds(worth: Worth, judged: Rows) -> tuple[tuple[float, float, float], ...]:
     due = _inside(judged, judged.draws)
-    both = {0.9: worth.line.coverage_90, 0.5: worth.line.coverage_50}
+    both = {0.9: worth.summary.line().coverage_90, 0.5: worth.summary.line().coverage_50}
     return tuple((level, held, due[level]) for level, held in both.items() if held is not None)
 
 

@@ -7,7 +7,7 @@ from typing import final
 import numpy as np
 
 from stakes.fitting import Fit, finite_mean
-from stakes.study import Assessment, Calibration, predictive_quantiles, why_not_judged
+from stakes.study import Calibration, Cases, predictive_quantiles, why_not_judged
 
 POINTS = 250
 """In each trace of a bound."""
@@ -156,7 +156,7 @@ def _scale_of_losses(result: Calibration) -> ScaleOfLosses | None:
     )
 
 
-def price(result: Calibration, judged: Assessment, *, covered: bool) -> Price:
+def price(result: Calibration, judged: Cases, *, covered: bool) -> Price:
     """What calibration cost in fit; with coverage, where the table of ways does not have it."""
     ends = [fit.last_tenth(fit.elbo) for fit in result.fits.values()]
     ends = [end[np.isfinite(end)] for end in ends]
@@ -172,7 +172,7 @@ def price(result: Calibration, judged: Assessment, *, covered: bool) -> Price:
     )
 
 
-def _coverage(cases: Assessment) -> tuple[Coverage, ...]:
+def _coverage(cases: Cases) -> tuple[Coverage, ...]:
     seen = cases.observations
     if seen is None:
         return ()
@@ -184,7 +184,7 @@ def _coverage(cases: Assessment) -> tuple[Coverage, ...]:
         low, high = predictive_quantiles(draws[:, counted], ends).T
         return float(((low <= outcomes) & (outcomes <= high)).mean())
 
+    plain, calibrated = map(cases.drawn, cases.posteriors.values())
     return tuple(
-        Coverage(level, share(cases.vi_predicted, level), share(cases.predicted, level))
-        for level in COVERED
+        Coverage(level, share(plain, level), share(calibrated, level)) for level in COVERED
     )

@@ -76,8 +76,8 @@ def decision_table(parts: Sequence[Rows], *, gain: bool = False) -> Decisions:
         ends = np.full(ends.shape, np.nan)
     taken = joined([part.decisions for part in parts])
     calibrated = taken  # unless there is such a fit
-    if all("LCVI" in part.cases.found for part in parts):
-        calibrated = joined([part.cases.found["LCVI"].ravel() for part in parts])
+    if all("LCVI" in part.cases.posteriors for part in parts):
+        calibrated = joined([part.cases.by_posterior["LCVI"].ravel() for part in parts])
     names = [part.part for part in parts for _ in range(len(part.decisions))]
     shown = all(are_whole_numbers(part.draws) for part in parts)
     whole_numbers = shown and are_whole_numbers(calibrated) and are_whole_numbers(taken)
@@ -88,7 +88,7 @@ def decision_table(parts: Sequence[Rows], *, gain: bool = False) -> Decisions:
         labels=_side_by_side({part: _row_labels(part) for part in parts}),
         low=ends[:, 0],
         high=ends[:, 1],
-        vi=joined([part.cases.found["VI"].ravel() for part in parts]),
+        vi=joined([part.cases.by_posterior["VI"].ravel() for part in parts]),
         calibrated=calibrated,
         observed=joined([part.seen for part in parts]),
         decimals=_decimals(ends if about is None else _around(calibrated), whole_numbers),

@@ -7,7 +7,7 @@ import numpy as np
 
 from stakes.report.rows import Rows
 from stakes.report.what_if import Curve, Line
-from stakes.study import Assessment, Calibration, beyond_made
+from stakes.study import Calibration, Cases, beyond_made
 from stakes.varying import GroupOf
 
 POINTS = 33
@@ -77,7 +77,7 @@ def _lines(
     return tuple(found)
 
 
-def _tried(cases: Assessment) -> tuple[np.ndarray, tuple[str, ...]]:
+def _tried(cases: Cases) -> tuple[np.ndarray, tuple[str, ...]]:
     space = cases.problem.space
     some = np.array(cases.problem.some_decisions)
     if space.actions is not None:
@@ -112,7 +112,7 @@ def _name(rows: Rows, per: str, member: int, number: int) -> str:
     return str(values.ravel()[member])
 
 
-def _counted(cases: Assessment) -> np.ndarray:
+def _counted(cases: Cases) -> np.ndarray:
     """Which cases matter to a decision that they share."""
     seen = cases.observations
     size = int(np.prod(cases.instances.shape))

@@ -9,12 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from stakes import checks
-from stakes.study import Assessment, are_whole_numbers, predictive_quantiles, why_not_judged
+from stakes.predicting import CENTRAL
+from stakes.study import Cases, are_whole_numbers, predictive_quantiles, why_not_judged
 
 MOST_VALUES = 4_000_000
 """Costs of drawn outcomes held at once."""
-LEVELS = (0.05, 0.25, 0.75, 0.95)
-"""Ends of the central 90 and 50 % of what is predicted."""
 MOST_CLASSES = 6
 PARTS = ("new", "held out", "fit")
 
@@ -34,7 +33,7 @@ class Rows:
 
     part: str
     """Where they come from: "new", "held out" or "fit"."""
-    cases: Assessment
+    cases: Cases
     where: str = ""
     """The same in words that readers understand, such as the name of a file."""
     labels: Labels | None = None
@@ -58,10 +57,10 @@ class Rows:
 
     def __post_init__(self) -> None:
         texts = {"where": str, "basis": str, "about": str}
-        checks.fields(self, cases=Assessment, inputs=Mapping, others=Mapping, **texts)
+        checks.fields(self, cases=Cases, inputs=Mapping, others=Mapping, **texts)
         checks.one_of("`Rows(part=...)`", self.part, PARTS)
         doubts = checks.names("`Rows(doubts=...)`", self.doubts, "a sentence or several")
-        object.__setattr__(self, "doubts", doubts)
+        checks.assign(self, doubts=doubts)
         if self.labels is not None:
             checks.labels("`Rows(labels=...)`", self.labels)
         for name in ("decided", "central", "drawn"):
@@ -75,23 +74,27 @@ class Rows:
         return "LCVI" if is_judged and "LCVI" in self.cases.posteriors else "VI"
 
     @property
+    def _best(self) -> np.ndarray:
+        return self.cases.decide(self.cases.posteriors[self.method])
+
+    @property
     def decisions(self) -> np.ndarray:
         """The decisions to take, as numbers."""
-        found = self.cases.found[self.method] if self.decided is None else self.decided
+        found = self._best if self.decided is None else self.decided
         return np.asarray(found, float).ravel()
 
     @property
     def draws(self) -> np.ndarray:
         if self.drawn is not None:
             return self.drawn
-        return self.cases.predicted if self.method == "LCVI" else self.cases.vi_predicted
+        return self.cases.drawn(self.cases.posteriors[self.method])
 
     @cached_property
     def ranges(self) -> np.ndarray:
         """Instance x (5, 25, 75, 95 %) of what is predicted."""
         if self.central is not None:
             return self.central
-        return predictive_quantiles(self.draws, np.array(LEVELS))
+        return predictive_quantiles(self.draws, np.array(CENTRAL))
 
     @cached_property
     def costs(self) -> np.ndarray:

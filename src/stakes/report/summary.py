@@ -20,7 +20,7 @@ from stakes.report.pictures import METHODS
 from stakes.report.rows import Rows
 from stakes.report.what_if import Curve, WhatIf, what_if
 from stakes.report.worth import Answer, Quality, Worth
-from stakes.study import LEFT_OUT, Assessment, Calibration, Comparison, why_not_judged
+from stakes.study import NOT_CALIBRATED, Calibration, Cases, Comparison, why_not_judged
 
 
 @final
@@ -108,7 +108,7 @@ def summarise(
     result: Calibration,
     *,
     title: str,
-    held_out: Assessment | None = None,
+    held_out: Cases | None = None,
     nuts: int | None = None,
     rows: Sequence[Rows] | None = None,
     worth: Worth | None = None,
@@ -137,7 +137,7 @@ def summarise(
     checks.text(where("title"), title)
     if held_out is not None:
         rule = "what `result.assess(data)` returns"
-        checks.instance(where("held_out"), held_out, Assessment, rule)
+        checks.instance(where("held_out"), held_out, Cases, rule)
     nuts = None if nuts is None else checks.whole(where("nuts"), nuts)
     if worth is not None:
         checks.instance(where("worth"), worth, Worth, "a `Worth(...)` of the report")
@@ -174,7 +174,7 @@ def unfit(problem: Problem) -> str | None:
     return problem.why_not_single("A report")
 
 
-def _parts(result: Calibration, held_out: Assessment | None) -> tuple[Rows, ...]:
+def _parts(result: Calibration, held_out: Cases | None) -> tuple[Rows, ...]:
     fit = Rows("fit", result.on_fit)
     return (fit,) if held_out is None else (Rows("held out", held_out), fit)
 
@@ -187,7 +187,7 @@ def _checked(where: str, rows: object) -> tuple[Rows, ...]:
     return tuple(rows)
 
 
-def _verdict(cases: Assessment, sampled: SampledPosterior | None) -> Verdict:
+def _verdict(cases: Cases, sampled: SampledPosterior | None) -> Verdict:
     if why_not_judged(cases.problem) is not None:
         return _unjudged(cases)
     comparison = cases.comparison if sampled is None else cases.compared(sampled)
@@ -215,10 +215,10 @@ def verdict(comparison: Comparison) -> Verdict:
     )
 
 
-def _unjudged(cases: Assessment) -> Verdict:
+def _unjudged(cases: Cases) -> Verdict:
     """Where data cannot say how good decisions have been, or there is nothing to compare with."""
     problem = cases.problem
-    reason, sentence, setting = why_not_judged(problem), LEFT_OUT, f"{problem!r}."
+    reason, sentence, setting = why_not_judged(problem), NOT_CALIBRATED, f"{problem!r}."
     if reason is not None:
         sentence = f"{reason} Plain VI decides: nothing shows that calibration helps."
         setting = f"{problem!r}; {cases.setting}."

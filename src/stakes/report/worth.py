@@ -6,6 +6,8 @@ from typing import final
 
 import numpy as np
 
+from stakes.study import Saving, Summary
+
 
 def shown(value: float, unit: str | None = None) -> str:
     """Three significant digits, with thousands apart, and the unit if there is one."""
@@ -14,60 +16,11 @@ def shown(value: float, unit: str | None = None) -> str:
     return f"{text}\N{NO-BREAK SPACE}{unit}" if unit else text
 
 
-@final
-@dataclass(frozen=True)
-class WayLine:
-    """A way to a decision, and what its decisions cost on outcomes that it had not seen."""
-
-    name: str
-    words: str
-    """What it is, in plain words."""
-    risk: float
-    better_by: float | None
-    """Than plain VI, as a share."""
-    interval: tuple[float | None, float | None]
-    coverage_50: float | None
-    coverage_90: float | None
-    seconds: float
-
-
-TODAY = {
+RULES = {
     "the same for all": "deciding the same for all",
     "what is done today": "what is done today",
 }
-
-
-@final
-@dataclass(frozen=True)
-class Saving:
-    """What a decision by the chosen way saves against another way."""
-
-    than: str
-    risk: float
-    """Of that other way."""
-    each: float
-    low: float | None
-    high: float | None
-    unit: str | None = None
-
-    @property
-    def sentence(self) -> str:
-        """In words that follow the numbers."""
-        than = TODAY.get(self.than, f"deciding by {self.than}")
-        size = shown(abs(self.each), self.unit)
-        if self.low is not None and self.low > 0:
-            return f"That is {size} better than {than}{self._span(self.low, self.high)}."
-        if self.high is not None and self.high < 0:
-            low = None if self.low is None else -self.low
-            return f"That is {size} worse than {than}{self._span(-self.high, low)}."
-        way = "better" if self.each >= 0 else "worse"
-        span = self._span(self.low, self.high)
-        return f"Against {than} it is {size} {way}, which may be chance{span}."
-
-    def _span(self, low: float | None, high: float | None) -> str:
-        if low is None or high is None:
-            return ""
-        return f" (95 % interval {shown(low)} to {shown(high, self.unit)})"
+"""Simple rules, as a sentence calls them."""
 
 
 @final
@@ -75,38 +28,44 @@ class Saving:
 class Worth:
     """Which way decides, and what its decisions are worth, in the user's unit."""
 
-    way: str
-    quantity: str
-    """`cost`, or `gain` for a utility."""
-    verdict: str
-    folds: str
-    outcomes: int
-    ways: tuple[WayLine, ...]
-    savings: tuple[Saving, ...]
-    error: float | None = None
-    """Standard error of the mean cost of the way that decides."""
+    summary: Summary
     unit: str | None = None
-    base: str = "plain VI"
-    """The way that others are compared with, in per cent of what it costs."""
 
     @property
-    def line(self) -> WayLine:
-        """That of the way that decides."""
-        return next(line for line in self.ways if line.name == self.way)
+    def quantity(self) -> str:
+        """What decisions are judged by: their cost, or their gain for a utility."""
+        return "gain" if self.summary.gain else "cost"
 
     @property
-    def against_rules(self) -> tuple[Saving, ...]:
-        """Against simple rules alone, that of today first."""
-        rules = [saving for saving in self.savings if saving.than in TODAY]
-        return tuple(reversed(rules))
+    def against_rules(self) -> tuple[str, ...]:
+        """What is saved against simple rules, in words; that of today first."""
+        rules = [saving for saving in self.summary.saved if saving.than in RULES]
+        return tuple(self._sentence(saving) for saving in reversed(rules))
 
     @property
     def sentence(self) -> str:
-        verb = "gained" if self.quantity == "gain" else "cost"
+        """What a decision has cost on average."""
+        verb = "gained" if self.summary.gain else "cost"
         return (
-            f"On {self.outcomes:,} outcomes left out of its fit, a decision {verb} "
-            f"{shown(self.line.risk, self.unit)} on average."
+            f"On {self.summary.outcomes:,} outcomes left out of its fit, a decision {verb} "
+            f"{shown(self.summary.line().risk, self.unit)} on average."
         )
+
+    def _sentence(self, saving: Saving) -> str:
+        """A saving in words that follow the numbers."""
+        than, (low, high) = RULES[saving.than], (saving.low, saving.high)
+        size = shown(abs(saving.each), self.unit)
+        if low is not None and low > 0:
+            return f"That is {size} better than {than}{self._span(low, high)}."
+        if high is not None and high < 0:
+            return f"That is {size} worse than {than}{self._span(-high, low and -low)}."
+        way = "better" if saving.each >= 0 else "worse"
+        return f"Against {than} it is {size} {way}, which may be chance{self._span(low, high)}."
+
+    def _span(self, low: float | None, high: float | None) -> str:
+        if low is None or high is None:
+            return ""
+        return f" (95 % interval {shown(low)} to {shown(high, self.unit)})"
 
 
 @final
@@ -293,16 +252,17 @@ class Quality:
         """Why there are two figures of what a decision cost."""
         if self.folds is None or self.realised is None:
             return ""
-        before, came = self.folds.line.risk, "brought" if self.gain else "cost"
-        error = math.hypot(self.folds.error or 0.0, self.error or 0.0)
+        before, came = self.folds.summary.line().risk, "brought" if self.gain else "cost"
+        error = math.hypot(self.folds.summary.error or 0.0, self.error or 0.0)
         meaning = "The two differ by no more than chance may explain."
         if abs(self.realised - before) > TOO_FAR * error:
             meaning = (
                 "They differ by more than chance explains, so these rows are of another kind, or "
                 "times have changed. Count on the second."
             )
+        outcomes = self.folds.summary.outcomes
         return (
-            f"Ways to decide were compared on {self.folds.outcomes:,} other outcomes, where a "
+            f"Ways to decide were compared on {outcomes:,} other outcomes, where a "
             f"decision {came} {shown(before, self.unit)}. These {self.outcomes:,} were kept apart "
             f"from that, to judge the way chosen once more: {shown(self.realised, self.unit)}. "
             f"{meaning}"

@@ -1,126 +1,77 @@
-"""Problems with data, studied: fits, strategies, comparisons, and what is decided."""
+"""A problem with its data, studied: fits, strategies, comparisons, and what is decided."""
 
-from stakes.study.assessment import (
-    LEFT_OUT,
-    Assessment,
-    are_whole_numbers,
-    decided,
-    labelled_decisions,
-    predictive_quantiles,
-    why_not_judged,
-)
-from stakes.study.bench import Bench
-from stakes.study.benefit import net_benefit
-from stakes.study.choice import Choice, coverage_doubt
-from stakes.study.comparison import Comparison, relative
-from stakes.study.contest import (
-    STRENGTHS,
-    check_ways,
-    choose,
-    chosen_among,
-    default_ways,
-    opened_bench,
-)
-from stakes.study.data import CheckedData, Coords, given, handed_back
-from stakes.study.dependence import By, dependence_of
-from stakes.study.folds import NO_FOLDS, Forward
-from stakes.study.ground import Forecast, Ground, Outlook
-from stakes.study.intervals import (
-    Clustered,
-    ConfidenceInterval,
-    Crossed,
-    Dependence,
-    Independent,
-    Ordered,
-    interval,
-)
-from stakes.study.journal import Journal
-from stakes.study.keys import Keys
-from stakes.study.leave_one_out import smoothed
-from stakes.study.members import predictor_for
-from stakes.study.options import Options
-from stakes.study.pipeline import calibrate, calibrate_with
-from stakes.study.plan import Plan, beyond_made, check_whole, prepare, seeing
-from stakes.study.result import Calibration
-from stakes.study.strategies.baselines import Given, Same
-from stakes.study.strategies.corrected import Corrected
-from stakes.study.strategies.correction import Head
-from stakes.study.strategies.fitted import NUTS, Calibrated, Plain
-from stakes.study.strategies.heads import Level, Regressor, Shift
-from stakes.study.strategies.keeping import kept, restored
-from stakes.study.strategies.monotone import Monotone
-from stakes.study.strategies.network import Network
-from stakes.study.strategies.reweighted import Reweighted
-from stakes.study.strategies.way import Fitted, Way
-from stakes.study.svi import CalibratedELBO
-
-__all__ = [
-    "LEFT_OUT",
-    "NO_FOLDS",
-    "NUTS",
-    "STRENGTHS",
-    "Assessment",
-    "Bench",
-    "By",
-    "Calibrated",
-    "CalibratedELBO",
-    "Calibration",
-    "CheckedData",
-    "Choice",
-    "Clustered",
-    "Comparison",
-    "ConfidenceInterval",
-    "Coords",
-    "Corrected",
-    "Crossed",
-    "Dependence",
-    "Fitted",
-    "Forecast",
-    "Forward",
-    "Given",
-    "Ground",
-    "Head",
-    "Independent",
-    "Journal",
-    "Keys",
-    "Level",
-    "Monotone",
-    "Network",
-    "Options",
-    "Ordered",
-    "Outlook",
-    "Plain",
-    "Plan",
-    "Regressor",
-    "Reweighted",
-    "Same",
-    "Shift",
-    "Way",
-    "are_whole_numbers",
-    "beyond_made",
-    "calibrate",
-    "calibrate_with",
-    "check_ways",
-    "check_whole",
-    "choose",
-    "chosen_among",
-    "coverage_doubt",
-    "decided",
-    "default_ways",
-    "dependence_of",
-    "given",
-    "handed_back",
-    "interval",
-    "kept",
-    "labelled_decisions",
-    "net_benefit",
-    "opened_bench",
-    "predictive_quantiles",
-    "predictor_for",
-    "prepare",
-    "relative",
-    "restored",
-    "seeing",
-    "smoothed",
-    "why_not_judged",
-]
+from stakes.study.benefit import net_benefit as net_benefit
+from stakes.study.calibration import Calibration as Calibration
+from stakes.study.cases import NOT_CALIBRATED as NOT_CALIBRATED
+from stakes.study.cases import Cases as Cases
+from stakes.study.cases import Forecast as Forecast
+from stakes.study.choice import Choice as Choice
+from stakes.study.choice import coverage_doubt as coverage_doubt
+from stakes.study.comparison import Comparison as Comparison
+from stakes.study.comparison import relative as relative
+from stakes.study.contest import STRENGTHS as STRENGTHS
+from stakes.study.contest import check_ways as check_ways
+from stakes.study.contest import choose as choose
+from stakes.study.contest import chosen_among as chosen_among
+from stakes.study.contest import default_ways as default_ways
+from stakes.study.contest import enter as enter
+from stakes.study.data import CheckedData as CheckedData
+from stakes.study.data import Coords as Coords
+from stakes.study.data import given as given
+from stakes.study.data import handed_back as handed_back
+from stakes.study.dependence import By as By
+from stakes.study.dependence import dependence_of as dependence_of
+from stakes.study.diagnosis import Diagnosis as Diagnosis
+from stakes.study.faults import beyond_made as beyond_made
+from stakes.study.faults import check_whole as check_whole
+from stakes.study.faults import why_not_judged as why_not_judged
+from stakes.study.fits import Strength as Strength
+from stakes.study.folds import Forward as Forward
+from stakes.study.folds import Mask as Mask
+from stakes.study.intervals import Clustered as Clustered
+from stakes.study.intervals import ConfidenceInterval as ConfidenceInterval
+from stakes.study.intervals import Crossed as Crossed
+from stakes.study.intervals import Dependence as Dependence
+from stakes.study.intervals import Independent as Independent
+from stakes.study.intervals import Ordered as Ordered
+from stakes.study.intervals import interval as interval
+from stakes.study.journal import Journal as Journal
+from stakes.study.keys import Keys as Keys
+from stakes.study.leave_one_out import smoothed as smoothed
+from stakes.study.levels import LEVELS as LEVELS
+from stakes.study.levels import are_whole_numbers as are_whole_numbers
+from stakes.study.levels import predictive_quantiles as predictive_quantiles
+from stakes.study.members import predictor_for as predictor_for
+from stakes.study.options import Options as Options
+from stakes.study.pipeline import calibrate as calibrate
+from stakes.study.pipeline import calibration_of as calibration_of
+from stakes.study.plan import Plan as Plan
+from stakes.study.plan import prepare as prepare
+from stakes.study.plan import seeing as seeing
+from stakes.study.plan import stacked as stacked
+from stakes.study.strategies.baselines import Given as Given
+from stakes.study.strategies.baselines import Same as Same
+from stakes.study.strategies.corrected import Corrected as Corrected
+from stakes.study.strategies.correction import CalibrationMap as CalibrationMap
+from stakes.study.strategies.correction import FittedMap as FittedMap
+from stakes.study.strategies.correction import Identity as Identity
+from stakes.study.strategies.correction import MapInputs as MapInputs
+from stakes.study.strategies.maps import Level as Level
+from stakes.study.strategies.maps import Shift as Shift
+from stakes.study.strategies.monotone import Monotone as Monotone
+from stakes.study.strategies.network import Network as Network
+from stakes.study.strategies.regressor import Regressor as Regressor
+from stakes.study.strategies.reweighted import Reweighted as Reweighted
+from stakes.study.strategies.strategy import FittedStrategy as FittedStrategy
+from stakes.study.strategies.strategy import Strategy as Strategy
+from stakes.study.strategies.strategy import below as below
+from stakes.study.strategies.variational import NUTS as NUTS
+from stakes.study.strategies.variational import Calibrated as Calibrated
+from stakes.study.strategies.variational import Plain as Plain
+from stakes.study.study import Study as Study
+from stakes.study.study import Work as Work
+from stakes.study.summary import Saving as Saving
+from stakes.study.summary import Summary as Summary
+from stakes.study.summary import WayLine as WayLine
+from stakes.study.summary import finite as finite
+from stakes.study.svi import CalibratedELBO as CalibratedELBO

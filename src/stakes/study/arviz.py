@@ -8,14 +8,14 @@ import numpy as np
 from stakes import predicting
 from stakes.port import Instances
 from stakes.predicting import FittedPosterior
-from stakes.study.assessment import Assessment, labelled
+from stakes.study.cases import Cases, labelled
 
 if TYPE_CHECKING:
     import xarray as xr
 
 
 def data_tree(
-    cases: Assessment,
+    cases: Cases,
     fits: Mapping[str, FittedPosterior],
     posteriors: "Mapping[str, xr.Dataset]",
     *,
@@ -44,9 +44,7 @@ def data_tree(
     return xr.DataTree.from_dict(groups)
 
 
-def _explained(
-    cases: Assessment, fit: FittedPosterior, draws: int
-) -> "tuple[xr.Dataset, xr.Dataset]":
+def _explained(cases: Cases, fit: FittedPosterior, draws: int) -> "tuple[xr.Dataset, xr.Dataset]":
     """The likelihood of each outcome that counts, and outcomes drawn."""
     import xarray as xr
 
@@ -64,7 +62,7 @@ def _explained(
     return xr.Dataset({name: likelihood}), xr.Dataset({name: outcome})
 
 
-def _constants(cases: Assessment, words: Mapping[str, tuple[Any, ...]]) -> "xr.Dataset":
+def _constants(cases: Cases, words: Mapping[str, tuple[Any, ...]]) -> "xr.Dataset":
     """All that the model was given but the outcomes."""
     import xarray as xr
 

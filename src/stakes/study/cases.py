@@ -1,114 +1,330 @@
-"""The cases that a result is asked about: those of its fit, or other data of the same kind."""
+"""Cases to decide about: those of a fit or others, and all that posteriors say of them."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, final
 
-import jax
+import jax.numpy as jnp
 import numpy as np
 
-from stakes import checks
-from stakes._types import Data
-from stakes.errors import InputError
-from stakes.fitting import Fit
-from stakes.predicting import FittedPosterior
-from stakes.study.assessment import Assessment
-from stakes.study.data import CheckedData, Coords, given
+from stakes import checks, predicting
+from stakes.bridge import Predictor
+from stakes.errors import InputError, some
+from stakes.port import Instances
+from stakes.predicting import CENTRAL, FittedPosterior, Observations, Posterior, SampledPosterior
+from stakes.problem import Problem
+from stakes.protocols import Expectation, Space
+from stakes.study.comparison import Comparison
 from stakes.study.dependence import By, dependence_of
-from stakes.study.members import predictor_for
-from stakes.tables import is_table
+from stakes.study.faults import check_decisions, check_judged
+from stakes.study.keys import Keys
+from stakes.study.levels import LEVELS, predictive_quantiles
 
 if TYPE_CHECKING:
-    from stakes.study.result import Calibration
+    import xarray as xr
+
+MOST_VALUES = 4_000_000
+"""Predicted outcomes held at once: about 32 MB in double precision."""
+MOST_DECIDED = 2**20
+"""Instances times draws of θ, to decide by where decisions are judged."""
+NOT_CALIBRATED = "Calibrated VI is none of the ways to choose among, and was not fitted."
+
+Value = TypeVar("Value")
 
 
-def cases_of(
-    result: "Calibration",
-    data: Data | None,
-    new: str | Sequence[str],
-    known: str | Sequence[str],
-    coords: Coords | None,
-    *,
-    needs_outcome: bool = False,
-) -> Assessment:
-    """The result, assessed on these data; on those of the fit where there are none."""
-    if data is not None:
-        read = given_to(result, data, needs_outcome=needs_outcome and is_table(data))
-        return assessment_of(result, read, new, known, coords, None)
-    said = (*checks.names("`new=`", new), *checks.names("`known=`", known))
-    if said or (coords is not None and checks.labels("`coords=`", coords)):
-        raise InputError(
-            "`new=`, `known=` and `coords=` say who the members of other data are; without "
-            "data they have no meaning."
+class Forecast(NamedTuple):
+    """What is predicted for each instance."""
+
+    quantiles: np.ndarray
+    """Instance x level, at the levels that calibration maps see."""
+    central: np.ndarray
+    """Instance x (low of 90 %, low of 50 %, high of 50 %, high of 90 %)."""
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Cases:
+    """Cases with their data, and what posteriors decide and predict for them, computed once.
+
+    `Calibration.assess` makes them for a calibration, whose posteriors are then "VI" and "LCVI",
+    the calibrated one, unless only plain VI was fitted.
+    """
+
+    problem: Problem
+    predictor: Predictor
+    expectation: Expectation
+    keys: Keys
+    coords: Mapping[str, Any]
+    held_out: bool
+    """Whether these are other cases than those of the fit."""
+    posteriors: Mapping[str, FittedPosterior] = field(default_factory=dict)
+    setting: str = ""
+    """How the posteriors were fitted, in words."""
+    unconverged: tuple[str, ...] = ()
+    """Fits that did not converge, and why they ended."""
+    by: By = None
+    """Which instances belong together, as in `Calibration.compare`."""
+    asked: np.ndarray | None = None
+    """The instances asked about; for others, decisions and forecasts may be anything."""
+    most_draws: int | None = None
+    """Draws of θ to decide by, and half as many as to predict by; None for many."""
+    _kept: dict[tuple[str, int], Any] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        checks.fields(self, problem=Problem, predictor=Predictor, keys=Keys, coords=Mapping)
+        checks.fields(self, posteriors=Mapping, setting=str)
+        checks.flags(self, "held_out")
+        checks.names("`Cases(unconverged=...)`", self.unconverged)
+        known = "one such as `Quadrature()`"
+        checks.choice("`Cases(expectation=...)`", self.expectation, Expectation, known)
+        task = self.problem.task
+        task.check_columns(self.predictor.columns(task.needs))
+
+    def __repr__(self) -> str:
+        where = "other cases" if self.held_out else "the data of the fit"
+        return f"Cases, {where}: {self.size} instances of {self.problem!r}"
+
+    @property
+    def instances(self) -> Instances:
+        return self.predictor.trace.instances
+
+    @property
+    def size(self) -> int:
+        """The number of instances."""
+        return int(np.prod(self.instances.shape))
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """All arguments of the model."""
+        return {**self.predictor.trace.constants, **self.predictor.arrays}
+
+    def judged(self, asked: np.ndarray | None = None) -> "Cases":
+        """The same cases, decided by fewer draws because decisions are only judged there.
+
+        All strategies have the same 512 draws, or fewer for many instances, so that they differ by
+        no luck; more draws change a decision by little beside the spread of outcomes.
+        """
+        draws = int(np.clip(MOST_DECIDED // max(self.size, 1), 128, 512))
+        return replace(self, asked=asked, most_draws=draws)
+
+    # What posteriors decide and predict.
+
+    def decide(self, posterior: Posterior) -> np.ndarray:
+        """The best decision for each instance."""
+        known = "one such as `cases.posteriors['VI']`"
+        checks.choice("`posterior`", posterior, Posterior, known, hashable=False)
+        return self._once("decide", posterior, lambda: self._decide(posterior))
+
+    def _decide(self, posterior: Posterior) -> np.ndarray:
+        problem, draws, key = self.problem, None, self.keys.decisions
+        # Outcomes of other cases may spread over more values than those of the fit.
+        outcomes = predicting.outcomes_by_batch(
+            posterior, self.predictor, self.keys.spread, problem.some_decisions
         )
-    return result.on_fit
-
-
-def given_to(result: "Calibration", data: Data, *, needs_outcome: bool) -> CheckedData:
-    """Other data, with the same numbers for the same things as in the fit."""
-    return given(
-        result.problem,
-        data,
-        needs_outcome=needs_outcome,
-        columns=result.columns,
-        fitted=result.table,
-        cases=result.approximation.trace,
-    )
-
-
-def assessment_of(
-    result: "Calibration",
-    read: CheckedData | None,
-    new: str | Sequence[str],
-    known: str | Sequence[str],
-    coords: Coords | None,
-    by: By,
-) -> Assessment:
-    """The result, assessed on what was read; on the data of the fit where nothing was."""
-    predictor, labels = result.predictors.on(), result.coords
-    if read is not None:
-        if result.beyond is not None:
-            # Rows of a stream have numbers and no labels: none is known again.
-            new = tuple(dict.fromkeys((*checks.names("`new=`", new), result.beyond.part.plate)))
-        predictor, labels = predictor_for(
-            result.predictors, result.approximation, result.coords, read, new, known, coords
+        wide = self.expectation.widen_for(outcomes)
+        if self.most_draws is not None:
+            draws = predicting.draws_to_decide(problem.task, wide, self.size)
+            draws = min(self.most_draws, draws)
+        decisions = predicting.decide(
+            problem.task, posterior, self.predictor, wide, key, draws, self.asked
         )
-    if by is not None:
-        dependence_of(by, predictor)  # says what does not fit
-    return Assessment(
-        problem=result.problem,
-        posteriors={name: posterior_of(result, fit) for name, fit in result.fits.items()},
-        predictor=predictor,
-        expectation=result.expectation,
-        keys=result.keys,
-        coords=labels,
-        setting=setting_of(result),
-        unconverged=tuple(
-            f"{name}: {fit.reason} after {fit.steps:,} steps."
-            for name, fit in result.fits.items()
-            if not fit.converged
-        ),
-        held_out=read is not None,
-        by=by,
-    )
+        check_decisions(decisions)
+        return decisions
+
+    def forecast(self, posterior: Posterior) -> Forecast:
+        """Quantiles of what is predicted for each instance."""
+
+        def make() -> Forecast:
+            levels = np.array([*LEVELS, *CENTRAL])
+            quantiles = predictive_quantiles(self.drawn(posterior), levels)
+            return Forecast(quantiles[:, : len(LEVELS)], quantiles[:, len(LEVELS) :])
+
+        return self._once("forecast", posterior, make)
+
+    def drawn(self, posterior: Posterior) -> np.ndarray:
+        """Outcomes that may come, draw x instance: many draws for a few instances, or fewer."""
+        values, most = MOST_VALUES, 2000
+        if self.most_draws is not None:
+            values, most = MOST_VALUES // 4, 2 * self.most_draws
+        draws = int(np.clip(values // max(self.size, 1), 200, most))
+        drawn = predicting.predict(
+            posterior, self.predictor, self.keys.predictions, draws, self.asked
+        )
+        return np.asarray(drawn).reshape(len(drawn), -1)
+
+    def expected_costs(self, posterior: Posterior, decisions: np.ndarray) -> np.ndarray:
+        """What a posterior expects each decision to cost; minus its utility, where there is one."""
+        task, drawn = self.problem.task, self.drawn(posterior)
+        outcomes = drawn.reshape(-1, *self.instances.shape)
+        criterion = task.at(self.predictor.columns(task.needs)).criterion
+        cost = criterion.cost(jnp.asarray(outcomes), task.space.unpack(jnp.asarray(decisions)))
+        mean: np.ndarray = np.asarray(cost, np.float64).mean(axis=0)
+        return mean.ravel()
+
+    def expected(self, posterior: Posterior, decision: float, draws: int) -> np.ndarray:
+        """What a decision for all would cost, or be worth: (mean, 5 %, 95 %) x instance."""
+        task, key = self.problem.task, self.keys.decisions
+        decisions = (*self.problem.some_decisions, decision) if self.problem.action else ()
+        outcomes = predicting.outcomes_by_batch(
+            posterior, self.predictor, self.keys.spread, decisions
+        )
+        wide = self.expectation.widen_for(outcomes)
+        return np.asarray(
+            predicting.expected(task, posterior, self.predictor, wide, key, decision, draws)
+        )
+
+    def predictive(self, posterior: Posterior, draws: int) -> "xr.Dataset":
+        """Draws of the outcome, as ArviZ expects them."""
+        import xarray as xr
+
+        draws = checks.whole("`predictive(draws=...)`", draws)
+        drawn = predicting.predict(posterior, self.predictor, self.keys.predictions, draws)[None]
+        name = self.problem.outcome
+        return xr.Dataset({name: self.labelled(drawn, name, ("chain", "draw"))})
+
+    def inside(self, decisions: np.ndarray) -> np.ndarray:
+        """The nearest decisions that are allowed."""
+        task = self.problem.task
+        space = task.at(self.predictor.columns(task.needs)).space
+        return np.array(space.inside(jnp.asarray(decisions)))
+
+    def covariates(self, names: Sequence[str]) -> np.ndarray | None:
+        """Data arguments with one row for each instance: instance x column."""
+        shape, columns = self.instances.shape, []
+        for name in names:
+            values = np.asarray(self.data[name]) if name in self.data else None
+            if values is None or values.shape[: len(shape)] != shape:
+                came = "is not there" if values is None else f"has the shape {values.shape}"
+                raise InputError(
+                    f"A correction asks for the covariate {name!r}, which {came}; it must be a "
+                    f"data argument with a row for each outcome, in the shape {shape}. There are "
+                    f"{some(self.data)}."
+                )
+            columns.append(values.reshape(self.size, -1))
+        return np.concatenate(columns, axis=1).astype(float) if columns else None
+
+    # What was observed, and what decisions have cost.
+
+    @cached_property
+    def observations(self) -> Observations | None:
+        """The outcomes that were observed and which of them count; None where there are none."""
+        return predicting.observations(next(iter(self.posteriors.values())), self.predictor)
+
+    @property
+    def observed(self) -> "xr.DataArray | None":
+        """The outcomes observed, nan where the model masks them; None where there are none."""
+        if self.observations is None:
+            return None
+        outcomes, counted, _ = self.observations
+        counted = counted.reshape(counted.shape + (1,) * (outcomes.ndim - counted.ndim))
+        return self.labelled(np.where(counted, outcomes, np.nan), self.problem.outcome)
+
+    @cached_property
+    def comparison(self) -> Comparison:
+        """Risk of the decisions by each of the posteriors."""
+        return self.compared()
+
+    def compared(self, nuts: SampledPosterior | None = None, *, by: By = None) -> Comparison:
+        """Risk of the decisions by each of the posteriors, and by draws of NUTS where given."""
+        if nuts is not None:
+            checks.instance("`nuts=`", nuts, SampledPosterior, "what `result.nuts(draws)` returns")
+        check_judged(self.problem)
+        dependence = dependence_of(self.by if by is None else by, self.predictor)
+        seen = self.observations
+        if seen is None:
+            raise InputError(
+                f"`compare(held_out=...)` needs the observed {self.problem.outcome!r}; to decide "
+                f"without it, use `decide(...)`."
+            )
+        if not seen.counted.any():
+            raise InputError("`compare(...)`: the mask leaves no instance to compare on.")
+        task, posteriors = self.problem.task, dict[str, Posterior](self.posteriors)
+        posteriors |= {} if nuts is None else {"NUTS": nuts}
+        costs = {name: seen.costs(task, self.decide(each)) for name, each in posteriors.items()}
+        where = " x ".join(self.instances.dims) or "one number"
+        return Comparison(
+            costs=costs,
+            gain=self.problem.loss is None,
+            setting=f"{len(costs['VI'])} instances over {where}; {task.criterion.title}; "
+            f"{self.setting}.",
+            held_out=self.held_out,
+            notes=self.unconverged,
+            nuts=None if nuts is None else nuts.diagnostics,
+            dependence=dependence.among(seen.counted),
+        )
+
+    # Arrays as users see them.
+
+    @property
+    def decisions(self) -> "xr.DataArray":
+        """The best decision for each instance under the calibrated posterior."""
+        return self.labels(self.decide(self.posteriors["LCVI"]))
+
+    @property
+    def vi_decisions(self) -> "xr.DataArray":
+        """The best decision for each instance under plain VI."""
+        return self.labels(self.decide(self.posteriors["VI"]))
+
+    @property
+    def by_posterior(self) -> dict[str, np.ndarray]:
+        """The best decisions under each of the posteriors, as numbers."""
+        return {name: self.decide(posterior) for name, posterior in self.posteriors.items()}
+
+    def labels(self, decisions: np.ndarray) -> "xr.DataArray":
+        """Decisions with the names of their axes and members."""
+        return labelled_decisions(self.problem.space, decisions, self.instances, self.coords)
+
+    def labelled(
+        self, values: np.ndarray, name: str, leading: tuple[str, ...] = ()
+    ) -> "xr.DataArray":
+        """Values for each instance with the names of their axes and members."""
+        return labelled(values, self.instances, self.coords, name, leading)
+
+    def take_over(self, other: "Cases") -> None:
+        """Take over what was found for the same cases before."""
+        self._kept.update(other._kept)
+
+    def _once(self, what: str, posterior: Posterior, make: Callable[[], Value]) -> Value:
+        """Computed once for each posterior.
+
+        A posterior is known by its numbers, which are kept, so that their address stays theirs.
+        """
+        numbers = posterior.numbers
+        key = (what, id(numbers))
+        if key not in self._kept:
+            self._kept[key] = numbers, make()
+        value: Value = self._kept[key][1]
+        return value
 
 
-def setting_of(result: "Calibration") -> str:
-    """How it was calibrated."""
-    transform = "utility as given"
-    if result.transform is not None:
-        transform = f"{type(result.transform).__name__}, M = {result.scale:.4g}"
-    rows = "" if result.beyond is None else f"; {result.beyond}"
-    return f"{transform}; expectation {result.expectation}{rows}"
+def labelled(
+    values: np.ndarray,
+    instances: Instances,
+    coords: Mapping[str, Any],
+    name: str,
+    leading: tuple[str, ...] = (),
+) -> "xr.DataArray":
+    """An array with the names of its axes, and labels or numbers of their members."""
+    import pandas as pd
+    import xarray as xr
+
+    further = values.ndim - len(leading) - len(instances.dims)
+    dims = (*leading, *instances.dims, *(f"{name}_dim_{axis}" for axis in range(further)))
+    labels = {
+        # A range takes no memory, however many rows it numbers.
+        dim: np.asarray(coords[dim]) if dim in coords else pd.RangeIndex(size)
+        for dim, size in zip(dims, values.shape, strict=True)
+    }
+    return xr.DataArray(values, dims=dims, coords=labels, name=name)
 
 
-def posterior_of(result: "Calibration", fit: Fit | None) -> FittedPosterior:
-    """That of a fit; of the calibrated one where none is given."""
-    rule = "a fit of this model, such as `result.vi` or `result.calibrated`"
-    chosen = checks.instance("`fit=`", result.calibrated if fit is None else fit, Fit, rule)
-    if _shapes(chosen) != _shapes(result.calibrated):
-        raise checks.refused("`fit=`", rule, fit)
-    return FittedPosterior(result.approximation, chosen.params)
-
-
-def _shapes(fit: Fit) -> Any:
-    return jax.tree.map(np.shape, fit.params)
+def labelled_decisions(
+    space: Space, decisions: np.ndarray, instances: Instances, coords: Mapping[str, Any]
+) -> "xr.DataArray":
+    """Decisions as users see them; their parts, where there are several, along a last axis."""
+    shown = space.to_labels(decisions)
+    if not space.axes:
+        return labelled(shown, instances, coords, "decision")
+    names = {"part": list(space.names), **coords}
+    return labelled(shown, instances, names, "decision", ("part",)).transpose(..., "part")

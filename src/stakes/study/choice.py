@@ -11,12 +11,14 @@ import numpy as np
 from stakes import checks
 from stakes._types import Data
 from stakes.host.text_tables import text_table
-from stakes.study.bench import Bench
-from stakes.study.comparison import relative
+from stakes.study.comparison import Score, relative
 from stakes.study.data import Coords, handed_back
-from stakes.study.ground import Ground
 from stakes.study.intervals import ConfidenceInterval, interval
-from stakes.study.strategies.way import Fitted
+from stakes.study.strategies.baselines import Given
+from stakes.study.strategies.strategy import FittedStrategy, Strategy
+from stakes.study.study import Study
+from stakes.study.summary import Saving, Summary, WayLine, finite
+from stakes.wording import percent, percent_span
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,33 +31,11 @@ ERRORS = 3.0
 """And by how many standard errors, or it may be chance."""
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Entry:
-    """A way, fitted, and what its decisions cost on outcomes that it had not seen."""
+class Against(NamedTuple):
+    """By which share a risk is below that of a baseline, with the ends of a 95 % interval."""
 
-    way: Any
-    fitted: Fitted
-    costs: np.ndarray
-    inside: np.ndarray | None
-    """Whether each outcome lay in the central 50 and 90 % of what was predicted."""
-
-    @property
-    def name(self) -> str:
-        name: str = self.way.name
-        return name
-
-    @property
-    def risk(self) -> float:
-        return float(self.costs.mean())
-
-
-class Saving(NamedTuple):
-    """By how much the mean cost of one way's decisions is below that of another's."""
-
-    each: float
+    reduction: float
     low: float
-    """Of a 95 % interval."""
     high: float
 
 
@@ -78,42 +58,46 @@ class Choice:
     a utility the cost is minus the utility.
     """
 
-    bench: Bench
-    entries: tuple[Entry, ...]
+    study: Study
+    strategies: tuple[Strategy, ...]
+    scores: tuple[Score, ...]
+    """Of each strategy."""
     left_out: Mapping[str, str] = field(default_factory=dict)
     """By the name of a way whose numbers failed: why."""
 
     def __post_init__(self) -> None:
-        entries: Any = self.entries
-        if not isinstance(entries, tuple) or not all(isinstance(e, Entry) for e in entries):
-            raise checks.refused("`Choice(entries=...)`", "a tuple of entries", entries)
-        checks.fields(self, left_out=Mapping, bench=Bench)
+        checks.fields(self, left_out=Mapping, study=Study, scores=tuple, strategies=tuple)
 
     @cached_property
     def chosen(self) -> str:
         """The name of the way that decides: the first that is not reliably worse than the best."""
-        able = [entry for entry in self.entries if "refused" not in entry.fitted.notes]
-        best = min(able, key=lambda entry: entry.risk)
-        good = [entry for entry in able if not self._is_worse(entry, best)]
-        decided = next((entry for entry in good if not entry.way.is_yardstick), best)
-        return decided.name
+        able = [score for score in self.scores if not score.diagnosis.refused]
+        best = min(able, key=lambda score: score.risk)
+        good = [score for score in able if not self._is_worse(score, best)]
+        return next((score for score in good if not score.is_baseline), best).name
 
     @property
     def decisions(self) -> "xr.DataArray":
         """The chosen way's decision for each instance of the data, fitted to all of them."""
-        found: xr.DataArray = handed_back(self.on_fit.decisions, self.bench.plan.table)
-        return found
+        decisions: xr.DataArray = handed_back(self.on_fit.decisions, self.study.plan.table)
+        return decisions
 
     @cached_property
     def on_fit(self) -> "Chosen":
         """What the chosen way decides and predicts for the data, with the outcomes."""
-        entry, bench = self._entry(None), self.bench
-        forecast = entry.fitted.forecast(bench.everything, bench.home)
+        study, fitted = self.study, self.fitted()
+        forecast = fitted.predict(study.home)
         return Chosen(
-            self._decided(entry, bench.home),
+            study.home.labels(fitted.decide(study.home)),
             None if forecast is None else forecast.central,
-            np.where(bench.seen.counted, bench.seen.outcomes, np.nan),
+            np.where(study.seen.counted, study.seen.outcomes, np.nan),
         )
+
+    def fitted(self, way: str | None = None) -> FittedStrategy:
+        """The way that was chosen, or the one of this name, fitted to all of the data."""
+        name = self._score(way).name
+        strategy = next(each for each in self.strategies if each.name == name)
+        return self.study.fitted(strategy, self.study.everything)
 
     def decide(
         self,
@@ -133,10 +117,10 @@ class Choice:
             coords: labels of the plates' members, by plate.
             way: the name of another way, as in the table.
         """
-        entry, read = self._entry(way), self.bench.given(data)
-        decided = self._decided(entry, self.bench.on(read, new, known, coords))
-        found: xr.DataArray = handed_back(decided, read.table)
-        return found
+        fitted, read = self.fitted(way), self.study.given(data)
+        cases = self.study.other_cases(read, new, known, coords)
+        decisions: xr.DataArray = handed_back(cases.labels(fitted.decide(cases)), read.table)
+        return decisions
 
     @cached_property
     def table(self) -> "pd.DataFrame":
@@ -149,126 +133,154 @@ class Choice:
         """
         import pandas as pd
 
-        rows = {entry.name: self._row(entry) for entry in self.entries}
-        found = pd.DataFrame.from_dict(rows, orient="index")
-        found.index.name = "way"
-        return found.dropna(axis="columns", how="all")
+        rows = {score.name: self._row(score) for score in self.scores}
+        table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("way")
+        return table.dropna(axis="columns", how="all")
 
     @property
     def verdict(self) -> str:
         """Which way decides, why, and what that is worth, in words."""
-        chosen, plain = self._entry(None), self.yardstick
+        chosen, plain = self._score(None), self.baseline
         parts = [f"Decide by {chosen.name}: {self._why(chosen, plain)}."]
-        others = [e for e in self.entries if e.way.is_yardstick and e is not chosen]
+        others = [each for each in self.scores if each.is_baseline and each is not chosen]
         parts += [f"{_upper(other.name)} {self._would(other, plain)}." for other in others]
-        notes = self.table.loc[chosen.name].get("note")
-        if isinstance(notes, str) and notes:
-            parts.append(f"Not to be relied on: {notes}.")
+        if chosen.diagnosis.note:
+            parts.append(f"Not to be relied on: {chosen.diagnosis.note}.")
         if chosen.inside is not None:
-            parts.append(coverage_doubt(float(chosen.inside[:, 1].mean()), len(chosen.inside)))
+            parts.append(coverage_doubt(chosen.coverage[1], len(chosen.inside)))
         return " ".join(part for part in parts if part)
 
     def saving(self, than: str, way: str | None = None) -> Saving:
         """What a decision by the chosen way, or by `way`, saves compared with another way."""
-        base = self._entry(checks.text("`than=`", than), "than")
-        entry = self._entry(way)
-        found, size = self._interval(base, entry), abs(base.risk)
-        return Saving(base.risk - entry.risk, found.low * size, found.high * size)
+        base = self._score(checks.text("`than=`", than), "than")
+        score = self._score(way)
+        between, size = self._interval(base, score), abs(base.risk)
+        low, high = finite(between.low * size), finite(between.high * size)
+        return Saving(base.name, base.risk - score.risk, low, high)
 
     @property
-    def yardstick(self) -> Entry:
+    def baseline(self) -> Score:
         """What others are compared with: plain VI, or the first way where it is not there."""
-        named = {entry.name: entry for entry in self.entries}
-        return named.get("plain VI", self.entries[0])
+        named = {score.name: score for score in self.scores}
+        return named.get("plain VI", self.scores[0])
+
+    @property
+    def summary(self) -> Summary:
+        """All that is worth keeping of the comparison, as plain numbers and words."""
+        gain, chosen = self.study.problem.loss is None, self.chosen
+        others = [each.name for each in self.scores if each.is_baseline or each is self.baseline]
+        return Summary(
+            way=chosen,
+            base=self.baseline.name,
+            verdict=self.verdict,
+            folds=self.study.splits.title,
+            outcomes=len(self.scores[0].costs),
+            gain=gain,
+            ways=[self._line(each, -1 if gain else 1) for each in self.scores],
+            saved=[self.saving(name) for name in others if name != chosen],
+            error=float(self._score(None).costs.std() / sqrt(len(self.scores[0].costs))),
+        )
+
+    def _line(self, score: Score, sign: int) -> WayLine:
+        against, coverage = self._against(score, self.baseline), score.coverage
+        return WayLine(
+            name=score.name,
+            words=next(each.description for each in self.strategies if each.name == score.name),
+            risk=sign * score.risk,
+            better_by=finite(against.reduction),
+            low=finite(against.low),
+            high=finite(against.high),
+            coverage_50=finite(coverage[0]),
+            coverage_90=finite(coverage[1]),
+            seconds=score.seconds,
+            note=score.diagnosis.note,
+        )
 
     def __repr__(self) -> str:
-        sign, quantity = (1.0, "risk") if self.bench.problem.loss is not None else (-1.0, "gain")
+        sign, quantity = (1.0, "risk") if self.study.problem.loss is not None else (-1.0, "gain")
         rows = [["", quantity, "better by", "95 % interval", "in 50 %", "in 90 %", "seconds"]]
-        for entry in self.entries:
-            row = self._row(entry)
+        for score in self.scores:
             change = ["", ""]
-            if entry is not self.yardstick:
-                change = [
-                    _percent(row["better_by"]),
-                    _span(row["low"], row["high"]),
-                ]
-            cover = [_share(row["coverage_50"]), _share(row["coverage_90"])]
-            mark = "> " if entry.name == self.chosen else "  "
-            risk = f"{sign * entry.risk:.4g}"
-            rows.append([mark + entry.name, risk, *change, *cover, f"{row['seconds']:.1f}"])
+            if score is not self.baseline:
+                against = self._against(score, self.baseline)
+                change = [percent(against.reduction), percent_span(against.low, against.high)]
+            mark = "> " if score.name == self.chosen else "  "
+            risk, seconds = f"{sign * score.risk:.4g}", f"{score.seconds:.1f}"
+            cover = [percent(share, 0) for share in score.coverage]
+            rows.append([mark + score.name, risk, *change, *cover, seconds])
         table = text_table(rows, right={1, 2, 4, 5, 6}, gap=3)
-        how = f"{self.bench.splits.title}; {self.bench.problem.criterion.title}."
-        notes = {e.name: e.fitted.notes.get("note") for e in self.entries if e.name != self.chosen}
-        told = [f"{_upper(name)}: {note}." for name, note in notes.items() if note]
-        told += [f"{_upper(name)} is left out: {why}" for name, why in self.left_out.items()]
-        return "\n".join([*table, "", how, *told, self.verdict])
+        how = f"{self.study.splits.title}; {self.study.problem.criterion.title}."
+        notes = {s.name: s.diagnosis.note for s in self.scores if s.name != self.chosen}
+        lines = [f"{_upper(name)}: {note}." for name, note in notes.items() if note]
+        lines += [f"{_upper(name)} is left out: {why}" for name, why in self.left_out.items()]
+        return "\n".join([*table, "", how, *lines, self.verdict])
 
     __str__ = __repr__
 
-    def _entry(self, name: str | None, argument: str = "way") -> Entry:
-        named = {entry.name: entry for entry in self.entries}
+    def _score(self, name: str | None, argument: str = "way") -> Score:
+        named = {score.name: score for score in self.scores}
         asked = self.chosen if name is None else name
         return named[checks.one_of(f"`{argument}=`", asked, list(named))]
 
-    def _decided(self, entry: Entry, ground: Ground) -> "xr.DataArray":
-        found = entry.fitted.decide(self.bench.everything, ground)
-        return ground.labels(found)
+    def _is_worse(self, score: Score, best: Score) -> bool:
+        return score is not best and self._interval(score, best).low > 0
 
-    def _is_worse(self, entry: Entry, best: Entry) -> bool:
-        return entry is not best and self._interval(entry, best).low > 0
-
-    def _interval(self, base: Entry, other: Entry) -> ConfidenceInterval:
+    def _interval(self, base: Score, other: Score) -> ConfidenceInterval:
         """Wider than for outcomes alone: the fits that are judged share most of their data.
 
-        By the factor of Nadeau and Bengio (2003), √(1 + outcomes judged by / outcomes fitted to).
         It is always found as a share of the larger risk, so that two ways are told apart, or not,
         from whichever side one looks.
         """
         if 0 < base.risk < other.risk:
             return _turned_round(self._interval(other, base))
-        found = interval(base.costs, other.costs, self.bench.dependence)
-        middle, factor = (
-            relative(base.risk - other.risk, abs(base.risk)),
-            self.bench.splits.widening,
-        )
+        plain = interval(base.costs, other.costs, self.study.dependence)
+        middle = relative(base.risk - other.risk, abs(base.risk))
         if not np.isfinite(middle):  # against decisions that cost nothing
-            return found
-        low, high = (middle + factor * (end - middle) for end in (found.low, found.high))
-        return found._replace(low=low, high=high)
+            return plain
+        factor = self.study.splits.widening
+        low, high = (middle + factor * (end - middle) for end in (plain.low, plain.high))
+        return plain._replace(low=low, high=high)
 
-    def _row(self, entry: Entry) -> dict[str, Any]:
-        row = {"risk": entry.risk, **self._against(entry, self.yardstick, "better_by", "")}
-        today = next((e for e in self.entries if e.name == "what is done today"), None)
+    def _against(self, score: Score, base: Score) -> Against:
+        between = self._interval(base, score)
+        reduction = relative(base.risk - score.risk, abs(base.risk))
+        return Against(reduction, between.low, between.high)
+
+    def _row(self, score: Score) -> dict[str, Any]:
+        better_by, low, high = self._against(score, self.baseline)
+        row: dict[str, Any] = {"risk": score.risk, "better_by": better_by, "low": low, "high": high}
+        today = next((each for each in self.scores if each.name == Given.name), None)
         if today is not None:
-            row |= self._against(entry, today, "better_than_today", "today_")
-        inside = (np.nan, np.nan) if entry.inside is None else entry.inside.mean(axis=0)
-        row |= {"seconds": entry.fitted.seconds}
-        row |= {"coverage_50": float(inside[0]), "coverage_90": float(inside[1])}
-        extra = {"k_hat": np.nan, "r_hat": np.nan, "refused": None, "note": None}
-        return row | extra | entry.fitted.notes
+            names = ("better_than_today", "today_low", "today_high")
+            row |= dict(zip(names, self._against(score, today), strict=True))
+        found = score.diagnosis
+        return row | {
+            "seconds": score.seconds,
+            "coverage_50": score.coverage[0],
+            "coverage_90": score.coverage[1],
+            "k_hat": found.k_hat,
+            "r_hat": found.r_hat,
+            "refused": found.refused or None,
+            "note": found.note if score.inside is not None else None,
+        }
 
-    def _against(self, entry: Entry, base: Entry, name: str, prefix: str) -> dict[str, float]:
-        found = self._interval(base, entry)
-        change = relative(base.risk - entry.risk, abs(base.risk))
-        return {name: change, f"{prefix}low": found.low, f"{prefix}high": found.high}
-
-    def _why(self, chosen: Entry, plain: Entry) -> str:
-        where = f"in {self.bench.splits.title}"
+    def _why(self, chosen: Score, plain: Score) -> str:
+        where = f"in {self.study.splits.title}"
         if chosen is plain:
             return f"no other way is reliably better {where}"
-        if chosen.way.is_yardstick:
+        if chosen.is_baseline:
             return f"every other way is reliably worse {where}"
         return f"it {self._would(chosen, plain)} {where}"
 
-    def _would(self, entry: Entry, base: Entry) -> str:
+    def _would(self, score: Score, base: Score) -> str:
         """In per cent of the base's risk, as in the table; the interval counts as the words do."""
-        found = self._interval(base, entry)
-        change = relative(base.risk - entry.risk, abs(base.risk))
-        ends = (found.low, found.high) if change > 0 else (-found.high, -found.low)
-        verb = "cost" if self.bench.problem.loss is not None else "gain"
+        between = self._interval(base, score)
+        change = relative(base.risk - score.risk, abs(base.risk))
+        ends = (between.low, between.high) if change > 0 else (-between.high, -between.low)
+        verb = "cost" if self.study.problem.loss is not None else "gain"
         more = "less" if (change > 0) == (verb == "cost") else "more"
-        span = f"95 % interval {_span(*ends)}, {found.method}"
-        return f"would {verb} {_percent(abs(change))} {more} than {base.name} ({span})"
+        span = f"95 % interval {percent_span(*ends)}, {between.method}"
+        return f"would {verb} {percent(abs(change))} {more} than {base.name} ({span})"
 
 
 def coverage_doubt(held: float, outcomes: int) -> str:
@@ -294,22 +306,5 @@ def _turned_round(found: ConfidenceInterval) -> ConfidenceInterval:
     return found._replace(low=low, high=high)
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %".replace("-0.0 %", "0.0 %")
-
-
-def _span(low: float, high: float) -> str:
-    """From one end to the other; an end that is not known is left open."""
-    if np.isinf(high) and np.isfinite(low):
-        return f"{_percent(low)} or more"
-    if np.isinf(low) and np.isfinite(high):
-        return f"{_percent(high)} or less"
-    return f"{_percent(low)} to {_percent(high)}"
-
-
 def _upper(name: str) -> str:
     return name[:1].upper() + name[1:]
-
-
-def _share(share: float) -> str:
-    return "" if np.isnan(share) else f"{100 * share:.0f} %"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
 
@@ -11,7 +11,37 @@ from stakes import checks
 from stakes.bridge import Diagnostics
 from stakes.errors import InputError
 from stakes.host.text_tables import text_table
+from stakes.study.diagnosis import Diagnosis
 from stakes.study.intervals import ConfidenceInterval, Dependence, Independent, interval
+from stakes.wording import percent, percent_span
+
+
+class Score(NamedTuple):
+    """What the decisions of a strategy have cost on outcomes that it had not seen."""
+
+    name: str
+    costs: np.ndarray
+    """One for each outcome."""
+    inside: np.ndarray | None
+    """Whether each outcome lay in the central 50 and 90 % of what was predicted."""
+    seconds: float
+    """What all its fits took."""
+    diagnosis: Diagnosis
+    is_baseline: bool
+
+    @property
+    def risk(self) -> float:
+        """The mean cost."""
+        return float(self.costs.mean())
+
+    @property
+    def coverage(self) -> tuple[float, float]:
+        """Shares of outcomes in the central 50 and 90 %; nan for one that predicts nothing."""
+        if self.inside is None:
+            return np.nan, np.nan
+        half, most = self.inside.mean(axis=0)
+        return float(half), float(most)
+
 
 ACTS = "`stakes.choose` compares both with other ways, and decides by what helps."
 
@@ -40,7 +70,7 @@ class Comparison:
     def __post_init__(self) -> None:
         checks.fields(self, costs=Mapping, setting=str)
         checks.flags(self, "gain", "held_out")
-        object.__setattr__(self, "notes", checks.names("`Comparison(notes=...)`", self.notes))
+        checks.assign(self, notes=checks.names("`Comparison(notes=...)`", self.notes))
         if self.nuts is not None:
             checks.fields(self, nuts=Diagnostics)
         known = "one such as `Independent()`"
@@ -51,7 +81,7 @@ class Comparison:
         if "VI" not in costs or {each.shape for each in costs.values()} != {(len(costs["VI"]),)}:
             rule = "one number for each instance under each method, of which one is 'VI'"
             raise checks.refused(where, rule, self.costs)
-        object.__setattr__(self, "costs", costs)
+        checks.assign(self, costs=costs)
         if self.dependence.size not in (None, self.instances):
             raise InputError(
                 f"`Comparison(dependence=...)` is about {self.dependence.size} instances; there "
@@ -105,19 +135,19 @@ class Comparison:
         low, high, method = self._intervals["LCVI"]
         where = "on held-out data" if self.held_out else "on the data of the fit"
         ends = (low, high) if high >= 0 else (-high, -low)  # counted as the words do
-        span = f"95 % interval {_percent(ends[0])} to {_percent(ends[1])}, {method}"
+        span = f"95 % interval {percent(ends[0], 2)} to {percent(ends[1], 2)}, {method}"
         if np.isinf([low, high]).all():
             span = f"no 95 % interval: {method}"
         quantity, up, down = (
             ("gain", "lowers", "raises") if self.gain else ("risk", "raises", "lowers")
         )
-        change = f"the {quantity} {where} by {_percent(abs(self.reduction))} ({span})"
+        change = f"the {quantity} {where} by {percent(abs(self.reduction), 2)} ({span})"
         if low > 0:
             return f"Calibration {down} {change}."
         if high < 0:
             return f"Calibration {up} {change}: keep the plain fit. {ACTS}"
         return (
-            f"No reliable change of the {quantity} {where}: {_percent(self.reduction)} ({span}). "
+            f"No reliable change of the {quantity} {where}: {percent(self.reduction, 2)} ({span}). "
             f"Keep the plain fit unless more data says otherwise. {ACTS}"
         )
 
@@ -128,7 +158,10 @@ class Comparison:
             change = ["", ""]
             if name != "VI":
                 low, high = self.intervals[name]
-                change = [_percent(self.reductions[name]), f"{_percent(low)} to {_percent(high)}"]
+                change = [
+                    percent(self.reductions[name], 2),
+                    percent_span(low, high, 2),
+                ]
             rows.append([name, f"{sign * risk:.4f}", *change])
         sampled = [] if self.nuts is None else [str(self.nuts)]
         table = text_table(rows, right={1, 2}, gap=3)
@@ -140,7 +173,3 @@ class Comparison:
 def relative(change: float, base: float) -> float:
     """Decisions that cost nothing cannot be improved, and any cost is infinitely worse."""
     return change / base if base else (0.0 if change == 0 else -np.inf)
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.2f} %"

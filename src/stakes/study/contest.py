@@ -1,6 +1,6 @@
 """Choose among ways to a decision by what their decisions cost on outcomes they have not seen."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,17 +11,20 @@ from stakes._types import Data, Key
 from stakes.errors import InputError, NoScaleError, NumericalError, warn
 from stakes.host.progress import begin, parts_of, waiting
 from stakes.host.workers import checked_client
-from stakes.problem import Problem, checked_key
-from stakes.study.bench import Bench
-from stakes.study.choice import Choice, Entry
+from stakes.problem import Problem
+from stakes.study.choice import Choice
+from stakes.study.comparison import Score
 from stakes.study.data import Coords
+from stakes.study.dependence import By
+from stakes.study.diagnosis import Diagnosis
+from stakes.study.fits import Strength
 from stakes.study.folds import Folds
 from stakes.study.options import Options
-from stakes.study.setup import Strength
 from stakes.study.strategies.baselines import Same
 from stakes.study.strategies.corrected import Corrected
-from stakes.study.strategies.fitted import Calibrated, Plain
-from stakes.study.strategies.way import Fitted, Way
+from stakes.study.strategies.strategy import FittedStrategy, Strategy
+from stakes.study.strategies.variational import Calibrated, Plain
+from stakes.study.study import Study, Work
 
 STRENGTHS = (0.25, 1.0, 4.0, 16.0)
 
@@ -30,9 +33,9 @@ def choose(
     key: Key,
     problem: Problem,
     data: Data,
-    ways: Sequence[Any] | None = None,
+    ways: Sequence[Strategy] | None = None,
     folds: Folds = 5,
-    by: Any = None,
+    by: By = None,
     *,
     steps: int = 30_000,
     draws: int | None = None,
@@ -83,85 +86,57 @@ def choose(
         >>> choice.chosen
         'plain VI'
     """
-    said = Options(steps=steps, draws=draws, optimizer=optimizer)
-    if options is not None and said != Options():
+    given = Options(steps=steps, draws=draws, optimizer=optimizer)
+    if options is not None and given != Options():
         raise InputError("`choose(options=...)` replaces the other options: leave those out.")
     checks.instance("`problem`", problem, Problem, "a `Problem(model, outcome=..., loss=...)`")
     reason = problem.why_not_single("`choose(problem)`", parts=True)
     if reason is not None:
         raise InputError(reason)
-    asked = default_ways(problem) if ways is None else check_ways(ways)
-    bench = opened_bench(
-        key,
-        problem,
-        data,
-        asked,
-        folds,
-        by,
-        options=said if options is None else options,
-        coords=coords,
+    strategies = default_ways(problem) if ways is None else check_ways(ways)
+    work = Work(
         progress=checks.flag("`progress=`", progress),
-        on=None if on is None else checked_client(on),
+        client=None if on is None else checked_client(on),
     )
-    return chosen_among(asked, bench)
+    chosen = given if options is None else options
+    study = Study(key, problem, data, chosen, folds=folds, by=by, coords=coords, work=work)
+    enter(study, strategies)
+    return chosen_among(study, strategies)
 
 
-def chosen_among(ways: Sequence[Any], bench: Bench) -> Choice:
-    """A way whose numbers fail is left out, and told; the others are compared."""
-    entries, left_out = list[Entry](), dict[str, str]()
-    show = bench.progress and bench.client is not None
-    with parts_of("ways tried", len(ways), show=show) as tick:
-        for way in ways:
-            tick(way.name)
+def enter(study: Study, strategies: Sequence[Strategy]) -> None:
+    """Let strategies take part: refuse, before any fit, what one of them cannot handle."""
+    if study.problem.action is not None:
+        raise InputError(
+            f"`choose(...)` judges ways by observed outcomes, but decisions about "
+            f"{study.problem.action!r} change the outcome. Use `calibrate(...)`."
+        )
+    study.strengths = strengths_of(strategies)
+    for strategy in strategies:
+        strategy.check(study)
+
+
+def chosen_among(study: Study, strategies: Sequence[Strategy]) -> Choice:
+    """Compare what the strategies decide; one whose numbers fail is left out, with a warning."""
+    scores, left_out = list[Score](), dict[str, str]()
+    show = study.work.progress and study.work.client is not None
+    with parts_of("ways tried", len(strategies), show=show) as tick:
+        for strategy in strategies:
+            tick(strategy.name)
             try:
-                entries.append(_entry(bench, way))
+                scores.append(score(study, strategy))
             except (NumericalError, NoScaleError) as error:
-                left_out[way.name] = str(error)
-    if all(entry.way.is_yardstick for entry in entries):
+                left_out[strategy.name] = str(error)
+    if all(each.is_baseline for each in scores):
         reasons = "\n".join(f"  {name}: {why}" for name, why in left_out.items())
         raise NumericalError(f"`choose`: no way can decide.\n{reasons}")
     for name, why in left_out.items():
         warn(f"`choose` leaves out {name}: {why}")
-    return Choice(bench, tuple(entries), left_out)
+    entered = tuple(each for each in strategies if each.name not in left_out)
+    return Choice(study, entered, tuple(scores), left_out)
 
 
-def opened_bench(
-    key: Key,
-    problem: Problem,
-    data: Data,
-    ways: Sequence[Any],
-    folds: Folds,
-    by: Any,
-    *,
-    options: Options,
-    coords: Coords | None,
-    progress: bool,
-    before: Bench | None = None,
-    on: Any = None,
-) -> Bench:
-    """What the ways are fitted with; refuses, before any fit, what one of them cannot handle.
-
-    One `before` is of the same model, data, key and folds, about another loss.
-    """
-    bench = Bench(
-        checked_key(key),
-        problem,
-        data,
-        options,
-        strengths=_strengths(ways),
-        folds=folds,
-        by=by,
-        coords=coords,
-        progress=progress,
-        before=before,
-        on=on,
-    )
-    for way in ways:
-        way.check(bench)
-    return bench
-
-
-def default_ways(problem: Problem) -> list[Any]:
+def default_ways(problem: Problem) -> list[Strategy]:
     """From the simplest to the most elaborate, and what to compare with."""
     strengths = STRENGTHS if problem.loss is not None else (1.0,)
     calibrated = [Calibrated(strength=strength) for strength in strengths]
@@ -169,61 +144,72 @@ def default_ways(problem: Problem) -> list[Any]:
     return [Plain(), *calibrated, *corrected, Same()]
 
 
-def check_ways(ways: object) -> list[Way]:
+def check_ways(ways: object) -> list[Strategy]:
     """Refuse what is no list of different ways, one of which can decide."""
     listed = list(ways) if isinstance(ways, Sequence) and not isinstance(ways, str) else []
     if not listed:
         raise checks.refused("`ways=`", "a list of ways, such as `[Plain(), Same()]`", ways)
     for way in listed:
-        checks.choice("`ways=`: each", way, Way, "one such as `Plain()`")
+        checks.choice("`ways=`: each", way, Strategy, "one such as `Plain()`")
     names = [way.name for way in listed]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InputError(f"`ways=` has {', '.join(map(repr, twice))} more than once.")
-    if all(way.is_yardstick for way in listed):
+    if all(way.is_baseline for way in listed):
         raise InputError(
             "`ways=` has nothing but what is there to compare with; add a way such as `Plain()`."
         )
     return listed
 
 
-def _strengths(ways: Sequence[Any]) -> Mapping[Any, Sequence[Strength]]:
-    """For each guide, the strengths of calibration that are asked for."""
-    found: dict[Any, list[Strength]] = {}
-    for way in ways:
-        if isinstance(way, Calibrated):
-            found.setdefault(way.guide, []).append(way.asked)
-        for guide, asked in _strengths(way.bases).items():
-            found.setdefault(guide, []).extend(asked)
-    return found
+def strengths_of(strategies: Sequence[Strategy]) -> dict[Any, tuple[Strength, ...]]:
+    """For each guide, the strengths of calibration that strategies and their bases ask for."""
+    strengths: dict[Any, tuple[Strength, ...]] = {}
+    for strategy in strategies:
+        for guide, more in strengths_of(strategy.bases).items():
+            strengths[guide] = (*strengths.get(guide, ()), *more)
+        if isinstance(strategy, Calibrated):
+            own = Strength(strategy.transform, strategy.strength)
+            strengths[strategy.guide] = (*strengths.get(strategy.guide, ()), own)
+    return {guide: tuple(dict.fromkeys(each)) for guide, each in strengths.items()}
 
 
-def _entry(bench: Bench, way: Any) -> Entry:
-    begin(f"trying on rows left out in turn: {way.name}")
-    fitted = bench.fitted(way)
-    with waiting(f"deciding by {way.name}", show=bench.progress):
-        decisions, inside = _out_of_fold(bench, fitted)
-    judged = bench.seen._replace(counted=bench.splits.ever_judged)
-    costs = judged.costs(bench.problem.task, decisions)
-    return Entry(way, fitted, costs, inside)
+def score(study: Study, strategy: Strategy) -> Score:
+    """What the strategy's decisions cost on outcomes that its fits had not seen."""
+    begin(f"trying on rows left out in turn: {strategy.name}")
+    fitted = [study.fitted(strategy, mask) for mask in study.masks]
+    with waiting(f"deciding by {strategy.name}", show=study.work.progress):
+        decisions, inside = _out_of_fold(study, fitted)
+    judged = study.seen._replace(counted=study.splits.ever_judged)
+    return Score(
+        name=strategy.name,
+        costs=judged.costs(study.problem.task, decisions),
+        inside=inside,
+        seconds=sum(each.seconds for each in fitted),
+        diagnosis=Diagnosis.worst(each.diagnosis for each in fitted),
+        is_baseline=strategy.is_baseline,
+    )
 
 
-def _out_of_fold(bench: Bench, fitted: Fitted) -> tuple[np.ndarray, np.ndarray | None]:
+def _out_of_fold(
+    study: Study, fitted: Sequence[FittedStrategy]
+) -> tuple[np.ndarray, np.ndarray | None]:
     """Decisions for outcomes that were not seen; and whether these lay in the central 50 and 90 %.
 
-    Instance x (50 %, 90 %), for outcomes judged by; None for a way that predicts nothing.
+    Instance x (50 %, 90 %), for outcomes judged by; None for a strategy that predicts nothing.
     """
-    outcomes = bench.seen.outcomes
-    decisions = np.zeros((*bench.problem.space.axes, *outcomes.shape))
+    outcomes, splits = study.seen.outcomes, study.splits
+    decisions = np.zeros((*study.problem.space.axes, *outcomes.shape))
     inside = np.zeros((outcomes.size, 2), bool)
     predicts = True
-    for at, (judged, ground) in enumerate(zip(bench.splits.judged, bench.grounds, strict=True)):
-        decisions[..., judged] = fitted.decide(at, ground)[..., judged]
-        forecast = fitted.forecast(at, ground)
+    for mask, judged, strategy in zip(study.masks, splits.judged, fitted, strict=False):
+        cases = study.cases(mask)
+        decisions[..., judged] = strategy.decide(cases)[..., judged]
+        forecast = strategy.predict(cases)
         if forecast is None:
             predicts = False
             continue
         rows, outcome = judged.ravel(), outcomes.ravel()[:, None]
         low, high = forecast.central[:, [1, 0]], forecast.central[:, [2, 3]]
         inside[rows] = ((low <= outcome) & (outcome <= high))[rows]
-    return decisions, inside[bench.splits.ever_judged.ravel()] if predicts else None
+    return decisions, inside[splits.ever_judged.ravel()] if predicts else None

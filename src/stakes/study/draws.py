@@ -10,13 +10,12 @@ from stakes.bridge import prior_draws as drawn_from_prior
 from stakes.fitting import Fit
 from stakes.port import Instances
 from stakes.predicting import SampledPosterior
-from stakes.study.assessment import labelled
-from stakes.study.cases import posterior_of
+from stakes.study.cases import labelled
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from stakes.study.result import Calibration
+    from stakes.study.calibration import Calibration
 
 WARMUP = 500
 """Steps of each chain of NUTS before its draws."""
@@ -24,7 +23,7 @@ WARMUP = 500
 
 def posterior_draws(result: "Calibration", fit: Fit | None, draws: int) -> "xr.Dataset":
     """As `Calibration.posterior` says."""
-    posterior, cases = posterior_of(result, fit), result.approximation.trace
+    posterior, cases = result.posterior_of(fit), result.approximation.trace
     key = result.keys.posterior
     found = predicting.latent_draws(posterior, key, draws)
     found |= predicting.derived_draws(posterior, result.predictors.on(), key, draws)

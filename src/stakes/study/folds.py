@@ -1,7 +1,8 @@
 """Folds: which outcomes the fits of each fold may see, and which they are judged by."""
 
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeAlias, final
+from functools import cached_property
+from typing import Any, TypeAlias, final
 
 import jax
 import numpy as np
@@ -39,11 +40,10 @@ class Forward:
     def __post_init__(self) -> None:
         if self.together is not None:
             together = checks.array("`Forward(together=...)`", self.together)
-            object.__setattr__(self, "together", together)
+            checks.assign(self, together=together)
         blocks = checks.whole("`Forward(blocks=...)`", self.blocks)
         start = checks.number("`Forward(start=...)`", self.start, above=0, below=1)
-        object.__setattr__(self, "blocks", blocks)
-        object.__setattr__(self, "start", start)
+        checks.assign(self, blocks=blocks, start=start)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Forward) and self._known_by == other._known_by
@@ -73,13 +73,21 @@ def check_order(folds: Forward, index: Any) -> None:
     )
 
 
-NO_FOLDS: Final = object()
-"""For ways that are fitted to everything, and not judged."""
-Folds: TypeAlias = "int | Forward | np.ndarray"
+Folds: TypeAlias = int | Forward | np.ndarray
 """How many random ones, forward in time, or a fold's number for each outcome (-1: never judged)."""
 
 
-class Splits(NamedTuple):
+@final
+@dataclass(frozen=True, eq=False)
+class Mask:
+    """Outcomes that a fit may see; compared by identity, as a key for what is made with it."""
+
+    seen: np.ndarray
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Splits:
     """For each fold, the outcomes that its fits may see and those that they are judged by."""
 
     fitted: np.ndarray
@@ -87,32 +95,40 @@ class Splits(NamedTuple):
     judged: np.ndarray
     title: str
 
+    @cached_property
+    def masks(self) -> tuple[Mask, ...]:
+        """What the fits of each fold see."""
+        return tuple(map(Mask, self.fitted))
+
     @property
     def ever_judged(self) -> np.ndarray:
         return np.asarray(self.judged.any(axis=0))
 
     @property
     def widening(self) -> float:
-        """How much wider intervals are, because the fits of the folds share data."""
+        """How much wider intervals are, because the fits of the folds share data.
+
+        The factor of Nadeau and Bengio (2003), √(1 + outcomes judged by / outcomes fitted to).
+        """
         fitted = self.fitted.sum(axis=tuple(range(1, self.fitted.ndim))).mean()
         return float(np.sqrt(1 + self.ever_judged.sum() / fitted))
 
-    @property
-    def masks(self) -> np.ndarray:
-        """What the fits see: one for each fold, and then one with everything."""
-        return np.concatenate([self.fitted, np.ones((1, *self.fitted.shape[1:]), bool)])
+
+NO_FOLDS = Splits(np.zeros((0,), bool), np.zeros((0,), bool), "everything")
+"""For strategies that are fitted to everything, and not judged."""
 
 
 def split(
-    folds: Any, groups: np.ndarray | None, counted: np.ndarray, instances: Instances, key: Key
+    folds: Folds,
+    groups: np.ndarray | None,
+    counted: np.ndarray,
+    instances: Instances,
+    key: Key,
 ) -> Splits:
     """Divide the outcomes that count into folds.
 
     Outcomes of one group stay together.
     """
-    if folds is NO_FOLDS:
-        none = np.zeros((0, *counted.shape), bool)
-        return Splits(none, none, "everything")
     units = np.arange(counted.size).reshape(counted.shape) if groups is None else groups
     if isinstance(folds, Forward):
         return _forward(folds, units, counted, instances)

@@ -4,7 +4,7 @@ from typing import Protocol
 
 import numpy as np
 
-from stakes.fitting import History
+from stakes.fitting import History, Keeper
 
 
 class Journal(Protocol):
@@ -18,10 +18,22 @@ class Journal(Protocol):
         """Record where the fit stands; called after every chunk of steps."""
         ...
 
+    def due(self) -> bool:
+        """Whether a record is due after the next chunk; asked where several processes fit."""
+        ...
+
+    def keeper(self, title: str) -> Keeper | None:
+        """What keeps the rows of each process, where several processes write the record."""
+        ...
+
     def decisions(self, shape: tuple[int, ...]) -> np.ndarray | None:
         """VI's decisions, of this shape; None where there is no record of them."""
         ...
 
     def keep_decisions(self, decisions: np.ndarray) -> None:
         """Record VI's decisions, once the plain fit has ended."""
+        ...
+
+    def finish(self) -> None:
+        """Save everything that has been recorded."""
         ...

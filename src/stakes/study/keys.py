@@ -36,7 +36,7 @@ class Keys(NamedTuple):
     left_out: Key
     """Of draws that are reweighted."""
     folds: Key
-    heads: Key
+    maps: Key
     prior: Key
 
     @classmethod

@@ -17,11 +17,13 @@ from stakes._types import Key
 from stakes.bridge import Weighed, seen_members
 from stakes.errors import InputError, some
 from stakes.fitting import Fit, State, Step, run_together
+from stakes.host.packages import how_to_install, missing
 from stakes.predicting import FittedPosterior
-from stakes.study.assessment import Assessment
+from stakes.study.cases import Cases
 from stakes.study.comparison import Comparison
 from stakes.study.dependence import By, dependence_of
-from stakes.study.plan import Plan, check_decisions, check_whole, seeing
+from stakes.study.faults import check_decisions, check_whole
+from stakes.study.plan import Plan, seeing
 
 BAD = 0.7
 """k̂ above which weights are not reliable."""
@@ -32,14 +34,14 @@ AT_ONCE = 64
 
 
 def leave_one_out(
-    assessment: Assessment, plan: Plan, fits: Mapping[str, Fit], *, draws: int, by: By
+    cases: Cases, plan: Plan, fits: Mapping[str, Fit], *, draws: int, by: By
 ) -> Comparison:
     """Risk of each fit's decisions, each made without the outcome that it is judged by.
 
     Args:
-        assessment: on the data of the fit.
+        cases: on the data of the fit.
         plan: how the fits were made.
-        fits: by the names that the assessment has for their posteriors.
+        fits: by the names that the cases has for their posteriors.
         draws: of each fit, to be reweighted.
         by: as in `Calibration.compare`.
     """
@@ -48,43 +50,43 @@ def leave_one_out(
             "`leave_one_out()` needs the data as a whole, and the model takes them in minibatches. "
             "Leave `subsample_size` out, or hold out data: `compare(held_out)`."
         )
-    dependence = dependence_of(by, assessment.predictor)
-    seen = assessment.observations
+    dependence = dependence_of(by, cases.predictor)
+    seen = cases.observations
     assert seen is not None  # of a fit, there are some
     counted = seen.counted
     decisions, bad = {}, {}
-    for name, posterior in assessment.posteriors.items():
-        decisions[name], k_hat = _reweighted(assessment, posterior, draws)
+    for name, posterior in cases.posteriors.items():
+        decisions[name], k_hat = _reweighted(cases, posterior, draws)
         bad[name] = np.flatnonzero((~(k_hat <= BAD) & counted).ravel())
-    again = refitted(plan, fits, bad, assessment)
-    _decide_again(assessment, plan, again, decisions)
+    again = refitted(plan, fits, bad, cases)
+    _decide_again(cases, plan, again, decisions)
     costs = {name: seen.costs(plan.problem.task, found) for name, found in decisions.items()}
     return Comparison(
         costs=costs,
         gain=plan.problem.loss is None,
         setting=f"{counted.sum()} instances, each left out in turn; {_remark(bad)}; "
-        f"{plan.problem.criterion.title}; {assessment.setting}.",
+        f"{plan.problem.criterion.title}; {cases.setting}.",
         held_out=True,
-        notes=(*assessment.unconverged, *_unconverged(again)),
+        notes=(*cases.unconverged, *_unconverged(again)),
         dependence=dependence.among(counted),
     )
 
 
 def _reweighted(
-    assessment: Assessment, posterior: FittedPosterior, draws: int
+    cases: Cases, posterior: FittedPosterior, draws: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Decisions without each instance's own outcome, and k̂.
 
     The weights lead to the exact posterior, with the outcome and without it. The difference that
     it makes there is made to the fit's own decision, which may be another than the exact one.
     """
-    drawn = predicting.weighed(posterior, assessment.keys.left_out, draws)
+    drawn = predicting.weighed(posterior, cases.keys.left_out, draws)
     without = weights_without_each(drawn)
     exact = smoothed(np.broadcast_to(_ratio(drawn), drawn.log_likelihood.shape))
-    task, key = assessment.problem.task, assessment.keys.decisions
-    columns = assessment.predictor.columns(task.needs)
+    task, key = cases.problem.task, cases.keys.decisions
+    columns = cases.predictor.columns(task.needs)
     own, with_it, without_it = (
-        predicting.decide_weighted(task, assessment.expectation, key, drawn, log_weights, columns)
+        predicting.decide_weighted(task, cases.expectation, key, drawn, log_weights, columns)
         for log_weights in (
             np.zeros(without.log_weights.shape),
             exact.log_weights,
@@ -102,13 +104,13 @@ def _reweighted(
 
 
 def _decide_again(
-    assessment: Assessment,
+    cases: Cases,
     plan: Plan,
     again: Mapping[str, Mapping[int, Fit]],
     decisions: Mapping[str, np.ndarray],
 ) -> None:
     """Put in the decisions of fits that were made again."""
-    seen = assessment.observations
+    seen = cases.observations
     assert seen is not None
     if not again:
         return
@@ -118,14 +120,14 @@ def _decide_again(
             others.flat[row] = False
             # Of a member whose only outcome this is nothing is known: it is as good as new.
             approximation = plan.approximation.counting(jnp.asarray(others))
-            members = seen_members(approximation, assessment.keys.spread)
+            members = seen_members(approximation, cases.keys.spread)
             predictor = plan.predictors.on(plan.approximation.data, rows=members)
             found = predicting.decide(
                 plan.problem.task,
                 FittedPosterior(plan.approximation, fit.params),
                 predictor,
-                assessment.expectation,
-                assessment.keys.decisions,
+                cases.expectation,
+                cases.keys.decisions,
             )
             decisions[name].flat[row] = found.flat[row]
         check_decisions(decisions[name])
@@ -160,6 +162,11 @@ class Weights(NamedTuple):
 
 def smoothed(log_weights: np.ndarray) -> Weights:
     """Pareto-smoothed weights, by arviz-stats; draws along a leading axis."""
+    if missing("arviz_stats"):
+        raise InputError(
+            f"Pareto-smoothed weights need arviz-stats, which is not installed: "
+            f"{how_to_install('weights')}."
+        )
     from arviz_stats.base import array_stats
 
     shape, columns = log_weights.shape, log_weights.reshape(len(log_weights), -1)
@@ -184,14 +191,14 @@ def _ratio(draws: Weighed) -> np.ndarray:
 
 
 def refitted(
-    plan: Plan, fits: Mapping[str, Fit], rows: Mapping[str, np.ndarray], assessment: Assessment
+    plan: Plan, fits: Mapping[str, Fit], rows: Mapping[str, np.ndarray], cases: Cases
 ) -> dict[str, dict[int, Fit]]:
     """Each fit made again without each of its rows, from where it ended with them."""
-    keys = {"VI": assessment.keys.vi, "LCVI": assessment.keys.calibrated}
+    keys = {"VI": cases.keys.vi, "LCVI": cases.keys.calibrated}
     steps = {"VI": plan.vi_step(), "LCVI": plan.step(plan.scale)}
     start = {
         "VI": plan.vi_state(fits["VI"].params),
-        "LCVI": plan.state(fits["LCVI"].params, assessment.found["LCVI"]),
+        "LCVI": plan.state(fits["LCVI"].params, cases.decide(cases.posteriors["LCVI"])),
     }
     return {
         name: _without(each, plan, steps[name], start[name], keys[name])

@@ -12,7 +12,7 @@ from stakes.bridge import ModelTrace, NumPyroApproximation, Predictor, Predictor
 from stakes.errors import InputError, some, warn
 from stakes.port import Instances
 from stakes.study.data import CheckedData, Coords
-from stakes.study.plan import check_coords
+from stakes.study.faults import check_coords
 
 
 class Told(NamedTuple):

@@ -1,44 +1,27 @@
 """Section 5 of the paper: from a problem and data to calibrated decisions."""
 
-from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stakes import checks
-from stakes._types import Data, Key, Params
-from stakes.bridge import Divided, NumPyroApproximation
+from stakes._types import Data, Key
 from stakes.errors import InputError, warn
-from stakes.fitting import (
-    EM,
-    Fit,
-    FitSettings,
-    Hooks,
-    Method,
-    State,
-    Step,
-    Stop,
-    not_begun,
-    owned,
-    run,
-    start_history,
-)
-from stakes.host.interrupts import deferred_ctrl_c
+from stakes.fitting import Method, Stop
 from stakes.host.progress import waiting
-from stakes.problem import Problem, checked_key
+from stakes.problem import Problem
 from stakes.processes import Processes
 from stakes.protocols import Estimator, Expectation, Transform
+from stakes.study.calibration import Calibration
 from stakes.study.data import Coords
+from stakes.study.fits import Strength
 from stakes.study.journal import Journal
-from stakes.study.keys import Keys
 from stakes.study.options import Options
-from stakes.study.plan import check_fit, prepare
-from stakes.study.result import Calibration
-from stakes.study.streaming import Beyond, opened
-from stakes.tables import Stream
+from stakes.study.study import Study, Work
 
 if TYPE_CHECKING:
     import optax
+
+PAPER = Strength()
+"""M as the paper has it, neither stronger nor weaker."""
 
 
 def calibrate(
@@ -112,7 +95,7 @@ def calibrate(
         >>> result.decisions.dims
         ('toss',)
     """
-    said = Options(
+    given = Options(
         transform=transform,
         method=method,
         expectation=expectation,
@@ -124,123 +107,47 @@ def calibrate(
         all_steps=all_steps,
         warm_start=warm_start,
     )
-    if options is not None and said != Options():
+    if options is not None and given != Options():
         raise InputError("`calibrate(options=...)` replaces the other options: leave those out.")
-    chosen = said if options is None else options
-    result = calibrate_with(
-        key, problem, data, chosen, coords=coords, progress=progress, journal=journal, on=on
-    )
+    chosen = given if options is None else options
+    work = Work(progress=checks.flag("`progress=`", progress), journal=journal, processes=on)
+    study = Study(key, problem, data, chosen, coords=coords, work=work)
+    result = calibration_of(study)
     _warn_of_unconverged(result, chosen)
     return result
 
 
-def calibrate_with(
-    key: Key,
-    problem: Problem,
-    data: Any,
-    options: Options,
-    *,
-    coords: Coords | None = None,
-    progress: bool = True,
-    journal: Journal | None = None,
-    on: Processes | None = None,
-    plain: bool = False,
-) -> Calibration:
-    """`calibrate`, with its options as one value; or plain VI alone, without the calibrated fit."""
-    keys = Keys.of(checked_key(key))
-    if coords is not None:
-        coords = checks.labels("`coords=`", coords)
-    progress, plain = checks.flag("`progress=`", progress), checks.flag("`plain=`", plain)
-    if journal is not None:
-        checks.choice("`journal=`", journal, Journal, "None")
-    if on is not None:
-        checks.instance("`on=`", on, Processes, "what `stakes.join(...)` returns")
-        progress = progress and on.speaks
-    beyond, given = None, data
-    if isinstance(data, Stream):
-        with waiting("reading all rows", show=progress):
-            given = opened(problem, data, FitSettings.chunk, keys.setup, on)
-        if isinstance(given, Beyond):
-            beyond, given, options = given, given.sample, _for_stream(options)
-    with waiting("tracing the model", show=progress):
-        plan = prepare(keys.setup, problem, given, options, coords=coords, progress=progress)
-        plan = plan if beyond is None else beyond.of(plan, journal)
-    approximation, settings = plan.approximation, plan.settings
-    shared: NumPyroApproximation | Divided = approximation
-    if on is not None:
-        divided = plan.divided(on.count)
-        shared = divided if beyond is None else beyond.share(divided)
+def calibration_of(study: Study, *, plain: bool = False) -> Calibration:
+    """Section 5 of the paper, for a study of everything: plain VI, M_q, and the calibrated fit.
 
-    def fitted(
-        title: str,
-        step: Step,
-        state: State,
-        key: Key,
-        start: Params,
-        meanwhile: Callable[[], None] | None = None,
-    ) -> Fit:
-        hooks, history = Hooks(on=on), None
-        if beyond is None or journal is not None:
-            history = start_history(state, handed_over=plan.hands_over)
-            if journal is not None:
-                history = journal.history(title, history)
-                hooks = replace(
-                    hooks,
-                    watch=partial(journal.watch, title),
-                    due=getattr(journal, "due", lambda: True),
-                    keeper=getattr(journal, "keeper", lambda title: None)(title),
-                )
-            state = history.state
-
-        go = partial(run, title, step, shared, state, key, settings, history=history)
-        if beyond is not None:
-            return beyond.fit(go, shared, state, settings, key, start, hooks)
-        return go(hooks=replace(hooks, meanwhile=meanwhile))
-
-    # Plain VI, its decisions, and the scale of its losses.
-    begin = approximation.start
-    meanwhile = plan.meanwhile(keys, plain=plain) if on is None else None
-    vi = fitted("VI", plan.vi_step(), plan.vi_state(owned(begin)), keys.vi, begin, meanwhile)
-    check_fit("VI", vi)
-    shape = (*problem.space.axes, *approximation.instances.shape)
-    kept = journal.decisions(shape) if journal is not None else None
-    with waiting("deciding under plain VI", show=progress), deferred_ctrl_c() as interruption:
-        plan, decisions = plan.after_vi(vi, keys, kept)
-
-    # The calibrated fit, from VI's optimum unless told otherwise. Even from random λ, h starts at
-    # VI's decision: far from it, U has a flat tail.
-    begin = vi.params if plan.warm_start else approximation.start
-    asked = interruption.asked() if on is None else on.any(interruption.asked())
-    stopped = vi.reason is Stop.INTERRUPTED or asked
-    if journal is not None and not stopped:
-        journal.keep_decisions(decisions)
-    if stopped or plain:
-        why = Stop.INTERRUPTED if stopped else Stop.LEFT_OUT
-        calibrated = not_begun(plan.state(begin, decisions), why)
-        if beyond is not None:
-            beyond.begun(calibrated.params, begin)
-    else:
-        step = plan.step(plan.scale)
-        state = plan.state(owned(begin), decisions)
-        calibrated = fitted("calibrated", step, state, keys.calibrated, begin)
-        check_fit("calibrated", calibrated)
-    result = Calibration.of(plan, vi, calibrated, plan.coords, keys, beyond)
-    if beyond is not None and on is not None and not problem.space.axes:
+    Args:
+        study: without folds.
+        plain: leave the calibrated fit out.
+    """
+    study.strengths = {} if plain else {None: (PAPER,)}
+    fits = study.fits()
+    # Plain VI first: its decisions and their losses give M_q, and calibration starts from there.
+    vi = fits.plain(study.everything)
+    calibrated = fits.not_made(Stop.LEFT_OUT) if plain else fits.calibrated(PAPER, study.everything)
+    plan = fits.reference().plan
+    result = Calibration(
+        plan=plan,
+        keys=study.keys,
+        vi=vi,
+        calibrated=calibrated,
+        coords=dict(plan.coords),
+        beyond=study.beyond,
+        home=fits.cases(plan.expectation),
+    )
+    if (
+        study.beyond is not None
+        and study.work.processes is not None
+        and not plan.problem.space.axes
+    ):
         # Each process decides about its rows; later they may not be together any more.
-        with waiting("deciding about all rows", show=progress):
+        with waiting("deciding about all rows", show=study.work.progress):
             _ = result.decisions, result.vi_decisions
     return result
-
-
-def _for_stream(options: Options) -> Options:
-    """Decisions of rows that come and go are made anew at each step."""
-    method = EM() if options.method is None else options.method
-    if not isinstance(method, EM):
-        raise InputError(
-            f"`method={method}` keeps a decision for each row, and the rows of a `Stream(...)` "
-            f"come and go. Leave `method` out, or give `EM(...)`."
-        )
-    return replace(options, method=method)
 
 
 def _warn_of_unconverged(result: Calibration, options: Options) -> None:

@@ -1,7 +1,7 @@
 """From a problem and data to a plan: everything chosen and checked before the first fit."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, final
@@ -11,15 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from stakes import checks, predicting
-from stakes._types import Array, Batch, Data, Key, Number, Params
+from stakes._types import Array, Batch, Data, Key, Number, Params, PyTree
 from stakes.arguments import Columns, columns_of
 from stakes.bridge import Divided, NumPyroApproximation, Predictors, approximate, divided
-from stakes.decisions import DecisionTask, SecondMinimum, objective_of
-from stakes.errors import InputError, NumericalError, listed, some, warn
+from stakes.decisions import DecisionTask, objective_of
+from stakes.errors import InputError
 from stakes.fitting import (
     EM,
     VI,
-    Fit,
     FitSettings,
     Info,
     Joint,
@@ -27,18 +26,15 @@ from stakes.fitting import (
     ParametricStep,
     State,
     Step,
-    Stop,
     begin_to_compile,
 )
 from stakes.host.ahead import usable_cores
-from stakes.port import Instances
 from stakes.predicting import FittedPosterior
 from stakes.problem import Problem, checked_key
 from stakes.protocols import (
     Estimator,
     Expectation,
     Objective,
-    Space,
     Transform,
 )
 from stakes.study.choices import (
@@ -47,7 +43,8 @@ from stakes.study.choices import (
     checked_transform,
     method_for,
 )
-from stakes.study.data import Coords, given
+from stakes.study.data import CheckedData, Coords, given
+from stakes.study.faults import check_coords, warn_of_unseen_decisions
 from stakes.study.keys import Keys
 from stakes.study.options import Options
 from stakes.tables import Read
@@ -74,12 +71,22 @@ class Plan:
     settings: FitSettings
     predictors: Predictors
     """Of the approximation, for all results of this plan."""
+    data: CheckedData
+    """What the model was traced on."""
     columns: Mapping[str, Columns]
     """Names of the columns of arguments that are tables."""
     coords: Mapping[str, Any]
     """Labels of members, by plate."""
-    table: Read | None
-    """The table that was given as data, if one was."""
+
+    @property
+    def table(self) -> Read | None:
+        """The table that was given as data, if one was."""
+        return self.data.table
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of all decisions."""
+        return (*self.problem.space.axes, *self.approximation.instances.shape)
 
     def on(self, approximation: NumPyroApproximation) -> "Plan":
         """The plan for another approximation, of the same model."""
@@ -87,6 +94,10 @@ class Plan:
             return self
         predictors = Predictors(self.problem, approximation)
         return replace(self, approximation=approximation, predictors=predictors)
+
+    def showing(self, *, progress: bool) -> "Plan":
+        """The plan, its fits with progress bars or without."""
+        return replace(self, settings=replace(self.settings, progress=progress))
 
     def divided(self, count: int) -> Divided:
         """The approximation with its rows divided among so many processes."""
@@ -103,11 +114,10 @@ class Plan:
         Decisions and calibrated fit, where the problem is small, and it is known before plain VI
         what they need.
         """
-        shape = (*self.problem.space.axes, *self.approximation.instances.shape)
-        size = math.prod(shape) + sum(map(np.size, jax.tree.leaves(self.approximation.start)))
+        size = math.prod(self.shape) + sum(map(np.size, jax.tree.leaves(self.approximation.start)))
         if usable_cores() < 2 or size > MOST_AHEAD or not self.expectation.is_sized:
             return None
-        return lambda: self._begin_to_compile(keys, np.zeros(shape), plain)
+        return lambda: self._begin_to_compile(keys, np.zeros(self.shape), plain)
 
     def _begin_to_compile(self, keys: Keys, decisions: np.ndarray, plain: bool) -> None:
         approximation, start = self.approximation, self.approximation.start
@@ -133,44 +143,29 @@ class Plan:
         outcomes = predicting.outcomes_by_batch(posterior, self.predictors.on(), key, some)
         return replace(self, expectation=self.expectation.size_for(outcomes))
 
-    def after_vi(
-        self, vi: Fit, keys: Keys, decisions: np.ndarray | None = None
-    ) -> tuple["Plan", np.ndarray]:
-        """The plan with M_q from the losses of VI's own decisions; and these decisions."""
-        plan = self.sized(vi.params, keys.spread)
-        posterior = FittedPosterior(self.approximation, vi.params)
-        predictor, task = self.predictors.on(), self.problem.task
-        if decisions is None:
-            expectation, key = plan.expectation, keys.decisions
-            decisions = predicting.decide(task, posterior, predictor, expectation, key)
-            check_decisions(decisions)
-            second = predicting.second_minimum(task, posterior, predictor, expectation, key)
-            if second is not None:
-                _warn_of_second_minimum(self.problem, second)
+    def with_scale(self, params: Params, decisions: np.ndarray, keys: Keys) -> "Plan":
+        """The plan with M_q from the losses of VI's own decisions.
+
+        Where no outcome is observed, since decisions are about a latent, they are the losses that
+        plain VI itself expects.
+        """
+        posterior = FittedPosterior(self.approximation, params)
+        predictor, task, transform = self.predictors.on(), self.problem.task, self.transform
         seen = predicting.observations(posterior, predictor)
-        if seen is None:  # the decision is about a latent
-            return self._after_vi_unobserved(plan, posterior, decisions, keys)
+        if seen is None:
+            if transform is None:
+                return self
+            costs = predicting.predictive_costs(task, posterior, predictor, decisions, keys.scale)
+            return replace(self, transform=transform.fitted(costs))
         seen.check(task, decisions)
-        transform = self.transform
+        action = self.problem.action
         if transform is not None:
             # What was observed happened at the decisions that were made, if they change outcomes.
-            action = self.problem.action
             made = decisions if action is None else np.asarray(predictor.arrays[action], float)
             transform = transform.fitted(seen.costs(task, made))
-        if self.problem.action is not None:
-            _warn_of_unseen_decisions(self.problem, predictor.arrays, decisions)
-        return replace(plan, transform=transform), decisions
-
-    def _after_vi_unobserved(
-        self, plan: "Plan", posterior: FittedPosterior, decisions: np.ndarray, keys: Keys
-    ) -> tuple["Plan", np.ndarray]:
-        """M_q from the losses that plain VI itself expects, where no outcome is observed."""
-        transform = self.transform
-        if transform is not None:
-            task, predictor = self.problem.task, self.predictors.on()
-            costs = predicting.predictive_costs(task, posterior, predictor, decisions, keys.scale)
-            transform = transform.fitted(costs)
-        return replace(plan, transform=transform), decisions
+        if action is not None:
+            warn_of_unseen_decisions(self.problem, predictor.arrays, decisions)
+        return replace(self, transform=transform)
 
     @property
     def scale(self) -> float | None:
@@ -262,63 +257,9 @@ def prepare(
         warm_start=options.warm_start,
         settings=options.fit_settings(draws=draws, progress=progress),
         predictors=Predictors(problem, approximation),
+        data=read,
         columns={} if read.table is not None else columns_of(data),
         coords=dict(coords or {}),
-        table=read.table,
-    )
-
-
-def _warn_of_unseen_decisions(
-    problem: Problem, arrays: Mapping[str, Any], decisions: np.ndarray
-) -> None:
-    assert problem.action is not None
-    made = np.asarray(arrays[problem.action], float)
-    low, high = made.min(), made.max()
-    beyond = beyond_made(problem.space, made, decisions)
-    if not beyond.any():
-        return
-    where = f"outside those in the data, {low:.6g} to {high:.6g}"
-    remedy = (
-        f"Narrow the limits, `decision={{{problem.action!r}: Interval({low:.4g}, {high:.4g})}}`"
-    )
-    if problem.space.labels:
-        never = problem.space.to_labels(np.unique(decisions[beyond]))
-        where, remedy = (
-            f"beyond those in the data: {listed(map(str, never))}",
-            "Leave such actions out",
-        )
-    warn(
-        f"{int(beyond.sum())} of {decisions.size} best decisions about {problem.action!r} lie "
-        f"{where}: they rest on the model alone. {remedy}, or try such decisions "
-        f"first."
-    )
-
-
-def beyond_made(space: Space, made: np.ndarray, decisions: np.ndarray) -> np.ndarray:
-    """Which decisions lie beyond all that were ever made; of actions, which never were."""
-    if space.labels:
-        return ~np.isin(decisions, made)
-    found: np.ndarray = (decisions < made.min() - 1e-6) | (decisions > made.max() + 1e-6)
-    return found
-
-
-def _warn_of_second_minimum(problem: Problem, second: SecondMinimum) -> None:
-    """Where decisions far apart are nearly equally good, chance may choose between them."""
-    exists = np.asarray(second.exists)
-    if not exists.any():
-        return
-    at = tuple(int(i) for i in np.argwhere(exists)[0])
-    best, other = (float(np.asarray(each.place)[at]) for each in (second.best, second.other))
-    worth = problem.criterion.worth
-    here, there, between = (
-        float(worth(value)[at]) for value in (second.best.value, second.other.value, second.between)
-    )
-    warn(
-        f"Under `{problem.criterion.title}`, decisions far apart are nearly equally good in "
-        f"{int(exists.sum())} of {exists.size} cases: {best:.4g} ({here:.4g} on average) and "
-        f"{other:.4g} ({there:.4g}), for example, and {between:.4g} between them. A little more "
-        f"data may make the other one the best; look at both, "
-        f"`result.expected([{best:.4g}, {other:.4g}])`."
     )
 
 
@@ -331,49 +272,6 @@ def seeing(counted: Array, step: Step) -> Step:
     return some
 
 
-def check_decisions(decisions: np.ndarray) -> None:
-    for end, where, too in ((-np.inf, "falls", "low"), (np.inf, "rises", "high")):
-        endless = decisions == end
-        if endless.any():
-            raise NumericalError(
-                f"{int(endless.sum())} of {decisions.size} decisions are infinite: the more the "
-                f"decision {where}, the better, or at least never worse. Such a decision needs "
-                f"limits: say in the loss or utility what too {too} a decision costs."
-            )
-    bad = ~np.isfinite(decisions)
-    if bad.any():
-        raise NumericalError(
-            f"{int(bad.sum())} of {decisions.size} decisions are not finite, because the expected "
-            f"loss or utility is not. Either the window of an enumeration is too small (give a "
-            f"larger `Enumeration(points=...)`), or the expectation of the loss is infinite."
-        )
-
-
-def check_fit(name: str, fit: Fit) -> None:
-    if fit.reason is Stop.NUMERICAL_FAILURE and fit.skipped >= fit.steps:
-        raise NumericalError(
-            f"The {name} fit found no finite bound and gradient at all in {fit.steps} steps. Check "
-            f"the model's priors and the size of the data, give a smaller step "
-            f"(`optimizer=optax.adam(1e-3)`) or, for counts, a larger `Enumeration(points=...)`."
-        )
-
-
-def check_whole(name: str, fit: Fit) -> None:
-    """Refuse a fit that was cut short, where the figures of a whole one are to be kept."""
-    check_fit(name, fit)
-    if fit.reason is Stop.INTERRUPTED:
-        raise KeyboardInterrupt
-    if fit.reason is Stop.NUMERICAL_FAILURE:
-        raise NumericalError(f"The {name} fit {fit.reason} (after {fit.steps} steps).")
-
-
-def check_coords(coords: Coords | None, *labelled: Instances) -> None:
-    sizes = {d: n for each in labelled for d, n in zip(each.dims, each.shape, strict=True)}
-    given = {} if coords is None else checks.labels("`coords=`", coords)
-    for name, labels in given.items():
-        if name not in sizes:
-            raise InputError(f"`coords` labels {name!r}; the plates are {some(sizes)}.")
-        if len(labels) != sizes[name]:
-            raise InputError(
-                f"`coords[{name!r}]` has {len(labels)} labels for {sizes[name]} members."
-            )
+def stacked(trees: Sequence[PyTree]) -> PyTree:
+    """Several trees of the same structure as one, with a leading axis."""
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)

@@ -51,6 +51,7 @@ from stakes.study.data import ReadsTables
 from stakes.study.journal import Journal
 from stakes.study.kept_rows import KeptRows
 from stakes.study.keys import Keys
+from stakes.study.options import Options
 from stakes.study.plan import Plan
 from stakes.study.telling import agreed, joined_rows, of_all
 from stakes.tables import (
@@ -393,3 +394,14 @@ def _fill(made: OnDisk, at: np.ndarray, values: np.ndarray) -> None:
     for part in np.array_split(np.argsort(at), -(-len(made) // HELD)):
         made[at[part]] = values[part]
         release_pages(made)
+
+
+def options_for_stream(options: Options) -> Options:
+    """Decisions of rows that come and go are made anew at each step."""
+    method = EM() if options.method is None else options.method
+    if not isinstance(method, EM):
+        raise InputError(
+            f"`method={method}` keeps a decision for each row, and the rows of a `Stream(...)` "
+            f"come and go. Leave `method` out, or give `EM(...)`."
+        )
+    return replace(options, method=method)

@@ -2,6 +2,7 @@
 
 import sys
 from contextlib import nullcontext
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import typer
@@ -13,10 +14,10 @@ from stakes.wording import percent, percent_span
 if TYPE_CHECKING:
     from distributed import Client
 
-    from stakes.app.runs import Chosen, Manifest, Run
+    from stakes.app.runs import Manifest, Run
     from stakes.host.watching import Beat
     from stakes.processes import Processes
-    from stakes.study import Comparison
+    from stakes.study import Comparison, Summary
 
 
 def finish(
@@ -81,7 +82,7 @@ def _verdict(manifest: "Manifest", comparison: "Comparison | None", unit: str | 
     return f"{comparison}" + (f"\nThe risk is in {unit}." if unit else "")
 
 
-def _text_of(chosen: "Chosen", unit: str | None = None) -> str:
+def _text_of(chosen: "Summary", unit: str | None = None) -> str:
     """The ways side by side, and which one decides."""
     from stakes.host.text_tables import text_table
 
@@ -118,7 +119,7 @@ def _summary(run: "Run", manifest: "Manifest") -> dict[str, object]:
         "status": manifest.status,
         "title": manifest.title,
         "seed": manifest.seed,
-        "choice": manifest.choice.model_dump() if manifest.choice else None,
+        "choice": asdict(manifest.choice) if manifest.choice else None,
         "refit": manifest.refit.model_dump() if manifest.refit else None,
         "ending": manifest.ending.model_dump() if manifest.ending else None,
         "timings": manifest.timings,

@@ -5,13 +5,13 @@ checksum, and every file is replaced as a whole.
 """
 
 from stakes.app.runs.checking import Checked, checked
-from stakes.app.runs.choosing import Ways
 from stakes.app.runs.deciding import decide_file
 from stakes.app.runs.doubts import unsettled
 from stakes.app.runs.folder import DECISIONS, DRAWS, REPORT, RunFolder, check_free
-from stakes.app.runs.manifest import Chosen, Ending, Manifest
+from stakes.app.runs.manifest import Ending, Manifest
 from stakes.app.runs.opening import Run, begin, reopen
-from stakes.app.runs.results import held_out_cases, restore, ways_of
+from stakes.app.runs.restoring import restore
+from stakes.app.runs.solution import Solution
 from stakes.app.runs.working import assist, carry_out, rewrite_report
 
 __all__ = [
@@ -19,22 +19,19 @@ __all__ = [
     "DRAWS",
     "REPORT",
     "Checked",
-    "Chosen",
     "Ending",
     "Manifest",
     "Run",
     "RunFolder",
-    "Ways",
+    "Solution",
     "assist",
     "begin",
     "carry_out",
     "check_free",
     "checked",
     "decide_file",
-    "held_out_cases",
     "reopen",
     "restore",
     "rewrite_report",
     "unsettled",
-    "ways_of",
 ]

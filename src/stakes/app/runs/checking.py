@@ -10,14 +10,14 @@ import numpy as np
 
 from stakes import checks, predicting
 from stakes._types import Params
-from stakes.app.runs.choosing import check_choice
 from stakes.app.runs.indices import check_indices
+from stakes.app.runs.solution import study_of, take_part
 from stakes.app.spec import Job, job_on_all_rows
 from stakes.fitting import State, Step, compiled, least_steps, sweeping
 from stakes.host.progress import begin
 from stakes.port import Batches
 from stakes.predicting import FittedPosterior
-from stakes.study import Calibrated, Forward, Plan, prepare
+from stakes.study import Calibrated, Forward, Plan
 
 CHUNK = 20
 FEWEST, MOST, PATIENCE = 3, 50, 5.0
@@ -86,10 +86,11 @@ def checked(job: Job) -> Checked:
     key = jax.random.key(job.spec.seed)
     begin("tracing the model")
     check_indices(job)
-    check_choice(job)
+    study = study_of(job)
+    take_part(study, job)
     whole = job_on_all_rows(job)
     pairs = 1 if whole is None else 2
-    plan = prepare(key, job.problem, job.data(job.fit.arguments), job.options)
+    plan = study.plan
     approximation, settings = plan.approximation, plan.settings
     least = least_steps(sweeping(settings, approximation, approximation.start))
     least = min(settings.steps, least)

@@ -1,7 +1,7 @@
 """Decisions for the rows of a file, a part at a time: memory does not grow with the file."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -10,28 +10,21 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from stakes import checks
-from stakes.app.runs.choosing import CORRECTED, TWO, Ways
 from stakes.app.runs.doubts import Ranges, doubts_about
 from stakes.app.runs.exports import by_part
 from stakes.app.runs.indices import columns_named
 from stakes.app.runs.opening import Run, changed_job, changed_run
 from stakes.app.runs.outputs import check_output, output
 from stakes.app.runs.padding import CHUNK, padded, usual_size
-from stakes.app.runs.results import (
-    check_run,
-    fresh_plates,
-    restore,
-    rows_of_fit,
-    ways_of,
-    with_task_of,
-)
+from stakes.app.runs.restoring import check_run, restore
+from stakes.app.runs.solution import TWO, Solution, rows_of_fit
 from stakes.app.spec import Part, RowReader, path_of
 from stakes.errors import InputError, NumericalError, some
 from stakes.host import files
 from stakes.host.ahead import on_all_cores
 from stakes.host.progress import begin
 from stakes.host.workers import ONE_AT_A_TIME
-from stakes.study import NUTS, Calibration, beyond_made
+from stakes.study import beyond_made
 
 MOST_TOLD = 20
 """Of what is odd about rows."""
@@ -141,24 +134,22 @@ class _Decider:
     @property
     def way_is_free(self) -> bool:
         """Whether the way decides by a posterior alone, so that it can decide for other costs."""
-        way = self.way or TWO[0].name
-        free = (*(each.name for each in TWO), NUTS.name)
-        return way.startswith(free) and CORRECTED not in way
+        job, name = self.run.job, self.way or TWO[0].name
+        strategies = [*TWO, *(job.choosing.ways if job.choosing is not None else ())]
+        return any(
+            each.name == name and not each.bases and not each.is_baseline for each in strategies
+        )
 
     @cached_property
-    def result(self) -> Calibration:
+    def solution(self) -> Solution:
         """Made once the first rows have been read and checked."""
-        result, job = restore(self.run), self.rows.job
+        solution, job = restore(self.run), self.rows.job
         begin("compiling what decides, and deciding")
-        return result if job is self.run.job else with_task_of(job, result)
-
-    @cached_property
-    def ways(self) -> Ways:
-        return replace(ways_of(self.run, self.result), job=self.rows.job)
+        return solution if job is self.run.job else solution.at_costs_of(job)
 
     @property
     def basis(self) -> str:
-        return f"by {self.ways.name(self.way)}, fitted to {rows_of_fit(self.rows.job)}"
+        return f"by {self.solution.name(self.way)}, fitted to {rows_of_fit(self.rows.job)}"
 
     @cached_property
     def _ranges(self) -> Ranges:
@@ -172,7 +163,11 @@ class _Decider:
         """To be asked when all rows are decided."""
         more = len(self._odd) - MOST_TOLD
         odd = self._odd[:MOST_TOLD] + ([f"... and {more} more"] if more > 0 else [])
-        return doubts_about(self.run.manifest, self.ways.name(self.way)) + self._ranges.told() + odd
+        return (
+            doubts_about(self.run.manifest, self.solution.name(self.way))
+            + self._ranges.told()
+            + odd
+        )
 
     def decisions(self) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
         """All columns with what is decided, and which rows lack a value, part by part."""
@@ -215,12 +210,12 @@ class _Decider:
         job = self.rows.job
         asked = (job.problem.observations, job.problem.action)
         others = {n: v for n, v in job.fit.arguments.items() if n not in asked}
-        plates = fresh_plates(self.result, job)
+        plates = self.solution.new_plates
         new, known = ((), plates) if self.known else (plates, ())
         data = job.data({**others, **padded(job, arguments, rows, size)}, start)
         with ONE_AT_A_TIME:  # this runs the model, what follows only what was compiled of it
-            cases = self.result.assess(data, new=new, known=known)
-        found = self.ways.found(cases, self.way)
+            cases = self.solution.result.assess(data, new=new, known=known)
+        found = self.solution.decide(cases, self.way)
         shape = cases.instances.shape
         if shape != (size,):
             raise InputError(
@@ -231,9 +226,11 @@ class _Decider:
         decided = by_part(DECISION, cases.labels(found))
         self._look_beyond(found[:rows])
         if job.problem.action is None:  # otherwise what comes depends on the decision
-            interval, cost = self.ways.outlook(cases, found, self.way)
+            posterior = self.solution.posterior(self.way)
+            central = cases.forecast(posterior).central
+            cost = cases.expected_costs(posterior, found)
             worth = (GAIN, -cost) if job.problem.loss is None else (COST, cost)
-            decided |= {LOW: interval[:, 0], HIGH: interval[:, 1], worth[0]: _rounded(worth[1])}
+            decided |= {LOW: central[:, 0], HIGH: central[:, -1], worth[0]: _rounded(worth[1])}
         return {name: np.asarray(values)[:rows] for name, values in decided.items()}
 
     def _look_beyond(self, decisions: np.ndarray) -> None:

@@ -24,7 +24,7 @@ def doubts_about(manifest: Manifest, way: str) -> list[str]:
             f"The decisions of this run are not to be relied on yet. {unsettled(manifest)}"
         )
     chosen = manifest.choice
-    held = None if chosen is None else chosen.row(way).coverage_90
+    held = None if chosen is None else chosen.line(way).coverage_90
     if chosen is not None and held is not None:
         found += filter(None, [coverage_doubt(held, chosen.outcomes)])
     return found

@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stakes.app.runs.choosing import TODAY, Ways
 from stakes.app.runs.outputs import output
-from stakes.app.runs.results import titled_fits
-from stakes.app.spec import Job
+from stakes.app.runs.solution import TODAY, Solution
 from stakes.host import files
-from stakes.study import Assessment, Calibration
+from stakes.study import Cases
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,17 +19,16 @@ MOST_VALUES = 2**25
 """Draws of latents held at once."""
 
 
-def write_decisions(path: Path, parts: Mapping[str, Assessment], ways: Ways, job: Job) -> None:
+def write_decisions(path: Path, parts: Mapping[str, Cases], solution: Solution) -> None:
     """A row for each instance, part by part, written as the table of the fit is."""
     import pandas as pd
 
-    label = job.spec.data.label if job.spec.data else []
+    job, tables = solution.job, []
     own_rows = {"fit": job.fit, "held out": job.held_out}
-    tables = []
     for part, cases in parts.items():
         own = own_rows[part]
-        table = _decisions(part, cases, ways, label, None if own is None else own.labels)
-        if TODAY in ways.names and own is not None and "today" in own.beside:
+        table = _decisions(part, cases, solution, None if own is None else own.labels)
+        if TODAY in solution.names and own is not None and "today" in own.beside:
             table["decision_today"] = own.beside["today"].ravel()
         tables.append(table)
     rows = pd.concat(tables)
@@ -40,25 +37,25 @@ def write_decisions(path: Path, parts: Mapping[str, Assessment], ways: Ways, job
 
 
 def _decisions(
-    part: str, cases: Assessment, ways: Ways, label: list[str], labels: np.ndarray | None
+    part: str, cases: Cases, solution: Solution, labels: np.ndarray | None
 ) -> "pd.DataFrame":
     import pandas as pd
 
-    observed, shape = cases.observed, cases.instances.shape
+    data, observed, shape = solution.job.spec.data, cases.observed, cases.instances.shape
     first = cases.vi_decisions
     first = first.isel(part=0, drop=True) if "part" in first.dims else first
     rows: pd.DataFrame = first.to_series().index.to_frame(index=False)
     if labels is not None and shape == (len(labels),):
-        rows = pd.DataFrame(labels, columns=pd.Index(label))
+        rows = pd.DataFrame(labels, columns=pd.Index(data.label if data else []))
     rows = rows.assign(
         part=part,
-        **by_part("decision", ways.decide(cases)),
+        **by_part("decision", solution.labels(cases)),
         **by_part("decision_vi", cases.vi_decisions),
     )
     if "LCVI" in cases.posteriors:
         rows = rows.assign(**by_part("decision_calibrated", cases.decisions))
     if cases.problem.action is None:  # otherwise what comes depends on the decision
-        central = ways.forecast(cases).central
+        central = solution.forecast(cases).central
         rows = rows.assign(predicted_low=central[:, 0], predicted_high=central[:, -1])
     return rows.assign(observed=np.nan if observed is None else observed.values.ravel())
 
@@ -71,15 +68,15 @@ def by_part(name: str, decisions: "xr.DataArray") -> dict[str, np.ndarray]:
     return {f"{name}_{each}": decisions.sel(part=each).values.ravel() for each in parts}
 
 
-def write_draws(path: Path, result: Calibration) -> None:
+def write_draws(path: Path, solution: Solution) -> None:
     """Draws from both posteriors, for ArviZ and the like; fewer of them for large models."""
     import pandas as pd
     import xarray as xr
 
+    result, fits = solution.result, solution.fits
     latents = result.approximation.latents.values()
     size = sum(int(np.prod(latent.shape)) for latent in latents)
     draws = int(np.clip(MOST_VALUES // max(size, 1), 10, 1000))
-    fits = titled_fits(result)
     parts = [result.posterior(fit, draws=draws) for fit in fits.values()]
     merged = xr.concat(parts, dim=pd.Index(list(fits), name="fit"), join="exact")
     # A name such as "scope/site" would be a path within the file.

@@ -32,11 +32,11 @@ class RunFolder:
     path: Path
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "path", checks.path("`RunFolder(path)`", self.path))
+        checks.assign(self, path=checks.path("`RunFolder(path)`", self.path))
 
-    @classmethod
-    def create(cls, path: Path, first: Manifest, data: Mapping[str, np.ndarray]) -> "RunFolder":
+    def create(self, first: Manifest, data: Mapping[str, np.ndarray]) -> None:
         """Make the folder with data and manifest in it; it appears whole or not at all."""
+        path = self.path
         check_free(path)
         with files.explained("make the run folder", path):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -51,7 +51,6 @@ class RunFolder:
             except BaseException:
                 shutil.rmtree(made, ignore_errors=True)
                 raise
-        return cls(path)
 
     def __truediv__(self, name: str) -> Path:
         return self.path / name

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from stakes.errors import StorageError
 from stakes.host import files
+from stakes.study import Summary
 
 NAME = "manifest.json"
 UNSEALED = "0" * 64
@@ -46,49 +47,6 @@ class Ending(_Part):
     converged: bool
 
 
-class WayRow(_Part):
-    """A way to a decision, and what its decisions cost on outcomes that it had not seen."""
-
-    name: str
-    risk: float
-    """Mean cost of a decision, in the user's unit; mean utility where there is one."""
-    better_by: float | None
-    """By which share that is better than plain VI's, with a 95 % interval."""
-    low: float | None
-    high: float | None
-    coverage_50: float | None
-    coverage_90: float | None
-    seconds: float
-    note: str = ""
-
-
-class Saved(_Part):
-    """What a decision by the chosen way saves against another, in the user's unit."""
-
-    than: str
-    each: float
-    low: float | None
-    high: float | None
-
-
-class Chosen(_Part):
-    """The choice among ways to a decision."""
-
-    way: str
-    base: str
-    """The way that others are compared with."""
-    verdict: str
-    folds: str
-    """By what the ways were judged, in words."""
-    outcomes: int
-    gain: bool
-    ways: list[WayRow]
-    saved: list[Saved]
-
-    def row(self, name: str) -> WayRow:
-        return next(row for row in self.ways if row.name == name)
-
-
 class Refit(_Part):
     """The fits to all rows, with those held out, which decide about new rows."""
 
@@ -119,7 +77,7 @@ class Manifest(_Part):
     timings: dict[str, float] = {}
     """What took time -> seconds."""
     ending: Ending | None = None
-    choice: Chosen | None = None
+    choice: Summary | None = None
     """None where the run has the two fits alone, or has not chosen yet."""
     refit: Refit | None = None
     """None where no rows are held out, or are to stay so."""
@@ -152,7 +110,7 @@ def load(folder: Path) -> Manifest:
             raise ValueError("its content does not match its checksum")
         fields = json.loads(text)
         del fields["sha256"]
-        return Manifest.model_validate(fields)
+        return Manifest.model_validate_json(json.dumps(fields))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))

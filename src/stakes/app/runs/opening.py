@@ -4,19 +4,21 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import final
 
 from stakes import checks
-from stakes.app.runs.choosing import check_choice
 from stakes.app.runs.folder import RunFolder
 from stakes.app.runs.indices import check_indices
 from stakes.app.runs.manifest import Manifest, Source
 from stakes.app.runs.packing import packed, unpacked
+from stakes.app.runs.solution import study_of, take_part
 from stakes.app.runs.versions import precision, versions
 from stakes.app.spec import Job, job_of, job_on_all_rows, path_of, with_values
 from stakes.errors import InputError, StorageError, warn
 from stakes.host import files
+from stakes.study import Study
 
 
 @final
@@ -33,10 +35,23 @@ class Run:
         checks.fields(self, folder=RunFolder, manifest=Manifest, job=Job)
         checks.flag("`Run(refit=...)`", self.refit)
 
+    @cached_property
+    def study(self) -> Study:
+        """The problem, traced on the rows of the fit."""
+        return study_of(self.job)
+
+    @cached_property
     def on_all_rows(self) -> "Run | None":
         """The run with its fits to all rows; None where no rows are held out, or stay so."""
         job = job_on_all_rows(self.job)
         return None if job is None else replace(self, job=job, refit=True)
+
+    def check(self) -> None:
+        """Refuse, before anything is fitted, what the model or some strategy cannot handle."""
+        for run in (self, self.on_all_rows):
+            if run is not None:
+                check_indices(run.job)
+                take_part(run.study, run.job)
 
     def to_decide(self, way: str | None = None) -> "Run":
         """With the fits that decide about new rows: those to all rows, where there are some.
@@ -47,7 +62,7 @@ class Run:
         made = self.manifest.refit
         if made is None or (way is not None and way not in made.ways):
             return self
-        return self.on_all_rows() or self
+        return self.on_all_rows or self
 
 
 def begin(job: Job, path: str | Path, *, command: str) -> Run:
@@ -55,10 +70,6 @@ def begin(job: Job, path: str | Path, *, command: str) -> Run:
     checks.instance("`begin(job=...)`", job, Job, "what `read_job(path)` returns")
     path = checks.path("`begin(path=...)`", path)
     checks.text("`begin(command=...)`", command)
-    for each in (job, job_on_all_rows(job)):
-        if each is not None:
-            check_indices(each)
-            check_choice(each)
     first = Manifest(
         status="running",
         title=job.title,
@@ -72,8 +83,10 @@ def begin(job: Job, path: str | Path, *, command: str) -> Run:
         versions=versions(),
         precision=precision(),
     )
-    folder = RunFolder.create(path, first, packed(job.tables))
-    return Run(folder, folder.manifest(), job)
+    run = Run(RunFolder(path), first, job)
+    run.check()
+    run.folder.create(first, packed(job.tables))
+    return run
 
 
 def reopen(

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from stakes.app.runs.choosing import COSTS, TODAY, Ways, in_words
 from stakes.app.runs.doubts import Ranges
 from stakes.app.runs.manifest import Manifest, Refit
 from stakes.app.runs.padding import padded, usual_size
-from stakes.app.runs.results import fresh_plates, rows_of_fit
+from stakes.app.runs.solution import TODAY, Solution, rows_of_fit
 from stakes.app.spec import Job, RowReader, Table
 from stakes.errors import InputError, listed, warn
-from stakes.study import Assessment, Calibration
+from stakes.study import Cases
 
 if TYPE_CHECKING:
     from stakes import report
@@ -68,12 +67,11 @@ class Asked(NamedTuple):
 
 def write_report(
     path: Path,
-    result: Calibration,
-    ways: Ways,
-    held_out: Assessment | None,
+    solution: Solution,
+    held_out: Cases | None,
     manifest: Manifest,
     *,
-    asked: "tuple[Ways, Asked] | None" = None,
+    asked: "tuple[Solution, Asked] | None" = None,
     required: bool = False,
 ) -> None:
     """Write the report; where what it needs is not installed only warn, unless it is `required`.
@@ -86,17 +84,17 @@ def write_report(
     reason = report.objection()
     if reason is not None and not required:
         reason += f" Then write it: `stakes report {path.parent}`."
-    reason = reason or report.unfit(result.problem)
+    reason = reason or report.unfit(solution.result.problem)
     if reason is not None:
         if required:
             raise InputError(reason)
         warn(f"No report was written. {reason}")
         return
-    folder = path.parent
-    rows = report_rows(ways, held_out, manifest.refit)
+    folder, summary, unit = path.parent, solution.summary, solution.job.unit
+    rows = report_rows(solution, held_out, manifest.refit)
     table = None if asked is None else asked[1]
     page = report.summarise(
-        result,
+        solution.result,
         title=manifest.title,
         held_out=held_out,
         origin=report.Origin(
@@ -105,26 +103,28 @@ def write_report(
             program=PROGRAM.format(path=str(folder), table="" if table is None else table.given),
         ),
         rows=rows if asked is None else [asked_rows(*asked), *rows],
-        worth=worth_of(ways),
-        unit=ways.job.unit,
+        worth=None if summary is None else report.Worth(summary, unit),
+        unit=unit,
     )
     report.write(page, path)
 
 
 def report_rows(
-    ways: Ways, held_out: Assessment | None, refit: Refit | None = None
+    solution: Solution, held_out: Cases | None, refit: Refit | None = None
 ) -> "list[report.Rows]":
     """The rows of the run, those held out first: they are the latest where time matters."""
-    job, fit = ways.job, ways.result.on_fit
+    job, fit = solution.job, solution.result.on_fit
     rows = [
         _decided(
-            _rows("fit", fit, _columns(job, job.fit.arguments), _labels(job, job.fit)), fit, ways
+            _rows("fit", fit, _columns(job, job.fit.arguments), _labels(job, job.fit)),
+            fit,
+            solution,
         )
     ]
     if held_out is not None and job.held_out is not None:
         inputs, labels = _columns(job, job.held_out.arguments), _labels(job, job.held_out)
         latest = replace(_rows("held out", held_out, inputs, labels), basis=_unseen(job, refit))
-        rows.insert(0, _decided(latest, held_out, ways, today=job.held_out.beside))
+        rows.insert(0, _decided(latest, held_out, solution, today=job.held_out.beside))
     return rows
 
 
@@ -167,12 +167,12 @@ def read_asked(job: Job, table: Path) -> Asked:
     )
 
 
-def asked_rows(ways: Ways, asked: Asked) -> "report.Rows":
+def asked_rows(solution: Solution, asked: Asked) -> "report.Rows":
     """The rows of a new table, and what is decided."""
-    job, result = ways.job, ways.result
+    job, result = solution.job, solution.result
     asked_about = (job.problem.observations, job.problem.action)
     others = {n: v for n, v in job.fit.arguments.items() if n not in asked_about}
-    dims, new = result.approximation.instances.dims, fresh_plates(result, job)
+    dims, new = result.approximation.instances.dims, solution.new_plates
     coords = {dims[0]: asked.names} if len(dims) == 1 and asked.names is not None else {}
     cases = result.assess(job.data({**others, **asked.arguments}), new=new, coords=coords)
     rows = _rows("new", cases, _columns(job, asked.arguments), asked.labels, asked.where)
@@ -184,10 +184,10 @@ def asked_rows(ways: Ways, asked: Asked) -> "report.Rows":
     count = len(asked.kept) + asked.left_out
     size = usual_size(job, count)
     if cases.instances.shape != (len(asked.kept),) or job.problem.task.per is not None:
-        return _decided(rows, cases, ways)
+        return _decided(rows, cases, solution)
     # With the numbers of `stakes decide`, whose draws depend on how many rows there are.
     every = job.data({**others, **padded(job, asked.every, count, size)})
-    return _decided(rows, result.assess(every, new=new), ways, at=asked.kept)
+    return _decided(rows, result.assess(every, new=new), solution, at=asked.kept)
 
 
 def _unseen(job: Job, refit: Refit | None) -> str:
@@ -204,7 +204,7 @@ def _labels(job: Job, table: Table) -> dict[str, Any] | None:
 
 def _rows(
     part: str,
-    cases: Assessment,
+    cases: Cases,
     inputs: Mapping[str, Any],
     labels: Mapping[str, Any] | None,
     where: str = "",
@@ -220,8 +220,8 @@ def _rows(
 
 def _decided(
     rows: "report.Rows",
-    cases: Assessment,
-    ways: Ways,
+    cases: Cases,
+    solution: Solution,
     *,
     at: np.ndarray | slice = slice(None),
     today: Mapping[str, np.ndarray] | None = None,
@@ -231,16 +231,16 @@ def _decided(
     def own(decisions: np.ndarray) -> np.ndarray:
         return decisions if cases is rows.cases else decisions[..., at]
 
-    rules = ways.rules(cases)
-    if today is not None and "today" in today and TODAY in ways.names:
+    rules = solution.rules(cases)
+    if today is not None and "today" in today and TODAY in solution.names:
         rules[TODAY] = today["today"]
     return replace(
         rows,
-        decided=own(ways.found(cases)),
-        central=ways.forecast(cases).central[at],
-        drawn=ways.drawn(cases)[:, at],
+        decided=own(solution.decide(cases)),
+        central=solution.forecast(cases).central[at],
+        drawn=cases.drawn(solution.posterior())[:, at],
         others={name: own(found) for name, found in rules.items()},
-        about=ways.job.about,
+        about=solution.job.about,
     )
 
 
@@ -256,45 +256,6 @@ def _columns(job: Job, arguments: Mapping[str, Any]) -> dict[str, Any]:
         words = None if job.by_table else job.fit.vocabulary.get(column)
         found[column] = values if words is None else np.array(words)[values]
     return found
-
-
-def worth_of(ways: Ways) -> "report.Worth | None":
-    """What the decisions of the chosen way are worth; None where there was no choice."""
-    from stakes import report
-
-    found, unit = ways.chosen, ways.job.unit
-    if found is None:
-        return None
-    lines = tuple(
-        report.WayLine(
-            name=row.name,
-            words=in_words(row.name),
-            risk=row.risk,
-            better_by=None if row.name == found.base else row.better_by,
-            interval=(row.low, row.high),
-            coverage_50=row.coverage_50,
-            coverage_90=row.coverage_90,
-            seconds=row.seconds,
-        )
-        for row in found.ways
-    )
-    savings = tuple(
-        report.Saving(each.than, found.row(each.than).risk, each.each, each.low, each.high, unit)
-        for each in found.saved
-    )
-    costs = ways.arrays.get(f"{COSTS}{found.way}")
-    return report.Worth(
-        way=found.way,
-        quantity="gain" if found.gain else "cost",
-        verdict=found.verdict,
-        folds=found.folds,
-        outcomes=found.outcomes,
-        ways=lines,
-        savings=savings,
-        error=None if costs is None else float(costs.std() / np.sqrt(len(costs))),
-        unit=unit,
-        base=found.base,
-    )
 
 
 PROGRAM = """\

@@ -3,15 +3,15 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from stakes import checks
 from stakes.app.runs import exports, sealed
-from stakes.app.runs.choosing import Ways, chosen_for, finite, own_fits, refitted
 from stakes.app.runs.folder import CHOICE, DECISIONS, DRAWS, REFIT, REPORT, STATE, RunFolder
 from stakes.app.runs.journal import FileJournal
 from stakes.app.runs.manifest import Ending, Manifest, Refit
@@ -19,16 +19,8 @@ from stakes.app.runs.meeting import seen_by_all
 from stakes.app.runs.opening import Run, changed_run
 from stakes.app.runs.recording import Record, ended_by, interruption
 from stakes.app.runs.reporting import read_asked, write_report
-from stakes.app.runs.results import (
-    ALL,
-    check_run,
-    held_out_cases,
-    latents_of,
-    restore,
-    result_of,
-    titled_fits,
-    ways_of,
-)
+from stakes.app.runs.restoring import ALL, check_run, restore
+from stakes.app.runs.solution import TWO, Solution, study_of, take_part
 from stakes.app.spec import Job, job_on_all_rows
 from stakes.errors import NumericalError, warn
 from stakes.fitting import Fit, Stop
@@ -36,7 +28,16 @@ from stakes.host.interrupts import ENDING, Interruption, deferred
 from stakes.host.progress import begin, told_to, waiting
 from stakes.host.workers import checked_client
 from stakes.processes import Processes
-from stakes.study import LEFT_OUT, Assessment, Calibration, Comparison, why_not_judged
+from stakes.study import (
+    NOT_CALIBRATED,
+    Cases,
+    Comparison,
+    Work,
+    chosen_among,
+    enter,
+    finite,
+    why_not_judged,
+)
 
 WRITING = "deciding, and writing decisions, draws and report"
 
@@ -84,72 +85,118 @@ def carry_out(
             )
             for name in (STATE, REFIT)
         }
+        work = Work(progress=progress, client=on, processes=processes)
         with record.of_ending(*journals.values()), told_to(record.note), told_to(beat or _unheard):
-            result, refit, failed = _both(run, journals, progress=progress, on=processes)
-            if processes is not None:
+            solution = _fitted(run, replace(work, journal=journals[STATE]))
+            journals[STATE].finish()
+            if processes is None:
+                solution = _chosen(run, solution, record, heard)
+                refit, failed = _refitted(run, solution, replace(work, journal=journals[REFIT]))
+            else:  # which wait for one another: the choice is made when they have left
+                refit, failed = _refitted(run, solution, replace(work, journal=journals[REFIT]))
                 processes.leave()
-            _choose(run, result, refit, record, heard, progress=progress, on=on)
-            ways = ways_of(run, result)
-            with (
-                ended_by(heard, run.folder.path),
-                waiting(WRITING, show=progress),
-            ):
+                solution.study.employ(replace(work, processes=None, journal=journals[STATE]))
+                solution = _chosen(run, solution, record, heard)
+            _keep_refit(run, solution, refit, heard)
+            with ended_by(heard, run.folder.path), waiting(WRITING, show=progress):
                 begin(WRITING)
-                held_out = held_out_cases(result, run.job)
-                comparison = _export(run, result, ways, held_out, report=report)
-            fits = titled_fits(result) | ({} if refit is None else _of_all_rows(refit.result))
-            ending = _ending(result, comparison, fits, failed)
+                held_out = solution.held_out()
+                comparison = _export(run, solution, held_out, report=report)
+            fits = solution.fits
+            if refit is not None:
+                fits |= {f"{title}, all rows": fit for title, fit in refit.fits.items()}
+            ending = _ending(solution, comparison, fits, failed)
             record.note("; ".join([f"{t}: {f!r}" for t, f in fits.items()] + [ending.verdict]))
             timings = {title: fit.seconds for title, fit in fits.items()}
-            timings |= {"choice": record.choosing} if ways.chosen is not None else {}
-            latents = latents_of(result)
-            return record.end("done", timings, ending=ending, latents=latents), comparison
+            timings |= {} if solution.summary is None else {"choice": record.choosing}
+            return record.end("done", timings, ending=ending, latents=solution.latents), comparison
 
 
 def _unheard(what: str) -> None:
     """No supervisor listens."""
 
 
-class _Refit(NamedTuple):
-    """The run on all rows, and its two fits."""
+def _fitted(run: Run, work: Work, *, plain: bool = False) -> Solution:
+    """Plain VI and the calibrated fit, from where the journal left them."""
+    study = run.study
+    if run.job.choosing is not None and not run.refit and not study.splits.masks:
+        take_part(study, run.job)
+    study.employ(work)
+    return Solution.of(run.job, study, plain=plain)
 
-    run: Run
-    result: Calibration
 
-
-def _both(
-    run: Run,
-    journals: Mapping[str, FileJournal],
-    *,
-    progress: bool,
-    on: Processes | None,
-) -> tuple[Calibration, _Refit | None, bool]:
-    """The fits to be judged, those to all rows, and whether these failed.
+def _refitted(run: Run, solution: Solution, work: Work) -> tuple[Solution | None, bool]:
+    """The fits to all rows, where rows are held out; and whether these failed.
 
     What was judged stays then, and decides about new rows, too.
     """
-    result = result_of(run.job, journals[STATE], progress=progress, on=on)
-    journals[STATE].finish()
-    whole = run.on_all_rows()
+    whole = run.on_all_rows
     if whole is None:
-        return result, None, False
-    rows = whole.job.rows_in(whole.job.fit)
+        return None, False
+    strategies, rows = solution.to_refit(), whole.job.rows_in(whole.job.fit)
     begin(f"fitting again, to all {rows:,} rows, for decisions about new ones")
+    # What stands on another strategy has to see what that decides about rows it has not seen.
+    if any(strategy.bases for strategy in strategies):
+        take_part(whole.study, whole.job)
+    else:
+        whole.study.merge()
+    # Several processes have to begin the same fits, whatever is chosen afterwards.
+    plain = work.processes is None and TWO[1] not in strategies
     try:
-        refit = _Refit(whole, result_of(whole.job, journals[REFIT], progress=progress, on=on))
+        refit = _fitted(whole, work, plain=plain)
     except NumericalError as error:
-        journals[REFIT].finish()
-        warn(
-            f"The fit to all {rows:,} rows failed: {error} What was judged is kept: the fits "
-            f"without the rows held out decide about new rows."
+        failed = error
+    else:
+        return refit, False
+    finally:
+        assert work.journal is not None
+        work.journal.finish()
+    warn(
+        f"The fit to all {rows:,} rows failed: {failed} What was judged is kept: the fits without "
+        f"the rows held out decide about new rows."
+    )
+    return None, True
+
+
+def _chosen(run: Run, solution: Solution, record: Record, heard: Interruption) -> Solution:
+    """The solution with a choice among the strategies, unless there is none to make.
+
+    What a signal cuts short begins anew when the run is resumed; the fits before are kept.
+    """
+    job, done = run.job, run.folder.manifest().choice
+    if job.choosing is None:
+        return solution
+    if done is not None:
+        return replace(solution, summary=done, arrays=sealed.load(run.folder / CHOICE))
+    started = time.monotonic()
+    with ended_by(heard, run.folder.path):
+        enter(solution.study, job.choosing.ways)
+        choice = chosen_among(solution.study, job.choosing.ways)
+        solution = replace(solution, summary=choice.summary)
+        sealed.save(run.folder / CHOICE, solution.kept())
+    record.choosing = time.monotonic() - started
+    record.note(choice.verdict)
+    run.folder.update(choice=solution.summary)
+    return solution
+
+
+def _keep_refit(run: Run, solution: Solution, refit: Solution | None, heard: Interruption) -> None:
+    """Fit the strategies that decide to all rows, unless that has been done before; keep them."""
+    if refit is None or run.folder.manifest().refit is not None:
+        return
+    names = [name for name, _ in zip((way.name for way in TWO), refit.fits, strict=False)]
+    if solution.summary is not None:
+        with ended_by(heard, run.folder.path):
+            strategies = [each for each in solution.to_refit() if each not in TWO]
+            enter(refit.study, strategies)
+            more = refit.kept(strategies)
+        arrays = solution.arrays or solution.kept()
+        sealed.save(
+            run.folder / CHOICE, {**arrays, **{f"{ALL}{name}": a for name, a in more.items()}}
         )
-        return result, None, True
-    journals[REFIT].finish()
-    return result, refit, False
-
-
-def _of_all_rows(result: Calibration) -> dict[str, Fit]:
-    return {f"{title}, all rows": fit for title, fit in titled_fits(result).items()}
+        names += [each.name for each in strategies]
+    rows = refit.job.rows_in(refit.job.fit)
+    run.folder.update(refit=Refit(rows=rows, ways=names, latents=refit.latents))
 
 
 def assist(job: Job, on: Processes, folder: RunFolder | None = None) -> None:
@@ -164,54 +211,16 @@ def assist(job: Job, on: Processes, folder: RunFolder | None = None) -> None:
     jobs = {STATE: job, REFIT: job_on_all_rows(job)}
     shared = seen_by_all(on, folder)
     kept, in_shares = shared or folder, shared is not None
-    journals = {n: kept and FileJournal(kept / n, 0, in_shares=in_shares) for n in jobs}
     with deferred(*ENDING, patient=True):  # the process that carries it out decides when to end
         for name, each in jobs.items():
+            journal = None if kept is None else FileJournal(kept / name, 0, in_shares=in_shares)
             # A fit to all rows that fails leaves what was judged, there and here.
             with suppress(NumericalError) if name == REFIT else nullcontext():
                 if each is not None:
-                    result_of(each, journals[name], progress=False, on=on)
+                    study = study_of(each)
+                    study.employ(Work(progress=False, journal=journal, processes=on))
+                    Solution.of(each, study)
         on.leave()
-
-
-def _choose(
-    run: Run,
-    result: Calibration,
-    refit: _Refit | None,
-    record: Record,
-    heard: Interruption,
-    *,
-    progress: bool,
-    on: Any,
-) -> None:
-    """Choose among the ways, and fit the chosen one to all rows, unless that has been done before.
-
-    What a signal cuts short begins anew when the run is resumed; the fits before are kept.
-    """
-    done = run.folder.manifest()
-    if (run.job.choosing is None or done.choice is not None) and (
-        refit is None or done.refit is not None
-    ):
-        return
-    started, chosen, again = time.monotonic(), None, {}
-    if run.job.choosing is not None:
-        with ended_by(heard, run.folder.path):
-            chosen, arrays = chosen_for(run.job, result, progress=progress, on=on)
-            if refit is not None:
-                whole, own = refit.run.job, refit.result
-                again = refitted(whole, own, chosen.way, progress=progress, on=on)
-        sealed.save(run.folder / CHOICE, arrays | {f"{ALL}{n}": a for n, a in again.items()})
-        record.choosing = time.monotonic() - started
-        record.note(chosen.verdict)
-    run.folder.update(choice=chosen, refit=None if refit is None else _kept(refit, again))
-
-
-def _kept(refit: _Refit, arrays: Mapping[str, np.ndarray]) -> Refit:
-    """What the manifest says of the fits to all rows."""
-    job = refit.run.job
-    own = [way.name for way in own_fits(refit.result)]
-    ways = dict.fromkeys([*own, *(n.partition("/")[0] for n in arrays)])
-    return Refit(rows=job.rows_in(job.fit), ways=list(ways), latents=latents_of(refit.result))
 
 
 def rewrite_report(run: Run, table: str | Path | None = None, changes: Sequence[str] = ()) -> Path:
@@ -228,37 +237,35 @@ def rewrite_report(run: Run, table: str | Path | None = None, changes: Sequence[
     asked, deciding = None, changed_run(run.to_decide(), changes)
     if table is not None:  # before what takes long
         asked = read_asked(deciding.job, table)._replace(changes=changes)
-    result = restore(run)
-    path, ways = run.folder / REPORT, ways_of(run, result)
-    both = None
+    solution = restore(run)
+    path, both = run.folder / REPORT, None
     if asked is not None:
-        both = (ways_of(deciding, restore(deciding)) if deciding.refit else ways, asked)
+        both = (restore(deciding) if deciding.refit else solution, asked)
     begin("deciding, and writing the report")
-    held_out = held_out_cases(result, run.job)
-    write_report(path, result, ways, held_out, run.manifest, asked=both, required=True)
+    write_report(path, solution, solution.held_out(), run.manifest, asked=both, required=True)
     run.folder.update()
     return path
 
 
 def _export(
-    run: Run, result: Calibration, ways: Ways, held_out: Assessment | None, *, report: bool
+    run: Run, solution: Solution, held_out: Cases | None, *, report: bool
 ) -> Comparison | None:
     """Decisions, draws and report, and the comparison that they rest on."""
-    folder, parts = run.folder, {"fit": result.on_fit}
-    if held_out is not None:
-        parts["held out"] = held_out
+    folder, result = run.folder, solution.result
+    parts = {"fit": result.on_fit} | ({} if held_out is None else {"held out": held_out})
     judged = why_not_judged(result.problem) is None
     comparison = (result.on_fit if held_out is None else held_out).comparison if judged else None
-    exports.write_decisions(folder / DECISIONS, parts, ways, run.job)
-    exports.write_draws(folder / DRAWS, result)
+    exports.write_decisions(folder / DECISIONS, parts, solution)
+    exports.write_draws(folder / DRAWS, solution)
     if report:
-        write_report(folder / REPORT, result, ways, held_out, folder.manifest())
+        write_report(folder / REPORT, solution, held_out, folder.manifest())
     return comparison
 
 
 def _ending(
-    result: Calibration, comparison: Comparison | None, fits: Mapping[str, Fit], failed: bool
+    solution: Solution, comparison: Comparison | None, fits: Mapping[str, Fit], failed: bool
 ) -> Ending:
+    result = solution.result
     stopped = {title: str(fit.reason) for title, fit in fits.items()}
     stopped |= {"all rows": str(Stop.NUMERICAL_FAILURE)} if failed else {}
     converged = not failed and all(fit.converged for fit in fits.values())
@@ -269,7 +276,7 @@ def _ending(
             held_out=False if comparison is None else comparison.held_out,
             gain=result.problem.loss is None,
             instances=int(np.prod(result.on_fit.instances.shape)),
-            verdict=LEFT_OUT if why is None else f"{why} Plain VI decides.",
+            verdict=NOT_CALIBRATED if why is None else f"{why} Plain VI decides.",
             setting=f"{result.problem!r}; {result.on_fit.setting}.",
             scale=result.scale,
             stopped=stopped,

@@ -28,7 +28,7 @@ from stakes.losses import CostTable
 from stakes.problem import check_guide
 from stakes.protocols import DecisionRule, Estimator, Expectation, Loss, Space, Transform
 from stakes.spaces import Vector
-from stakes.study import Forward, Head, Way
+from stakes.study import CalibrationMap, Forward, Strategy
 from stakes.utilities import ExpUtility, Utility
 
 T = TypeVar("T")
@@ -124,7 +124,7 @@ LOSS = Slot("a loss", _is_loss, _loss)
 SPACE: Slot[Space] = _implementing("a decision space", Space)
 TRANSFORM: Slot[Transform] = _implementing("a transform", Transform)
 EXPECTATION: Slot[Expectation] = _implementing("an expectation", Expectation)
-WAY: Slot[Way] = _implementing("a way", Way)
+WAY: Slot[Strategy] = _implementing("a way", Strategy)
 FOLDS = Slot("folds", lambda kind: kind is Forward, _folds)
 GUIDE = Slot("an autoguide", _is_guide, _guide, instantiates=False)
 OWN: Slot[Any] = Slot("a name in a Python file of your own", lambda kind: False, _of_users)
@@ -145,7 +145,7 @@ ARGUMENTS: dict[str, Slot[Any]] = {
     "estimator": OWN,
     "fn": OWN,
     "guide": GUIDE,
-    "head": _implementing("a calibration map", Head),
+    "head": _implementing("a calibration map", CalibrationMap),
     "loss": LOSS,
     "m_step": _implementing("an M-step", DecisionRule),
     "transform": TRANSFORM,

@@ -22,7 +22,7 @@ from stakes.fitting import adam
 from stakes.formulas import formula, formula_columns
 from stakes.problem import Problem
 from stakes.spaces import Real
-from stakes.study import Forward, Given, Options, Way, check_ways, default_ways, why_not_judged
+from stakes.study import Forward, Given, Options, Strategy, check_ways, default_ways, why_not_judged
 
 OPTIONS = ("transform", "method", "expectation", "estimator")
 """Options of the fits that are values."""
@@ -33,7 +33,7 @@ OPTIONS = ("transform", "method", "expectation", "estimator")
 class Choosing:
     """Among which ways to choose, and by which rows."""
 
-    ways: tuple[Way, ...]
+    ways: tuple[Strategy, ...]
     folds: int | Forward | np.ndarray
     by: str | np.ndarray | None
 
@@ -158,7 +158,7 @@ class Draft:
             folds = replace(folds, together=fit.beside.get("when", folds.together))
         return Choosing(tuple(ways), folds, fit.beside.get("by", section.by))
 
-    def _make_ways(self) -> Sequence[Way] | None:
+    def _make_ways(self) -> Sequence[Strategy] | None:
         if self.spec.choose.ways is None:
             return None
         makes, listed = Constructors(self.code, self.mistakes), enumerate(self.spec.choose.ways)

@@ -1,22 +1,27 @@
-"""Ways without a model: one decision for all, and what is done today."""
+"""Strategies without a model: one decision for all, and what is done today."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
+import pandas as pd
 
 from stakes import checks
 from stakes.decisions import DecisionTask
 from stakes.errors import InputError
-from stakes.predicting import Observations, Posterior
-from stakes.study.bench import Bench
-from stakes.study.ground import Forecast, Ground
+from stakes.predicting import Observations
+from stakes.study.cases import Cases
+from stakes.study.diagnosis import Diagnosis
+from stakes.study.folds import Mask
+from stakes.study.strategies.strategy import value_of
 from stakes.tables import TableRows
+
+if TYPE_CHECKING:
+    from stakes.study.study import Study
 
 PLACES, FINER, ROUNDS = 200, 20, 4
 """Decisions tried at first, between the neighbours of the best, and how often these."""
-NOTHING: dict[str, float | str] = {}
 
 
 @final
@@ -30,36 +35,45 @@ class Same:
         'the same for all'
     """
 
-    is_yardstick: ClassVar[bool] = True
+    is_baseline: ClassVar[bool] = True
     bases: ClassVar[tuple[Any, ...]] = ()
     name: ClassVar[str] = "the same for all"
+    description: ClassVar[str] = "one decision for all, the best single one for the outcomes known"
 
-    def check(self, bench: Bench) -> None:
-        """It can handle all."""
+    def check(self, study: "Study") -> None:
+        """Any problem has a best single decision."""
 
-    def fit(self, bench: Bench) -> "Constants":
-        task = bench.seen.task(bench.problem.task)
-        return Constants([best_single(task, bench.seen, mask) for mask in bench.splits.masks])
+    def fit(self, study: "Study", mask: Mask) -> "Constant":
+        """The decision that costs least, on average, for the outcomes seen."""
+        task = study.seen.task(study.problem.task)
+        return Constant(best_single(task, study.seen, mask.seen))
+
+    def restore(self, study: "Study", arrays: Mapping[str, np.ndarray]) -> "Constant":
+        """The decision that was found."""
+        return Constant(value_of(arrays, "value", f"What was kept of {self.name!r}"))
 
 
 @final
-@dataclass(frozen=True)
-class Constants:
-    """A decision for each fold, and one for everything; of each part, where there are several."""
+@dataclass(frozen=True, eq=False)
+class Constant:
+    """One decision for all; a number for each part, where decisions have several."""
 
-    values: Sequence[np.ndarray]
+    value: np.ndarray
+
     seconds: ClassVar[float] = 0.0
-    notes: ClassVar[dict[str, float | str]] = NOTHING
+    diagnosis: ClassVar[Diagnosis] = Diagnosis()
+    posterior: ClassVar[None] = None
 
-    def decide(self, at: int, ground: Ground) -> np.ndarray:
-        shape, value = ground.instances.shape, self.values[at]
-        return ground.inside(_for_all(value, shape))
+    def decide(self, cases: Cases) -> np.ndarray:
+        """The decision, kept inside the limits of each instance."""
+        return cases.inside(_for_all(self.value, cases.instances.shape))
 
-    def forecast(self, at: int, ground: Ground) -> Forecast | None:
-        return None
+    def predict(self, cases: Cases) -> None:
+        """It predicts nothing."""
 
-    def posterior(self, at: int) -> Posterior | None:
-        return None
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The decision."""
+        return {"value": np.asarray(self.value)}
 
 
 @final
@@ -78,63 +92,67 @@ class Given:
     decisions: Any
     labels: list[Any] | None = field(default=None, init=False, repr=False)
 
-    is_yardstick: ClassVar[bool] = True
+    is_baseline: ClassVar[bool] = True
     bases: ClassVar[tuple[Any, ...]] = ()
     name: ClassVar[str] = "what is done today"
+    description: ClassVar[str] = "the decisions of today, from the table"
+    seconds: ClassVar[float] = 0.0
+    diagnosis: ClassVar[Diagnosis] = Diagnosis()
+    posterior: ClassVar[None] = None
 
     def __post_init__(self) -> None:
-        if hasattr(self.decisions, "iloc"):  # a series of pandas
-            object.__setattr__(self, "labels", TableRows(self.decisions.index).labels)
+        if isinstance(self.decisions, pd.Series):
+            checks.assign(self, labels=TableRows(self.decisions.index).labels)
         if not isinstance(self.decisions, str):
             given = _words(self.decisions)
             if given is None:
                 given = checks.array("`Given(decisions)`", self.decisions)
-            object.__setattr__(self, "decisions", given)
+            checks.assign(self, decisions=given)
 
-    def check(self, bench: Bench) -> None:
-        self.decide(0, bench.home)
-        rows, labels = bench.rows, self.labels
-        if rows is not None and labels is not None and labels != rows.index.tolist():
+    def check(self, study: "Study") -> None:
+        """Refuse decisions that do not belong to the rows of the data."""
+        self.decide(study.home)
+        table, labels = study.plan.table, self.labels
+        if table is not None and labels is not None and labels != table.rows.index.tolist():
             raise InputError(
                 "`Given(decisions)`: the decisions have other labels than the rows of the table, "
                 "or have them in another order. Give `decisions.reindex(table.index)`, or "
                 "`decisions.to_numpy()` if they are in the order of the rows."
             )
 
-    def fit(self, bench: Bench) -> "Given":
+    def fit(self, study: "Study", mask: Mask) -> "Given":
+        """Nothing has to be fitted."""
         return self
 
-    @property
-    def seconds(self) -> float:
-        return 0.0
+    def restore(self, study: "Study", arrays: Mapping[str, np.ndarray]) -> "Given":
+        """Nothing has to be kept."""
+        return self
 
-    @property
-    def notes(self) -> dict[str, float | str]:
-        return NOTHING
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Nothing: the decisions come with the data."""
+        return {}
 
-    def decide(self, at: int, ground: Ground) -> np.ndarray:
-        found, where = self.decisions, "`Given(decisions)`"
-        if isinstance(found, str):
-            where = f"`Given({found!r})`: that data argument"
-            if found not in ground.data:
-                raise InputError(f"`Given({found!r})` names no data argument.")
-            found = checks.array(where, ground.data[found])
-        elif not ground.of_fit:
+    def decide(self, cases: Cases) -> np.ndarray:
+        """The decisions given, or those that a data argument has."""
+        decisions, where = self.decisions, "`Given(decisions)`"
+        if isinstance(decisions, str):
+            where = f"`Given({decisions!r})`: that data argument"
+            if decisions not in cases.data:
+                raise InputError(f"`Given({decisions!r})` names no data argument.")
+            decisions = checks.array(where, cases.data[decisions])
+        elif cases.held_out:
             raise InputError(
                 "`Given(decisions)` knows what is done today for the data of the fit alone. Give "
                 "the name of a data argument that has the decisions to follow them for other data."
             )
-        shape, found = ground.instances.shape, ground.problem.space.from_labels(where, found)
-        if found.shape != shape or not np.isfinite(found).all():
+        shape, numbers = cases.instances.shape, cases.problem.space.from_labels(where, decisions)
+        if numbers.shape != shape or not np.isfinite(numbers).all():
             rule = f"finite numbers of shape {shape}, one for each outcome"
-            raise checks.refused(where, rule, found)
-        return np.asarray(found)
+            raise checks.refused(where, rule, numbers)
+        return np.asarray(numbers)
 
-    def forecast(self, at: int, ground: Ground) -> Forecast | None:
-        return None
-
-    def posterior(self, at: int) -> Posterior | None:
-        return None
+    def predict(self, cases: Cases) -> None:
+        """It predicts nothing."""
 
 
 def _words(decisions: Any) -> np.ndarray | None:

@@ -1,9 +1,9 @@
 """Another way's decisions, corrected by what happened to rows that it had not seen."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 
@@ -11,21 +11,26 @@ from stakes import checks
 from stakes.errors import InputError
 from stakes.predicting import Posterior
 from stakes.problem import Problem
-from stakes.study.bench import Bench
-from stakes.study.ground import Forecast, Ground
-from stakes.study.strategies.fitted import Plain
-from stakes.study.strategies.heads import FittedHead, Head, Shift, Shown, Unchanged
-from stakes.study.strategies.way import Fitted, Way
+from stakes.study.cases import Cases, Forecast
+from stakes.study.diagnosis import Diagnosis
+from stakes.study.folds import Mask
+from stakes.study.strategies.maps import CalibrationMap, FittedMap, Identity, MapInputs, Shift
+from stakes.study.strategies.strategy import FittedStrategy, Strategy, below
+from stakes.study.strategies.variational import Plain
+
+if TYPE_CHECKING:
+    from stakes.study.study import Study
 
 
 @final
 @dataclass(frozen=True)
 class Corrected:
-    """Another way, its decisions corrected by a head.
+    """Another way, its decisions corrected by a calibration map.
 
-    A head maps what that way predicts and decides to another decision. It is fitted to predictions
-    for outcomes that their fit has not seen. Where its decisions are judged, the head has not seen
-    the outcomes either; with random folds, the fits behind what it is shown of other rows have.
+    The head is a calibration map: it takes what that way predicts and decides to another decision.
+    It is fitted to predictions for outcomes that their fit has not seen. Where its decisions are
+    judged, the map has not seen the outcomes either; with random folds, the fits behind what it is
+    shown of other rows have.
 
     Examples:
         >>> import stakes
@@ -34,17 +39,23 @@ class Corrected:
     """
 
     base: Any = Plain()  # noqa: RUF009 (a frozen value)
-    head: Head = Shift()  # noqa: RUF009
+    head: CalibrationMap = Shift()  # noqa: RUF009
 
-    is_yardstick: ClassVar[bool] = False
+    is_baseline: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        checks.choice("`Corrected(base=...)`", self.base, Way, "one such as `Plain()`")
-        checks.choice("`Corrected(head=...)`", self.head, Head, "one such as `Shift()`")
+        checks.choice("`Corrected(base=...)`", self.base, Strategy, "one such as `Plain()`")
+        checks.choice("`Corrected(head=...)`", self.head, CalibrationMap, "one such as `Shift()`")
 
     @property
     def name(self) -> str:
         return f"{self.base.name}, corrected by {self.head.title}"
+
+    @property
+    def description(self) -> str:
+        """What it decides, in plain words."""
+        unseen = "by what happened to rows that were left out"
+        return f"{self.base.description}; then {self.head.description}, {unseen}"
 
     @property
     def bases(self) -> tuple[Any, ...]:
@@ -61,74 +72,85 @@ class Corrected:
             return "what decisions cost, or their limits, differ from case to case"
         return None
 
-    def check(self, bench: Bench) -> None:
-        self.base.check(bench)
-        reason = self.objection(bench.problem)
+    def check(self, study: "Study") -> None:
+        """Refuse decisions that are no single numbers, and a base that predicts nothing."""
+        self.base.check(study)
+        reason = self.objection(study.problem)
         if reason is not None:
             raise InputError(f"`{self}` does not fit: {reason}.")
-        if self.base.is_yardstick:
+        if self.base.is_baseline:
             raise InputError(
                 f"`Corrected(base=...)` needs a way that predicts outcomes; {self.base.name!r} "
                 f"decides without predicting any."
             )
-        bench.home.covariates(self.head.covariates)
+        study.home.covariates(self.head.covariates)
 
-    def fit(self, bench: Bench) -> "WithHead":
-        base, started = bench.fitted(self.base), time.monotonic()
-        shown = _out_of_fold(bench, base, self.head)
-        judged, outcomes = bench.splits.ever_judged.ravel(), bench.seen.outcomes.ravel()
-
-        def fitted(mask: np.ndarray) -> FittedHead:
-            rows = mask.ravel() & judged
-            if not rows.any():  # the first block forward in time
-                return Unchanged()
-            criterion, key = bench.problem.criterion, bench.keys.heads
-            return self.head.fit(key, _rows(shown, rows), outcomes[rows], criterion)
-
-        heads = [fitted(mask) for mask in bench.splits.masks]
+    def fit(self, study: "Study", mask: Mask) -> "FittedCorrected":
+        """The map, fitted to what the base predicted for outcomes that it had not seen."""
+        base, started = study.fitted(self.base, mask), time.monotonic()
+        rows = mask.seen.ravel() & study.splits.ever_judged.ravel()
+        fitted: FittedMap = Identity()
+        if rows.any():  # not in the first block forward in time
+            inputs = study.once(self, lambda: self._out_of_fold(study))
+            outcomes, criterion = study.seen.outcomes.ravel()[rows], study.problem.criterion
+            fitted = self.head.fit(study.keys.maps, inputs.rows(rows), outcomes, criterion)
         seconds = base.seconds + time.monotonic() - started
-        return WithHead(base, self.head, heads, seconds, base.notes)
+        return FittedCorrected(base, self.head, fitted, seconds, base.diagnosis)
+
+    def restore(self, study: "Study", arrays: Mapping[str, np.ndarray]) -> "FittedCorrected":
+        """The base and the map that were found."""
+        base = self.base.restore(study, below("base/", arrays))
+        return FittedCorrected(base, self.head, self.head.restore(below("map/", arrays)))
+
+    def _out_of_fold(self, study: "Study") -> MapInputs:
+        """What the base decides and predicts for each outcome that it was judged by."""
+        whole: MapInputs | None = None
+        for mask, judged in zip(study.masks, study.splits.judged, strict=False):
+            part = _inputs(study.fitted(self.base, mask), self.head, study.cases(mask))
+            if whole is None:
+                whole = part._replace(
+                    decisions=part.decisions.copy(), quantiles=part.quantiles.copy()
+                )
+            rows = judged.ravel()
+            whole.decisions[rows] = part.decisions[rows]
+            whole.quantiles[rows] = part.quantiles[rows]
+        assert whole is not None
+        return whole
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class WithHead:
-    """A fitted way, and a fitted head for each fold and for everything."""
+class FittedCorrected:
+    """A fitted strategy, and the map that corrects its decisions."""
 
-    base: Fitted
-    head: Head
-    heads: Sequence[FittedHead]
-    seconds: float
-    notes: dict[str, float | str]
+    base: FittedStrategy
+    head: CalibrationMap
+    fitted: FittedMap
+    seconds: float = 0.0
+    diagnosis: Diagnosis = Diagnosis()  # noqa: RUF009
 
-    def decide(self, at: int, ground: Ground) -> np.ndarray:
-        found = self.heads[at].decide(_shown(self.base, self.head, at, ground))
-        return ground.inside(found.reshape(ground.instances.shape))
+    @property
+    def posterior(self) -> Posterior | None:
+        """What the base predicts by."""
+        return self.base.posterior
 
-    def forecast(self, at: int, ground: Ground) -> Forecast | None:
-        return self.base.forecast(at, ground)
+    def decide(self, cases: Cases) -> np.ndarray:
+        """The base's decisions, corrected, inside their limits."""
+        decisions = self.fitted.decide(_inputs(self.base, self.head, cases))
+        return cases.inside(decisions.reshape(cases.instances.shape))
 
-    def posterior(self, at: int) -> Posterior | None:
-        return self.base.posterior(at)
+    def predict(self, cases: Cases) -> Forecast | None:
+        """What the base predicts."""
+        return self.base.predict(cases)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What the base decides by, and the map."""
+        base = {f"base/{name}": array for name, array in self.base.arrays().items()}
+        return base | {f"map/{name}": array for name, array in self.fitted.arrays().items()}
 
 
-def _shown(base: Fitted, head: Head, at: int, ground: Ground) -> Shown:
-    forecast = base.forecast(at, ground)
+def _inputs(base: FittedStrategy, head: CalibrationMap, cases: Cases) -> MapInputs:
+    forecast = base.predict(cases)
     assert forecast is not None
-    covariates = ground.covariates(head.covariates)
-    return Shown(base.decide(at, ground).ravel(), forecast.quantiles, covariates)
-
-
-def _out_of_fold(bench: Bench, base: Fitted, head: Head) -> Shown:
-    """What the base decides and predicts for each outcome that it was judged by."""
-    whole = _shown(base, head, 0, bench.grounds[0])
-    decisions, quantiles = whole.decisions.copy(), whole.quantiles.copy()
-    for at, (judged, ground) in enumerate(zip(bench.splits.judged, bench.grounds, strict=True)):
-        rows, here = judged.ravel(), _shown(base, head, at, ground)
-        decisions[rows], quantiles[rows] = here.decisions[rows], here.quantiles[rows]
-    return whole._replace(decisions=decisions, quantiles=quantiles)
-
-
-def _rows(shown: Shown, rows: np.ndarray) -> Shown:
-    covariates = None if shown.covariates is None else shown.covariates[rows]
-    return Shown(shown.decisions[rows], shown.quantiles[rows], covariates)
+    covariates = cases.covariates(head.covariates)
+    return MapInputs(base.decide(cases).ravel(), forecast.quantiles, covariates)

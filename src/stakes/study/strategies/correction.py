@@ -1,6 +1,7 @@
-"""What all heads share: what they see, what it costs, and when a correction pays."""
+"""What all calibration maps share: their inputs, their costs, and when a correction pays."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, NamedTuple, Protocol, final
 
@@ -13,10 +14,9 @@ from stakes._types import Array, Key
 from stakes.errors import InputError
 from stakes.problem import checked_key
 from stakes.protocols import Criterion
+from stakes.study.levels import LEVELS
+from stakes.study.strategies.strategy import value_of
 
-_LOW = (0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4)
-LEVELS: tuple[float, ...] = (*_LOW, 0.5, *(round(1 - level, 3) for level in reversed(_LOW)))
-"""The levels of the predictive quantiles that a head sees, denser in the tails."""
 FEWEST = 20
 """Rows below which no correction can be told from luck: the base's decisions are kept."""
 FOLDS = 5
@@ -25,27 +25,36 @@ UNDEFINED = 1e100
 """What stands for a cost that is undefined or infinite."""
 
 
-class Shown(NamedTuple):
-    """What a head sees of each instance: what its base decides and predicts."""
+class MapInputs(NamedTuple):
+    """What a calibration map sees of each instance: what its base decides and predicts."""
 
     decisions: np.ndarray
     """One of the base for each instance."""
     quantiles: np.ndarray
     """Of the base's prediction, one row for each instance, at `LEVELS`."""
     covariates: np.ndarray | None = None
-    """One row for each instance, for a head that asks for them."""
+    """One row for each instance, for a map that asks for them."""
+
+    def rows(self, chosen: np.ndarray) -> "MapInputs":
+        """Some of the rows."""
+        covariates = None if self.covariates is None else self.covariates[chosen]
+        return MapInputs(self.decisions[chosen], self.quantiles[chosen], covariates)
 
 
-class FittedHead(Protocol):
+class FittedMap(Protocol):
     """A correction that was found."""
 
-    def decide(self, shown: Shown) -> np.ndarray:
+    def decide(self, inputs: MapInputs) -> np.ndarray:
         """A decision for each instance."""
         ...
 
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Its numbers, from which `CalibrationMap.restore` makes it again; none for no change."""
+        ...
 
-class Head(Protocol):
-    """A kind of correction; a frozen value."""
+
+class CalibrationMap(Protocol):
+    """A kind of correction, from predictions to decisions; a frozen value."""
 
     @property
     def title(self) -> str:
@@ -53,28 +62,44 @@ class Head(Protocol):
         ...
 
     @property
+    def description(self) -> str:
+        """What it does to decisions, in plain words."""
+        ...
+
+    @property
     def covariates(self) -> tuple[str, ...]:
         """The data arguments it wants to see beside the predictions."""
         ...
 
-    def fit(self, key: Key, shown: Shown, outcomes: np.ndarray, criterion: Criterion) -> FittedHead:
+    def fit(
+        self, key: Key, inputs: MapInputs, outcomes: np.ndarray, criterion: Criterion
+    ) -> FittedMap:
         """The correction for these outcomes; on them it costs no more than the base."""
+        ...
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> FittedMap:
+        """The correction that these arrays were made from."""
         ...
 
 
 @final
 @dataclass(frozen=True)
-class Unchanged:
+class Identity:
     """The base's own decisions, where no correction lowers the cost."""
 
-    def decide(self, shown: Shown) -> np.ndarray:
-        return checked(shown).decisions
+    def decide(self, inputs: MapInputs) -> np.ndarray:
+        """The base's decisions."""
+        return checked(inputs).decisions
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Nothing has to be kept."""
+        return {}
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Costs:
-    """What decisions cost on the rows that a head is fitted to."""
+class RowCosts:
+    """What decisions cost on the rows that a map is fitted to."""
 
     criterion: Criterion
     outcomes: Array
@@ -98,52 +123,62 @@ def _cost(criterion: Criterion, outcomes: Array, decisions: Array) -> Array:
     return criterion.cost(outcomes, decisions)
 
 
+def numbers_of(fitted: Any) -> dict[str, np.ndarray]:
+    """The fields of a fitted map as named arrays."""
+    return {each.name: np.asarray(getattr(fitted, each.name)) for each in fields(fitted)}
+
+
+def number_in(arrays: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+    """One of the arrays that `numbers_of` gave."""
+    return value_of(arrays, name, "A calibration map that was kept")
+
+
 def check_columns(columns: np.ndarray, fitted: int) -> None:
-    """Refuse other covariates than the head was fitted with."""
+    """Refuse other covariates than the map was fitted with."""
     more = columns.shape[1] - fitted
     if more:
         raise InputError(
-            f"`shown.covariates` must have the columns that the head was fitted with; it has "
+            f"`inputs.covariates` must have the columns that the map was fitted with; it has "
             f"{abs(more)} {'more' if more > 0 else 'fewer'}."
         )
 
 
 def opened(
     key: Key,
-    shown: Shown,
+    inputs: MapInputs,
     outcomes: np.ndarray,
     criterion: Criterion,
     covariates: tuple[str, ...] = (),
-) -> tuple[Shown, Costs]:
-    """The arguments of a head's `fit`, checked."""
+) -> tuple[MapInputs, RowCosts]:
+    """The arguments of a map's `fit`, checked."""
     checked_key(key)
-    shown = checked(shown)
-    if covariates and shown.covariates is None:
-        raise InputError(f"`shown.covariates` is None, but this head asks for {covariates}.")
-    outcomes = _numbers("`outcomes`", outcomes, (len(shown.decisions),))
+    inputs = checked(inputs)
+    if covariates and inputs.covariates is None:
+        raise InputError(f"`inputs.covariates` is None, but this map asks for {covariates}.")
+    outcomes = _numbers("`outcomes`", outcomes, (len(inputs.decisions),))
     known = "the `criterion` of a problem"
     checks.choice("`criterion`", criterion, Criterion, known)
-    return shown, Costs(criterion, jnp.asarray(outcomes, jnp.result_type(float)))
+    return inputs, RowCosts(criterion, jnp.asarray(outcomes, jnp.result_type(float)))
 
 
-def checked(shown: Shown) -> Shown:
+def checked(inputs: MapInputs) -> MapInputs:
     """As arrays of finite numbers, one row for each instance."""
-    checks.instance("`shown`", shown, Shown, "a `Shown(decisions, quantiles)`")
-    rows = (*_shape(shown.decisions), 1)[0]
-    decisions = _numbers("`shown.decisions`", shown.decisions, (rows,))
-    quantiles = _numbers("`shown.quantiles`", shown.quantiles, (rows, len(LEVELS)))
+    checks.instance("`inputs`", inputs, MapInputs, "a `MapInputs(decisions, quantiles)`")
+    rows = (*_shape(inputs.decisions), 1)[0]
+    decisions = _numbers("`inputs.decisions`", inputs.decisions, (rows,))
+    quantiles = _numbers("`inputs.quantiles`", inputs.quantiles, (rows, len(LEVELS)))
     rounding = 1e-5 * np.abs(quantiles).max(axis=1, initial=0.0)
     falling = (np.diff(quantiles) < -rounding[:, None]).any(axis=1)
     if falling.any():
         raise InputError(
-            f"`shown.quantiles` must not fall from one of `LEVELS` to the next; they do in row "
+            f"`inputs.quantiles` must not fall from one of `LEVELS` to the next; they do in row "
             f"{int(np.argmax(falling))}."
         )
-    covariates = shown.covariates
+    covariates = inputs.covariates
     if covariates is not None:
         width = (*_shape(covariates), 1, 1)[1]
-        covariates = _numbers("`shown.covariates`", covariates, (rows, width))
-    return Shown(decisions, quantiles, covariates)
+        covariates = _numbers("`inputs.covariates`", covariates, (rows, width))
+    return MapInputs(decisions, quantiles, covariates)
 
 
 def _numbers(where: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
@@ -181,13 +216,13 @@ def folds(key: Key, rows: int, count: int = FOLDS) -> np.ndarray:
     return rng.permutation(rows) % count
 
 
-def pays(costs: Costs, decisions: np.ndarray, held_out: np.ndarray) -> bool:
+def pays(costs: RowCosts, decisions: np.ndarray, held_out: np.ndarray) -> bool:
     """Whether corrections that had not seen their row save more than the noise of the saving."""
     saved = costs.each(decisions) - costs.each(held_out)
     return bool(saved.mean() > saved.std() / np.sqrt(costs.rows))
 
 
-def best_share(costs: Costs, decisions: np.ndarray, held_out: np.ndarray) -> tuple[float, float]:
+def best_share(costs: RowCosts, decisions: np.ndarray, held_out: np.ndarray) -> tuple[float, float]:
     """How much of a correction to make, and the mean cost of that.
 
     It is what is best by corrections that had not seen their row, or nothing unless that pays.
@@ -199,6 +234,6 @@ def best_share(costs: Costs, decisions: np.ndarray, held_out: np.ndarray) -> tup
     return float(share), costs.mean(best)
 
 
-def unless_worse(found: FittedHead, shown: Shown, costs: Costs) -> FittedHead:
-    """The correction; or none, where it does not lower the mean cost of the rows shown."""
-    return found if costs.mean(found.decide(shown)) < costs.mean(shown.decisions) else Unchanged()
+def unless_worse(found: FittedMap, inputs: MapInputs, costs: RowCosts) -> FittedMap:
+    """The correction; or none, where it does not lower the mean cost of the rows inputs."""
+    return found if costs.mean(found.decide(inputs)) < costs.mean(inputs.decisions) else Identity()

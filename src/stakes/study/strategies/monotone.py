@@ -1,5 +1,6 @@
 """A monotone map of the base's decisions, with as many blocks as the rows support."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, final
 
@@ -10,13 +11,15 @@ from stakes.protocols import Criterion
 from stakes.study.strategies.correction import (
     FEWEST,
     FOLDS,
-    Costs,
-    FittedHead,
-    Shown,
-    Unchanged,
+    FittedMap,
+    Identity,
+    MapInputs,
+    RowCosts,
     best_share,
     checked,
     folds,
+    number_in,
+    numbers_of,
     opened,
     unless_worse,
 )
@@ -42,38 +45,49 @@ class Monotone:
     """
 
     title: ClassVar[str] = "monotone"
+    description: ClassVar[str] = "decisions moved by an amount that depends on the decision"
     covariates: ClassVar[tuple[str, ...]] = ()
 
-    def fit(self, key: Key, shown: Shown, outcomes: np.ndarray, criterion: Criterion) -> FittedHead:
-        shown, costs = opened(key, shown, outcomes, criterion)
+    def fit(
+        self, key: Key, inputs: MapInputs, outcomes: np.ndarray, criterion: Criterion
+    ) -> FittedMap:
+        inputs, costs = opened(key, inputs, outcomes, criterion)
         if costs.rows < FEWEST:
-            return Unchanged()
+            return Identity()
         fold = folds(key, costs.rows)
-        offsets = _offsets(costs, shown.decisions)
-        grids = [Blocks.of(shown.decisions, n) for n in BLOCKS if n * FEWEST <= costs.rows]
-        tables = _tables(costs, shown.decisions, offsets, grids, fold)
+        offsets = _offsets(costs, inputs.decisions)
+        grids = [Blocks.of(inputs.decisions, n) for n in BLOCKS if n * FEWEST <= costs.rows]
+        tables = _tables(costs, inputs.decisions, offsets, grids, fold)
         tried: list[tuple[float, int, float]] = []
         for blocks, table in zip(grids, tables, strict=True):
             maps = [blocks.best(np.delete(table, k, axis=0).sum(0), offsets) for k in range(FOLDS)]
-            held_out = np.choose(fold, [each.decide(shown) for each in maps])
-            share, cost = best_share(costs, shown.decisions, held_out)
+            held_out = np.choose(fold, [each.decide(inputs) for each in maps])
+            share, cost = best_share(costs, inputs.decisions, held_out)
             tried.append((cost, len(tried), share))
         _, chosen, share = min(tried)
         found = grids[chosen].best(tables[chosen].sum(0), offsets)
-        return unless_worse(Risen(found.at, share * found.by), shown, costs)
+        return unless_worse(Offsets(found.at, share * found.by), inputs, costs)
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> FittedMap:
+        """The offsets that were found."""
+        return Offsets(*(number_in(arrays, n) for n in ("at", "by"))) if arrays else Identity()
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Risen:
+class Offsets:
     """decision + offset, which is interpolated between those at some decisions."""
 
     at: np.ndarray
     by: np.ndarray
 
-    def decide(self, shown: Shown) -> np.ndarray:
-        decisions = checked(shown).decisions
+    def decide(self, inputs: MapInputs) -> np.ndarray:
+        decisions = checked(inputs).decisions
         return np.asarray(decisions + np.interp(decisions, self.at, self.by))
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The decisions at which offsets are known, and the offsets."""
+        return numbers_of(self)
 
 
 @final
@@ -97,7 +111,7 @@ class Blocks:
         centres = np.bincount(of_row, decisions) / np.bincount(of_row)
         return cls(of_row, centres)
 
-    def best(self, table: np.ndarray, offsets: np.ndarray) -> Risen:
+    def best(self, table: np.ndarray, offsets: np.ndarray) -> Offsets:
         """The offsets, one for each block, that cost least and keep the blocks in order.
 
         `table` has the cost of each block (rows) at each offset (columns). By dynamic programming:
@@ -115,7 +129,7 @@ class Blocks:
         for best, last in reversed(steps):
             chosen.append(offsets[best[most]])
             most = last[best[most]]
-        return Risen(self.centres, np.array(chosen[::-1]))
+        return Offsets(self.centres, np.array(chosen[::-1]))
 
 
 def _running_best(values: np.ndarray, far: np.ndarray) -> np.ndarray:
@@ -125,7 +139,7 @@ def _running_best(values: np.ndarray, far: np.ndarray) -> np.ndarray:
     return np.asarray(order[np.minimum.accumulate(rank)])
 
 
-def _offsets(costs: Costs, decisions: np.ndarray) -> np.ndarray:
+def _offsets(costs: RowCosts, decisions: np.ndarray) -> np.ndarray:
     """From where the farthest outcome below its decision is to the farthest above."""
     away = np.asarray(costs.outcomes, np.float64) - decisions
     reach = float(np.abs(away).max()) or 1.0
@@ -133,7 +147,7 @@ def _offsets(costs: Costs, decisions: np.ndarray) -> np.ndarray:
 
 
 def _tables(
-    costs: Costs,
+    costs: RowCosts,
     decisions: np.ndarray,
     offsets: np.ndarray,
     grids: list[Blocks],

@@ -1,6 +1,6 @@
 """A small neural network that corrects the base's decisions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias, final
@@ -13,17 +13,19 @@ import optax
 from stakes import checks
 from stakes._types import Array, Float, Key
 from stakes.protocols import Criterion
+from stakes.study.levels import LEVELS
 from stakes.study.strategies.correction import (
     FEWEST,
     FOLDS,
-    LEVELS,
-    FittedHead,
-    Shown,
-    Unchanged,
+    FittedMap,
+    Identity,
+    MapInputs,
     best_share,
     check_columns,
     checked,
     folds,
+    number_in,
+    numbers_of,
     opened,
     unless_worse,
 )
@@ -65,31 +67,53 @@ class Network:
     def __post_init__(self) -> None:
         for name in ("width", "epochs"):
             given = checks.whole(f"`Network({name}=...)`", getattr(self, name))
-            object.__setattr__(self, name, given)
+            checks.assign(self, **{name: given})
         names = checks.names("`Network(covariates=...)`", self.covariates)
-        object.__setattr__(self, "covariates", names)
+        checks.assign(self, covariates=names)
 
     @property
     def title(self) -> str:
         return "network"
 
-    def fit(self, key: Key, shown: Shown, outcomes: np.ndarray, criterion: Criterion) -> FittedHead:
-        shown, costs = opened(key, shown, outcomes, criterion, self.covariates)
+    @property
+    def description(self) -> str:
+        """What it does to decisions, in plain words."""
+        return "decisions moved by a small neural network"
+
+    def fit(
+        self, key: Key, inputs: MapInputs, outcomes: np.ndarray, criterion: Criterion
+    ) -> FittedMap:
+        inputs, costs = opened(key, inputs, outcomes, criterion, self.covariates)
         if costs.rows < FEWEST:
-            return Unchanged()
+            return Identity()
         fold_key, start_key, step_key = jax.random.split(key, 3)
-        units = Units.of(shown, np.asarray(costs.outcomes))
+        units = Units.of(inputs, np.asarray(costs.outcomes))
         fold = folds(fold_key, costs.rows)
-        rows = _rows(units, shown, np.asarray(costs.outcomes))
+        rows = _rows(units, inputs, np.asarray(costs.outcomes))
         steps = max(LEAST_STEPS, self.epochs * len(rows.outcome) // BATCH) // LOOKS
         start = _start(start_key, rows.features.shape[1], self.width)
         members = _train(criterion, steps, step_key, start, rows, _left_out(fold), costs.rows)
-        found = Correction(units, jax.tree.map(np.asarray, members))
-        held_out = shown.decisions.copy()
+        found = NetworkMap(units, jax.tree.map(np.asarray, members))
+        held_out = inputs.decisions.copy()
         for k in range(FOLDS):
-            held_out[fold == k] = found.of_member(k, _some(shown, fold == k))
-        share, _ = best_share(costs, shown.decisions, held_out)
-        return unless_worse(Correction(units, found.members, share), shown, costs)
+            held_out[fold == k] = found.of_member(k, _some(inputs, fold == k))
+        share, _ = best_share(costs, inputs.decisions, held_out)
+        return unless_worse(NetworkMap(units, found.members, share), inputs, costs)
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> FittedMap:
+        """The networks that were found."""
+        if not arrays:
+            return Identity()
+        least, middle, scale = (
+            number_in(arrays, f"units/{n}") for n in ("least_spread", "middle", "scale")
+        )
+        count = len([name for name in arrays if name.startswith("members/")]) // 2
+        members = [
+            (number_in(arrays, f"members/{i}/0"), number_in(arrays, f"members/{i}/1"))
+            for i in range(count)
+        ]
+        share = float(number_in(arrays, "share"))
+        return NetworkMap(Units(float(least), middle, scale), members, share)
 
 
 class _Rows(NamedTuple):
@@ -107,10 +131,10 @@ def _room(rows: int) -> int:
     return -(-rows // step) * step
 
 
-def _rows(units: "Units", shown: Shown, outcomes: np.ndarray) -> _Rows:
+def _rows(units: "Units", inputs: MapInputs, outcomes: np.ndarray) -> _Rows:
     """All rows, and copies of the first that fill the room."""
     every = np.append(np.arange(len(outcomes)), np.zeros(_room(len(outcomes)) - len(outcomes), int))
-    values = (*units.seen(shown), shown.decisions, outcomes)
+    values = (*units.seen(inputs), inputs.decisions, outcomes)
     return _Rows(*(jnp.asarray(each[every], jnp.result_type(float)) for each in values))
 
 
@@ -126,7 +150,7 @@ def _left_out(fold: np.ndarray) -> Array:
 @final
 @dataclass(frozen=True, eq=False)
 class Units:
-    """What a head's input is measured in, so that it does not depend on the outcome's unit."""
+    """What a map's input is measured in, so that it does not depend on the outcome's unit."""
 
     least_spread: float
     middle: np.ndarray
@@ -135,68 +159,78 @@ class Units:
     """Its standard deviation; infinite where it does not vary."""
 
     @classmethod
-    def of(cls, shown: Shown, outcomes: np.ndarray) -> "Units":
-        spreads = _spreads(shown)
+    def of(cls, inputs: MapInputs, outcomes: np.ndarray) -> "Units":
+        spreads = _spreads(inputs)
         some = spreads[spreads > 0]
         least = 0.1 * float(np.median(some)) if some.size else float(np.std(outcomes)) or 1.0
-        raw = _features(shown, np.maximum(spreads, least))
+        raw = _features(inputs, np.maximum(spreads, least))
         middle, scale = raw.mean(axis=0), raw.std(axis=0)
         rounding = 1e-6 * np.abs(raw).max(axis=0)
         return cls(least, middle, np.where(scale > rounding, scale, np.inf))
 
-    def seen(self, shown: Shown) -> tuple[np.ndarray, np.ndarray]:
+    def seen(self, inputs: MapInputs) -> tuple[np.ndarray, np.ndarray]:
         """Features, and the spread in whose units a correction is."""
-        spreads = np.maximum(_spreads(shown), self.least_spread)
-        raw = _features(shown, spreads)
+        spreads = np.maximum(_spreads(inputs), self.least_spread)
+        raw = _features(inputs, spreads)
         check_columns(raw, len(self.middle))
         features = (raw - self.middle) / self.scale
         return np.clip(features, -FAR, FAR), spreads
 
 
-def _spreads(shown: Shown) -> np.ndarray:
+def _spreads(inputs: MapInputs) -> np.ndarray:
     """About a standard deviation of each prediction."""
-    low, high = (shown.quantiles[:, LEVELS.index(level)] for level in (0.15, 0.85))
+    low, high = (inputs.quantiles[:, LEVELS.index(level)] for level in (0.15, 0.85))
     return np.asarray((high - low) / 2)
 
 
-def _features(shown: Shown, spreads: np.ndarray) -> np.ndarray:
+def _features(inputs: MapInputs, spreads: np.ndarray) -> np.ndarray:
     """Shape, place and size of the prediction, where the decision is in it, and covariates."""
-    median = shown.quantiles[:, LEVELS.index(0.5)]
-    shape = (shown.quantiles - median[:, None]) / spreads[:, None]
-    within = (shown.decisions - median) / spreads
-    own = np.column_stack([shape, within, shown.decisions, np.log(spreads)])
-    return own if shown.covariates is None else np.hstack([own, shown.covariates])
+    median = inputs.quantiles[:, LEVELS.index(0.5)]
+    shape = (inputs.quantiles - median[:, None]) / spreads[:, None]
+    within = (inputs.decisions - median) / spreads
+    own = np.column_stack([shape, within, inputs.decisions, np.log(spreads)])
+    return own if inputs.covariates is None else np.hstack([own, inputs.covariates])
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Correction:
+class NetworkMap:
     """decision + share · spread · (mean of what the networks say)."""
 
     units: Units
     members: Layers
     share: float = 1.0
 
-    def decide(self, shown: Shown) -> np.ndarray:
-        shown = checked(shown)
-        each = [self.of_member(k, shown) for k in range(FOLDS)]
-        mean = np.mean(each, axis=0)
-        return np.asarray(shown.decisions + self.share * (mean - shown.decisions))
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Units, weights and intercepts."""
+        units = {f"units/{name}": array for name, array in numbers_of(self.units).items()}
+        layers = {
+            f"members/{i}/{j}": np.asarray(part)
+            for i, layer in enumerate(self.members)
+            for j, part in enumerate(layer)
+        }
+        return {**units, **layers, "share": np.asarray(self.share)}
 
-    def of_member(self, member: int, shown: Shown) -> np.ndarray:
+    def decide(self, inputs: MapInputs) -> np.ndarray:
+        inputs = checked(inputs)
+        each = [self.of_member(k, inputs) for k in range(FOLDS)]
+        mean = np.mean(each, axis=0)
+        return np.asarray(inputs.decisions + self.share * (mean - inputs.decisions))
+
+    def of_member(self, member: int, inputs: MapInputs) -> np.ndarray:
         """The decisions of one network, in bounded memory."""
         layers = jax.tree.map(lambda leaf: leaf[member].astype(np.float64), self.members)
         found = [np.zeros(0)]
-        for start in range(0, len(shown.decisions), ROWS_AT_ONCE):
-            part = _some(shown, slice(start, start + ROWS_AT_ONCE))
+        for start in range(0, len(inputs.decisions), ROWS_AT_ONCE):
+            part = _some(inputs, slice(start, start + ROWS_AT_ONCE))
             features, spread = self.units.seen(part)
             found.append(part.decisions + spread * _forward(np.tanh, layers, features))
         return np.concatenate(found)
 
 
-def _some(shown: Shown, rows: Any) -> Shown:
-    covariates = None if shown.covariates is None else shown.covariates[rows]
-    return Shown(shown.decisions[rows], shown.quantiles[rows], covariates)
+def _some(inputs: MapInputs, rows: Any) -> MapInputs:
+    covariates = None if inputs.covariates is None else inputs.covariates[rows]
+    return MapInputs(inputs.decisions[rows], inputs.quantiles[rows], covariates)
 
 
 def _forward(tanh: Callable[[Any], Any], layers: Layers, features: Any) -> Any:

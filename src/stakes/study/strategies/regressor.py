@@ -1,6 +1,7 @@
-"""A regressor of the user's own as a head."""
+"""A regressor of the user's own as a calibration map."""
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -11,9 +12,9 @@ from stakes._types import Key
 from stakes.errors import InputError, NumericalError, name_of
 from stakes.protocols import Criterion
 from stakes.study.strategies.correction import (
-    FittedHead,
-    Shown,
-    Unchanged,
+    FittedMap,
+    Identity,
+    MapInputs,
     check_columns,
     checked,
     not_finite,
@@ -53,36 +54,57 @@ class Regressor:
             rule = "a regressor with methods `fit(X, y)` and `predict(X)`"
             raise checks.refused("`Regressor(estimator=...)`", rule, estimator)
         names = checks.names("`Regressor(covariates=...)`", self.covariates)
-        object.__setattr__(self, "covariates", names)
+        checks.assign(self, covariates=names)
 
     @property
     def title(self) -> str:
         return name_of(type(self.estimator))
 
-    def fit(self, key: Key, shown: Shown, outcomes: np.ndarray, criterion: Criterion) -> FittedHead:
-        shown, costs = opened(key, shown, outcomes, criterion, self.covariates)
+    @property
+    def description(self) -> str:
+        """What it does to decisions, in plain words."""
+        return "decisions by a regressor that sees the prediction"
+
+    def fit(
+        self, key: Key, inputs: MapInputs, outcomes: np.ndarray, criterion: Criterion
+    ) -> FittedMap:
+        inputs, costs = opened(key, inputs, outcomes, criterion, self.covariates)
         if not costs.rows:
-            return Unchanged()
+            return Identity()
         own = _cloned(self.estimator)
         try:
-            own.fit(_columns(shown), np.asarray(costs.outcomes))
+            own.fit(_columns(inputs), np.asarray(costs.outcomes))
         except Exception as error:
             raise InputError(
                 f"`Regressor(estimator={self.title})` could not be fitted to {costs.rows} rows of "
-                f"{_columns(shown).shape[1]} columns: {type(error).__name__}: {error}"
+                f"{_columns(inputs).shape[1]} columns: {type(error).__name__}: {error}"
             ) from error
-        return unless_worse(Regressed(own, self.title, _columns(shown).shape[1]), shown, costs)
+        return unless_worse(
+            FittedRegressor(own, self.title, _columns(inputs).shape[1]), inputs, costs
+        )
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> FittedMap:
+        """No change, or refused: a fitted regressor cannot be kept."""
+        if arrays:
+            raise _no_numbers(self.title)
+        return Identity()
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Regressed:
+class FittedRegressor:
+    """The regressor, fitted."""
+
     estimator: Any
     title: str
     columns: int
 
-    def decide(self, shown: Shown) -> np.ndarray:
-        columns = _columns(checked(shown))
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Refused: what a regressor has learned is known to itself alone."""
+        raise _no_numbers(self.title)
+
+    def decide(self, inputs: MapInputs) -> np.ndarray:
+        columns = _columns(checked(inputs))
         check_columns(columns, self.columns)
         if not len(columns):
             return np.zeros(0)
@@ -101,9 +123,13 @@ class Regressed:
         return found
 
 
-def _columns(shown: Shown) -> np.ndarray:
-    parts = [shown.decisions[:, None], shown.quantiles]
-    return np.hstack(parts if shown.covariates is None else [*parts, shown.covariates])
+def _no_numbers(title: str) -> InputError:
+    return InputError(f"`Regressor(estimator={title})` cannot be kept as plain numbers.")
+
+
+def _columns(inputs: MapInputs) -> np.ndarray:
+    parts = [inputs.decisions[:, None], inputs.quantiles]
+    return np.hstack(parts if inputs.covariates is None else [*parts, inputs.covariates])
 
 
 def _cloned(estimator: Any) -> Any:

@@ -1,8 +1,9 @@
 """Draws of a variational fit, weighted so that they stand for the exact posterior."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import jax
 import jax.numpy as jnp
@@ -12,12 +13,12 @@ from stakes import checks, predicting
 from stakes._types import Key
 from stakes.errors import InputError, some
 from stakes.predicting import FittedPosterior, SampledPosterior
-from stakes.study.bench import Bench
-from stakes.study.leave_one_out import smoothed
-from stakes.study.strategies.fitted import ByPosterior, Calibrated, Plain
+from stakes.study.folds import Mask
+from stakes.study.leave_one_out import BAD, smoothed
+from stakes.study.strategies.variational import ByPosterior, Calibrated, Plain, by_draws
 
-LARGEST_K_HAT = 0.7
-"""Vehtari et al., Pareto smoothed importance sampling (2024)."""
+if TYPE_CHECKING:
+    from stakes.study.study import Study
 
 
 @final
@@ -37,25 +38,33 @@ class Reweighted:
     base: Any = Plain()  # noqa: RUF009 (a frozen value)
     draws: int = 4000
 
-    is_yardstick: ClassVar[bool] = False
+    is_baseline: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         rule = "a variational fit, `Plain(...)` or `Calibrated(...)`"
         checks.instance("`Reweighted(base=...)`", self.base, (Plain, Calibrated), rule)
         draws = checks.whole("`Reweighted(draws=...)`", self.draws, least=100)
-        object.__setattr__(self, "draws", draws)
+        checks.assign(self, draws=draws)
 
     @property
     def name(self) -> str:
+        """Its name in tables."""
         return f"{self.base.name}, reweighted"
 
     @property
+    def description(self) -> str:
+        """What it decides, in plain words."""
+        return f"{self.base.description}, its draws weighted towards the exact posterior"
+
+    @property
     def bases(self) -> tuple[Any, ...]:
+        """The fit whose draws are weighted."""
         return (self.base,)
 
-    def check(self, bench: Bench) -> None:
-        self.base.check(bench)
-        cases = bench.plan.approximation.trace
+    def check(self, study: "Study") -> None:
+        """Refuse models that have no one density of all latents and the data as a whole."""
+        self.base.check(study)
+        cases = study.plan.approximation.trace
         if cases.subsamples or cases.learned:
             parts = [part.plate for part in cases.subsamples] or list(cases.learned)
             raise InputError(
@@ -63,23 +72,21 @@ class Reweighted:
                 f"{'subsamples' if cases.subsamples else 'learns'} {some(parts)}."
             )
 
-    def fit(self, bench: Bench) -> ByPosterior:
-        base, started = bench.fitted(self.base), time.monotonic()
-        assert isinstance(base, ByPosterior)
-        found = [
-            reweighted(posterior, mask, bench.keys.left_out, self.draws)
-            for posterior, mask in zip(base.posteriors, bench.splits.masks, strict=True)
-        ]
-        k_hat = max(k for _, k in found)
-        notes = {**base.notes, "k_hat": k_hat}
-        if not k_hat <= LARGEST_K_HAT:
-            notes["refused"] = f"k̂ = {k_hat:.2f}: the weights cannot be relied on"
-        seconds = base.seconds + time.monotonic() - started
-        return ByPosterior([posterior for posterior, _ in found], seconds, notes)
+    def fit(self, study: "Study", mask: Mask) -> ByPosterior:
+        """Draws that stand for the exact posterior of the outcomes seen."""
+        base, started = study.fitted(self.base, mask), time.monotonic()
+        posterior, k_hat = reweighted(base.posterior, mask.seen, study.keys.left_out, self.draws)
+        refused = "" if k_hat <= BAD else f"k̂ = {k_hat:.2f}: the weights cannot be relied on"
+        diagnosis = base.diagnosis._replace(k_hat=k_hat, refused=refused)
+        return ByPosterior(posterior, base.seconds + time.monotonic() - started, diagnosis)
+
+    def restore(self, study: "Study", arrays: Mapping[str, np.ndarray]) -> ByPosterior:
+        """The draws, each as often as its weight says."""
+        return by_draws(arrays)
 
 
 def reweighted(
-    posterior: Any, seen: np.ndarray, key: Key, draws: int
+    posterior: object, seen: np.ndarray, key: Key, draws: int
 ) -> tuple[SampledPosterior, float]:
     """Draws that stand for the exact posterior of the outcomes seen, equally often; and k̂."""
     assert isinstance(posterior, FittedPosterior)

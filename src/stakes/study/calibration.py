@@ -1,6 +1,6 @@
 """What a calibration gives back: decisions, posteriors, and whether it helped."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, final
@@ -10,30 +10,25 @@ import numpy as np
 
 from stakes import checks, predicting
 from stakes._types import Data
-from stakes.arguments import Columns
 from stakes.bridge import NumPyroApproximation, Predictors
 from stakes.errors import InputError
 from stakes.fitting import Fit, Method, Stop
-from stakes.predicting import SampledPosterior
+from stakes.predicting import FittedPosterior, SampledPosterior
 from stakes.problem import Problem
 from stakes.protocols import Expectation, Transform
 from stakes.study.arviz import data_tree
-from stakes.study.assessment import (
-    Assessment,
-    check_judged,
-    labelled,
-    why_not_judged,
-)
-from stakes.study.cases import assessment_of, cases_of, given_to, posterior_of, setting_of
+from stakes.study.cases import Cases, labelled
 from stakes.study.comparison import Comparison
-from stakes.study.data import Coords, handed_back
-from stakes.study.dependence import By
+from stakes.study.data import CheckedData, Coords, given, handed_back
+from stakes.study.dependence import By, dependence_of
 from stakes.study.draws import NutsRuns, posterior_draws, prior_draws
+from stakes.study.faults import check_judged, why_not_judged
 from stakes.study.keys import Keys
 from stakes.study.leave_one_out import leave_one_out
+from stakes.study.members import predictor_for
 from stakes.study.plan import Plan
 from stakes.study.streaming import Beyond
-from stakes.tables import Read
+from stakes.tables import Read, is_table
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -47,74 +42,58 @@ LEAST_DRAWS = 100
 class Calibration:
     """Decisions, the calibrated posterior behind them, and whether calibration helped."""
 
-    problem: Problem
-    approximation: NumPyroApproximation
+    plan: Plan
+    """How it was fitted, with M and the expectation found."""
+    keys: Keys
+    """Random keys, one for each purpose."""
     vi: Fit
     calibrated: Fit
-    transform: Transform | None
-    """With M found; None for a problem given by a utility."""
-    expectation: Expectation
-    method: Method
     coords: dict[str, Any]
-    keys: Keys
-    """Of its random numbers, one for each purpose."""
-    predictors: Predictors
-    """Keeps the model as traced on other cases, for each shape that they come in."""
-    columns: Mapping[str, Columns]
-    """Names of the columns of arguments that are tables; those of other data go by name."""
+    """Labels of members, by plate."""
     by: By = None
     """Which instances belong together, as in `compare`; inferred from the plates if None."""
-    plan: Plan | None = None
-    """How it was fitted, to fit it again in the same way."""
-    table: Read | None = None
-    """The table that it was fitted to, if it was one."""
     beyond: Beyond | None = None
     """All rows of the stream that it was fitted to, of which the data here are a sample."""
+    home: Cases | None = None
+    """The cases of the fit, where something is known of them already."""
 
     def __post_init__(self) -> None:
-        checks.fields(
-            self,
-            problem=Problem,
-            approximation=NumPyroApproximation,
-            vi=Fit,
-            calibrated=Fit,
-            coords=dict,
-            predictors=Predictors,
-            keys=Keys,
-            columns=dict,
-        )
-        if self.transform is not None:
-            checks.choice("`Calibration(transform=...)`", self.transform, Transform, "a transform")
-        for name, contract in (("expectation", Expectation), ("method", Method)):
-            known = f"a value such as that of `Options({name}=...)`"
-            checks.choice(f"`Calibration({name}=...)`", getattr(self, name), contract, known)
+        checks.fields(self, plan=Plan, keys=Keys, vi=Fit, calibrated=Fit, coords=dict)
 
-    @classmethod
-    def of(
-        cls,
-        plan: Plan,
-        vi: Fit,
-        calibrated: Fit,
-        coords: Coords | None,
-        keys: Keys,
-        beyond: Beyond | None = None,
-    ) -> "Calibration":
-        return cls(
-            problem=plan.problem,
-            approximation=plan.approximation,
-            vi=vi,
-            calibrated=calibrated,
-            transform=plan.transform,
-            expectation=plan.expectation,
-            method=plan.method,
-            coords=dict(coords or {}),
-            keys=keys,
-            predictors=plan.predictors,
-            columns=plan.columns,
-            plan=plan,
-            table=plan.table,
-            beyond=beyond,
-        )
+    @property
+    def problem(self) -> Problem:
+        """Model, outcome, and what a wrong decision costs."""
+        return self.plan.problem
+
+    @property
+    def approximation(self) -> NumPyroApproximation:
+        """Model and guide with their data."""
+        return self.plan.approximation
+
+    @property
+    def transform(self) -> Transform | None:
+        """From loss to utility, with M found; None for a problem given by a utility."""
+        return self.plan.transform
+
+    @property
+    def expectation(self) -> Expectation:
+        """How the loss or utility is averaged over outcomes."""
+        return self.plan.expectation
+
+    @property
+    def method(self) -> Method:
+        """How decisions and variational parameters are optimised."""
+        return self.plan.method
+
+    @property
+    def predictors(self) -> Predictors:
+        """The model as traced on other cases, for each shape that they come in."""
+        return self.plan.predictors
+
+    @property
+    def table(self) -> Read | None:
+        """The table that it was fitted to, if it was one."""
+        return self.plan.table
 
     @property
     def scale(self) -> float | None:
@@ -127,6 +106,20 @@ class Calibration:
         if self.calibrated.reason is Stop.LEFT_OUT:
             return {"VI": self.vi}
         return {"VI": self.vi, "LCVI": self.calibrated}
+
+    @cached_property
+    def posteriors(self) -> dict[str, FittedPosterior]:
+        """The posteriors that the fits have found, by the same names."""
+        return {n: FittedPosterior(self.approximation, f.params) for n, f in self.fits.items()}
+
+    def posterior_of(self, fit: Fit | None) -> FittedPosterior:
+        """The posterior of a fit; of the calibrated one where none is given."""
+        rule = "a fit of this model, such as `result.vi` or `result.calibrated`"
+        chosen = checks.instance("`fit=`", self.calibrated if fit is None else fit, Fit, rule)
+        if _shapes(chosen) != _shapes(self.calibrated):
+            raise checks.refused("`fit=`", rule, fit)
+        own = (self.posteriors[n] for n, each in self.fits.items() if each is chosen)
+        return next(own, None) or FittedPosterior(self.approximation, chosen.params)
 
     @property
     def decisions(self) -> "xr.DataArray":
@@ -148,9 +141,9 @@ class Calibration:
         return self._handed_back(self.on_fit.vi_decisions, self.table)
 
     @cached_property
-    def on_fit(self) -> Assessment:
-        """The calibration assessed on the data of its fit."""
-        return assessment_of(self, None, (), (), self.coords, self.by)
+    def on_fit(self) -> Cases:
+        """The cases of the fit."""
+        return self._cases(None)
 
     def assess(
         self,
@@ -160,13 +153,94 @@ class Calibration:
         known: str | Sequence[str] = (),
         coords: Coords | None = None,
         by: By = None,
-    ) -> Assessment:
-        """The calibration assessed on other cases: decisions, predictions and comparison.
+    ) -> Cases:
+        """Other cases: what both fits decide and predict for them, and how they compare there.
 
         Plates as in `decide`, and `by` as in `compare`.
         """
-        read = given_to(self, data, needs_outcome=False)
-        return assessment_of(self, read, new, known, coords, by)
+        return self._cases(self._read(data, needs_outcome=False), new, known, coords, by=by)
+
+    def _read(self, data: Data, *, needs_outcome: bool) -> CheckedData:
+        """Other data, with the same numbers for the same things as in the fit."""
+        return given(
+            self.problem,
+            data,
+            needs_outcome=needs_outcome,
+            columns=self.plan.columns,
+            fitted=self.table,
+            cases=self.approximation.trace,
+        )
+
+    def _cases(
+        self,
+        read: CheckedData | None,
+        new: str | Sequence[str] = (),
+        known: str | Sequence[str] = (),
+        coords: Coords | None = None,
+        *,
+        by: By = None,
+    ) -> Cases:
+        """The cases that were read; those of the fit where nothing was."""
+        predictor, labels = self.predictors.on(), self.coords
+        if read is not None:
+            if self.beyond is not None:
+                # Rows of a stream have numbers and no labels: none is known again.
+                new = tuple(dict.fromkeys((*checks.names("`new=`", new), self.beyond.part.plate)))
+            predictor, labels = predictor_for(
+                self.predictors, self.approximation, self.coords, read, new, known, coords
+            )
+        by = self.by if read is None else by
+        if by is not None:
+            dependence_of(by, predictor)  # says what does not fit
+        cases = Cases(
+            problem=self.problem,
+            predictor=predictor,
+            expectation=self.expectation,
+            keys=self.keys,
+            coords=labels,
+            held_out=read is not None,
+            posteriors=self.posteriors,
+            setting=self.setting,
+            unconverged=tuple(
+                f"{name}: {fit.reason} after {fit.steps:,} steps."
+                for name, fit in self.fits.items()
+                if not fit.converged
+            ),
+            by=by,
+        )
+        if read is None and self.home is not None:
+            cases.take_over(self.home)
+        return cases
+
+    def _asked(
+        self,
+        data: Data | None,
+        new: str | Sequence[str],
+        known: str | Sequence[str],
+        coords: Coords | None,
+        *,
+        needs_outcome: bool = False,
+    ) -> Cases:
+        """The cases with these data; those of the fit where there are none."""
+        if data is not None:
+            read = self._read(data, needs_outcome=needs_outcome and is_table(data))
+            return self._cases(read, new, known, coords)
+        named = (*checks.names("`new=`", new), *checks.names("`known=`", known))
+        if named or (coords is not None and checks.labels("`coords=`", coords)):
+            raise InputError(
+                "`new=`, `known=` and `coords=` say who the members of other data are; without "
+                "data they have no meaning."
+            )
+        return self.on_fit
+
+    @property
+    def setting(self) -> str:
+        """How it was calibrated, in words."""
+        transform = "utility as given"
+        if self.transform is not None:
+            transform = f"{type(self.transform).__name__}, M = {self.scale:.4g}"
+        rows = "" if self.beyond is None else f"; {self.beyond}"
+        return f"{transform}; expectation {self.expectation}{rows}"
 
     def decide(
         self,
@@ -193,9 +267,9 @@ class Calibration:
             coords: labels of the plates' members, by plate.
             fit: `result.vi` for plain VI's decisions.
         """
-        posterior, read = posterior_of(self, fit), given_to(self, data, needs_outcome=False)
-        cases = assessment_of(self, read, new, known, coords, None)
-        return self._handed_back(cases.decided(posterior), read.table)
+        posterior, read = self.posterior_of(fit), self._read(data, needs_outcome=False)
+        cases = self._cases(read, new, known, coords)
+        return self._handed_back(cases.labels(cases.decide(posterior)), read.table)
 
     def compare(
         self,
@@ -221,7 +295,7 @@ class Calibration:
                 whose latents are shared by outcomes, as in `effect[store]`.
         """
         draws = None if nuts is None else checks.whole("`compare(nuts=...)`", nuts)
-        cases = cases_of(self, held_out, new, known, coords, needs_outcome=True)
+        cases = self._asked(held_out, new, known, coords, needs_outcome=True)
         if draws is None and by is None:
             return cases.comparison
         return cases.compared(None if draws is None else self.nuts(draws), by=by)
@@ -244,8 +318,6 @@ class Calibration:
                 "`leave_one_out()` judges each decision without its own outcome, and decisions "
                 "here are shared. Hold out data: `compare(held_out)`."
             )
-        if self.plan is None:
-            raise InputError("`leave_one_out()` needs the result of `calibrate(...)`.")
         draws = checks.whole("`leave_one_out(draws=...)`", draws, least=LEAST_DRAWS)
         chosen = self.by if by is None else by
         return leave_one_out(self.on_fit, self.plan, self.fits, draws=draws, by=chosen)
@@ -259,7 +331,7 @@ class Calibration:
         coords: Coords | None = None,
     ) -> "xr.DataArray | None":
         """The outcomes observed, nan where the model masks them; None where there are none."""
-        return cases_of(self, data, new, known, coords).observed
+        return self._asked(data, new, known, coords).observed
 
     def posterior(self, fit: Fit | None = None, *, draws: int = 1000) -> "xr.Dataset":
         """Draws from a fit's posterior (the calibrated one by default), as ArviZ expects them.
@@ -291,7 +363,7 @@ class Calibration:
             draws: of each fit.
 
         Examples:
-            >>> from stakes.demos import eight_schools
+            >>> from stakes.examples import eight_schools
             >>> import jax, stakes
             >>> problem, data = eight_schools.problem(), eight_schools.data()
             >>> result = stakes.calibrate(jax.random.key(0), problem, data, steps=200)
@@ -308,7 +380,7 @@ class Calibration:
         posteriors = {prefix: self.posterior(fit, draws=draws) for prefix, fit in fits.items()}
         return data_tree(
             self.on_fit,
-            {prefix: posterior_of(self, fit) for prefix, fit in fits.items()},
+            {prefix: self.posterior_of(fit) for prefix, fit in fits.items()},
             posteriors,
             draws=draws,
             words={} if self.table is None else self.table.coding.categories,
@@ -319,7 +391,7 @@ class Calibration:
         draws = checks.whole("`latent_draws(draws=...)`", draws)
         part = checks.whole("`latent_draws(part=...)`", part, least=0)
         key = jax.random.fold_in(self.keys.parts, part)
-        return predicting.latent_draws(posterior_of(self, fit), key, draws)
+        return predicting.latent_draws(self.posterior_of(fit), key, draws)
 
     def predictive(
         self,
@@ -335,9 +407,9 @@ class Calibration:
 
         Plates and their labels as in `decide`.
         """
-        posterior = posterior_of(self, fit)
+        posterior = self.posterior_of(fit)
         draws = checks.whole("`predictive(draws=...)`", draws)
-        return cases_of(self, data, new, known, coords).predictive(posterior, draws)
+        return self._asked(data, new, known, coords).predictive(posterior, draws)
 
     def expected(
         self,
@@ -364,7 +436,7 @@ class Calibration:
         """
         import xarray as xr
 
-        posterior, cases = posterior_of(self, fit), cases_of(self, data, new, known, coords)
+        posterior, cases = self.posterior_of(fit), self._asked(data, new, known, coords)
         draws = checks.whole("`expected(draws=...)`", draws)
         tried = self.problem.space.from_labels("`expected(decisions)`", decisions).ravel()
         found = np.stack([cases.expected(posterior, float(each), draws) for each in tried], axis=1)
@@ -388,9 +460,9 @@ class Calibration:
         draws = checks.whole(where.format("draws"), draws)
         costs = predicting.predictive_costs(
             self.problem.task,
-            posterior_of(self, self.vi),
+            self.posterior_of(self.vi),
             self.predictors.on(),
-            self.on_fit.found["VI"],
+            self.on_fit.decide(self.posteriors["VI"]),
             self.keys.scale,
             draws,
         )
@@ -409,7 +481,7 @@ class Calibration:
         shape = self.approximation.instances.shape
         lines = [
             f"Calibration of {self.problem!r}",
-            f"{setting_of(self)}; decisions of shape {shape}",
+            f"{self.setting}; decisions of shape {shape}",
             f"VI          {self.vi!r}",
             f"calibrated  {self.calibrated!r}",
             "decisions are the calibrated ones, better or not"
@@ -418,7 +490,7 @@ class Calibration:
         return "\n  ".join(lines)
 
     def _of_all_rows(self, beyond: Beyond, fit: Fit) -> "xr.DataArray":
-        posterior, predictor = posterior_of(self, fit), self.predictors.on()
+        posterior, predictor = self.posterior_of(fit), self.predictors.on()
         found = beyond.decisions(self.problem, posterior, predictor, self.expectation, self.keys)
         shown = self.problem.space.to_labels(found)
         return labelled(shown, beyond.instances, {}, "decision")
@@ -426,3 +498,7 @@ class Calibration:
     def _handed_back(self, decisions: "xr.DataArray", table: Read | None) -> "xr.DataArray":
         found: xr.DataArray = handed_back(decisions, table)
         return found
+
+
+def _shapes(fit: Fit) -> Any:
+    return jax.tree.map(np.shape, fit.params)

@@ -1,11 +1,12 @@
-"""Heads: what another way to a decision decides and predicts, corrected by what then happened.
+"""Calibration maps: decisions of another way, corrected by what happened.
 
 After Kuśmierczyk, Sakaya and Klami, *Correcting Predictions for Approximate Bayesian Inference*
-(2020), but meant for predictions of outcomes that the base has not seen. A head knows nothing of
+(2020), but meant for predictions of outcomes that the base has not seen. A map knows nothing of
 models: it maps the base's decisions and predictive quantiles to decisions whose mean cost on the
 rows shown is less, for any loss or utility, also one that jumps.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
@@ -15,18 +16,20 @@ from scipy.special import ndtri
 
 from stakes._types import Key
 from stakes.protocols import Criterion
+from stakes.study.levels import LEVELS
 from stakes.study.strategies.correction import (
     FEWEST,
     FOLDS,
-    LEVELS,
-    Costs,
-    FittedHead,
-    Head,
-    Shown,
-    Unchanged,
+    CalibrationMap,
+    FittedMap,
+    Identity,
+    MapInputs,
+    RowCosts,
     best_share,
     checked,
     folds,
+    number_in,
+    numbers_of,
     opened,
     pays,
     unless_worse,
@@ -37,15 +40,15 @@ from stakes.study.strategies.regressor import Regressor
 
 __all__ = [
     "LEVELS",
-    "FittedHead",
-    "Head",
+    "CalibrationMap",
+    "FittedMap",
+    "Identity",
     "Level",
+    "MapInputs",
     "Monotone",
     "Network",
     "Regressor",
     "Shift",
-    "Shown",
-    "Unchanged",
 ]
 STEEPEST = 3.0
 """How far decisions may be spread: if all are nearly the same, how they differ is noise."""
@@ -66,18 +69,27 @@ class Shift:
     """
 
     title: ClassVar[str] = "shift"
+    description: ClassVar[str] = "all decisions moved and spread by two numbers"
     covariates: ClassVar[tuple[str, ...]] = ()
 
-    def fit(self, key: Key, shown: Shown, outcomes: np.ndarray, criterion: Criterion) -> FittedHead:
-        shown, costs = opened(key, shown, outcomes, criterion)
+    def fit(
+        self, key: Key, inputs: MapInputs, outcomes: np.ndarray, criterion: Criterion
+    ) -> FittedMap:
+        inputs, costs = opened(key, inputs, outcomes, criterion)
         if costs.rows < FEWEST:
-            return Unchanged()
+            return Identity()
         fold = folds(key, costs.rows)
-        lines = [_best_line(costs, shown.decisions, 1.0 * (fold != k)) for k in range(FOLDS)]
-        held_out = np.choose(fold, [line.decide(shown) for line in lines])
-        share, _ = best_share(costs, shown.decisions, held_out)
-        found = _best_line(costs, shown.decisions, np.ones(costs.rows)).shrunk(share)
-        return unless_worse(found, shown, costs)
+        lines = [_best_line(costs, inputs.decisions, 1.0 * (fold != k)) for k in range(FOLDS)]
+        held_out = np.choose(fold, [line.decide(inputs) for line in lines])
+        share, _ = best_share(costs, inputs.decisions, held_out)
+        found = _best_line(costs, inputs.decisions, np.ones(costs.rows)).shrunk(share)
+        return unless_worse(found, inputs, costs)
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> FittedMap:
+        """The line that was found."""
+        if not arrays:
+            return Identity()
+        return Line(*(float(number_in(arrays, n)) for n in ("centre", "shift", "slope")))
 
 
 @final
@@ -92,12 +104,16 @@ class Line:
     def shrunk(self, share: float) -> "Line":
         return Line(self.centre, share * self.shift, 1 + share * (self.slope - 1))
 
-    def decide(self, shown: Shown) -> np.ndarray:
-        decisions = checked(shown).decisions
+    def decide(self, inputs: MapInputs) -> np.ndarray:
+        decisions = checked(inputs).decisions
         return self.centre + self.shift + self.slope * (decisions - self.centre)
 
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Its three numbers."""
+        return numbers_of(self)
 
-def _best_line(costs: Costs, decisions: np.ndarray, weight: np.ndarray) -> Line:
+
+def _best_line(costs: RowCosts, decisions: np.ndarray, weight: np.ndarray) -> Line:
     """By a grid, then by a simplex: neither needs a slope of the cost, which may jump."""
     centre = float(np.average(decisions, weights=weight))
     unit, share = _unit(costs, decisions), weight / weight.sum()
@@ -127,35 +143,48 @@ class Level:
     """
 
     title: ClassVar[str] = "level"
+    description: ClassVar[str] = "another quantile of the prediction"
     covariates: ClassVar[tuple[str, ...]] = ()
 
-    def fit(self, key: Key, shown: Shown, outcomes: np.ndarray, criterion: Criterion) -> FittedHead:
-        shown, costs = opened(key, shown, outcomes, criterion)
+    def fit(
+        self, key: Key, inputs: MapInputs, outcomes: np.ndarray, criterion: Criterion
+    ) -> FittedMap:
+        inputs, costs = opened(key, inputs, outcomes, criterion)
         if costs.rows < FEWEST:
-            return Unchanged()
+            return Identity()
         fold, levels = folds(key, costs.rows), np.linspace(LEVELS[0], LEVELS[-1], 99)
-        found = (costs.each(quantiles_at(shown.quantiles, level)) for level in levels)
+        found = (costs.each(quantiles_at(inputs.quantiles, level)) for level in levels)
         table = np.stack([np.bincount(fold, each, FOLDS) for each in found])
         others = [np.delete(table, k, axis=1).sum(axis=1).argmin() for k in range(FOLDS)]
-        decided = [quantiles_at(shown.quantiles, levels[place]) for place in others]
-        if not pays(costs, shown.decisions, np.choose(fold, decided)):
-            return Unchanged()
+        decided = [quantiles_at(inputs.quantiles, levels[place]) for place in others]
+        if not pays(costs, inputs.decisions, np.choose(fold, decided)):
+            return Identity()
         near = levels[table.sum(axis=1).argmin()] + np.linspace(-0.01, 0.01, 21)
-        tried = [AtLevel(float(np.clip(level, LEVELS[0], LEVELS[-1]))) for level in near]
-        best = min(tried, key=lambda each: costs.mean(each.decide(shown)))
-        return unless_worse(best, shown, costs)
+        tried = [LevelMap(float(np.clip(level, LEVELS[0], LEVELS[-1]))) for level in near]
+        best = min(tried, key=lambda each: costs.mean(each.decide(inputs)))
+        return unless_worse(best, inputs, costs)
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> FittedMap:
+        """The level that was found."""
+        return LevelMap(float(number_in(arrays, "level"))) if arrays else Identity()
 
 
 @final
 @dataclass(frozen=True)
-class AtLevel:
+class LevelMap:
+    """The quantile of the base's prediction at one level."""
+
     level: float
 
-    def decide(self, shown: Shown) -> np.ndarray:
-        return quantiles_at(checked(shown).quantiles, self.level)
+    def decide(self, inputs: MapInputs) -> np.ndarray:
+        return quantiles_at(checked(inputs).quantiles, self.level)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The level."""
+        return numbers_of(self)
 
 
-def _unit(costs: Costs, decisions: np.ndarray) -> float:
+def _unit(costs: RowCosts, decisions: np.ndarray) -> float:
     """How far decisions may have to move: as far as outcomes are from them."""
     away = np.asarray(costs.outcomes, np.float64) - decisions
     return float(np.sqrt(np.mean(away**2))) or 1.0

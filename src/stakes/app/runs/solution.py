@@ -1,0 +1,260 @@
+"""The study of a run, and what decides: its fits, the strategy chosen, and others to ask."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, final
+
+import jax
+import numpy as np
+import pandas as pd
+
+from stakes import checks
+from stakes.app.spec import Job, Table
+from stakes.errors import InputError
+from stakes.fitting import Fit
+from stakes.predicting import Posterior
+from stakes.study import (
+    By,
+    Calibrated,
+    Calibration,
+    Cases,
+    FittedStrategy,
+    Forecast,
+    Given,
+    Ordered,
+    Plain,
+    Plan,
+    Same,
+    Strategy,
+    Study,
+    Summary,
+    Work,
+    below,
+    calibration_of,
+    enter,
+    prepare,
+    why_not_judged,
+)
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+TWO: tuple[Strategy, Strategy] = (Plain(), Calibrated())
+"""The strategies whose fits to everything a run has anyway."""
+TITLES = ("VI", "calibrated")
+"""What the files of a run call these two fits."""
+TODAY, SAME = Given.name, Same.name
+
+
+def study_of(job: Job) -> Study:
+    """The problem of a job traced on the rows of its fit, with all labels of the table."""
+    study = Study(
+        jax.random.key(job.spec.seed),
+        job.problem,
+        job.data(job.fit.arguments),
+        job.options,
+        work=Work(progress=False),
+    )
+    study.label(_labels(study.plan, job))
+    return study
+
+
+def take_part(study: Study, job: Job) -> None:
+    """Let all strategies of the job take part; refuses what some strategy cannot handle."""
+    if job.choosing is not None:
+        study.split(job.choosing.folds, job.choosing.by)
+        enter(study, job.choosing.ways)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """The fits of a run, the strategies that were compared, and the one to decide by."""
+
+    job: Job
+    study: Study
+    result: Calibration
+    summary: Summary | None = None
+    """None where the run has the two fits alone: it then decides by the calibrated one, or by plain
+    VI where data cannot judge decisions."""
+    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """What strategies decide by that were fitted in an earlier program, by their names."""
+
+    @classmethod
+    def of(cls, job: Job, study: Study, *, plain: bool = False) -> "Solution":
+        """The two fits of a study; or plain VI alone."""
+        result = calibration_of(study, plain=plain or not job.calibrates)
+        return cls(job, study, replace(result, by=by_of(job, job.fit)))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the strategies that can decide."""
+        if self.summary is None:
+            return tuple(strategy.name for strategy in TWO)
+        return tuple(line.name for line in self.summary.ways)
+
+    def name(self, way: str | None = None) -> str:
+        """The name of the strategy to decide by, unless another is asked for."""
+        if way is not None:
+            return checks.one_of("`--way`", way, self.names)
+        if self.summary is not None:
+            return self.summary.way
+        # Nothing can show that calibration helps where data cannot judge decisions.
+        return TWO[1 if why_not_judged(self.result.problem) is None else 0].name
+
+    def fitted(self, way: str | None = None) -> FittedStrategy:
+        """A strategy, fitted to all rows of the job."""
+        name = self.name(way)
+        if name not in self._restored:
+            strategies = TWO if self.job.choosing is None else self.job.choosing.ways
+            strategy = next(each for each in (*strategies, *TWO) if each.name == name)
+            kept = below(f"{name}/", self.arrays)
+            self._restored[name] = (
+                strategy.restore(self.study, kept)
+                if kept
+                else self.study.fitted(strategy, self.study.everything)
+            )
+        return self._restored[name]
+
+    @cached_property
+    def _restored(self) -> dict[str, FittedStrategy]:
+        return {}
+
+    def decide(self, cases: Cases, way: str | None = None) -> np.ndarray:
+        """Decisions as numbers, with as many digits as the fits have."""
+        name = self.name(way)
+        if name == TODAY and cases.held_out:
+            raise InputError(
+                f"`--way {name!r}`: what is done today is known for the rows of the run alone."
+            )
+        decisions = self.fitted(name).decide(cases)
+        return decisions.astype(jax.dtypes.canonicalize_dtype(float))
+
+    def labels(self, cases: Cases, way: str | None = None) -> "xr.DataArray":
+        """Decisions as users see them."""
+        return cases.labels(self.decide(cases, way))
+
+    def posterior(self, way: str | None = None) -> Posterior:
+        """What the strategy predicts by; plain VI's posterior where it predicts nothing."""
+        own = self.fitted(way).posterior
+        return self.result.posteriors["VI"] if own is None else own
+
+    def forecast(self, cases: Cases) -> Forecast:
+        """Quantiles of what the strategy to decide by predicts."""
+        return cases.forecast(self.posterior())
+
+    def rules(self, cases: Cases) -> dict[str, np.ndarray]:
+        """What the simple rules of the table decide, beside the strategy to decide by."""
+        rules = (SAME,) if cases.held_out else (SAME, TODAY)
+        known = [name for name in rules if name in self.names and name != self.name()]
+        return {name: self.decide(cases, name) for name in known}
+
+    def at_costs_of(self, job: Job) -> "Solution":
+        """The same fits, for decisions that cost what this job says."""
+        plan = prepare(
+            self.result.keys.setup, job.problem, job.data(job.fit.arguments), job.options
+        )
+        plan = plan.sized(self.result.vi.params, self.result.keys.spread)
+        return replace(self, job=job, result=replace(self.result, plan=plan, home=None))
+
+    def to_refit(self) -> list[Strategy]:
+        """Strategies that are fitted again to all rows: the one that decides, and baselines."""
+        if self.summary is None or self.job.choosing is None:
+            return [*TWO] if self.job.calibrates else [TWO[0]]
+        names = (self.summary.way, SAME)
+        chosen = [each for each in self.job.choosing.ways if each.name in names]
+        # A base is found in the same study, so that its fits are there, too.
+        return list(dict.fromkeys([*(b for each in chosen for b in each.bases), *chosen]))
+
+    def kept(self, strategies: Sequence[Strategy] | None = None) -> dict[str, np.ndarray]:
+        """What strategies decide by, but for the two fits, which have a file of their own."""
+        assert self.job.choosing is not None
+        every = self.job.choosing.ways if strategies is None else strategies
+        return {
+            f"{strategy.name}/{name}": array
+            for strategy in every
+            if strategy not in TWO and (self.summary is None or strategy.name in self.names)
+            for name, array in self.study.fitted(strategy, self.study.everything).arrays().items()
+        }
+
+    @property
+    def fits(self) -> dict[str, Fit]:
+        """The two fits, as the files of a run call them."""
+        return dict(zip(TITLES, self.result.fits.values(), strict=False))
+
+    @property
+    def latents(self) -> dict[str, list[int]]:
+        """The shape of each latent. Some guides keep the parameters of all in one array."""
+        latents = self.result.approximation.latents
+        return {name: list(latent.shape) for name, latent in latents.items()}
+
+    def held_out(self) -> Cases | None:
+        """The rows held out, with their labels; None where there are none."""
+        table, dims = self.job.held_out, self.result.approximation.instances.dims
+        if table is None:
+            return None
+        coords = {}
+        if table.names is not None and len(dims) == 1:
+            coords = {dims[0]: table.names.tolist()}
+        return self.result.assess(
+            self.job.data(table.arguments),
+            new=self.new_plates,
+            known=self.job.known,
+            coords=coords,
+            by=by_of(self.job, table),
+        )
+
+    @property
+    def new_plates(self) -> tuple[str, ...]:
+        """Plates to call new for another table: with as many rows, they would pass for the fit's.
+
+        Only plates with latents of their own matter.
+        """
+        job, approximation = self.job, self.result.approximation
+        rows = _row_plates(self.result.plan, job.rows_in(job.fit))
+        known = approximation.trace.known_instances
+        return tuple(plate for plate in known if plate in rows and plate not in job.known)
+
+
+def rows_of_fit(job: Job) -> str:
+    """How many rows its fits rest on, and how many they do not, in words."""
+    fitted = f"{job.rows_in(job.fit):,} rows"
+    if job.held_out is None:
+        return f"all {fitted}"
+    return f"{fitted}, without the {job.rows_in(job.held_out):,} held out"
+
+
+def by_of(job: Job, table: Table) -> By:
+    """Which rows belong together, as the spec says; None where it does not."""
+    if job.spec.data is not None and job.spec.data.ordered:
+        return Ordered(table.beside.get("when"))
+    groups = tuple(pd.Series(values, name=name) for name, values in table.groups.items())
+    return groups[0] if len(groups) == 1 else groups or None
+
+
+def _row_plates(plan: Plan, rows: int) -> tuple[str, ...]:
+    """Plates of the outcome with one member for each row of the table."""
+    instances = plan.approximation.instances
+    return tuple(d for d, n in zip(instances.dims, instances.shape, strict=True) if n == rows)
+
+
+def _labels(plan: Plan, job: Job) -> dict[str, Any]:
+    """Labels of plates: of the rows, of an example, and of categories with a plate's name."""
+    approximation = plan.approximation
+    sizes = {
+        dim: size
+        for each in (approximation.instances, *approximation.latents.values())
+        for dim, size in zip(each.dims, each.shape, strict=True)
+    }
+    labels: dict[str, Any] = {n: known for n, known in job.coords.items() if n in sizes}
+    columns = job.spec.data.columns if job.spec.data else {}
+    for argument, column in columns.items():
+        words = job.fit.vocabulary.get(column)
+        for name in (argument, column):
+            if words is not None and sizes.get(name) == len(words):
+                labels[name] = words
+    names = job.fit.names
+    if names is not None:
+        labels |= dict.fromkeys(_row_plates(plan, len(names)), names)
+    return labels

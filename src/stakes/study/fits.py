@@ -1,0 +1,362 @@
+"""The fits of one guide in a study: plain VI, and calibrated from there, under each mask.
+
+Under one mask, a fit is made alone: it can be resumed, take its rows from disk, and be made by
+several processes. Under several, all masks are one compiled batch, and so is each strength of
+calibration; the random numbers are the same, so that the fits differ by no luck.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, NamedTuple, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stakes import predicting
+from stakes._types import Array, Key, Params
+from stakes.bridge import Divided, NumPyroApproximation
+from stakes.fitting import (
+    Fit,
+    Hooks,
+    State,
+    Step,
+    Stop,
+    Together,
+    not_begun,
+    owned,
+    run,
+    run_apart,
+    start_history,
+)
+from stakes.host.interrupts import deferred_ctrl_c
+from stakes.host.progress import waiting
+from stakes.port import count_in, sweep
+from stakes.predicting import FittedPosterior
+from stakes.protocols import Expectation, Transform
+from stakes.study.cases import Cases
+from stakes.study.faults import check_fit, check_whole, warn_of_second_minimum
+from stakes.study.folds import Mask
+from stakes.study.plan import Plan, seeing, stacked
+
+if TYPE_CHECKING:
+    from stakes.study.study import Study
+
+MOST_VALUES = 2**15
+"""Outcomes times draws of θ times fits in one step: with more, a batch of fits takes minutes."""
+FEWEST_DRAWS = 4
+
+
+class Strength(NamedTuple):
+    """How strongly to calibrate: M is divided by the factor."""
+
+    transform: Transform | None = None
+    """None for the default one."""
+    factor: float = 1.0
+
+
+class Reference(NamedTuple):
+    """What calibrated fits start from: the plan with M, and plain VI's decisions."""
+
+    plan: Plan
+    decisions: np.ndarray
+
+
+@final
+class Fits:
+    """Fits of one guide, by strategy and mask, each made once.
+
+    Args:
+        study: problem, data and masks.
+        plan: the problem prepared with this guide.
+        guide: None for the problem's own.
+    """
+
+    def __init__(self, study: "Study", plan: Plan, guide: Any) -> None:
+        self.study, self.plan, self._guide = study, plan, guide
+        self._plain: dict[Mask, Fit] = {}
+        self._decisions: dict[Mask, np.ndarray] = {}
+        self._calibrated: dict[Strength, dict[Mask, Fit]] = {}
+        self._references: dict[Transform | None, Reference] = {}
+        self._cases: dict[Expectation, Cases] = {}
+
+    def posterior(self, fit: Fit) -> FittedPosterior:
+        """The posterior that a fit found."""
+        return FittedPosterior(self.plan.approximation, fit.params)
+
+    def plain(self, mask: Mask) -> Fit:
+        """Plain VI under a mask; those under all masks that have none yet are made together."""
+        if mask not in self._plain:
+            before, masks = self.study.work.before, self.study.masks
+            if before is not None:
+                others = before.fits(self._guide)
+                self._plain |= dict(zip(masks, map(others.plain, before.masks), strict=True))
+            elif mask is self.study.everything and self._is_alone:
+                self._plain[mask] = self._plain_alone()
+            else:
+                masks = masks[:-1] if self._is_alone else masks
+                self._plain |= dict(zip(masks, self._plain_batch(masks), strict=True))
+        return self._plain[mask]
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether the fits to everything are made alone, with or without folds."""
+        work = self.study.work
+        recorded = work.journal is not None or work.processes is not None
+        return recorded or not self.study.splits.masks
+
+    def calibrated(self, strength: Strength, mask: Mask) -> Fit:
+        """A calibrated fit under a mask; all strengths that are asked for are made together."""
+        table = self._calibrated.setdefault(strength, {})
+        alone = self._is_alone and (strength == Strength() or not self.study.splits.masks)
+        if mask not in table and mask is self.study.everything and alone:
+            table[mask] = self._calibrated_alone(strength)
+        elif mask not in table:
+            strengths = dict.fromkeys([*self.study.strengths_of(self._guide), strength])
+            for transform in dict.fromkeys(each.transform for each in strengths):
+                self._calibrated_batches(
+                    transform, [each for each in strengths if each.transform == transform]
+                )
+        return table[mask]
+
+    # What calibrated fits start from.
+
+    def reference(self, transform: Transform | None = None) -> Reference:
+        """The plan with M_q from the losses of plain VI's decisions; and these decisions."""
+        if transform not in self._references:
+            everything, keys, work = self.study.everything, self.study.keys, self.study.work
+            vi = self.plain(everything)
+            plan = replace(self.plan, transform=transform or self.plan.transform)
+            alone = self._is_alone
+            with waiting("deciding under plain VI", show=work.progress and alone):
+                plan = plan.sized(vi.params, keys.spread)
+                decisions = self._decisions_alone(plan) if alone else self.decisions(everything)
+                plan = plan.with_scale(vi.params, decisions, keys)
+            self._references[transform] = Reference(plan, decisions)
+        return self._references[transform]
+
+    def _decisions_alone(self, plan: Plan) -> np.ndarray:
+        """Plain VI's decisions; a journal may have them already."""
+        journal = self.study.work.journal
+        known = None if journal is None else journal.decisions(plan.shape)
+        if known is not None:
+            return known
+        posterior = self.posterior(self.plain(self.study.everything))
+        decisions = self.cases(plan.expectation).decide(posterior)
+        predictor, task, key = plan.predictors.on(), plan.problem.task, self.study.keys.decisions
+        second = predicting.second_minimum(task, posterior, predictor, plan.expectation, key)
+        if second is not None:
+            warn_of_second_minimum(plan.problem, second)
+        return decisions
+
+    def cases(self, expectation: Expectation) -> Cases:
+        """The cases of the fit, decided about with this expectation."""
+        if expectation not in self._cases:
+            predictor = self.plan.predictors.on()
+            home = replace(self.study.home, expectation=expectation, predictor=predictor)
+            self._cases[expectation] = home
+        return self._cases[expectation]
+
+    def decisions(self, mask: Mask) -> np.ndarray:
+        """Decisions of a plain fit for the cases of the fit, by as many draws as folds have."""
+        if mask not in self._decisions:
+            self._decisions[mask] = self._judged.decide(self.posterior(self.plain(mask)))
+        return self._decisions[mask]
+
+    @cached_property
+    def _judged(self) -> Cases:
+        return self.study.home.judged()
+
+    # One mask: fits made alone.
+
+    def _plain_alone(self) -> Fit:
+        study, plan, begin = self.study, self.plan, self.plan.approximation.start
+        meanwhile = None
+        if study.work.processes is None:
+            meanwhile = plan.meanwhile(study.keys, plain=not study.strengths_of(self._guide))
+        state = plan.vi_state(owned(begin))
+        vi = self._alone("VI", plan.vi_step(), state, study.keys.vi, begin, meanwhile)
+        check_fit("VI", vi)
+        return vi
+
+    def _calibrated_alone(self, strength: Strength) -> Fit:
+        """The calibrated fit, from VI's optimum unless told otherwise.
+
+        Even from random λ, h starts at VI's decision: far from it, U has a flat tail.
+        """
+        study, work = self.study, self.study.work
+        vi = self.plain(study.everything)
+        with deferred_ctrl_c() as heard:
+            plan, decisions = self.reference(strength.transform)
+        asked = heard.asked() if work.processes is None else work.processes.any(heard.asked())
+        if asked or vi.reason is Stop.INTERRUPTED:
+            return self.not_made(Stop.INTERRUPTED)
+        if work.journal is not None:
+            work.journal.keep_decisions(decisions)
+        begin = vi.params if plan.warm_start else plan.approximation.start
+        scale = None if plan.scale is None else plan.scale / strength.factor
+        step, state = plan.step(scale), plan.state(owned(begin), decisions)
+        # A journal has one calibrated fit: that of the paper's strength.
+        recorded = strength == Strength()
+        key = study.keys.calibrated
+        calibrated = self._alone("calibrated", step, state, key, begin, recorded=recorded)
+        check_fit("calibrated", calibrated)
+        return calibrated
+
+    def not_made(self, why: Stop) -> Fit:
+        """A calibrated fit that was not wanted, or not begun, where it would have begun."""
+        plan, decisions = self.reference()
+        vi = self.plain(self.study.everything)
+        begin = vi.params if plan.warm_start else plan.approximation.start
+        fit = not_begun(plan.state(begin, decisions), why)
+        if self.study.beyond is not None:
+            self.study.beyond.begun(fit.params, begin)
+        return fit
+
+    def _alone(
+        self,
+        title: str,
+        step: Step,
+        state: State,
+        key: Key,
+        begin: Params,
+        meanwhile: Callable[[], None] | None = None,
+        recorded: bool = True,
+    ) -> Fit:
+        """One fit, from where its journal left it; on the rows of a stream, if there is one."""
+        work, beyond, plan = self.study.work, self.study.beyond, self.plan
+        journal, shared = work.journal if recorded else None, self._shared
+        hooks, history = Hooks(on=work.processes), None
+        if beyond is None or journal is not None:
+            history = start_history(state, handed_over=plan.hands_over)
+            if journal is not None:
+                history = journal.history(title, history)
+                hooks = replace(
+                    hooks,
+                    watch=partial(journal.watch, title),
+                    due=journal.due,
+                    keeper=journal.keeper(title),
+                )
+            state = history.state
+        go = partial(run, title, step, shared, state, key, plan.settings, history=history)
+        if beyond is not None:
+            return beyond.fit(go, shared, state, plan.settings, key, begin, hooks)
+        return go(hooks=replace(hooks, meanwhile=meanwhile))
+
+    @cached_property
+    def _shared(self) -> NumPyroApproximation | Divided:
+        """The approximation, its rows divided where several processes make the fits."""
+        processes, beyond = self.study.work.processes, self.study.beyond
+        if processes is None:
+            return self.plan.approximation
+        divided = self.plan.divided(processes.count)
+        return divided if beyond is None else beyond.share(divided)
+
+    # Several masks: one compiled batch.
+
+    def _plain_batch(self, masks: Sequence[Mask]) -> list[Fit]:
+        count = len(masks)
+        plan = self._with_fewer_draws(self.plan, count)
+        start = plan.vi_state(plan.approximation.start)
+        states = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), start)
+        title = f"VI, {self._in_words(masks)}"
+        step: Callable[[Any], Step] = lambda _: plan.vi_step()  # noqa: E731
+        batch = self._batch(title, plan, step, states, self.study.keys.vi, masks)
+        [fits] = self._made(title, [_for_masks(batch, jnp.zeros(count), masks)])
+        return fits
+
+    def _calibrated_batches(
+        self, transform: Transform | None, strengths: Sequence[Strength]
+    ) -> None:
+        """A fit for each strength and mask; the fits of one strength are one batch."""
+        plan, masks = self.reference(transform).plan, self.study.masks
+        plan = self._with_fewer_draws(plan, len(masks) * len(strengths))
+        plan = replace(plan, expectation=self._wide_enough(plan.expectation))
+        scales: list[Any] = [None] * len(strengths)
+        transform = transform or self.plan.transform  # without M, which each mask has of its own
+        if transform is not None:
+            own = np.array([*(self._scale(transform, mask) for mask in masks[:-1]), plan.scale])
+            scales = [jnp.asarray(own / strength.factor, float) for strength in strengths]
+        starts = stacked([self.plain(mask).params for mask in masks])
+        decisions = jnp.asarray(np.stack([self.decisions(mask) for mask in masks]))
+        states = jax.vmap(plan.state)(starts, decisions)
+        title = f"calibrated, {self._in_words(masks)}"
+        batch = self._batch(title, plan, plan.step, states, self.study.keys.calibrated, masks)
+        batches = [
+            _for_masks(batch, scale, masks)._replace(title=f"{title}, strength {strength.factor:g}")
+            for strength, scale in zip(strengths, scales, strict=True)
+        ]
+        for strength, fits in zip(strengths, self._made(title, batches), strict=True):
+            table = self._calibrated.setdefault(strength, {})
+            # One that was made alone is kept: decisions rest on it already.
+            for mask, fit in zip(masks, fits, strict=True):
+                table.setdefault(mask, fit)
+
+    def _in_words(self, masks: Sequence[Mask]) -> str:
+        """How many fits there are."""
+        if self.study.everything not in masks:
+            return f"{len(masks)} folds"
+        return f"{len(masks) - 1} folds and all" if len(masks) > 1 else "all"
+
+    def _scale(self, transform: Transform, mask: Mask) -> float:
+        """M, from the losses of plain VI's decisions for the outcomes that the fit saw."""
+        seen = self.study.seen
+        seen = seen._replace(counted=seen.counted & mask.seen)
+        scale = transform.fitted(seen.costs(self.plan.problem.task, self.decisions(mask))).scale
+        assert scale is not None
+        return scale
+
+    def _wide_enough(self, expectation: Expectation) -> Expectation:
+        """With room for what every plain fit predicts."""
+        predictor, key = self.study.home.predictor, self.study.keys.spread
+        for mask in self.study.masks[:-1]:
+            posterior = self.posterior(self.plain(mask))
+            outcomes = predicting.outcomes_by_batch(posterior, predictor, key)
+            expectation = expectation.widen_for(outcomes)
+        return expectation
+
+    def _with_fewer_draws(self, plan: Plan, fits: int) -> Plan:
+        """The plan, with fewer draws of θ in a step where many fits take it at once.
+
+        Each stage of a fit ends in an average over many steps, so that fewer draws cost little.
+        """
+        if self.study.options.draws is not None:
+            return plan
+        approximation = plan.approximation
+        # Outcomes that a step sees: those of its minibatch, where the model takes some.
+        batch = next(sweep(approximation.subsamples))
+        values = fits * (count_in(approximation.instances, batch) or 1)
+        draws = max(FEWEST_DRAWS, min(plan.settings.draws, MOST_VALUES // values))
+        return replace(plan, settings=replace(plan.settings, draws=draws))
+
+    def _batch(
+        self,
+        title: str,
+        plan: Plan,
+        step: Callable[[Any], Step],
+        states: State,
+        key: Key,
+        masks: Sequence[Mask],
+    ) -> Together:
+        """A fit for each mask, with the same random numbers, so that they differ by no luck."""
+
+        def masked(own: tuple[Any, Array]) -> Step:
+            value, mask = own
+            return seeing(mask, step(value))
+
+        keys = jnp.broadcast_to(key[None], (len(masks),))
+        return Together(title, masked, None, plan.approximation, states, keys, plan.settings)
+
+    def _made(self, title: str, batches: Sequence[Together]) -> list[list[Fit]]:
+        made = run_apart(title, batches, self.study.work.client)
+        for batch, fits in zip(batches, made, strict=True):
+            for fit in fits:
+                check_whole(batch.title, fit)
+        return made
+
+
+def _for_masks(batch: Together, values: Any, masks: Sequence[Mask]) -> Together:
+    """The batch, with a value for the step of each fit, and its mask."""
+    seen = np.stack([mask.seen for mask in masks])
+    return batch._replace(each=(values, jnp.asarray(seen)))

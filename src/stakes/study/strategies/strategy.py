@@ -1,0 +1,94 @@
+"""What a strategy is, a way to a decision, and what it becomes once it is fitted."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from stakes.errors import StorageError
+from stakes.predicting import Posterior
+from stakes.study.cases import Cases, Forecast
+from stakes.study.diagnosis import Diagnosis
+from stakes.study.folds import Mask
+
+if TYPE_CHECKING:
+    from stakes.study.study import Study
+
+
+class FittedStrategy(Protocol):
+    """A strategy, fitted to some outcomes; it decides about any cases."""
+
+    @property
+    def seconds(self) -> float:
+        """What its fit took."""
+        ...
+
+    @property
+    def diagnosis(self) -> Diagnosis:
+        """What there is to say about the fit."""
+        ...
+
+    @property
+    def posterior(self) -> Posterior | None:
+        """What it predicts by; None for a strategy that predicts nothing."""
+        ...
+
+    def decide(self, cases: Cases) -> np.ndarray:
+        """A decision for each instance."""
+        ...
+
+    def predict(self, cases: Cases) -> Forecast | None:
+        """What it predicts; None for a strategy that predicts nothing."""
+        ...
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All that it decides by, as named arrays, from which `Strategy.restore` makes it again."""
+        ...
+
+
+class Strategy(Protocol):
+    """A way to a decision: fitted to a study, it decides about any cases. A frozen value."""
+
+    @property
+    def name(self) -> str:
+        """Its name in tables."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """What it decides, in plain words."""
+        ...
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether it is there for comparison: it is chosen only where all else is worse."""
+        ...
+
+    @property
+    def bases(self) -> "tuple[Strategy, ...]":
+        """Strategies that it stands on."""
+        ...
+
+    def check(self, study: "Study") -> None:
+        """Refuse, before any fit, a problem or data that the strategy cannot handle."""
+        ...
+
+    def fit(self, study: "Study", mask: Mask) -> FittedStrategy:
+        """Fit it to the outcomes that the mask lets it see."""
+        ...
+
+    def restore(self, study: "Study", arrays: Mapping[str, np.ndarray]) -> FittedStrategy:
+        """The fitted strategy that these arrays were made from; the study needs no fits for it."""
+        ...
+
+
+def value_of(arrays: Mapping[str, np.ndarray], name: str, where: str) -> np.ndarray:
+    """One of the arrays that were kept, or an error that says where it is missing."""
+    if name not in arrays:
+        raise StorageError(f"{where} lacks {name!r}.")
+    return arrays[name]
+
+
+def below(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays whose names begin with a prefix, without it."""
+    return {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}

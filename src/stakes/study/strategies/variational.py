@@ -1,0 +1,230 @@
+"""Strategies that decide by a posterior: plain VI, calibrated VI, and NUTS."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, final
+
+import jax.numpy as jnp
+import numpy as np
+
+from stakes import checks
+from stakes.bridge import check_sampling, nuts
+from stakes.errors import InputError, name_of
+from stakes.fitting import Fit
+from stakes.host.trees import load_tree, save_tree
+from stakes.host.workers import run_all
+from stakes.predicting import FittedPosterior, Posterior, SampledPosterior
+from stakes.problem import check_guide
+from stakes.protocols import Transform
+from stakes.study.cases import Cases, Forecast
+from stakes.study.diagnosis import Diagnosis
+from stakes.study.fits import Fits, Strength
+from stakes.study.folds import Mask
+
+if TYPE_CHECKING:
+    from stakes.study.study import Study
+
+BEST = "the best decision for what the model predicts"
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ByPosterior:
+    """Decisions and predictions by a posterior."""
+
+    posterior: Posterior
+    seconds: float = 0.0
+    diagnosis: Diagnosis = Diagnosis()  # noqa: RUF009
+
+    def decide(self, cases: Cases) -> np.ndarray:
+        """The best decision for each instance."""
+        return cases.decide(self.posterior)
+
+    def predict(self, cases: Cases) -> Forecast:
+        """Quantiles of what the posterior predicts."""
+        return cases.forecast(self.posterior)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The parameters of the guide, or the draws."""
+        return save_tree(self.posterior.numbers)
+
+
+@final
+@dataclass(frozen=True)
+class Plain:
+    """Plain VI, with the problem's own guide or a richer one.
+
+    Examples:
+        >>> import stakes
+        >>> from numpyro.infer.autoguide import AutoMultivariateNormal
+        >>> stakes.Plain(guide=AutoMultivariateNormal).name
+        'VI with AutoMultivariateNormal'
+    """
+
+    guide: Any = None
+
+    is_baseline: ClassVar[bool] = False
+    bases: ClassVar[tuple[Any, ...]] = ()
+    description: ClassVar[str] = BEST
+
+    def __post_init__(self) -> None:
+        check_guide("`Plain(guide=...)`", self.guide)
+
+    @property
+    def name(self) -> str:
+        """Its name in tables."""
+        return "plain VI" if self.guide is None else f"VI with {name_of(self.guide)}"
+
+    def check(self, study: "Study") -> None:
+        """Trace the problem with this guide."""
+        study.fits(self.guide)
+
+    def fit(self, study: "Study", mask: Mask) -> ByPosterior:
+        """Plain VI under the mask."""
+        fits = study.fits(self.guide)
+        fit = fits.plain(mask)
+        return _by_fit(fits, fit, fit.seconds)
+
+    def restore(self, study: "Study", arrays: Mapping[str, np.ndarray]) -> ByPosterior:
+        """Plain VI with these parameters."""
+        return _restored(study.fits(self.guide), self.name, arrays)
+
+
+@final
+@dataclass(frozen=True)
+class Calibrated:
+    """VI calibrated for the decision: `Linearized()` by default, with M found from plain VI.
+
+    Examples:
+        >>> import stakes
+        >>> stakes.Calibrated(strength=4).name  # M is divided by four
+        'calibrated, strength 4'
+    """
+
+    transform: Transform | None = None
+    strength: float = 1.0
+    guide: Any = None
+
+    is_baseline: ClassVar[bool] = False
+    bases: ClassVar[tuple[Any, ...]] = ()
+
+    def __post_init__(self) -> None:
+        if self.transform is not None:
+            known = "`Linearized(...)` or `Exponential(...)`"
+            checks.choice("`Calibrated(transform=...)`", self.transform, Transform, known)
+        strength = checks.number("`Calibrated(strength=...)`", self.strength, above=0)
+        checks.assign(self, strength=strength)
+        check_guide("`Calibrated(guide=...)`", self.guide)
+
+    @property
+    def name(self) -> str:
+        """Its name in tables."""
+        kind = "" if self.transform is None else f" ({self.transform})"
+        guide = "" if self.guide is None else f" with {name_of(self.guide)}"
+        strength = "" if self.strength == 1 else f", strength {self.strength:g}"
+        return f"calibrated{kind}{guide}{strength}"
+
+    @property
+    def description(self) -> str:
+        """What it decides, in plain words."""
+        strength = "" if self.strength == 1 else f", {self.strength:g} times as much"
+        return f"{BEST}, fitted with the cost in mind{strength}"
+
+    def check(self, study: "Study") -> None:
+        """Refuse a strength where the problem is given by a utility."""
+        if study.problem.utility is not None and self != Calibrated(guide=self.guide):
+            raise InputError(
+                f"`{self}`: the problem is given by a utility, which needs no transform and has no "
+                f"scale M that could be stronger or weaker. Take `Calibrated()`."
+            )
+        study.fits(self.guide)
+
+    def fit(self, study: "Study", mask: Mask) -> ByPosterior:
+        """Calibrated VI under the mask, from plain VI under it."""
+        fits = study.fits(self.guide)
+        fit = fits.calibrated(Strength(self.transform, self.strength), mask)
+        return _by_fit(fits, fit, fits.plain(mask).seconds + fit.seconds)
+
+    def restore(self, study: "Study", arrays: Mapping[str, np.ndarray]) -> ByPosterior:
+        """Calibrated VI with these parameters."""
+        return _restored(study.fits(self.guide), self.name, arrays)
+
+
+@final
+@dataclass(frozen=True)
+class NUTS:
+    """Draws of NUTS from four chains.
+
+    Examples:
+        >>> import stakes
+        >>> stakes.NUTS(draws=2000).name
+        'NUTS'
+    """
+
+    draws: int = 1000
+    warmup: int = 500
+
+    is_baseline: ClassVar[bool] = False
+    bases: ClassVar[tuple[Any, ...]] = ()
+    name: ClassVar[str] = "NUTS"
+    description: ClassVar[str] = f"{BEST}, fitted by sampling"
+
+    def __post_init__(self) -> None:
+        for name in ("draws", "warmup"):
+            checks.assign(self, **{name: checks.whole(f"`NUTS({name}=...)`", getattr(self, name))})
+
+    def check(self, study: "Study") -> None:
+        """Refuse what NUTS cannot sample."""
+        check_sampling(study.plan.approximation)
+
+    def fit(self, study: "Study", mask: Mask) -> ByPosterior:
+        """Draws under the mask; on a cluster, those under all masks are made at once."""
+        return study.once(self, lambda: self._fit_each(study))[study.masks.index(mask)]
+
+    def _fit_each(self, study: "Study") -> list[ByPosterior]:
+        started, work = time.monotonic(), study.work
+        show = work.progress and work.client is None
+        draw = partial(nuts, warmup=self.warmup, draws=self.draws, progress=show)
+        approximation = study.plan.approximation
+        pieces = [
+            (approximation.counting(jnp.asarray(mask.seen)), study.keys.nuts)
+            for mask in study.masks
+        ]
+        if work.client is None:
+            sampled = [draw(*piece) for piece in pieces]
+        else:
+            sampled = run_all(draw, pieces, title=self.name, on=work.client, show=work.progress)
+        each = (time.monotonic() - started) / len(pieces)
+        return [ByPosterior(p, each, _mixing(p)) for p in (SampledPosterior(*s) for s in sampled)]
+
+    def restore(self, study: "Study", arrays: Mapping[str, np.ndarray]) -> ByPosterior:
+        """The draws."""
+        return by_draws(arrays)
+
+
+def by_draws(arrays: Mapping[str, np.ndarray]) -> ByPosterior:
+    """Decisions by draws of the latents."""
+    return ByPosterior(
+        SampledPosterior({name: jnp.asarray(values) for name, values in arrays.items()})
+    )
+
+
+def _mixing(posterior: SampledPosterior) -> Diagnosis:
+    found = posterior.diagnostics
+    if found is None:
+        return Diagnosis()
+    r_hat = max(float(each.r_hat) for each in found.mixing)
+    return Diagnosis("; ".join(found.problems), r_hat=r_hat)
+
+
+def _by_fit(fits: Fits, fit: Fit, seconds: float) -> ByPosterior:
+    note = "" if fit.converged else str(fit.reason)
+    return ByPosterior(fits.posterior(fit), seconds, Diagnosis(note))
+
+
+def _restored(fits: Fits, name: str, arrays: Mapping[str, np.ndarray]) -> ByPosterior:
+    approximation = fits.plan.approximation
+    params = load_tree(arrays, approximation.start, where=f"What was kept of {name!r}")
+    return ByPosterior(FittedPosterior(approximation, params))

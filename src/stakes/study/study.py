@@ -1,0 +1,283 @@
+"""A study: a decision problem with its data, checked and traced once, and what is made of it once.
+
+Folds and everything are masks over the same trace. A strategy is fitted to the study under a mask;
+fits, decisions and predictions are kept, so that nothing is computed twice.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar, final
+
+import jax.numpy as jnp
+import numpy as np
+
+from stakes import checks
+from stakes._types import Data, Key
+from stakes.bridge import Predictor, lost_parameters, seen_members
+from stakes.errors import InputError, some
+from stakes.fitting import FitSettings
+from stakes.host.progress import waiting
+from stakes.predicting import FittedPosterior, Observations
+from stakes.problem import Problem, checked_key
+from stakes.processes import Processes
+from stakes.study.cases import Cases
+from stakes.study.data import CheckedData, Coords, given
+from stakes.study.dependence import By, dependence_of
+from stakes.study.fits import Fits, Strength
+from stakes.study.folds import NO_FOLDS, Folds, Forward, Mask, check_order, split
+from stakes.study.intervals import Clustered, Dependence, Independent, Ordered
+from stakes.study.journal import Journal
+from stakes.study.keys import Keys
+from stakes.study.members import predictor_for
+from stakes.study.options import Options
+from stakes.study.plan import Plan, prepare
+from stakes.study.streaming import Beyond, opened, options_for_stream
+from stakes.tables import Stream
+
+if TYPE_CHECKING:
+    from stakes.study.strategies.strategy import FittedStrategy, Strategy
+
+Value = TypeVar("Value")
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Work:
+    """How and where the fits of a study are made."""
+
+    progress: bool = True
+    """Whether to show progress bars on a terminal."""
+    journal: Journal | None = None
+    """A record of the fits, from which they can be resumed."""
+    client: Any = None
+    """The client of a Dask cluster that makes the fits of the folds; None to make them here."""
+    processes: Processes | None = None
+    """The processes that make each fit together."""
+    before: "Study | None" = None
+    """A study of the same model, data, key and folds about another loss, whose plain fits serve."""
+
+    def __post_init__(self) -> None:
+        checks.flags(self, "progress")
+        if self.journal is not None:
+            checks.choice("`journal=`", self.journal, Journal, "None")
+        if self.processes is not None:
+            rule = "what `stakes.join(...)` returns"
+            checks.instance("`on=`", self.processes, Processes, rule)
+            checks.assign(self, progress=self.progress and self.processes.speaks)
+
+
+@final
+class Study:
+    """A decision problem with its data, and everything that has been fitted to it so far.
+
+    Args:
+        key: the same key gives the same numbers.
+        problem: model, outcome, loss or utility, and guide.
+        data: with the observed outcomes.
+        options: of all fits.
+        folds: by which strategies are judged; None to fit to everything alone.
+        by: outcomes that belong together, as in `choose`.
+        coords: labels of the plates' members, by plate.
+        work: how and where fits are made.
+    """
+
+    def __init__(
+        self,
+        key: Key,
+        problem: Problem,
+        data: Data,
+        options: Options,
+        *,
+        folds: Folds | None = None,
+        by: By = None,
+        coords: Coords | None = None,
+        work: Work | None = None,
+    ) -> None:
+        self.keys, self.work = Keys.of(checked_key(key)), work or Work()
+        self._labels = None if coords is None else checks.labels("`coords=`", coords)
+        self._fits: dict[Any, Fits] = {}
+        self._cases: dict[Mask, Cases] = {}
+        self._fitted: dict[tuple[Strategy, Mask], FittedStrategy] = {}
+        self._shared: dict[object, Any] = {}
+        self.beyond: Beyond | None = None
+        if isinstance(data, Stream):
+            with waiting("reading all rows", show=self.work.progress):
+                part = opened(
+                    problem, data, FitSettings.chunk, self.keys.setup, self.work.processes
+                )
+            if isinstance(part, Beyond):
+                self.beyond, options = part, options_for_stream(options)
+            data = part.sample if isinstance(part, Beyond) else part
+        self.options, self._data = options, data
+        self.plan = self._prepared(problem)
+        self.strengths: dict[Any, tuple[Strength, ...]] = {}
+        self.everything = Mask(np.ones(self.plan.approximation.instances.shape, bool))
+        self.splits = NO_FOLDS
+        self.dependence: Dependence = Independent()
+        if folds is not None:
+            self.split(folds, by)
+
+    def _prepared(self, problem: Problem) -> Plan:
+        before = self.work.before
+        with waiting("tracing the model", show=self.work.progress):
+            plan = prepare(
+                self.keys.setup,
+                problem,
+                self._data,
+                self.options,
+                coords=self._labels,
+                progress=self.work.progress,
+                approximation=before and before.fits(problem.guide).plan.approximation,
+            )
+        return plan if self.beyond is None else self.beyond.of(plan, self.work.journal)
+
+    def split(self, folds: Folds, by: By = None) -> None:
+        """Divide the outcomes into folds, by which strategies are judged."""
+        instances, table = self.plan.approximation.instances, self.plan.table
+        if isinstance(folds, Forward) and table is not None:
+            check_order(folds, table.rows.index)
+        together = dependence_of(by, self.predictor)
+        groups = None
+        if by is not None and isinstance(together, Clustered):
+            groups = together.groups.reshape(instances.shape)
+        self.splits = split(folds, groups, self.seen.counted, instances, self.keys.folds)
+        if by is None and isinstance(folds, Forward):
+            together = Ordered(folds.together)
+        self.dependence = together.among(self.splits.ever_judged)
+
+    def merge(self) -> None:
+        """Have no folds any more: strategies are fitted to everything alone."""
+        self.splits, self.dependence = NO_FOLDS, Independent()
+
+    @property
+    def problem(self) -> Problem:
+        return self.plan.problem
+
+    @property
+    def predictor(self) -> Predictor:
+        """The model on the data of the fit."""
+        return self.plan.predictors.on()
+
+    @cached_property
+    def seen(self) -> Observations:
+        """The outcomes of the fit, and which of them count."""
+        seen = self.home.observations
+        if seen is None or not seen.counted.any():
+            raise InputError("`choose(...)` needs observed outcomes; the mask leaves none.")
+        return seen
+
+    # Masks, and the cases that a fit under each of them decides about.
+
+    @property
+    def masks(self) -> tuple[Mask, ...]:
+        """One for each fold, and then that of everything."""
+        return (*self.splits.masks, self.everything)
+
+    @cached_property
+    def home(self) -> Cases:
+        """The cases of the fit."""
+        return self._cases_of(self.predictor)
+
+    def cases(self, mask: Mask) -> Cases:
+        """The cases of the fit as a fit under this mask meets them: what it has not seen is new."""
+        if mask is self.everything:
+            return self.home
+        if mask not in self._cases:
+            cases = self._without(mask)
+            judged = self.splits.judged[self.splits.masks.index(mask)]
+            self._cases[mask] = cases.judged(judged)
+        return self._cases[mask]
+
+    def _without(self, mask: Mask) -> Cases:
+        """The cases of the fit; members of which the mask hides all outcomes are new."""
+        approximation = self.plan.approximation.counting(jnp.asarray(mask.seen))
+        lost = lost_parameters(approximation, self.keys.spread)
+        if lost:
+            raise InputError(
+                f"`folds=` leaves out all outcomes that tell the model some of its parameter "
+                f"{some(lost)}, and no way can predict such cases: a parameter has no distribution "
+                f"to draw new members from. Sample it inside a plate, or give other folds."
+            )
+        rows = seen_members(approximation, self.keys.spread)
+        if not rows:
+            return self.home
+        return self._cases_of(self.plan.predictors.on(self.plan.data.data, rows=rows))
+
+    def employ(self, work: Work) -> None:
+        """Make all further fits in this way."""
+        self.work = work
+        self.plan = self.plan.showing(progress=work.progress)
+        for fits in self._fits.values():
+            fits.plan = fits.plan.showing(progress=work.progress)
+
+    def label(self, coords: Mapping[str, Any]) -> None:
+        """Name further members of plates, before anything is fitted."""
+        self.plan = replace(self.plan, coords={**self.plan.coords, **coords})
+
+    def given(self, data: Data) -> CheckedData:
+        """Other data, with the same numbers for the same things as in the fit."""
+        return given(
+            self.problem,
+            data,
+            needs_outcome=False,
+            columns=self.plan.columns,
+            fitted=self.plan.table,
+            cases=self.plan.approximation.trace,
+        )
+
+    def other_cases(
+        self,
+        read: CheckedData,
+        new: str | Sequence[str] = (),
+        known: str | Sequence[str] = (),
+        coords: Coords | None = None,
+    ) -> Cases:
+        """Cases with other data."""
+        plan = self.plan
+        predictor, labels = predictor_for(
+            plan.predictors, plan.approximation, plan.coords, read, new, known, coords
+        )
+        return replace(self._cases_of(predictor), coords=labels, held_out=True)
+
+    def _cases_of(self, predictor: Predictor) -> Cases:
+        approximation = self.plan.approximation
+        return Cases(
+            problem=self.problem,
+            predictor=predictor,
+            expectation=self.plan.expectation,
+            keys=self.keys,
+            coords=self.plan.coords,
+            held_out=False,
+            posteriors={"VI": FittedPosterior(approximation, approximation.start)},
+        )
+
+    # What is fitted, each thing once.
+
+    def strengths_of(self, guide: Any) -> tuple[Strength, ...]:
+        """All strengths of calibration that strategies will ask for, to be fitted together."""
+        return self.strengths.get(guide, ())
+
+    def fits(self, guide: Any = None) -> Fits:
+        """The fits with this guide; with the problem's own for None."""
+        if guide == self.problem.guide:
+            guide = None
+        if guide not in self._fits:
+            plan = self.plan
+            if guide is not None:
+                plan = self._prepared(replace(self.problem, guide=guide))
+            self._fits[guide] = Fits(self, plan, guide)
+        return self._fits[guide]
+
+    def fitted(self, strategy: "Strategy", mask: Mask) -> "FittedStrategy":
+        """The strategy, fitted to what the mask lets it see."""
+        if (strategy, mask) not in self._fitted:
+            self._fitted[strategy, mask] = strategy.fit(self, mask)
+        return self._fitted[strategy, mask]
+
+    def once(self, key: object, make: Callable[[], Value]) -> Value:
+        """What all masks share, by the strategy that makes it."""
+        if key not in self._shared:
+            self._shared[key] = make()
+        value: Value = self._shared[key]
+        return value
