@@ -110,8 +110,9 @@ def test_check_estimates_the_time_that_the_fits_take(project: Path, monkeypatch)
 
     What is compiled once serves both, so that it has to be there before.
     """
-    from stakes.app.runs import checked
     from stakes.app.runs.results import result_of
+
+    from stakes.app.runs import checked
 
     begun: dict[str, float] = {}
     ended: dict[str, float] = {}
