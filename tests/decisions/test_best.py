@@ -29,8 +29,6 @@ from stakes.decisions import (
     DecisionTask,
     best,
     best_decision,
-    by_parabolas,
-    by_promise,
     numerical_decision,
     risks,
     rules,
@@ -238,183 +236,6 @@ def test_few_draws_at_once_change_nothing(monkeypatch):
     np.testing.assert_allclose(in_parts, together, atol=0.02 * SPREAD)
 
 
-def best_for(term, outcomes, like):
-    return quickly(lambda outcomes: term_decision(term, KEY, outcomes, like, held=1), outcomes)
-
-
-def test_the_linearized_term_is_maximised_by_the_bayes_decision():
-    outcomes = normals()
-    term = ScaledLoss(Tilted(0.2), 1.7).term(ClosedForm())
-    found = best_for(term, outcomes, LIKE)
-    exact = quickly(lambda outcomes: Tilted(0.2).exact_decision(Mixture(outcomes)), outcomes)
-    np.testing.assert_allclose(found, exact, atol=0.02 * SPREAD)
-
-
-def test_the_term_of_a_symmetric_utility_is_maximised_at_the_centre():
-    term = ExpUtility(Squared(), 4.0).term(ClosedForm())
-    found = best_for(term, normals(), LIKE)
-    np.testing.assert_allclose(found, [0.0, 5.0, -100.0], atol=0.02 * SPREAD)
-
-
-def test_the_term_prefers_another_decision_than_the_expected_utility_does():
-    """log inside the mean over θ: the term shuns decisions that are hopeless under some θ."""
-    centres = jnp.where(jnp.arange(DRAWS) < 48, 0.0, 6.0)[:, None]
-    outcomes = jax.vmap(dist.Normal)(centres, jnp.ones((DRAWS, 1)))
-    gain = ExpUtility(Squared(), 2.0)
-    greedy = decide(DecisionTask(gain), ClosedForm(), KEY, outcomes, jnp.zeros(1))
-    term = gain.term(ClosedForm())
-    careful = best_for(term, outcomes, jnp.zeros(1))
-    # For equal widths log ũ is a parabola, so that the term's best is the mean over θ.
-    np.testing.assert_allclose(careful, 1.5, atol=0.02)
-    assert greedy < 0.5
-
-
-@pytest.mark.slow
-def test_m_steps_walk_to_a_best_decision_beyond_the_outcomes():
-    outcomes = normals(between=0.0, within=SPREAD)
-    term = ScaledLoss(LinEx(4.0), 1.0).term(ClosedForm())
-    decision = LIKE
-    for _ in range(20):
-        before, decision = decision, best_for(term, outcomes, decision)
-    exact = np.array([0.0, 5.0, -100.0]) - 2 * SPREAD**2
-    np.testing.assert_allclose(decision, exact, atol=0.02 * SPREAD)
-    assert np.all(np.abs(before - exact) < 0.02 * SPREAD)  # and stay there
-
-
-@pytest.mark.slow
-def test_an_m_step_finds_its_way_from_draws_that_are_all_alike():
-    """One draw in a thousand decides: 1000 (1-h)² if it happens, h² if not, best near a half."""
-    outcomes = jax.vmap(dist.Bernoulli)(jnp.full((30, 1), 0.001))
-
-    def cost(outcome, decision):
-        return jnp.where(outcome > 0, 1000 * jnp.square(1 - decision), jnp.square(decision))
-
-    term = ScaledLoss(cost, 1.0).term(Enumeration())
-    decision = jnp.zeros(1)
-    for _ in range(40):
-        decision = best_for(term, outcomes, decision)
-    np.testing.assert_allclose(decision, 0.5, atol=0.01)
-
-
-@pytest.mark.some(3)
-@pytest.mark.parametrize("level", [0.001, 0.5, 0.999, 0.999999])
-@pytest.mark.parametrize(
-    ("components", "values", "scipy_cdf"),
-    [
-        (
-            dist.Poisson(jnp.array([[0.3, 90.0, 3e3]])),
-            None,
-            lambda k: stats.poisson.cdf(k, [0.3, 90, 3e3]),
-        ),
-        (
-            dist.Binomial(jnp.array([[50, 5000, 3]]), jnp.array([[0.5, 0.998, 0.0]])),
-            Enumeration(points=5024),
-            lambda k: stats.binom.cdf(k, [50, 5000, 3], [0.5, 0.998, 0.0]),
-        ),
-    ],
-)
-def test_quantiles_of_counts_stay_where_there_is_mass(components, values, scipy_cdf, level):
-    """Single precision knows a distribution function to a few 1e-6, and not more."""
-    found = quickly(lambda components: Mixture(components, values).quantile(level), components)
-    found = np.asarray(found, np.float64)
-    assert np.all(scipy_cdf(found) >= level - 3e-4)
-    assert np.all(scipy_cdf(found - 1) <= level + 3e-4)
-    assert np.all(scipy_cdf(found) - scipy_cdf(found - 1) > 0)  # no count without mass
-
-
-def test_quantiles_of_a_discrete_uniform_are_exact_though_numpyros_inverse_is_not():
-    die = Mixture(dist.DiscreteUniform(jnp.array([[2]]), jnp.array([[9]])))
-    found = quickly(lambda: jnp.stack([die.quantile(level)[0] for level in (0.1, 0.5, 0.9)]))
-    assert found.tolist() == [2.0, 5.0, 9.0]
-
-
-@pytest.mark.some(1)
-@pytest.mark.parametrize(
-    ("components", "twins"),
-    [
-        (
-            jax.vmap(dist.StudentT)(
-                jnp.array([[0.5], [1.5], [30.0]]),
-                jnp.array([[0.0], [10.0], [-1e3]]),
-                jnp.array([[1.0], [2.0], [50.0]]),
-            ),
-            [stats.t(0.5, 0, 1), stats.t(1.5, 10, 2), stats.t(30, -1e3, 50)],
-        ),
-        (
-            jax.vmap(dist.InverseGamma)(jnp.array([[0.5], [1.5]]), jnp.array([[1.0], [100.0]])),
-            [stats.invgamma(0.5, scale=1), stats.invgamma(1.5, scale=100)],
-        ),
-        (
-            jax.vmap(dist.Pareto)(jnp.array([[1.0], [10.0]]), jnp.array([[0.5], [3.0]])),
-            [stats.pareto(0.5, scale=1), stats.pareto(3, scale=10)],
-        ),
-    ],
-    ids=["StudentT", "InverseGamma", "Pareto"],
-)
-def test_quantiles_need_no_variance(components, twins):
-    level = 0.9
-    found = quickly(lambda components: Mixture(components).quantile(level), components)
-    found = np.asarray(found, np.float64)
-    np.testing.assert_allclose(
-        np.mean([twin.cdf(found) for twin in twins], axis=0), level, atol=3e-4
-    )
-
-
-def test_counts_too_large_to_tell_from_their_neighbours_come_to_an_end():
-    huge = quickly(lambda: Mixture(dist.Poisson(jnp.array([[3e7]]))).quantile(0.95))
-    np.testing.assert_allclose(huge, 3e7, rtol=1e-3)
-
-
-def test_parabolas_find_the_bottom_and_are_never_worse_than_the_grid() -> None:
-    def objective(h: Array) -> Array:
-        bowl, kink, flat = (h - 0.3) ** 2, jnp.abs(h - 5) + 0.01 * h**2, 0 * h
-        two_wells = -jnp.exp(-(h**2)) - 0.5 * jnp.exp(-((h - 3) ** 2))
-        return jnp.stack([bowl[0], kink[1], flat[2], two_wells[3], h[4], -h[5]])
-
-    grid = jnp.broadcast_to(jnp.linspace(-6.0, 6.5, 9)[:, None], (9, 6))
-    found, value, of_grid = quickly(
-        lambda: (
-            (place := by_parabolas(objective, grid, 5).place),
-            objective(place),
-            jax.lax.map(objective, grid).min(axis=0),
-        )
-    )
-    assert (value <= of_grid).all()
-    assert found[:2] == pytest.approx(np.array([0.3, 5.0]), abs=0.02)
-    assert found[3:] == pytest.approx(np.array([0.0, -6.0, 6.5]), abs=0.01)
-    assert np.isnan(quickly(lambda: by_parabolas(lambda h: h * jnp.nan, grid, 5).place)).all()
-
-
-def test_promises_lead_to_the_lowest_of_all_dips_wherever_it_is() -> None:
-    curves = {
-        "bowl": (lambda h: (h - 0.3) ** 2 + 1, 0.3),
-        "kink": (lambda h: jnp.abs(h - 5) + 0.01 * h**2, 5.0),
-        "jump": (lambda h: jnp.where(h > 0.777, 3 + h, 2 - h), 0.777),
-        "dips": (lambda h: 2 + jnp.sin(9 * h) + 0.05 * (h - 0.4) ** 2, 0.5234),
-        "plateau": (lambda h: jnp.clip(jnp.abs(h - 0.4) - 0.3, 0, 1) + 0.1, 0.4),
-        "far above": (lambda h: (h - 1e4) ** 2 + 1e3, 1e4),
-        "far below": (lambda h: jnp.abs(h + 1e5) + 1e3, -1e5),
-        "flat, then a dip": (lambda h: jnp.minimum(jnp.abs(h - 30), 20.0) + 1, 30.0),
-        "rises without end": (lambda h: -h, np.inf),
-        "falls without end": (lambda h: 1 / (1 + jnp.exp(-h)) + 1, -np.inf),
-        "falls until not defined": (lambda h: jnp.where(h < 99, -h, jnp.nan), np.nan),
-        "not defined below": (lambda h: jnp.log(h + 7) ** 2 + 1, -6.0),
-        "not defined": (lambda h: jnp.sqrt(h), np.nan),
-        "nothing matters": (lambda h: 0 * h + 1, 0.0),
-    }
-
-    def objective(h: Array) -> Array:
-        return jnp.stack([curve(h[i]) for i, (curve, _) in enumerate(curves.values())])
-
-    shape = (66, len(curves))
-    grid = jnp.broadcast_to(jnp.linspace(-6.0, 6.0, 66)[:, None], shape)
-    found = quickly(lambda: by_promise(objective, grid, jnp.full(shape[1:], 12.0), 40))
-    near = dict.fromkeys(curves, 0.02) | {"plateau": 0.31, "nothing matters": 6.0}
-    near |= {"far above": 1.0, "far below": 1.0}
-    for name, place, (_, lowest) in zip(curves, found, curves.values(), strict=True):
-        assert float(place) == pytest.approx(lowest, abs=near[name], nan_ok=True), name
-
-
 def test_a_second_minimum_lies_beyond_a_barrier_and_is_nearly_as_low() -> None:
     places = jnp.linspace(-2, 2, 41)[:, None] * jnp.ones(3)
     # Dips at -1 and 1: alike, one better by far, and one dip alone.
@@ -466,11 +287,6 @@ def test_a_decision_about_a_line_of_counts_is_where_a_cost_jumps(slope):
     values = 10.3 + slope * np.arange(7)
     exact = values[np.argmin([np.mean(400.0 * (values > h + 1e-6)) + h + 60 for h in values])]
     np.testing.assert_allclose(found, exact, atol=1e-5)
-
-
-def test_a_line_of_counts_is_not_integrated():
-    reason = Quadrature().objection(_lines(5.1), AnyLoss(pinball), jnp.zeros(2))
-    assert reason is not None
 
 
 def test_a_loss_of_ones_own_is_tried_with_fewer_draws_than_a_formula_takes():
