@@ -30,56 +30,50 @@ def check(
     from stakes.host.progress import told_in_place
 
     with told_in_place(say):
-        found = checked(read_job(spec, changes=set or ()))
+        outlook = checked(read_job(spec, changes=set or ()))
     if json:
-        print_json(found.as_dict())
-        return
-    typer.echo(_text(spec, found))
+        print_json(outlook.as_dict())
+    else:
+        typer.echo(_text(spec, outlook))
 
 
-def _text(spec: Path, found: "Checked") -> str:
+def _text(spec: Path, outlook: "Checked") -> str:
     from stakes.host.text_tables import text_table
 
     head = ("site", "kind", "shape", "plates", "type")
     sites = [
-        (s.name, s.kind, str(s.shape), " x ".join(s.plates) or "-", s.dtype) for s in found.sites
+        (s.name, s.kind, str(s.shape), " x ".join(s.plates) or "-", s.dtype) for s in outlook.sites
     ]
-    data = [(d.name, d.kind, str(d.shape), "", d.dtype) for d in found.arguments]
+    data = [(d.name, d.kind, str(d.shape), "", d.dtype) for d in outlook.arguments]
     rows = [head, *sites, ("",) * 5, ("argument", *head[1:3], "", "type"), *data]
-    table = found.formula or "\n".join(text_table(rows))
+    again = f"; then {outlook.refit:,} to fit, for decisions about new ones"
+    steps = f"{outlook.steps:,} steps"
+    if outlook.least_steps < outlook.steps:
+        steps = f"{outlook.least_steps:,} to {steps}, until it converges"
     about = {
-        "problem": found.problem,
-        "rows": f"{found.rows:,} to fit, {found.held_out:,} held out{_again(found)}",
-        "parameters": f"{found.parameters:,}",
-        "minibatches": found.minibatches,
-        "expectation": found.expectation,
-        "memory": f"about {found.megabytes:,.0f} MB in addition to Python and JAX",
-        "time": _time(found),
-        "ways": "; ".join(found.ways) or "the two fits alone",
+        "problem": outlook.problem,
+        "rows": f"{outlook.rows:,} to fit, {outlook.held_out:,} held out"
+        + (again if outlook.refit else ""),
+        "parameters": f"{outlook.parameters:,}",
+        "minibatches": outlook.minibatches,
+        "expectation": outlook.expectation,
+        "memory": f"about {outlook.megabytes:,.0f} MB in addition to Python and JAX",
+        "time": f"about {_span(outlook.least_seconds, outlook.seconds)}, each fit taking {steps}; "
+        f"deciding and the report about {_duration(outlook.deciding_seconds)} in addition",
+        "ways": "; ".join(outlook.ways) or "the two fits alone",
     }
-    if found.ways:
+    if outlook.ways:
         about["to choose"] = (
-            f"about {_span(found.least_choice_seconds, found.choice_seconds)} in addition, for "
-            f"{found.folds} folds; corrections and NUTS take extra time"
+            f"about {_span(outlook.least_choice_seconds, outlook.choice_seconds)} in addition, for "
+            f"{outlook.folds} folds; corrections and NUTS take extra time"
         )
-    lines = "\n".join(f"{name + ':':<13}{value}" for name, value in about.items())
-    seen = "\n".join([*found.about, *(f"note: {note}" for note in found.notes)])
-    return "\n\n".join(part for part in (f"{spec} is valid.", table, seen, lines) if part)
-
-
-def _again(found: "Checked") -> str:
-    return f"; then {found.refit:,} to fit, for decisions about new ones" if found.refit else ""
-
-
-def _time(found: "Checked") -> str:
-    span = _span(found.least_seconds, found.seconds)
-    steps = f"{found.steps:,} steps"
-    if found.least_steps < found.steps:
-        steps = f"{found.least_steps:,} to {steps}, until it converges"
-    after = _duration(found.deciding_seconds)
-    return (
-        f"about {span}, each fit taking {steps}; deciding and the report about {after} in addition"
-    )
+    parts = [
+        f"{spec} is valid.",
+        outlook.formula or "\n".join(text_table(rows)),
+        "\n".join([*outlook.about, *(f"note: {note}" for note in outlook.notes)]),
+        "\n".join(f"{name + ':':<13}{value}" for name, value in about.items()),
+    ]
+    return "\n\n".join(filter(None, parts))
 
 
 def _span(least: float, most: float) -> str:

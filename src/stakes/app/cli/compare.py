@@ -29,37 +29,29 @@ def compare(
     from stakes.errors import InputError
     from stakes.host.text_tables import text_table
 
-    finished = [(path, RunFolder(path).manifest()) for path in run]
-    unfinished = [str(path) for path, manifest in finished if manifest.ending is None]
+    manifests = [(path, RunFolder(path).manifest()) for path in run]
+    finished = [(p, m, m.ending) for p, m in manifests if m.ending is not None]
+    unfinished = [str(path) for path, manifest in manifests if manifest.ending is None]
     if unfinished:
         raise InputError(
             f"Not finished: {', '.join(unfinished)}. Resume it: `stakes resume {unfinished[0]}`."
         )
     if json:
-        print_json([_fields(path, manifest) for path, manifest in finished])
+        print_json([_fields(*one) for one in finished])
         return
-    rows = [HEAD, *(_row(path, manifest) for path, manifest in finished)]
-    typer.echo("\n".join(text_table(rows)))
-    for path, manifest in finished:
-        ending = _ending(manifest)
+    typer.echo("\n".join(text_table([HEAD, *(_row(*one) for one in finished)])))
+    for path, _, ending in finished:
         typer.echo(f"\n{path}: {ending.setting}\n{ending.verdict}")
 
 
-def _ending(manifest: "Manifest") -> "Ending":
-    """Of a run that is known to be finished."""
-    assert manifest.ending is not None
-    return manifest.ending
-
-
-def _fields(path: Path, manifest: "Manifest") -> dict[str, object]:
+def _fields(path: Path, manifest: "Manifest", ending: "Ending") -> dict[str, object]:
     about = {"run": str(path), "title": manifest.title, "seed": manifest.seed}
-    return about | _ending(manifest).model_dump()
+    return about | ending.model_dump()
 
 
-def _row(path: Path, manifest: "Manifest") -> tuple[str, ...]:
+def _row(path: Path, manifest: "Manifest", ending: "Ending") -> tuple[str, ...]:
     from stakes.app.spec import unit_of
 
-    ending = _ending(manifest)
     sign = -1 if ending.gain else 1
     name = unit_of(manifest.spec)
     unit = f" {name}" if name else ""

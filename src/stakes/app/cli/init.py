@@ -45,6 +45,7 @@ def init(
 
     Example: stakes init mine --table sales.csv --outcome loaves
     """
+    from stakes.app.spec import findings_text, propose, spec_text
     from stakes.errors import InputError
     from stakes.host import files
 
@@ -52,10 +53,16 @@ def init(
         if column is not None and table is None:
             raise InputError(f"`{option}` is a column of a table; name the table with `--table`.")
     names = FILES if table is None else (SPEC,)
-    there = [name for name in names if (folder / name).exists()]
-    if there:
-        raise InputError(f"{folder} already has {', '.join(there)}; choose another folder.")
-    contents = _start() if table is None else {SPEC: _proposed(folder, table, outcome, today)}
+    taken = [name for name in names if (folder / name).exists()]
+    if taken:
+        raise InputError(f"{folder} already has {', '.join(taken)}; choose another folder.")
+    if table is None:
+        contents = _start()
+    else:
+        proposal = propose(table.resolve(), outcome, today)
+        for line in findings_text(proposal):
+            say(f"note: {line}")
+        contents = {SPEC: spec_text(proposal, folder.resolve()).encode()}
     with files.explained("make the folder", folder):
         folder.mkdir(parents=True, exist_ok=True)
     for name, content in contents.items():
@@ -73,12 +80,3 @@ def _start() -> dict[str, bytes]:
     # Python in the package carries a suffix, so that no tool takes it for the library's own.
     sources = {name: f"{name}.txt" if name.endswith(".py") else name for name in FILES}
     return {name: (templates / source).read_bytes() for name, source in sources.items()}
-
-
-def _proposed(folder: Path, table: Path, outcome: str | None, today: str | None) -> bytes:
-    from stakes.app.spec import findings_text, propose, spec_text
-
-    proposal = propose(table.resolve(), outcome, today)
-    for line in findings_text(proposal):
-        say(f"note: {line}")
-    return spec_text(proposal, folder.resolve()).encode()

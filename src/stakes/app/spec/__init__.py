@@ -2,7 +2,7 @@
 
 from stakes.app.spec.job import Job, job_of, job_on_all_rows, read_job
 from stakes.app.spec.messages import SpecError
-from stakes.app.spec.proposing import Proposal, propose
+from stakes.app.spec.proposing import propose
 from stakes.app.spec.reading import Tables
 from stakes.app.spec.rows import Part, RowReader
 from stakes.app.spec.source import user_error, user_modules
@@ -19,7 +19,6 @@ from stakes.app.spec.toml import (
 __all__ = [
     "Job",
     "Part",
-    "Proposal",
     "RowReader",
     "SpecError",
     "Table",

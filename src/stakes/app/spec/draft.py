@@ -51,13 +51,14 @@ class Draft:
 
     def __init__(
         self,
-        raw: Mapping[str, Any],
+        raw: Mapping[str, object],
         folder: Path,
         tables: Tables | None,
         code: Mapping[str, str] | None,
     ) -> None:
         self.raw, self.mistakes, self.code = raw, Collector(), UserCode(folder, code)
         self.spec = _validated(raw, self.mistakes)
+        self._makes = Constructors(self.code, self.mistakes)
         self.example: demos.Demo | None = None
         self._tables = tables
         self._model: Callable[..., Any] | None = None
@@ -75,13 +76,12 @@ class Draft:
 
     def _make_values(self) -> dict[str, Any]:
         """Section -> the value that it names."""
-        makes = Constructors(self.code, self.mistakes)
         made: dict[str, Any] = {}
         for name, slot in SECTIONS.items():
             section = getattr(self.spec, name)
             if section is not None and (section.named or name != "decision"):
                 fields = type(section).model_fields
-                made[name] = makes.make(slot, name, section.named, fields)
+                made[name] = self._makes.make(slot, name, section.named, fields)
         return made
 
     def _make_problem(self) -> Problem | None:
@@ -161,8 +161,8 @@ class Draft:
     def _make_ways(self) -> Sequence[Strategy] | None:
         if self.spec.choose.ways is None:
             return None
-        makes, listed = Constructors(self.code, self.mistakes), enumerate(self.spec.choose.ways)
-        ways = [makes.make(WAY, f"choose.ways.{number}", way) for number, way in listed]
+        listed = enumerate(self.spec.choose.ways)
+        ways = [self._makes.make(WAY, f"choose.ways.{number}", way) for number, way in listed]
         with self.mistakes.at("choose.ways"):
             return check_ways(ways) if None not in ways else None
         return None
@@ -170,7 +170,7 @@ class Draft:
     def _make_folds(self) -> int | Forward | None:
         given = self.spec.choose.folds
         if not isinstance(given, int):
-            return Constructors(self.code, self.mistakes).make(FOLDS, "choose.folds", given)
+            return self._makes.make(FOLDS, "choose.folds", given)
         with self.mistakes.at("choose.folds"):
             return FOLDS.check("`folds`", given)
         return None
@@ -194,7 +194,7 @@ class Draft:
                 add("loss", "is required: the name of a loss; or `utility` instead.")
         elif "data" in given:
             add("data", "leave it out: the example has its own.")
-        elif "today" in self.raw.get("choose", {}):
+        elif self.spec.choose.today is not None:
             add("choose.today", "leave it out: an example has no table.")
 
     def _find_model(self) -> None:
@@ -296,7 +296,7 @@ def _ways_to_give(name: str, data: DataSection) -> str:
     )
 
 
-def _validated(raw: Mapping[str, Any], mistakes: Collector) -> Spec:
+def _validated(raw: Mapping[str, object], mistakes: Collector) -> Spec:
     """The spec; sections with mistakes are left out, so that those in the rest are found too."""
     try:
         return Spec.model_validate(dict(raw))

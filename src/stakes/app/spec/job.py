@@ -25,7 +25,7 @@ class Job:
     """A spec with its code run and its data read."""
 
     spec: Spec
-    raw: Mapping[str, Any]
+    raw: Mapping[str, object]
     """The spec as it was written."""
     folder: Path
     """Where relative paths in the spec start from."""
@@ -144,7 +144,7 @@ def read_job(path: str | Path, *, choose: bool = True, changes: Sequence[str] = 
 
 
 def job_of(
-    raw: Mapping[str, Any],
+    raw: Mapping[str, object],
     folder: Path,
     tables: Tables | None = None,
     code: Mapping[str, str] | None = None,

@@ -4,9 +4,10 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, final, get_args
+from typing import NamedTuple, final, get_args
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from stakes.errors import InputError, suggestion
 
@@ -63,34 +64,36 @@ class Collector:
 
 
 def mistakes_of(error: ValidationError, schema: type[BaseModel]) -> Iterator[Mistake]:
-    for found in error.errors():
-        path = ".".join(str(part) for part in found["loc"])
-        cause = found.get("ctx", {}).get("error")
+    for mistake in error.errors():
+        path = ".".join(str(part) for part in mistake["loc"])
+        cause = mistake.get("ctx", {}).get("error")
         if isinstance(cause, FieldErrors):
             for name, message in cause.mistakes:
                 yield Mistake(".".join(part for part in (path, name) if part), f"{message}.")
         else:
-            yield Mistake(path, _message(found, schema))
+            yield Mistake(path, _message(mistake, schema))
 
 
-def _message(found: Any, schema: type[BaseModel]) -> str:
-    *parents, last = found["loc"] or ("",)
+def _message(mistake: ErrorDetails, schema: type[BaseModel]) -> str:
+    *parents, last = mistake["loc"] or ("",)
     section = _section(schema, parents)
-    if found["type"] == "extra_forbidden":
+    if mistake["type"] == "extra_forbidden":
         return f"unknown.{suggestion(str(last), section.model_fields if section else ())}"
     known = section.model_fields.get(str(last)) if section else None
     rule = (known.description if known else None) or "a name that is known here"
-    if found["type"] == "missing":
+    if mistake["type"] == "missing":
         return f"is required: {rule}."
-    if found["type"] == "literal_error":
-        allowed = re.findall(r"'([^']*)'", found["ctx"]["expected"])
-        return f"must be {rule}; got {found['input']!r}.{suggestion(str(found['input']), allowed)}"
+    if mistake["type"] == "literal_error":
+        allowed = re.findall(r"'([^']*)'", mistake["ctx"]["expected"])
+        return (
+            f"must be {rule}; got {mistake['input']!r}.{suggestion(str(mistake['input']), allowed)}"
+        )
     if known is None:  # an entry of a table or list
-        rule = {"string_type": "a string"}.get(found["type"], found["msg"])
-    return f"must be {rule}; got {_shown(found['input'])}."
+        rule = {"string_type": "a string"}.get(mistake["type"], mistake["msg"])
+    return f"must be {rule}; got {_shown(mistake['input'])}."
 
 
-def _section(schema: type[BaseModel], path: Iterable[Any]) -> type[BaseModel] | None:
+def _section(schema: type[BaseModel], path: Iterable[object]) -> type[BaseModel] | None:
     for part in path:
         known = schema.model_fields.get(str(part))
         if known is None:
@@ -103,6 +106,6 @@ def _section(schema: type[BaseModel], path: Iterable[Any]) -> type[BaseModel] | 
     return schema
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

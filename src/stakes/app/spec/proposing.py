@@ -129,13 +129,16 @@ class Proposal:
         return f"{self._names[self.about]} ~ {' + '.join(terms) or '1'}"
 
     @property
-    def has_gaps(self) -> bool:
-        """Whether some rows lack a value."""
-        return bool(self._lacking.any())
+    def missing(self) -> str | None:
+        """What becomes of rows that lack a value, where some do."""
+        return "drop" if self._lacking.any() else None
 
     @property
-    def held_out(self) -> bool:
-        return int((~self._lacking).sum()) >= LEAST_HELD_OUT
+    def held_out(self) -> dict[str, object] | None:
+        """The rows that judge fits; none of few."""
+        if int((~self._lacking).sum()) < LEAST_HELD_OUT:
+            return None
+        return {"fraction": 0.2, "pick": "last" if self.date else "random"}
 
     @property
     def renamed(self) -> dict[str, str]:

@@ -31,6 +31,9 @@ NOT_DEMAND = """\
 # Sold is not demand: where a shelf was empty, more would have been sold, and orders that follow
 # such days stay too low. Leave out the rows of days that sold out, or put what was asked for.
 """
+REPLACED = """
+[data.replace]                    # words, and what is meant; "" is no value
+"""
 TODAY = """\
 # today = "COLUMN"                # what is decided today, to compare with; not in the formula
 """
@@ -57,13 +60,13 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise InputError(f"{path} is not TOML: {error}.{hint}") from None
 
 
-def without_choice(raw: Mapping[str, Any]) -> dict[str, Any]:
+def without_choice(raw: Mapping[str, object]) -> dict[str, object]:
     """A spec for the two fits alone."""
     choose = raw.get("choose", {})
     return {**raw, "choose": {**choose, "skip": True} if isinstance(choose, Mapping) else choose}
 
 
-def with_values(raw: Mapping[str, Any], changes: Sequence[str]) -> dict[str, Any]:
+def with_values(raw: Mapping[str, object], changes: Sequence[str]) -> dict[str, Any]:
     """The content of a spec with other values in it.
 
     Args:
@@ -98,17 +101,17 @@ def path_of(change: str) -> list[str]:
     """The names on the way to the field that is changed, which TOML may have in quotes."""
     path = change.partition("=")[0]
     try:
-        found: Any = tomllib.loads(f"{path} = 0")
+        value: object = tomllib.loads(f"{path} = 0")
     except tomllib.TOMLDecodeError:
         return [name.strip() for name in path.split(".")]
     names = []
-    while isinstance(found, dict):
-        [(name, found)] = found.items()
+    while isinstance(value, dict):
+        [(name, value)] = value.items()
         names.append(name)
     return names
 
 
-def _value(text: str) -> Any:
+def _value(text: str) -> object:
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -122,8 +125,10 @@ def spec_text(proposal: Proposal, folder: Path) -> str:
     codes = [name for name, hint in hints.items() if hint.kind is not None]
     dates = {name: hint.date_format for name, hint in hints.items() if hint.date_format}
     replaced = {name: hint.replace for name, hint in hints.items() if hint.replace}
-    pick = {"fraction": 0.2, "pick": "last" if dated else "random"}
     fifth = f"{'the last' if dated else 'a'} fifth judges fits that have not seen it"
+    folds = {"forward": {"blocks": 5}} if dated else None
+    ways = ["plain", "corrected", "same"] if family == "negative binomial" else None
+    gaps = "rows that lack a value are left out, and get no decision"
     text = [
         HEAD.format(name=table.name),
         _line("title", f"Decisions about {proposal.about}"),
@@ -138,33 +143,17 @@ def spec_text(proposal: Proposal, folder: Path) -> str:
         _line("label", [*proposal.label], "names the rows in decisions and report"),
         _line("columns", proposal.renamed, "what the formula calls these columns"),
         _line("ordered", proposal.date, "rows are put in order by it"),
-        _line(
-            "missing",
-            "drop" if proposal.has_gaps else None,
-            "rows that lack a value are left out, and get no decision",
-        ),
+        _line("missing", proposal.missing, gaps),
         _line("categories", codes, "codes, though they look like numbers"),
         _line("dates", dates, "CHECK: day and month could be the other way round"),
-        _line(
-            "held_out",
-            pick if proposal.held_out else None,
-            f"{fifth}; then all rows are fitted",
-        ),
-        f'\n{"[data.replace]":<34}# words, and what is meant; "" is no value\n' if replaced else "",
+        _line("held_out", proposal.held_out, f"{fifth}; then all rows are fitted"),
+        REPLACED if replaced else "",
         *(_line(_key(name), change) for name, change in replaced.items()),
         "\n",
         ACTIONS if family == "bernoulli" else COSTS,
         "\n[choose]\n",
-        _line(
-            "folds",
-            {"forward": {"blocks": 5}} if dated else None,
-            "ways are judged forward in time",
-        ),
-        _line(
-            "ways",
-            ["plain", "corrected", "same"] if family == "negative binomial" else None,
-            '"calibrated" may be added; it takes far longer',
-        ),
+        _line("folds", folds, "ways are judged forward in time"),
+        _line("ways", ways, '"calibrated" may be added; it takes far longer'),
         _line("today", proposal.today, "CHECK: what is decided today, to compare with") or TODAY,
     ]
     return "".join(text)
@@ -184,7 +173,7 @@ def findings_text(proposal: Proposal) -> list[str]:
     return lines
 
 
-def unfilled(raw: Mapping[str, Any]) -> tuple[str, ...]:
+def unfilled(raw: Mapping[str, object]) -> tuple[str, ...]:
     """The costs of a spec that are still those which `stakes init --table` writes, by field.
 
     Examples:
@@ -201,7 +190,7 @@ def unfilled(raw: Mapping[str, Any]) -> tuple[str, ...]:
     return ()
 
 
-def unit_of(raw: Mapping[str, Any]) -> str | None:
+def unit_of(raw: Mapping[str, object]) -> str | None:
     """What costs are counted in, where a spec says so."""
     sections = [raw.get(name) for name in ("loss", "utility")]
     units = [section.get("unit") for section in sections if isinstance(section, Mapping)]
