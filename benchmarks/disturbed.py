@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stakes.app.runs import sealed
-from stakes.host.text_tables import text_table
+from stakes.wording import text_table
 
 MODEL = """\
 import signal

@@ -33,11 +33,11 @@ from examples import matrix_factorization
 from stakes.bridge import divided
 from stakes.bridge.sites import Times
 from stakes.fitting import Fit, Hooks, State, Step, adam, compiled, run, start_history
-from stakes.host.text_tables import text_table
 from stakes.port import Batches, Division
 from stakes.processes import join
 from stakes.study import Options, prepare
 from stakes.study.plan import Plan
+from stakes.wording import text_table
 
 METHODS = {"VI": None, "Joint": stakes.Joint(), "EM": stakes.EM(every=5)}
 HEADS = ["method", "batch", "processes", "bound", "parameters", "decisions"]

@@ -31,9 +31,9 @@ from stakes.bridge import NumPyroApproximation, approximate
 from stakes.decisions import objective_of
 from stakes.expectation import ClosedForm, Enumeration
 from stakes.fitting import EM, VI, FitSettings, Joint, Method, State, Step, compiled
-from stakes.host.text_tables import text_table
 from stakes.port import Batches
 from stakes.protocols import Expectation, Loss, Transform
+from stakes.wording import text_table
 
 DRAWS, STEPS, REPEATS = 11, 100, 15
 Chunk = Callable[[], None]

@@ -26,8 +26,8 @@ import stakes
 from benchmarks.seven import SEVEN
 from stakes.bridge import NumPyroApproximation, approximate
 from stakes.fitting import VI, Fit, FitSettings, History, Hooks, adam, bound, run
-from stakes.host.text_tables import text_table
 from stakes.port import Batches, params_in
+from stakes.wording import text_table
 
 DRAWS, CHUNK = 10, 100
 RATES = (0.03, 0.1)

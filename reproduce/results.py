@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias, final
 from stakes.errors import InputError
 from stakes.host import files
 from stakes.host.progress import Tick, parts_of
-from stakes.host.text_tables import text_table
+from stakes.wording import text_table
 
 
 @final

@@ -13,11 +13,10 @@ import numpy as np
 from stakes import checks
 from stakes._types import Data, Key
 from stakes.errors import InputError
-from stakes.host.text_tables import text_table
 from stakes.host.workers import Failed, checked_client, run_each
 from stakes.problem import Problem, checked_key
 from stakes.study import Calibration, Choice, calibrate
-from stakes.wording import percent, percent_span
+from stakes.wording import percent, percent_span, text_table
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,9 +1,10 @@
-"""Numbers in words: percentages, spans of percentages and counts.
+"""Numbers in words: percentages, spans of percentages and counts; and tables of text.
 
-Tables, sentences and the report use these three; nothing else writes a percentage by hand.
+Tables, sentences and the report use these; nothing else writes a percentage by hand.
 """
 
 import math
+from collections.abc import Collection, Sequence
 
 
 def percent(share: float | None, decimals: int = 1, unknown: str = "") -> str:
@@ -52,3 +53,26 @@ def count(number: int, singular: str, plural: str | None = None) -> str:
         ('1 row', '2,000 rows', '2 classes')
     """
     return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
+
+
+def text_table(
+    rows: Sequence[Sequence[str]], *, right: Collection[int] = (), gap: int = 2
+) -> list[str]:
+    """The lines of a table; columns in `right` are aligned to the right, all others to the left."""
+    from io import StringIO
+
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, gap, 0, 0))
+    for column in range(len(rows[0])):
+        table.add_column(justify="right" if column in right else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    page = StringIO()
+    # Wide enough for any table: a terminal may wrap lines, but nothing is left out.
+    # A notebook would show the table itself, and leave the page empty.
+    console = Console(file=page, width=10_000, color_system=None, force_jupyter=False)
+    console.print(table)
+    return [line.rstrip() for line in page.getvalue().rstrip("\n").split("\n")]

@@ -25,7 +25,7 @@ from stakes.expectation.special import (
     stirling_error,
 )
 from stakes.expectation.sums import flushed_exp
-from stakes.host.loops import once
+from stakes.host.compiling import once
 
 
 class GammaTail(NamedTuple):

@@ -27,9 +27,8 @@ from stakes.fitting.loop import (
 from stakes.fitting.settings import FitSettings
 from stakes.fitting.step import Info, State, Step
 from stakes.host import progress
-from stakes.host.ahead import usable_cores
 from stakes.host.interrupts import deferred_ctrl_c
-from stakes.host.workers import run_all
+from stakes.host.workers import run_all, usable_cores
 from stakes.port import Approximation, Batches
 
 MOST_BESIDE = 10_000_000

@@ -18,7 +18,7 @@ from stakes.errors import check_shape
 from stakes.fitting.noise import noise_for
 from stakes.fitting.settings import FitSettings, check_optimizer
 from stakes.fitting.step import Info, State
-from stakes.host.loops import once
+from stakes.host.compiling import once
 from stakes.port import (
     Approximation,
     Division,

@@ -17,8 +17,11 @@ from typing import Any, Generic, TypeVar, final
 
 import jax
 import jax.monitoring
+import jax.numpy as jnp
 from jax.experimental.compilation_cache import compilation_cache
+from jax.experimental.layout import Layout, with_layout_constraint
 
+from stakes._types import Array
 from stakes.errors import InputError
 from stakes.host.packages import missing
 
@@ -182,3 +185,17 @@ def _users_folder() -> Path:
 
         cache = user_cache_path("stakes")
     return cache / "jax" / platform.node()
+
+
+def once(x: Array) -> Array:
+    """The same, computed once and laid out in the order of its axes.
+
+    On CPU, XLA recomputes an expression in every loop that uses it, which takes five times as long
+    where that is a product with five covariates; and it carries a transposition through all that
+    follows, where every loop then jumps about in memory.
+    """
+    if jax.default_backend() != "cpu" or not jnp.issubdtype(jnp.result_type(x), jnp.floating):
+        return x
+    constrained: Any = with_layout_constraint
+    laid_out: Array = constrained(jnp.asarray(x), Layout(tuple(range(jnp.ndim(x)))))
+    return laid_out

@@ -34,8 +34,8 @@ TRACING_ERRORS = (
 """What JAX raises where a program asks for a value that is not known while it is compiled."""
 
 
-class Arguments(NamedTuple):
-    """Arguments of a call: those that are part of the program, and arrays as leaves and trees."""
+class CallArguments(NamedTuple):
+    """What a call passes: those that are part of the program, and arrays as leaves and trees."""
 
     static: dict[str, Any]
     leaves: tuple[list[Any], list[Any]]
@@ -135,7 +135,7 @@ class Program(Generic[P, R]):
         result: R = jax.tree.unflatten(ready.tree, ready.program.result()(*leaves))
         return result
 
-    def _made(self, given: dict[str, Any], *, later: bool = False) -> tuple[Arguments, Ready]:
+    def _made(self, given: dict[str, Any], *, later: bool = False) -> tuple[CallArguments, Ready]:
         """The program, with numbers as arguments, or as part of it where it has to know them."""
         if self._numbers:
             arguments = self._arguments(given, self._static)
@@ -147,13 +147,13 @@ class Program(Generic[P, R]):
         assert made is not None
         return closed, made
 
-    def _tried(self, given: dict[str, Any], arguments: Arguments, later: bool) -> Ready | None:
+    def _tried(self, given: dict[str, Any], arguments: CallArguments, later: bool) -> Ready | None:
         try:
             return self._traced(given, arguments, later)
         except (*TRACING_ERRORS, jax.errors.UnexpectedTracerError):
             return None
 
-    def _traced(self, given: dict[str, Any], arguments: Arguments, later: bool) -> Ready:
+    def _traced(self, given: dict[str, Any], arguments: CallArguments, later: bool) -> Ready:
         trees: list[Any] = []
 
         def flat(*leaves: list[Any]) -> list[Any]:
@@ -176,12 +176,12 @@ class Program(Generic[P, R]):
         options = compiling.options_for(numbers, self._options)
         return Ready(compiling.compiled(lowered, options, types, later=later), trees[0])
 
-    def _arguments(self, given: dict[str, Any], static: frozenset[str]) -> Arguments:
+    def _arguments(self, given: dict[str, Any], static: frozenset[str]) -> CallArguments:
         parts: list[dict[str, Any]] = [{}, {}, {}]
         for name, value in given.items():
             parts[0 if name in static else 1 if name in self._donated else 2][name] = value
         donated, kept = map(jax.tree.flatten, parts[1:])
-        return Arguments(parts[0], (donated[0], kept[0]), (donated[1], kept[1]))
+        return CallArguments(parts[0], (donated[0], kept[0]), (donated[1], kept[1]))
 
 
 def _type(leaf: Any) -> jax.ShapeDtypeStruct:

@@ -1,5 +1,6 @@
 """Whether processes that work together still do, by what they say and the system says of them."""
 
+import os
 import signal
 import subprocess
 import time
@@ -7,8 +8,6 @@ from collections.abc import Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple, final
-
-from stakes.host.known import known_of
 
 STEP, SAVED = "chunk", "saved"
 """Beats of work that goes on, in pieces of about the same length, and of what is saved of it."""
@@ -89,6 +88,23 @@ class _Wait(NamedTuple):
     busy: list[float]
 
 
+class ProcessStatus(NamedTuple):
+    """What the system says of a process; nothing elsewhere than on Linux."""
+
+    is_stopped: bool
+    busy: float
+    """Seconds of processors' time that all of its threads have taken."""
+
+
+def status_of(pid: int) -> ProcessStatus:
+    try:
+        after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ProcessStatus(is_stopped=False, busy=0.0)
+    ticks = int(after_name[11]) + int(after_name[12])  # the 14th and 15th fields of all
+    return ProcessStatus(after_name[0] in ("T", "t"), ticks / os.sysconf("SC_CLK_TCK"))
+
+
 @final
 class Watch:
     """What is known of a group from looking at it again and again."""
@@ -120,7 +136,7 @@ class Watch:
 
     def _stuck(self) -> str | None:
         now, content = time.monotonic(), self._group.beats.read_text()
-        known = [known_of(member.pid) for member in self._group.members]
+        known = [status_of(member.pid) for member in self._group.members]
         busy = [each.busy for each in known]
         used = max(b - before for b, before in zip(busy, self._busy, strict=True))
         if len(content) != self._size:

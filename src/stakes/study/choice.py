@@ -10,7 +10,6 @@ import numpy as np
 
 from stakes import checks
 from stakes._types import Data
-from stakes.host.text_tables import text_table
 from stakes.study.comparison import Score, relative
 from stakes.study.data import Coords, handed_back
 from stakes.study.intervals import ConfidenceInterval, interval
@@ -18,7 +17,7 @@ from stakes.study.strategies.baselines import Given
 from stakes.study.strategies.strategy import FittedStrategy, Strategy
 from stakes.study.study import Study
 from stakes.study.summary import Saving, Summary, WayLine, finite
-from stakes.wording import percent, percent_span
+from stakes.wording import percent, percent_span, text_table
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,10 +10,9 @@ import numpy as np
 from stakes import checks
 from stakes.bridge import Diagnostics
 from stakes.errors import InputError
-from stakes.host.text_tables import text_table
 from stakes.study.diagnosis import Diagnosis
 from stakes.study.intervals import ConfidenceInterval, Dependence, Independent, interval
-from stakes.wording import percent, percent_span
+from stakes.wording import percent, percent_span, text_table
 
 
 class Score(NamedTuple):

@@ -28,7 +28,7 @@ from stakes.fitting import (
     Step,
     begin_to_compile,
 )
-from stakes.host.ahead import usable_cores
+from stakes.host.workers import usable_cores
 from stakes.predicting import FittedPosterior
 from stakes.problem import Problem, checked_key
 from stakes.protocols import (

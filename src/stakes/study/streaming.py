@@ -41,7 +41,7 @@ from stakes.fitting import (
     State,
     axes_of,
 )
-from stakes.host.ahead import ahead, on_all_cores
+from stakes.host.workers import ahead, on_all_cores
 from stakes.port import Instances, Subsample
 from stakes.predicting import FittedPosterior
 from stakes.problem import Problem

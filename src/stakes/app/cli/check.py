@@ -38,7 +38,7 @@ def check(
 
 
 def _text(spec: Path, outlook: "Checked") -> str:
-    from stakes.host.text_tables import text_table
+    from stakes.wording import text_table
 
     head = ("site", "kind", "shape", "plates", "type")
     sites = [

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stakes.app.cli.command import Json, command, print_json
-from stakes.wording import percent, percent_span
+from stakes.wording import percent, percent_span, text_table
 
 if TYPE_CHECKING:
     from stakes.app.runs import Ending, Manifest
@@ -27,7 +27,6 @@ def compare(
     """
     from stakes.app.runs import RunFolder
     from stakes.errors import InputError
-    from stakes.host.text_tables import text_table
 
     manifests = [(path, RunFolder(path).manifest()) for path in run]
     finished = [(p, m, m.ending) for p, m in manifests if m.ending is not None]

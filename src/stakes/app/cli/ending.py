@@ -9,7 +9,7 @@ import typer
 
 from stakes.app.cli.command import Exit, print_json, say
 from stakes.host.progress import told_to
-from stakes.wording import percent, percent_span
+from stakes.wording import percent, percent_span, text_table
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -84,8 +84,6 @@ def _verdict(manifest: "Manifest", comparison: "Comparison | None", unit: str | 
 
 def _text_of(chosen: "Summary", unit: str | None = None) -> str:
     """The ways side by side, and which one decides."""
-    from stakes.host.text_tables import text_table
-
     mean = ("gain" if chosen.gain else "cost") + (f", {unit}" if unit else "")
     rows = [["", mean, "better by", "95 % interval", "in 50 %", "in 90 %"]]
     for row in chosen.ways:

@@ -21,9 +21,8 @@ from stakes.app.runs.solution import TWO, Solution, rows_of_fit
 from stakes.app.spec import Part, RowReader, path_of
 from stakes.errors import InputError, NumericalError, some
 from stakes.host import files
-from stakes.host.ahead import on_all_cores
 from stakes.host.progress import begin
-from stakes.host.workers import ONE_AT_A_TIME
+from stakes.host.workers import ONE_AT_A_TIME, on_all_cores
 from stakes.study import beyond_made
 
 MOST_TOLD = 20

@@ -20,7 +20,7 @@ from stakes.expectation.incomplete import beta_above, beta_score, beta_tail
 from stakes.expectation.quantiles import newton
 from stakes.expectation.special import along, exp_less_tangent, log_less_tangent
 from stakes.expectation.sums import flushed_exp
-from stakes.host.loops import once
+from stakes.host.compiling import once
 
 Geometric: TypeAlias = dist.GeometricProbs | dist.GeometricLogits
 

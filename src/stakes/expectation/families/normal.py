@@ -24,7 +24,7 @@ from stakes.expectation.stats import (
     tails,
 )
 from stakes.expectation.sums import flushed_exp
-from stakes.host.loops import once
+from stakes.host.compiling import once
 
 LOG_ROOT_TAU = math.log(2 * math.pi) / 2
 

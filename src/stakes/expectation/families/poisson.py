@@ -27,7 +27,7 @@ from stakes.expectation.families.common import LEAST, floats, not_zero, whole
 from stakes.expectation.incomplete import gamma_tail
 from stakes.expectation.special import horner, log_less_tangent, mills, stirling_error
 from stakes.expectation.sums import flushed_exp
-from stakes.host.loops import once
+from stakes.host.compiling import once
 
 
 @stats.tails.register

@@ -1,4 +1,4 @@
-"""The machine around the work: files replaced or streamed to, and signals that end things."""
+"""Files replaced or streamed to."""
 
 import os
 import signal
@@ -10,8 +10,7 @@ import pytest
 
 from stakes.errors import StorageError
 from stakes.host import files
-from stakes.host.interrupts import Signalled, deferred, raised, signal_of
-from stakes.host.packages import how_to_install, missing
+from stakes.host.interrupts import Signalled, raised, signal_of
 
 
 def mode(path: Path) -> int:
@@ -87,52 +86,3 @@ def test_a_signal_leaves_no_half_written_file(
     assert signal_of(ended.value) == signum
     assert list(tmp_path.iterdir()) == []
     assert signal.getsignal(signum) == signal.SIG_DFL
-
-
-def test_the_first_signal_is_noted_and_the_second_ends_at_once() -> None:
-    with deferred(signal.SIGTERM) as heard:
-        os.kill(os.getpid(), signal.SIGTERM)
-        assert heard.signum == signal.SIGTERM
-        with pytest.raises(Signalled, match="ended by SIGTERM"):
-            os.kill(os.getpid(), signal.SIGTERM)
-
-
-def test_a_signal_that_is_ignored_stays_ignored() -> None:
-    """As in a program started with `nohup`."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with raised(signal.SIGHUP), deferred(signal.SIGHUP) as heard:
-            os.kill(os.getpid(), signal.SIGHUP)
-            assert not heard.asked()
-    finally:
-        signal.signal(signal.SIGHUP, before)
-
-
-def test_an_extra_is_installed_from_the_checkout_that_runs(monkeypatch, tmp_path: Path) -> None:
-    from stakes.host import packages
-
-    assert missing("stakes", "no_such_package") == ("no_such_package",)
-    installed = tmp_path / "lib" / "site-packages" / "stakes" / "host" / "packages.py"
-    monkeypatch.setattr(packages, "__file__", str(installed))
-    assert how_to_install("parquet") == "pip install 'pyarrow>=20'"
-    assert how_to_install("arviz") == "pip install 'arviz-base>=0.7' 'arviz-stats[xarray]>=0.7'"
-    (tmp_path / "src" / "stakes" / "host").mkdir(parents=True)
-    (tmp_path / "pyproject.toml").touch()
-    monkeypatch.setattr(packages, "__file__", str(tmp_path / "src/stakes/host/packages.py"))
-    assert how_to_install("cli") == f"pip install -e '{tmp_path}[cli]'"
-
-
-def test_parts_of_work_are_told_to_all_who_listen_and_to_nobody_else() -> None:
-    from stakes.host.progress import bar, begin, part_of, told_to
-
-    outer, inner = list[str](), list[str]()
-    begin("unheard")
-    with told_to(outer.append):
-        with told_to(inner.append), bar("VI", 3, show=False):
-            begin("deciding")
-        with part_of(lambda share: None):
-            begin("a part of what has been told")
-        begin("writing")
-    begin("unheard")
-    assert inner == ["fitting VI", "deciding"]
-    assert outer == [*inner, "writing"]

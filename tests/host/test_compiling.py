@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stakes.host.loops import once
+from stakes.host.compiling import once
 
 X, WEIGHTS = jnp.arange(12.0).reshape(3, 4), jnp.linspace(-1, 1, 4)
 
