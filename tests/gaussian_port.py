@@ -11,7 +11,7 @@ import numpyro.distributions as dist
 from jax.scipy.stats import norm
 
 from stakes._types import Array, Batch, Key, Params
-from stakes.port import Draw, Instances, Subsample
+from stakes.port import Approximation, Draw, Instances, Subsample
 
 
 def healthy(params: Params, key: Key) -> Array:
@@ -26,7 +26,7 @@ def healthy(params: Params, key: Key) -> Array:
     meta_fields=["noise", "prior_mean", "prior_sd", "trouble"],
 )
 @dataclass(frozen=True)
-class OneMean:
+class OneMean(Approximation):
     """y_i ~ N(θ, noise²) with θ ~ N(prior_mean, prior_sd²), and q(θ) = N(mean, exp(2·log_sd)).
 
     `trouble(params, key)` is added to the log ratio and the outcome: zero, or nan on demand.
@@ -52,7 +52,7 @@ class OneMean:
     def init(self, key: Key) -> Params:
         return {"mean": jax.random.normal(key), "log_sd": jnp.zeros(())}
 
-    def draw(self, params: Params, key: Key, batch: Batch) -> Draw:
+    def draw(self, params: Params, key: Key, batch: Batch, noise: None = None) -> Draw:
         theta_key, trouble_key = jax.random.split(key)
         mean, sd = params["mean"], jnp.exp(params["log_sd"])
         theta = mean + sd * jax.random.normal(theta_key)
@@ -70,7 +70,7 @@ class OneMean:
     meta_fields=["batch_size", "noise", "prior_sd"],
 )
 @dataclass(frozen=True)
-class LocalMeans:
+class LocalMeans(Approximation):
     """y_i ~ N(θ_i, noise²) with θ_i ~ N(0, prior_sd²) and a normal q of its own for each row.
 
     With a `batch_size` the plate "row" comes in minibatches.
@@ -97,7 +97,7 @@ class LocalMeans:
     def init(self, key: Key) -> Params:
         return {"mean": jax.random.normal(key, self.y.shape), "log_sd": jnp.zeros(self.y.shape)}
 
-    def draw(self, params: Params, key: Key, batch: Batch) -> Draw:
+    def draw(self, params: Params, key: Key, batch: Batch, noise: None = None) -> Draw:
         y = self.y[batch["row"]] if batch else self.y
         upscaled = len(self.y) / len(y)
         mean, sd = params["mean"], jnp.exp(params["log_sd"])

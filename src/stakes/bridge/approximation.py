@@ -49,7 +49,7 @@ from stakes.bridge.sites import (
     trace_of,
 )
 from stakes.bridge.support import check_support
-from stakes.port import Draw, Instances, NormalPair, Response, Rows, Subsample
+from stakes.port import Approximation, Draw, Instances, NormalPair, Response, Rows, Subsample
 from stakes.problem import Problem
 from stakes.varying import Need, columns_for
 
@@ -89,7 +89,7 @@ class Structure:
     drop_fields=["start"],
 )
 @dataclass(frozen=True)
-class NumPyroApproximation:
+class NumPyroApproximation(Approximation):
     """A NumPyro model and guide with their data. Build it with `approximate`."""
 
     arrays: dict[str, Array]

@@ -13,6 +13,7 @@ from stakes.bridge.approximation import NumPyroApproximation
 from stakes.bridge.sites import site_plates
 from stakes.errors import InputError, some
 from stakes.port import (
+    Approximation,
     Division,
     Draw,
     Instances,
@@ -64,7 +65,7 @@ def _own(division: Division, key: Key, axis: int) -> Key:
     meta_fields=["division", "has_own_rows"],
 )
 @dataclass(frozen=True)
-class Divided:
+class Divided(Approximation):
     """An approximation as one of several processes sees it. Build it with `divided`.
 
     Data are whole in every process, and members are told by their places in them; variables hold

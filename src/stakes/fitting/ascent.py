@@ -26,10 +26,8 @@ from stakes.port import (
     NormalPair,
     Outcome,
     Rows,
-    division_of,
     gather,
     normals_of,
-    own_key,
     responds,
     scatter,
 )
@@ -174,7 +172,7 @@ def climb(
         state,
         chart=trained.chart,
         normals=normals_of(approximation),
-        division=division_of(approximation),
+        division=approximation.division,
     )
     return after, state, info, outcomes
 
@@ -217,7 +215,7 @@ def _bound_and_outcomes(
 
     def gained(key: Key, outcome: Outcome, weight: Array) -> Array:
         here = term.weighing(weight) if hasattr(term, "weighing") else term
-        each = here(own_key(approximation, key), outcome, decisions)
+        each = here(approximation.own_key(key), outcome, decisions)
         shape = decisions.shape[jnp.ndim(decisions) - weight.ndim :]
         check_shape("The utility term of the loss or utility", each.shape, shape)
         counted = jnp.where(weight > 0, weight * each, 0.0)
@@ -247,11 +245,10 @@ def draws_of(
     """
 
     def draw(key: Key, noise: dict[str, Array]) -> Draw:
-        given = {"noise": noise} if noise else {}
-        return approximation.draw(params, key, batch, **given)
+        return approximation.draw(params, key, batch, noise)
 
     # Noise that is spread over all rows is not known to a process that has some of them.
-    alone = division_of(approximation) is None
+    alone = approximation.division is None
     normals = normals_of(approximation) if alone and not independent else ()
     noise = noise_for(normals, params, jax.random.fold_in(key, draws), draws)
     keys = jax.vmap(jax.random.split)(jax.random.split(key, draws))

@@ -21,7 +21,7 @@ from stakes.fitting.shares import NOWHERE, Keeper, Share, keep
 from stakes.fitting.stages import spacing
 from stakes.fitting.step import Info, ParametricStep, State
 from stakes.host.programs import Program
-from stakes.port import Approximation, Batches, Division, division_of
+from stakes.port import Approximation, Batches, Division
 from stakes.processes import Processes, largest_of_all, own_index, spread_along, sum_of_all
 
 APART = 1e-3
@@ -54,11 +54,11 @@ class Crew:
         key: Key,
         due: Callable[[], bool],
     ) -> None:
-        division = division_of(approximation)
+        division = approximation.division
         assert division is not None
         self._processes, self._division, self._due = processes, division, due
         self._settings = settings
-        self.has_own_rows = bool(getattr(approximation, "has_own_rows", False))
+        self.has_own_rows = approximation.has_own_rows
         self._axes = axes_of(approximation, division.plate, whole, settings)
         self._every = spacing(self._watched(whole.variables))
         self._program = Program(

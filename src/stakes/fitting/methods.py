@@ -16,7 +16,6 @@ from stakes.fitting.step import Info, State, Step
 from stakes.port import (
     Approximation,
     columns_in,
-    own_key,
     params_in,
     rows_of_decisions,
     rows_of_params,
@@ -164,7 +163,7 @@ class EM:
             approximation: Approximation, state: State, key: Key, batch: Batch
         ) -> tuple[State, Info]:
             e_key, theta_key, y_key = jax.random.split(key, 3)
-            y_key = own_key(approximation, y_key)
+            y_key = approximation.own_key(y_key)
             params, decisions = state.variables["params"], state.variables["decisions"]
             at = rows_of_decisions(approximation, batch, leading=parted)
             here = at.gather(decisions)
@@ -232,7 +231,7 @@ class FreshDecisions:
             approximation: Approximation, state: State, key: Key, batch: Batch
         ) -> tuple[State, Info]:
             e_key, theta_key, y_key = jax.random.split(key, 3)
-            y_key = own_key(approximation, y_key)
+            y_key = approximation.own_key(y_key)
             params = state.variables["params"]
             aims = objective.at(columns_in(approximation, objective.needs, batch))
             # Not those of the step to come: no draws should both choose decisions and judge them.

@@ -5,11 +5,15 @@ from stakes.port.approximation import (
     Draw,
     Instances,
     NormalPair,
+    Outcome,
+    Response,
     Subsample,
     normals_of,
+    outcome_at,
+    responds,
     steps_of_a_pass,
 )
-from stakes.port.division import Division, division_of, own_key, placed
+from stakes.port.division import Division, placed
 from stakes.port.minibatches import (
     Batches,
     Rows,
@@ -24,7 +28,6 @@ from stakes.port.minibatches import (
     sweep,
 )
 from stakes.port.own_draws import key_of_part
-from stakes.port.response import Outcome, Response, outcome_at, responds
 
 __all__ = [
     "Approximation",
@@ -39,13 +42,11 @@ __all__ = [
     "Subsample",
     "columns_in",
     "count_in",
-    "division_of",
     "gather",
     "key_of_part",
     "normals_of",
     "outcome_at",
     "over_batches",
-    "own_key",
     "params_in",
     "placed",
     "responds",

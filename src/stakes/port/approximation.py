@@ -5,11 +5,46 @@ known in closed form.
 """
 
 import math
-from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeGuard, final
 
-from stakes._types import Array, Batch, Distribution, Key, Params
+import jax
+
+from stakes._types import Array, Batch, Distribution, Float, Key, Params
 from stakes.varying import Need
+
+if TYPE_CHECKING:
+    from stakes.port.division import Division
+
+
+@final
+@partial(jax.tree_util.register_dataclass, data_fields=["latents", "key"], meta_fields=["predict"])
+@dataclass(frozen=True)
+class Response:
+    """p(y|θ, h) as a function of the decision h, for one θ; for several along a leading axis."""
+
+    latents: dict[str, Array]
+    key: Key
+    predict: Callable[[dict[str, Array], Key, Array], Distribution]
+
+    def at(self, decision: Float[Array, "*instance"]) -> Distribution:
+        return self.predict(self.latents, self.key, decision)
+
+
+Outcome: TypeAlias = Distribution | Response
+"""What may come of a decision: a distribution, or one for each decision."""
+
+
+def responds(outcome: Outcome) -> TypeGuard[Response]:
+    """Whether an outcome depends on the decision."""
+    return isinstance(outcome, Response)
+
+
+def outcome_at(outcome: Outcome, decision: Float[Array, "*instance"]) -> Distribution:
+    """p(y|θ, h), whether it depends on the decision or does not."""
+    return outcome.at(decision) if responds(outcome) else outcome
 
 
 class Draw(NamedTuple):
@@ -17,7 +52,7 @@ class Draw(NamedTuple):
 
     log_ratio: Array
     """log p(D, θ) - log q(θ), minibatches scaled up: its mean is the ELBO."""
-    outcome: Distribution
+    outcome: Outcome
     """p(y_i|θ) for each instance i in the batch."""
     weight: Array
     """How much each instance counts in the bound: its mask times the minibatch scale."""
@@ -50,34 +85,41 @@ class NormalPair(NamedTuple):
     """How many times a minibatch counts each of its rows, for those that it leaves out."""
 
 
-def normals_of(approximation: "Approximation") -> tuple[NormalPair, ...]:
-    """Those that the approximation says it has."""
-    normals: tuple[NormalPair, ...] = getattr(approximation, "normals", ())
-    return tuple(pair._replace(times=_times(approximation, pair.loc)) for pair in normals)
-
-
-def steps_of_a_pass(approximation: "Approximation", params: Params) -> int:
-    """Steps in which each row with parameters of its own comes up once; 0 where none has any."""
-    rows = [name for name in params if approximation.plates_of(name)]
-    return max((math.ceil(float(_times(approximation, name))) for name in rows), default=0)
-
-
-def _times(approximation: "Approximation", parameter: str) -> Array | float:
-    plates = approximation.plates_of(parameter)
-    parts = [part for part in approximation.subsamples if part.plate in plates]
-    stand_for: Array | None = getattr(approximation, "times", None) if parts else None
-    times = math.prod((part.size / part.batch_size for part in parts), start=1.0)
-    return times if stand_for is None else times * stand_for
-
-
 class Approximation(Protocol):
-    """A posterior approximation q_λ(θ) and the model behind it."""
+    """A posterior approximation q_λ(θ) and the model behind it.
+
+    An implementation that inherits from it need not say what it does not have.
+    """
 
     @property
     def instances(self) -> Instances: ...
 
     @property
     def subsamples(self) -> tuple[Subsample, ...]: ...
+
+    @property
+    def normals(self) -> tuple[NormalPair, ...]:
+        """The normals that q consists of; none where it is of another kind."""
+        return ()
+
+    @property
+    def times(self) -> Array | None:
+        """How many rows each row in minibatches stands for, where these are a sample of more."""
+        return None
+
+    @property
+    def division(self) -> "Division | None":
+        """How the rows are divided among processes; None where one process has them all."""
+        return None
+
+    @property
+    def has_own_rows(self) -> bool:
+        """Whether data differ from process to process."""
+        return False
+
+    def own_key(self, key: Key) -> Key:
+        """A key with which each instance gets draws of its own, whichever process has it."""
+        return key
 
     def init(self, key: Key) -> Params:
         """Variational parameters to start from."""
@@ -91,10 +133,31 @@ class Approximation(Protocol):
         """What the loss or the limits of decisions ask for, of all instances."""
         ...
 
-    def draw(self, params: Params, key: Key, batch: Batch) -> Draw:
+    def draw(
+        self, params: Params, key: Key, batch: Batch, noise: Mapping[str, Array] | None = None
+    ) -> Draw:
         """One pass through guide and model. `params` holds just the rows in the batch.
 
-        An approximation with `normals` also takes their `noise=`: standard normal numbers, by the
-        names of the locations.
+        `noise` has standard normal numbers for `normals`, by the names of their locations.
         """
         ...
+
+
+def normals_of(approximation: Approximation) -> tuple[NormalPair, ...]:
+    """The normals of an approximation, with how many times a minibatch counts their rows."""
+    return tuple(
+        pair._replace(times=_times(approximation, pair.loc)) for pair in approximation.normals
+    )
+
+
+def steps_of_a_pass(approximation: Approximation, params: Params) -> int:
+    """Steps in which each row with parameters of its own comes up once; 0 where none has any."""
+    rows = [name for name in params if approximation.plates_of(name)]
+    return max((math.ceil(float(_times(approximation, name))) for name in rows), default=0)
+
+
+def _times(approximation: Approximation, parameter: str) -> Array | float:
+    plates = approximation.plates_of(parameter)
+    parts = [part for part in approximation.subsamples if part.plate in plates]
+    times = math.prod((part.size / part.batch_size for part in parts), start=1.0)
+    return times if not parts or approximation.times is None else times * approximation.times

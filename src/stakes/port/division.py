@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stakes._types import Array, Batch, Key, PyTree
-from stakes.port.approximation import Subsample
+from stakes._types import Array, Batch, PyTree
+from stakes.port.approximation import Approximation, Subsample
 from stakes.processes import mean_of_all, own_index
 
 
@@ -96,21 +96,9 @@ class Division:
         return jax.tree.unflatten(tree, found)
 
 
-def division_of(approximation: Any) -> Division | None:
-    """How the rows of a fit are divided; None where one process has them all."""
-    division: Division | None = getattr(approximation, "division", None)
-    return division
-
-
-def placed(approximation: Any, batch: Batch) -> Batch:
+def placed(approximation: Approximation, batch: Batch) -> Batch:
     """Where the rows of the batch's members are in the variables of a fit."""
-    division = division_of(approximation)
+    division = approximation.division
     if division is None:
         return batch
     return {p: m - division.start() if p == division.plate else m for p, m in batch.items()}
-
-
-def own_key(approximation: Any, key: Key) -> Key:
-    """A key with which each instance gets draws of its own, whichever process has it."""
-    own: Any = getattr(approximation, "own_key", None)
-    return key if own is None else own(key)
