@@ -15,7 +15,7 @@ from projects import command, invoke
 
 from stakes.app.runs.outputs import check_output, output
 from stakes.errors import InputError
-from stakes.tables import Delimited, Dialect
+from stakes.tables import Dialect, TableFile
 
 ROWS = [
     {"dish": ["a", 'b, "c"'], "decision": np.float32([0.1, 2])},
@@ -48,8 +48,8 @@ def test_decisions_are_written_as_the_table_was(tmp_path: Path) -> None:
 def test_a_mark_at_the_beginning_stays(tmp_path: Path) -> None:
     """Without it, Excel would read UTF-8 as something else."""
     (tmp_path / "in.csv").write_text("Ort;Menge\nKöln;0,5\n", encoding="utf-8-sig")
-    found = Delimited(tmp_path / "in.csv")
-    assert found.header == ["Ort", "Menge"]
+    found = TableFile(tmp_path / "in.csv")
+    assert found.columns == ["Ort", "Menge"]
     with output(tmp_path / "out.csv", found.dialect) as add:
         add({"Ort": ["Köln"], "decision": np.float32([0.5])})
     assert (tmp_path / "out.csv").read_bytes() == "\ufeffOrt;decision\nKöln;0,5\n".encode()

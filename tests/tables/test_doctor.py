@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from stakes.errors import InputError
-from stakes.tables import Delimited, Dialect, Hints, Kind, examine
+from stakes.tables import Dialect, Hints, Kind, TableFile, examine
 from stakes.tables.values import dates_in, number, numbers_in
 
 
@@ -210,11 +210,11 @@ def test_a_german_table_just_works(encoding: str, packing: str, tmp_path: Path) 
             archive.writestr("sales.csv", content)
     else:
         path.write_bytes(gzip.compress(content) if packing else content)
-    file = Delimited(path)
+    file = TableFile(path)
     assert (file.dialect.separator, file.dialect.decimal) == (";", ",")
     assert file.dialect.encoding == encoding
-    assert file.header == ["Datum", "Filiale", "Sonne", "Erlös"]
-    (part,) = file.parts(file.header)
+    assert file.columns == ["Datum", "Filiale", "Sonne", "Erlös"]
+    (part,) = file.parts(file.columns)
     columns, findings = examine(part.columns, {}, decimal=file.dialect.decimal or "")
     assert columns["Datum"].values.astype(str).tolist() == ["2024-02-01", "2024-02-02"]
     assert columns["Filiale"].values.tolist() == ["Köln; Dom", "Ulm"]
@@ -240,23 +240,23 @@ def test_separator_and_decimal_sign_are_told_from_the_lines(
     text: str, separator: str, decimal: str, tmp_path: Path
 ) -> None:
     (tmp_path / "t.csv").write_text(text, encoding="utf-8")
-    found = Delimited(tmp_path / "t.csv").dialect
+    found = TableFile(tmp_path / "t.csv").dialect
     assert (found.separator, found.decimal) == (separator, decimal)
 
 
 def test_what_is_said_of_a_file_holds(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes("a,b;c\n1,5;\xe9\n".encode("latin-1"))
     said = Dialect(",", ".", "latin-1")
-    assert Delimited(tmp_path / "t.csv", said).header == ["a", "b;c"]
+    assert TableFile(tmp_path / "t.csv", said).columns == ["a", "b;c"]
     (tmp_path / "u.csv").write_bytes(b"a\n\xff\xff\n")
     with pytest.raises(InputError, match=r"not written in utf-8.*encoding = "):
-        list(Delimited(tmp_path / "u.csv", Dialect(encoding="utf-8")).parts(["a"]))
+        list(TableFile(tmp_path / "u.csv", Dialect(encoding="utf-8")).parts(["a"]))
 
 
 def test_rows_that_do_not_fit_the_header_are_noticed(tmp_path: Path) -> None:
     """A reader that shifts or cuts them would hand over wrong values in silence."""
     (tmp_path / "t.csv").write_text("a,b\n1,2\n\nBonn, am Markt,3\n4\n5,6,\n")
-    parts = list(Delimited(tmp_path / "t.csv").parts(["a", "b"], 2))
+    parts = list(TableFile(tmp_path / "t.csv").parts(["a", "b"], 2))
     assert [part.rows for part in parts] == [2, 2]
     odd = [finding for part in parts for finding in part.findings]
     assert [finding.rows for finding in odd] == [(2,), (3,)]
@@ -265,7 +265,7 @@ def test_rows_that_do_not_fit_the_header_are_noticed(tmp_path: Path) -> None:
 
 def test_a_column_that_is_there_twice_is_refused(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,b,a,,\n1,2,3,,\n")
-    file = Delimited(tmp_path / "t.csv")
+    file = TableFile(tmp_path / "t.csv")
     with pytest.raises(InputError, match="the column 'a' more than once"):
         list(file.parts(["a"]))
     assert next(file.parts(["b"])).columns == {"b": ["2"]}

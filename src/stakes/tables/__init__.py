@@ -28,7 +28,7 @@ from stakes.tables.dataframes import (
     lacking,
     read,
 )
-from stakes.tables.delimited import Delimited, Dialect, Raw
+from stakes.tables.delimited import Dialect, Raw
 from stakes.tables.doctor import (
     Column,
     Examined,
@@ -48,7 +48,6 @@ __all__ = [
     "ROW",
     "Coding",
     "Column",
-    "Delimited",
     "Dialect",
     "Examined",
     "Finding",

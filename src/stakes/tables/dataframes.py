@@ -261,8 +261,9 @@ class _Reader:
         return seen.columns[self.column]
 
     def _check_words(self) -> None:
-        for row, (value, gap) in enumerate(zip(self.series, self.series.isna(), strict=True)):
-            if not gap and not isinstance(value, str):
+        gaps = self.series.isna().tolist()
+        for row, value in enumerate(self.series.tolist() if self.series.dtype == object else []):
+            if not gaps[row] and not isinstance(value, str):
                 raise self._fault(f"must hold numbers or words; {self._row(row)} has {value!r}.")
 
     def _row(self, row: int) -> str:
@@ -299,9 +300,9 @@ def values_of(series: "Series", words: Mapping[Any, str] = NONE) -> Values:
         if len(there) < len(series):
             return series.to_numpy(np.float64, na_value=np.nan)
         return series.to_numpy()
-    gaps = series.isna()
+    values, gaps = series.tolist(), series.isna().tolist()
     return [
-        "" if gap else words.get(value, str(value)) for value, gap in zip(series, gaps, strict=True)
+        "" if gap else words.get(value, str(value)) for value, gap in zip(values, gaps, strict=True)
     ]
 
 

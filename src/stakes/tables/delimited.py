@@ -11,8 +11,7 @@ import re
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, NamedTuple, final
 
@@ -76,72 +75,61 @@ class Raw(NamedTuple):
     findings: tuple[Finding, ...] = ()
 
 
-@final
-@dataclass(frozen=True)
-class Delimited:
-    """A file of separated values.
+def header_of(path: Path, dialect: Dialect) -> list[str]:
+    """The names of the columns, without spaces around them."""
+    with _records(path, dialect) as records:
+        names = [name.strip() for name in next(records, [])]
+    while names and not names[-1]:  # separators at the end of the line
+        names.pop()
+    if not names:
+        raise InputError(f"cannot read {path}: it has no header with names of columns.")
+    return names
 
-    Args:
-        known: of the way it is written.
-    """
 
-    path: Path
-    known: Dialect = field(default_factory=Dialect)
+def parts_of(
+    path: Path, dialect: Dialect, columns: Sequence[str], most: int | None
+) -> Iterator[Raw]:
+    """Some columns, at most so many rows at a time; lines without anything are no rows."""
+    header, start = header_of(path, dialect), 0
+    twice = [name for name in columns if name and header.count(name) > 1]
+    if twice:
+        raise InputError(f"{path.name} has the column {twice[0]!r} more than once.")
+    places = [header.index(name) for name in columns]
+    with _records(path, dialect) as records:
+        next(records)
+        while rows := list(itertools.islice(records, most)):
+            uneven = _uneven(rows, len(header), start, dialect.separator)
+            words = [[row[at] for row in rows] for at in places]
+            yield Raw(dict(zip(columns, words, strict=True)), len(rows), uneven)
+            start += len(rows)
 
-    @cached_property
-    def dialect(self) -> Dialect:
-        return sniff(self.path, self.known)
 
-    @cached_property
-    def header(self) -> list[str]:
-        """The names of the columns, without spaces around them."""
-        with _text_of(self.path, self.dialect) as file:
-            names = [name.strip() for name in next(self._records(file), [])]
-        while names and not names[-1]:  # separators at the end of the line
-            names.pop()
-        if not names:
-            raise InputError(f"cannot read {self.path}: it has no header with names of columns.")
-        return names
-
-    def parts(self, columns: Sequence[str], most: int | None = None) -> Iterator[Raw]:
-        """Some columns, at most so many rows at a time; lines without anything are no rows."""
-        twice = [name for name in columns if name and self.header.count(name) > 1]
-        if twice:
-            raise InputError(f"{self.path.name} has the column {twice[0]!r} more than once.")
-        places, start = [self.header.index(name) for name in columns], 0
-        with _text_of(self.path, self.dialect) as file:
-            records = self._records(file)
-            next(records)
-            while rows := list(itertools.islice(records, most)):
-                uneven = self._uneven(rows, start)
-                words = [[row[at] for row in rows] for at in places]
-                yield Raw(dict(zip(columns, words, strict=True)), len(rows), uneven)
-                start += len(rows)
-
-    def _records(self, file: Iterator[str]) -> Iterator[list[str]]:
+@contextmanager
+def _records(path: Path, dialect: Dialect) -> Iterator[Iterator[list[str]]]:
+    with _text_of(path, dialect) as text:
         try:
-            records = csv.reader(file, delimiter=self.dialect.separator or ",")
-            yield from (record for record in records if record)
+            records = csv.reader(text, delimiter=dialect.separator or ",")
+            yield (record for record in records if record)
         except csv.Error as error:
-            raise InputError(f"cannot read {self.path}: {error}.") from None
+            raise InputError(f"cannot read {path}: {error}.") from None
 
-    def _uneven(self, rows: list[list[str]], start: int) -> tuple[Finding, ...]:
-        """Make all rows as long as the header, and say which were not."""
-        width, uneven = len(self.header), {}
-        for at, row in enumerate(rows):
-            if len(row) != width:
-                if len(row) < width or any(row[width:]):
-                    uneven[start + at + 1] = len(row)
-                rows[at] = (row + [""] * width)[:width]
-        if not uneven:
-            return ()
-        separator = self.dialect.separator
-        shown = listed((f"row {row} has {count}" for row, count in uneven.items()), 5)
-        what = f"the header names {width} columns, but {shown} values"
-        quotes = (
-            f'A value with {separator!r} in it has to be in quotes: "Bonn{separator} am Markt".'
-        )
-        return (Finding("", what, quotes, tuple(uneven)),)
+
+def _uneven(
+    rows: list[list[str]], width: int, start: int, separator: str | None
+) -> tuple[Finding, ...]:
+    """Make all rows as long as the header, and say which were not."""
+    uneven = {}
+    for at, row in enumerate(rows):
+        if len(row) != width:
+            if len(row) < width or any(row[width:]):
+                uneven[start + at + 1] = len(row)
+            rows[at] = (row + [""] * width)[:width]
+    if not uneven:
+        return ()
+    shown = listed((f"row {row} has {count}" for row, count in uneven.items()), 5)
+    what = f"the header names {width} columns, but {shown} values"
+    remedy = f"A value with {separator!r} in it has to be in quotes"
+    return (Finding("", what, f'{remedy}: "Bonn{separator} am Markt".', tuple(uneven)),)
 
 
 def sniff(path: Path, known: Dialect, *, whole: bool = True) -> Dialect:

@@ -16,7 +16,7 @@ from stakes import checks
 from stakes.errors import InputError
 from stakes.host.packages import how_to_install
 from stakes.tables.dataframes import values_of
-from stakes.tables.delimited import Delimited, Dialect, Raw, sniff
+from stakes.tables.delimited import Dialect, Raw, header_of, parts_of, sniff
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,14 +62,9 @@ class TableFile:
         return kind
 
     @cached_property
-    def text(self) -> Delimited:
-        """The file as one of separated values."""
-        return Delimited(self.path, self.known)
-
-    @property
     def dialect(self) -> Dialect:
         """How it is written; the usual way for a file that is no text."""
-        return self.text.dialect if self.kind == "csv" else Dialect()
+        return sniff(self.path, self.known) if self.kind == "csv" else Dialect()
 
     @property
     def decimal(self) -> str:
@@ -81,7 +76,7 @@ class TableFile:
         with _explained(self.path):
             match self.kind:
                 case "csv":
-                    return self.text.header
+                    return header_of(self.path, self.dialect)
                 case "parquet":
                     import pyarrow.parquet as pq
 
@@ -95,7 +90,7 @@ class TableFile:
         with _explained(self.path):
             match self.kind:
                 case "csv":
-                    yield from self.text.parts(columns, most)
+                    yield from parts_of(self.path, self.dialect, columns, most)
                 case "parquet":
                     yield from _parquet(self.path, columns, most)
                 case _:

@@ -9,7 +9,7 @@ MOST_NAMED = 12
 
 
 def written(file: TableFile) -> str:
-    return str(file.text.dialect) if file.kind == "csv" else file.kind
+    return str(file.dialect) if file.kind == "csv" else file.kind
 
 
 def summaries(columns: Mapping[str, Column]) -> list[str]:
