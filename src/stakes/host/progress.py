@@ -2,76 +2,83 @@
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.progress import Progress
 
 Tell: TypeAlias = Callable[[int, float, float], None]
 """(steps done, bound, utility term)."""
 Share: TypeAlias = Callable[[float], None]
 """Call with the share that is done, from 0 to 1."""
+Tick: TypeAlias = Callable[[str], None]
+"""Call with what is about to be done."""
 
 _whole: ContextVar[Share | None] = ContextVar("_whole", default=None)
-
-_told: ContextVar[Callable[[str], None] | None] = ContextVar("_told", default=None)
-
-
-@contextmanager
-def told_to(listener: Callable[[str], None]) -> Iterator[None]:
-    """Work inside tells the listener, and those around it, what it begins with."""
-    before = _told.get()
-
-    def tell(what: str) -> None:
-        if before is not None:
-            before(what)
-        listener(what)
-
-    token = _told.set(tell)
-    try:
-        yield
-    finally:
-        _told.reset(token)
+_listeners: ContextVar[tuple[Callable[[str], None], ...]] = ContextVar("_listeners", default=())
 
 
 def begin(what: str) -> None:
     """Tell what is about to be done, unless it is part of something that has been told."""
-    tell = _told.get()
-    if tell is not None and _whole.get() is None:
-        tell(what)
+    if _whole.get() is None:
+        for tell in _listeners.get():
+            tell(what)
 
 
 @contextmanager
-def told_in_place(say: Callable[[str], None]) -> Iterator[None]:
-    """Show what has begun last on a terminal; elsewhere, say it line by line."""
-    if not sys.stderr.isatty():
-        with told_to(say):
-            yield
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status("starting") as status, told_to(status.update):
-        yield
-
-
-@contextmanager
-def untold() -> Iterator[None]:
-    """Nothing that begins inside is told: it is part of something that has been."""
-    with part_of(lambda share: None):
-        yield
-
-
-@contextmanager
-def part_of(whole: Share) -> Iterator[None]:
-    """Work inside has no bar of its own: it reports its share to the bar of the whole."""
-    before = _whole.set(whole)
+def report_to(listener: Callable[[str], None]) -> Iterator[None]:
+    """Work inside tells the listener, and those around it, what it begins with."""
+    token = _listeners.set((*_listeners.get(), listener))
     try:
         yield
     finally:
-        _whole.reset(before)
+        _listeners.reset(token)
+
+
+@contextmanager
+def part_of(whole: Share = lambda share: None) -> Iterator[None]:
+    """Work inside has no bar of its own, and tells nothing: it reports its share to the whole."""
+    token = _whole.set(whole)
+    try:
+        yield
+    finally:
+        _whole.reset(token)
+
+
+@contextmanager
+def show_status(say: Callable[[str], None]) -> Iterator[Callable[[str], None]]:
+    """Show what has begun last on a terminal, or what is given; elsewhere, say it line by line.
+
+    What is given is shown on a terminal alone.
+    """
+    if not sys.stderr.isatty():
+        with report_to(say):
+            yield lambda what: None
+        return
+    from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    progress = _bar(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    task = progress.add_task("starting", total=None)
+
+    def show(what: str) -> None:
+        progress.update(task, description=what)
+
+    with progress, report_to(show):
+        yield show
+
+
+@contextmanager
+def waiting(what: str, *, show: bool = True) -> Iterator[None]:
+    """Show what is being done, where it is not known how long it will take."""
+    if _whole.get() is not None or not _is_shown(show):
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(what):
+        yield
 
 
 @contextmanager
@@ -82,169 +89,99 @@ def bar(title: str, total: int, *, show: bool = True) -> Iterator[Tell]:
     if whole is not None:
         yield lambda done, bound, utility: whole(done / total)
         return
-    if not (show and sys.stderr.isatty()):
+    if not _is_shown(show):
         yield lambda done, bound, utility: None
         return
-
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        ProgressColumn,
-        Task,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import BarColumn, ProgressColumn, Task, TextColumn, TimeRemainingColumn
     from rich.text import Text
 
     class Speed(ProgressColumn):
         def render(self, task: Task) -> Text:
             return Text(f"{task.speed or 0:,.0f} steps/s")
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=20),
-        TextColumn("{task.completed:,.0f}/{task.total:,.0f}"),
-        TextColumn("{task.fields[state]}"),
-        Speed(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(title, total=total, state="compiling")
+    steps = TextColumn("{task.completed:,.0f}/{task.total:,.0f}")
+    before = TextColumn("{task.description}"), BarColumn(bar_width=20), steps
+    progress = _bar(*before, TextColumn("{task.fields[state]}"), Speed(), TimeRemainingColumn())
+    task = progress.add_task(title, total=total, state="compiling")
 
-        def tell(done: int, bound: float, utility: float) -> None:
-            state = f"bound {bound:,.2f}" + (f" utility {utility:,.2f}" if utility else "")
-            progress.update(task, completed=done, state=state)
+    def tell(done: int, bound: float, utility: float) -> None:
+        state = f"bound {bound:,.2f}" + (f" utility {utility:,.2f}" if utility else "")
+        progress.update(task, completed=done, state=state)
 
+    with progress:
         yield tell
-
-
-@contextmanager
-def waiting(what: str, *, show: bool = True) -> Iterator[None]:
-    """Show what is being done, where it is not known how long it will take."""
-    if _whole.get() is not None or not (show and sys.stderr.isatty()):
-        yield
-        return
-
-    from rich.console import Console
-
-    with Console(stderr=True).status(what):
-        yield
-
-
-Tick: TypeAlias = Callable[[str], None]
-"""Call with what is about to be done."""
 
 
 @contextmanager
 def parts_of(title: str, total: int, *, show: bool = True) -> Iterator[Tick]:
     """One bar over parts that come one after the other, and all work inside; on a terminal."""
-    if not (show and sys.stderr.isatty()):
+    if not _is_shown(show):
         yield lambda what: None
         return
-    from rich.console import Console
-
-    progress = _parts_bar(title, Console(stderr=True))
-    task = progress.add_task("", total=total)
+    progress = _parts_bar(title, total)
+    [task] = progress.tasks
     begun = 0
 
     def tick(what: str) -> None:
         nonlocal begun
-        progress.update(task, description=what, completed=begun)
+        progress.update(task.id, description=what, completed=begun)
         begun += 1
 
     def share(of_fit: float) -> None:
         # There may be another fit in this part, which is over only when the next part begins.
-        reached = begun - 1 + 0.9 * of_fit
-        progress.update(task, completed=max(reached, progress.tasks[0].completed))
+        progress.update(task.id, completed=max(begun - 1 + 0.9 * of_fit, task.completed))
 
     with progress, part_of(share):
         yield tick
 
 
-def _parts_bar(title: str, console: "Console") -> "Progress":
+@contextmanager
+def count_pieces(title: str, total: int, *, show: bool = True) -> Iterator[Callable[[bool], None]]:
+    """One bar over independent pieces of work; call it for each that is done: did it fail?
+
+    Where they are part of a whole that has a bar, they report to it.
+    """
+    whole, done, failures = _whole.get(), 0, 0
+    progress = _parts_bar(title, total) if whole is None and _is_shown(show) else None
+
+    def tell(failed: bool) -> None:
+        nonlocal done, failures
+        done, failures = done + 1, failures + failed
+        if whole is not None:
+            whole(done / total)
+        if progress is not None:
+            description = f"{failures} failed" if failures else ""
+            progress.update(progress.tasks[0].id, completed=done, description=description)
+
+    with progress or nullcontext(), part_of():
+        yield tell
+
+
+def _is_shown(show: bool) -> bool:
+    return show and sys.stderr.isatty()
+
+
+def _bar(*columns: Any, **how: Any) -> "Progress":
+    from rich.console import Console
+    from rich.progress import Progress
+
+    return Progress(*columns, console=Console(stderr=True), transient=True, **how)
+
+
+def _parts_bar(title: str, total: int) -> "Progress":
     """How many parts of the whole are done, what is being done, and the time left."""
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
-        Progress,
         TextColumn,
         TimeElapsedColumn,
         TimeRemainingColumn,
     )
 
-    columns = (
-        TextColumn(title),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.description}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
+    times = TextColumn("{task.description}"), TimeElapsedColumn(), TimeRemainingColumn()
     # The time is estimated from the last ten minutes: parts are long and differ in speed.
-    return Progress(*columns, console=console, transient=True, speed_estimate_period=600)
-
-
-@contextmanager
-def pieces_done(title: str, total: int, *, show: bool = True) -> Iterator[Callable[[bool], None]]:
-    """One bar over independent pieces of work; call it for each that is done: did it fail?
-
-    Where they are part of a whole that has a bar, they report to it.
-    """
-    whole, done = _whole.get(), 0
-    if whole is not None:
-
-        def count(failed: bool) -> None:
-            nonlocal done
-            done += 1
-            whole(done / total)
-
-        with untold():
-            yield count
-        return
-    if not (show and sys.stderr.isatty()):
-        with untold():
-            yield lambda failed: None
-        return
-    from rich.console import Console
-
-    failures = 0
-    with _parts_bar(title, Console(stderr=True)) as progress:
-        task = progress.add_task("", total=total)
-
-        def tell(failed: bool) -> None:
-            nonlocal failures
-            failures += failed
-            said = f"{failures} failed" if failures else ""
-            progress.update(task, advance=1, description=said)
-
-        with untold():
-            yield tell
-
-
-@contextmanager
-def rows_done(say: Callable[[str], None]) -> Iterator[Callable[[int], None]]:
-    """A count of the rows decided, on a terminal; how many there will be is not known.
-
-    What begins before is told there, too; elsewhere it is said line by line.
-    """
-    if not sys.stderr.isatty():
-        with told_to(say):
-            yield lambda rows: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        TimeElapsedColumn(),
+    progress = _bar(
+        TextColumn(title), BarColumn(), MofNCompleteColumn(), *times, speed_estimate_period=600
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("starting", total=None)
-
-        def show(what: str) -> None:
-            progress.update(task, description=what)
-
-        with told_to(show):
-            yield lambda rows: show(f"{rows:,} rows decided")
+    progress.add_task("", total=total)
+    return progress

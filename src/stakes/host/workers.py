@@ -16,7 +16,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, final
 from stakes.errors import InputError
 from stakes.host.compiling import SETTINGS, setting
 from stakes.host.packages import how_to_install
-from stakes.host.progress import pieces_done
+from stakes.host.progress import count_pieces
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
@@ -53,7 +53,7 @@ def run_each(
         show: whether to show progress on a terminal.
     """
     if on is None:
-        with pieces_done(title, len(pieces), show=show) as tell:
+        with count_pieces(title, len(pieces), show=show) as tell:
             found = []
             for piece in pieces:
                 found.append(attempt(work, *piece))
@@ -139,7 +139,7 @@ def _on_cluster(
         # Without `pure`, equal pieces are not taken for one.
         futures = [client.submit(_alone, settings, work, *piece, pure=False) for piece in sent]
     try:
-        with pieces_done(title, len(pieces), show=show) as tell:
+        with count_pieces(title, len(pieces), show=show) as tell:
             for future in as_completed(futures):
                 tell(isinstance(result(future), Failed))
         return [result(future) for future in futures]

@@ -27,9 +27,9 @@ def check(
     """
     from stakes.app.runs import checked
     from stakes.app.spec import read_job
-    from stakes.host.progress import told_in_place
+    from stakes.host.progress import show_status
 
-    with told_in_place(say):
+    with show_status(say):
         outlook = checked(read_job(spec, changes=set or ()))
     if json:
         print_json(outlook.as_dict())

@@ -74,13 +74,13 @@ def decide(
     from stakes.app import runs
     from stakes.errors import InputError
     from stakes.host.files import STANDARD_OUTPUT
-    from stakes.host.progress import rows_done
+    from stakes.host.progress import show_status
 
     if json and out in STANDARD_OUTPUT:
         raise InputError(f"`--json` and `-o {out}` would both print; leave one of them out.")
     started = time.monotonic()
     opened = runs.reopen(run, allow_changed_model=allow_changed_model, model=model)
-    with rows_done(say) as tick:
+    with show_status(say) as show:
         rows, decisions, doubts, written, basis = runs.decide_file(
             opened,
             table,
@@ -89,7 +89,7 @@ def decide(
             way=rule.way,
             changes=rule.set or (),
             overwrite=overwrite,
-            tell=tick,
+            tell=lambda rows: show(f"{rows:,} rows decided"),
         )
     seconds = time.monotonic() - started
     for doubt in doubts:
@@ -128,10 +128,10 @@ def report(
     Example: stakes report runs/sales --for next-week.csv
     """
     from stakes.app import runs
-    from stakes.host.progress import told_in_place
+    from stakes.host.progress import show_status
 
     opened = runs.reopen(run, allow_changed_model=allow_changed_model)
-    with told_in_place(say):
+    with show_status(say):
         path = runs.rewrite_report(opened, table, set or ())
     if json:
         print_json({"run": str(run), "report": str(path)})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from stakes.app.cli.command import Exit, print_json, say
-from stakes.host.progress import told_to
+from stakes.host.progress import report_to
 from stakes.wording import percent, percent_span, text_table
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def finish(
 
     say(f"Run folder: {run.folder.path}")
     on_terminal = sys.stderr.isatty()
-    with nullcontext() if on_terminal else told_to(say):  # lines in place of bars
+    with nullcontext() if on_terminal else report_to(say):  # lines in place of bars
         manifest, comparison = runs.carry_out(
             run, report=report, progress=on_terminal, on=on, processes=processes, beat=beat
         )

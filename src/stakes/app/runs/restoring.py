@@ -10,7 +10,7 @@ from stakes.app.runs.journal import FileJournal
 from stakes.app.runs.opening import Run
 from stakes.app.runs.solution import TWO, Solution, rows_of_fit
 from stakes.errors import InputError
-from stakes.host.progress import begin, untold
+from stakes.host.progress import begin, part_of
 from stakes.study import Work
 
 ALL = "all rows/"
@@ -36,7 +36,7 @@ def restore(run: Run) -> Solution:
         file, latents = REFIT, manifest.refit.latents
         plain = TWO[1].name not in manifest.refit.ways
     begin(f"reading back the fits to {rows_of_fit(run.job)}")
-    with untold():
+    with part_of():
         journal = FileJournal(run.folder / file, float("inf"))
         run.study.employ(Work(progress=False, journal=journal))
         solution = Solution.of(run.job, run.study, plain=plain)

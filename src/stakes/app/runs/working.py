@@ -25,7 +25,7 @@ from stakes.app.spec import Job, job_on_all_rows
 from stakes.errors import NumericalError, warn
 from stakes.fitting import Fit, Stop
 from stakes.host.interrupts import ENDING, Interruption, deferred
-from stakes.host.progress import begin, told_to, waiting
+from stakes.host.progress import begin, report_to, waiting
 from stakes.host.workers import checked_client
 from stakes.processes import Processes
 from stakes.study import (
@@ -86,7 +86,11 @@ def carry_out(
             for name in (STATE, REFIT)
         }
         work = Work(progress=progress, client=on, processes=processes)
-        with record.of_ending(*journals.values()), told_to(record.note), told_to(beat or _unheard):
+        with (
+            record.of_ending(*journals.values()),
+            report_to(record.note),
+            report_to(beat or _unheard),
+        ):
             solution = _fitted(run, replace(work, journal=journals[STATE]))
             journals[STATE].finish()
             if processes is None:
