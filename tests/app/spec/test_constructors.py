@@ -46,7 +46,7 @@ BAD: dict[str, tuple[Edit, str, str]] = {
     "a way of the user's that is none": (
         put("choose.ways", ["model.py:my_loss"]),
         "choose.ways.0",
-        "the protocol `Way`",
+        "the protocol `Strategy`",
     ),
     "a strength of zero": (
         put("choose.ways", [{"calibrated": {"strength": 0.0}}]),
@@ -284,6 +284,7 @@ UNDECIDABLE = {
 
 OWN = """
 import dataclasses, jax.numpy as jnp, stakes
+from stakes.study import Strategy
 
 @dataclasses.dataclass(frozen=True)
 class Power:
@@ -301,18 +302,15 @@ def worth(outcome, decision):
 def guide(x, y=None): ...
 
 @dataclasses.dataclass(frozen=True)
-class Bold:
+class Bold(Strategy):
     boldness: float = 1.0
     bases = ()
-    is_yardstick = False
+    is_baseline = False
+    description = "more than anybody would dare"
 
     @property
     def name(self):
         return f"bold, {self.boldness:g}"
-
-    def check(self, bench): ...
-
-    def fit(self, bench): ...
 """
 
 

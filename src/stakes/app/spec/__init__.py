@@ -1,38 +1,20 @@
 """A decision problem as a TOML file: schema, messages, the user's code and the user's tables."""
 
-from stakes.app.spec.job import Job, job_of, job_on_all_rows, read_job
-from stakes.app.spec.messages import SpecError
-from stakes.app.spec.proposing import propose
-from stakes.app.spec.reading import Tables
-from stakes.app.spec.rows import Part, RowReader
-from stakes.app.spec.source import user_error, user_modules
-from stakes.app.spec.table import Table
-from stakes.app.spec.toml import (
-    findings_text,
-    path_of,
-    spec_text,
-    unit_of,
-    with_values,
-    without_choice,
-)
-
-__all__ = [
-    "Job",
-    "Part",
-    "RowReader",
-    "SpecError",
-    "Table",
-    "Tables",
-    "findings_text",
-    "job_of",
-    "job_on_all_rows",
-    "path_of",
-    "propose",
-    "read_job",
-    "spec_text",
-    "unit_of",
-    "user_error",
-    "user_modules",
-    "with_values",
-    "without_choice",
-]
+from stakes.app.spec.job import Job as Job
+from stakes.app.spec.job import job_of as job_of
+from stakes.app.spec.job import job_on_all_rows as job_on_all_rows
+from stakes.app.spec.job import read_job as read_job
+from stakes.app.spec.messages import SpecError as SpecError
+from stakes.app.spec.proposing import propose as propose
+from stakes.app.spec.reading import Tables as Tables
+from stakes.app.spec.rows import Part as Part
+from stakes.app.spec.rows import RowReader as RowReader
+from stakes.app.spec.source import user_error as user_error
+from stakes.app.spec.source import user_modules as user_modules
+from stakes.app.spec.table import Table as Table
+from stakes.app.spec.toml import findings_text as findings_text
+from stakes.app.spec.toml import path_of as path_of
+from stakes.app.spec.toml import spec_text as spec_text
+from stakes.app.spec.toml import unit_of as unit_of
+from stakes.app.spec.toml import with_values as with_values
+from stakes.app.spec.toml import without_choice as without_choice

@@ -106,18 +106,13 @@ def _is_guide(kind: type) -> bool:
     return issubclass(kind, autoguide.AutoGuide) and not inspect.isabstract(kind)
 
 
-def _guide(where: str, value: Any) -> Callable[..., object]:
+def _guide(where: str, value: T) -> T:
     check_guide(where, value)
-    guide: Callable[..., object] = value
-    return guide
+    return value
 
 
 def _folds(where: str, value: object) -> int | Forward:
     return value if isinstance(value, Forward) else checks.whole(where, value, least=2)
-
-
-def _of_users(where: str, value: Any) -> Any:
-    return value
 
 
 LOSS = Slot("a loss", _is_loss, _loss)
@@ -126,8 +121,10 @@ TRANSFORM: Slot[Transform] = _implementing("a transform", Transform)
 EXPECTATION: Slot[Expectation] = _implementing("an expectation", Expectation)
 WAY: Slot[Strategy] = _implementing("a way", Strategy)
 FOLDS = Slot("folds", lambda kind: kind is Forward, _folds)
-GUIDE = Slot("an autoguide", _is_guide, _guide, instantiates=False)
-OWN: Slot[Any] = Slot("a name in a Python file of your own", lambda kind: False, _of_users)
+GUIDE: Slot[Any] = Slot("an autoguide", _is_guide, _guide, instantiates=False)
+OWN: Slot[Any] = Slot(
+    "a name in a Python file of your own", lambda kind: False, lambda where, value: value
+)
 SECTIONS: dict[str, Slot[Any]] = {
     "loss": LOSS,
     "utility": Slot("a utility", lambda kind: issubclass(kind, UTILITIES), _utility),
@@ -209,8 +206,12 @@ class Constructors:
         for argument, message in _misfits(maker, arguments):
             self.mistakes.add(f"{place}.{argument}", message)
         values = {n: self._argument(maker, n, f"{place}.{n}", v) for n, v in arguments.items()}
-        fits = len(self.mistakes.mistakes) == before
-        return slot.check(f"`{name}`", maker(**values)) if fits else None
+        if len(self.mistakes.mistakes) > before:
+            return None
+        try:
+            return slot.check(f"`{name}`", maker(**values))
+        except TypeError as error:  # of a value that the class did not think of
+            raise InputError(f"{error}.") from error
 
     def _argument(self, maker: type, name: str, place: str, given: object) -> object:
         """An argument of one of our classes: as it is, or a value that is named in its turn."""
