@@ -10,8 +10,7 @@ import numpy as np
 
 from stakes import checks, predicting
 from stakes._types import Params
-from stakes.app.runs.indices import check_indices
-from stakes.app.runs.solution import study_of, take_part
+from stakes.app.runs.solution import check_study, study_of
 from stakes.app.spec import Job, job_on_all_rows
 from stakes.fitting import State, Step, compiled, least_steps, sweeping
 from stakes.host.progress import begin
@@ -85,9 +84,8 @@ def checked(job: Job) -> Checked:
     checks.instance("`job`", job, Job, "what `read_job(path)` returns")
     key = jax.random.key(job.spec.seed)
     begin("tracing the model")
-    check_indices(job)
     study = study_of(job)
-    take_part(study, job)
+    check_study(study, job)
     whole = job_on_all_rows(job)
     pairs = 1 if whole is None else 2
     plan = study.plan

@@ -12,12 +12,11 @@ import numpy as np
 from stakes import checks
 from stakes.app.runs.doubts import Ranges, doubts_about
 from stakes.app.runs.exports import by_part
-from stakes.app.runs.indices import columns_named
 from stakes.app.runs.opening import Run, changed_job, changed_run
 from stakes.app.runs.outputs import check_output, output
 from stakes.app.runs.padding import CHUNK, padded, usual_size
 from stakes.app.runs.restoring import check_run, restore
-from stakes.app.runs.solution import TWO, Solution, rows_of_fit
+from stakes.app.runs.solution import TWO, Solution, columns_named, rows_of_fit
 from stakes.app.spec import Part, RowReader, path_of
 from stakes.errors import InputError, NumericalError, some
 from stakes.host import files
@@ -209,7 +208,7 @@ class _Decider:
         job = self.rows.job
         asked = (job.problem.observations, job.problem.action)
         others = {n: v for n, v in job.fit.arguments.items() if n not in asked}
-        plates = self.solution.new_plates
+        plates = new_plates(self.solution.result.plan, job)
         new, known = ((), plates) if self.known else (plates, ())
         data = job.data({**others, **padded(job, arguments, rows, size)}, start)
         with ONE_AT_A_TIME:  # this runs the model, what follows only what was compiled of it

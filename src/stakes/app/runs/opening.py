@@ -10,10 +10,9 @@ from typing import final
 
 from stakes import checks
 from stakes.app.runs.folder import RunFolder
-from stakes.app.runs.indices import check_indices
 from stakes.app.runs.manifest import Manifest, Source
 from stakes.app.runs.packing import packed, unpacked
-from stakes.app.runs.solution import study_of, take_part
+from stakes.app.runs.solution import check_study, study_of
 from stakes.app.runs.versions import precision, versions
 from stakes.app.spec import Job, job_of, job_on_all_rows, path_of, with_values
 from stakes.errors import InputError, StorageError, warn
@@ -50,8 +49,7 @@ class Run:
         """Refuse, before anything is fitted, what the model or some strategy cannot handle."""
         for run in (self, self.on_all_rows):
             if run is not None:
-                check_indices(run.job)
-                take_part(run.study, run.job)
+                check_study(run.study, run.job)
 
     def to_decide(self, way: str | None = None) -> "Run":
         """With the fits that decide about new rows: those to all rows, where there are some.

@@ -11,7 +11,7 @@ import numpy as np
 from stakes.app.runs.doubts import Ranges
 from stakes.app.runs.manifest import Manifest, Refit
 from stakes.app.runs.padding import padded, usual_size
-from stakes.app.runs.solution import TODAY, Solution, rows_of_fit
+from stakes.app.runs.solution import TODAY, Solution, new_plates, rows_of_fit
 from stakes.app.spec import Job, RowReader, Table
 from stakes.errors import InputError, listed, warn
 from stakes.study import Cases
@@ -172,7 +172,7 @@ def asked_rows(solution: Solution, asked: Asked) -> "report.Rows":
     job, result = solution.job, solution.result
     asked_about = (job.problem.observations, job.problem.action)
     others = {n: v for n, v in job.fit.arguments.items() if n not in asked_about}
-    dims, new = result.approximation.instances.dims, solution.new_plates
+    dims, new = result.approximation.instances.dims, new_plates(solution.result.plan, job)
     coords = {dims[0]: asked.names} if len(dims) == 1 and asked.names is not None else {}
     cases = result.assess(job.data({**others, **asked.arguments}), new=new, coords=coords)
     rows = _rows("new", cases, _columns(job, asked.arguments), asked.labels, asked.where)

@@ -1,6 +1,7 @@
 """The study of a run, and what decides: its fits, the strategy chosen, and others to ask."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, final
@@ -11,7 +12,7 @@ import pandas as pd
 
 from stakes import checks
 from stakes.app.spec import Job, Table
-from stakes.errors import InputError
+from stakes.errors import InputError, OutOfRangeError
 from stakes.fitting import Fit
 from stakes.predicting import Posterior
 from stakes.study import (
@@ -49,15 +50,26 @@ TODAY, SAME = Given.name, Same.name
 
 def study_of(job: Job) -> Study:
     """The problem of a job traced on the rows of its fit, with all labels of the table."""
-    study = Study(
-        jax.random.key(job.spec.seed),
-        job.problem,
-        job.data(job.fit.arguments),
-        job.options,
-        work=Work(progress=False),
-    )
+    with columns_named(job):
+        study = Study(
+            jax.random.key(job.spec.seed),
+            job.problem,
+            job.data(job.fit.arguments),
+            job.options,
+            work=Work(progress=False),
+        )
     study.label(_labels(study.plan, job))
     return study
+
+
+def check_study(study: Study, job: Job) -> None:
+    """Refuse, before anything is fitted, rows held out and strategies that do not fit."""
+    table = job.held_out
+    if table is not None and not job.by_table:
+        data = job.problem.check_data(table.arguments, needs_outcome=True)
+        with columns_named(job):
+            study.plan.predictors.on(data, new=new_plates(study.plan, job))
+    take_part(study, job)
 
 
 def take_part(study: Study, job: Job) -> None:
@@ -199,22 +211,41 @@ class Solution:
             coords = {dims[0]: table.names.tolist()}
         return self.result.assess(
             self.job.data(table.arguments),
-            new=self.new_plates,
+            new=new_plates(self.result.plan, self.job),
             known=self.job.known,
             coords=coords,
             by=by_of(self.job, table),
         )
 
-    @property
-    def new_plates(self) -> tuple[str, ...]:
-        """Plates to call new for another table: with as many rows, they would pass for the fit's.
 
-        Only plates with latents of their own matter.
-        """
-        job, approximation = self.job, self.result.approximation
-        rows = _row_plates(self.result.plan, job.rows_in(job.fit))
-        known = approximation.trace.known_instances
-        return tuple(plate for plate in known if plate in rows and plate not in job.known)
+@contextmanager
+def columns_named(job: Job, *, first_row: int | None = None) -> Iterator[None]:
+    """Tell an index beyond its plate by its column; `first_row` is where these rows start."""
+    try:
+        yield
+    except OutOfRangeError as error:
+        columns = job.spec.data.columns if job.spec.data else {}
+        column = columns.get(error.argument)
+        if column is None:
+            raise
+        place = "" if first_row is None else f", row {first_row + error.row + 1}"
+        words = job.fit.vocabulary.get(column, ())
+        shown = repr(words[error.value]) + " " if 0 <= error.value < len(words) else ""
+        raise InputError(
+            f"column {column!r}{place}: {shown}({error.value}) is not among the {error.size} "
+            f"members that the model has for it, numbered from 0 to {error.size - 1}. Let the "
+            f"model take the size of the plate from an argument, and list that in `data.counts`: "
+            f'`counts = {{ argument = "{column}" }}`.'
+        ) from None
+
+
+def new_plates(plan: Plan, job: Job) -> tuple[str, ...]:
+    """Plates to call new for another table: with as many rows, they would pass for the fit's.
+
+    Only plates with latents of their own matter.
+    """
+    rows, known = _row_plates(plan, job.rows_in(job.fit)), plan.approximation.trace.known_instances
+    return tuple(plate for plate in known if plate in rows and plate not in job.known)
 
 
 def rows_of_fit(job: Job) -> str:
