@@ -16,7 +16,7 @@ from stakes.app.runs.opening import Run, changed_job, changed_run
 from stakes.app.runs.outputs import check_output, output
 from stakes.app.runs.padding import CHUNK, padded, usual_size
 from stakes.app.runs.restoring import check_run, restore
-from stakes.app.runs.solution import TWO, Solution, columns_named, rows_of_fit
+from stakes.app.runs.solution import TWO, Solution, columns_named, new_plates, rows_of_fit
 from stakes.app.spec import Part, RowReader, path_of
 from stakes.errors import InputError, NumericalError, some
 from stakes.host import files
