@@ -36,7 +36,7 @@ def test_actions_are_counted_by_class_and_cost_what_the_comparison_says():
             both = (decided == action) & (YES["y"] == outcome)
             assert found.counts[row][outcome] == both.sum()
             assert found.costs[row][outcome] == both.sum() * CALLS.costs[row][outcome]
-    assert found.total == pytest.approx(24 * result.compare().risk["LCVI"])
+    assert np.sum(found.costs) == pytest.approx(24 * result.compare().risk["LCVI"])
     for line, threshold in zip(found.benefits, THRESHOLDS, strict=True):
         weight = threshold / (1 - threshold)
         on_all = 1000 * np.mean([y - weight * (1 - y) for y in YES["y"]])

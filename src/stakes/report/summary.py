@@ -135,17 +135,19 @@ def summarise(
     if reason is not None:
         raise InputError(reason)
     checks.text(where("title"), title)
-    if held_out is not None:
-        rule = "what `result.assess(data)` returns"
-        checks.instance(where("held_out"), held_out, Cases, rule)
-    nuts = None if nuts is None else checks.whole(where("nuts"), nuts)
-    if worth is not None:
-        checks.instance(where("worth"), worth, Worth, "a `Worth(...)` of the report")
+    for name, given, kind, rule in (
+        ("held_out", held_out, Cases, "what `result.assess(data)` returns"),
+        ("worth", worth, Worth, "a `Worth(...)` of the report"),
+        ("origin", origin, Origin, "an `Origin(...)` of the report"),
+    ):
+        if given is not None:
+            checks.instance(where(name), given, kind, rule)
     if unit is not None:
         checks.text(where("unit"), unit)
-    if origin is not None:
-        checks.instance(where("origin"), origin, Origin, "an `Origin(...)` of the report")
-    parts = _parts(result, held_out) if rows is None else _checked(where("rows"), rows)
+    nuts = None if nuts is None else checks.whole(where("nuts"), nuts)
+    parts = [Rows("fit", result.on_fit)] if rows is None else _checked(where("rows"), rows)
+    if rows is None and held_out is not None:
+        parts = [Rows("held out", held_out), *parts]
     cases = result.on_fit if held_out is None else held_out
     judged = next(part for part in parts if part.cases is cases)
     gain = result.problem.loss is None
@@ -174,17 +176,12 @@ def unfit(problem: Problem) -> str | None:
     return problem.why_not_single("A report")
 
 
-def _parts(result: Calibration, held_out: Cases | None) -> tuple[Rows, ...]:
-    fit = Rows("fit", result.on_fit)
-    return (fit,) if held_out is None else (Rows("held out", held_out), fit)
-
-
-def _checked(where: str, rows: object) -> tuple[Rows, ...]:
+def _checked(where: str, rows: object) -> list[Rows]:
     if not isinstance(rows, Sequence) or not rows:
         raise checks.refused(where, "a list of `Rows(...)`, at least one", rows)
     for part in rows:
         checks.instance(where, part, Rows, "a list of `Rows(...)`")
-    return tuple(rows)
+    return list(rows)
 
 
 def _verdict(cases: Cases, sampled: SampledPosterior | None) -> Verdict:
