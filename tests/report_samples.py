@@ -11,12 +11,13 @@ import numpy as np
 import stakes
 from stakes.demos import eight_schools
 from stakes.report.actions import ActionTable, Benefit
+from stakes.report.content import Origin, Report, Risk, Verdict
 from stakes.report.convergence import Convergence, Coverage, Price, ScaleOfLosses, Trace
 from stakes.report.decision_table import Decisions
 from stakes.report.movement import Marginal, Moments, Movement, Pair
-from stakes.report.summary import Origin, Report, Risk, Verdict
-from stakes.report.what_if import LEVELS, CostDial, Curve, Handle, Line, WhatIf
-from stakes.report.worth import Answer, Quality, Saving, WayLine, Worth
+from stakes.report.what_if import LEVELS, CostDial, CostLine, Curve, Handle, WhatIf
+from stakes.report.worth import Answer, Quality, Worth
+from stakes.study import Saving, Summary, WayLine
 
 NORMAL_QUANTILES = np.quantile(np.random.default_rng(1).normal(size=100_000), LEVELS)
 
@@ -156,9 +157,9 @@ def report_on_prices(rows: int = 40, text: Callable[[str], str] = str) -> Report
     report = sample_report(rows, kind=None, text=text)
     tried = np.linspace(1, 6, 33)
 
-    def line(region: str, best: float, beyond: bool) -> Line:
+    def line(region: str, best: float, beyond: bool) -> CostLine:
         mean = 10 + (tried - best) ** 2
-        return Line(text(region), mean, mean - 1, mean + 2, best, (10.0, 9.0, 12.0), beyond)
+        return CostLine(text(region), mean, mean - 1, mean + 2, best, (10.0, 9.0, 12.0), beyond)
 
     return replace(
         report,
@@ -189,20 +190,21 @@ def _more(rows: int, text: Callable[[str], str]) -> dict[str, Any]:
 
 def _worth(text: Callable[[str], str]) -> Worth:
     plain, same = text("plain VI"), text("the same for all")
-    return Worth(
+    summary = Summary(
         way=plain,
-        quantity="cost",
+        base="plain VI",
         verdict=text("Decide by plain VI."),
         folds=text("5 folds of 40 outcomes"),
         outcomes=40,
-        ways=(
-            WayLine(plain, text("the best"), 12.3, None, (None, None), 0.5, 0.9, 8.0),
-            WayLine(same, text("one"), 20.0, -0.63, (-0.8, -0.4), None, None, 0.0),
-        ),
-        savings=(Saving(same, 20.0, 7.7, 5.0, 10.0, text("€")),),
+        gain=False,
+        ways=[
+            WayLine(plain, text("the best"), 12.3, None, None, None, 0.5, 0.9, 8.0),
+            WayLine(same, text("one"), 20.0, -0.63, -0.8, -0.4, None, None, 0.0),
+        ],
+        saved=[Saving(same, 7.7, 5.0, 10.0)],
         error=0.8,
-        unit=text("€"),
     )
+    return Worth(summary, text("€"))
 
 
 def _decisions(

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from report_samples import sample_report
 
-from stakes.report import Saving
+from stakes.report import Worth
 from stakes.report.worth import Quality, shown
+from stakes.study import Saving
 
 BASE = Quality(100, True, ((0.9, 0.91, 0.9), (0.5, 0.52, 0.5)), (), 10.0, 11.0, 1.0)
 
@@ -25,7 +26,11 @@ BASE = Quality(100, True, ((0.9, 0.91, 0.9), (0.5, 0.52, 0.5)), (), 10.0, 11.0, 
 def test_words_on_what_a_decision_saves_follow_the_numbers(
     each: float, low: float | None, high: float | None, said: str
 ) -> None:
-    assert said in Saving("what is done today", 9.0, each, low, high).sentence
+    worth = sample_report(3, worth=True).worth
+    assert worth is not None
+    saved = [Saving("what is done today", each, low, high)]
+    (sentence,) = Worth(replace(worth.summary, saved=saved)).against_rules
+    assert said in sentence
 
 
 @pytest.mark.parametrize(

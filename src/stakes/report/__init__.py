@@ -3,6 +3,7 @@
 `summarise` turns a result into a `Report`, a tree of plain values; `render` turns that into HTML.
 """
 
+from stakes.report.content import Origin, Report, summarise, unfit
 from stakes.report.movement import before_data, density_of, moved_latents
 from stakes.report.pictures import (
     COLORS,
@@ -19,7 +20,6 @@ from stakes.report.pictures import (
 )
 from stakes.report.rendering import objection, render, write
 from stakes.report.rows import Rows
-from stakes.report.summary import Origin, Report, summarise, unfit
 from stakes.report.worth import Worth
 
 __all__ = [

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stakes.report.rows import Rows
-from stakes.report.what_if import Curve, Line
+from stakes.report.what_if import CostLine, Curve
 from stakes.study import Calibration, Cases, beyond_made
 from stakes.varying import GroupOf
 
@@ -45,7 +45,7 @@ def curve(result: Calibration, rows: Rows) -> Curve | None:
 
 def _lines(
     rows: Rows, groups: dict[str, np.ndarray], tried: np.ndarray, beyond: np.ndarray
-) -> tuple[Line, ...]:
+) -> tuple[CostLine, ...]:
     cases = rows.cases
     own, counted = cases.problem.task.per is None, _counted(cases)
     shared = replace(cases, problem=replace(cases.problem, per="all")) if own else cases
@@ -64,7 +64,7 @@ def _lines(
         there = at(taken[0])[:, first] / count if alike else np.full(3, np.nan)
         mean, low, high = curves[:, :, first] / count
         found.append(
-            Line(
+            CostLine(
                 group=name,
                 mean=mean,
                 low=low,

@@ -14,7 +14,7 @@ import numpy as np
 from stakes.report.actions import ActionTable
 from stakes.report.convergence import ScaleOfLosses, Trace
 from stakes.report.movement import Marginal, Pair, centres, density_of, levels
-from stakes.report.what_if import Curve, Line
+from stakes.report.what_if import CostLine, Curve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -153,7 +153,7 @@ def draw_band(ax: "Axes", x: np.ndarray, y: np.ndarray, color: str) -> None:
     ax.plot(x, y[0], color=color, label="expected, 90 % band")
 
 
-def draw_curve(ax: "Axes", shown: Curve, line: Line) -> None:
+def draw_curve(ax: "Axes", shown: Curve, line: CostLine) -> None:
     """Expected cost with its band, the decision to take, and the decisions ever made."""
     if shown.labels:
         ax.vlines(shown.decisions, line.low, line.high, color=COLORS["VI"])

@@ -24,10 +24,10 @@ from stakes.host import files
 from stakes.host.packages import how_to_install, missing
 from stakes.many import Answers
 from stakes.report import pictures, worth
+from stakes.report.content import Report
 from stakes.report.decision_table import ShownColumn, columns, rounded
 from stakes.report.overview import Picture, overview
 from stakes.report.pictures import COLORS, METHODS, Improvement
-from stakes.report.summary import Report
 from stakes.wording import percent
 
 if TYPE_CHECKING:

@@ -75,7 +75,7 @@ class WhatIf:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Line:
+class CostLine:
     """The expected cost of a case, or its gain, over the decisions that were tried."""
 
     group: str
@@ -102,7 +102,7 @@ class Curve:
     decisions: np.ndarray
     labels: tuple[str, ...]
     """Of the decisions, where they are actions; none for numbers."""
-    lines: tuple[Line, ...]
+    lines: tuple[CostLine, ...]
     groups: int
     """How many there are; more than lines, where there are too many."""
     made: tuple[float, float]

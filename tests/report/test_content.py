@@ -11,7 +11,7 @@ import stakes
 from examples import promises
 from stakes import predicting
 from stakes.report import Report, Rows, render, summarise
-from stakes.report.summary import verdict
+from stakes.report.content import verdict
 
 
 def test_verdict_is_that_of_the_comparison(result: stakes.Calibration, report: Report) -> None:
