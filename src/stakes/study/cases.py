@@ -143,10 +143,15 @@ class Cases:
         return self._once("forecast", posterior, make)
 
     def drawn(self, posterior: Posterior) -> np.ndarray:
-        """Outcomes that may come, draw x instance: many draws for a few instances, or fewer."""
-        values, most = MOST_VALUES, 2000
+        """Outcomes that may come, draw x instance: many draws for a few instances, or fewer.
+
+        They are kept, but for the many posteriors of cases where decisions are only judged.
+        """
         if self.most_draws is not None:
-            values, most = MOST_VALUES // 4, 2 * self.most_draws
+            return self._drawn(posterior, MOST_VALUES // 4, 2 * self.most_draws)
+        return self._once("drawn", posterior, lambda: self._drawn(posterior, MOST_VALUES, 2000))
+
+    def _drawn(self, posterior: Posterior, values: int, most: int) -> np.ndarray:
         draws = int(np.clip(values // max(self.size, 1), 200, most))
         drawn = predicting.predict(
             posterior, self.predictor, self.keys.predictions, draws, self.asked
