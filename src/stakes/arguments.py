@@ -161,7 +161,8 @@ def _checked_array(name: str, value: object) -> Array:
         )
     if array.size == 0:
         raise InputError(f"`data[{name!r}]` has zero rows: its shape is {array.shape}.")
-    held: Array = jax.device_put(array.astype(jax.dtypes.canonicalize_dtype(array.dtype)))
+    with np.errstate(over="ignore"):  # what is too large is infinite, and refused below
+        held: Array = jax.device_put(array.astype(jax.dtypes.canonicalize_dtype(array.dtype)))
     if array.dtype.kind in "iu" and not np.array_equal(np.asarray(held), array):
         raise InputError(
             f"`data[{name!r}]` has whole numbers that {held.dtype} cannot hold; renumber them, or "
