@@ -1,81 +1,37 @@
 """Tables of the user: their columns as numbers, the same ones as in the fit, and their rows."""
 
-from stakes.tables.coding import (
-    DATE_PARTS,
-    DAYS,
-    Coding,
-    categories_of,
-    codes_of,
-    holds_dates,
-    part_of,
-    source_of,
-)
-from stakes.tables.copying import (
-    ROW,
-    OnDisk,
-    Passes,
-    Scratch,
-    Shuffled,
-    copy_shuffled,
-    release_pages,
-)
-from stakes.tables.dataframes import (
-    Read,
-    TableRows,
-    Wanted,
-    columns_in,
-    is_table,
-    lacking,
-    read,
-)
-from stakes.tables.delimited import Dialect, Raw
-from stakes.tables.doctor import (
-    Column,
-    Examined,
-    Finding,
-    Hints,
-    Kind,
-    Values,
-    examine,
-    name_rows,
-    refuse,
-)
-from stakes.tables.sources import Stream, TableFile
-
-__all__ = [
-    "DATE_PARTS",
-    "DAYS",
-    "ROW",
-    "Coding",
-    "Column",
-    "Dialect",
-    "Examined",
-    "Finding",
-    "Hints",
-    "Kind",
-    "OnDisk",
-    "Passes",
-    "Raw",
-    "Read",
-    "Scratch",
-    "Shuffled",
-    "Stream",
-    "TableFile",
-    "TableRows",
-    "Values",
-    "Wanted",
-    "categories_of",
-    "codes_of",
-    "columns_in",
-    "copy_shuffled",
-    "examine",
-    "holds_dates",
-    "is_table",
-    "lacking",
-    "name_rows",
-    "part_of",
-    "read",
-    "refuse",
-    "release_pages",
-    "source_of",
-]
+from stakes.tables.coding import DATE_PARTS as DATE_PARTS
+from stakes.tables.coding import DAYS as DAYS
+from stakes.tables.coding import Coding as Coding
+from stakes.tables.coding import categories_of as categories_of
+from stakes.tables.coding import codes_of as codes_of
+from stakes.tables.coding import holds_dates as holds_dates
+from stakes.tables.coding import part_of as part_of
+from stakes.tables.coding import source_of as source_of
+from stakes.tables.copying import ROW as ROW
+from stakes.tables.copying import OnDisk as OnDisk
+from stakes.tables.copying import Passes as Passes
+from stakes.tables.copying import Scratch as Scratch
+from stakes.tables.copying import Shuffled as Shuffled
+from stakes.tables.copying import copy_shuffled as copy_shuffled
+from stakes.tables.copying import release_pages as release_pages
+from stakes.tables.dataframes import Read as Read
+from stakes.tables.dataframes import TableRows as TableRows
+from stakes.tables.dataframes import Wanted as Wanted
+from stakes.tables.dataframes import columns_in as columns_in
+from stakes.tables.dataframes import is_table as is_table
+from stakes.tables.dataframes import lacking as lacking
+from stakes.tables.dataframes import read as read
+from stakes.tables.delimited import Dialect as Dialect
+from stakes.tables.delimited import Raw as Raw
+from stakes.tables.doctor import Column as Column
+from stakes.tables.doctor import Examined as Examined
+from stakes.tables.doctor import Finding as Finding
+from stakes.tables.doctor import Hints as Hints
+from stakes.tables.doctor import Kind as Kind
+from stakes.tables.doctor import Values as Values
+from stakes.tables.doctor import examine as examine
+from stakes.tables.doctor import name_rows as name_rows
+from stakes.tables.doctor import refuse as refuse
+from stakes.tables.sources import Stream as Stream
+from stakes.tables.sources import TableFile as TableFile
