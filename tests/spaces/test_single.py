@@ -129,9 +129,9 @@ def utility(outcome, decision, *, price):
 
 def test_labels_survive_single_precision():
     packs = OneOf([59.9, 49.9])
-    assert packs.labelled(np.array([49.9, 59.9], np.float32)).tolist() == [49.9, 59.9]
+    assert packs.to_labels(np.array([49.9, 59.9], np.float32)).tolist() == [49.9, 59.9]
     assert OneOf([False, True]).actions == (0.0, 1.0)
-    assert OneOf(["1", 1, (2, 3)]).labelled(np.arange(3)).tolist() == ["1", 1, (2, 3)]
+    assert OneOf(["1", 1, (2, 3)]).to_labels(np.arange(3)).tolist() == ["1", 1, (2, 3)]
 
 
 def test_a_case_without_room_is_held_at_its_limit():

@@ -237,6 +237,6 @@ def test_bad_parts_are_refused_before_any_fit(name, monkeypatch):
     def run(*args, **options):
         raise AssertionError("a fit was started")
 
-    monkeypatch.setattr("stakes.study.pipeline.run", run)
+    monkeypatch.setattr("stakes.fitting.VI.init", run)
     with pytest.raises(InputError):
         BAD[name]()

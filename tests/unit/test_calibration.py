@@ -867,7 +867,7 @@ def test_no_random_key_serves_two_purposes(monkeypatch: pytest.MonkeyPatch) -> N
     def fitted(title: str, *args: Any, **kwargs: Any) -> Any:
         return recorded(title, run)(title, *args, **kwargs)
 
-    monkeypatch.setattr("stakes.study.pipeline.run", fitted)
+    monkeypatch.setattr("stakes.fitting.VI.init", fitted)
     undrawn = recorded("nuts", lambda *args, **kwargs: ({}, None))
     monkeypatch.setattr("stakes.study.draws.nuts", undrawn)
     result = calibrate(slope_problem(loss=stakes.Squared()), {"x": X, "y": Y}, steps=100, draws=32)
