@@ -9,17 +9,25 @@ from stakes.predicting.decisions import (
     second_minimum,
 )
 from stakes.predicting.instances import (
+    CENTRAL,
     Observations,
     observations,
     observed,
     one_outcome,
     outcomes,
     outcomes_by_batch,
+    predict,
+    predictive_costs,
     weights,
 )
-from stakes.predicting.latents import derived_draws, explained, latent_draws
-from stakes.predicting.posteriors import FittedPosterior, Posterior, SampledPosterior
-from stakes.predicting.predictions import CENTRAL, predict, predictive_costs
+from stakes.predicting.posteriors import (
+    FittedPosterior,
+    Posterior,
+    SampledPosterior,
+    derived_draws,
+    explained,
+    latent_draws,
+)
 from stakes.predicting.reweighting import decide_weighted, weighed
 
 __all__ = [

@@ -1,6 +1,7 @@
 """What a posterior says of the outcomes of instances, and what was observed; in bounded memory."""
 
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,9 +14,11 @@ from stakes.bridge import Predictor
 from stakes.decisions import DecisionTask
 from stakes.host.compiling import ONCE
 from stakes.host.programs import Program
-from stakes.port import over_batches, sweep
+from stakes.port import count_in, over_batches, sweep
 from stakes.predicting.posteriors import Members, Posterior
 
+CENTRAL = (0.05, 0.25, 0.75, 0.95)
+"""Levels of the quantiles that are the ends of the central 90 and 50 % of what is predicted."""
 DRAWS_FOR_SIZE = 64
 """Draws of θ that show over which values outcomes spread."""
 MOST_TO_TRY, MOST_AT_ONCE = 2**20, 2**22
@@ -226,3 +229,69 @@ def everywhere(
 ) -> np.ndarray:
     cases = predictor.trace
     return over_batches(question, cases.instances, cases.subsamples, leading=leading, asked=asked)
+
+
+def predict(
+    posterior: Posterior,
+    predictor: Predictor,
+    key: Key,
+    draws: int,
+    asked: np.ndarray | None = None,
+) -> np.ndarray:
+    """One outcome for each draw of θ, draws along a leading axis.
+
+    A posterior that has fewer draws of θ gives several outcomes for each. Those of instances that
+    are not asked about may be anything.
+    """
+
+    parts = itertools.count()
+
+    def some(batch: Batch) -> Array:
+        return _predict_batch(posterior, predictor, key, batch, draws, next(parts))
+
+    return everywhere(some, predictor, (draws,), asked)
+
+
+def _drawn(given: Mapping[str, Any]) -> int:
+    """How many outcomes are drawn."""
+    outcomes = count_in(given["predictor"].trace.instances, given["batch"])
+    return outcomes * int(given["draws"])
+
+
+@partial(Program, static=("draws",), work=_drawn)
+def _predict_batch(
+    posterior: Posterior,
+    predictor: Predictor,
+    key: Key,
+    batch: Batch,
+    draws: int,
+    part: Array | int,
+) -> Array:
+    theta_key, y_key = jax.random.split(key)
+    outcomes, weight = outcomes_in(posterior, predictor, theta_key, batch, draws, part)
+    keys = jax.random.split(jax.random.fold_in(y_key, part), draws)
+    if count_of(outcomes) < draws:
+        again = np.arange(draws) % count_of(outcomes)
+        outcomes = jax.tree.map(lambda leaf: leaf[again], outcomes)
+
+    def one(key: Key, outcome: Distribution) -> Array:
+        return outcome.expand(weight.shape).sample(key)
+
+    return jnp.asarray(jax.vmap(one)(keys, outcomes), weight.dtype)
+
+
+def predictive_costs(
+    task: DecisionTask,
+    posterior: Posterior,
+    predictor: Predictor,
+    decisions: np.ndarray,
+    key: Key,
+    draws: int = 100,
+) -> np.ndarray:
+    """Costs of outcomes drawn from the predictive distribution, as in the paper's notebooks."""
+    counted = weights(posterior, predictor) > 0
+    found = predict(posterior, predictor, key, draws)
+    criterion = task.at(predictor.columns(task.needs)).criterion
+    decided = task.space.unpack(jnp.asarray(decisions))
+    costs = np.asarray(criterion.cost(jnp.asarray(found), decided))
+    return costs[:, counted].ravel()

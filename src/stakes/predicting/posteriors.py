@@ -1,16 +1,18 @@
-"""Posteriors to predict from: that of a fit, or one given as draws."""
+"""Posteriors to predict from: that of a fit, or one given as draws; and draws of all latents."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, Protocol, final
+from typing import Any, NamedTuple, Protocol, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from stakes._types import Array, Batch, Key, Params
-from stakes.bridge import Diagnostics, NumPyroApproximation
-from stakes.port import params_in
+from stakes.bridge import Diagnostics, NumPyroApproximation, Predictor
+from stakes.host.programs import Program
+from stakes.port import Instances, Rows, Subsample, params_in, sweep
 
 
 class Members(NamedTuple):
@@ -97,3 +99,106 @@ class SampledPosterior:
         have = next(iter(self.samples.values())).shape[0]
         chosen = np.linspace(0, have - 1, min(draws, have)).round().astype(int)
         return {name: values[chosen] for name, values in self.samples.items()}
+
+
+def latent_draws(posterior: FittedPosterior, key: Key, draws: int) -> dict[str, np.ndarray]:
+    """Draws of every latent, draws along a leading axis, local ones for all members."""
+    fit = posterior.approximation
+    return _everywhere(_latents, posterior, None, key, draws, fit.latents, fit.subsamples)
+
+
+def derived_draws(
+    posterior: FittedPosterior, predictor: Predictor, key: Key, draws: int
+) -> dict[str, np.ndarray]:
+    """The model's deterministic sites for the same draws of the latents."""
+    trace = predictor.trace
+    return _everywhere(_derived, posterior, predictor, key, draws, trace.derived, trace.subsamples)
+
+
+def explained(
+    posterior: FittedPosterior, predictor: Predictor, key: Key, draws: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """log p(y_i|θ) of what was observed, and outcomes drawn, for the draws of `latent_draws`.
+
+    Draws along a leading axis.
+    """
+    trace = predictor.trace
+    shapes = {"log_likelihood": trace.instances, "outcome": trace.instances}
+    both = _everywhere(_explained, posterior, predictor, key, draws, shapes, trace.subsamples)
+    return both["log_likelihood"], both["outcome"]
+
+
+class Reading(Protocol):
+    """What to read off one draw of the latents."""
+
+    def __call__(
+        self, predictor: Any, latents: dict[str, Array], keys: tuple[Key, Key], batch: Batch, /
+    ) -> dict[str, Array]:
+        """`keys` are one for all draws and one for this draw."""
+        ...
+
+
+def _latents(
+    predictor: None, latents: dict[str, Array], keys: tuple[Key, Key], batch: Batch
+) -> dict[str, Array]:
+    return latents
+
+
+def _derived(
+    predictor: Predictor, latents: dict[str, Array], keys: tuple[Key, Key], batch: Batch
+) -> dict[str, Array]:
+    return predictor.derived(latents, keys[0], batch)
+
+
+def _explained(
+    predictor: Predictor, latents: dict[str, Array], keys: tuple[Key, Key], batch: Batch
+) -> dict[str, Array]:
+    outcome, weight = predictor.predict(latents, keys[1], batch)
+    log_p = outcome.log_prob(predictor.observed(latents, keys[1], batch))
+    drawn = outcome.expand(weight.shape).sample(keys[1])
+    return {
+        "log_likelihood": jnp.broadcast_to(log_p, weight.shape),
+        "outcome": jnp.asarray(drawn, weight.dtype),
+    }
+
+
+@partial(Program, static=("read", "draws"))
+def _read_batch(
+    read: Reading,
+    posterior: FittedPosterior,
+    predictor: Predictor | None,
+    key: Key,
+    batch: Batch,
+    draws: int,
+    part: Array | int,
+) -> dict[str, Array]:
+    latents = posterior.latents(key, draws, Members(batch, part))
+    keys = jax.random.split(jax.random.fold_in(key, part), draws)
+    return jax.vmap(lambda one, own: read(predictor, one, (key, own), batch))(latents, keys)
+
+
+def _everywhere(
+    read: Reading,
+    posterior: FittedPosterior,
+    predictor: Predictor | None,
+    key: Key,
+    draws: int,
+    shapes: Mapping[str, Instances],
+    subsamples: tuple[Subsample, ...],
+) -> dict[str, np.ndarray]:
+    """Readings of these shapes for all members, draws along a leading axis, batch by batch.
+
+    What differs from batch to batch, but has no plate that says whose it is, is left out.
+    """
+    whole: dict[str, np.ndarray] = {}
+    stray: set[str] = set()
+    for part, batch in enumerate(sweep(subsamples) if shapes else ()):
+        readings = _read_batch(read, posterior, predictor, key, batch, draws, part)
+        for name, shape in shapes.items():
+            values = np.asarray(readings[name])
+            if name not in whole:
+                whole[name] = np.zeros((draws, *shape.shape), values.dtype)
+            elif not set(batch).intersection(shape.dims):
+                stray |= set() if np.array_equal(whole[name], values, equal_nan=True) else {name}
+            Rows.of(shape, batch, leading=1).fill(whole[name], values)
+    return {name: values for name, values in whole.items() if name not in stray}
