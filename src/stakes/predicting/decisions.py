@@ -1,6 +1,7 @@
 """The best decisions under a posterior for all instances, and what others would cost."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,7 @@ from stakes.bridge import Predictor
 from stakes.decisions import DecisionTask, SecondMinimum, best_decision
 from stakes.decisions import second_minimum as second_minimum_of
 from stakes.host.programs import Program
-from stakes.port import columns_in, count_in, outcome_at, sweep
+from stakes.port import Outcome, columns_in, count_in, outcome_at, sweep
 from stakes.predicting.instances import count_of, everywhere, outcomes_in
 from stakes.predicting.posteriors import Posterior
 from stakes.protocols import Expectation
@@ -34,6 +35,18 @@ def draws_to_decide(task: DecisionTask, expectation: Expectation, instances: int
     return draws_for(instances * values)
 
 
+@dataclass(frozen=True)
+class Question:
+    """What to ask of each batch of instances; a key for compiled programs."""
+
+    ask: Callable[..., Any]
+    """Of a task, an expectation, a key, outcomes, weights, and a decision if there is one."""
+    task: DecisionTask
+    """Without its numbers."""
+    expectation: Expectation
+    draws: int
+
+
 def decide(
     task: DecisionTask,
     posterior: Posterior,
@@ -47,10 +60,11 @@ def decide(
 
     Those of instances that are not asked about may be anything.
     """
-    settled = _settled(task, predictor, expectation, draws)
+    question, numbers = _which_is_best(task, predictor, expectation, draws)
 
     def best(batch: Batch) -> Array:
-        return _decide_batch(posterior, predictor, key, batch, *settled)
+        answer: Array = _answer(question, posterior, predictor, key, batch, numbers)
+        return answer
 
     return everywhere(best, predictor, task.space.axes, asked)
 
@@ -63,41 +77,18 @@ def begin_to_decide(
     key: Key,
 ) -> None:
     """Begin to compile what `decide` needs, in another thread."""
+    question, numbers = _which_is_best(task, predictor, expectation, None)
     batch = next(sweep(predictor.trace.subsamples))
-    settled = _settled(task, predictor, expectation, None)
-    _decide_batch.bound(posterior, predictor, key, batch, *settled)
+    _answer.bound(question, posterior, predictor, key, batch, numbers)
 
 
-def _settled(
+def _which_is_best(
     task: DecisionTask, predictor: Predictor, expectation: Expectation, draws: int | None
-) -> tuple[DecisionTask, tuple[Any, ...], Expectation, int]:
-    """What is the same for all batches."""
+) -> tuple[Question, tuple[float, ...]]:
     size = int(np.prod(predictor.trace.instances.shape))
-    return *task.split_numbers(), expectation, draws or draws_to_decide(task, expectation, size)
-
-
-def _compared(given: Mapping[str, Any]) -> int:
-    """About how many numbers the draws of a batch's outcomes are, where these are summed over."""
-    outcomes = count_in(given["predictor"].trace.instances, given["batch"])
-    summed: int = given["expectation"].cost.mixture
-    return outcomes * given["draws"] * summed
-
-
-@partial(Program, static=("task", "expectation", "draws"), numbers=("numbers",), work=_compared)
-def _decide_batch(
-    posterior: Posterior,
-    predictor: Predictor,
-    key: Key,
-    batch: Batch,
-    task: DecisionTask,
-    numbers: tuple[Any, ...],
-    expectation: Expectation,
-    draws: int,
-) -> Float[Array, "*instance"]:
-    here, outcomes, weight, y_key = _at(
-        posterior, predictor, key, batch, task.with_numbers(numbers), draws
-    )
-    return best_decision(here, expectation, y_key, outcomes, weight)
+    bare, numbers = task.split_numbers()
+    draws = draws or draws_to_decide(task, expectation, size)
+    return Question(best_decision, bare, expectation, draws), numbers
 
 
 def second_minimum(
@@ -112,26 +103,9 @@ def second_minimum(
     if task.criterion.convex or task.space.actions is not None or task.space.axes:
         return None
     batch, (bare, numbers) = next(sweep(predictor.trace.subsamples)), task.split_numbers()
-    found: SecondMinimum | None = _second_minimum_batch(
-        posterior, predictor, key, batch, bare, numbers, expectation, draws
-    )
-    return found
-
-
-@partial(Program, static=("task", "expectation", "draws"), numbers=("numbers",), work=_compared)
-def _second_minimum_batch(
-    posterior: Posterior,
-    predictor: Predictor,
-    key: Key,
-    batch: Batch,
-    task: DecisionTask,
-    numbers: tuple[Any, ...],
-    expectation: Expectation,
-    draws: int,
-) -> SecondMinimum | None:
-    filled = task.with_numbers(numbers)
-    here, outcomes, weight, y_key = _at(posterior, predictor, key, batch, filled, draws)
-    return second_minimum_of(here, expectation, y_key, outcomes, weight)
+    question = Question(second_minimum_of, bare, expectation, draws)
+    answer: SecondMinimum | None = _answer(question, posterior, predictor, key, batch, numbers)
+    return answer
 
 
 def expected(
@@ -147,54 +121,58 @@ def expected(
 
     Where outcomes share a decision, all of them together.
     """
-
     bare, numbers = task.split_numbers()
-    same = jnp.asarray(decision)
+    question, same = Question(_expected, bare, expectation, draws), jnp.asarray(decision)
 
     def some(batch: Batch) -> Array:
-        return _expected_batch(
-            posterior, predictor, key, batch, same, bare, numbers, expectation, draws
-        )
+        answer: Array = _answer(question, posterior, predictor, key, batch, numbers, same)
+        return answer
 
     return everywhere(some, predictor, leading=(3,))
 
 
-@partial(Program, static=("task", "expectation", "draws"), numbers=("numbers",), work=_compared)
-def _expected_batch(
-    posterior: Posterior,
-    predictor: Predictor,
-    key: Key,
-    batch: Batch,
-    decision: Array,
+def _expected(
     task: DecisionTask,
-    numbers: tuple[Any, ...],
     expectation: Expectation,
-    draws: int,
+    key: Key,
+    outcomes: Outcome,
+    weight: Array,
+    decision: Array,
 ) -> Float[Array, "statistic *instance"]:
-    task = task.with_numbers(numbers)
-    here, outcomes, weight, y_key = _at(posterior, predictor, key, batch, task, draws)
-    groups = here.groups.counting(weight)
+    groups = task.groups.counting(weight)
     same = jnp.full_like(weight, decision)
 
-    def one(key: Key, outcome: Any) -> Array:
-        at = outcome_at(outcome, same)
-        found = here.criterion.worth(here.criterion.risk(expectation, key, at, same))
-        return groups.over(found, "sum")
+    def one(key: Key, outcome: Outcome) -> Array:
+        risk = task.criterion.risk(expectation, key, outcome_at(outcome, same), same)
+        return groups.over(task.criterion.worth(risk), "sum")
 
-    each = jax.vmap(one)(jax.random.split(y_key, count_of(outcomes)), outcomes)
-    ends = jnp.quantile(each, jnp.array([0.05, 0.95]), axis=0)
-    return jnp.concatenate([each.mean(axis=0)[None], ends])
+    worth = jax.vmap(one)(jax.random.split(key, count_of(outcomes)), outcomes)
+    ends = jnp.quantile(worth, jnp.array([0.05, 0.95]), axis=0)
+    return jnp.concatenate([worth.mean(axis=0)[None], ends])
 
 
-def _at(
+def _compared(given: Mapping[str, Any]) -> int:
+    """About how many numbers the draws of a batch's outcomes are, where these are summed over."""
+    outcomes = count_in(given["predictor"].trace.instances, given["batch"])
+    question: Question = given["question"]
+    return outcomes * question.draws * question.expectation.cost.mixture
+
+
+@partial(Program, static=("question",), numbers=("numbers",), work=_compared)
+def _answer(
+    question: Question,
     posterior: Posterior,
     predictor: Predictor,
     key: Key,
     batch: Batch,
-    task: DecisionTask,
-    draws: int,
-) -> tuple[DecisionTask, Any, Array, Key]:
-    """The task for a batch, what may come of decisions there, weights, and a key for outcomes."""
+    numbers: tuple[float, ...],
+    decision: Array | None = None,
+) -> Any:
     theta_key, y_key = jax.random.split(key)
-    outcomes, weight = outcomes_in(posterior, predictor, theta_key, batch, draws, responding=True)
-    return task.at(columns_in(predictor, task.needs, batch)), outcomes, weight, y_key
+    outcomes, weight = outcomes_in(
+        posterior, predictor, theta_key, batch, question.draws, responding=True
+    )
+    task = question.task.with_numbers(numbers)
+    here = task.at(columns_in(predictor, task.needs, batch))
+    given = () if decision is None else (decision,)
+    return question.ask(here, question.expectation, y_key, outcomes, weight, *given)
