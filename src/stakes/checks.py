@@ -36,7 +36,7 @@ def refused(where: str, rule: str, value: object, hint: str = "") -> InputError:
 
 def number(
     where: str,
-    value: Any,
+    value: object,
     *,
     above: float = -math.inf,
     below: float = math.inf,
@@ -55,7 +55,7 @@ def number(
     return found
 
 
-def whole(where: str, value: Any, *, least: int = 1, most: int = LARGEST, hint: str = "") -> int:
+def whole(where: str, value: object, *, least: int = 1, most: int = LARGEST, hint: str = "") -> int:
     """A whole number, `least` and `most` included."""
     plain = _plain(value)
     if not isinstance(plain, int) or not least <= plain <= most:
@@ -66,7 +66,7 @@ def whole(where: str, value: Any, *, least: int = 1, most: int = LARGEST, hint: 
     return plain
 
 
-def flag(where: str, value: Any) -> bool:
+def flag(where: str, value: object) -> bool:
     if not isinstance(value, bool | np.bool_):
         raise refused(where, "True or False", value)
     return bool(value)
@@ -85,13 +85,13 @@ def assign(instance: object, **values: object) -> None:
         object.__setattr__(instance, name, value)
 
 
-def text(where: str, value: Any) -> str:
+def text(where: str, value: object) -> str:
     if not isinstance(value, str):
         raise refused(where, "text", value)
     return str(value)
 
 
-def path(where: str, value: Any) -> Path:
+def path(where: str, value: object) -> Path:
     if not isinstance(value, str | os.PathLike) or not isinstance(os.fspath(value), str):
         raise refused(where, "the path of a file or folder", value)
     return Path(value)
@@ -104,14 +104,14 @@ def one_of(where: str, value: T, options: Iterable[T]) -> T:
     return value
 
 
-def instance(where: str, value: Any, kind: type[T] | tuple[type[T], ...], rule: str) -> T:
+def instance(where: str, value: object, kind: type[T] | tuple[type[T], ...], rule: str) -> T:
     """A value of this type; `rule` says how a caller gets one."""
     if not isinstance(value, kind):
         raise refused(where, rule, value)
     return value
 
 
-def array(where: str, value: Any) -> np.ndarray:
+def array(where: str, value: object) -> np.ndarray:
     """Numbers along at least one axis."""
     found = value if isinstance(value, jax.Array) else _as_array(value)
     if found is None or not found.ndim or not found.size or not holds_numbers(found):
@@ -127,7 +127,7 @@ def fields(value: object, **kinds: type) -> None:
 
 
 def names(
-    where: str, value: Any, rule: str = "a name or a sequence of names, such as `('row',)`"
+    where: str, value: object, rule: str = "a name or a sequence of names, such as `('row',)`"
 ) -> tuple[str, ...]:
     """One name, or another text, or several."""
     if isinstance(value, str):
@@ -138,11 +138,11 @@ def names(
     return tuple(str(name) for name in listed)
 
 
-def labels(where: str, value: Any) -> dict[str, Sequence[Any]]:
+def labels(where: str, value: object) -> dict[str, Sequence[object]]:
     """Name -> a label for each member."""
     if isinstance(value, type) or not hasattr(value, "items"):
         raise refused(where, "a mapping from names to labels, such as `{'row': [...]}`", value)
-    found: dict[str, Sequence[Any]] = {}
+    found: dict[str, Sequence[object]] = {}
     for name, each in value.items():
         listed = None if isinstance(each, str | bytes | Mapping) else _labels(each)
         if not isinstance(name, str) or listed is None:
@@ -187,7 +187,9 @@ def program(where: str, value: T, rule: str) -> T:
     return value
 
 
-def choice(where: str, value: Any, contract: Any, known: str, *, hashable: bool = True) -> None:
+def choice(
+    where: str, value: object, contract: object, known: str, *, hashable: bool = True
+) -> None:
     """A choice is a value, not its class, that does all that its protocol asks for.
 
     It is hashable, so that JAX can reuse what was compiled for it.
@@ -196,7 +198,7 @@ def choice(where: str, value: Any, contract: Any, known: str, *, hashable: bool 
     if shortcoming is not None:
         raise InputError(
             f"{where} must be {known}, or a value of your own that implements the protocol "
-            f"`{contract.__name__}` (derive from it to inherit its defaults); got "
+            f"`{name_of(contract)}` (derive from it to inherit its defaults); got "
             f"{shown(value)}{shortcoming}."
         )
     if hashable:

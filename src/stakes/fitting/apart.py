@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import numpy as np
 
-from stakes._types import Key
+from stakes._types import Key, PyTree
 from stakes.fitting.fit import Fit
 from stakes.fitting.history import Watch, fit_of, one_of, start_history
 from stakes.fitting.loop import (
@@ -31,6 +31,9 @@ from stakes.host.interrupts import deferred_ctrl_c
 from stakes.host.workers import run_all, usable_cores
 from stakes.port import Approximation, Batches
 
+if TYPE_CHECKING:
+    from distributed import Client
+
 MOST_BESIDE = 10_000_000
 """Numbers in the states of a batch up to which there are several at a time: a step of a larger one
 uses all cores by itself, and several would take as many times the memory."""
@@ -40,8 +43,8 @@ class Together(NamedTuple):
     """Runs that are one compiled batch: the arguments of `run_together`."""
 
     title: str
-    step: Callable[[Any], Step]
-    each: Any
+    step: Callable[[PyTree], Step]
+    each: PyTree
     approximation: Approximation
     states: State
     keys: Key
@@ -50,8 +53,8 @@ class Together(NamedTuple):
 
 def run_together(
     title: str,
-    step: Callable[[Any], Step],
-    each: Any,
+    step: Callable[[PyTree], Step],
+    each: PyTree,
     approximation: Approximation,
     states: State,
     keys: Key,
@@ -78,7 +81,9 @@ def _loop(batch: Together, chunk: "partial[tuple[State, Info]]", hooks: Hooks) -
     return Loop(bound(chunk, keys.step), feed, history, settings, hooks)
 
 
-def run_apart(title: str, batches: Sequence[Together], on: Any = None) -> list[list[Fit]]:
+def run_apart(
+    title: str, batches: Sequence[Together], on: "Client | None" = None
+) -> list[list[Fit]]:
     """The fits of each batch: a batch on each core, or on each worker of the client `on`.
 
     On the cores, chunks are taken in a thread for each batch, and all else is done in this one.

@@ -79,7 +79,7 @@ def ascend(
     chart: Chart | None = None,
     normals: tuple[NormalPair, ...] = (),
     division: Division | None = None,
-) -> tuple[PyTree, State, Info, *tuple[Any, ...]]:
+) -> tuple[PyTree, State, Info, *tuple[PyTree, ...]]:
     """One step up in the trained variables; skipped where value or gradient is not finite.
 
     With a `chart`, the step is one in other coordinates, in which there are no limits. The

@@ -11,14 +11,14 @@ shrinks to a fifth, by itself and for each array of parameters apart. Adam alone
 few parameters of an array may still have far to go, and nothing else would take them there.
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from stakes import checks
 from stakes._types import Array, PyTree
-from stakes.fitting.natural import MEMORY, SQUARED_MEMORY, natural_gradients
+from stakes.fitting.natural import MEMORY, SQUARED_MEMORY, Path, natural_gradients
 from stakes.port import NormalPair
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def adaptive(rate: float = 0.5, *, adam: float = 0.03) -> "optax.GradientTransfo
 
     Examples:
         >>> import jax.numpy as jnp
-        >>> from stakes.fitting import adaptive
+            >>> from stakes.fitting import adaptive
         >>> optimizer, at = adaptive(), {"x": jnp.array(1.0)}
         >>> step, _ = optimizer.update({"x": jnp.array(2.0)}, optimizer.init(at), at)
         >>> round(float(step["x"]), 4)  # the first step of Adam
@@ -87,14 +87,14 @@ def adaptive(rate: float = 0.5, *, adam: float = 0.03) -> "optax.GradientTransfo
         *,
         normals: tuple[NormalPair, ...] = (),
         share_taken: Array | float = 1.0,
-        **extra: Any,
+        **extra: object,
     ) -> tuple[PyTree, AdaptiveState]:
         if normals and params is None:
             raise ValueError("adaptive needs the parameters: `update(gradient, state, params)`.")
         known = dict(natural_gradients(params, normals, rate)) if normals else {}
         taken, signals = state.taken + 1, iter(state.signal)
 
-        def one(path: Any, slope: Array, mean: Array, square: Array) -> tuple[Array, ...]:
+        def one(path: Path, slope: Array, mean: Array, square: Array) -> tuple[Array, ...]:
             natural = known.get(path)
             kept_as, mean = mean.dtype, unpacked(mean, slope.dtype)
             if natural is not None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, final
 import jax
 import numpy as np
 
-from stakes._types import Array, Batch, Key, Params, PyTree
+from stakes._types import Array, Batch, Key, Number, Params, PyTree
 from stakes.fitting.crew import Crew
 from stakes.fitting.fit import Fit, Stop
 from stakes.fitting.history import (
@@ -28,7 +28,7 @@ from stakes.fitting.stages import finite_mean, some_of
 from stakes.fitting.step import Info, ParametricStep, State, Step
 from stakes.host import progress
 from stakes.host.interrupts import deferred_ctrl_c
-from stakes.host.programs import Program
+from stakes.host.programs import Bound, Program
 from stakes.port import Approximation, Batches, steps_of_a_pass
 from stakes.processes import Processes
 
@@ -161,7 +161,7 @@ def sweeping(settings: FitSettings, approximation: Approximation, params: Params
     return replace(settings, sweep=steps_of_a_pass(approximation, params))
 
 
-def always(given: Any, schedule: Batches) -> Feed:
+def always(given: PyTree, schedule: Batches) -> Feed:
     """All rows are there from the beginning."""
     return lambda start, count: (given, schedule.take(start, count))
 
@@ -258,14 +258,16 @@ def _take(call: Callable[[], tuple[State, Info]]) -> Taken:
     return Taken(state, info, time.monotonic() - started)
 
 
-def for_each_run(step: Callable[[Any], Step]) -> "partial[tuple[State, Info]]":
+def for_each_run(step: Callable[[PyTree], Step]) -> "partial[tuple[State, Info]]":
     """A chunk of steps of several runs, each with its own of `each`, which is passed to `step`."""
 
     # As an argument, not a constant, so that a compiled program can be reused for other values.
-    def every(given: tuple[Approximation, Any], states: State, keys: Key, batch: Batch) -> Any:
+    def every(
+        given: tuple[Approximation, PyTree], states: State, keys: Key, batch: Batch
+    ) -> tuple[State, Info]:
         approximation, each = given
 
-        def one(state: State, key: Key, own: Any) -> tuple[State, Info]:
+        def one(state: State, key: Key, own: PyTree) -> tuple[State, Info]:
             return step(own)(approximation, state, key, batch)
 
         return jax.vmap(one)(states, keys, each)
@@ -273,7 +275,9 @@ def for_each_run(step: Callable[[Any], Step]) -> "partial[tuple[State, Info]]":
     return compiled(every)
 
 
-def bound(chunk: "partial[tuple[State, Info]]", key: Key) -> Callable[..., Any]:
+def bound(
+    chunk: "partial[tuple[State, Info]]", key: Key
+) -> Callable[..., Bound[tuple[State, Info]]]:
     """What binds calls that take chunks with this key, each in whichever thread."""
     program: Any = chunk.func
     return partial(program.bound, **chunk.keywords, key=key)
@@ -292,13 +296,13 @@ def _parametric(step: Callable[..., tuple[State, Info]]) -> ParametricStep:
 
 def _steps(parametric: ParametricStep) -> Callable[..., tuple[State, Info]]:
     def chunk(
-        given: Any,
+        given: PyTree,
         state: State,
         key: Key,
         numbers: Array,
         batches: Batch,
-        scale: Any,
-        parameters: tuple[Any, ...],
+        scale: Number | None,
+        parameters: tuple[Number, ...],
     ) -> tuple[State, Info]:
         here = parametric.make(scale, parameters)
 

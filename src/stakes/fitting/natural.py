@@ -6,7 +6,7 @@ a wide one. The Fisher information of a normal q is diagonal in its location m a
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,9 @@ from stakes.port import NormalPair
 
 if TYPE_CHECKING:
     import optax
+
+Path: TypeAlias = tuple[object, ...]
+"""Of a parameter in a tree."""
 
 SDS, FAR = 0.2, 0.1
 """A step moves a location by at most so many standard deviations, or so far where that is further,
@@ -77,7 +80,7 @@ def natural_gradient(rate: float = 0.1, *, adam: float = 0.03) -> "optax.Gradien
         params: PyTree = None,
         *,
         normals: tuple[NormalPair, ...] = (),
-        **extra: Any,
+        **extra: object,
     ) -> tuple[PyTree, NaturalState]:
         if params is None:
             raise ValueError("natural_gradient needs the parameters: `update(gradient, state, p)`.")
@@ -89,7 +92,7 @@ def natural_gradient(rate: float = 0.1, *, adam: float = 0.03) -> "optax.Gradien
             )
         taken = state.taken + 1
 
-        def one(path: Any, slope: Array, mean: Array, square: Array) -> tuple[Array, Array, Array]:
+        def one(path: Path, slope: Array, mean: Array, square: Array) -> tuple[Array, Array, Array]:
             if path in known:
                 natural = known[path]
                 wild = natural.longest(WILD_SDS, WILD_FAR)
@@ -147,7 +150,7 @@ class Natural(NamedTuple):
 
 def natural_gradients(
     params: PyTree, normals: tuple[NormalPair, ...], rate: float
-) -> Iterator[tuple[Any, Natural]]:
+) -> Iterator[tuple[Path, Natural]]:
     """For each location and scale, by its path. Parameters stand alone, or beside decisions.
 
     A minibatch counts its rows several times. With this rate, they are to go no further than to

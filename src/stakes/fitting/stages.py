@@ -1,6 +1,6 @@
 """Stages of a fit: whether the bound still rises, and the average over the later part."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -153,14 +153,15 @@ def taken_over(tree: PyTree) -> PyTree:
     Arrays of a weak type are copied, and become strong: a chunk would be compiled again for them.
     """
 
-    def own(leaf: Any) -> Array:
-        kept = isinstance(leaf, jax.Array) and leaf.size >= LARGE and not leaf.weak_type
-        return leaf if kept else _copied(leaf)
+    def own(leaf: object) -> Array:
+        if isinstance(leaf, jax.Array) and leaf.size >= LARGE and not leaf.weak_type:
+            return leaf
+        return _copied(leaf)
 
     return jax.tree.map(own, tree)
 
 
-def _copied(leaf: Any) -> Array:
+def _copied(leaf: object) -> Array:
     copy: Array = jax.device_put(np.array(leaf))
     return copy
 

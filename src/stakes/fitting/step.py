@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, final
+from typing import NamedTuple, Protocol, final
 
-from stakes._types import Array, Batch, Float, Key, Params, PyTree
+from stakes._types import Array, Batch, Float, Key, Number, Params, PyTree
 from stakes.fitting.settings import FitSettings
 from stakes.port import Approximation
 from stakes.protocols import Gain, Objective
@@ -53,10 +53,10 @@ class Step(Protocol):
 class ParametricStep:
     """A step with numbers in it, which the compiled program takes as arguments."""
 
-    make: Callable[[Any, tuple[Any, ...]], Step]
+    make: Callable[[Number | None, tuple[Number, ...]], Step]
     """From scale and parameters to the step."""
-    scale: Any
-    parameters: tuple[float, ...]
+    scale: Number | None
+    parameters: tuple[Number, ...]
     """Of the loss; they become part of the program where that has to know them."""
 
     def __call__(

@@ -8,22 +8,27 @@ import os
 import platform
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Generic, TypeVar, final
+from typing import Any, Generic, TypeAlias, TypeVar, final
 
 import jax
 import jax.monitoring
 import jax.numpy as jnp
 from jax.experimental.compilation_cache import compilation_cache
 from jax.experimental.layout import Layout, with_layout_constraint
+from jax.stages import Compiled, Lowered
 
 from stakes._types import Array
 from stakes.errors import InputError
 from stakes.host.packages import missing
+
+T = TypeVar("T")
+Option: TypeAlias = bool | int
+"""The value of an option of XLA."""
 
 LARGEST_CACHE = 2**28
 """Bytes of compiled programs to keep on disk."""
@@ -38,28 +43,30 @@ SETTINGS = (
     "jax_threefry_partitionable",
 )
 """Those of JAX that programs depend on."""
-ONCE = {
+ONCE: dict[str, Option] = {
     "xla_backend_optimization_level": 0,
     "xla_cpu_use_fusion_emitters": False,
     "xla_llvm_disable_expensive_passes": True,
 }
 """Options for programs that run once: they compile in a third of the time, and run as slowly."""
-SMALL = {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False}
+SMALL: dict[str, Option] = {
+    "xla_backend_optimization_level": 1,
+    "xla_cpu_use_fusion_emitters": False,
+}
 """Options for programs that compute few numbers: they compile in half of the time."""
 LITTLE = 100_000
 """Numbers that such a program computes, at most; with more, it would run several times as long."""
-WIDE = {"xla_cpu_prefer_vector_width": 512}
+WIDE: dict[str, Option] = {"xla_cpu_prefer_vector_width": 512}
 """Options for all others: as many numbers at once as the processor can, where XLA takes half."""
 
-T = TypeVar("T")
+
+def setting(name: str) -> bool | str | None:
+    """What JAX is set to."""
+    value: bool | str | None = getattr(jax.config, name)
+    return value
 
 
-def setting(name: str) -> Any:
-    """Of JAX."""
-    return getattr(jax.config, name)
-
-
-def options_for(numbers: int, options: Mapping[str, Any]) -> dict[str, Any]:
+def options_for(numbers: int, options: Mapping[str, Option]) -> dict[str, Option]:
     """For a program that computes so many numbers, if no options are given.
 
     None where the user has set one of them, or there is no CPU, which all of them are about.
@@ -83,9 +90,9 @@ class LRU(Generic[T]):
     """What was made for the keys that were asked for last."""
 
     def __init__(self, most: int) -> None:
-        self._most, self._made, self._lock = most, OrderedDict[Any, T](), threading.Lock()
+        self._most, self._made, self._lock = most, OrderedDict[Hashable, T](), threading.Lock()
 
-    def get(self, key: Any, make: Callable[[], T]) -> T:
+    def get(self, key: Hashable, make: Callable[[], T]) -> T:
         with self._lock:
             if key in self._made:
                 self._made.move_to_end(key)
@@ -105,8 +112,8 @@ class LRU(Generic[T]):
 class Compiling:
     """A program that is compiled by `work`: now, or later in another thread."""
 
-    def __init__(self, work: Callable[[], Any], *, later: bool) -> None:
-        self._work, self._made = work, Future[Any]()
+    def __init__(self, work: Callable[[], Compiled], *, later: bool) -> None:
+        self._work, self._made = work, Future[Compiled]()
         if later:
             with suppress(RuntimeError):  # if the interpreter is about to end: now
                 pool = ThreadPoolExecutor(1, "compiling")
@@ -118,7 +125,7 @@ class Compiling:
     def done(self) -> bool:
         return self._made.done()
 
-    def result(self) -> Any:
+    def result(self) -> Compiled:
         """Once it is there. What failed beside other work is tried again by itself."""
         return self._work() if self._made.exception() else self._made.result()
 
@@ -128,12 +135,13 @@ COMPILED: LRU[Compiling] = LRU(MOST_COMPILED)
 
 
 def compiled(
-    lowered: Any, options: Mapping[str, Any], types: Any, *, later: bool = False
+    lowered: Lowered, options: Mapping[str, Option], types: Hashable, *, later: bool = False
 ) -> Compiling:
     """The lowered program for arguments of these types; one of the same text, if there is one."""
 
-    def work() -> Any:
-        return lowered.compile(compiler_options=dict(options) or None)
+    def work() -> Compiled:
+        given: Any = dict(options) or None
+        return lowered.compile(compiler_options=given)
 
     text = lowered.as_text()
     if "callback" in text or "jax.const" in text:

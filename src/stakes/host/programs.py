@@ -16,9 +16,11 @@ from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast, final
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.stages import Compiled
 
+from stakes._types import Array
 from stakes.host import compiling
-from stakes.host.compiling import LRU, SETTINGS, Compiling, setting
+from stakes.host.compiling import LRU, SETTINGS, Compiling, Option, setting
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -93,7 +95,7 @@ class Program(Generic[P, R]):
         static: Sequence[str] = (),
         numbers: Sequence[str] = (),
         donated: Sequence[str] = (),
-        options: Mapping[str, Any] | None = None,
+        options: Mapping[str, Option] | None = None,
         work: Callable[[Mapping[str, Any]], int] | None = None,
     ) -> None:
         self.function = function
@@ -110,7 +112,7 @@ class Program(Generic[P, R]):
         arguments, ready = self._made(given)
         return self._result(ready, arguments.leaves)
 
-    def prepare(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+    def prepare(self, *args: P.args, **kwargs: P.kwargs) -> Compiled:
         """The compiled program for these arguments."""
         return self._made(self._given(*args, **kwargs))[1].program.result()
 
@@ -156,7 +158,7 @@ class Program(Generic[P, R]):
     def _traced(self, given: dict[str, Any], arguments: CallArguments, later: bool) -> Ready:
         trees: list[Any] = []
 
-        def flat(*leaves: list[Any]) -> list[Any]:
+        def flat(*leaves: list[Array]) -> list[Array]:
             donated, kept = map(jax.tree.unflatten, arguments.trees, leaves)
             bound = self._signature.bind_partial()
             every = {**arguments.static, **donated, **kept}
@@ -197,7 +199,7 @@ def _type(leaf: Any) -> jax.ShapeDtypeStruct:
     return typed
 
 
-def kinds(value: Any) -> Hashable:
+def kinds(value: object) -> Hashable:
     """What tells values apart that Python calls equal: 1, 1.0 and True, or 0.0 and -0.0.
 
     A key for what a program depends on needs this beside the value itself.

@@ -11,12 +11,15 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Generic, NamedTuple, TypeVar, final
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, final
 
 from stakes.errors import InputError
 from stakes.host.compiling import SETTINGS, setting
 from stakes.host.packages import how_to_install
 from stakes.host.progress import count_pieces
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
@@ -34,13 +37,13 @@ class Failed(NamedTuple):
 
 
 def run_each(
-    work: Callable[..., Any],
-    pieces: Sequence[tuple[Any, ...]],
+    work: Callable[..., Made],
+    pieces: Sequence[tuple[object, ...]],
     *,
     title: str,
-    on: Any = None,
+    on: "Client | None" = None,
     show: bool = True,
-) -> list[Any]:
+) -> list[Made | Failed]:
     """What `work` returns for each piece, in their order; `Failed` where it raised an error.
 
     Args:
@@ -63,18 +66,18 @@ def run_each(
 
 
 def run_all(
-    work: Callable[..., Any],
-    pieces: Sequence[tuple[Any, ...]],
+    work: Callable[..., Made],
+    pieces: Sequence[tuple[object, ...]],
     *,
     title: str,
-    on: Any,
+    on: "Client",
     show: bool = True,
-) -> list[Any]:
+) -> list[Made]:
     """Like `run_each` on a cluster, where all pieces are needed: an error in one is raised here."""
     return _on_cluster(work, pieces, on, lambda future: future.result(), title=title, show=show)
 
 
-def checked_client(on: Any) -> Any:
+def checked_client(on: object) -> "Client":
     """A client of a Dask cluster, or an error that says how to get one."""
     lacks = [name for name in ("submit", "cancel", "scheduler_info") if not hasattr(on, name)]
     if isinstance(on, type) or lacks:
@@ -87,7 +90,7 @@ def checked_client(on: Any) -> Any:
 
 
 @contextmanager
-def connected(address: str | None, sent: Iterable[ModuleType] = ()) -> Iterator[Any]:
+def connected(address: str | None, sent: Iterable[ModuleType] = ()) -> Iterator["Client | None"]:
     """A client of the cluster whose scheduler has this address; None for no address.
 
     Args:
@@ -113,7 +116,7 @@ def connected(address: str | None, sent: Iterable[ModuleType] = ()) -> Iterator[
         yield client
 
 
-def attempt(work: Callable[..., Any], *piece: Any) -> Any:
+def attempt(work: Callable[..., Made], *piece: object) -> Made | Failed:
     """What the work returns, or how it failed."""
     try:
         return work(*piece)
@@ -123,7 +126,7 @@ def attempt(work: Callable[..., Any], *piece: Any) -> Any:
 
 def _on_cluster(
     work: Callable[..., Any],
-    pieces: Sequence[tuple[Any, ...]],
+    pieces: Sequence[tuple[object, ...]],
     client: Any,
     result: Callable[[Any], Any],
     *,
@@ -148,7 +151,7 @@ def _on_cluster(
         raise
 
 
-def _sent_once(client: Any, pieces: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+def _sent_once(client: Any, pieces: Sequence[tuple[object, ...]]) -> list[tuple[Any, ...]]:
     """The pieces, with what is the same in all of them sent to the cluster once.
 
     As the result of a task, which is done again if the worker that holds it is lost.
