@@ -113,17 +113,17 @@ def columns_of(data: Data) -> dict[str, Columns]:
     }
 
 
-def in_order(name: str, table: object, order: Columns) -> object:
+def in_order(name: str, table: Any, order: Columns) -> Any:
     """A table's columns in this order; what has no named columns as it is."""
-    if not isinstance(table, Tabular):
+    columns = columns_of({name: table}).get(name)
+    if columns is None:
         return table
-    if sorted(map(str, table.columns)) != sorted(map(str, order)):
+    if sorted(map(str, columns)) != sorted(map(str, order)):
         raise InputError(
-            f"`data[{name!r}]` has the columns {some(table.columns)}; in the fit it had "
-            f"{some(order)}. What was learned about a column holds for the column of the same name."
+            f"`data[{name!r}]` has the columns {some(columns)}; in the fit it had {some(order)}. "
+            f"What was learned about a column holds for the column of the same name."
         )
-    ordered: Any = table
-    return ordered[list(order)]
+    return table[list(order)]
 
 
 def checked_value(name: str, value: object, *, groups: bool = False) -> object:

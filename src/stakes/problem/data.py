@@ -1,7 +1,7 @@
 """The data of a problem, checked against the arguments of its model."""
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -14,15 +14,6 @@ if TYPE_CHECKING:
     from stakes.problem.problem import Problem
 
 
-@runtime_checkable
-class Keyed(Protocol):
-    """Whatever has values by name, such as a dictionary or an open .npz file."""
-
-    def keys(self) -> Iterable[Any]: ...
-
-    def __getitem__(self, name: Any, /) -> Any: ...
-
-
 def checked_data(
     problem: "Problem",
     data: Data,
@@ -31,13 +22,14 @@ def checked_data(
     columns: Mapping[str, Columns] | None = None,
 ) -> dict[str, Any]:
     """As `Problem.check_data` says."""
-    if not isinstance(data, Keyed):
+    try:
+        given = {str(name): data[name] for name in data.keys()}  # noqa: SIM118 (not only mappings)
+    except (AttributeError, TypeError):
+        example = ", ".join(f"{name!r}: ..." for name in arguments_of(problem.model).names)
         raise InputError(
             f"`data` must be a mapping from the model's arguments to arrays, such as "
-            f"{{{', '.join(f'{n!r}: ...' for n in arguments_of(problem.model).names)}}}; "
-            f"got {type(data).__name__}."
-        )
-    given = {str(name): data[name] for name in data.keys()}  # noqa: SIM118
+            f"{{{example}}}; got {type(data).__name__}."
+        ) from None
     if problem.action is not None and not needs_outcome:
         given.setdefault(problem.action, _any_decision(problem, given))
     _check_names(problem, given)

@@ -105,7 +105,7 @@ def is_table(data: object) -> bool:
 
 
 def _is_lazy(data: object) -> bool:
-    return type(data).__name__ == "LazyFrame" or hasattr(data, "__narwhals_lazyframe__")
+    return type(data).__name__ == "LazyFrame"
 
 
 def columns_in(table: object) -> list[str]:

@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias, final
 
@@ -249,10 +249,12 @@ class _Look:
         *,
         stops: bool = True,
         change: Mapping[str, str] | None = None,
+        format: str | None = None,
+        codes: bool = False,
     ) -> None:
         numbers = tuple(self.first_row + int(row) + 1 for row in rows)
-        changed = tuple((change or {}).items())
-        self.findings.append(Finding(self.name, what, remedy, numbers, stops, changed))
+        pairs = tuple((change or {}).items())
+        self.findings.append(Finding(self.name, what, remedy, numbers, stops, pairs, format, codes))
 
     def named(self, rows: np.ndarray) -> str:
         return name_rows(self.names(rows))
@@ -349,8 +351,7 @@ class _Look:
             ways = " or ".join(f"as in {FORMATS[way]}" for way in dates.formats[:2])
             what = f"{words.different[0]!r} may be written {ways} (the last day of a year)"
             remedy = self.remedies.format.format(column=self.name, format=dates.formats[0])
-            self.note(what, f"Say which: {remedy}.")
-            self.findings[-1] = replace(self.findings[-1], format=dates.formats[0])
+            self.note(what, f"Say which: {remedy}.", format=dates.formats[0])
 
     def _note_numbers(self, numbers: Numbers, words: Words) -> None:
         different, units = words.different, list(numbers.units.values())
@@ -369,8 +370,8 @@ class _Look:
         if zeros:
             categories = self.remedy(self.remedies.categories)
             remedy = f"They are read as numbers; if they are codes, {categories}."
-            self.note(f"{zeros[0]!r} and the like begin with a zero", remedy, stops=False)
-            self.findings[-1] = replace(self.findings[-1], codes=True)
+            what = f"{zeros[0]!r} and the like begin with a zero"
+            self.note(what, remedy, stops=False, codes=True)
         self._note_infinite(words.rows(np.flatnonzero(np.isinf(numbers.values))))
 
     def _note_others(self, what: str, others: np.ndarray, words: Words) -> None:

@@ -171,7 +171,8 @@ class Stream:
     Args:
         source: a Parquet or CSV file, a folder of such files, a pattern such as
             `"sales/2024-*.parquet"`, or a list of these; or an Arrow stream, such as a DuckDB
-            relation or a Polars frame (anything with `__arrow_c_stream__`).
+            relation or a Polars frame (anything with `__arrow_c_stream__`). Separator, decimal
+            sign and encoding of a CSV file are found from its beginning.
         constants: arguments of the model that are the same for all rows, such as the number of
             shops.
         scratch: the folder for the copy, which is removed along with the result; by default the
