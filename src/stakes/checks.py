@@ -55,14 +55,14 @@ def number(
     return found
 
 
-def whole(where: str, value: object, *, least: int = 1, most: int = LARGEST, hint: str = "") -> int:
+def whole(where: str, value: object, *, least: int = 1, most: int = LARGEST) -> int:
     """A whole number, `least` and `most` included."""
     plain = _plain(value)
     if not isinstance(plain, int) or not least <= plain <= most:
         rule = {0: "of zero or more", 1: "above zero"}.get(least, f"of at least {least}")
         if most < LARGEST or (isinstance(plain, int) and plain > most):
             rule = f"from {least} to {most}"
-        raise refused(where, f"a whole number {rule}", value, hint)
+        raise refused(where, f"a whole number {rule}", value)
     return plain
 
 

@@ -67,9 +67,9 @@ class StakesWarning(UserWarning):
     """The result is valid, but probably not what was meant."""
 
 
-def some(names: Iterable[object], limit: int = 8) -> str:
+def some(names: Iterable[object]) -> str:
     """'a', 'b', 'c': a readable list of names for a message."""
-    return listed(map(repr, names), limit) or "none"
+    return listed(map(repr, names)) or "none"
 
 
 def listed(parts: Iterable[object], limit: int = 8) -> str:

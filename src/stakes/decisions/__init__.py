@@ -7,14 +7,12 @@ from stakes.decisions.best import (
     second_minimum,
     second_minimum_on,
 )
-from stakes.decisions.minimise import At, by_parabolas, by_promise
+from stakes.decisions.minimise import by_parabolas, by_promise
 from stakes.decisions.regret import objective_of
 from stakes.decisions.rules import BayesDecisions, NumericalDecisions, term_decision
-from stakes.decisions.search import formula_decision
 from stakes.decisions.task import DecisionTask
 
 __all__ = [
-    "At",
     "BayesDecisions",
     "DecisionTask",
     "NumericalDecisions",
@@ -22,7 +20,6 @@ __all__ = [
     "best_decision",
     "by_parabolas",
     "by_promise",
-    "formula_decision",
     "numerical_decision",
     "objective_of",
     "second_minimum",

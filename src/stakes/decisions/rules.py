@@ -35,6 +35,8 @@ from stakes.protocols import Gain, Groups, Objective, Space, Tabled, UtilityTerm
 from stakes.spaces import ALONE, Real
 
 PLACES = 7
+DRAWS = 16
+"""Of outcomes, whose range decisions are searched in."""
 SWEEPS = 3
 """Through the parts of a decision."""
 REAL = Real()
@@ -49,7 +51,6 @@ def term_decision(
     held: int,
     space: Space = REAL,
     groups: Groups = ALONE,
-    draws: int = 16,
 ) -> Array:
     """A decision at which the utility term U(λ, h) is at least as large as now, for an M-step.
 
@@ -67,7 +68,7 @@ def term_decision(
         return groups.over(mean, "sum")
 
     if search.way == "parts":
-        drawn = draws_of(range_key, outcomes, now.shape[1:], -(-2 * draws // count_of(outcomes)))
+        drawn = draws_of(range_key, outcomes, now.shape[1:], -(-2 * DRAWS // count_of(outcomes)))
         return best_parts(shortfall, space, drawn, now, sweeps=SWEEPS).astype(now.dtype)
     if space.actions is not None:
         return best_action(shortfall, space.actions, now).astype(now.dtype)
@@ -77,7 +78,7 @@ def term_decision(
         best = by_parabolas(shortfall, places, 5).place
         best = nearby_counts(shortfall, best) if space.is_whole else best
         return space.inside(best).astype(now.dtype)
-    drawn = draws_of(range_key, outcomes, now.shape, -(-draws // count_of(outcomes)))
+    drawn = draws_of(range_key, outcomes, now.shape, -(-DRAWS // count_of(outcomes)))
     low, high = drawn.min(axis=0), drawn.max(axis=0)
     # Rare outcomes may be missing from the draws and still matter.
     spacing = jnp.maximum((high - low) / (PLACES - 1), spread_of(outcomes, now) / 2)

@@ -15,27 +15,12 @@ from stakes.fitting.history import (
     not_begun,
     start_history,
 )
-from stakes.fitting.loop import (
-    Feed,
-    Hooks,
-    RowsElsewhere,
-    begin_to_compile,
-    compiled,
-    run,
-    sweeping,
-)
+from stakes.fitting.loop import Feed, Hooks, begin_to_compile, compiled, run, sweeping
 from stakes.fitting.methods import EM, VI, FreshDecisions, Joint
 from stakes.fitting.natural import natural_gradient
 from stakes.fitting.settings import FitSettings, adam
 from stakes.fitting.shares import NOWHERE, Keeper, Share
-from stakes.fitting.stages import (
-    Average,
-    are_drifting,
-    finite_mean,
-    has_stopped_rising,
-    is_no_better,
-    owned,
-)
+from stakes.fitting.stages import Average, are_drifting, finite_mean, has_stopped_rising, owned
 from stakes.fitting.step import Info, Method, ParametricStep, State, Step
 
 __all__ = [
@@ -56,7 +41,6 @@ __all__ = [
     "Keeper",
     "Method",
     "ParametricStep",
-    "RowsElsewhere",
     "Share",
     "State",
     "Step",
@@ -73,7 +57,6 @@ __all__ = [
     "compiled",
     "finite_mean",
     "has_stopped_rising",
-    "is_no_better",
     "least_steps",
     "load_history",
     "natural_gradient",

@@ -7,6 +7,8 @@ import numpy as np
 
 from stakes._types import Array, PyTree
 
+MOST_WATCHED = 1000
+"""Variables whose drift is watched; of more, about so many, evenly spread."""
 LARGE = 2**20
 """Numbers in an array of which no second copy is made without need."""
 
@@ -68,9 +70,9 @@ def some_of(variables: PyTree) -> np.ndarray:
     return np.concatenate([np.zeros(0), *leaves], dtype=np.float64)
 
 
-def spacing(variables: PyTree, most: int = 1000) -> int:
-    """How far apart some of them lie, in each array, if there are to be about so many."""
-    return -(-sum(np.size(leaf) for leaf in jax.tree.leaves(variables)) // most) or 1
+def spacing(variables: PyTree) -> int:
+    """How far apart some of them lie, in each array, if there are to be `MOST_WATCHED`."""
+    return -(-sum(np.size(leaf) for leaf in jax.tree.leaves(variables)) // MOST_WATCHED) or 1
 
 
 def _difference(before: np.ndarray, after: np.ndarray) -> tuple[float, float]:

@@ -18,7 +18,6 @@ from stakes.predicting.instances import (
     outcomes_by_batch,
     predict,
     predictive_costs,
-    weights,
 )
 from stakes.predicting.posteriors import (
     FittedPosterior,
@@ -54,5 +53,4 @@ __all__ = [
     "predictive_costs",
     "second_minimum",
     "weighed",
-    "weights",
 ]

@@ -97,13 +97,12 @@ def second_minimum(
     predictor: Predictor,
     expectation: Expectation,
     key: Key,
-    draws: int = DRAWS_FOR_MINIMA,
 ) -> SecondMinimum | None:
     """Of the first batch of instances, other decisions that are nearly as good as the best."""
     if task.criterion.convex or task.space.actions is not None or task.space.axes:
         return None
     batch, (bare, numbers) = next(sweep(predictor.trace.subsamples)), task.split_numbers()
-    question = Question(second_minimum_of, bare, expectation, draws)
+    question = Question(second_minimum_of, bare, expectation, DRAWS_FOR_MINIMA)
     answer: SecondMinimum | None = _answer(question, posterior, predictor, key, batch, numbers)
     return answer
 
