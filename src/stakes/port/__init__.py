@@ -13,7 +13,7 @@ from stakes.port.approximation import (
     responds,
     steps_of_a_pass,
 )
-from stakes.port.division import Division, placed
+from stakes.port.division import Division
 from stakes.port.minibatches import (
     Batches,
     Rows,
@@ -48,7 +48,6 @@ __all__ = [
     "outcome_at",
     "over_batches",
     "params_in",
-    "placed",
     "responds",
     "rows_of_decisions",
     "rows_of_params",
