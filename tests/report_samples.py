@@ -16,7 +16,7 @@ from stakes.report.convergence import Convergence, Coverage, Price, ScaleOfLosse
 from stakes.report.decision_table import Decisions
 from stakes.report.movement import Marginal, Moments, Movement, Pair
 from stakes.report.what_if import LEVELS, CostDial, CostLine, Curve, Handle, WhatIf
-from stakes.report.worth import Answer, Quality, Worth
+from stakes.report.worth import Quality, Recommendation, Worth
 from stakes.study import Saving, Summary, WayLine
 
 NORMAL_QUANTILES = np.quantile(np.random.default_rng(1).normal(size=100_000), LEVELS)
@@ -81,7 +81,7 @@ def sample_report(
             command=text("stakes report runs/monday"),
             program=text("import stakes\nprint(1 < 2)"),
         ),
-        answer=Answer(
+        answer=Recommendation(
             where="of " + text("tomorrow.csv"),
             count=rows,
             every=rows,

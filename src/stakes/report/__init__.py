@@ -3,47 +3,26 @@
 `summarise` turns a result into a `Report`, a tree of plain values; `render` turns that into HTML.
 """
 
-from stakes.report.content import Origin, Report, summarise, unfit
-from stakes.report.movement import before_data, density_of, moved_latents
-from stakes.report.pictures import (
-    COLORS,
-    INK,
-    MARKERS,
-    METHODS,
-    Improvement,
-    Mark,
-    Range,
-    draw_band,
-    draw_cases,
-    draw_improvements,
-    draw_marginal,
-)
-from stakes.report.rendering import objection, render, write
-from stakes.report.rows import Rows
-from stakes.report.worth import Worth
-
-__all__ = [
-    "COLORS",
-    "INK",
-    "MARKERS",
-    "METHODS",
-    "Improvement",
-    "Mark",
-    "Origin",
-    "Range",
-    "Report",
-    "Rows",
-    "Worth",
-    "before_data",
-    "density_of",
-    "draw_band",
-    "draw_cases",
-    "draw_improvements",
-    "draw_marginal",
-    "moved_latents",
-    "objection",
-    "render",
-    "summarise",
-    "unfit",
-    "write",
-]
+from stakes.report.content import Origin as Origin
+from stakes.report.content import Report as Report
+from stakes.report.content import summarise as summarise
+from stakes.report.content import unfit as unfit
+from stakes.report.movement import before_data as before_data
+from stakes.report.movement import density_of as density_of
+from stakes.report.movement import moved_latents as moved_latents
+from stakes.report.pictures import COLORS as COLORS
+from stakes.report.pictures import INK as INK
+from stakes.report.pictures import MARKERS as MARKERS
+from stakes.report.pictures import METHODS as METHODS
+from stakes.report.pictures import Improvement as Improvement
+from stakes.report.pictures import Mark as Mark
+from stakes.report.pictures import Range as Range
+from stakes.report.pictures import draw_band as draw_band
+from stakes.report.pictures import draw_cases as draw_cases
+from stakes.report.pictures import draw_improvements as draw_improvements
+from stakes.report.pictures import draw_marginal as draw_marginal
+from stakes.report.rendering import objection as objection
+from stakes.report.rendering import render as render
+from stakes.report.rendering import write as write
+from stakes.report.rows import Rows as Rows
+from stakes.report.worth import Worth as Worth

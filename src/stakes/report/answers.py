@@ -7,7 +7,7 @@ import numpy as np
 
 from stakes.losses import AnyLoss
 from stakes.report.rows import Rows
-from stakes.report.worth import Answer, Quality, Worth
+from stakes.report.worth import Quality, Recommendation, Worth
 
 LATEST = 7
 """Rows that stand for the present where nobody says which rows to decide about."""
@@ -16,7 +16,7 @@ FIRST, ALL = 7, 10
 WHERE = {"held out": "held out", "fit": "of the fit", "new": "that are new"}
 
 
-def answer(rows: Rows, *, gain: bool, unit: str | None) -> Answer:
+def answer(rows: Rows, *, gain: bool, unit: str | None) -> Recommendation:
     """The decisions to take: all of a new table, or the latest of the data."""
     every, problem = len(rows.decisions), rows.cases.problem
     count = every if rows.part == "new" or every <= 2 * LATEST else LATEST
@@ -27,7 +27,7 @@ def answer(rows: Rows, *, gain: bool, unit: str | None) -> Answer:
     under_and_over = None
     if dial is not None and dial.kind == "costs":
         under_and_over = (dial.values[0], dial.values[1])
-    return Answer(
+    return Recommendation(
         where=f"of {rows.where}" if rows.where else WHERE.get(rows.part, rows.part),
         count=count,
         every=every,

@@ -19,7 +19,7 @@ from stakes.report.movement import Movement, moved_latents
 from stakes.report.pictures import METHODS
 from stakes.report.rows import Rows
 from stakes.report.what_if import Curve, WhatIf, what_if
-from stakes.report.worth import Answer, Quality, Worth
+from stakes.report.worth import Quality, Recommendation, Worth
 from stakes.study import NOT_CALIBRATED, Calibration, Cases, Comparison, why_not_judged
 
 
@@ -91,7 +91,7 @@ class Report:
     price: Price | None
     """None where plain VI is the only fit."""
     origin: Origin
-    answer: Answer
+    answer: Recommendation
     quality: Quality | None
     """None where no outcomes were observed."""
     worth: Worth | None = None

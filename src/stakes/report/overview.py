@@ -65,7 +65,8 @@ class Overview:
         draw_cases(ax, [Range("90 % range", low, high, 4)], marks, color=PREDICTED)
         for row, part in self.parts:
             ax.axvline(row - 0.5, color=NEUTRAL, linestyle="--", linewidth=1)
-            ax.text(row - 0.5, 1, f" {part}", transform=ax.get_xaxis_transform(), va="top")
+            at, where = (row - 0.5, 1.0), ax.get_xaxis_transform()
+            ax.annotate(part, at, (5, 0), where, textcoords="offset points", va="top")
         room = max(min(max(map(len, self.names)), LONGEST) * LETTER + 14, 30)
         every = max(math.ceil(len(self.names) * room / ax.bbox.width), 1)
         shown = range(0, len(self.names), every)

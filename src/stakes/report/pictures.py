@@ -236,6 +236,7 @@ def svg(name: str, width: int, height: int, draw: Callable[["Axes"], None]) -> s
         ax = figure.add_subplot()
         for axis in (ax.xaxis, ax.yaxis):
             axis.set_major_formatter(lambda value, _: f"{value:,.10g}".replace("-", "−"))
+        ax.locator_params(axis="x", nbins=width // 64)
         draw(ax)
         file = io.StringIO()
         nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))

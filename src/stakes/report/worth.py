@@ -70,7 +70,7 @@ class Worth:
 
 @final
 @dataclass(frozen=True)
-class Answer:
+class Recommendation:
     """The decisions to take, and what they are expected to cost."""
 
     where: str
