@@ -1,71 +1,46 @@
 """Fits: the loop, its steps, and the methods that define them."""
 
-from stakes.fitting.apart import Together, run_apart, run_together
-from stakes.fitting.ascent import ascend, bound, start
-from stakes.fitting.crew import axes_of
-from stakes.fitting.default import adaptive
-from stakes.fitting.fit import Fit, Stop
-from stakes.fitting.history import (
-    MOST_SKIPPED,
-    RATES,
-    History,
-    Watch,
-    least_steps,
-    load_history,
-    not_begun,
-    start_history,
-)
-from stakes.fitting.loop import Feed, Hooks, begin_to_compile, compiled, run, sweeping
-from stakes.fitting.methods import EM, VI, FreshDecisions, Joint
-from stakes.fitting.natural import natural_gradient
-from stakes.fitting.settings import FitSettings, adam
-from stakes.fitting.shares import NOWHERE, Keeper, Share
-from stakes.fitting.stages import Average, are_drifting, finite_mean, has_stopped_rising, owned
-from stakes.fitting.step import Info, Method, ParametricStep, State, Step
-
-__all__ = [
-    "EM",
-    "MOST_SKIPPED",
-    "NOWHERE",
-    "RATES",
-    "VI",
-    "Average",
-    "Feed",
-    "Fit",
-    "FitSettings",
-    "FreshDecisions",
-    "History",
-    "Hooks",
-    "Info",
-    "Joint",
-    "Keeper",
-    "Method",
-    "ParametricStep",
-    "Share",
-    "State",
-    "Step",
-    "Stop",
-    "Together",
-    "Watch",
-    "adam",
-    "adaptive",
-    "are_drifting",
-    "ascend",
-    "axes_of",
-    "begin_to_compile",
-    "bound",
-    "compiled",
-    "finite_mean",
-    "has_stopped_rising",
-    "least_steps",
-    "load_history",
-    "natural_gradient",
-    "not_begun",
-    "owned",
-    "run",
-    "run_apart",
-    "run_together",
-    "start",
-    "start_history",
-    "sweeping",
-]
+from stakes.fitting.apart import Together as Together
+from stakes.fitting.apart import run_apart as run_apart
+from stakes.fitting.apart import run_together as run_together
+from stakes.fitting.ascent import ascend as ascend
+from stakes.fitting.ascent import bound as bound
+from stakes.fitting.ascent import start as start
+from stakes.fitting.crew import axes_of as axes_of
+from stakes.fitting.default import adaptive as adaptive
+from stakes.fitting.fit import Fit as Fit
+from stakes.fitting.fit import Stop as Stop
+from stakes.fitting.history import MOST_SKIPPED as MOST_SKIPPED
+from stakes.fitting.history import RATES as RATES
+from stakes.fitting.history import History as History
+from stakes.fitting.history import Watch as Watch
+from stakes.fitting.history import least_steps as least_steps
+from stakes.fitting.history import load_history as load_history
+from stakes.fitting.history import not_begun as not_begun
+from stakes.fitting.history import start_history as start_history
+from stakes.fitting.loop import Feed as Feed
+from stakes.fitting.loop import Hooks as Hooks
+from stakes.fitting.loop import begin_to_compile as begin_to_compile
+from stakes.fitting.loop import compiled as compiled
+from stakes.fitting.loop import run as run
+from stakes.fitting.loop import sweeping as sweeping
+from stakes.fitting.methods import EM as EM
+from stakes.fitting.methods import VI as VI
+from stakes.fitting.methods import FreshDecisions as FreshDecisions
+from stakes.fitting.methods import Joint as Joint
+from stakes.fitting.natural import natural_gradient as natural_gradient
+from stakes.fitting.settings import FitSettings as FitSettings
+from stakes.fitting.settings import adam as adam
+from stakes.fitting.shares import NOWHERE as NOWHERE
+from stakes.fitting.shares import Keeper as Keeper
+from stakes.fitting.shares import Share as Share
+from stakes.fitting.stages import Average as Average
+from stakes.fitting.stages import are_drifting as are_drifting
+from stakes.fitting.stages import finite_mean as finite_mean
+from stakes.fitting.stages import has_stopped_rising as has_stopped_rising
+from stakes.fitting.stages import owned as owned
+from stakes.fitting.step import Info as Info
+from stakes.fitting.step import Method as Method
+from stakes.fitting.step import ParametricStep as ParametricStep
+from stakes.fitting.step import State as State
+from stakes.fitting.step import Step as Step

@@ -5,14 +5,13 @@ that belongs to no row. A chunk is one program of all processes.
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stakes._types import Array, Batch, Key, PyTree
+from stakes._types import Array, Batch, Key, Number, PyTree
 from stakes.errors import NumericalError
 from stakes.fitting.ascent import of_no_row, with_of_no_row
 from stakes.fitting.history import History, Watch
@@ -61,9 +60,8 @@ class Crew:
         self.has_own_rows = approximation.has_own_rows
         self._axes = axes_of(approximation, division.plate, whole, settings)
         self._every = spacing(self._watched(whole.variables))
-        self._program = Program(
-            partial(_chunk, self, steps(step)), donated=("state",), numbers=("parameters",)
-        )
+        program = _together(self, steps(step))
+        self._program = Program(program, donated=("state",), numbers=("parameters",))
         self._key = processes.same(jax.random.key_data(key))
         self._numbers = step.scale, step.parameters
         self._asked: Callable[[], bool] = lambda: False
@@ -261,36 +259,38 @@ def _some(division: Division, leaf: Array, axis: int, every: int) -> Array:
     return jnp.where(is_own, leaf[tuple(at)], 0.0)
 
 
-def _chunk(
-    crew: Crew,
-    chunk: Callable[..., tuple[State, Info]],
-    given: Approximation,
-    key: Array,
-    state: State,
-    numbers: Array,
-    batches: Batch,
-    flags: Array,
-    scale: Any,
-    parameters: tuple[Any, ...],
-) -> tuple[State, Info, Said]:
+def _together(
+    crew: Crew, chunk: Callable[..., tuple[State, Info]]
+) -> Callable[..., tuple[State, Info, Said]]:
     """The program of all processes: a chunk of each, and what they tell each other with it."""
-    arguments, results = crew.layout()
 
-    def own(
-        given: Any, key: Array, state: State, numbers: Array, batches: Batch, flags: Array
+    def program(
+        given: Approximation,
+        key: Array,
+        state: State,
+        numbers: Array,
+        batches: Batch,
+        flags: Array,
+        scale: Number | None,
+        parameters: tuple[Number, ...],
     ) -> tuple[State, Info, Said]:
-        given = jax.tree.map(lambda leaf: leaf[0], given) if crew.has_own_rows else given
-        after, info = chunk(
-            given, state, jax.random.wrap_key_data(key), numbers, batches, scale, parameters
-        )
-        after = crew.agreed_on(after)
-        return after, info, crew.told(after, flags[0])
+        def own(
+            given: PyTree, key: Array, state: State, numbers: Array, batches: Batch, flags: Array
+        ) -> tuple[State, Info, Said]:
+            given = jax.tree.map(lambda leaf: leaf[0], given) if crew.has_own_rows else given
+            own_key = jax.random.wrap_key_data(key)
+            after, info = chunk(given, state, own_key, numbers, batches, scale, parameters)
+            after = crew.agreed_on(after)
+            return after, info, crew.told(after, flags[0])
 
-    divided: Any = jax.shard_map(
-        own, mesh=crew.mesh, in_specs=arguments, out_specs=results, check_vma=False
-    )
-    found: tuple[State, Info, Said] = divided(given, key, state, numbers, batches, flags)
-    return found
+        arguments, results = crew.layout()
+        divided: Any = jax.shard_map(
+            own, mesh=crew.mesh, in_specs=arguments, out_specs=results, check_vma=False
+        )
+        said: tuple[State, Info, Said] = divided(given, key, state, numbers, batches, flags)
+        return said
+
+    return program
 
 
 def _layout(axis: int) -> Any:

@@ -131,9 +131,9 @@ class EM:
         if self.m_step is not None:
             known = "`BayesDecisions()` or `NumericalDecisions()`"
             checks.choice("`EM(m_step=...)`", self.m_step, DecisionRule, known)
-        for name in ("draws", "every"):
-            if (count := getattr(self, name)) is not None or name == "every":
-                object.__setattr__(self, name, checks.whole(f"`EM({name}=...)`", count))
+        checks.assign(self, every=checks.whole("`EM(every=...)`", self.every))
+        if self.draws is not None:
+            checks.assign(self, draws=checks.whole("`EM(draws=...)`", self.draws))
 
     def rule(self, gain: Gain) -> DecisionRule:
         """The decision rule for this gain."""

@@ -65,11 +65,11 @@ class FitSettings:
     progress: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("steps", "draws", "chunk", "patience"):
-            object.__setattr__(self, name, checks.whole(f"`{name}=`", getattr(self, name)))
-        object.__setattr__(self, "sweep", checks.whole("`sweep=`", self.sweep, least=0))
+        for name, least in {"steps": 1, "draws": 1, "chunk": 1, "patience": 1, "sweep": 0}.items():
+            count = checks.whole(f"`{name}=`", getattr(self, name), least=least)
+            checks.assign(self, **{name: count})
         for name in ("independent", "all_steps", "progress"):
-            object.__setattr__(self, name, checks.flag(f"`{name}=`", getattr(self, name)))
+            checks.assign(self, **{name: checks.flag(f"`{name}=`", getattr(self, name))})
         if self.optimizer is not None:
             check_optimizer("`optimizer=`", self.optimizer)
 
