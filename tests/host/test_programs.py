@@ -216,7 +216,7 @@ def test_double_precision_is_another_program(nothing_kept):
         assert double(np.float64(1.5)).dtype == "float64"
 
 
-DECIDE = "_decide_batch"
+DECIDE = "_answer"
 
 
 class Lowered:
