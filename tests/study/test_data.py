@@ -66,7 +66,7 @@ def result() -> stakes.Calibration:
     fit = stakes.Fit(
         {"params": params}, np.zeros(3), np.zeros(3), stakes.Stop.CONVERGED, 0, 1.0, 0.1
     )
-    return stakes.Calibration.of(plan, fit, fit, plan.coords, Keys.of(KEY))
+    return stakes.Calibration(plan, Keys.of(KEY), fit, fit, dict(plan.coords))
 
 
 def test_a_table_stands_for_arrays_of_the_models_arguments() -> None:

@@ -35,23 +35,25 @@ class CheckedData(NamedTuple):
     fitted: Read | None = None
     """The table of the fit: this one, for the data of the fit."""
 
-    def coords(self, cases: ModelTrace, said: Coords | None) -> Coords | None:
-        """Labels of members: those said, of the table's rows, and of categories with a plate.
+    def coords(self, cases: ModelTrace, known: Coords | None) -> Coords | None:
+        """Labels of members: those known, of the table's rows, and of categories with a plate.
 
         Args:
             cases: the model on the data of the fit.
         """
         if self.table is None:
-            return said
-        found: dict[str, Any] = {plate: list(each) for plate, each in self.table.members.items()}
-        if self.fitted is not None and not found:
-            here, plates = self.table.coding.categories, _plates(cases, self.fitted.coding)
-            found = {plate: list(here[name]) for name, plate in plates.items() if name in here}
-        labels = self.table.rows.labels
-        if labels is not None and self.fitted is not None:
+            return known
+        labels: dict[str, Any] = {
+            plate: list(members) for plate, members in self.table.members.items()
+        }
+        if self.fitted is not None and not labels:
+            categories, plates = self.table.coding.categories, _plates(cases, self.fitted.coding)
+            labels = {p: list(categories[n]) for n, p in plates.items() if n in categories}
+        rows = self.table.rows.labels
+        if rows is not None and self.fitted is not None:
             by_row = cases.instances.shape == (len(self.fitted.rows),)
-            found |= {cases.instances.dims[0]: labels} if by_row else {}
-        return found | dict(said or {})
+            labels |= {cases.instances.dims[0]: rows} if by_row else {}
+        return labels | dict(known or {})
 
 
 def given(
@@ -84,12 +86,11 @@ def given(
     model = problem.model
     beside = problem.named_needs
     if isinstance(model, ReadsTables):
-        found = model.read_table(data, needs_outcome=needs_outcome)
-        asked = [name for name in beside if name not in found.arguments]
+        table = model.read_table(data, needs_outcome=needs_outcome)
+        asked = tuple(name for name in beside if name not in table.arguments)
         if asked:
-            wanted = Wanted(tuple(asked), (), problem.outcome, "loss")
-            more = read(data, wanted, needs_outcome=False).arguments
-            found = found._replace(arguments={**found.arguments, **more})
+            more = read(data, Wanted(asked, (), problem.outcome, "loss"), needs_outcome=False)
+            table = table._replace(arguments={**table.arguments, **more.arguments})
     else:
         arguments = arguments_of(model)
         names = tuple(dict.fromkeys((*arguments.names, *beside)))
@@ -97,21 +98,21 @@ def given(
         wanted = Wanted(names, tuple(required), problem.observations, name_of(model))
         before = None if cases is None else Coding() if fitted is None else fitted.coding
         counted = () if cases is None or before is None else _counted(cases, before)
-        found = read(data, wanted, before, counted=counted, needs_outcome=needs_outcome)
-    found = _with_actions(problem, found)
-    checked = problem.check_data(found.arguments, needs_outcome=needs_outcome)
-    table = found._replace(arguments={})
+        table = read(data, wanted, before, counted=counted, needs_outcome=needs_outcome)
+    checked = problem.check_data(_with_actions(problem, table), needs_outcome=needs_outcome)
+    table = table._replace(arguments={})
     return CheckedData(checked, table, table if cases is None else fitted)
 
 
-def _with_actions(problem: Problem, found: Read) -> Read:
+def _with_actions(problem: Problem, table: Read) -> dict[str, np.ndarray]:
     """Words of what is decided about stand for actions, by their place among these."""
-    words = found.coding.categories.get(problem.action or "")
-    if problem.action is None or words is None or problem.action not in found.arguments:
-        return found
-    made = np.asarray(words, object)[found.arguments[problem.action]]
-    numbers = problem.space.from_labels(f"`data[{problem.action!r}]`", made).astype(int)
-    return found._replace(arguments={**found.arguments, problem.action: numbers})
+    action = problem.action or ""
+    words = table.coding.categories.get(action)
+    if words is None or action not in table.arguments:
+        return table.arguments
+    labels = np.asarray(words, object)[table.arguments[action]]
+    numbers = problem.space.from_labels(f"`data[{action!r}]`", labels).astype(int)
+    return {**table.arguments, action: numbers}
 
 
 def handed_back(decisions: "xr.DataArray", table: Read | None) -> Any:
@@ -130,10 +131,10 @@ def _counted(cases: ModelTrace, coding: Coding) -> frozenset[str]:
 def _plates(cases: ModelTrace, coding: Coding) -> dict[str, str]:
     """Category -> the plate of its members: of the same name, or the only one of its size."""
     sizes = {name: len(words) for name, words in coding.categories.items()}
-    found = {name: name for name, size in sizes.items() if cases.plates.get(name) == size}
-    others = [p for p in cases.plates if p not in found and p not in cases.instances.dims]
+    plates = {name: name for name, size in sizes.items() if cases.plates.get(name) == size}
+    others = [p for p in cases.plates if p not in plates and p not in cases.instances.dims]
     for name, size in sizes.items():
         fitting = [plate for plate in others if cases.plates[plate] == size]
-        if name not in found and len(fitting) == 1 and list(sizes.values()).count(size) == 1:
-            found[name] = fitting[0]
-    return found
+        if name not in plates and len(fitting) == 1 and list(sizes.values()).count(size) == 1:
+            plates[name] = fitting[0]
+    return plates
