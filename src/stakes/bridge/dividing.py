@@ -13,7 +13,6 @@ from stakes.bridge.approximation import NumPyroApproximation
 from stakes.bridge.sites import site_plates
 from stakes.errors import InputError, some
 from stakes.port import (
-    Approximation,
     Division,
     Draw,
     Instances,
@@ -65,7 +64,7 @@ def _own(division: Division, key: Key, axis: int) -> Key:
     meta_fields=["division", "has_own_rows"],
 )
 @dataclass(frozen=True)
-class Divided(Approximation):
+class Divided:
     """An approximation as one of several processes sees it. Build it with `divided`.
 
     Data are whole in every process, and members are told by their places in them; variables hold
