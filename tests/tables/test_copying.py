@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from parquet_parts import write_parts
 
 import stakes
 from stakes.tables import ROW, Passes, Scratch, Shuffled, copy_shuffled
@@ -34,24 +35,9 @@ def simulated() -> dict[str, np.ndarray]:
 DATA = simulated()
 
 
-def written(
-    folder: Path, data: dict[str, np.ndarray], parts: int = 5, *, plain: bool = False
-) -> Path:
-    """Files of uneven sizes, each with row groups of its own size."""
-    ends = np.cumsum(np.arange(1, parts + 1) ** 2)
-    cuts = (len(data["x"]) * ends[:-1] // ends[-1]).tolist()
-    for i, rows in enumerate(np.split(np.arange(len(data["x"])), cuts)):
-        table = pa.table({name: values[rows] for name, values in data.items()})
-        if i == 2 and not plain:  # the same words, kept in another way
-            at = table.schema.get_field_index("shop")
-            table = table.set_column(at, "shop", table["shop"].dictionary_encode())
-        pq.write_table(table, folder / f"part-{i}.parquet", row_group_size=700 + 311 * i)
-    return folder
-
-
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return written(tmp_path_factory.mktemp("files"), DATA)
+    return write_parts(tmp_path_factory.mktemp("files"), DATA)
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +111,7 @@ def _as(name: str, values: Any) -> Any:
 def test_a_file_that_differs_from_the_others_is_named(
     tmp_path: Path, change: Any, message: str
 ) -> None:
-    written(tmp_path, {name: values[::20] for name, values in DATA.items()})
+    write_parts(tmp_path, {name: values[::20] for name, values in DATA.items()})
     odd = tmp_path / "part-3.parquet"
     pq.write_table(change(pq.read_table(odd)), odd)
     with pytest.raises(stakes.InputError, match=message):

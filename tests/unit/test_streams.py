@@ -15,6 +15,7 @@ import numpyro.distributions as dist
 import optax
 import pandas as pd
 import pytest
+from parquet_parts import write_parts
 from scipy.optimize import minimize
 from scipy.special import expit
 from threads import together
@@ -33,7 +34,6 @@ from stakes.tables import ROW, Passes, Shuffled, copy_shuffled
 
 pa = pytest.importorskip("pyarrow")
 import pyarrow.csv as csv  # noqa: E402
-import pyarrow.parquet as pq  # noqa: E402
 
 KEY = jax.random.key(4)
 ROWS, BATCH = 24_000, 100
@@ -79,24 +79,9 @@ def guide(shop: Any, x: Any, shops: int, y: Any = None) -> None:
 PROBLEM = stakes.Problem(model, outcome="y", loss=stakes.Squared(), guide=guide)
 
 
-def written(
-    folder: Path, data: dict[str, np.ndarray], parts: int = 5, *, plain: bool = False
-) -> Path:
-    """Files of uneven sizes, each with row groups of its own size."""
-    ends = np.cumsum(np.arange(1, parts + 1) ** 2)
-    cuts = (len(data["x"]) * ends[:-1] // ends[-1]).tolist()
-    for i, rows in enumerate(np.split(np.arange(len(data["x"])), cuts)):
-        table = pa.table({name: values[rows] for name, values in data.items()})
-        if i == 2 and not plain:  # the same words, kept in another way
-            at = table.schema.get_field_index("shop")
-            table = table.set_column(at, "shop", table["shop"].dictionary_encode())
-        pq.write_table(table, folder / f"part-{i}.parquet", row_group_size=700 + 311 * i)
-    return folder
-
-
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return written(tmp_path_factory.mktemp("files"), DATA)
+    return write_parts(tmp_path_factory.mktemp("files"), DATA)
 
 
 @pytest.fixture(scope="module")
@@ -190,7 +175,7 @@ def numbers() -> dict[str, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def number_files(tmp_path_factory: pytest.TempPathFactory, numbers: dict[str, np.ndarray]) -> Path:
-    return written(tmp_path_factory.mktemp("numbers"), numbers, plain=True)
+    return write_parts(tmp_path_factory.mktemp("numbers"), numbers, plain=True)
 
 
 def test_rows_of_a_stream_may_have_latents(
@@ -457,7 +442,7 @@ def test_a_row_that_the_model_cannot_take_is_found_wherever_it_is(
     data = {name: values.copy() for name, values in DATA.items()}
     data["shop"] = np.searchsorted(SHOPS, data["shop"])
     data["shop"][12_345] = 3
-    stream = stakes.Stream(written(tmp_path, data, plain=True), constants={"shops": 3})
+    stream = stakes.Stream(write_parts(tmp_path, data, plain=True), constants={"shops": 3})
     with pytest.raises(stakes.InputError, match=r"'shop'.* 3"):
         stakes.calibrate(jax.random.key(seed), PROBLEM, stream, steps=10, progress=False)
 
