@@ -81,3 +81,66 @@ def test_a_run_decides_about_parts_and_writes_a_column_for_each(calls, monkeypat
     assert not (calls / "run/report.html").exists()
     assert CliRunner().invoke(app, ["decide", "run", "calls.csv", "-o", "d.csv"]).exit_code == 0
     assert (pd.read_csv("d.csv")["decision_low"] < pd.read_csv("d.csv")["decision_high"]).all()
+
+
+FIXED = """
+import dataclasses, numpy as np
+from stakes.study import Diagnosis, Strategy
+
+@dataclasses.dataclass(frozen=True)
+class Fixed(Strategy):
+    value: float
+    bases = ()
+    is_baseline = False
+    description = "one decision that somebody made up"
+
+    @property
+    def name(self):
+        return f"always {self.value:g}"
+
+    def check(self, study): ...
+
+    def fit(self, study, mask):
+        return Always(self.value)
+
+    def restore(self, study, arrays):
+        return Always(float(arrays["value"]))
+
+@dataclasses.dataclass(frozen=True)
+class Always:
+    value: float
+    seconds = 0.0
+    diagnosis = Diagnosis()
+    posterior = None
+
+    def decide(self, cases):
+        return np.full(cases.instances.shape, self.value)
+
+    def predict(self, cases):
+        return None
+
+    def arrays(self):
+        return {"value": np.array(self.value)}
+"""
+
+
+@pytest.mark.slow
+def test_a_strategy_of_the_users_own_is_compared_kept_and_decides(
+    project: Path, tmp_path: Path
+) -> None:
+    for name in ("model.py", "table.csv"):
+        (tmp_path / name).write_bytes((project / name).read_bytes())
+    (tmp_path / "own.py").write_text(FIXED)
+    ways = ["plain", {"own.py:Fixed": {"value": 0.25}}, {"reweighted": {"draws": 300}}]
+    spec = {**SHORT, "fit": {"steps": 300}, "choose": {"ways": ways, "folds": 2}}
+    (tmp_path / "spec.toml").write_text(toml(spec))
+    run = tmp_path / "run"
+    result = invoke("run", tmp_path / "spec.toml", "-o", run, "--no-report")
+    assert result.exit_code in (0, 4), result.output
+    assert "always 0.25" in result.stdout
+    assert "plain VI, reweighted" in result.stdout
+    (tmp_path / "new.csv").write_text("name,x,kind\na,0.5,oak\nb,0.1,elm\n")
+    new = ("decide", run, tmp_path / "new.csv", "-o", tmp_path / "out.csv")
+    result = invoke(*new, "--way", "always 0.25")
+    assert result.exit_code == 0, result.output
+    assert pd.read_csv(tmp_path / "out.csv")["decision"].tolist() == [0.25, 0.25]
