@@ -52,7 +52,9 @@ def test_decisions_for_a_new_table_need_no_python(decided: Path, bakery: Path) -
     assert width[1] > width[0]  # nothing is known of the new shop
     result = invoke("report", decided, "--for", bakery / "new.csv")
     assert result.exit_code == 0, result.output
-    assert "new.csv: no decision for row 3, for want of a value" in result.stderr
+    assert (
+        "new.csv: no decision for row 3: a value that the model needs is missing" in result.stderr
+    )
     page = (decided / "report.html").read_text("utf-8")
     assert "for 3 rows of new.csv, without 1 row that lacks a value." in page
 
