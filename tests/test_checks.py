@@ -20,16 +20,6 @@ import numpyro.distributions as dist
 import optax
 import pandas as pd
 import pytest
-from stakes.study.strategies.heads import (
-    LEVELS,
-    Level,
-    Monotone,
-    Network,
-    Regressor,
-    Shift,
-    Shown,
-    Unchanged,
-)
 
 import stakes
 from examples import matrix_factorization, radon, retail
@@ -40,6 +30,16 @@ from stakes.app import runs, spec
 from stakes.demos import newsvendor
 from stakes.sklearn import DecisionRegressor
 from stakes.study.keys import Keys
+from stakes.study.strategies.maps import (
+    LEVELS,
+    Identity,
+    Level,
+    MapInputs,
+    Monotone,
+    Network,
+    Regressor,
+    Shift,
+)
 
 KEY = jax.random.key(0)
 DATA = {"x": np.arange(4.0), "y": np.ones(4)}
@@ -236,7 +236,7 @@ class Mean:
         return np.full(len(X), self.mean)
 
 
-HEAD_DATA = {"shown": Shown(np.ones(5), np.ones((5, len(LEVELS)))), "outcomes": np.ones(5)}
+HEAD_DATA = {"inputs": MapInputs(np.ones(5), np.ones((5, len(LEVELS)))), "outcomes": np.ones(5)}
 OPTIONS = {
     "transform": "own or None",
     "method": "own or None",
@@ -938,13 +938,13 @@ CALLS: dict[str, Call] = {
         f"{head.title}.fit": Call(
             head.fit,
             lambda: {**HEAD_DATA, "key": KEY, "criterion": UTILITY},
-            {"key": "key", "shown": "own", "outcomes": "own", "criterion": "utility"},
+            {"key": "key", "inputs": "own", "outcomes": "own", "criterion": "utility"},
             works=False,
         )
         for head in (Shift(), Level(), Monotone(), Network(), Regressor(Mean()))
     },
     "Unchanged.decide": Call(
-        Unchanged().decide, lambda: {"shown": HEAD_DATA["shown"]}, {"shown": "own"}
+        Identity().decide, lambda: {"inputs": HEAD_DATA["inputs"]}, {"inputs": "own"}
     ),
     "RunFolder": Call(runs.RunFolder, lambda: {"path": "run"}, {"path": "path"}),
 }

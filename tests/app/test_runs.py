@@ -500,15 +500,15 @@ def test_a_signal_after_the_fits_ends_the_run(copied: Path, monkeypatch, when: s
 
 
 def test_heads_come_back_from_plain_numbers() -> None:
-    from stakes.study.strategies.heads import LEVELS, AtLevel, Line, Shown, Unchanged
     from stakes.study.strategies.keeping import _head, _head_numbers
 
-    from stakes.study.strategies.monotone import Risen
+    from stakes.study.strategies.maps import LEVELS, Identity, LevelMap, Line, MapInputs
+    from stakes.study.strategies.monotone import Offsets
     from stakes.study.strategies.network import FOLDS, Correction, Units
 
     rng = np.random.default_rng(0)
     decisions = rng.normal(size=7)
-    shown = Shown(decisions, np.sort(rng.normal(size=(7, len(LEVELS))), axis=1))
+    shown = MapInputs(decisions, np.sort(rng.normal(size=(7, len(LEVELS))), axis=1))
     features = len(LEVELS) + 3
     layers = [
         (rng.normal(size=(FOLDS, *size)), rng.normal(size=(FOLDS, size[1])))
@@ -516,10 +516,10 @@ def test_heads_come_back_from_plain_numbers() -> None:
     ]
     units = Units(0.1, rng.normal(size=features), np.abs(rng.normal(size=features)))
     for head in (
-        Unchanged(),
+        Identity(),
         Line(1.0, 0.5, 0.9),
-        AtLevel(0.3),
-        Risen(np.array([-1.0, 1.0]), np.array([0.1, 0.2])),
+        LevelMap(0.3),
+        Offsets(np.array([-1.0, 1.0]), np.array([0.1, 0.2])),
         Correction(units, layers, 0.5),
     ):
         numbers = _head_numbers(head)

@@ -5,10 +5,18 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.special import ndtri
-from stakes.study.strategies.heads import LEVELS, Head, Level, Monotone, Network, Shift, Shown
 
 import stakes
 from stakes.losses import AnyLoss
+from stakes.study.strategies.maps import (
+    LEVELS,
+    CalibrationMap,
+    Level,
+    MapInputs,
+    Monotone,
+    Network,
+    Shift,
+)
 
 FAILURE_RATE = 1e-4
 """Of all tests here together, were their seeds drawn anew."""
@@ -18,12 +26,12 @@ SETS, ROWS, ALLOWED = 20, 100, 0.03
 CRITERION = AnyLoss(stakes.Tilted(0.8))
 
 
-def regret(head: Head, seed: int) -> float:
+def regret(head: CalibrationMap, seed: int) -> float:
     """The exact expected cost of what a head decides, relative to the best, which the base does."""
     rng = np.random.default_rng(seed)
     mean = rng.normal(size=ROWS)
     best = mean + ndtri(0.8)
-    shown = Shown(best, mean[:, None] + ndtri(LEVELS))
+    shown = MapInputs(best, mean[:, None] + ndtri(LEVELS))
     outcomes = mean + rng.normal(size=ROWS)
     away = head.fit(jax.random.key(seed), shown, outcomes, CRITERION).decide(shown) - mean
     # E (y-h)+ of a standard normal is φ(h) - h (1 - Φ(h)).
@@ -33,7 +41,7 @@ def regret(head: Head, seed: int) -> float:
 
 
 @pytest.mark.parametrize("head", HEADS, ids=lambda head: head.title)
-def test_a_base_that_cannot_be_bettered_is_hardly_made_worse(head: Head) -> None:
+def test_a_base_that_cannot_be_bettered_is_hardly_made_worse(head: CalibrationMap) -> None:
     found = np.array([regret(head, seed) for seed in range(SETS)])
     assert (found >= -1e-6).all()
     assert found.mean() + Z * found.std() / np.sqrt(SETS) < ALLOWED

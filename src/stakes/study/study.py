@@ -145,6 +145,8 @@ class Study:
         if by is None and isinstance(folds, Forward):
             together = Ordered(folds.together)
         self.dependence = together.among(self.splits.ever_judged)
+        for mask in self.splits.masks:
+            self.cases(mask)  # refuses folds of which nothing can be predicted
 
     def merge(self) -> None:
         """Have no folds any more: strategies are fitted to everything alone."""

@@ -1,4 +1,4 @@
-"""Heads: corrections of a base's decisions, by what then happened."""
+"""Calibration maps: corrections of a base's decisions, by what then happened."""
 
 import itertools
 from collections.abc import Callable
@@ -11,24 +11,24 @@ import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
 from scipy.stats import norm
-from stakes.study.strategies.heads import (
+
+import stakes
+from stakes.losses import AnyLoss
+from stakes.study.strategies import network
+from stakes.study.strategies.maps import (
     LEVELS,
-    AtLevel,
-    Head,
+    CalibrationMap,
+    Identity,
     Level,
+    LevelMap,
     Line,
+    MapInputs,
     Monotone,
     Network,
     Regressor,
     Shift,
-    Shown,
-    Unchanged,
     quantiles_at,
 )
-
-import stakes
-from stakes.losses import AnyLoss
-from stakes.study import network
 from stakes.study.strategies.monotone import Blocks
 
 KEY = jax.random.key(3)
@@ -60,8 +60,8 @@ def hit(outcome: Any, decision: Any) -> Any:
     return jnp.where(jnp.abs(outcome - decision) < 3, 0.0, 1.0)
 
 
-SIMPLE: dict[str, Head] = {"shift": Shift(), "level": Level(), "monotone": Monotone()}
-HEADS: dict[str, Head] = {
+SIMPLE: dict[str, CalibrationMap] = {"shift": Shift(), "level": Level(), "monotone": Monotone()}
+HEADS: dict[str, CalibrationMap] = {
     **SIMPLE,
     "network": Network(width=8),
     "regressor": Regressor(LeastSquares()),
@@ -69,11 +69,11 @@ HEADS: dict[str, Head] = {
 CRITERIA = {"tilted": TILTED, "squared": SQUARED, "hit": AnyLoss(hit)}
 
 
-def predicted(mean: np.ndarray, deviation: np.ndarray, decisions: np.ndarray) -> Shown:
-    return Shown(decisions, mean[:, None] + deviation[:, None] * ndtri(LEVELS))
+def predicted(mean: np.ndarray, deviation: np.ndarray, decisions: np.ndarray) -> MapInputs:
+    return MapInputs(decisions, mean[:, None] + deviation[:, None] * ndtri(LEVELS))
 
 
-def biased(rows: int, seed: int = 0) -> tuple[Shown, np.ndarray]:
+def biased(rows: int, seed: int = 0) -> tuple[MapInputs, np.ndarray]:
     """A base whose decisions are too low, too far apart, and too sure of themselves."""
     rng = np.random.default_rng(seed)
     mean, deviation = 2 * rng.normal(size=rows), np.exp(0.3 * rng.normal(size=rows))
@@ -90,7 +90,7 @@ def cost(criterion: Any, outcomes: np.ndarray, decisions: np.ndarray) -> float:
     [(Level(), TILTED), *itertools.product((Shift(), Monotone()), CRITERIA.values())],
 )
 def test_a_head_lowers_the_cost_of_a_biased_base_also_on_other_rows(
-    head: Head, criterion: Any
+    head: CalibrationMap, criterion: Any
 ) -> None:
     shown, outcomes = biased(500)
     other, later = biased(2000, seed=1)
@@ -104,7 +104,9 @@ def test_a_head_lowers_the_cost_of_a_biased_base_also_on_other_rows(
 
 @pytest.mark.parametrize("head", SIMPLE.values(), ids=SIMPLE)
 @pytest.mark.parametrize("rows", [0, 1, 19, 40])
-def test_a_head_never_costs_more_than_its_base_on_the_rows_shown(head: Head, rows: int) -> None:
+def test_a_head_never_costs_more_than_its_base_on_the_rows_shown(
+    head: CalibrationMap, rows: int
+) -> None:
     for seed, criterion in itertools.product(range(2), CRITERIA.values()):
         rng = np.random.default_rng(seed)
         mean = rng.normal(size=rows).round(1)
@@ -119,8 +121,8 @@ def test_a_head_never_costs_more_than_its_base_on_the_rows_shown(head: Head, row
 
 
 @pytest.mark.parametrize("head", HEADS.values(), ids=HEADS)
-def test_predictions_and_outcomes_that_do_not_vary_are_no_difficulty(head: Head) -> None:
-    shown = Shown(np.zeros(40), np.zeros((40, len(LEVELS))))
+def test_predictions_and_outcomes_that_do_not_vary_are_no_difficulty(head: CalibrationMap) -> None:
+    shown = MapInputs(np.zeros(40), np.zeros((40, len(LEVELS))))
     decided = head.fit(KEY, shown, np.full(40, 3.0), TILTED).decide(shown)
     assert np.isfinite(decided).all()
     assert cost(TILTED, np.full(40, 3.0), decided) <= cost(TILTED, np.full(40, 3.0), np.zeros(40))
@@ -129,18 +131,18 @@ def test_predictions_and_outcomes_that_do_not_vary_are_no_difficulty(head: Head)
 
 
 @pytest.mark.parametrize("head", HEADS.values(), ids=HEADS)
-def test_decisions_go_with_their_rows_and_do_not_depend_on_the_others(head: Head) -> None:
+def test_decisions_go_with_their_rows_and_do_not_depend_on_the_others(head: CalibrationMap) -> None:
     shown, outcomes = biased(40)
     fitted = head.fit(KEY, shown, outcomes, TILTED)
     order = np.random.default_rng(0).permutation(40)[:17]
-    some = Shown(shown.decisions[order], shown.quantiles[order])
+    some = MapInputs(shown.decisions[order], shown.quantiles[order])
     np.testing.assert_allclose(fitted.decide(some), fitted.decide(shown)[order], rtol=1e-9)
-    none = Shown(np.zeros(0), np.zeros((0, len(LEVELS))))
+    none = MapInputs(np.zeros(0), np.zeros((0, len(LEVELS))))
     assert fitted.decide(none).shape == (0,)
 
 
 @pytest.mark.parametrize("head", HEADS.values(), ids=HEADS)
-def test_the_same_key_gives_the_same_decisions(head: Head) -> None:
+def test_the_same_key_gives_the_same_decisions(head: CalibrationMap) -> None:
     shown, outcomes = biased(40)
     first, second = (head.fit(KEY, shown, outcomes, TILTED).decide(shown) for _ in range(2))
     np.testing.assert_array_equal(first, second)
@@ -156,7 +158,7 @@ def test_a_key_of_the_old_kind_serves_as_well() -> None:
 
 
 @pytest.mark.parametrize("head", SIMPLE.values(), ids=SIMPLE)
-def test_a_correction_may_lead_away_from_where_the_cost_is_undefined(head: Head) -> None:
+def test_a_correction_may_lead_away_from_where_the_cost_is_undefined(head: CalibrationMap) -> None:
     def positive(outcome: Any, decision: Any) -> Any:
         return jnp.square(jnp.log(decision) - jnp.log(outcome))
 
@@ -168,48 +170,48 @@ def test_a_correction_may_lead_away_from_where_the_cost_is_undefined(head: Head)
 
 
 @pytest.mark.parametrize("head", HEADS.values(), ids=HEADS)
-def test_the_unit_of_the_outcome_does_not_matter(head: Head) -> None:
+def test_the_unit_of_the_outcome_does_not_matter(head: CalibrationMap) -> None:
     shown, outcomes = biased(40)
-    scaled = Shown(64 * shown.decisions, 64 * shown.quantiles)
+    scaled = MapInputs(64 * shown.decisions, 64 * shown.quantiles)
     in_units = head.fit(KEY, shown, outcomes, TILTED).decide(shown)
     in_others = head.fit(KEY, scaled, 64 * outcomes, TILTED).decide(scaled)
     np.testing.assert_allclose(in_others / 64, in_units, atol=0.02)
 
 
-BAD: dict[str, tuple[Callable[[Shown, np.ndarray], tuple[Any, Any]], str]] = {
-    "no Shown": (lambda s, y: (tuple(s), y), r"`shown` must be a `Shown"),
+BAD: dict[str, tuple[Callable[[MapInputs, np.ndarray], tuple[Any, Any]], str]] = {
+    "no MapInputs": (lambda s, y: (tuple(s), y), r"`inputs` must be a `MapInputs"),
     "nan outcome": (lambda s, y: (s, np.where(y > 0, np.nan, y)), r"`outcomes` must be finite"),
     "too few outcomes": (lambda s, y: (s, y[1:]), r"`outcomes` must have one .*\(40,\).*\(39,\)"),
     "text": (lambda s, y: (s, y.astype(str)), r"`outcomes` must be an array of numbers"),
     "inf decision": (
         lambda s, y: (s._replace(decisions=s.decisions + np.inf), y),
-        r"`shown.decisions` must be finite; 40 of 40",
+        r"`inputs.decisions` must be finite; 40 of 40",
     ),
     "too few levels": (
         lambda s, y: (s._replace(quantiles=s.quantiles[:, 1:]), y),
-        r"`shown.quantiles` must have .* shape \(40, 21\); got shape \(40, 20\)",
+        r"`inputs.quantiles` must have .* shape \(40, 21\); got shape \(40, 20\)",
     ),
     "falling quantiles": (
         lambda s, y: (s._replace(quantiles=s.quantiles[:, ::-1]), y),
-        r"`shown.quantiles` must not fall .* in row 0",
+        r"`inputs.quantiles` must not fall .* in row 0",
     ),
     "nan covariate": (
         lambda s, y: (s._replace(covariates=np.full((40, 2), np.nan)), y),
-        r"`shown.covariates` must be finite",
+        r"`inputs.covariates` must be finite",
     ),
 }
 
 
 @pytest.mark.parametrize(("make", "message"), BAD.values(), ids=BAD)
 @pytest.mark.parametrize("head", HEADS.values(), ids=HEADS)
-def test_what_cannot_be_used_is_refused(head: Head, make: Any, message: str) -> None:
+def test_what_cannot_be_used_is_refused(head: CalibrationMap, make: Any, message: str) -> None:
     shown, outcomes = make(*biased(40))
     with pytest.raises(stakes.InputError, match=message):
         head.fit(KEY, shown, outcomes, TILTED)
 
 
 @pytest.mark.parametrize("head", HEADS.values(), ids=HEADS)
-def test_a_loss_is_no_criterion(head: Head) -> None:
+def test_a_loss_is_no_criterion(head: CalibrationMap) -> None:
     with pytest.raises(stakes.InputError, match="`criterion` must be"):
         head.fit(KEY, *biased(40), stakes.Tilted(0.8))  # type: ignore[arg-type]
 
@@ -247,7 +249,7 @@ def test_level_makes_up_for_a_base_that_is_too_sure() -> None:
     outcomes = 2 * ndtri((np.arange(1001) + 0.5) / 1001)
     shown = predicted(mean, np.ones(1001), np.full(1001, ndtri(0.8)))
     found = Level().fit(KEY, shown, outcomes, TILTED)
-    assert isinstance(found, AtLevel)
+    assert isinstance(found, LevelMap)
     assert found.level == pytest.approx(ndtr(2 * ndtri(0.8)), abs=2e-3)
 
 
@@ -275,7 +277,7 @@ def test_monotone_keeps_the_order_of_decisions(criterion: Any) -> None:
     grid = np.linspace(-5, 15, 500)
     decided = fitted.decide(predicted(grid, np.ones(500), grid))
     assert (np.diff(decided) >= -1e-9).all()
-    assert not isinstance(fitted, Unchanged)
+    assert not isinstance(fitted, Identity)
 
 
 def test_blocks_are_never_small_whatever_the_ties() -> None:
@@ -317,15 +319,15 @@ def test_a_network_compiles_once_for_folds_of_about_the_same_size() -> None:
     shown, outcomes = biased(40)
     Network(width=8).fit(KEY, shown, outcomes, TILTED)
     before = network._train._cache_size()
-    fewer = Shown(shown.decisions[:-1], shown.quantiles[:-1])
+    fewer = MapInputs(shown.decisions[:-1], shown.quantiles[:-1])
     Network(width=8).fit(KEY, fewer, outcomes[:-1], TILTED)
     assert network._train._cache_size() == before
 
 
 @pytest.mark.parametrize("head", [Network(covariates="day"), Regressor(LeastSquares(), "day")])
-def test_covariates_that_a_head_asks_for_must_be_there(head: Head) -> None:
+def test_covariates_that_a_head_asks_for_must_be_there(head: CalibrationMap) -> None:
     assert head.covariates == ("day",)
-    with pytest.raises(stakes.InputError, match=r"`shown.covariates` is None.*'day'"):
+    with pytest.raises(stakes.InputError, match=r"`inputs.covariates` is None.*'day'"):
         head.fit(KEY, *biased(40), TILTED)
 
 
@@ -348,11 +350,11 @@ def test_covariates_must_be_those_of_the_fit() -> None:
     started = jax.tree.map(np.asarray, network._start(KEY, len(LEVELS) + 5, 8))
     for fitted in (
         Regressor(LeastSquares()).fit(KEY, shown, outcomes, TILTED),
-        network.Correction(network.Units.of(shown, outcomes), started),
+        network.NetworkMap(network.Units.of(shown, outcomes), started),
     ):
-        with pytest.raises(stakes.InputError, match=r"`shown.covariates`.* 2 fewer"):
+        with pytest.raises(stakes.InputError, match=r"`inputs.covariates`.* 2 fewer"):
             fitted.decide(shown._replace(covariates=None))
-        with pytest.raises(stakes.InputError, match=r"`shown.covariates`.* 1 more"):
+        with pytest.raises(stakes.InputError, match=r"`inputs.covariates`.* 1 more"):
             fitted.decide(shown._replace(covariates=np.zeros((40, 3))))
 
 

@@ -1,6 +1,6 @@
 """Ways to a decision, their folds, and the choice among them."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
@@ -13,15 +13,14 @@ import numpyro.distributions as dist
 import pandas as pd
 import pytest
 from scipy import stats
-from stakes.study.strategies.fitted import ByPosterior
-from stakes.study.strategies.heads import FittedHead, Shown, Unchanged
 
 import stakes
 import stakes.plot
 from stakes.port import Instances
 from stakes.predicting import FittedPosterior
-from stakes.study import chosen_among, opened_bench
+from stakes.study import Study, Work, chosen_among, enter
 from stakes.study.folds import split
+from stakes.study.strategies.maps import FittedMap, Identity, MapInputs
 from stakes.study.strategies.reweighted import reweighted
 
 KEY = jax.random.key(0)
@@ -59,19 +58,23 @@ PROBLEM = stakes.Problem(grouped, outcome="y", loss=stakes.Tilted(Q))
 
 @dataclass(frozen=True)
 class Watching:
-    """A head that changes nothing and keeps what it was shown."""
+    """A calibration map that changes nothing and keeps what it was shown."""
 
     rows: list[np.ndarray]
     covariates: tuple[str, ...] = ("group",)
 
     title: ClassVar[str] = "watching"
+    description: ClassVar[str] = "decisions as they are"
     __hash__ = object.__hash__
 
-    def fit(self, key: Any, shown: Shown, outcomes: np.ndarray, criterion: Any) -> FittedHead:
-        assert shown.covariates is not None
-        assert len(shown.decisions) == len(shown.covariates) == len(outcomes)
+    def fit(self, key: Any, inputs: MapInputs, outcomes: np.ndarray, criterion: Any) -> FittedMap:
+        assert inputs.covariates is not None
+        assert len(inputs.decisions) == len(inputs.covariates) == len(outcomes)
         self.rows.append(outcomes)
-        return Unchanged()
+        return Identity()
+
+    def restore(self, arrays: Any) -> FittedMap:
+        return Identity()
 
 
 WATCHING = Watching([])
@@ -102,7 +105,7 @@ def by_group() -> stakes.Choice:
 
 
 def test_each_fold_decides_by_the_posterior_of_what_it_saw(choice: stakes.Choice) -> None:
-    data, plain = simulated(), choice.entries[0]
+    data, plain = simulated(), choice.scores[0]
     decided = np.zeros(ROWS)
     for fold in range(4):
         decided[fold == FOLDS] = exact(data, fold != FOLDS)[fold == FOLDS]
@@ -115,13 +118,13 @@ def test_each_fold_decides_by_the_posterior_of_what_it_saw(choice: stakes.Choice
 def test_another_loss_takes_over_the_plain_fits(
     choice: stakes.Choice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stakes.study.setup.run_apart", pytest.fail)
+    monkeypatch.setattr("stakes.study.fits.run_apart", pytest.fail)
     data, ways = simulated(), [stakes.Plain()]
     problem = stakes.Problem(grouped, outcome="y", loss=stakes.Tilted(0.9))
-    options, before = choice.bench.options, choice.bench
-    again = {"options": options, "coords": None, "progress": False, "before": before}
-    bench = opened_bench(KEY, problem, data, ways, FOLDS, None, **again)
-    costs, decided = chosen_among(ways, bench).entries[0].costs, np.zeros(ROWS)
+    work = Work(progress=False, before=choice.study)
+    study = Study(KEY, problem, data, choice.study.options, folds=FOLDS, work=work)
+    enter(study, ways)
+    costs, decided = chosen_among(study, ways).scores[0].costs, np.zeros(ROWS)
     for fold in range(4):
         decided[fold == FOLDS] = exact(data, fold != FOLDS, q=0.9)[fold == FOLDS]
     expected = np.asarray(stakes.Tilted(0.9)(data["y"], decided))
@@ -129,17 +132,17 @@ def test_another_loss_takes_over_the_plain_fits(
 
 
 def test_many_fits_take_fewer_draws_unless_a_number_is_given(choice: stakes.Choice) -> None:
-    setup = choice.bench.setup(None)
-    asked = setup.plan.settings.draws
-    few, many = (setup.together_with(setup.plan, fits).settings.draws for fits in (2, 100))
+    fits = choice.study.fits()
+    asked = fits.plan.settings.draws
+    few, many = (fits._with_fewer_draws(fits.plan, count).settings.draws for count in (2, 100))
     assert few == asked
     assert many == max(4, 2**15 // (100 * ROWS)) < asked
-    as_said = replace(setup, fewer_draws=False)
-    assert as_said.together_with(setup.plan, 100).settings.draws == asked
+    study = Study(KEY, PROBLEM, simulated(), stakes.Options(draws=7), work=Work(progress=False))
+    assert study.fits()._with_fewer_draws(study.plan, 100).settings.draws == 7
 
 
 def test_draws_of_a_good_fit_can_be_reweighted(choice: stakes.Choice) -> None:
-    plain, again = choice.entries[0], choice.entries[5]
+    plain, again = choice.scores[0], choice.scores[5]
     # Four times the standard errors of both: 0.012 and, with fewer draws left by weights, 0.02.
     np.testing.assert_allclose(again.costs, plain.costs, atol=0.1)
     assert choice.table.loc[again.name, "k_hat"] < 0.7
@@ -147,9 +150,7 @@ def test_draws_of_a_good_fit_can_be_reweighted(choice: stakes.Choice) -> None:
 
 def test_weights_belong_to_their_draws(choice: stakes.Choice) -> None:
     """Draws of a fit that is off and too wide, once weighted, are those of the exact posterior."""
-    fitted = choice.entries[0].fitted
-    assert isinstance(fitted, ByPosterior)
-    posterior = fitted.posteriors[-1]
+    posterior = choice.fitted("plain VI").posterior
     assert isinstance(posterior, FittedPosterior)
     off = {name: value + 0.2 for name, value in posterior.params.items()}
     data, seen = simulated(), np.ones(ROWS, bool)
@@ -195,11 +196,11 @@ def test_members_whose_rows_are_all_left_out_are_new(by_group: stakes.Choice) ->
     """Then nothing is known of a group but its prior."""
     want = stats.norm.ppf(Q, 0, np.sqrt(SPREAD**2 + 1))
     costs = np.asarray(stakes.Tilted(Q)(simulated(shift=12.0)["y"], want))
-    np.testing.assert_allclose(by_group.entries[0].costs, costs, atol=0.08)
+    np.testing.assert_allclose(by_group.scores[0].costs, costs, atol=0.08)
 
 
 def test_groups_stay_together_and_intervals_allow_for_them(by_group: stakes.Choice) -> None:
-    splits, group = by_group.bench.splits, simulated()["group"]
+    splits, group = by_group.study.splits, simulated()["group"]
     for judged in splits.judged:
         assert not np.intersect1d(group[judged], group[~judged]).size
     assert "6 groups kept together" in splits.title
@@ -211,7 +212,7 @@ def test_a_correction_is_chosen_where_the_model_is_reliably_wrong(by_group: stak
     assert risks["plain VI, corrected by shift"] < 0.8 * risks["plain VI"]
 
 
-def test_a_head_never_sees_the_outcomes_its_decisions_are_judged_by(choice: stakes.Choice) -> None:
+def test_a_map_never_sees_the_outcomes_its_decisions_are_judged_by(choice: stakes.Choice) -> None:
     data = simulated()["y"].astype(np.float32)
     *folds, everything = WATCHING.rows
     assert len(folds) == 4
@@ -222,9 +223,9 @@ def test_a_head_never_sees_the_outcomes_its_decisions_are_judged_by(choice: stak
 
 def test_two_ways_are_told_apart_from_both_sides_or_from_none(choice: stakes.Choice) -> None:
     """Also where one of them costs many times as much as the other."""
-    entries = choice.entries
-    for one in entries:
-        for other in entries:
+    scores = choice.scores
+    for one in scores:
+        for other in scores:
             there, back = choice._interval(one, other), choice._interval(other, one)
             assert (there.low > 0) == (back.high < 0), (one.name, other.name)
             assert there.low <= (one.risk - other.risk) / one.risk + 1e-12, (one.name, other.name)
@@ -233,14 +234,14 @@ def test_two_ways_are_told_apart_from_both_sides_or_from_none(choice: stakes.Cho
 
 def test_the_table_has_a_row_for_each_way_judged_alike(choice: stakes.Choice) -> None:
     table = choice.table
-    assert list(table.index) == [entry.name for entry in choice.entries]
+    assert list(table.index) == [score.name for score in choice.scores]
     assert {"risk", "better_by", "low", "high", "seconds"} <= set(table.columns)
-    plain, same = choice.entries[0], choice.entries[3]
+    plain, same = choice.scores[0], choice.scores[3]
     assert table.loc["the same for all", "risk"] == pytest.approx(same.costs.mean())
     expected = 1 - same.costs.mean() / plain.costs.mean()
     assert table.loc["the same for all", "better_by"] == pytest.approx(expected)
     assert table.loc["plain VI", "better_than_today"] > 0
-    today = 1 - plain.costs.mean() / choice.entries[4].costs.mean()
+    today = 1 - plain.costs.mean() / choice.scores[4].costs.mean()
     assert table.loc["plain VI", "better_than_today"] == pytest.approx(today)
     # Outcomes come from the model: 48 of them, each in its range with the chance that it promises.
     assert 0.25 < table.loc["plain VI", "coverage_50"] < 0.75
@@ -268,8 +269,8 @@ def test_other_data_are_decided_by_the_way_chosen_or_named(choice: stakes.Choice
     np.testing.assert_allclose(decided.values, want[[2, 0]], atol=0.05)
     same = choice.decide(other, way="the same for all", **known).values
     assert same[0] == same[1]
-    for entry in choice.entries[:3]:
-        assert choice.decide(other, way=entry.name, **known).shape == (2,)
+    for score in choice.scores[:3]:
+        assert choice.decide(other, way=score.name, **known).shape == (2,)
     with pytest.raises(stakes.InputError, match="data of the fit alone"):
         choice.decide(other, way="what is done today", **known)
     with pytest.raises(stakes.InputError, match="`way=` must be one of"):
@@ -283,7 +284,7 @@ def test_the_same_for_all_is_the_best_single_decision(choice: stakes.Choice) -> 
     assert stakes.Tilted(Q)(outcomes, same).mean() <= min(costs) + 1e-6
 
 
-def test_a_yardstick_is_chosen_where_every_model_is_reliably_worse() -> None:
+def test_a_baseline_is_chosen_where_every_model_is_reliably_worse() -> None:
     ways = [stakes.Plain(), stakes.Given("y")]  # today's decisions cannot be beaten
 
     data = simulated()
@@ -308,7 +309,7 @@ def test_random_folds_judge_every_outcome_once_and_never_see_it(count: int) -> N
     assert (splits.fitted | splits.judged == counted).all()
     sizes = splits.judged.sum(axis=1)
     assert sizes.max() - sizes.min() <= 1
-    assert splits.masks.shape == (count + 1, 50)
+    assert [mask.seen.shape for mask in splits.masks] == [(50,)] * count
 
 
 def test_forward_folds_see_the_past_alone() -> None:
@@ -342,19 +343,11 @@ def test_rows_that_are_not_in_order_of_time_are_refused() -> None:
     for wrong in (frame.iloc[::-1], pd.concat([frame, frame])):
         with pytest.raises(stakes.InputError, match=r"rows in order of time.* comes after"):
             stakes.choose(KEY, problem, wrong, folds=stakes.Forward(blocks=2))
-    bench = opened_bench(
-        KEY,
-        problem,
-        frame,
-        [stakes.Plain()],
-        stakes.Forward(blocks=2, together=np.arange(20) // 2),
-        None,
-        options=stakes.Options(steps=300),
-        coords=None,
-        progress=False,
-    )
-    assert bench.dependence.size == 10
-    assert bench.dependence.words == "times in order"
+    forward = stakes.Forward(blocks=2, together=np.arange(20) // 2)
+    work, options = Work(progress=False), stakes.Options(steps=300)
+    study = Study(KEY, problem, frame, options, folds=forward, work=work)
+    assert study.dependence.size == 10
+    assert study.dependence.words == "times in order"
 
 
 def test_a_way_whose_numbers_fail_is_left_out_and_told() -> None:
@@ -372,7 +365,7 @@ def test_a_way_whose_numbers_fail_is_left_out_and_told() -> None:
     ways = [stakes.Plain(), stakes.Calibrated(), stakes.Same()]
     with pytest.warns(stakes.StakesWarning, match=r"leaves out calibrated: .*quantile"):
         choice = stakes.choose(KEY, problem, data, ways, folds=2, steps=400, progress=False)
-    assert [entry.name for entry in choice.entries] == ["plain VI", "the same for all"]
+    assert [score.name for score in choice.scores] == ["plain VI", "the same for all"]
     assert "Calibrated is left out: `Linearized(quantile=0.9)`" in str(choice)
     with pytest.raises(stakes.NumericalError, match="no way can decide"):
         stakes.choose(KEY, problem, data, ways[1:], folds=2, steps=400, progress=False)
@@ -424,7 +417,7 @@ def refusals() -> list[tuple[dict[str, Any], str]]:
 def test_what_does_not_fit_is_refused_before_any_fit(
     call: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stakes.study.setup.run_apart", pytest.fail)
+    monkeypatch.setattr("stakes.study.fits.run_apart", pytest.fail)
     with pytest.raises(stakes.InputError, match=message):
         stakes.choose(KEY, PROBLEM, simulated(), progress=False, **call)
 
@@ -444,8 +437,8 @@ def test_what_is_done_today_is_refused_in_another_order_than_the_rows() -> None:
                 call([stakes.Plain(), stakes.Given(wrong)])
     given = stakes.Given(rows["x"])
     choice = call([stakes.Plain(), given])
-    assert {each.way: each.risk for each in choice.entries}[given] == pytest.approx(3.5)
-    stakes.Given(rows["x"].reset_index(drop=True)).check(choice.bench)  # numbers say nothing
+    assert {each.name: each.risk for each in choice.scores}[given.name] == pytest.approx(3.5)
+    stakes.Given(rows["x"].reset_index(drop=True)).check(choice.study)  # numbers say nothing
 
 
 def learned(group: Any, n: int, y: Any = None) -> None:
@@ -459,14 +452,14 @@ def learned(group: Any, n: int, y: Any = None) -> None:
 def test_folds_that_leave_a_parameter_untold_are_refused_before_any_fit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("stakes.study.setup.run_apart", pytest.fail)
+    monkeypatch.setattr("stakes.study.fits.run_apart", pytest.fail)
     problem, data = stakes.Problem(learned, outcome="y", loss=stakes.Tilted(Q)), simulated()
     with pytest.raises(stakes.InputError, match="parameter 'mean', and no way can predict"):
         stakes.choose(KEY, problem, data, by=data["group"], folds=3, progress=False)
 
 
 def test_a_utility_has_no_strength(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stakes.study.setup.run_apart", pytest.fail)
+    monkeypatch.setattr("stakes.study.fits.run_apart", pytest.fail)
     utility = stakes.Utility(lambda outcome, decision: jnp.exp(-jnp.square(outcome - decision)))
     problem = stakes.Problem(grouped, outcome="y", utility=utility)
     with pytest.raises(stakes.InputError, match="no scale M"):
@@ -482,7 +475,7 @@ def test_nuts_decides_by_the_exact_posterior_of_each_fold() -> None:
     for fold in range(4):
         decided[fold == FOLDS] = exact(data, fold != FOLDS)[fold == FOLDS]
     costs = np.asarray(stakes.Tilted(Q)(data["y"], decided))
-    np.testing.assert_allclose(choice.entries[0].costs, costs, atol=0.05)
+    np.testing.assert_allclose(choice.scores[0].costs, costs, atol=0.05)
     assert choice.table.loc["NUTS", "r_hat"] < 1.02
 
 
@@ -508,5 +501,5 @@ def test_a_choice_on_a_cluster_is_the_same_although_a_worker_dies() -> None:
         there.table.drop(columns=drop), here.table.drop(columns=drop), check_exact=True
     )
     np.testing.assert_array_equal(there.decisions.values, here.decisions.values)
-    for before, after in zip(here.entries, there.entries, strict=True):
+    for before, after in zip(here.scores, there.scores, strict=True):
         np.testing.assert_array_equal(after.costs, before.costs)
