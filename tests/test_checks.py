@@ -4,6 +4,7 @@ The calls are generated. Each has valid arguments, of which one at a time is rep
 that is not legal for it. None of them gets as far as a fit, or as compiling anything.
 """
 
+import dataclasses
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -196,7 +197,7 @@ def fields_of_fit() -> dict[str, Any]:
 
 @cache
 def result() -> stakes.Calibration:
-    return stakes.Calibration.of(plan(), fit(), fit(), None, Keys.of(KEY))
+    return stakes.Calibration(plan=plan(), keys=Keys.of(KEY), vi=fit(), calibrated=fit(), coords={})
 
 
 @cache
@@ -216,13 +217,13 @@ def run() -> runs.Run:
 
 
 def fields(value: Any) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in value.__dataclass_fields__}
+    return {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.init}
 
 
 def no_choice() -> stakes.Choice:
     """Of no ways, so that none has the name that is asked for."""
     made = object.__new__(stakes.Choice)
-    object.__setattr__(made, "entries", ())
+    object.__setattr__(made, "scores", ())
     return made
 
 
@@ -438,23 +439,23 @@ CALLS: dict[str, Call] = {
         {"options": "own or None"},
         works=False,
     ),
-    "calibrate_with": Call(
-        study.calibrate_with,
-        lambda: {
-            "key": KEY,
-            "problem": PROBLEM,
-            "data": DATA,
-            "options": stakes.Options(optimizer=REFUSES),
-        },
-        {
-            **FITTED,
-            "options": "own",
-            "progress": "flag",
-            "plain": "flag",
-            "journal": "own or None",
-            "on": "own or None",
-        },
+    "Study": Call(
+        study.Study,
+        lambda: {"key": KEY, "problem": PROBLEM, "data": DATA, "options": stakes.Options()},
+        {**FITTED, "options": "own", "folds": TRACED, "by": TRACED, "work": TRACED},
         works=False,
+    ),
+    "Work": Call(
+        study.Work,
+        dict,
+        {
+            "progress": "flag",
+            "journal": "own or None",
+            "client": TRACED,
+            "processes": "own or None",
+            "before": TRACED,
+        },
+        named={"processes": "on"},
     ),
     "prepare": Call(
         study.prepare,
@@ -479,21 +480,14 @@ CALLS: dict[str, Call] = {
         stakes.Calibration,
         lambda: fields(result()),
         {
-            "problem": "own",
-            "approximation": "own",
+            "plan": "own",
+            "keys": "own",
             "vi": "own",
             "calibrated": "own",
-            "transform": "own or None",
-            "expectation": "own",
-            "method": "own or None",
             "coords": "mapping",
-            "keys": "own",
-            "predictors": "own",
-            "columns": "mapping",
             "by": TRACED,
-            "plan": TRACED,
-            "table": TRACED,
             "beyond": TRACED,
+            "home": TRACED,
         },
     ),
     "Comparison": Call(
@@ -572,26 +566,26 @@ CALLS: dict[str, Call] = {
     ),
     "to_arviz": of_result("to_arviz", {"draws": "count"}),
     "nuts": of_result("nuts", {"draws": "count"}),
-    "Assessment.decided": Call(
-        lambda posterior: result().on_fit.decided(posterior),
+    "Cases.decide": Call(
+        lambda posterior: result().on_fit.decide(posterior),
         dict,
         {"posterior": "own"},
         works=False,
     ),
-    "Assessment.compared": Call(
+    "Cases.compared": Call(
         lambda nuts=None, by=None: result().on_fit.compared(nuts, by=by),
         dict,
         {"nuts": "own or None", "by": "own or None"},
         works=False,
     ),
-    "Assessment.predictive": Call(
+    "Cases.predictive": Call(
         lambda posterior, draws: result().on_fit.predictive(posterior, draws),
         lambda: {"posterior": result().on_fit.posteriors["VI"], "draws": 1},
         {"posterior": "own", "draws": "count"},
         works=False,
     ),
-    "Assessment": Call(
-        study.Assessment,
+    "Cases": Call(
+        study.Cases,
         lambda: fields(result().on_fit),
         {
             "problem": "own",
@@ -604,6 +598,8 @@ CALLS: dict[str, Call] = {
             "unconverged": "names",
             "held_out": "flag",
             "by": TRACED,
+            "asked": TRACED,
+            "most_draws": TRACED,
         },
     ),
     "fit_vi": Call(
@@ -886,8 +882,8 @@ CALLS: dict[str, Call] = {
     ),
     "Choice": Call(
         stakes.Choice,
-        lambda: {"bench": None, "entries": ()},
-        {"bench": "own", "entries": "own", "left_out": "mapping"},
+        lambda: {"study": None, "strategies": (), "scores": ()},
+        {"study": "own", "strategies": "own", "scores": "own", "left_out": "mapping"},
         works=False,
     ),
     "Choice.saving": Call(
@@ -996,7 +992,7 @@ def test_whole_numbers_of_numpy_and_jax_become_plain_ones(convert: Callable[[int
 FLAGGED = ("Utility", "ExpUtility", "Linearized", "Exponential", "Options", "FitSettings")
 
 
-@pytest.mark.parametrize("name", [*FLAGGED, "Comparison", "Assessment"])
+@pytest.mark.parametrize("name", [*FLAGGED, "Comparison", "Cases"])
 def test_truth_values_of_numpy_become_plain_ones(name: str) -> None:
     """They are part of what compiled programs are kept by, and of what is written as JSON."""
     call = CALLS[name]

@@ -11,7 +11,7 @@ from benchmarks.against.contest import Contest
 from benchmarks.against.costs import Cost
 from benchmarks.against.keeping import Decided, file_of
 from benchmarks.against.ways import default_ways, falling
-from stakes.study import Choice, chosen_among, opened_bench
+from stakes.study import Choice, Study, Work, chosen_among, enter
 
 CHOSEN = "stakes, as chosen"
 PLAIN = "stakes, plain VI"
@@ -72,24 +72,17 @@ def choose(
     ways = settings.pop("ways", default_ways)()
     settings = {"folds": 5, "by": None, "options": OPTIONS, **settings}
     started = time.process_time()
-    bench = opened_bench(
-        jax.random.key(0),
-        problem,
-        dict(model.data),
-        ways,
-        coords=None,
-        progress=False,
-        before=before and before.bench,
-        **settings,
-    )
-    choice = chosen_among(ways, bench)
+    work = Work(progress=False, before=before and before.study)
+    study = Study(jax.random.key(0), problem, dict(model.data), work=work, **settings)
+    enter(study, ways)
+    choice = chosen_among(study, ways)
     new = {name: values for name, values in model.new_data.items() if name != model.outcome}
 
     # The cases once for all ways, so that what they share is found once.
-    cases = bench.on(bench.given(new), model.new, model.known)
+    cases = study.other_cases(study.given(new), model.new, model.known)
     made = {
-        f"stakes, {entry.name}": model.arranged(entry.fitted.decide(bench.everything, cases))
-        for entry in choice.entries
+        f"stakes, {score.name}": model.arranged(choice.fitted(score.name).decide(cases))
+        for score in choice.scores
     }
     seconds = time.process_time() - started
     table = choice.table

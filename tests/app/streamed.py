@@ -14,7 +14,7 @@ import numpyro.distributions as dist
 import stakes
 from stakes.bridge.sites import Times
 from stakes.fitting import Fit, Hooks, State, Step, run
-from stakes.predicting import FittedPosterior
+from stakes.predicting import FittedPosterior, decide
 from stakes.study import Options, prepare
 from stakes.study.keys import Keys
 from stakes.study.streaming import Beyond, opened
@@ -93,7 +93,11 @@ def expected_of(folder: Path, count: int, scale: float) -> dict[str, np.ndarray]
 
     start = plan.approximation.start
     vi = fitted("VI", plan.vi_step(), plan.vi_state(start), keys.vi)
-    plan, decisions = plan.after_vi(vi, keys)
+    plan = plan.sized(vi.params, keys.spread)
+    posterior, predictor = FittedPosterior(plan.approximation, vi.params), plan.predictors.on()
+    expectation, key = plan.expectation, keys.decisions
+    decisions = decide(PROBLEM.task, posterior, predictor, expectation, key)
+    plan = plan.with_scale(vi.params, decisions, keys)
     assert plan.scale is not None
     np.testing.assert_allclose(plan.scale, scale, rtol=1e-5)
     state = plan.state(vi.params, decisions)

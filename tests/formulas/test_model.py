@@ -173,7 +173,9 @@ def result() -> stakes.Calibration:
     fit = stakes.Fit(
         {"params": params}, np.zeros(3), np.zeros(3), stakes.Stop.CONVERGED, 0, 1.0, 0.1
     )
-    return stakes.Calibration.of(plan, fit, fit, plan.coords, Keys.of(KEY))
+    return stakes.Calibration(
+        plan=plan, keys=Keys.of(KEY), vi=fit, calibrated=fit, coords=dict(plan.coords)
+    )
 
 
 def test_decisions_for_other_tables_use_what_was_learned_of_their_groups() -> None:

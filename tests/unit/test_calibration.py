@@ -32,7 +32,7 @@ from stakes.decisions import DecisionTask, numerical_decision
 from stakes.demos import eight_schools
 from stakes.fitting import Fit, History, Stop, run
 from stakes.losses import AnyLoss
-from stakes.study import Clustered, assessment, members
+from stakes.study import Cases, Clustered, members
 from stakes.study.choices import usual_draws
 from stakes.study.pipeline import _warn_of_unconverged
 from stakes.varying import columns_for
@@ -121,17 +121,17 @@ def test_decisions_lie_along_the_plate_with_its_labels(schools: stakes.Calibrati
 def test_each_posterior_decides_once_and_only_when_it_is_asked(
     schools: stakes.Calibration, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deciding, asked = assessment.decided, []
+    deciding, asked = Cases._decide, []
 
-    def noted(problem: Any, posterior: Any, *rest: Any) -> np.ndarray:
+    def noted(cases: Any, posterior: Any) -> np.ndarray:
         asked.append(posterior.params)
-        return deciding(problem, posterior, *rest)
+        return deciding(cases, posterior)
 
-    monkeypatch.setattr(assessment, "decided", noted)
-    fresh = replace(schools)
+    monkeypatch.setattr(Cases, "_decide", noted)
+    fresh = replace(schools, home=None)
     np.testing.assert_array_equal(fresh.decisions, schools.decisions)
     assert [each is schools.calibrated.params for each in asked] == [True]
-    assert list(fresh.on_fit.found) == ["VI", "LCVI"]
+    assert list(fresh.on_fit.by_posterior) == ["VI", "LCVI"]
     np.testing.assert_array_equal(fresh.vi_decisions, schools.vi_decisions)
     assert [each is schools.vi.params for each in asked] == [False, True]
 
@@ -867,12 +867,12 @@ def test_no_random_key_serves_two_purposes(monkeypatch: pytest.MonkeyPatch) -> N
     def fitted(title: str, *args: Any, **kwargs: Any) -> Any:
         return recorded(title, run)(title, *args, **kwargs)
 
-    monkeypatch.setattr("stakes.fitting.VI.init", fitted)
+    monkeypatch.setattr("stakes.study.fits.run", fitted)
     undrawn = recorded("nuts", lambda *args, **kwargs: ({}, None))
     monkeypatch.setattr("stakes.study.draws.nuts", undrawn)
     result = calibrate(slope_problem(loss=stakes.Squared()), {"x": X, "y": Y}, steps=100, draws=32)
     assert result.decisions.size == len(X)
-    assert result.on_fit.interval.size == 2 * len(X)
+    assert result.on_fit.forecast(result.posteriors["LCVI"]).central.size == 4 * len(X)
     assert result.predictive_scale(draws=5) > 0
     assert result.posterior(draws=5).sizes["draw"] == 5
     before = set().union(*used.values())

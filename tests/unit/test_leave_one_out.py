@@ -15,9 +15,10 @@ from numpyro.infer import autoguide
 
 import stakes
 from examples import radon
-from stakes import bridge, calibration, predicting
+from stakes import bridge, predicting
 from stakes.demos import eight_schools
 from stakes.study import leave_one_out as loo
+from stakes.study import prepare
 from stakes.study.keys import Keys
 
 RNG = np.random.default_rng(0)
@@ -50,7 +51,7 @@ def unfitted(wider: float = 1.0) -> stakes.Calibration:
     """Both fits where they start, at the exact posterior."""
     problem = stakes.Problem(line, outcome="y", loss=stakes.Squared(), guide=guide(wider))
     options = stakes.Options(transform=stakes.Linearized(scale=1))
-    plan = calibration.prepare(KEY, problem, {"x": X, "y": Y}, options)
+    plan = prepare(KEY, problem, {"x": X, "y": Y}, options)
     fit = stakes.Fit(
         variables={"params": plan.approximation.start},
         elbo=np.zeros(3),
@@ -60,7 +61,7 @@ def unfitted(wider: float = 1.0) -> stakes.Calibration:
         seconds=1.0,
         step_seconds=0.1,
     )
-    return stakes.Calibration.of(plan, fit, fit, None, Keys.of(KEY))
+    return stakes.Calibration(plan=plan, keys=Keys.of(KEY), vi=fit, calibrated=fit, coords={})
 
 
 def exact_without_each() -> np.ndarray:
@@ -140,7 +141,7 @@ def test_members_without_other_outcomes_are_as_good_as_new() -> None:
 
     problem = stakes.Problem(towns, outcome="y", loss=stakes.Squared())
     data = {"town": np.array([0, 0, 1, 2, 2, 3]), "y": np.zeros(6)}
-    plan = calibration.prepare(KEY, problem, data, stakes.Options())
+    plan = prepare(KEY, problem, data, stakes.Options())
 
     def members(left_out: int) -> dict[str, np.ndarray]:
         counted = jnp.arange(6) != left_out
@@ -218,7 +219,7 @@ def test_leave_one_out_equals_fits_without_each_home(model: Any) -> None:
     everyone = dict.fromkeys(result.fits, np.arange(40))
     for name, fits in loo.refitted(result.plan, result.fits, everyone, result.on_fit).items():
         decided = [
-            result.on_fit.decided(replace(result.on_fit.posteriors[name], params=fit.params))[row]
+            result.on_fit.decide(replace(result.on_fit.posteriors[name], params=fit.params))[row]
             for row, fit in fits.items()
         ]
         check_alike(name, found, np.asarray(problem.loss(data["log_radon"], np.array(decided))))

@@ -26,7 +26,7 @@ from stakes.errors import StorageError
 from stakes.fitting import Hooks, run
 from stakes.predicting import FittedPosterior
 from stakes.processes import AXIS
-from stakes.study import Options, calibrate_with, prepare
+from stakes.study import Options, Study, Work, calibration_of, prepare
 from stakes.study.keys import Keys
 from stakes.study.plan import Plan
 from stakes.study.streaming import Beyond, opened
@@ -206,7 +206,7 @@ def test_a_fit_that_was_left_out_decides_about_rows_as_the_one_before_it(
 ) -> None:
     options = Options(steps=200, draws=2, method=stakes.EM())
     given = (KEY, LOCAL, stakes.Stream(number_files), options)
-    found = calibrate_with(*given, plain=True, progress=False)
+    found = calibration_of(Study(*given, work=Work(progress=False)), plain=True)
     assert np.std(found.decisions.values) > 0.1
     np.testing.assert_array_equal(found.decisions.values, found.vi_decisions.values)
     found.beyond._kept.clear()  # as if what is in memory were of all rows
@@ -230,7 +230,7 @@ def test_a_guide_that_looks_at_the_data_sees_those_of_the_rows_it_decides_about(
     still = optax.sgd(0.0)
     options = Options(steps=100, draws=2, optimizer=still, method=stakes.EM())
     given = (KEY, problem, stakes.Stream(number_files), options)
-    found = calibrate_with(*given, plain=True, progress=False).vi_decisions.values
+    found = calibration_of(Study(*given, work=Work(progress=False)), plain=True).vi_decisions.values
     own = (numbers["y"] - numbers["x"]) / (1 + NOISE**2)
     assert np.std(found - numbers["x"] - own) < 0.2  # draws; own has a deviation of 0.8
 

@@ -112,8 +112,7 @@ class Cases:
 
     def decide(self, posterior: Posterior) -> np.ndarray:
         """The best decision for each instance."""
-        known = "one such as `cases.posteriors['VI']`"
-        checks.choice("`posterior`", posterior, Posterior, known, hashable=False)
+        _check_posterior(posterior)
         return self._once("decide", posterior, lambda: self._decide(posterior))
 
     def _decide(self, posterior: Posterior) -> np.ndarray:
@@ -183,6 +182,7 @@ class Cases:
         """Draws of the outcome, as ArviZ expects them."""
         import xarray as xr
 
+        _check_posterior(posterior)
         draws = checks.whole("`predictive(draws=...)`", draws)
         drawn = predicting.predict(posterior, self.predictor, self.keys.predictions, draws)[None]
         name = self.problem.outcome
@@ -301,6 +301,11 @@ class Cases:
             self._kept[key] = numbers, make()
         value: Value = self._kept[key][1]
         return value
+
+
+def _check_posterior(posterior: object) -> None:
+    known = "one such as `cases.posteriors['VI']`"
+    checks.choice("`posterior`", posterior, Posterior, known, hashable=False)
 
 
 def labelled(

@@ -65,7 +65,13 @@ class Choice:
     """By the name of a way whose numbers failed: why."""
 
     def __post_init__(self) -> None:
-        checks.fields(self, left_out=Mapping, study=Study, scores=tuple, strategies=tuple)
+        checks.fields(self, left_out=Mapping, scores=tuple, strategies=tuple)
+        for score in self.scores:
+            checks.instance("`Choice(scores=...)`", score, Score, "a tuple of scores")
+        for strategy in self.strategies:
+            known = "one such as `Plain()`"
+            checks.choice("`Choice(strategies=...)`: each", strategy, Strategy, known)
+        checks.fields(self, study=Study)
 
     @cached_property
     def chosen(self) -> str:
