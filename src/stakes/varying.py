@@ -4,14 +4,14 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Self, TypeAlias, TypeVar, final
+from typing import Any, ClassVar, Self, TypeAlias, TypeGuard, TypeVar, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from stakes import checks
-from stakes._types import Array
+from stakes._types import Array, Data, Number
 from stakes.errors import InputError, some
 
 T = TypeVar("T")
@@ -55,14 +55,14 @@ Columns: TypeAlias = Mapping[Need, Array]
 """The values for some cases, one for each."""
 
 
-def checked(where: str, value: Any, **limits: Any) -> Varying:
+def number(where: str, value: object, **limits: Any) -> Varying:
     """A number within the limits of `checks.number`, or what stands for one for each case."""
     if _is_need(value) and not _is_number(value):
         return value
     if isinstance(value, np.ndarray | jax.Array | list | tuple) and np.ndim(value):
         values = checks.array(where, value).astype(float)
-        for each in np.unique(values):
-            checks.number(f"{where}: each", float(each), **limits)
+        for one in np.unique(values):
+            checks.number(f"{where}: each", float(one), **limits)
         return PerCase(values)
     hint = limits.pop("hint", "") or "It may also be an array, or the name of a data argument."
     return checks.number(where, value, hint=hint, **limits)
@@ -77,17 +77,17 @@ def _is_number(need: Any) -> bool:
     return True
 
 
-def _is_need(value: object) -> bool:
+def _is_need(value: object) -> TypeGuard[str | PerCase]:
     """Whether a value stands for one for each case, to be looked up."""
     return isinstance(value, str | PerCase)
 
 
-def needs(values: Iterable[Any]) -> tuple[Need, ...]:
+def needs(values: Iterable[object]) -> tuple[Need, ...]:
     """What has to be looked up for these values."""
     return tuple(dict.fromkeys(filter(_is_need, values)))
 
 
-def is_one_number(value: Any) -> bool:
+def is_one_number(value: object) -> bool:
     """Whether it is the same for all cases: a number, which may be traced."""
     return isinstance(value, float) or (isinstance(value, jax.Array) and value.ndim == 0)
 
@@ -106,7 +106,7 @@ def with_values(instance: T, **values: object) -> T:
 
 def columns_for(
     asked: tuple[Need, ...],
-    data: Mapping[str, Any],
+    data: Data,
     shape: tuple[int, ...],
     plates: tuple[str, ...] = (),
 ) -> dict[Need, Array]:
@@ -122,9 +122,7 @@ def columns_for(
     }
 
 
-def _groups(
-    name: str, data: Mapping[str, Any], shape: tuple[int, ...], plates: tuple[str, ...]
-) -> Array:
+def _groups(name: str, data: Data, shape: tuple[int, ...], plates: tuple[str, ...]) -> Array:
     """The number of each case's group, from zero."""
     if name in plates:
         axis = plates.index(name)
@@ -143,7 +141,7 @@ def _groups(
     )
 
 
-def _column(need: str | PerCase, data: Mapping[str, Any], shape: tuple[int, ...]) -> Array:
+def _column(need: str | PerCase, data: Data, shape: tuple[int, ...]) -> Array:
     if isinstance(need, str) and data.get(need) is None:
         raise InputError(
             f"`data` has no {need!r}, which the loss or the limits of decisions ask for by name."
@@ -178,7 +176,7 @@ class CanVary:
         own = {n: v for n in self.numbers if isinstance(v := getattr(self, n), float)}
         return with_values(self, **dict.fromkeys(own)), tuple(own.values())
 
-    def with_numbers(self, numbers: Sequence[Any]) -> Self:
+    def with_numbers(self, numbers: Sequence[Number]) -> Self:
         """With these numbers, which may be traced, where `split_numbers` took some."""
         missing = [name for name in self.numbers if getattr(self, name) is None]
         return with_values(self, **dict(zip(missing, numbers, strict=True)))
@@ -207,4 +205,4 @@ class CanVary:
         """Each of these fields is a number within the limits, or stands for one for each case."""
         for name in names:
             where = f"`{type(self).__name__}({name}=...)`"
-            checks.assign(self, **{name: checked(where, getattr(self, name), **limits)})
+            checks.assign(self, **{name: number(where, getattr(self, name), **limits)})

@@ -231,7 +231,7 @@ def test_pooled_components_end_where_what_they_are_a_line_of_does(slope):
     scaled = dist.transforms.AffineTransform(1.0, slope)
     outcomes = jax.vmap(lambda *of: dist.TransformedDistribution(dist.Beta(*of), scaled))(a, b)
     drawn = 1.0 + slope * rng.beta(a, b)
-    table = Quadrature().pooled(outcomes, jnp.asarray(drawn), 512)
+    table = Quadrature().pool(outcomes, jnp.asarray(drawn), 512)
     shares = np.asarray(table.weights)
     assert shares.sum(axis=0) == pytest.approx(np.ones(4), rel=1e-4)
     mean = (shares * np.asarray(table.points)).sum(axis=0)

@@ -416,7 +416,7 @@ def test_values_that_a_part_of_an_outcome_cannot_have_add_nothing(name):
     loss, h = lambda y, h: jnp.abs(y - h) ** 1.5, 2.3
     best = choose(outcome, ScaledLoss(loss, 1.0), jnp.array(h))
     assert isinstance(best, Enumeration)
-    best = best.sized([jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], outcome)])
+    best = best.size_for([jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], outcome)])
     found = quickly(lambda: best.expected(None, outcome, loss, jnp.array(h)))
     assert float(found) == pytest.approx(chances @ np.abs(COUNTS - h) ** 1.5, rel=1e-4)
 
@@ -799,7 +799,7 @@ def test_quadrature_is_finite_where_the_decision_is_the_median_or_outside_the_su
 @pytest.mark.parametrize("name", DISCRETE)
 def test_a_window_of_the_size_chosen_loses_nothing(name):
     outcome = DISCRETE[name](np.random.default_rng(10), 20)
-    sized = Enumeration().widened([jax.tree.map(lambda leaf: leaf[None], outcome)])
+    sized = Enumeration().widen_for([jax.tree.map(lambda leaf: leaf[None], outcome)])
     zero = jnp.zeros(())
     by_window, by_moments = quickly(
         lambda: [each.expected(None, outcome, Squared(), zero) for each in (sized, ClosedForm())]
@@ -910,7 +910,7 @@ def test_enumerating_unbounded_counts_asks_for_a_window():
 
 def test_counts_too_wide_to_enumerate_are_refused_by_name():
     with pytest.raises(InputError, match=r"The Poisson outcome spreads over \d+ values, more than"):
-        Enumeration().widened([dist.Poisson(jnp.array([[1e8]]))])
+        Enumeration().widen_for([dist.Poisson(jnp.array([[1e8]]))])
 
 
 # The choice --------------------------------------------------------------------------------

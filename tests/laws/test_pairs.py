@@ -95,7 +95,7 @@ def ours(family: Family, values: dict[str, np.ndarray]) -> dict[str, Any]:
         return space.unpack(jnp.stack([h, h + WIDTH])) if isinstance(space, Vector) else h
 
     best = {  # what enumerates has to know how many values there are before anything is traced
-        name: choose(one, ScaledLoss(loss, 1.0), seen(loss, floats["decision"])).sized([stacked])
+        name: choose(one, ScaledLoss(loss, 1.0), seen(loss, floats["decision"])).size_for([stacked])
         for name, (loss, _) in LOSSES.items()
     }
 

@@ -412,7 +412,7 @@ def check_triples(name: str, gains: dict[str, Gain], size: int, seed: int) -> tu
     ways = {"closed form": ClosedForm(), "quadrature": Quadrature()}
     if outcome.support.is_discrete:
         stacked = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], outcome)
-        ways["enumeration"] = Enumeration().sized([stacked])
+        ways["enumeration"] = Enumeration().size_for([stacked])
     truth = truths(wild.family, case, gains)
     tolerance = TOLERANCE[jnp.result_type(float).name]
     wrong, answered, asked = [], 0, 0

@@ -34,7 +34,7 @@ def objectives(family: str) -> tuple[dist.Distribution, dict[str, Objective]]:
     outcome = spec(np.random.default_rng(5), ROWS)
     stacked = jax.tree.map(lambda leaf: leaf[None], outcome)
     return outcome, {
-        name: objective_of(gain, choose(outcome, gain, jnp.zeros(ROWS)).sized([stacked]))
+        name: objective_of(gain, choose(outcome, gain, jnp.zeros(ROWS)).size_for([stacked]))
         for name, gain in GAINS.items()
         if _finite(family, name)
     }
@@ -130,7 +130,7 @@ def test_regret_of_counts_has_the_slope_of_a_dense_search():
     """The best decision is a count, where the utility bends."""
     gain = Exponential()(Tilted(0.8), 1.0)
     stacked = dist.Poisson(jnp.full((1, 1), 20.0))
-    objective = objective_of(gain, Enumeration().sized([stacked]))
+    objective = objective_of(gain, Enumeration().size_for([stacked]))
     rates, decision = jnp.linspace(1.0, 20.0, 12), jnp.full(12, 5.0)
 
     def dense(rate):

@@ -169,7 +169,7 @@ def test_no_decision_in_the_space_is_better(kind, space, loss):
     where, places = SPACES[space]
     here, like = outcomes(kind).ours, jnp.zeros(4)
     one = jax.tree.map(lambda leaf: leaf[0], here)
-    expectation = choose(one, ScaledLoss(LOSSES[loss], 1.0), like).sized([here])
+    expectation = choose(one, ScaledLoss(LOSSES[loss], 1.0), like).size_for([here])
     task = DecisionTask(AnyLoss(LOSSES[loss]), where)
     found = np.asarray(decide(task, expectation, KEY, here, like), float)
     np.testing.assert_allclose(np.asarray(where.inside(jnp.asarray(found))), found)

@@ -59,7 +59,7 @@ def found_for(loss: Any, space: Vector) -> np.ndarray:
     like = jnp.zeros(3)
     one = jax.tree.map(lambda leaf: leaf[0], outcomes())
     parts = space.unpack(jnp.zeros((len(space), 3)))
-    expectation = choose(one, ScaledLoss(loss, 1.0), parts).sized([outcomes()])
+    expectation = choose(one, ScaledLoss(loss, 1.0), parts).size_for([outcomes()])
     decide = jax.jit(best_decision, static_argnums=(0, 1))
     return np.asarray(
         decide(DecisionTask(AnyLoss(loss), space), expectation, KEY, outcomes(), like), float

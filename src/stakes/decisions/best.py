@@ -104,7 +104,7 @@ def numerical_decision(
     times = max(1, min(MORE, FEW // count_of(outcomes)))
     grid, reach = _starts(task, range_key, outcomes, like, times)
     rough = rough_risk(task, expectation, range_key, outcomes, like) if times == 1 else None
-    best = space.inside(_searched(risk, rough, outcomes, grid, reach, times * ROUNDS))
+    best = space.inside(_search_range(risk, rough, outcomes, grid, reach, times * ROUNDS))
     if (line := line_of_counts(outcomes, space)) is not None:
         best = nearby_counts(risk, best, line=line)
     return space.inside(best).astype(like.dtype)
@@ -128,7 +128,7 @@ def _starts(
     return space.inside(jnp.concatenate([places, quantiles])), reach
 
 
-def _searched(
+def _search_range(
     risk: Curve, rough: Curve | None, outcomes: Distribution, grid: Array, reach: Array, rounds: int
 ) -> Array:
     """By the rough risk first, where there is one and components are alike; then by the risk.

@@ -193,9 +193,9 @@ def by_promise(
     values = jax.lax.map(objective, places)
     # An objective need not be defined everywhere, but it has to be around the best place.
     tried = At(places, jnp.where(jnp.isnan(values), jnp.inf, values))
-    walk, sign = _walked(objective, tried, values, len(grid))
+    walk, sign = _walk(objective, tried, values, len(grid))
     known = _in_order(tried, walk.before, walk.last, room=rounds)
-    known = _refined(objective, known, _scouts(tried, rounds // 3), rounds)
+    known = _refine(objective, known, _scouts(tried, rounds // 3), rounds)
     best, inner = _lowest(known), _lowest(_within(known, grid))
     # Among equals, one on or between the places of the grid.
     best = chosen(inner.value <= best.value + _noise(best.value), inner, best)
@@ -212,7 +212,7 @@ def _beside_infinity(known: At, place: Array) -> tuple[Array, Array]:
     places, finite = jnp.where(known.place < jnp.inf, known.place, jnp.nan), known.value < jnp.inf
 
     def nearest(side: Array, farthest: Array) -> tuple[Array, Array]:
-        every, some = (jnp.where(each, places, farthest) for each in (side, side & finite))
+        every, some = (jnp.where(which, places, farthest) for which in (side, side & finite))
         return every, some
 
     below, below_finite = nearest(places < place, jnp.asarray(-jnp.inf))
@@ -228,7 +228,7 @@ def _noise(*values: Array) -> Array:
     return NOISE * np.finfo(largest.dtype).eps * largest
 
 
-def _walked(objective: Curve, tried: At, raw: Array, inner: int) -> tuple[Walk, Array]:
+def _walk(objective: Curve, tried: At, raw: Array, inner: int) -> tuple[Walk, Array]:
     """On from the last rung, until the objective rises, where the best is beyond the grid.
 
     One that is not defined, as the `raw` values show, has not been seen to rise.
@@ -266,16 +266,16 @@ def _in_order(tried: At, *more: At, room: int) -> At:
         jnp.concatenate([many, *(one[None] for one in few)])
         for many, *few in zip(tried, *more, strict=True)
     )
-    places, values = _sorted(places, jnp.where(jnp.isnan(values), jnp.inf, values))
+    places, values = _sort(places, jnp.where(jnp.isnan(values), jnp.inf, values))
     repeated = jnp.zeros_like(places, bool).at[1:].set(places[1:] == places[:-1])
-    places, values = _sorted(*(jnp.where(repeated, jnp.inf, each) for each in (places, values)))
+    places, values = _sort(*(jnp.where(repeated, jnp.inf, array) for array in (places, values)))
     empty = jnp.full((room, *places.shape[1:]), jnp.inf, places.dtype)
     return At(jnp.concatenate([places, empty]), jnp.concatenate([values, empty]))
 
 
-def _sorted(places: Array, values: Array) -> At:
+def _sort(places: Array, values: Array) -> At:
     order = jnp.argsort(places, axis=0)
-    return At(*(jnp.take_along_axis(each, order, axis=0) for each in (places, values)))
+    return At(*(jnp.take_along_axis(array, order, axis=0) for array in (places, values)))
 
 
 def _within(known: At, grid: Array) -> At:
@@ -285,7 +285,7 @@ def _within(known: At, grid: Array) -> At:
 
 def _lowest(known: At) -> At:
     index = jnp.argmin(known.value, axis=0)[None]
-    return At(*(jnp.take_along_axis(each, index, axis=0)[0] for each in known))
+    return At(*(jnp.take_along_axis(array, index, axis=0)[0] for array in known))
 
 
 def _scouts(tried: At, count: int) -> Float[Array, "place *instance"]:
@@ -296,7 +296,7 @@ def _scouts(tried: At, count: int) -> Float[Array, "place *instance"]:
     return evenly(low, high, count + 2)[1:-1]
 
 
-def _refined(objective: Curve, known: At, scouts: Array, rounds: int) -> At:
+def _refine(objective: Curve, known: At, scouts: Array, rounds: int) -> At:
     index = column(jnp.arange(len(known.place)), known.place[0])
 
     def unfinished(at: Refinement) -> Array:
@@ -312,11 +312,11 @@ def _refined(objective: Curve, known: At, scouts: Array, rounds: int) -> At:
         there = At(place, jnp.where(jnp.isnan(value), jnp.inf, value))
         below = (at.known.place <= place).sum(axis=0)
 
-        def inserted(old: Array, new: Array) -> Array:
+        def insert(old: Array, new: Array) -> Array:
             shifted = jnp.where(index == below, new, jnp.roll(old, 1, axis=0))
             return jnp.where(index < below, old, shifted)
 
-        known = At(*(inserted(*pair) for pair in zip(at.known, there, strict=True)))
+        known = At(*(insert(*pair) for pair in zip(at.known, there, strict=True)))
         return Refinement(known, _promise(known), at.rounds + 1)
 
     start = Refinement(known, _promise(known), jnp.array(0))
@@ -342,8 +342,8 @@ def _promise(known: At) -> At:
     hoped = jnp.where(lowest, value - jnp.maximum(up.value, down.value), jnp.inf)
     at = jnp.argmin(hoped, axis=0)[None]
 
-    def pick(each: Array) -> Array:
-        return jnp.take_along_axis(each, at, axis=0)[0]
+    def pick(array: Array) -> Array:
+        return jnp.take_along_axis(array, at, axis=0)[0]
 
     upwards = pick(up.value) >= pick(down.value)
     next_ = pick(place) + jnp.where(upwards, pick(up.place), -pick(down.place))

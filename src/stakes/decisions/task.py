@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from stakes._types import Array
+from stakes._types import Array, Number
 from stakes.errors import InputError
 from stakes.host.compiling import ONCE
 from stakes.host.programs import TRACING_ERRORS, Program
@@ -55,7 +55,7 @@ class DecisionTask:
         criterion, numbers = self.criterion.split_numbers()
         return replace(self, criterion=criterion), numbers
 
-    def with_numbers(self, numbers: Sequence[Any]) -> "DecisionTask":
+    def with_numbers(self, numbers: Sequence[Number]) -> "DecisionTask":
         """With these numbers, which may be traced, where `split_numbers` took some."""
         return replace(self, criterion=self.criterion.with_numbers(numbers))
 
@@ -72,8 +72,8 @@ class DecisionTask:
         like = struct((), jnp.result_type(float))
 
         def cost(outcome: Array, decision: Array) -> Array:
-            here = self.criterion.at(dict.fromkeys(self.needs, outcome))
-            return here.cost(outcome, self.space.unpack(decision))
+            criterion = self.criterion.at(dict.fromkeys(self.needs, outcome))
+            return criterion.cost(outcome, self.space.unpack(decision))
 
         try:
             jax.eval_shape(cost, like, struct(self.space.axes, jnp.result_type(float)))
@@ -189,7 +189,9 @@ class DecisionTask:
         """Values and costs for several decisions at once."""
         bare, _ = self.split_numbers()
 
-        def all_at_once(outcome: Array, decisions: Array, parameters: Any) -> tuple[Array, Array]:
+        def all_at_once(
+            outcome: Array, decisions: Array, parameters: Sequence[Number]
+        ) -> tuple[Array, Array]:
             criterion = bare.with_numbers(parameters).criterion
 
             def one(decision: Array) -> tuple[Array, Array]:

@@ -112,7 +112,7 @@ class AnyLoss(Criterion):
         loss, numbers = split()
         return AnyLoss(loss), numbers
 
-    def with_numbers(self, numbers: Sequence[Any]) -> "AnyLoss":
+    def with_numbers(self, numbers: Sequence[Number]) -> "AnyLoss":
         return AnyLoss(self._own("with_numbers")(numbers)) if numbers else self
 
     def objection(self, *, is_discrete: bool, classes: int | None) -> str | None:

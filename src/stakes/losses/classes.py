@@ -1,12 +1,14 @@
 """Losses for outcomes that are one of some classes, or that may be sorted into some."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, final
 
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from stakes import checks, varying
 from stakes._types import Array
@@ -114,11 +116,11 @@ class CostTable:
         """Refuse costs of some cases that could not be those of all."""
         for need in self.needs:
             where = f"`CostTable(costs=...)`: {need!r}"
-            varying.checked(where, np.asarray(columns[need]).ravel(), least=0)
+            varying.number(where, np.asarray(columns[need]).ravel(), least=0)
 
     def __call__(self, outcome: Array, decision: Array) -> Array:
-        found = self.class_of(outcome)
-        chances = [(found == k).astype(found.dtype) for k in range(self.classes)]
+        number = self.class_of(outcome)
+        chances = [(number == k).astype(number.dtype) for k in range(self.classes)]
         # What is no class of the table, or no action, has no cost: not even none.
         return jnp.where(sum(chances) > 0, self._sum(decision, chances), jnp.nan)
 
@@ -139,7 +141,7 @@ class CostTable:
             f"`bins=` which values make a class"
         )
 
-    def class_of(self, outcome: Any) -> Array:
+    def class_of(self, outcome: ArrayLike) -> Array:
         """The number of the class that an outcome belongs to."""
         number: Array = jnp.asarray(outcome, jnp.result_type(float))
         if self.bins is None:
@@ -151,17 +153,17 @@ class CostTable:
         """Of costs times chances of the classes, for the action that is decided on."""
         total: Any = jnp.nan
         for number, row in zip(self.space.actions, self.costs, strict=True):
-            cost = sum(each * chance for each, chance in zip(row, chances, strict=True))
+            cost = sum(of_class * chance for of_class, chance in zip(row, chances, strict=True))
             total = jnp.where(jnp.asarray(decision) == number, cost, total)
         return jnp.asarray(total)
 
 
 def _rows(costs: Any) -> tuple[list[Any], list[Any]]:
     """Labels of the actions, and what each costs."""
-    if hasattr(costs, "to_numpy") and hasattr(costs, "index"):  # a DataFrame
-        return list(costs.index), [list(row) for row in costs.to_numpy()]
     if isinstance(costs, Mapping):
         return list(costs), list(costs.values())
+    with suppress(AttributeError, TypeError):  # a DataFrame
+        return list(costs.index), [list(row) for row in costs.to_numpy()]
     try:
         table = np.asarray(costs, object)
     except (TypeError, ValueError):  # what is no array
@@ -174,10 +176,11 @@ def _rows(costs: Any) -> tuple[list[Any], list[Any]]:
 
 def _checked(action: Any, row: Any) -> tuple[Any, ...]:
     where = f"`CostTable(costs=...)`: the costs of {action!r}"
-    if isinstance(row, str | bytes | Mapping) or not hasattr(row, "__len__"):
+    is_list = isinstance(row, Sized) and not isinstance(row, str | bytes | Mapping)
+    if not is_list:
         raise checks.refused(where, "a list with a cost for each class", row)
     hint = "Where an action earns something, add the same amount to all costs."
-    return tuple(varying.checked(where, cost, least=0, hint=hint) for cost in row)
+    return tuple(varying.number(where, cost, least=0, hint=hint) for cost in row)
 
 
 def _edges(bins: Any, classes: int) -> tuple[float, ...]:

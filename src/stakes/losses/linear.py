@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
 import jax.numpy as jnp
 
@@ -23,14 +23,14 @@ class TwoSided(CanVary):
 
     @property
     @abstractmethod
-    def above(self) -> Any: ...
+    def above(self) -> Varying: ...
 
     @property
     @abstractmethod
-    def below(self) -> Any: ...
+    def below(self) -> Varying: ...
 
     @property
-    def level(self) -> Any:
+    def level(self) -> Varying:
         """Of the quantile that is the best decision."""
         return self.above / (self.above + self.below)
 
@@ -122,15 +122,15 @@ class Tilted(TwoSided):
         self._check_numbers("q", above=0, below=1)
 
     @property
-    def above(self) -> Any:
+    def above(self) -> Varying:
         return self.q
 
     @property
-    def below(self) -> Any:
+    def below(self) -> Varying:
         return 1 - self.q
 
     @property
-    def level(self) -> Any:
+    def level(self) -> Varying:
         return self.q
 
 
@@ -157,11 +157,11 @@ class Newsvendor(TwoSided):
         self._check_numbers("under", "over", above=0)
 
     @property
-    def above(self) -> Any:
+    def above(self) -> Varying:
         return self.under
 
     @property
-    def below(self) -> Any:
+    def below(self) -> Varying:
         return self.over
 
 
@@ -195,7 +195,7 @@ class IntervalScore(CanVary):
         return Vector(low=Real(), high=Real())
 
     @property
-    def _factor(self) -> Any:
+    def _factor(self) -> Varying:
         return 2 / (1 - self.level)
 
     @property

@@ -94,8 +94,8 @@ class LinEx(CanVary):
         raise NoClosedForm("exp(-LinEx/scale) has no closed-form expectation.")
 
     def bayes_decision(self, draws: Array) -> Array:
-        found: Array = logsumexp(-self.c * draws, axis=0) - jnp.log(draws.shape[0])
-        return jnp.asarray(-found / self.c)
+        log_mean = logsumexp(-self.c * draws, axis=0) - jnp.log(draws.shape[0])
+        return jnp.asarray(-log_mean / self.c)
 
     def exact_decision(self, predicted: Predicted) -> Array:
         self._check_alike()

@@ -34,7 +34,7 @@ class Argument:
         return f"{{{self.name!r}: {self.space!r}}}"
 
 
-def argument(stated: Mapping[str, Any] | str) -> Argument:
+def argument(stated: Mapping[str, Space] | str) -> Argument:
     if not isinstance(stated, Mapping) or len(stated) != 1:
         rule = f"a space, or one argument of the model and its space, {SUCH_AS}"
         raise checks.refused("`Problem(decision=...)`", rule, stated)
@@ -166,14 +166,14 @@ def _check_action(problem: "Problem", stated: Argument) -> None:
         raise InputError(
             f"{where}: the limits of {name!r} must be numbers, the same for all; got {space!r}."
         )
-    if not space.bounded:
+    if not space.is_bounded:
         raise InputError(
             f"{where}: decisions about {name!r} need limits, between which the best one is looked "
             f"for, {SUCH_AS}; got {space!r}."
         )
 
 
-def check_guide(where: str, guide: Any) -> None:
+def check_guide(where: str, guide: object) -> None:
     """An autoguide class, a guide function, or None."""
     if guide is not None and not (isinstance(guide, type) and issubclass(guide, AutoGuide)):
         checks.program(where, guide, "a NumPyro autoguide class or a guide function")

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stakes import checks
-from stakes._types import Array, Distribution, Float, Key, PerInstance
+from stakes._types import Array, Distribution, Float, Key, Number, PerInstance
 from stakes.errors import InputError, NoClosedForm
 from stakes.protocols.expectations import Expectation, Gain, UtilityTerm
 from stakes.protocols.losses import Loss, Predicted
@@ -66,7 +66,7 @@ class Space(Protocol):
         return False
 
     @property
-    def bounded(self) -> bool:
+    def is_bounded(self) -> bool:
         """Whether there is a least and a largest decision."""
         return False
 
@@ -194,7 +194,7 @@ class Criterion(Protocol):
         """The same without its numbers, and these: arguments of compiled programs."""
         return self, ()
 
-    def with_numbers(self, numbers: Sequence[Any]) -> "Criterion":
+    def with_numbers(self, numbers: Sequence[Number]) -> "Criterion":
         """With these numbers, which may be traced, where `split_numbers` took some."""
         return self
 

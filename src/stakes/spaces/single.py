@@ -62,7 +62,7 @@ class _Limited(varying.CanVary, Space):
             value = getattr(self, end)
             is_open = value is None or (isinstance(value, float | int) and value == open_end)
             if not is_open:
-                value = varying.checked(f"`{name}({end}=...)`", value)
+                value = varying.number(f"`{name}({end}=...)`", value)
             checks.assign(self, **{end: None if is_open else value})
         low, high = self.low, self.high
         if not _is_stated(low) or not _is_stated(high):
@@ -76,7 +76,7 @@ class _Limited(varying.CanVary, Space):
             )
 
     @property
-    def bounded(self) -> bool:
+    def is_bounded(self) -> bool:
         return self.low is not None and self.high is not None
 
     def inside(self, decision: Array) -> Array:
@@ -115,7 +115,7 @@ class Interval(_Limited):
 
     def to_line(self, decision: Array) -> Array:
         low, high = self.low, self.high
-        if self.bounded:
+        if self.is_bounded:
             edge = EDGE * (self._room - low)
             decision = jnp.clip(decision, low + edge, self._room - edge)
         elif low is not None:
@@ -133,7 +133,7 @@ class Interval(_Limited):
         return jnp.where(jnp.asarray(self.high) > self.low, self.high, self.low + 1.0)
 
     def _map(self) -> Transform:
-        if self.bounded:
+        if self.is_bounded:
             return biject_to(constraints.interval(self.low, self._room))
         if self.low is not None:
             return biject_to(constraints.greater_than(self.low))
@@ -208,7 +208,7 @@ class OneOf(Space):
 
     labels: Sequence[Any] = field()
 
-    bounded = True
+    is_bounded = True
 
     def __post_init__(self) -> None:
         where, rule = "`OneOf(labels=...)`", "a list of different labels, such as ['call', 'skip']"

@@ -71,8 +71,8 @@ class Vector(Space):
         return all(space.is_unlimited for space in self.spaces)
 
     @property
-    def bounded(self) -> bool:
-        return all(space.bounded for space in self.spaces)
+    def is_bounded(self) -> bool:
+        return all(space.is_bounded for space in self.spaces)
 
     def at(self, columns: varying.Columns) -> "Vector":
         if not self.needs:
