@@ -1,10 +1,9 @@
 """Choose among ways to a decision by what their decisions cost on outcomes they have not seen."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import optax
 
 from stakes import checks
 from stakes._types import Data, Key
@@ -28,6 +27,9 @@ from stakes.study.study import Study, Work
 
 STRENGTHS = (0.25, 1.0, 4.0, 16.0)
 
+if TYPE_CHECKING:
+    import optax
+
 
 def choose(
     key: Key,
@@ -39,7 +41,7 @@ def choose(
     *,
     steps: int = 30_000,
     draws: int | None = None,
-    optimizer: optax.GradientTransformation | None = None,
+    optimizer: "optax.GradientTransformation | None" = None,
     options: Options | None = None,
     coords: Coords | None = None,
     progress: bool = True,

@@ -67,8 +67,8 @@ def decide_file(
             Where a run has fitted all rows, with those held out, it is all of them.
         way: the name of another way than the one that was chosen, as in the run's table.
         changes: values to try in place of those of the spec, such as `loss.newsvendor.under=4`: in
-            [loss], [utility] and [decision]. Plain VI then decides unless `way` says otherwise: other ways
-            have learned from the costs of the run. Also how the table is read, such as
+            [loss], [utility] and [decision]. Plain VI then decides unless `way` says otherwise:
+            other ways have learned from the costs of the run. Also how the table is read, such as
             `data.replace.price."n/a"=""`.
         overwrite: whether to replace `target` if it is there.
         tell: called with the number of rows done after each part.

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, TypeAlias, final
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from stakes import checks
 from stakes._types import Array, Float, Key
@@ -276,6 +275,8 @@ def _train(
     count: int | Array,
 ) -> Layers:
     """Each member where its left-out rows cost least, among `LOOKS` looks of `steps` steps."""
+    import optax  # here, since deciding does without it
+
     room = len(rows.outcome)
     # What is -1 falls outside, and is dropped.
     places = jnp.where(left_out < 0, room, left_out)
