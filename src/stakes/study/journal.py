@@ -8,7 +8,10 @@ from stakes.fitting import History, Keeper
 
 
 class Journal(Protocol):
-    """A record of the two fits, "VI" and "calibrated", that outlives the process."""
+    """A record of the two fits, "VI" and "calibrated", that outlives the process.
+
+    Derive from this class to inherit the defaults.
+    """
 
     def history(self, title: str, start: History) -> History:
         """Where this fit was left; `start` where there is no record of it."""
@@ -20,11 +23,11 @@ class Journal(Protocol):
 
     def due(self) -> bool:
         """Whether a record is due after the next chunk; asked where several processes fit."""
-        ...
+        return True
 
     def keeper(self, title: str) -> Keeper | None:
         """What keeps the rows of each process, where several processes write the record."""
-        ...
+        return None
 
     def decisions(self, shape: tuple[int, ...]) -> np.ndarray | None:
         """VI's decisions, of this shape; None where there is no record of them."""
@@ -36,4 +39,3 @@ class Journal(Protocol):
 
     def finish(self) -> None:
         """Save everything that has been recorded."""
-        ...

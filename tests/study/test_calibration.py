@@ -32,7 +32,7 @@ from stakes.decisions import DecisionTask, numerical_decision
 from stakes.demos import eight_schools
 from stakes.fitting import Fit, History, Stop, run
 from stakes.losses import AnyLoss
-from stakes.study import Cases, Clustered, members
+from stakes.study import Cases, Clustered, Journal, members
 from stakes.study.choices import usual_draws
 from stakes.study.pipeline import _warn_of_unconverged
 from stakes.varying import columns_for
@@ -174,7 +174,7 @@ def test_the_calibrated_fit_starts_where_vi_ended(schools: stakes.Calibration) -
 # Fits that end early -----------------------------------------------------------------------
 
 
-class Interrupting:
+class Interrupting(Journal):
     """A journal that presses Ctrl-C in the first chunk of a fit."""
 
     def __init__(self, title: str) -> None:
