@@ -55,7 +55,7 @@ from stakes.port import (
     Batches,
     Instances,
     NormalPair,
-    Rows,
+    RowIndex,
     Subsample,
     normals_of,
     over_batches,
@@ -688,7 +688,7 @@ def test_an_interrupted_fit_gives_back_what_there_is() -> None:
 
 def test_gathering_then_scattering_changes_the_rows_of_the_batch_alone() -> None:
     instances = Instances((4, 5, 3), ("a", "b", "c"))
-    at = Rows.of(instances, {"b": np.array([4, 1], np.int32), "c": np.array([0, 2], np.int32)})
+    at = RowIndex.of(instances, {"b": np.array([4, 1], np.int32), "c": np.array([0, 2], np.int32)})
     whole = jnp.arange(60.0).reshape(4, 5, 3)
     part = at.gather(whole)
     np.testing.assert_array_equal(part, np.asarray(whole)[:, [4, 1]][:, :, [0, 2]])

@@ -49,7 +49,7 @@ from stakes.bridge.sites import (
     trace_of,
 )
 from stakes.bridge.support import check_support
-from stakes.port import Approximation, Draw, Instances, NormalPair, Response, Rows, Subsample
+from stakes.port import Approximation, Draw, Instances, NormalPair, Response, RowIndex, Subsample
 from stakes.problem import Problem
 from stakes.varying import Need, columns_for
 
@@ -250,7 +250,7 @@ class NumPyroApproximation(Approximation):
         """Which outcomes of the batch the fit may see; None for all."""
         if self.counted is None:
             return None
-        return Rows.of(self.instances, batch).gather(self.counted)
+        return RowIndex.of(self.instances, batch).gather(self.counted)
 
     def _guide_sites(self, params: Params, key: Key, batch: Batch) -> Sites:
         with self._given(params), handlers.substitute(data=dict(batch)):

@@ -23,7 +23,7 @@ MOST_TUPLES = 3
 """More tuples than this are not tried as they are."""
 
 
-class Plain(np.ndarray):
+class WholeNumbers(np.ndarray):
     """Whole numbers that a model may look at, and index by the members of a minibatch as well."""
 
     def __getitem__(self, at: Any) -> Any:
@@ -84,19 +84,19 @@ def in_form(data: Mapping[str, Any], plain: Iterable[str]) -> dict[str, Any]:
         name: _plain(value)
         if name in plain
         else jnp.asarray(value)
-        if isinstance(value, tuple | Plain)
+        if isinstance(value, tuple | WholeNumbers)
         else value
         for name, value in data.items()
     }
 
 
 def _plain(value: Any) -> Any:
-    return np.asarray(value).view(Plain) if isinstance(value, jax.Array) else value
+    return np.asarray(value).view(WholeNumbers) if isinstance(value, jax.Array) else value
 
 
 def holds_whole_numbers(value: Any) -> bool:
     """Whether these are an array's whole numbers, or truth values."""
-    return isinstance(value, jax.Array | Plain) and value.dtype.kind in "biu"
+    return isinstance(value, jax.Array | WholeNumbers) and value.dtype.kind in "biu"
 
 
 def _failure(program: Model, data: Mapping[str, Any], key: Key) -> Exception | None:

@@ -27,7 +27,7 @@ from stakes.bridge.predictor import Predictor
 from stakes.bridge.sites import counting, possible, unwrapped, whole_event
 from stakes.host.compiling import ONCE
 from stakes.host.programs import Program
-from stakes.port import Instances, Rows, over_batches, params_in, sweep
+from stakes.port import Instances, RowIndex, over_batches, params_in, sweep
 
 NO_MEMBER = -1
 DRAWS = 4
@@ -207,6 +207,6 @@ def _belongs(
     belongs = jnp.array(True)
     for axis, dim in enumerate(latent.dims[:axes]):
         if dim in informed:
-            members = Rows({dim: 0}, batch).gather(jnp.asarray(informed[dim]))
+            members = RowIndex({dim: 0}, batch).gather(jnp.asarray(informed[dim]))
             belongs = belongs & members.reshape((-1,) + (1,) * (axes - 1 - axis))
     return belongs

@@ -37,7 +37,7 @@ from stakes.bridge.sites import (
 )
 from stakes.checks import is_traced
 from stakes.errors import InputError
-from stakes.port import Instances, Rows, Subsample
+from stakes.port import Instances, RowIndex, Subsample
 from stakes.problem import Problem
 
 Given = Mapping[str, PyTree]
@@ -255,7 +255,7 @@ def with_decision(
         whole, decision = made, jnp.round(decision).astype(made.dtype)
     else:
         whole = made.astype(jnp.result_type(float))
-    return {**data, trace.action: Rows.of(trace.instances, batch).scatter(whole, decision)}
+    return {**data, trace.action: RowIndex.of(trace.instances, batch).scatter(whole, decision)}
 
 
 def check_action(trace: ModelTrace, data: Mapping[str, Any]) -> None:

@@ -25,7 +25,7 @@ from stakes.port import (
     Draw,
     NormalPair,
     Outcome,
-    Rows,
+    RowIndex,
     gather,
     normals_of,
     responds,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 Bound: TypeAlias = Callable[[PyTree], tuple[Array, tuple[Array, Array, *tuple[Any, ...]]]]
 """Variables in the batch -> bound, (elbo, utility) and whatever else the step is to hand on."""
 
-WHOLE = Rows({}, {})
+WHOLE = RowIndex({}, {})
 
 
 class Outcomes(NamedTuple):

@@ -16,7 +16,7 @@ from stakes.port.approximation import (
 from stakes.port.division import Division
 from stakes.port.minibatches import (
     Batches,
-    Rows,
+    RowIndex,
     columns_in,
     count_in,
     gather,
@@ -38,7 +38,7 @@ __all__ = [
     "NormalPair",
     "Outcome",
     "Response",
-    "Rows",
+    "RowIndex",
     "Subsample",
     "columns_in",
     "count_in",

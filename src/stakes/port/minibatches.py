@@ -86,7 +86,7 @@ def count_in(instances: Instances, batch: Batch) -> int:
 
 
 @final
-class Rows:
+class RowIndex:
     """Where a batch's members sit in an array with one axis per subsampled plate.
 
     An opaque leaf to JAX's tree functions, so that a tree of arrays and a tree of their rows
@@ -97,7 +97,7 @@ class Rows:
         self._members = {axis: batch[plate] for plate, axis in axes.items() if plate in batch}
 
     @classmethod
-    def of(cls, instances: Instances, batch: Batch, *, leading: int = 0) -> "Rows":
+    def of(cls, instances: Instances, batch: Batch, *, leading: int = 0) -> "RowIndex":
         """In an array with the axes of these instances, after `leading` other axes."""
         dims = instances.dims
         return cls({p: leading + dims.index(p) for p in batch if p in dims}, batch)
@@ -143,13 +143,13 @@ def scatter(tree: PyTree, parts: PyTree, rows: PyTree) -> PyTree:
 def rows_of_params(approximation: Approximation, params: Params, batch: Batch) -> dict[str, PyTree]:
     """The rows of each parameter, which may itself be a tree, such as the weights of a flow."""
     here = placed(approximation, batch)
-    rows = {name: Rows(approximation.plates_of(name), here) for name in params}
+    rows = {name: RowIndex(approximation.plates_of(name), here) for name in params}
     return {name: jax.tree.map(lambda _, at=rows[name]: at, params[name]) for name in params}
 
 
-def rows_of_decisions(approximation: Approximation, batch: Batch, *, leading: int = 0) -> Rows:
+def rows_of_decisions(approximation: Approximation, batch: Batch, *, leading: int = 0) -> RowIndex:
     """The rows of decisions, which have `leading` axes before those of the instances."""
-    return Rows.of(approximation.instances, placed(approximation, batch), leading=leading)
+    return RowIndex.of(approximation.instances, placed(approximation, batch), leading=leading)
 
 
 def params_in(approximation: Approximation, params: Params, batch: Batch) -> Params:
@@ -164,7 +164,7 @@ def columns_in(
     """What the loss or the limits of decisions ask for, of the members in the batch."""
     if not needs:
         return {}
-    at = Rows.of(source.instances, batch)
+    at = RowIndex.of(source.instances, batch)
     return {need: at.gather(whole) for need, whole in source.columns(needs).items()}
 
 
@@ -183,13 +183,13 @@ def over_batches(
     whole: np.ndarray | None = None
     wanted = None if asked is None else jnp.asarray(asked)
     for batch in sweep(subsamples):
-        if wanted is not None and not Rows.of(instances, batch).gather(wanted).any():
+        if wanted is not None and not RowIndex.of(instances, batch).gather(wanted).any():
             continue
         values = np.asarray(question(batch))
         if whole is None:
             # Outcomes that are vectors have further axes.
             further = values.shape[len(leading) + len(instances.shape) :]
             whole = np.zeros(leading + instances.shape + further, values.dtype)
-        Rows.of(instances, batch, leading=len(leading)).fill(whole, values)
+        RowIndex.of(instances, batch, leading=len(leading)).fill(whole, values)
     assert whole is not None
     return whole

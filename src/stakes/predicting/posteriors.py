@@ -12,7 +12,7 @@ import numpy as np
 from stakes._types import Array, Batch, Key, Params
 from stakes.bridge import Diagnostics, NumPyroApproximation, Predictor
 from stakes.host.programs import Program
-from stakes.port import Instances, Rows, Subsample, params_in, sweep
+from stakes.port import Instances, RowIndex, Subsample, params_in, sweep
 
 
 class Members(NamedTuple):
@@ -200,5 +200,5 @@ def _everywhere(
                 whole[name] = np.zeros((draws, *shape.shape), values.dtype)
             elif not set(batch).intersection(shape.dims):
                 stray |= set() if np.array_equal(whole[name], values, equal_nan=True) else {name}
-            Rows.of(shape, batch, leading=1).fill(whole[name], values)
+            RowIndex.of(shape, batch, leading=1).fill(whole[name], values)
     return {name: values for name, values in whole.items() if name not in stray}
