@@ -40,8 +40,7 @@ class Componentwise(ByPoints):
     by: Quadrature = Quadrature()  # noqa: RUF009 (a frozen value)
 
     def __post_init__(self) -> None:
-        count = checks.whole("`Componentwise(count=...)`", self.count)
-        object.__setattr__(self, "count", count)
+        checks.assign(self, count=checks.whole("`Componentwise(count=...)`", self.count))
         checks.instance("`Componentwise(by=...)`", self.by, Quadrature, "a `Quadrature()`")
 
     def objection(self, outcome: Distribution, gain: Gain, decision: Array) -> str | None:
@@ -59,13 +58,13 @@ class Componentwise(ByPoints):
         parts = _components(outcome)
         log_weights = jnp.log(parts.weights)
         if parts.side_by_side:
-            [every] = parts.distributions
-            points, log_each = self._rule(every, decision[..., None])
-            return Rule(_in_front(points), _in_front(log_each + log_weights))
+            [stacked] = parts.distributions
+            rule = self._rule(stacked, decision[..., None])
+            return Rule(_in_front(rule.points), _in_front(rule.log_weights + log_weights))
         rules = [self._rule(part, decision) for part in parts.distributions]
         shape = jnp.broadcast_shapes(*(r.points.shape[1:] for r in rules), log_weights.shape[:-1])
-        weighed = [each.log_weights + log_weights[..., number] for number, each in enumerate(rules)]
-        return Rule(_stacked([each.points for each in rules], shape), _stacked(weighed, shape))
+        weighed = [r.log_weights + log_weights[..., number] for number, r in enumerate(rules)]
+        return Rule(_stacked([r.points for r in rules], shape), _stacked(weighed, shape))
 
     def _rule(self, part: Distribution, decision: Array) -> Rule:
         if not _is_point(part):
@@ -76,17 +75,16 @@ class Componentwise(ByPoints):
     def typical(self, outcome: Distribution) -> Array:
         parts = _components(outcome)
         first = parts.distributions[0]
-        found = jnp.asarray(first.v) if _is_point(first) else self.by.typical(first)
-        return found[..., 0] if parts.side_by_side else found
+        typical = jnp.asarray(first.v) if _is_point(first) else self.by.typical(first)
+        return typical[..., 0] if parts.side_by_side else typical
 
     def trusted(self, outcome: Distribution, terms: Terms) -> Array | bool:
         """Whether the sum over each component is."""
         parts = _components(outcome)
         if parts.side_by_side:
             count = parts.weights.shape[-1]
-            [every] = parts.distributions
-            found = self.by.trusted(every, _side_by_side(terms, count))
-            return jnp.all(found, axis=-1)
+            [stacked] = parts.distributions
+            return jnp.all(self.by.trusted(stacked, _side_by_side(terms, count)), axis=-1)
         fine: Array | bool = True
         start = 0
         for part in parts.distributions:
@@ -97,7 +95,7 @@ class Componentwise(ByPoints):
         return fine
 
     def size_for(self, outcomes: Iterable[Distribution]) -> "Componentwise":
-        counts = [_components(each).weights.shape[-1] for each in outcomes]
+        counts = [_components(outcome).weights.shape[-1] for outcome in outcomes]
         return Componentwise(max(counts, default=self.count), self.by)
 
     @property
@@ -140,4 +138,4 @@ def _side_by_side(terms: Terms, count: int) -> Terms:
 
 
 def _stacked(values: list[Array], shape: tuple[int, ...]) -> Array:
-    return jnp.concatenate([jnp.broadcast_to(each, (len(each), *shape)) for each in values])
+    return jnp.concatenate([jnp.broadcast_to(array, (len(array), *shape)) for array in values])

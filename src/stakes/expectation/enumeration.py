@@ -14,19 +14,22 @@ from stakes import checks
 from stakes._types import Array, Distribution, Float, Key
 from stakes.errors import InputError
 from stakes.expectation import stats
-from stakes.expectation.points import ByPoints, column, column_like
+from stakes.expectation.points import ByPoints
 from stakes.expectation.predicted import Mixture
-from stakes.expectation.sums import Rule, Terms, neglectable, normalised
+from stakes.expectation.sums import Rule, Terms, column, column_like, neglectable, normalised
 from stakes.protocols import Cost, Gain
 
 LARGEST_WINDOW = 8192
 TYPICAL_WINDOW = 512
-BELOW, ABOVE = 8, 16
-"""Standard deviations below and above the mean that a window holds: counts have a light lower
-tail, and an upper tail that may fall off as slowly as a geometric one."""
+# Standard deviations below and above the mean that a window holds: counts have a light lower
+# tail, and an upper tail that may fall off as slowly as a geometric one.
+BELOW = 8
+ABOVE = 16
+# Values summed in each long stretch beyond the window.
 NODES = 17
-"""Values summed in each long stretch beyond the window."""
 MOST_STRETCHES = 12
+# Stretches of fewer values than this are summed value by value.
+SHORT = 512
 
 
 @final
@@ -56,10 +59,9 @@ class Enumeration(ByPoints):
 
     def __post_init__(self) -> None:
         if self.points is not None:
-            points = checks.whole("`Enumeration(points=...)`", self.points)
-            object.__setattr__(self, "points", points)
+            checks.assign(self, points=checks.whole("`Enumeration(points=...)`", self.points))
         stretches = checks.whole("`Enumeration(stretches=...)`", self.stretches, least=0)
-        object.__setattr__(self, "stretches", stretches)
+        checks.assign(self, stretches=stretches)
 
     def objection(self, outcome: Distribution, gain: Gain, decision: Array) -> str | None:
         if not stats.is_discrete(outcome) or outcome.event_shape:
@@ -81,7 +83,8 @@ class Enumeration(ByPoints):
     def trusted(self, outcome: Distribution, terms: Terms) -> Array | bool:
         if stats.few_values(outcome) is not None:
             return True
-        points, total = terms.points, jnp.sum(terms.shares, axis=0)
+        points = terms.points
+        total = jnp.sum(terms.shares, axis=0)
         window = self._window(outcome)
         change = jnp.abs(jnp.sum(column_like(total, window.change) * terms.shares, axis=0))
         below = jnp.where(
@@ -100,7 +103,8 @@ class Enumeration(ByPoints):
         if self.points is None or stats.few_values(outcome) is not None:
             return first
         still = jax.lax.stop_gradient
-        middle, sd = still(stats.mean(outcome)), jnp.sqrt(still(stats.variance(outcome)))
+        middle = still(stats.mean(outcome))
+        sd = jnp.sqrt(still(stats.variance(outcome)))
         lowest = jnp.minimum(middle - BELOW * sd, still(decision) - 5)
         # Where the window cannot hold both the decision and the outcome, it holds the outcome.
         lowest = jnp.maximum(lowest, middle + BELOW * sd - self.points)
@@ -134,8 +138,8 @@ class Enumeration(ByPoints):
     def widen_for(self, outcomes: Iterable[Distribution]) -> "Enumeration":
         """With a window wide enough for these outcomes, and room for them to spread."""
         wide = self
-        for each in outcomes:
-            wide = wide._holding(each)
+        for stacked in outcomes:
+            wide = wide._widen_for(stacked)
         return wide
 
     def mixture(self, outcomes: Distribution) -> Mixture:
@@ -148,7 +152,7 @@ class Enumeration(ByPoints):
         values = len(_window(self.points, self.stretches).offsets)
         return Cost(points=values, mixture=values, trial=values)
 
-    def _holding(self, outcomes: Distribution) -> "Enumeration":
+    def _widen_for(self, outcomes: Distribution) -> "Enumeration":
         if stats.few_values(outcomes) is not None:
             return self
         first, last = stats.smallest_value(outcomes), stats.last_value(outcomes)
@@ -188,9 +192,7 @@ def _reach(outcomes: Distribution, lowest: Array, sd: Array) -> float:
 
     shares = jax.vmap(log_share)(outcomes, *jnp.broadcast_arrays(lowest, sd))
     matters = np.asarray(shares > math.log(1e-9))
-    return 2 * float(
-        np.max(np.where(matters, offsets.reshape(-1, *(1 for _ in sd.shape[1:])), 0.0))
-    )
+    return 2 * float(np.max(np.where(matters, column(offsets, sd.shape[1:]), 0.0)))
 
 
 class _Window(NamedTuple):
@@ -214,26 +216,34 @@ def _window(points: int, stretches: int) -> _Window:
 
 
 def _stretch(length: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Whole numbers from `length` up to twice that: where, and how many each stands for.
+    """Whole numbers from `length` up to twice that: values, and how many each stands for.
 
-    Clenshaw-Curtis for sums: exact where the summand is a polynomial of a degree below `NODES`.
-    The last array has the counts if only every other value is used.
+    The rule of Clenshaw and Curtis (A method for numerical integration on an automatic computer,
+    1960), for a sum in place of an integral: the values lie as Chebyshev points do, rounded, and
+    the counts make the sum of every polynomial of a degree below `NODES` right. The last array has
+    the counts if only every other value is used.
     """
-    if length < 512:
+    if length < SHORT:
         return length + np.arange(float(length)), np.ones(length), np.ones(length)
-    places = np.round((length - 1) * (1 - np.cos(np.linspace(0, np.pi, NODES))) / 2)
-    x, degree = 2 * places / (length - 1) - 1, np.arange(NODES)
-    # The sum of each Legendre polynomial over all values, by the formula of Euler and Maclaurin.
-    sums = np.where(degree % 2 == 0, 1 + degree * (degree + 1) / (6 * (length - 1)), 0.0)
+    last = length - 1
+    chebyshev = (1 - np.cos(np.linspace(0, np.pi, NODES))) / 2
+    offsets = np.round(last * chebyshev)
+    x = 2 * offsets / last - 1  # on [-1, 1], where Legendre polynomials live
+    degree = np.arange(NODES)
+    # The sum of each Legendre polynomial P over all values, by the formula of Euler and Maclaurin:
+    # its integral, zero but for degree 0; the mean of P at the two ends, zero for odd degrees; and
+    # a twelfth of the spacing times how much more P rises at the upper end than at the lower.
+    sums = np.where(degree % 2 == 0, 1 + degree * (degree + 1) / (6 * last), 0.0)
     sums[0] = length
 
     def counts(x: np.ndarray) -> np.ndarray:
+        """Weights of the points that give as many polynomials as there are points their sums."""
         basis = np.polynomial.legendre.legvander(x, len(x) - 1)
         return np.linalg.solve(basis.T, sums[: len(x)])
 
     coarse = np.zeros(NODES)
     coarse[::2] = counts(x[::2])
-    return length + places, counts(x), coarse
+    return length + offsets, counts(x), coarse
 
 
 def _beyond(shares: Array, gap: float) -> Array:

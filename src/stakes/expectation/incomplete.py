@@ -24,7 +24,7 @@ from stakes.expectation.special import (
     log_less_tangent,
     stirling_error,
 )
-from stakes.expectation.sums import flushed_exp
+from stakes.expectation.sums import column_like, flushed_exp
 from stakes.host.compiling import once
 
 
@@ -74,8 +74,8 @@ def gamma_tail(shape: Array, x: Array) -> GammaTail:
     away = x - rate
     drop, points, weights = _rule(x.dtype)
     reach = jnp.where(upper, _gamma_reach_up(rate, x, drop), -_gamma_reach_down(rate, x, drop))
-    u = _column(points, x) * reach
-    mass = jnp.exp(-away * u - x * exp_less_tangent(u)) * _column(weights, x) * jnp.abs(reach)
+    u = column_like(x, points) * reach
+    mass = jnp.exp(-away * u - x * exp_less_tangent(u)) * column_like(x, weights) * jnp.abs(reach)
     total, moment = jnp.sum(mass, axis=0), jnp.sum(mass * u, axis=0)
     score = _log_quotient(x / shape, (x - shape) / shape) + log_less_digamma(shape)
     above = weight * total
@@ -117,7 +117,7 @@ def exponential_integral(x: Array) -> Array:
     """∫ exp(-s)/s ds from x ≥ 1: what is left of the upper tail where the shape is zero."""
     drop, points, weights = _rule(x.dtype)
     reach = jnp.log1p(drop / x)
-    mass = jnp.exp(-x * jnp.expm1(_column(points, x) * reach)) * _column(weights, x)
+    mass = jnp.exp(-x * jnp.expm1(column_like(x, points) * reach)) * column_like(x, weights)
     return flushed_exp(-x) * reach * jnp.sum(mass, axis=0)
 
 
@@ -192,14 +192,14 @@ def _beta_upper(
     slope = x * (b + 1) - rest * a
     drop, points, weights = rule
     reach = _beta_reach(a, n + 1, x, rest, slope, drop)
-    u = _column(points, x) * reach
+    u = column_like(x, points) * reach
     turned = x > rest
     part, v = jnp.where(turned, rest, x), jnp.where(turned, -u, u)
     bent = once(exp_less_tangent(v))
     change = part * (bent + v)
     log_change = once(log_less_tangent(1 + change, change))
     loss = (n + 1) * (log_change + part * bent) + slope * u
-    mass = once(jnp.exp(-loss) * _column(weights, x) * reach)
+    mass = once(jnp.exp(-loss) * column_like(x, weights) * reach)
     total, moment = jnp.sum(mass, axis=0), jnp.sum(mass * u, axis=0)
     log_moment = jnp.sum(mass * (log_change + change), axis=0)
     # The moments of L - u and of L.
@@ -250,7 +250,3 @@ class _Rule(NamedTuple):
 def _rule(dtype: np.dtype, rough: bool = False) -> _Rule:
     drop, points = (15.0, 12) if dtype == jnp.float32 else (26.0, 28)
     return _Rule(7.0, *_gauss(5)) if rough else _Rule(drop, *_gauss(points))
-
-
-def _column(values: np.ndarray, like: Array) -> Array:
-    return jnp.asarray(values, like.dtype).reshape(-1, *(1 for _ in jnp.shape(like)))

@@ -44,7 +44,7 @@ class MonteCarlo(ByPoints):
     draws: int = 30
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "draws", checks.whole("`MonteCarlo(draws=...)`", self.draws))
+        checks.assign(self, draws=checks.whole("`MonteCarlo(draws=...)`", self.draws))
 
     def objection(self, outcome: Distribution, gain: Gain, decision: Array) -> str | None:
         if not outcome.has_rsample:
@@ -95,7 +95,7 @@ class ScoreFunction(ByPoints):
 
     def __post_init__(self) -> None:
         draws = checks.whole("`ScoreFunction(draws=...)`", self.draws, least=2)
-        object.__setattr__(self, "draws", draws)
+        checks.assign(self, draws=draws)
 
     def objection(self, outcome: Distribution, gain: Gain, decision: Array) -> str | None:
         if isinstance(outcome, CENSORED):
@@ -171,5 +171,5 @@ def _sobol(count: int, numbers: int) -> np.ndarray:
     from scipy.stats import qmc  # takes as long to import as JAX
 
     doublings = max(count - 1, 1).bit_length()
-    found: np.ndarray = qmc.Sobol(numbers, scramble=False).random_base2(doublings)[:count]
-    return found
+    points: np.ndarray = qmc.Sobol(numbers, scramble=False).random_base2(doublings)
+    return points[:count]

@@ -237,12 +237,3 @@ def _log_density(outcome: Distribution, points: Array, middle: Array) -> Array:
     inside = outcome.support(points)
     held = jnp.where(inside, points, middle)
     return jnp.where(inside, outcome.log_prob(held), -jnp.inf)
-
-
-def column(values: Array, shape: tuple[int, ...]) -> Array:
-    """Values along a leading axis, before those of the instances."""
-    return values.reshape(-1, *(1 for _ in shape))
-
-
-def column_like(array: Array, values: np.ndarray) -> Array:
-    return column(jnp.asarray(values, array.dtype), array.shape)

@@ -189,9 +189,11 @@ class Mixture:
             lambda: self._walked(level, high),
             lambda: _Walk(low, jnp.zeros_like(low)),
         )
-        found = reached >= level
+        arrived = reached >= level
         return jax.lax.cond(
-            jnp.all(found), lambda: count, lambda: jnp.where(found, count, jnp.floor(narrowed()))
+            jnp.all(arrived),
+            lambda: count,
+            lambda: jnp.where(arrived, count, jnp.floor(narrowed())),
         )
 
     def _bracket(self, level: float) -> "_Bracket":
@@ -247,10 +249,10 @@ class Mixture:
         components = jax.tree.map(jnp.asarray, self.components)
 
         def mass(count: Array) -> Array:
-            each = jax.vmap(lambda component: stats.masses(component, count).log_weights)(
+            log_masses: Array = jax.vmap(lambda one: stats.masses(one, count).log_weights)(
                 components
             )
-            return jnp.exp(each).mean(axis=0)
+            return jnp.exp(log_masses).mean(axis=0)
 
         def on(at: _Walk) -> Array:
             return (at.reached < level) & (at.value < high)

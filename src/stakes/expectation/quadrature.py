@@ -1,4 +1,8 @@
-"""Double-exponential quadrature over a continuous outcome."""
+"""Double-exponential quadrature over a continuous outcome.
+
+Tanh-sinh towards an end and exp-sinh towards infinity, after Takahasi and Mori, Double exponential
+formulas for numerical integration (1974).
+"""
 
 from dataclasses import dataclass
 from functools import partial, singledispatch
@@ -14,18 +18,18 @@ from stakes import checks
 from stakes._types import Array, Distribution, Float, Key
 from stakes.errors import InputError, NoClosedForm
 from stakes.expectation import stats
-from stakes.expectation.points import ByPoints, Table, column_like, kink, pooled_rule
-from stakes.expectation.sums import Rule, Terms, neglectable, normalised
+from stakes.expectation.points import ByPoints, Table, kink, pooled_rule
+from stakes.expectation.sums import Rule, Terms, column_like, neglectable, normalised
 from stakes.protocols import Cost, Gain
 
+# How far t goes either way: towards an open end, points reach out to exp(21) times the spread.
 REACH = 3.3
-"""How far t goes either way: towards an open end, points reach out to exp(21) times the spread."""
+# The logarithm of how far they go at most, where the tail is heavy: squares do not overflow.
 FURTHEST = {"float32": 41.0, "float64": 345.0}
-"""The logarithm of how far they go at most, where the tail is heavy: squares do not overflow."""
+# Beyond so many times the spread from the middle, the line is not split at the decision.
 FAR = 1e4
-"""Beyond so many times the spread from the middle, the line is not split at the decision."""
+# The power of t by which they then move out: those near the middle stay where they are.
 LATE = 10
-"""The power of t by which they then move out: those near the middle stay where they are."""
 
 
 @final
@@ -58,7 +62,7 @@ class Quadrature(ByPoints):
     def __post_init__(self) -> None:
         if self.points is not None:
             points = checks.whole("`Quadrature(points=...)`", self.points, least=3)
-            object.__setattr__(self, "points", points)
+            checks.assign(self, points=points)
 
     def objection(self, outcome: Distribution, gain: Gain, decision: Array) -> str | None:
         is_number = not outcome.event_shape and not stats.is_discrete(outcome)
@@ -214,8 +218,10 @@ def _to_infinity(
     t, step = np.linspace(-REACH, REACH, points, retstep=True)
     t = t[::sign]
     cast = partial(column_like, start)
-    log_near, near_slope = np.pi / 2 * np.sinh(t), np.pi / 2 * np.cosh(t)
-    late, further = (1 + t / REACH) / 2, FURTHEST[start.dtype.name] - log_near.max()
+    log_near = np.pi / 2 * np.sinh(t)
+    near_slope = np.pi / 2 * np.cosh(t)
+    late = (1 + t / REACH) / 2  # from 0 at the start to 1 at the last point
+    further = FURTHEST[start.dtype.name] - log_near.max()
     log_far = log_near + further * late**LATE
     far_slope = near_slope + further * LATE * late ** (LATE - 1) / (2 * REACH)
     probes = np.exp(log_near.max() - np.array([2.0, 1.0]))
@@ -226,9 +232,8 @@ def _to_infinity(
     heavy = (outer > -1e4) & (rest * log_near.max() < -np.log(neglectable(start.dtype) / 10))
     # One or zero, as an exponential: anything else XLA would compute anew for each point.
     far = jnp.exp(jnp.where(heavy, 0.0, -jnp.inf))
-    step_near, step_far = (
-        log + np.log(slope * step) for log, slope in ((log_near, near_slope), (log_far, far_slope))
-    )
+    step_near = log_near + np.log(near_slope * step)
+    step_far = log_far + np.log(far_slope * step)
     y = start + sign * spread * (
         cast(np.exp(log_near)) + far * cast(np.exp(log_far) - np.exp(log_near))
     )
@@ -278,8 +283,8 @@ def _steepness(
         near, far = outcome.log_prob(y)
         return (far - near) / run
 
-    found = rise(still(outcome), still(y))
-    singular = jnp.isfinite(found) & (found < 0)
+    slope = rise(still(outcome), still(y))
+    singular = jnp.isfinite(slope) & (slope < 0)
     # Elsewhere the density may have no finite slope in its parameters so near to the end.
     return jnp.where(singular, rise(outcome, jnp.where(singular, y, middle)), 0.0)
 

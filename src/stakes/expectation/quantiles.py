@@ -20,11 +20,11 @@ from stakes._types import Array, Distribution
 from stakes.expectation import stats
 
 STEPS = 2
+# How far a step may go: in standard deviations, or in the logarithm of a distance to an end.
 FURTHEST = 3.0
-"""How far a step may go: in standard deviations, or in the logarithm of a distance to an end."""
 HALVINGS = 16
+# Counts on either side of the guess among which the quantile of a count is looked for.
 NEAR = 2
-"""Counts on either side of the guess among which the quantile of a count is looked for."""
 
 
 def quick_quantile(outcome: Distribution, level: float) -> Array:
@@ -85,8 +85,8 @@ def _(outcome: Distribution, level: float) -> Array:
     """Between those of the components."""
     parts = stats.components(outcome)
     assert parts is not None
-    each = parts.answers(lambda part, _: _quantile(part, level))
-    return _by_halving(outcome, level, each.min(axis=-1), each.max(axis=-1))
+    quantiles = parts.answers(lambda part, _: _quantile(part, level))
+    return _by_halving(outcome, level, quantiles.min(axis=-1), quantiles.max(axis=-1))
 
 
 @_quantile.register
@@ -110,8 +110,8 @@ def _by_halving(outcome: Distribution, level: float, low: Array, high: Array) ->
         reached = stats.cdf(outcome, middle) >= level
         return jnp.where(reached, low, middle), jnp.where(reached, middle, high)
 
-    found = jax.lax.fori_loop(0, HALVINGS, halve, (low, high))[1]
-    return jnp.floor(found) if stats.is_discrete(outcome) else found
+    quantile = jax.lax.fori_loop(0, HALVINGS, halve, (low, high))[1]
+    return jnp.floor(quantile) if stats.is_discrete(outcome) else quantile
 
 
 @singledispatch

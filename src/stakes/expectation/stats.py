@@ -142,10 +142,10 @@ class Components(NamedTuple):
     def answers(self, question: Callable[[Distribution, Widen], Array]) -> Array:
         """Of all components, along a last axis."""
         if self.side_by_side:
-            [every] = self.distributions
-            return question(every, lambda value: value[..., None] if jnp.ndim(value) else value)
-        found = [question(each, lambda value: value) for each in self.distributions]
-        return jnp.stack(jnp.broadcast_arrays(*found), axis=-1)
+            [stacked] = self.distributions
+            return question(stacked, lambda value: value[..., None] if jnp.ndim(value) else value)
+        answers = [question(part, lambda value: value) for part in self.distributions]
+        return jnp.stack(jnp.broadcast_arrays(*answers), axis=-1)
 
 
 @singledispatch
@@ -189,8 +189,8 @@ def line(outcome: Distribution) -> Line | None:
 
 def line_of_counts(outcome: Distribution) -> Line | None:
     """The same if that is discrete; the values of this one then lie the slope apart."""
-    found = line(outcome)
-    return found if found is not None and is_discrete(found.of) else None
+    behind = line(outcome)
+    return behind if behind is not None and is_discrete(behind.of) else None
 
 
 @singledispatch

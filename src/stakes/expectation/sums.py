@@ -5,7 +5,7 @@ Sums are in log space and without denormal numbers.
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -13,12 +13,13 @@ import numpy as np
 
 from stakes._types import Array, Bool, Float
 
+# How much a sum may change, relative to its size, when every other point is left out. Where the
+# summand is smooth, the whole sum is far nearer: a bell curve that changes by this is off by 1e-5.
 COARSE = 0.1
-"""How much a sum may change, relative to its size, when every other point is left out. Where the
-summand is smooth, the whole sum is far nearer: a bell curve that changes by this is off by 1e-5."""
-
+# Times the distance of the last point, at which a density is looked at once more.
 FURTHER = (0.25, 1.0, 4.0)
-"""Times the distance of the last point, at which a density is looked at once more."""
+
+Values = TypeVar("Values", Array, np.ndarray)
 
 
 class Rule(NamedTuple):
@@ -147,3 +148,13 @@ def flushed_exp(x: Array) -> Array:
     """exp(x), but zero where it would be a denormal number: those slow a CPU down a hundredfold."""
     lowest = math.log(np.finfo(x.dtype).tiny) + 17
     return jnp.where(x < lowest, 0.0, jnp.exp(jnp.maximum(x, lowest)))
+
+
+def column(values: Values, shape: tuple[int, ...]) -> Values:
+    """Values along a leading axis, before those of the instances."""
+    return values.reshape(-1, *(1 for _ in shape))
+
+
+def column_like(array: Array, values: np.ndarray) -> Array:
+    """The same, in the type of an array with a value for each instance."""
+    return column(jnp.asarray(values, array.dtype), array.shape)

@@ -7,7 +7,7 @@ from numpyro.distributions import Distribution
 from stakes._types import Array
 from stakes.expectation.families.common import floats, fraction
 from stakes.expectation.incomplete import beta_above, beta_weight
-from stakes.expectation.special import log_gamma_bend
+from stakes.expectation.special import horner, log_gamma_bend
 from stakes.expectation.stats import cdf, cumulant, excess, mean, unknown, variance
 
 
@@ -27,9 +27,7 @@ def _(outcome: dist.Uniform, t: float) -> Array:
     near = v < 0.5
     small, large = jnp.square(jnp.where(near, v, 0.0)), jnp.where(near, 1.0, v)
     terms = [1 / 6, -1 / 180, 1 / 2835, -1 / 37800, 1 / 467775, -691 / 3831077250]
-    series = jnp.zeros_like(v)
-    for term in reversed(terms):
-        series = (series + term) * small
+    series = small * horner(small, terms)
     far = large + jnp.log(-jnp.expm1(-2 * large) / (2 * large))
     return jnp.where(near, series, far)
 

@@ -6,9 +6,9 @@ from numpyro.distributions import Distribution
 from numpyro.distributions.discrete import ZeroInflatedProbs
 from numpyro.distributions.transforms import AffineTransform
 
-from stakes._types import Array, Number
+from stakes._types import Array
 from stakes.expectation import stats
-from stakes.expectation.families.common import bare, floats, not_zero
+from stakes.expectation.families.common import answers, bare, floats, not_zero
 from stakes.expectation.predicted import Single
 from stakes.expectation.special import exp_less_tangent
 from stakes.expectation.stats import Line
@@ -34,56 +34,41 @@ def _line(outcome: dist.TransformedDistribution) -> Line | None:
     return Line(begin, rise, of)
 
 
-def _plain(question: object, outcome: Distribution, *arguments: Number) -> Array:
-    """What is known of an outcome of any type."""
-    answer: Array = question.dispatch(object)(outcome, *arguments)  # type: ignore[attr-defined]
-    return answer
+of_line = answers(dist.TransformedDistribution, _line, object)
 
 
-@stats.mean.register
-def _(outcome: dist.TransformedDistribution) -> Array:
-    if (line := _line(outcome)) is None:
-        return _plain(stats.mean, outcome)
+@of_line(stats.mean)
+def _(line: Line) -> Array:
     return line.start + line.slope * stats.mean(line.of)
 
 
-@stats.variance.register
-def _(outcome: dist.TransformedDistribution) -> Array:
-    if (line := _line(outcome)) is None:
-        return _plain(stats.variance, outcome)
+@of_line(stats.variance)
+def _(line: Line) -> Array:
     return jnp.square(line.slope) * stats.variance(line.of)
 
 
-@stats.cdf.register
-def _(outcome: dist.TransformedDistribution, value: Array) -> Array:
-    if (line := _line(outcome)) is None:
-        return _plain(stats.cdf, outcome, value)
-    place, of = line.back(value), Single(line.of)
-    return jnp.where(line.slope > 0, of.cdf(place), 1 - of.below(place))
+@of_line(stats.cdf)
+def _(line: Line, value: Array) -> Array:
+    point, of = line.back(value), Single(line.of)
+    return jnp.where(line.slope > 0, of.cdf(point), 1 - of.below(point))
 
 
-@stats.below.register
-def _(outcome: dist.TransformedDistribution, value: Array) -> Array:
-    if (line := _line(outcome)) is None:
-        return _plain(stats.below, outcome, value)
-    place, of = line.back(value), Single(line.of)
-    return jnp.where(line.slope > 0, of.below(place), 1 - of.cdf(place))
+@of_line(stats.below)
+def _(line: Line, value: Array) -> Array:
+    point, of = line.back(value), Single(line.of)
+    return jnp.where(line.slope > 0, of.below(point), 1 - of.cdf(point))
 
 
-@stats.tails.register
-def _(outcome: dist.TransformedDistribution, decision: Array, above: float, below: float) -> Array:
-    if (line := _line(outcome)) is None:
-        return _plain(stats.tails, outcome, decision, above, below)
-    place = line.back(jnp.asarray(decision))
-    rising = stats.tails(line.of, place, above, below)
-    falling = stats.tails(line.of, place, below, above)
+@of_line(stats.tails)
+def _(line: Line, decision: Array, above: float, below: float) -> Array:
+    point = line.back(jnp.asarray(decision))
+    rising = stats.tails(line.of, point, above, below)
+    falling = stats.tails(line.of, point, below, above)
     return jnp.abs(line.slope) * jnp.where(line.slope > 0, rising, falling)
 
 
-@stats.least_tails.register
-def _(outcome: dist.TransformedDistribution, above: float, below: float) -> Array:
-    if (line := _line(outcome)) is None:
-        return _plain(stats.least_tails, outcome, above, below)
+@of_line(stats.least_tails)
+def _(line: Line, above: float, below: float) -> Array:
     base = Single(line.of)
     rising, falling = base.least_tails(above, below), base.least_tails(below, above)
     return jnp.abs(line.slope) * jnp.where(line.slope > 0, rising, falling)

@@ -16,7 +16,7 @@ from numpyro.distributions.discrete import HurdleProbs
 
 from stakes._types import Array, Number
 from stakes.expectation import stats
-from stakes.expectation.families.common import bare, floats, not_zero
+from stakes.expectation.families.common import Question, answers, bare, floats, not_zero
 from stakes.expectation.predicted import Single
 from stakes.expectation.special import exp_less_tangent
 from stakes.expectation.stats import Components, Widen
@@ -30,7 +30,7 @@ LIGHT = dist.Poisson | dist.BinomialProbs | dist.BinomialLogits
 # The chance below which they are, and how many counts are then all.
 RARE = 0.2
 FIRST = 5
-Question = Callable[[Distribution, Widen], Array]
+Asked = Callable[[Distribution, Widen], Array]
 """(component, how to lay out what each case has beside it) -> an answer."""
 
 
@@ -56,31 +56,31 @@ def _(outcome: HurdleProbs) -> Components | None:
     return Components(weights, (dist.Delta(jnp.zeros(())), base))
 
 
-def _asked(outcome: Distribution, question: Question) -> tuple[Array, Array]:
+def _asked(outcome: Distribution, question: Asked) -> tuple[Array, Array]:
     """The weights of the components, and their answers."""
     parts = stats.components(outcome)
     assert parts is not None
     return parts.weights, parts.answers(question)
 
 
-def _sum(outcome: Distribution, question: Question) -> Array:
+def _sum(outcome: Distribution, question: Asked) -> Array:
     weights, answers = _asked(outcome, question)
     # What has no weight counts for nothing, even where it is infinite.
     return jnp.sum(jnp.where(weights > 0, weights * answers, 0.0), axis=-1)
 
 
-def _log_sum(outcome: Distribution, question: Question) -> Array:
+def _log_sum(outcome: Distribution, question: Asked) -> Array:
     weights, answers = _asked(outcome, question)
     return logsumexp(jnp.log(not_zero(weights)) + answers, axis=-1)
 
 
 @stats.mean.register
-def _mean(outcome: Mixed) -> Array:
+def _(outcome: Mixed) -> Array:
     return _sum(outcome, lambda part, _: stats.mean(part))
 
 
 @stats.variance.register
-def _variance(outcome: Mixed) -> Array:
+def _(outcome: Mixed) -> Array:
     centre = stats.mean(outcome)[..., None]
     weights, means = _asked(outcome, lambda part, _: stats.mean(part))
     between = jnp.sum(weights * jnp.square(means - centre), axis=-1)
@@ -88,17 +88,17 @@ def _variance(outcome: Mixed) -> Array:
 
 
 @stats.cdf.register
-def _cdf(outcome: Mixed, value: Array) -> Array:
+def _(outcome: Mixed, value: Array) -> Array:
     return _sum(outcome, lambda part, widen: Single(part).cdf(widen(value)))
 
 
 @stats.below.register
-def _below(outcome: Mixed, value: Array) -> Array:
+def _(outcome: Mixed, value: Array) -> Array:
     return _sum(outcome, lambda part, widen: Single(part).below(widen(value)))
 
 
 @stats.log_mass.register
-def _log_mass(outcome: Mixed, count: Array) -> Array:
+def _(outcome: Mixed, count: Array) -> Array:
     def within(part: Distribution, widen: Widen) -> Array:
         """As good as nothing outside the support of the component, where its formula may fail."""
         return jnp.maximum(stats.masses(part, widen(count)).log_weights, NOTHING)
@@ -107,24 +107,25 @@ def _log_mass(outcome: Mixed, count: Array) -> Array:
 
 
 @stats.tails.register
-def _tails(outcome: Mixed, decision: Array, above: float, below: float) -> Array:
+def _(outcome: Mixed, decision: Array, above: float, below: float) -> Array:
     return _sum(outcome, lambda part, widen: stats.tails(part, widen(decision), above, below))
 
 
 @stats.cumulant.register
-def _cumulant(outcome: Mixed, t: float) -> Array:
+def _(outcome: Mixed, t: float) -> Array:
     """The logarithm of one and terms that are not negative: nothing cancels when t is small."""
     weights, spreads = _asked(outcome, lambda part, _: stats.cumulant(part, t))
     _, means = _asked(outcome, lambda part, _: stats.mean(part))
     x = t * (means - stats.mean(outcome)[..., None]) + spreads
     small = jnp.max(x, axis=-1) < 1
-    held, spread = (jnp.where(small[..., None], each, 0.0) for each in (x, spreads))
+    held = jnp.where(small[..., None], x, 0.0)
+    spread = jnp.where(small[..., None], spreads, 0.0)
     near = jnp.log1p(jnp.sum(weights * (exp_less_tangent(held) + spread), axis=-1))
     return jnp.where(small, near, logsumexp(jnp.log(not_zero(weights)) + x, axis=-1))
 
 
 @stats.log_tails.register
-def _log_tails(outcome: Mixed, decision: Array, above: Number, below: Number) -> Array:
+def _(outcome: Mixed, decision: Array, above: Number, below: Number) -> Array:
     return _log_sum(
         outcome,
         lambda part, widen: stats.log_tails(part, *map(widen, floats(decision, above, below))),
@@ -132,7 +133,7 @@ def _log_tails(outcome: Mixed, decision: Array, above: Number, below: Number) ->
 
 
 @stats.log_kernel.register
-def _log_kernel(outcome: Mixed, decision: Array, width: Number) -> Array:
+def _(outcome: Mixed, decision: Array, width: Number) -> Array:
     return _log_sum(
         outcome, lambda part, widen: stats.log_kernel(part, *map(widen, floats(decision, width)))
     )
@@ -142,16 +143,15 @@ def _log_kernel(outcome: Mixed, decision: Array, width: Number) -> Array:
 def _(outcome: Mixed) -> int | None:
     parts = stats.components(outcome)
     assert parts is not None
-    found = [stats.few_values(part) for part in parts.distributions]
-    return max(each or 0 for each in found) if all(found) else None
+    counts = [stats.few_values(part) for part in parts.distributions]
+    return max(count or 0 for count in counts) if all(counts) else None
 
 
 @stats.largest_value.register
 def _(outcome: Mixed) -> Array | None:
     parts = stats.components(outcome)
     assert parts is not None
-    each = [stats.largest_value(part) for part in parts.distributions]
-    if any(largest is None for largest in each):
+    if any(stats.largest_value(part) is None for part in parts.distributions):
         return None
     return jnp.max(parts.answers(lambda part, _: jnp.asarray(stats.largest_value(part))), axis=-1)
 
@@ -162,6 +162,8 @@ def _(outcome: Mixed) -> Array | None:
 class _Counts(NamedTuple):
     """What is behind the hurdle: the base, given that it is not zero."""
 
+    gate: Array
+    """The chance of a zero."""
     base: Distribution
     none: Array
     """The chance that the base is zero, by which it is not there."""
@@ -199,10 +201,16 @@ class _Counts(NamedTuple):
         return jnp.where(self.some < RARE, first, usual)
 
 
-def _counts(outcome: HurdleProbs) -> _Counts:
+def _counts(outcome: HurdleProbs) -> _Counts | None:
+    if stats.components(outcome) is not None:
+        return None
     base = bare(outcome.base_dist)
     log_none = stats.log_mass(base, jnp.zeros(()))
-    return _Counts(base, jnp.exp(log_none), -jnp.expm1(log_none))
+    return _Counts(outcome.gate, base, jnp.exp(log_none), -jnp.expm1(log_none))
+
+
+# Where the outcome is no count, a hurdle is a mixture.
+of_counts = answers(HurdleProbs, _counts, dist.MixtureGeneral)
 
 
 @stats.few_values.register
@@ -210,68 +218,44 @@ def _(outcome: HurdleProbs) -> int | None:
     return stats.few_values(bare(outcome.base_dist))
 
 
-@stats.mean.register
-def _(outcome: HurdleProbs) -> Array:
-    if stats.components(outcome) is not None:
-        return _mean(outcome)
-    return (1 - outcome.gate) * _counts(outcome).mean
+@of_counts(stats.mean)
+def _(counts: _Counts) -> Array:
+    return (1 - counts.gate) * counts.mean
 
 
-@stats.variance.register
-def _(outcome: HurdleProbs) -> Array:
-    if stats.components(outcome) is not None:
-        return _variance(outcome)
-    gate, counts = outcome.gate, _counts(outcome)
-    return (1 - gate) * (counts.variance + gate * jnp.square(counts.mean))
+@of_counts(stats.variance)
+def _(counts: _Counts) -> Array:
+    return (1 - counts.gate) * (counts.variance + counts.gate * jnp.square(counts.mean))
 
 
-@stats.cdf.register
-def _(outcome: HurdleProbs, value: Array) -> Array:
-    if stats.components(outcome) is not None:
-        return _cdf(outcome, value)
-    return outcome.gate * (value >= 0) + (1 - outcome.gate) * _counts(outcome).cdf(value)
+@of_counts(stats.cdf)
+def _(counts: _Counts, value: Array) -> Array:
+    return counts.gate * (value >= 0) + (1 - counts.gate) * counts.cdf(value)
 
 
-@stats.below.register
-def _(outcome: HurdleProbs, value: Array) -> Array:
-    if stats.components(outcome) is not None:
-        return _below(outcome, value)
-    return stats.cdf(outcome, jnp.ceil(value) - 1)
-
-
-@stats.log_mass.register
-def _(outcome: HurdleProbs, count: Array) -> Array:
-    counts, gate = _counts(outcome), not_zero(jnp.asarray(outcome.gate))
+@of_counts(stats.log_mass)
+def _(counts: _Counts, count: Array) -> Array:
+    gate = not_zero(jnp.asarray(counts.gate))
     beyond = jnp.where(count > 0, count, 1)
     others = stats.log_mass(counts.base, beyond) - jnp.log(not_zero(counts.some))
     return jnp.where(count > 0, jnp.log(not_zero(1 - gate)) + others, jnp.log(gate))
 
 
-@stats.tails.register
-def _(outcome: HurdleProbs, decision: Array, above: float, below: float) -> Array:
-    if stats.components(outcome) is not None:
-        return _tails(outcome, decision, above, below)
+@of_counts(stats.tails)
+def _(counts: _Counts, decision: Array, above: float, below: float) -> Array:
     at_zero = jnp.maximum(-above * decision, below * decision)
-    others = _counts(outcome).tails(decision, above, below)
-    return outcome.gate * at_zero + (1 - outcome.gate) * others
+    others = counts.tails(decision, above, below)
+    return counts.gate * at_zero + (1 - counts.gate) * others
 
 
-@stats.cumulant.register
-def _(outcome: HurdleProbs, t: float) -> Array:
-    if stats.components(outcome) is None:
-        raise stats.unknown("moment generating function", outcome)
-    return _cumulant(outcome, t)
+def _as_mixture(question: Question) -> None:
+    """Of counts, what is known of any outcome."""
+
+    @question.register
+    def _(outcome: HurdleProbs, *arguments: Number) -> Array:
+        is_mixture = stats.components(outcome) is not None
+        return question.dispatch(dist.MixtureGeneral if is_mixture else object)(outcome, *arguments)
 
 
-@stats.log_tails.register
-def _(outcome: HurdleProbs, decision: Array, above: Number, below: Number) -> Array:
-    if stats.components(outcome) is None:
-        raise stats.unknown("exponential tails", outcome)
-    return _log_tails(outcome, decision, above, below)
-
-
-@stats.log_kernel.register
-def _(outcome: HurdleProbs, decision: Array, width: Number) -> Array:
-    if stats.components(outcome) is None:
-        raise stats.unknown("Gaussian kernel", outcome)
-    return _log_kernel(outcome, decision, width)
+for _question in (stats.below, stats.cumulant, stats.log_tails, stats.log_kernel):
+    _as_mixture(_question)

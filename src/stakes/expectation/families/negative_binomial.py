@@ -8,7 +8,6 @@ from functools import partial
 from statistics import NormalDist
 from typing import NamedTuple, TypeAlias
 
-import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 
@@ -18,7 +17,7 @@ from stakes.expectation.families.common import finite_below_one, floats, not_zer
 from stakes.expectation.families.finite import log_binomial
 from stakes.expectation.incomplete import beta_above, beta_score, beta_tail
 from stakes.expectation.quantiles import newton
-from stakes.expectation.special import along, exp_less_tangent, log_less_tangent
+from stakes.expectation.special import exp_less_tangent, log_less_tangent, with_slopes
 from stakes.expectation.sums import flushed_exp
 from stakes.host.compiling import once
 
@@ -40,18 +39,8 @@ def _(outcome: dist.GammaPoisson, decision: Array) -> Array:
     return _negative_binomial_excess(*floats(outcome.concentration, outcome.rate, decision))
 
 
-@jax.custom_jvp
-def _negative_binomial_excess(shape: Array, rate: Array, decision: Array) -> Array:
-    return _excess_and_slopes(shape, rate, decision)[0]
-
-
-@partial(_negative_binomial_excess.defjvp, symbolic_zeros=True)
-def _(primals, tangents):  # type: ignore[no-untyped-def]
-    value, *slopes = _excess_and_slopes(*primals)
-    return value, along(tuple(slopes), tangents, value)
-
-
-def _excess_and_slopes(
+@with_slopes
+def _negative_binomial_excess(
     shape: Array, rate: Array, decision: Array
 ) -> tuple[Array, Array, Array, Array]:
     """E (y-h)+, and its derivatives by shape, rate and h."""
@@ -110,18 +99,8 @@ def _(outcome: dist.GammaPoisson, above: float, below: float) -> Array:
     return _negative_binomial_least(*floats(outcome.concentration, outcome.rate), above, below)
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(2, 3))
-def _negative_binomial_least(shape: Array, rate: Array, above: float, below: float) -> Array:
-    return _least_and_slopes(shape, rate, above, below)[0]
-
-
-@partial(_negative_binomial_least.defjvp, symbolic_zeros=True)
-def _(above, below, primals, tangents):  # type: ignore[no-untyped-def]
-    value, *slopes = _least_and_slopes(primals[0], primals[1], above, below)
-    return value, along(tuple(slopes), tangents, value)
-
-
-def _least_and_slopes(
+@partial(with_slopes, settings=2)
+def _negative_binomial_least(
     shape: Array, rate: Array, above: float, below: float
 ) -> tuple[Array, Array, Array]:
     """Value and derivatives by shape and rate of the expected tails at the best count.

@@ -11,7 +11,7 @@ from jax.scipy.special import ndtr, ndtri
 
 from stakes._types import Array, Number
 from stakes.expectation.families.common import floats
-from stakes.expectation.special import along, density, mills, mills_and_slope
+from stakes.expectation.special import density, mills, mills_and_slope, with_slopes
 from stakes.expectation.stats import (
     best_in_log_kernel,
     best_in_log_tails,
@@ -91,24 +91,11 @@ def _(outcome: dist.Normal, decision: Array, above: Number, below: Number) -> Ar
     return _log_tails(*floats((loc - decision) / scale, above * scale, below * scale))
 
 
-@jax.custom_jvp
-def _log_tails(distance: Array, above: Array, below: Array) -> Array:
-    """log E exp(-above·z₊ - below·z₋) for z ~ Normal(distance, 1)."""
-    return _log_tails_and_slopes(distance, above, below)[0]
+@with_slopes
+def _log_tails(distance: Array, above: Array, below: Array) -> tuple[Array, Array, Array, Array]:
+    """log E exp(-above·z₊ - below·z₋) for z ~ Normal(distance, 1), and its derivatives.
 
-
-@partial(_log_tails.defjvp, symbolic_zeros=True)
-def _(primals, tangents):  # type: ignore[no-untyped-def]
-    # By hand: this takes a third of the work and memory of differentiating the two polynomials,
-    # and none for rates that are constants, whose slopes are not used.
-    value, *slopes = _log_tails_and_slopes(*primals)
-    return value, along(slopes, tangents, value)
-
-
-def _log_tails_and_slopes(
-    distance: Array, above: Array, below: Array
-) -> tuple[Array, Array, Array, Array]:
-    """Value, and derivatives by distance, above and below.
+    They take a third of the work and memory of differentiating the two polynomials.
 
     With x₊ = above - δ and x₋ = below + δ, of which at most one is negative, the expectation is
     φ(δ) [mills(x₊) + mills(x₋)]; a negative x is reflected and factored out. Each tail's share of

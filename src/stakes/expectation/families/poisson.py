@@ -25,7 +25,7 @@ from stakes._types import Array
 from stakes.expectation import stats
 from stakes.expectation.families.common import LEAST, floats, not_zero, whole
 from stakes.expectation.incomplete import gamma_tail
-from stakes.expectation.special import horner, log_less_tangent, mills, stirling_error
+from stakes.expectation.special import horner, log_less_tangent, mills, stirling_error, with_slopes
 from stakes.expectation.sums import flushed_exp
 from stakes.host.compiling import once
 
@@ -94,19 +94,8 @@ def _poisson_tails_and_slopes(
     return value, by_rate, by_decision
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(1, 2))
-def _poisson_least(rate: Array, above: float, below: float) -> Array:
-    return _poisson_least_and_slope(rate, above, below)[0]
-
-
-@_poisson_least.defjvp
-def _(above, below, primals, tangents):  # type: ignore[no-untyped-def]
-    [rate], [d_rate] = primals, tangents
-    value, by_rate = _poisson_least_and_slope(rate, above, below)
-    return value, by_rate * d_rate
-
-
-def _poisson_least_and_slope(rate: Array, above: float, below: float) -> tuple[Array, Array]:
+@partial(with_slopes, settings=2)
+def _poisson_least(rate: Array, above: float, below: float) -> tuple[Array, Array]:
     """Value and derivative by λ of the expected tails at the best count.
 
     A Cornish-Fisher quantile, rounded down, is the best count or the one below it, and at extreme
@@ -141,10 +130,10 @@ def _(outcome: dist.Poisson, count: Array) -> Array:
 
 # The distribution function -----------------------------------------------------------------
 
+# In η, of the coefficients of 1, 1/a, 1/a², 1/a³.
 _DEGREES = (10, 8, 6, 4)
-"""In η, of the coefficients of 1, 1/a, 1/a², 1/a³."""
+# Beyond so many standard deviations r, φ(r) is nothing beside the whole mass.
 _FURTHEST = 5.6
-"""Beyond so many standard deviations r, φ(r) is nothing beside the whole mass."""
 _STIRLING_DEGREE = 6
 
 

@@ -5,7 +5,6 @@ Those of Pearson's system have E (y-h)+ = (E y - h) P(y > h) + k(h) p(h) for a p
 
 import math
 
-import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax.scipy.special import gammaln
@@ -14,7 +13,7 @@ from numpyro.distributions import Distribution
 from stakes._types import Array
 from stakes.expectation.families.common import finite_below_one, floats, positive
 from stakes.expectation.incomplete import gamma_above, gamma_weight
-from stakes.expectation.special import density, log_gamma_bend, log_less_tangent, mills
+from stakes.expectation.special import density, log_gamma_bend, log_less_tangent, mills, with_slopes
 from stakes.expectation.stats import cdf, cumulant, excess, unknown, variance
 from stakes.expectation.sums import flushed_exp
 
@@ -49,11 +48,6 @@ def _(outcome: dist.Exponential, decision: Array) -> Array:
     rate, decision = floats(outcome.rate, decision)
     x = rate * decision
     return positive(x, 1 - x, lambda x: flushed_exp(-x)) / rate
-
-
-@cdf.register
-def _(outcome: dist.Exponential, value: Array) -> Array:
-    return -jnp.expm1(-outcome.rate * jnp.maximum(value, 0.0))
 
 
 @cumulant.register
@@ -174,18 +168,8 @@ def _(outcome: dist.LogNormal) -> Array:
     return jnp.expm1(squared) * jnp.exp(2 * outcome.loc + squared)
 
 
-@jax.custom_jvp
-def _lognormal_excess(loc: Array, scale: Array, log_decision: Array) -> Array:
-    return _lognormal_excess_and_slopes(loc, scale, log_decision)[0]
-
-
-@_lognormal_excess.defjvp
-def _(primals, tangents):  # type: ignore[no-untyped-def]
-    value, *slopes = _lognormal_excess_and_slopes(*primals)
-    return value, sum(slope * tangent for slope, tangent in zip(slopes, tangents, strict=True))
-
-
-def _lognormal_excess_and_slopes(
+@with_slopes
+def _lognormal_excess(
     loc: Array, scale: Array, log_decision: Array
 ) -> tuple[Array, Array, Array, Array]:
     """Black and Scholes' formula; derivatives by loc, scale and log h."""
@@ -207,19 +191,7 @@ def _(outcome: dist.HalfNormal, decision: Array) -> Array:
     return scale * positive(z, math.sqrt(2 / math.pi) - z, _half_normal_excess)
 
 
-@jax.custom_jvp
-def _half_normal_excess(z: Array) -> Array:
-    phi = density(z)
-    return 2 * phi * (1 - z * mills(z))
-
-
-@_half_normal_excess.defjvp
-def _(primals, tangents):  # type: ignore[no-untyped-def]
-    (z,) = primals
-    return _half_normal_excess(z), -2 * density(z) * mills(z) * tangents[0]
-
-
-@cdf.register(dist.HalfNormal)
-@cdf.register(dist.HalfCauchy)
-def _(outcome: Distribution, value: Array) -> Array:
-    return outcome.cdf(jnp.maximum(value, 0.0))
+@with_slopes
+def _half_normal_excess(z: Array) -> tuple[Array, Array]:
+    phi, ratio = density(z), mills(z)
+    return 2 * phi * (1 - z * ratio), -2 * phi * ratio

@@ -12,7 +12,7 @@ from numpyro.distributions import Distribution
 from stakes._types import Array
 from stakes.expectation.families.common import finite_below_one, floats
 from stakes.expectation.incomplete import beta_above, exponential_integral
-from stakes.expectation.special import log_less_tangent, stirling_error
+from stakes.expectation.special import horner, log_less_tangent, stirling_error, with_slopes
 from stakes.expectation.stats import cdf, cumulant, excess
 from stakes.expectation.sums import flushed_exp
 
@@ -25,11 +25,6 @@ def _standard(outcome: Distribution, decision: Array) -> tuple[Array, Array]:
     return (decision - loc) / scale, scale
 
 
-def _folded(z: Array, beyond_abs: Array) -> Array:
-    """E (z' - z)+ of a symmetric z', from that of |z|."""
-    return beyond_abs + jnp.maximum(-z, 0.0)
-
-
 # Laplace -----------------------------------------------------------------------------------
 
 
@@ -39,16 +34,10 @@ def _(outcome: dist.Laplace, decision: Array) -> Array:
     return scale * _laplace_excess(z)
 
 
-@jax.custom_jvp
-def _laplace_excess(z: Array) -> Array:
-    return _folded(z, flushed_exp(-jnp.abs(z)) / 2)
-
-
-@_laplace_excess.defjvp
-def _(primals, tangents):  # type: ignore[no-untyped-def]
-    (z,) = primals
-    less = flushed_exp(-jnp.abs(z)) / 2
-    return _laplace_excess(z), -jnp.where(z > 0, less, 1 - less) * tangents[0]
+@with_slopes
+def _laplace_excess(z: Array) -> tuple[Array, Array]:
+    beyond = flushed_exp(-jnp.abs(z)) / 2
+    return beyond + jnp.maximum(-z, 0.0), -jnp.where(z > 0, beyond, 1 - beyond)
 
 
 @cumulant.register
@@ -76,9 +65,7 @@ def _log_over_sine(v: Array) -> Array:
     near = v < 0.25
     small, large = jnp.where(near, v, 0.0), jnp.where(near, 0.5, v)
     squared = jnp.square(small)
-    series = jnp.zeros_like(v)
-    for k in reversed(range(1, 13)):
-        series = (series + _zeta(2 * k) / k) * squared
+    series = squared * horner(squared, [_zeta(2 * k) / k for k in range(1, 13)])
     # The sine of π(1-v), which does not lose its digits near one.
     half = jnp.minimum(large, 1 - large)
     return jnp.where(near, series, jnp.log(math.pi * large / jnp.sin(math.pi * half)))
@@ -157,22 +144,16 @@ def _(outcome: dist.Gumbel, decision: Array) -> Array:
     return scale * _gumbel_excess(z)
 
 
-@jax.custom_jvp
-def _gumbel_excess(z: Array) -> Array:
+@with_slopes
+def _gumbel_excess(z: Array) -> tuple[Array, Array]:
     """E1(w) + γ + log w at w = exp(-z); where w is small, w - w²/4 + w³/18 - ..."""
     w = jnp.exp(jnp.minimum(-z, 5.0))
     small, large = jnp.minimum(w, 1.0), jnp.maximum(w, 1.0)
-    series = jnp.zeros_like(w)
-    for k in reversed(range(1, 18)):
-        series = ((-1) ** (k + 1) / (k * math.factorial(k)) + series) * small
-    return jnp.where(w < 1, series, exponential_integral(large) + EULER - z)
-
-
-@_gumbel_excess.defjvp
-def _(primals, tangents):  # type: ignore[no-untyped-def]
-    (z,) = primals
-    w = flushed_exp(jnp.minimum(-z, 80.0))
-    return _gumbel_excess(z), jnp.expm1(-w) * tangents[0]
+    series = small * horner(
+        small, [(-1) ** (k + 1) / (k * math.factorial(k)) for k in range(1, 18)]
+    )
+    value = jnp.where(w < 1, series, exponential_integral(large) + EULER - z)
+    return value, jnp.expm1(-flushed_exp(jnp.minimum(-z, 80.0)))
 
 
 @cumulant.register
@@ -185,9 +166,7 @@ def _log_gamma_about_one(v: Array) -> Array:
     """log Γ(1-v) - γv: by its series Σ ζ(k) v^k/k where the difference would cancel."""
     near = jnp.abs(v) < 0.2
     small, large = jnp.where(near, v, 0.0), jnp.where(near, 0.5, v)
-    series = jnp.zeros_like(v)
-    for k in reversed(range(2, 17)):
-        series = (series + _zeta(k) / k) * small
+    series = small * horner(small, [_zeta(k) / k for k in range(2, 17)])
     return jnp.where(near, series * small, gammaln(1 - large) - EULER * large)
 
 
