@@ -8,6 +8,7 @@ an error of no account.
 import math
 from functools import singledispatch
 from statistics import NormalDist
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +19,20 @@ from numpyro.distributions.discrete import HurdleProbs
 
 from stakes._types import Array, Distribution
 from stakes.expectation import stats
+
+# NumPyro has their quantiles as formulas.
+Explicit: TypeAlias = (
+    dist.Laplace
+    | dist.Logistic
+    | dist.Gumbel
+    | dist.Cauchy
+    | dist.LogNormal
+    | dist.Exponential
+    | dist.Pareto
+    | dist.HalfNormal
+    | dist.HalfCauchy
+    | dist.Uniform
+)
 
 STEPS = 2
 # How far a step may go: in standard deviations, or in the logarithm of a distance to an end.
@@ -55,17 +70,8 @@ def newton(level: float, reached: Array, density: Array) -> Array:
     return step if level > 0.5 else -step
 
 
-@_quantile.register(dist.Laplace)
-@_quantile.register(dist.Logistic)
-@_quantile.register(dist.Gumbel)
-@_quantile.register(dist.Cauchy)
-@_quantile.register(dist.LogNormal)
-@_quantile.register(dist.Exponential)
-@_quantile.register(dist.Pareto)
-@_quantile.register(dist.HalfNormal)
-@_quantile.register(dist.HalfCauchy)
-@_quantile.register(dist.Uniform)
-def _(outcome: Distribution, level: float) -> Array:
+@_quantile.register
+def _(outcome: Explicit, level: float) -> Array:
     return jnp.asarray(outcome.icdf(level))
 
 
@@ -79,9 +85,8 @@ def _(outcome: dist.Delta, level: float) -> Array:
     return jnp.asarray(outcome.v)
 
 
-@_quantile.register(dist.MixtureSameFamily)
-@_quantile.register(dist.MixtureGeneral)
-def _(outcome: Distribution, level: float) -> Array:
+@_quantile.register
+def _(outcome: dist.MixtureSameFamily | dist.MixtureGeneral, level: float) -> Array:
     """Between those of the components."""
     parts = stats.components(outcome)
     assert parts is not None

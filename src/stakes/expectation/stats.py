@@ -7,15 +7,27 @@ handful of `register` lines, in `families` or in your own code.
 
 from collections.abc import Callable
 from functools import singledispatch
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 import jax.numpy as jnp
-from numpyro.distributions import Distribution, TransformedDistribution, constraints
+from numpyro.distributions import (
+    Distribution,
+    ExpandedDistribution,
+    TransformedDistribution,
+    constraints,
+)
 
 from stakes import checks
 from stakes._types import Array, Number
 from stakes.errors import NoClosedForm
 from stakes.expectation.sums import Rule
+
+if TYPE_CHECKING:
+    from functools import _SingleDispatchCallable
+
+Question: TypeAlias = "_SingleDispatchCallable[Array]"
+"""One of the functions below."""
+Answer = TypeVar("Answer", bound=Callable[..., Array])
 
 
 @singledispatch
@@ -257,3 +269,36 @@ def last_value(outcome: Distribution) -> Array | None:
     if largest is None:
         largest = ends(outcome).upper
     return None if largest is None else jnp.asarray(largest, jnp.result_type(float))
+
+
+def bare(outcome: Distribution) -> Distribution:
+    """Without wrappers that only repeat it."""
+    while isinstance(outcome, ExpandedDistribution):
+        outcome = outcome.base_dist
+    return outcome
+
+
+def answers(
+    kind: type[Distribution], view: Callable[[Distribution], object | None], otherwise: type
+) -> Callable[[Question], Callable[[Answer], Answer]]:
+    """A decorator that registers what is known of some outcomes of a kind.
+
+    Args:
+        view: what the answer is computed from; None for the other outcomes of the kind.
+        otherwise: the kind whose answer serves these others; `object` for that of any outcome.
+    """
+
+    def of(question: Question) -> Callable[[Answer], Answer]:
+        def register(answer: Answer) -> Answer:
+            @question.register(kind)
+            def _(outcome: Distribution, *arguments: Number) -> Array:
+                part = view(outcome)
+                if part is None:
+                    return question.dispatch(otherwise)(outcome, *arguments)
+                return answer(part, *arguments)
+
+            return answer
+
+        return register
+
+    return of

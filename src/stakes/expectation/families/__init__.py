@@ -8,7 +8,6 @@ from stakes.expectation.families import (
     negative_binomial,
     normal,
     poisson,
-    positive,
     real_line,
 )
 
@@ -20,6 +19,5 @@ __all__ = [
     "negative_binomial",
     "normal",
     "poisson",
-    "positive",
     "real_line",
 ]

@@ -1,17 +1,221 @@
-"""Outcomes between two ends: uniform, beta and truncated."""
+"""Outcomes with a lower end, or with two.
+
+Those of Pearson's system have E (y-h)+ = (E y - h) P(y > h) + k(h) p(h) for a polynomial k.
+"""
+
+import math
+from typing import TypeAlias
 
 import jax.numpy as jnp
 import numpyro.distributions as dist
-from numpyro.distributions import Distribution
+from jax.scipy.special import gammaln
 
 from stakes._types import Array
-from stakes.expectation.families.common import floats, fraction
-from stakes.expectation.incomplete import beta_above, beta_weight
-from stakes.expectation.special import horner, log_gamma_bend
-from stakes.expectation.stats import cdf, cumulant, excess, mean, unknown, variance
+from stakes.expectation import stats
+from stakes.expectation.families.guards import finite_below_one, floats, fraction, positive
+from stakes.expectation.incomplete import beta_above, beta_weight, gamma_above, gamma_weight
+from stakes.expectation.special import (
+    density,
+    horner,
+    log_gamma_bend,
+    log_less_tangent,
+    mills,
+    with_slopes,
+)
+from stakes.expectation.sums import flushed_exp
+
+Truncated: TypeAlias = (
+    dist.LeftTruncatedDistribution
+    | dist.RightTruncatedDistribution
+    | dist.TwoSidedTruncatedDistribution
+    | dist.LeftTruncatedGamma
+    | dist.RightTruncatedGamma
+    | dist.TwoSidedTruncatedGamma
+)
+
+# Gamma, exponential ------------------------------------------------------------------------
 
 
-@excess.register
+@stats.excess.register
+def _(outcome: dist.Gamma, decision: Array) -> Array:
+    shape, rate, decision = floats(outcome.concentration, outcome.rate, decision)
+
+    def inside(x: Array) -> Array:
+        return (shape - x) * gamma_above(*jnp.broadcast_arrays(shape, x)) + gamma_weight(shape, x)
+
+    x = rate * decision
+    return positive(x, shape - x, inside) / rate
+
+
+@stats.cdf.register
+def _(outcome: dist.Gamma, value: Array) -> Array:
+    shape, rate, value = floats(outcome.concentration, outcome.rate, value)
+    above = lambda x: gamma_above(*jnp.broadcast_arrays(shape, x))  # noqa: E731
+    return 1 - positive(rate * value, 1.0, above)
+
+
+@stats.cumulant.register
+def _(outcome: dist.Gamma, t: float) -> Array:
+    return outcome.concentration * _exponential_cumulant(t / outcome.rate)
+
+
+@stats.excess.register
+def _(outcome: dist.Exponential, decision: Array) -> Array:
+    rate, decision = floats(outcome.rate, decision)
+    x = rate * decision
+    return positive(x, 1 - x, lambda x: flushed_exp(-x)) / rate
+
+
+@stats.cumulant.register
+def _(outcome: dist.Exponential, t: float) -> Array:
+    return _exponential_cumulant(t / outcome.rate)
+
+
+def _exponential_cumulant(v: Array) -> Array:
+    """-log(1-v) - v."""
+    return finite_below_one(jnp.asarray(v), lambda v: -log_less_tangent(1 - v, -v))
+
+
+# Inverse gamma, Pareto ---------------------------------------------------------------------
+
+
+@stats.excess.register
+def _(outcome: dist.InverseGamma, decision: Array) -> Array:
+    shape, rate, decision = floats(outcome.concentration, outcome.rate, decision)
+    less = jnp.where(shape > 1, shape - 1, 1.0)
+
+    def inside(h: Array) -> Array:
+        """By y = 1/g, with h in units of the rate."""
+        below = 1 - gamma_above(*jnp.broadcast_arrays(shape, 1 / h))
+        return (1 / less - h) * below + h / less * gamma_weight(shape, 1 / h)
+
+    h = decision / rate
+    return rate * positive(h, 1 / less - h, inside)
+
+
+@stats.cdf.register
+def _(outcome: dist.InverseGamma, value: Array) -> Array:
+    shape, rate, value = floats(outcome.concentration, outcome.rate, value)
+    above = lambda h: gamma_above(*jnp.broadcast_arrays(shape, 1 / h))  # noqa: E731
+    return positive(value / rate, 0.0, above)
+
+
+@stats.excess.register
+def _(outcome: dist.Pareto, decision: Array) -> Array:
+    scale, alpha, decision = floats(outcome.scale, outcome.alpha, decision)
+    less, h = jnp.where(alpha > 1, alpha - 1, 1.0), decision / scale
+    beyond = jnp.maximum(h, 1.0)
+    tail = beyond * flushed_exp(-alpha * jnp.log(beyond)) / less
+    return scale * (tail + jnp.maximum(1 - h, 0.0))
+
+
+@stats.cdf.register
+def _(outcome: dist.Pareto, value: Array) -> Array:
+    return -jnp.expm1(-outcome.alpha * jnp.log(jnp.maximum(value / outcome.scale, 1.0)))
+
+
+@stats.cumulant.register
+def _(
+    outcome: dist.InverseGamma | dist.LogNormal | dist.Pareto | dist.HalfCauchy, t: float
+) -> Array:
+    if t > 0:
+        return jnp.full(outcome.batch_shape, jnp.inf)
+    raise stats.unknown("moment generating function", outcome)
+
+
+@stats.excess.register
+def _(outcome: dist.HalfCauchy, decision: Array) -> Array:
+    return jnp.full(jnp.broadcast_shapes(outcome.batch_shape, jnp.shape(decision)), jnp.inf)
+
+
+# Weibull -----------------------------------------------------------------------------------
+
+
+@stats.excess.register
+def _(outcome: dist.Weibull, decision: Array) -> Array:
+    """The integral of P(y > h), an incomplete gamma function of (h/s)^c and shape 1/c."""
+    scale, power, decision = floats(outcome.scale, outcome.concentration, decision)
+    shape, h = 1 / power, decision / scale
+    centre = jnp.exp(gammaln(1 + shape))
+
+    def inside(h: Array) -> Array:
+        x = jnp.exp(jnp.clip(power * jnp.log(h), -80.0, 80.0))
+        return centre * gamma_above(*jnp.broadcast_arrays(shape, x))
+
+    return scale * positive(h, centre - h, inside)
+
+
+@stats.cdf.register
+def _(outcome: dist.Weibull, value: Array) -> Array:
+    scale, power, value = floats(outcome.scale, outcome.concentration, value)
+    return positive(value / scale, 0.0, lambda h: -jnp.expm1(-jnp.power(h, power)))
+
+
+@stats.variance.register
+def _(outcome: dist.Weibull) -> Array:
+    """By the logarithms of the two moments, whose difference cancels where the shape is large."""
+    scale, power = floats(outcome.scale, outcome.concentration)
+    mean = scale * jnp.exp(gammaln(1 + 1 / power))
+    return jnp.square(mean) * jnp.expm1(log_gamma_bend(jnp.ones(()), 1 / power))
+
+
+# Log-normal, half-normal -------------------------------------------------------------------
+
+
+@stats.excess.register
+def _(outcome: dist.LogNormal, decision: Array) -> Array:
+    loc, scale, decision = floats(outcome.loc, outcome.scale, decision)
+    centre = jnp.exp(loc + jnp.square(scale) / 2)
+    return positive(
+        decision, centre - decision, lambda h: _lognormal_excess(loc, scale, jnp.log(h))
+    )
+
+
+@stats.cdf.register
+def _(outcome: dist.LogNormal, value: Array) -> Array:
+    loc, scale, value = floats(outcome.loc, outcome.scale, value)
+    return positive(value, 0.0, lambda h: _normal_cdf((jnp.log(h) - loc) / scale))
+
+
+@stats.variance.register
+def _(outcome: dist.LogNormal) -> Array:
+    squared = jnp.square(outcome.scale)
+    return jnp.expm1(squared) * jnp.exp(2 * outcome.loc + squared)
+
+
+@with_slopes
+def _lognormal_excess(
+    loc: Array, scale: Array, log_decision: Array
+) -> tuple[Array, Array, Array, Array]:
+    """Black and Scholes' formula; derivatives by loc, scale and log h."""
+    z = (loc - log_decision) / scale
+    decision, centre = jnp.exp(log_decision), jnp.exp(loc + jnp.square(scale) / 2)
+    held, paid = centre * _normal_cdf(z + scale), decision * _normal_cdf(z)
+    return held - paid, held, scale * held + decision * density(z), -paid
+
+
+def _normal_cdf(z: Array) -> Array:
+    beyond = density(z) * mills(jnp.abs(z))
+    return jnp.where(z > 0, 1 - beyond, beyond)
+
+
+@stats.excess.register
+def _(outcome: dist.HalfNormal, decision: Array) -> Array:
+    scale, decision = floats(outcome.scale, decision)
+    z = decision / scale
+    return scale * positive(z, math.sqrt(2 / math.pi) - z, _half_normal_excess)
+
+
+@with_slopes
+def _half_normal_excess(z: Array) -> tuple[Array, Array]:
+    phi, ratio = density(z), mills(z)
+    return 2 * phi * (1 - z * ratio), -2 * phi * ratio
+
+
+# Between two ends: uniform, beta, truncated ------------------------------------------------
+
+
+@stats.excess.register
 def _(outcome: dist.Uniform, decision: Array) -> Array:
     low, high, decision = floats(outcome.low, outcome.high, decision)
     width = high - low
@@ -20,7 +224,7 @@ def _(outcome: dist.Uniform, decision: Array) -> Array:
     )
 
 
-@cumulant.register
+@stats.cumulant.register
 def _(outcome: dist.Uniform, t: float) -> Array:
     """log (sinh(v)/v) where v is half of t times the width: its series where v is small."""
     v = jnp.abs(t * (outcome.high - outcome.low)) / 2
@@ -32,7 +236,7 @@ def _(outcome: dist.Uniform, t: float) -> Array:
     return jnp.where(near, series, far)
 
 
-@excess.register
+@stats.excess.register
 def _(outcome: dist.Beta, decision: Array) -> Array:
     a, b, decision = floats(outcome.concentration1, outcome.concentration0, decision)
     centre = a / (a + b)
@@ -44,44 +248,38 @@ def _(outcome: dist.Beta, decision: Array) -> Array:
     return fraction(decision, centre - decision, inside)
 
 
-@cdf.register
+@stats.cdf.register
 def _(outcome: dist.Beta, value: Array) -> Array:
     a, b, value = floats(outcome.concentration1, outcome.concentration0, value)
     above = lambda h: beta_above(*jnp.broadcast_arrays(a, b, h, 1 - h))  # noqa: E731
     return 1 - fraction(value, 1.0, above)
 
 
-@variance.register(dist.LeftTruncatedDistribution)
-@variance.register(dist.RightTruncatedDistribution)
-@variance.register(dist.TwoSidedTruncatedDistribution)
-@variance.register(dist.LeftTruncatedGamma)
-@variance.register(dist.RightTruncatedGamma)
-@variance.register(dist.TwoSidedTruncatedGamma)
-@variance.register(dist.LogUniform)
-@variance.register(dist.Dagum)
-def _(outcome: Distribution) -> Array:
+@stats.variance.register
+def _(outcome: Truncated | dist.LogUniform | dist.Dagum) -> Array:
     """NumPyro's cancels in single precision where little of a base is left, or the spread small."""
-    raise unknown("variance", outcome)
+    raise stats.unknown("variance", outcome)
 
 
-@variance.register
+@stats.variance.register
 def _(outcome: dist.Kumaraswamy) -> Array:
     """By the logarithms of the two moments: NumPyro's difference of them cancels."""
     a, b = floats(outcome.concentration1, outcome.concentration0)
     away = log_gamma_bend(jnp.ones(()), 1 / a) - log_gamma_bend(1 + b, 1 / a)
-    return jnp.square(mean(outcome)) * jnp.expm1(away)
+    return jnp.square(stats.mean(outcome)) * jnp.expm1(away)
 
 
-@variance.register
+@stats.variance.register
 def _(outcome: dist.DiscreteUniform) -> Array:
     """NumPyro's is one of whole numbers, which overflow."""
     low, high = floats(outcome.low, outcome.high)
     return (jnp.square(high - low + 1) - 1) / 12
 
 
-@cdf.register(dist.LeftTruncatedDistribution)
-@cdf.register(dist.TwoSidedTruncatedDistribution)
-def _(outcome: Distribution, value: Array) -> Array:
+@stats.cdf.register
+def _(
+    outcome: dist.LeftTruncatedDistribution | dist.TwoSidedTruncatedDistribution, value: Array
+) -> Array:
     """NumPyro's cancels where what is left lies above the middle of the base."""
     base, low = outcome.base_dist, outcome.low
     high = outcome.high if isinstance(outcome, dist.TwoSidedTruncatedDistribution) else None

@@ -8,7 +8,7 @@ from numpyro.distributions.transforms import AffineTransform
 
 from stakes._types import Array
 from stakes.expectation import stats
-from stakes.expectation.families.common import answers, bare, floats, not_zero
+from stakes.expectation.families.guards import floats, not_zero
 from stakes.expectation.predicted import Single
 from stakes.expectation.special import exp_less_tangent
 from stakes.expectation.stats import Line
@@ -28,13 +28,13 @@ def _line(outcome: dist.TransformedDistribution) -> Line | None:
         start, slope = start + slope * last.loc, slope * last.scale
     if len(bent) == len(outcome.transforms):
         return None
-    base = bare(outcome.base_dist)
+    base = stats.bare(outcome.base_dist)
     of = dist.TransformedDistribution(base, bent) if bent else base
     begin, rise = floats(start, slope)
     return Line(begin, rise, of)
 
 
-of_line = answers(dist.TransformedDistribution, _line, object)
+of_line = stats.answers(dist.TransformedDistribution, _line, object)
 
 
 @of_line(stats.mean)
@@ -79,7 +79,7 @@ def _(line: Line, above: float, below: float) -> Array:
 
 def _inflated(outcome: ZeroInflatedProbs) -> Distribution:
     """The distribution to which zeros were added."""
-    return bare(outcome.base_dist)
+    return stats.bare(outcome.base_dist)
 
 
 @stats.few_values.register

@@ -13,7 +13,7 @@ import numpyro.distributions as dist
 
 from stakes._types import Array, Number
 from stakes.expectation import stats
-from stakes.expectation.families.common import floats, not_zero
+from stakes.expectation.families.guards import floats, not_zero
 from stakes.expectation.incomplete import beta_above, beta_weight
 from stakes.expectation.special import exp_less_tangent, log_less_tangent, stirling_error
 

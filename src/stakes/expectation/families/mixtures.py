@@ -16,7 +16,7 @@ from numpyro.distributions.discrete import HurdleProbs
 
 from stakes._types import Array, Number
 from stakes.expectation import stats
-from stakes.expectation.families.common import Question, answers, bare, floats, not_zero
+from stakes.expectation.families.guards import floats, not_zero
 from stakes.expectation.predicted import Single
 from stakes.expectation.special import exp_less_tangent
 from stakes.expectation.stats import Components, Widen
@@ -37,19 +37,19 @@ Asked = Callable[[Distribution, Widen], Array]
 @stats.components.register
 def _(outcome: dist.MixtureSameFamily) -> Components:
     weights = jnp.asarray(outcome.mixing_distribution.probs)
-    return Components(weights, (bare(outcome.component_distribution),), side_by_side=True)
+    return Components(weights, (stats.bare(outcome.component_distribution),), side_by_side=True)
 
 
 @stats.components.register
 def _(outcome: dist.MixtureGeneral) -> Components:
     weights = jnp.asarray(outcome.mixing_distribution.probs)
-    return Components(weights, tuple(map(bare, outcome.component_distributions)))
+    return Components(weights, tuple(map(stats.bare, outcome.component_distributions)))
 
 
 @stats.components.register
 def _(outcome: HurdleProbs) -> Components | None:
     """Only where the outcome is no count is the base a component: it has no zeros to take out."""
-    base = bare(outcome.base_dist)
+    base = stats.bare(outcome.base_dist)
     if base.support.is_discrete:
         return None
     weights = jnp.stack([outcome.gate, 1 - outcome.gate], axis=-1)
@@ -57,7 +57,7 @@ def _(outcome: HurdleProbs) -> Components | None:
 
 
 def _asked(outcome: Distribution, question: Asked) -> tuple[Array, Array]:
-    """The weights of the components, and their answers."""
+    """The weights of the components, and their stats.answers."""
     parts = stats.components(outcome)
     assert parts is not None
     return parts.weights, parts.answers(question)
@@ -204,18 +204,18 @@ class _Counts(NamedTuple):
 def _counts(outcome: HurdleProbs) -> _Counts | None:
     if stats.components(outcome) is not None:
         return None
-    base = bare(outcome.base_dist)
+    base = stats.bare(outcome.base_dist)
     log_none = stats.log_mass(base, jnp.zeros(()))
     return _Counts(outcome.gate, base, jnp.exp(log_none), -jnp.expm1(log_none))
 
 
 # Where the outcome is no count, a hurdle is a mixture.
-of_counts = answers(HurdleProbs, _counts, dist.MixtureGeneral)
+of_counts = stats.answers(HurdleProbs, _counts, dist.MixtureGeneral)
 
 
 @stats.few_values.register
 def _(outcome: HurdleProbs) -> int | None:
-    return stats.few_values(bare(outcome.base_dist))
+    return stats.few_values(stats.bare(outcome.base_dist))
 
 
 @of_counts(stats.mean)
@@ -248,7 +248,7 @@ def _(counts: _Counts, decision: Array, above: float, below: float) -> Array:
     return counts.gate * at_zero + (1 - counts.gate) * others
 
 
-def _as_mixture(question: Question) -> None:
+def _as_mixture(question: stats.Question) -> None:
     """Of counts, what is known of any outcome."""
 
     @question.register

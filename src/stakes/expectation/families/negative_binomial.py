@@ -13,8 +13,8 @@ import numpyro.distributions as dist
 
 from stakes._types import Array
 from stakes.expectation import stats
-from stakes.expectation.families.common import finite_below_one, floats, not_zero, whole
 from stakes.expectation.families.finite import log_binomial
+from stakes.expectation.families.guards import finite_below_one, floats, not_zero, whole
 from stakes.expectation.incomplete import beta_above, beta_score, beta_tail
 from stakes.expectation.quantiles import newton
 from stakes.expectation.special import exp_less_tangent, log_less_tangent, with_slopes

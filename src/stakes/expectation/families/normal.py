@@ -10,31 +10,21 @@ import numpyro.distributions as dist
 from jax.scipy.special import ndtr, ndtri
 
 from stakes._types import Array, Number
-from stakes.expectation.families.common import floats
+from stakes.expectation import stats
+from stakes.expectation.families.guards import floats
 from stakes.expectation.special import density, mills, mills_and_slope, with_slopes
-from stakes.expectation.stats import (
-    best_in_log_kernel,
-    best_in_log_tails,
-    cumulant,
-    least_tails,
-    log_kernel,
-    log_tails,
-    most_log_tails,
-    square_tails,
-    tails,
-)
 from stakes.expectation.sums import flushed_exp
 from stakes.host.compiling import once
 
 LOG_ROOT_TAU = math.log(2 * math.pi) / 2
 
 
-@tails.register
+@stats.tails.register
 def _(outcome: dist.Normal, decision: Array, above: float, below: float) -> Array:
     return _normal_tails(*floats(outcome.loc, outcome.scale, decision), above, below)
 
 
-@square_tails.register
+@stats.square_tails.register
 def _(outcome: dist.Normal, decision: Array, above: Number, below: Number) -> Array:
     loc, scale, decision = floats(outcome.loc, outcome.scale, decision)
 
@@ -47,7 +37,7 @@ def _(outcome: dist.Normal, decision: Array, above: Number, below: Number) -> Ar
     return above * square(loc - decision) + below * square(decision - loc)
 
 
-@least_tails.register
+@stats.least_tails.register
 def _(outcome: dist.Normal, above: float, below: float) -> Array:
     level = above / (above + below)
     if isinstance(level, float):
@@ -55,37 +45,37 @@ def _(outcome: dist.Normal, above: float, below: float) -> Array:
     return outcome.scale * ((above + below) * density(ndtri(level)))
 
 
-@best_in_log_kernel.register
+@stats.best_in_log_kernel.register
 def _(outcome: dist.Normal, width: Number) -> Array:
     return jnp.asarray(outcome.loc)
 
 
-@best_in_log_tails.register
+@stats.best_in_log_tails.register
 def _(outcome: dist.Normal, above: Number, below: Number) -> Array:
     rates = floats(above * outcome.scale, below * outcome.scale)
     return outcome.loc - outcome.scale * _best_distance(*rates)
 
 
-@most_log_tails.register
+@stats.most_log_tails.register
 def _(outcome: dist.Normal, above: Number, below: Number) -> Array:
     """It does not depend on where the outcome lies."""
     rates = floats(above * outcome.scale, below * outcome.scale)
     return _log_tails(jax.lax.stop_gradient(_best_distance(*rates)), *rates)
 
 
-@cumulant.register
+@stats.cumulant.register
 def _(outcome: dist.Normal, t: float) -> Array:
     return jnp.square(t * outcome.scale) / 2
 
 
-@log_kernel.register
+@stats.log_kernel.register
 def _(outcome: dist.Normal, decision: Array, width: Number) -> Array:
     root = jnp.sqrt(width)
     spread = 2 * jnp.square(outcome.scale / root)
     return -jnp.log1p(spread) / 2 - jnp.square((outcome.loc - decision) / root) / (1 + spread)
 
 
-@log_tails.register
+@stats.log_tails.register
 def _(outcome: dist.Normal, decision: Array, above: Number, below: Number) -> Array:
     loc, scale, decision = floats(outcome.loc, outcome.scale, decision)
     return _log_tails(*floats((loc - decision) / scale, above * scale, below * scale))

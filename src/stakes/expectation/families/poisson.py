@@ -23,7 +23,7 @@ import numpyro.distributions as dist
 
 from stakes._types import Array
 from stakes.expectation import stats
-from stakes.expectation.families.common import LEAST, floats, not_zero, whole
+from stakes.expectation.families.guards import LEAST, floats, not_zero, whole
 from stakes.expectation.incomplete import gamma_tail
 from stakes.expectation.special import horner, log_less_tangent, mills, stirling_error, with_slopes
 from stakes.expectation.sums import flushed_exp

@@ -10,10 +10,10 @@ from jax.scipy.special import gammaln
 from numpyro.distributions import Distribution
 
 from stakes._types import Array
-from stakes.expectation.families.common import finite_below_one, floats
+from stakes.expectation import stats
+from stakes.expectation.families.guards import finite_below_one, floats
 from stakes.expectation.incomplete import beta_above, exponential_integral
 from stakes.expectation.special import horner, log_less_tangent, stirling_error, with_slopes
-from stakes.expectation.stats import cdf, cumulant, excess
 from stakes.expectation.sums import flushed_exp
 
 EULER = 0.5772156649015329
@@ -28,7 +28,7 @@ def _standard(outcome: Distribution, decision: Array) -> tuple[Array, Array]:
 # Laplace -----------------------------------------------------------------------------------
 
 
-@excess.register
+@stats.excess.register
 def _(outcome: dist.Laplace, decision: Array) -> Array:
     z, scale = _standard(outcome, decision)
     return scale * _laplace_excess(z)
@@ -40,7 +40,7 @@ def _laplace_excess(z: Array) -> tuple[Array, Array]:
     return beyond + jnp.maximum(-z, 0.0), -jnp.where(z > 0, beyond, 1 - beyond)
 
 
-@cumulant.register
+@stats.cumulant.register
 def _(outcome: dist.Laplace, t: float) -> Array:
     return finite_below_one(jnp.square(t * outcome.scale), lambda v: -jnp.log1p(-v))
 
@@ -48,13 +48,13 @@ def _(outcome: dist.Laplace, t: float) -> Array:
 # Logistic ----------------------------------------------------------------------------------
 
 
-@excess.register
+@stats.excess.register
 def _(outcome: dist.Logistic, decision: Array) -> Array:
     z, scale = _standard(outcome, decision)
     return scale * jax.nn.softplus(-z)
 
 
-@cumulant.register
+@stats.cumulant.register
 def _(outcome: dist.Logistic, t: float) -> Array:
     """log (πv/sin πv) at v = ts."""
     return finite_below_one(jnp.abs(t * outcome.scale), _log_over_sine)
@@ -74,14 +74,14 @@ def _log_over_sine(v: Array) -> Array:
 # Student's t and Cauchy --------------------------------------------------------------------
 
 
-@excess.register
+@stats.excess.register
 def _(outcome: dist.StudentT, decision: Array) -> Array:
     z, scale = _standard(outcome, decision)
     (df,) = floats(outcome.df)
     return scale * _student_excess(*jnp.broadcast_arrays(df, z))
 
 
-@cdf.register
+@stats.cdf.register
 def _(outcome: dist.StudentT, value: Array) -> Array:
     z, _ = _standard(outcome, value)
     (df,) = floats(outcome.df)
@@ -124,21 +124,20 @@ def _student_beyond(df: Array, distance: Array) -> Array:
     return beta_above(jnp.full_like(df, 0.5), df / 2, x, rest) / 2
 
 
-@cumulant.register(dist.StudentT)
-@cumulant.register(dist.Cauchy)
-def _(outcome: Distribution, t: float) -> Array:
+@stats.cumulant.register
+def _(outcome: dist.StudentT | dist.Cauchy, t: float) -> Array:
     return jnp.full(outcome.batch_shape, jnp.inf)
 
 
-@excess.register(dist.Cauchy)
-def _(outcome: Distribution, decision: Array) -> Array:
+@stats.excess.register
+def _(outcome: dist.Cauchy, decision: Array) -> Array:
     return jnp.full(jnp.broadcast_shapes(outcome.batch_shape, jnp.shape(decision)), jnp.inf)
 
 
 # Gumbel ------------------------------------------------------------------------------------
 
 
-@excess.register
+@stats.excess.register
 def _(outcome: dist.Gumbel, decision: Array) -> Array:
     z, scale = _standard(outcome, decision)
     return scale * _gumbel_excess(z)
@@ -156,7 +155,7 @@ def _gumbel_excess(z: Array) -> tuple[Array, Array]:
     return value, jnp.expm1(-flushed_exp(jnp.minimum(-z, 80.0)))
 
 
-@cumulant.register
+@stats.cumulant.register
 def _(outcome: dist.Gumbel, t: float) -> Array:
     """log Γ(1-v) - γv at v = ts."""
     return finite_below_one(t * outcome.scale, _log_gamma_about_one)

@@ -1,57 +1,14 @@
-"""What several families share."""
+"""Guards: functions that are asked only what they know, so that no value and no slope is nan."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
-import numpyro.distributions as dist
-from numpyro.distributions import Distribution
 
 from stakes._types import Array, Number
 
-if TYPE_CHECKING:
-    from functools import _SingleDispatchCallable
-
-Question: TypeAlias = "_SingleDispatchCallable[Array]"
-"""A function of `stats`."""
-Answer = TypeVar("Answer", bound=Callable[..., Array])
-
 # A rate or chance that is as good as zero, but has a logarithm.
 LEAST = 1e-25
-
-
-def answers(
-    kind: type[Distribution], view: Callable[[Distribution], object | None], otherwise: type
-) -> Callable[[Question], Callable[[Answer], Answer]]:
-    """A decorator that registers what is known of some outcomes of a kind.
-
-    Args:
-        view: what the answer is computed from; None for the other outcomes of the kind.
-        otherwise: the kind whose answer serves these others; `object` for that of any outcome.
-    """
-
-    def of(question: Question) -> Callable[[Answer], Answer]:
-        def register(answer: Answer) -> Answer:
-            @question.register(kind)
-            def _(outcome: Distribution, *arguments: Number) -> Array:
-                part = view(outcome)
-                if part is None:
-                    return question.dispatch(otherwise)(outcome, *arguments)
-                return answer(part, *arguments)
-
-            return answer
-
-        return register
-
-    return of
-
-
-def bare(outcome: Distribution) -> Distribution:
-    """Without wrappers that only repeat it."""
-    while isinstance(outcome, dist.ExpandedDistribution):
-        outcome = outcome.base_dist
-    return outcome
 
 
 def not_zero(chance: Array) -> Array:
