@@ -103,9 +103,8 @@ def test_report_and_decisions_show_the_same_intervals_and_decisions(finished: Pa
     from stakes.report.decision_table import decision_table
 
     run = runs.reopen(finished)
-    result = runs.restore(run)
-    held_out = runs.held_out_cases(result, run.job)
-    shown = decision_table(report_rows(runs.ways_of(run, result), held_out))
+    solution = runs.restore(run)
+    shown = decision_table(report_rows(solution, solution.held_out))
     table = pd.read_csv(finished / "decisions.csv")
     columns = {
         "low": "predicted_low",
@@ -127,7 +126,7 @@ def test_a_report_for_new_rows_shows_what_decide_writes(finished: Path, tmp_path
     table.write_text("kind,name,x\noak,a,0.5\nash,b,-1\noak,c,0.1\n")
     assert invoke("decide", finished, table, "-o", out).exit_code == 0
     run = runs.reopen(finished).to_decide()
-    rows = asked_rows(runs.ways_of(run, runs.restore(run)), read_asked(run.job, table))
+    rows = asked_rows(runs.restore(run), read_asked(run.job, table))
     assert rows.basis.startswith("These decisions come from a fit to all 40 rows.")
     written = pd.read_csv(out)
     np.testing.assert_allclose(rows.decisions, written["decision"], rtol=1e-6)
@@ -706,7 +705,7 @@ def test_a_run_without_what_a_report_needs_says_so_and_goes_on(tmp_path, monkeyp
     from stakes.errors import StakesWarning
 
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    given: Any = (tmp_path / "report.html", None, None, None, None)
+    given: Any = (tmp_path / "report.html", None, None, None)
     with pytest.warns(
         StakesWarning, match="No report was written. The report needs matplotlib: pip"
     ):
