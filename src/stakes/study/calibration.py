@@ -363,7 +363,7 @@ class Calibration:
             draws: of each fit.
 
         Examples:
-            >>> from stakes.examples import eight_schools
+            >>> from stakes.demos import eight_schools
             >>> import jax, stakes
             >>> problem, data = eight_schools.problem(), eight_schools.data()
             >>> result = stakes.calibrate(jax.random.key(0), problem, data, steps=200)
