@@ -104,7 +104,7 @@ def test_report_and_decisions_show_the_same_intervals_and_decisions(finished: Pa
 
     run = runs.reopen(finished)
     solution = runs.restore(run)
-    shown = decision_table(report_rows(solution, solution.held_out))
+    shown = decision_table(report_rows(solution, solution.held_out()))
     table = pd.read_csv(finished / "decisions.csv")
     columns = {
         "low": "predicted_low",
