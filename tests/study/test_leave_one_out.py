@@ -127,11 +127,6 @@ def test_leave_one_out_costs_are_those_of_the_formula() -> None:
     assert "1 under VI: 9; 1 under LCVI: 9" in str(found)
 
 
-def test_results_without_a_plan_cannot_leave_one_out() -> None:
-    with pytest.raises(stakes.InputError, match="needs the result of `calibrate"):
-        replace(unfitted(), plan=None).leave_one_out()
-
-
 def test_members_without_other_outcomes_are_as_good_as_new() -> None:
     def towns(town: Any, y: Any = None) -> None:
         with numpyro.plate("town", 4):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +28,7 @@ class Running:
     outcome: str
     arguments: tuple[Any, ...]
     named: Mapping[str, Any]
+    division: ClassVar[None] = None
 
     def draw(self, params: Params, key: Key, batch: Batch) -> Draw:
         with handlers.substitute(data={**params, **batch}):

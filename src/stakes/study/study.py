@@ -101,7 +101,7 @@ class Study:
         self._fitted: dict[tuple[Strategy, Mask], FittedStrategy] = {}
         self._shared: dict[object, Any] = {}
         self.beyond: Beyond | None = None
-        if isinstance(data, Stream):
+        if isinstance(data, Stream) and folds is None:  # otherwise it is refused below
             with waiting("reading all rows", show=self.work.progress):
                 part = opened(
                     problem, data, FitSettings.chunk, self.keys.setup, self.work.processes
