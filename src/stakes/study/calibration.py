@@ -238,7 +238,8 @@ class Calibration:
         """How it was calibrated, in words."""
         transform = "utility as given"
         if self.transform is not None:
-            transform = f"{type(self.transform).__name__}, M = {self.scale:.4g}"
+            scale = "" if self.scale is None else f", M = {self.scale:.4g}"
+            transform = f"{type(self.transform).__name__}{scale}"
         rows = "" if self.beyond is None else f"; {self.beyond}"
         return f"{transform}; expectation {self.expectation}{rows}"
 
