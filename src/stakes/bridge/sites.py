@@ -1,7 +1,7 @@
 """What a traced NumPyro program contains: its sites, plates, parameters and densities."""
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -20,39 +20,35 @@ Site = dict[str, Any]
 Sites = dict[str, Site]
 
 
+def layers_of(outcome: Distribution) -> Iterator[Distribution]:
+    """A distribution, and what it wraps: masks, expansions and event dims, to its own."""
+    while isinstance(
+        outcome, dist.MaskedDistribution | dist.ExpandedDistribution | dist.Independent
+    ):
+        yield outcome
+        outcome = outcome.base_dist
+    yield outcome
+
+
 def base_of(outcome: Distribution) -> Distribution:
     """The outcome's own distribution, whatever wraps it; safe where values are abstract."""
-    wrappers = dist.MaskedDistribution | dist.ExpandedDistribution | dist.Independent
-    while isinstance(outcome, wrappers):
-        outcome = outcome.base_dist
-    return outcome
+    return [*layers_of(outcome)][-1]
 
 
 def is_masked(outcome: Distribution) -> bool:
-    wrappers = dist.MaskedDistribution | dist.ExpandedDistribution | dist.Independent
-    while isinstance(outcome, wrappers):
-        if isinstance(outcome, dist.MaskedDistribution):
-            return True
-        outcome = outcome.base_dist
-    return False
+    return any(isinstance(layer, dist.MaskedDistribution) for layer in layers_of(outcome))
 
 
 def unwrapped(outcome: Distribution) -> tuple[Distribution, Array]:
     """The outcome's own distribution without expansion, event dims and mask; and the mask."""
     mask: Any = True
-    while True:
-        match outcome:
-            case dist.MaskedDistribution():
-                mask = mask & jnp.asarray(outcome._mask)
-                outcome = outcome.base_dist
-            case dist.ExpandedDistribution():
-                outcome = outcome.base_dist
-            case dist.Independent():
-                mask = jnp.asarray(mask)
-                mask = mask.reshape(mask.shape + (1,) * outcome.reinterpreted_batch_ndims)
-                outcome = outcome.base_dist
-            case _:
-                return outcome, jnp.asarray(mask)
+    for layer in layers_of(outcome):
+        if isinstance(layer, dist.MaskedDistribution):
+            mask = mask & jnp.asarray(layer._mask)
+        elif isinstance(layer, dist.Independent):
+            mask = jnp.asarray(mask)
+            mask = mask.reshape(mask.shape + (1,) * layer.reinterpreted_batch_ndims)
+    return base_of(outcome), jnp.asarray(mask)
 
 
 def whole_event(outcome: Distribution) -> tuple[Distribution, Array]:
