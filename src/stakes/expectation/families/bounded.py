@@ -66,6 +66,11 @@ def _(outcome: dist.Exponential, decision: Array) -> Array:
     return positive(x, 1 - x, lambda x: flushed_exp(-x)) / rate
 
 
+@stats.cdf.register
+def _(outcome: dist.Exponential, value: Array) -> Array:
+    return -jnp.expm1(-outcome.rate * jnp.maximum(value, 0.0))
+
+
 @stats.cumulant.register
 def _(outcome: dist.Exponential, t: float) -> Array:
     return _exponential_cumulant(t / outcome.rate)
@@ -210,6 +215,11 @@ def _(outcome: dist.HalfNormal, decision: Array) -> Array:
 def _half_normal_excess(z: Array) -> tuple[Array, Array]:
     phi, ratio = density(z), mills(z)
     return 2 * phi * (1 - z * ratio), -2 * phi * ratio
+
+
+@stats.cdf.register
+def _(outcome: dist.HalfNormal | dist.HalfCauchy, value: Array) -> Array:
+    return outcome.cdf(jnp.maximum(value, 0.0))
 
 
 # Between two ends: uniform, beta, truncated ------------------------------------------------
