@@ -14,7 +14,7 @@ from stakes.bridge.approximation import AFTER_SPLIT, draw_of
 from stakes.bridge.checks import as_guide, check_outcome_shape
 from stakes.bridge.sites import instances_of, subsamples_of
 from stakes.errors import InputError
-from stakes.port import Draw
+from stakes.port import Draw, NormalPair
 from stakes.problem import Problem
 
 
@@ -28,9 +28,17 @@ class Running:
     outcome: str
     arguments: tuple[Any, ...]
     named: Mapping[str, Any]
-    division: ClassVar[None] = None
 
-    def draw(self, params: Params, key: Key, batch: Batch) -> Draw:
+    normals: ClassVar[tuple[NormalPair, ...]] = ()
+    times: ClassVar[None] = None
+    division: ClassVar[None] = None
+    has_own_rows: ClassVar[bool] = False
+
+    def own_key(self, key: Key) -> Key:
+        """The same key: one process has all rows."""
+        return key
+
+    def draw(self, params: Params, key: Key, batch: Batch, noise: object = None) -> Draw:
         with handlers.substitute(data={**params, **batch}):
             guide_sites = self._sites(self.guide, key)
             model = handlers.replay(self.model, guide_sites)
