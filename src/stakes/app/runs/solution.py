@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, final
 
@@ -90,7 +90,7 @@ class Solution:
     summary: Summary | None = None
     """None where the run has the two fits alone: it then decides by the calibrated one, or by plain
     VI where data cannot judge decisions."""
-    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
+    arrays: Mapping[str, np.ndarray] | None = None
     """What strategies decide by that were fitted in an earlier program, by their names."""
 
     @classmethod
@@ -121,12 +121,11 @@ class Solution:
         if name not in self._restored:
             strategies = TWO if self.job.choosing is None else self.job.choosing.ways
             strategy = next(each for each in (*strategies, *TWO) if each.name == name)
-            kept = below(f"{name}/", self.arrays)
-            self._restored[name] = (
-                strategy.restore(self.study, kept)
-                if kept
-                else self.study.fitted(strategy, self.study.everything)
-            )
+            if self.arrays is None or strategy in TWO:
+                self._restored[name] = self.study.fitted(strategy, self.study.everything)
+            else:
+                kept = below(f"{name}/", self.arrays)
+                self._restored[name] = strategy.restore(self.study, kept)
         return self._restored[name]
 
     @cached_property

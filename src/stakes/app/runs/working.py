@@ -194,7 +194,7 @@ def _keep_refit(run: Run, solution: Solution, refit: Solution | None, heard: Int
             strategies = [each for each in solution.to_refit() if each not in TWO]
             enter(refit.study, strategies)
             more = refit.kept(strategies)
-        arrays = solution.arrays or solution.kept()
+        arrays = solution.kept() if solution.arrays is None else solution.arrays
         sealed.save(
             run.folder / CHOICE, {**arrays, **{f"{ALL}{name}": a for name, a in more.items()}}
         )

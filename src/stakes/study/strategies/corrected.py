@@ -87,6 +87,8 @@ class Corrected:
 
     def fit(self, study: "Study", mask: Mask) -> "FittedCorrected":
         """The map, fitted to what the base predicted for outcomes that it had not seen."""
+        if not study.splits.masks:
+            raise InputError(f"`{self}` learns from rows left out, and the study has no folds.")
         base, started = study.fitted(self.base, mask), time.monotonic()
         rows = mask.seen.ravel() & study.splits.ever_judged.ravel()
         fitted: FittedMap = Identity()
