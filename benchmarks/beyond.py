@@ -117,13 +117,13 @@ def compared(folder: Path, repeats: int = 7, steps: int = 1000) -> dict[str, flo
     import stakes
     from stakes.fitting import FitSettings, Hooks, run
     from stakes.study import Options, prepare
-    from stakes.study.streaming import Beyond, opened
+    from stakes.study.streaming import StreamedRows, opened
 
     key = jax.random.key(0)
     problem = stakes.Problem(model, outcome="y", loss=stakes.Tilted(0.2))
     options = Options(method=stakes.EM(), steps=steps, draws=4, all_steps=True)
     beyond = opened(problem, stakes.Stream(folder, scratch=folder.parent), FitSettings.chunk, key)
-    assert isinstance(beyond, Beyond)
+    assert isinstance(beyond, StreamedRows)
     there = beyond.of(prepare(key, problem, beyond.sample, options))
     table = ds.dataset(folder).to_table()
     data = {name: np.asarray(table[name]) for name in "abcd"}

@@ -169,7 +169,7 @@ def map(
     # As plain numbers, which can travel between processes.
     kind, numbers = str(jax.random.key_impl(keys)), np.asarray(jax.random.key_data(keys))
     pieces = [
-        (_Piece(problem_for, name, data, further.get(name), solve, options), kind, words)
+        (_GroupTask(problem_for, name, data, further.get(name), solve, options), kind, words)
         for (name, data), words in zip(by_group.items(), numbers, strict=True)
     ]
     outcomes = run_each(_solve, pieces, title="groups", on=client, show=show)
@@ -184,7 +184,7 @@ def map(
 
 
 @dataclass(frozen=True, eq=False)
-class _Piece:
+class _GroupTask:
     """All that it takes to solve the problem of one group, wherever that is done."""
 
     problem_for: Callable[..., Problem]
@@ -195,19 +195,19 @@ class _Piece:
     options: Mapping[str, object]
 
 
-def _solve(piece: _Piece, kind_of_key: str, numbers: np.ndarray) -> Answer:
+def _solve(task: _GroupTask, kind_of_key: str, numbers: np.ndarray) -> Answer:
     started = time.monotonic()
     key = jax.random.wrap_key_data(jnp.asarray(numbers), impl=kind_of_key)
-    problem = piece.problem_for(piece.name, piece.data)
-    result = piece.solve(key, problem, piece.data, progress=False, **piece.options)
+    problem = task.problem_for(task.name, task.data)
+    result = task.solve(key, problem, task.data, progress=False, **task.options)
     if isinstance(result, Calibration):
         row, verdict = _of_calibration(result)
     elif isinstance(result, Choice):
         row, verdict = _of_choice(result)
     else:
         rule = "`stakes.calibrate` or `stakes.choose`"
-        raise checks.refused("`map(solve=...)`", rule, piece.solve)
-    decided = None if piece.further is None else _as_series(result.decide(piece.further))
+        raise checks.refused("`map(solve=...)`", rule, task.solve)
+    decided = None if task.further is None else _as_series(result.decide(task.further))
     seconds = time.monotonic() - started
     return Answer(_as_series(result.decisions), decided, {**row, "seconds": seconds}, verdict)
 

@@ -17,7 +17,7 @@ from stakes.fitting import Fit, Hooks, State, Step, run
 from stakes.predicting import FittedPosterior, decide
 from stakes.study import Options, prepare
 from stakes.study.keys import Keys
-from stakes.study.streaming import Beyond, opened
+from stakes.study.streaming import StreamedRows, opened
 
 ROWS, BATCH = 2001, 8
 
@@ -65,7 +65,7 @@ def expected_of(folder: Path, count: int, scale: float) -> dict[str, np.ndarray]
 
     def planned(on: Any) -> Any:
         beyond = opened(PROBLEM, stream_in(folder), 100, keys.setup, on)
-        assert isinstance(beyond, Beyond)
+        assert isinstance(beyond, StreamedRows)
         options = replace(OPTIONS, method=stakes.EM())
         return beyond, beyond.of(prepare(keys.setup, PROBLEM, beyond.sample, options))
 

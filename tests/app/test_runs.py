@@ -862,7 +862,7 @@ def test_sealed_manifests_with_wrong_types_are_refused(copied: Path) -> None:
 
 def test_code_inside_a_run_folder_is_never_run(copied: Path) -> None:
     from stakes.app.runs import manifest, reopen
-    from stakes.app.runs.manifest import Source
+    from stakes.app.runs.manifest import SourceFile
 
     trap = copied / "model.py"
     trap.write_text(f"open({str(copied / 'sprung')!r}, 'w')\n")
@@ -871,7 +871,7 @@ def test_code_inside_a_run_folder_is_never_run(copied: Path) -> None:
     digest = hashlib.sha256(trap.read_bytes()).hexdigest()
     original = RunFolder(copied).manifest()
     changed = original.model_copy(
-        update={"folder": str(copied), "code": [Source(path=str(trap), sha256=digest)]}
+        update={"folder": str(copied), "code": [SourceFile(path=str(trap), sha256=digest)]}
     )
     manifest.save(copied, changed)
     with pytest.raises(StorageError, match="never carries"):

@@ -29,7 +29,7 @@ from stakes.processes import AXIS
 from stakes.study import Options, Study, Work, calibration_of, prepare
 from stakes.study.keys import Keys
 from stakes.study.plan import Plan
-from stakes.study.streaming import Beyond, opened
+from stakes.study.streaming import StreamedRows, opened
 from stakes.tables import ROW, Passes, Shuffled, copy_shuffled
 
 pa = pytest.importorskip("pyarrow")
@@ -262,7 +262,7 @@ def test_steps_with_rows_on_disk_are_those_with_all_rows_in_memory(number_files:
     minibatch that has rows of both passes."""
     options = Options(steps=300, draws=2, all_steps=True, method=stakes.EM())
     beyond = opened(LOCAL, stakes.Stream(number_files), 100, KEY)
-    assert isinstance(beyond, Beyond)
+    assert isinstance(beyond, StreamedRows)
     plan = beyond.of(prepare(KEY, LOCAL, beyond.sample, options))
     state, settings = plan.vi_state(plan.approximation.start), plan.settings
     go = partial(run, "VI", plan.vi_step(), plan.approximation, state, KEY, settings)
@@ -290,7 +290,7 @@ def test_steps_with_rows_on_disk_are_those_with_all_rows_in_memory(number_files:
 class Own(NamedTuple):
     """What one of several processes has of a stream."""
 
-    beyond: Beyond
+    beyond: StreamedRows
     plan: Plan
     given: Any
     batches: np.ndarray
@@ -306,7 +306,7 @@ def shares(files: Path) -> list[Own]:
 
     def one(on: Any) -> Own:
         beyond = opened(PROBLEM, stakes.Stream(files, constants={"shops": 3}), 100, KEY, on)
-        assert isinstance(beyond, Beyond)
+        assert isinstance(beyond, StreamedRows)
         plan = beyond.of(prepare(KEY, PROBLEM, beyond.sample, options))
         with beyond.feeding(beyond.share(plan.divided(2)), KEY) as feed:
             given, batches = feed(0, STEPS)

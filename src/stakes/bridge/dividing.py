@@ -26,7 +26,7 @@ from stakes.processes import own_index
 from stakes.varying import Need
 
 
-class Share(numpyro.primitives.Messenger):  # type: ignore[misc]
+class LocalBatch(numpyro.primitives.Messenger):  # type: ignore[misc]
     """Inside, model and guide see the part of a minibatch that one process has.
 
     What belongs to its rows is drawn as it would be in the whole minibatch, and all else as it is
@@ -120,7 +120,7 @@ class Divided:
     def draw(
         self, params: Params, key: Key, batch: Batch, noise: Mapping[str, Array] | None = None
     ) -> Draw:
-        with Share(self.division):
+        with LocalBatch(self.division):
             drawn = self.whole.draw(params, key, batch, noise)
         if not responds(drawn.outcome):
             return drawn
@@ -128,7 +128,7 @@ class Divided:
 
     def _predict(self, outcome: Response) -> Callable[[dict[str, Array], Key, Array], Distribution]:
         def predict(latents: dict[str, Array], key: Key, decision: Array) -> Distribution:
-            with Share(self.division):
+            with LocalBatch(self.division):
                 return outcome.predict(latents, key, decision)
 
         return predict

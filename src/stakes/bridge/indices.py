@@ -33,7 +33,7 @@ ASKED.def_effectful_abstract_eval(lax.gather_p.abstract_eval)
 mlir.register_lowering(ASKED, mlir.lower_fun(lax.gather_p.bind, multiple_results=False))
 
 
-class Beyond(NamedTuple):
+class BadIndex(NamedTuple):
     """An index beyond its array."""
 
     at: int
@@ -49,7 +49,7 @@ def check_indices(trace: ModelTrace, arrays: dict[str, Array]) -> None:
         if name != trace.observed and holds_whole_numbers(value) and value.dtype != bool
     }
 
-    def trial(**values: int) -> Beyond | None:
+    def trial(**values: int) -> BadIndex | None:
         return _beyond(*_filled(trace, arrays, values), every=bool(whole))
 
     found = trial() if whole or trace.subsamples or trace.parts_of_fit else None
@@ -70,7 +70,7 @@ def check_indices(trace: ModelTrace, arrays: dict[str, Array]) -> None:
         alone = trial(**others)
         if alone is not None:
             # With the size itself as its value, an argument that is used as it is points there.
-            direct = trial(**others, **{name: alone.size}) == Beyond(alone.size, alone.size)
+            direct = trial(**others, **{name: alone.size}) == BadIndex(alone.size, alone.size)
             raise _refusal(name, values, alone, trace, direct=direct)
     together = [name for name in whole if trial(**{name: 0}) != found]
     raise InputError(
@@ -80,7 +80,7 @@ def check_indices(trace: ModelTrace, arrays: dict[str, Array]) -> None:
     )
 
 
-def _check_members(found: Beyond, trace: ModelTrace, data: Mapping[str, Any]) -> None:
+def _check_members(found: BadIndex, trace: ModelTrace, data: Mapping[str, Any]) -> None:
     """Refuse an array with too few rows for the members of a plate."""
     plates = {plate: size for plate, size in trace.plates.items() if found.at < size}
     if not plates:
@@ -108,7 +108,7 @@ def _filled(
 
 
 def _refusal(
-    name: str, values: np.ndarray, found: Beyond, trace: ModelTrace, *, direct: bool
+    name: str, values: np.ndarray, found: BadIndex, trace: ModelTrace, *, direct: bool
 ) -> InputError:
     inner = {p: size for p, size in trace.plates.items() if p not in trace.instances.dims}
     plates = [plate for plate, size in inner.items() if size == found.size]
@@ -132,7 +132,7 @@ def _refusal(
     )
 
 
-def _beyond(trace: ModelTrace, arrays: dict[str, Array], *, every: bool) -> Beyond | None:
+def _beyond(trace: ModelTrace, arrays: dict[str, Array], *, every: bool) -> BadIndex | None:
     """The first index out of range, if there is any: in every batch, or in that of last members."""
     batches = list(sweep(trace.subsamples))[0 if every else -1 :]
     stacked = {part.plate: np.stack([b[part.plate] for b in batches]) for part in trace.subsamples}
@@ -143,7 +143,7 @@ def _beyond(trace: ModelTrace, arrays: dict[str, Array], *, every: bool) -> Beyo
     if getattr(error, "prim", None) not in ("gather", "dynamic_slice"):
         return None
     at, size = re.findall(r"index (-?\d+) .* size (\d+)", str(error))[0]
-    return Beyond(int(at), int(size))
+    return BadIndex(int(at), int(size))
 
 
 @functools.partial(Program, static=("trace",))

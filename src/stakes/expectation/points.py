@@ -114,11 +114,11 @@ class ByPoints(Expectation, Protocol):
     def mixture(self, outcomes: Distribution) -> Predicted:
         return Mixture(outcomes)
 
-    def table(self, key: Key | None, outcome: Distribution, decision: Array) -> "Table":
+    def table(self, key: Key | None, outcome: Distribution, decision: Array) -> "PointTable":
         """The points and weights for one outcome, fixed, to search among decisions near this."""
         if outcome.event_shape:
             raise NoClosedForm("A table has the values of a number, not of a vector.")
-        return Table.of(self, still(self.rule(key, outcome, decision)))
+        return PointTable.of(self, still(self.rule(key, outcome, decision)))
 
 
 def _finite(points: Array, shares: Array) -> Array:
@@ -142,7 +142,7 @@ def _known(total: Array, fine: Array | bool) -> Array:
 
 @final
 @dataclass(frozen=True)
-class Table(Tabled):
+class PointTable(Tabled):
     """Fixed values of one outcome and their probabilities, for searches among decisions.
 
     They were chosen for one decision: sums for others are rough where the loss has a kink between
@@ -155,7 +155,7 @@ class Table(Tabled):
     log_weights: Float[Array, "point *instance"]
 
     @classmethod
-    def of(cls, behind: Expectation, rule: Rule) -> "Table":
+    def of(cls, behind: Expectation, rule: Rule) -> "PointTable":
         return cls(behind, rule.points, flushed_exp(rule.log_weights), rule.log_weights)
 
     def objection(self, outcome: Distribution, gain: Gain, decision: Array) -> str | None:

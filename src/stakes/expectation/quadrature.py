@@ -18,7 +18,7 @@ from stakes import checks
 from stakes._types import Array, Distribution, Float, Key
 from stakes.errors import InputError, NoClosedForm
 from stakes.expectation import stats
-from stakes.expectation.points import ByPoints, Table, kink, pooled_rule
+from stakes.expectation.points import ByPoints, PointTable, kink, pooled_rule
 from stakes.expectation.sums import Rule, Terms, column_like, neglectable, normalised
 from stakes.protocols import Cost, Gain
 
@@ -83,8 +83,8 @@ class Quadrature(ByPoints):
         values = 3 * self._size(jnp.result_type(float)) + 4
         return Cost(points=values, trial=values)
 
-    def pool(self, outcomes: Distribution, drawn: Array, most: int) -> Table:
-        return Table.of(self, pooled_rule(outcomes, drawn, most))
+    def pool(self, outcomes: Distribution, drawn: Array, most: int) -> PointTable:
+        return PointTable.of(self, pooled_rule(outcomes, drawn, most))
 
     def _size(self, dtype: np.dtype) -> int:
         """Points in each piece."""
@@ -158,7 +158,7 @@ class _Ends(NamedTuple):
     upper: Array | None
 
 
-class _Piece(NamedTuple):
+class _Segment(NamedTuple):
     """Points, the logarithm of how much of the line each stands for, and a correction."""
 
     points: Float[Array, "point *instance"]
@@ -167,7 +167,7 @@ class _Piece(NamedTuple):
     """How much the density still grows from there to the point meant, too near to an end."""
 
 
-def _between(low: Array, high: Array, points: int) -> _Piece:
+def _between(low: Array, high: Array, points: int) -> _Segment:
     """Tanh-sinh rule on [low, high]: offsets are measured from the nearer end."""
     t, step = np.linspace(-3.2, 3.2, points, retstep=True)
     x = np.pi * np.sinh(t)
@@ -176,10 +176,10 @@ def _between(low: Array, high: Array, points: int) -> _Piece:
     width = high - low
     cast = partial(column_like, width)
     y = jnp.where(cast(t) < 0, low + width * cast(near_low), high - width * cast(near_high))
-    return _Piece(y, _log(width) + cast(log_slope), jnp.zeros_like(y))
+    return _Segment(y, _log(width) + cast(log_slope), jnp.zeros_like(y))
 
 
-def _at_jump(decision: Array, middle: Array, spread: Array, ends: _Ends) -> _Piece:
+def _at_jump(decision: Array, middle: Array, spread: Array, ends: _Ends) -> _Segment:
     """Next to either side of the decision: what it moves across when it moves, for slopes only.
 
     A loss may jump there. The steps have next to no length, and its derivative is one; points twice
@@ -194,7 +194,7 @@ def _at_jump(decision: Array, middle: Array, spread: Array, ends: _Ends) -> _Pie
     points = jnp.where(inside, at + cast(np.array([-2.0, -1.0, 1.0, 2.0])) * near, middle)
     moved = cast(np.array([-1.0, 2.0, -2.0, 1.0])) * ((decision - at) / length)
     log_steps = jnp.where(inside, jnp.log(length), -jnp.inf) + moved
-    return _Piece(points, log_steps, jnp.zeros_like(points))
+    return _Segment(points, log_steps, jnp.zeros_like(points))
 
 
 def _outward(
@@ -205,7 +205,7 @@ def _outward(
     end: Array | None,
     sign: int,
     points: int,
-) -> _Piece:
+) -> _Segment:
     if end is not None:
         return _to_end(outcome, start, middle, end, sign, points)
     return _to_infinity(jax.lax.stop_gradient(outcome), start, spread, sign, points)
@@ -213,7 +213,7 @@ def _outward(
 
 def _to_infinity(
     outcome: Distribution, start: Array, spread: Array, sign: int, points: int
-) -> _Piece:
+) -> _Segment:
     """Exp-sinh; further out where the tail is heavy."""
     t, step = np.linspace(-REACH, REACH, points, retstep=True)
     t = t[::sign]
@@ -238,12 +238,12 @@ def _to_infinity(
         cast(np.exp(log_near)) + far * cast(np.exp(log_far) - np.exp(log_near))
     )
     log_steps = cast(step_near) + far * cast(step_far - step_near)
-    return _Piece(y, jnp.log(spread) + log_steps, jnp.zeros_like(y))
+    return _Segment(y, jnp.log(spread) + log_steps, jnp.zeros_like(y))
 
 
 def _to_end(
     outcome: Distribution, start: Array, middle: Array, end: Array, sign: int, points: int
-) -> _Piece:
+) -> _Segment:
     """Tanh-sinh in a power of the distance to the end, in which the density is bounded.
 
     No number may be near enough to the end: the density goes on as a power of the distance there.
@@ -266,7 +266,7 @@ def _to_end(
     log_steps += cast(-np.logaddexp(0, x) + np.log(np.pi * np.cosh(t) * step))
     missing = jnp.minimum(still(log_distance) - jnp.log(nearest), 0.0)
     missing = jnp.where(jnp.isfinite(missing), missing, 0.0)
-    return _Piece(y, log_steps, slope * missing)
+    return _Segment(y, log_steps, slope * missing)
 
 
 def _steepness(

@@ -174,7 +174,7 @@ class Ends(NamedTuple):
     upper: Number | None
 
 
-class Line(NamedTuple):
+class LocationScale(NamedTuple):
     """An outcome that is a + b x, for an outcome x."""
 
     start: Array
@@ -190,7 +190,7 @@ class Line(NamedTuple):
 
 
 @singledispatch
-def line(outcome: Distribution) -> Line | None:
+def line(outcome: Distribution) -> LocationScale | None:
     """The outcome that this one is a shifted and scaled version of; None where there is none.
 
     Its own support is not to be asked: NumPyro takes every slope that is traced to be positive.
@@ -199,7 +199,7 @@ def line(outcome: Distribution) -> Line | None:
     return None
 
 
-def line_of_counts(outcome: Distribution) -> Line | None:
+def line_of_counts(outcome: Distribution) -> LocationScale | None:
     """The same if that is discrete; the values of this one then lie the slope apart."""
     behind = line(outcome)
     return behind if behind is not None and is_discrete(behind.of) else None

@@ -58,7 +58,7 @@ def parse(text: str, columns: Sequence[str], parts: Sequence[str] = ()) -> Parse
     """
     if len(text) > LONGEST:
         raise InputError(f"`formula(text)` has {len(text)} characters; at most {LONGEST} will do.")
-    reader = _Reader(text, _tokens(text), columns, parts)
+    reader = _Parser(text, _tokens(text), columns, parts)
     return reader.formula()
 
 
@@ -88,7 +88,7 @@ def _refuse(text: str, at: int, why: str) -> NoReturn:
 
 
 @final
-class _Reader:
+class _Parser:
     """Goes through the tokens once, by the rules, and notes the columns."""
 
     def __init__(

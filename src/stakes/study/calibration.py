@@ -27,7 +27,7 @@ from stakes.study.keys import Keys
 from stakes.study.leave_one_out import leave_one_out
 from stakes.study.members import predictor_for
 from stakes.study.plan import Plan
-from stakes.study.streaming import Beyond
+from stakes.study.streaming import StreamedRows
 from stakes.tables import Read, is_table
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Calibration:
     """Labels of members, by plate."""
     by: By = None
     """Which instances belong together, as in `compare`; inferred from the plates if None."""
-    beyond: Beyond | None = None
+    beyond: StreamedRows | None = None
     """All rows of the stream that it was fitted to, of which the data here are a sample."""
     home: Cases | None = None
     """The cases of the fit, where something is known of them already."""
@@ -490,7 +490,7 @@ class Calibration:
         ]
         return "\n  ".join(lines)
 
-    def _of_all_rows(self, beyond: Beyond, fit: Fit) -> "xr.DataArray":
+    def _of_all_rows(self, beyond: StreamedRows, fit: Fit) -> "xr.DataArray":
         posterior, predictor = self.posterior_of(fit), self.predictors.on()
         found = beyond.decisions(self.problem, posterior, predictor, self.expectation, self.keys)
         shown = self.problem.space.to_labels(found)

@@ -77,7 +77,7 @@ HELD = 2**20
 
 @final
 @dataclass(frozen=True, eq=False)
-class Beyond:
+class StreamedRows:
     """All rows of a stream, on disk; in memory is a window of a hundred minibatches."""
 
     copy: Shuffled
@@ -305,7 +305,7 @@ class Beyond:
 
 def opened(
     problem: Problem, stream: Stream, steps: int, key: Key, on: Processes | None = None
-) -> "Beyond | Read":
+) -> "StreamedRows | Read":
     """The rows of a stream: on disk, or in memory where so many steps would take them all.
 
     Each of several processes has a share of the rows on its disk; in memory, all have all.
@@ -339,7 +339,7 @@ def opened(
         )
     few = min(int(copy.shares[index]), -(-PROBED // count))
     tried = of_all(Passes(copy, _seed(key)).take(0, few), on)
-    whole = Beyond(copy, stream, Subsample("", len(tried), len(tried)), key, on)
+    whole = StreamedRows(copy, stream, Subsample("", len(tried), len(tried)), key, on)
     data = problem.check_data(_read(copy, tried, whole).arguments, needs_outcome=True)
     parts = [part for part in parts_of(problem, data, key) if part.size == len(tried)]
     window = steps * parts[0].batch_size if parts else PROBED
@@ -355,7 +355,7 @@ def opened(
     return replace(whole, part=parts[0]._replace(size=window))
 
 
-def _read(copy: Shuffled, rows: np.ndarray, beyond: Beyond) -> Read:
+def _read(copy: Shuffled, rows: np.ndarray, beyond: StreamedRows) -> Read:
     import pandas as pd
 
     columns = {name: rows[name] for name in copy.dtype.names or () if name != ROW}

@@ -32,7 +32,7 @@ from stakes.study.keys import Keys
 from stakes.study.members import predictor_for
 from stakes.study.options import Options
 from stakes.study.plan import Plan, prepare
-from stakes.study.streaming import Beyond, opened, options_for_stream
+from stakes.study.streaming import StreamedRows, opened, options_for_stream
 from stakes.tables import Stream
 
 if TYPE_CHECKING:
@@ -100,15 +100,15 @@ class Study:
         self._cases: dict[Mask, Cases] = {}
         self._fitted: dict[tuple[Strategy, Mask], FittedStrategy] = {}
         self._shared: dict[object, Any] = {}
-        self.beyond: Beyond | None = None
+        self.beyond: StreamedRows | None = None
         if isinstance(data, Stream) and folds is None:  # otherwise it is refused below
             with waiting("reading all rows", show=self.work.progress):
                 part = opened(
                     problem, data, FitSettings.chunk, self.keys.setup, self.work.processes
                 )
-            if isinstance(part, Beyond):
+            if isinstance(part, StreamedRows):
                 self.beyond, options = part, options_for_stream(options)
-            data = part.sample if isinstance(part, Beyond) else part
+            data = part.sample if isinstance(part, StreamedRows) else part
         self.options, self._data = options, data
         self.plan = self._prepared(problem)
         self.strengths: dict[Any, tuple[Strength, ...]] = {}

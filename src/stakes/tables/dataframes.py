@@ -142,7 +142,7 @@ def read(
     coding = Coding()
     arguments: dict[str, np.ndarray] = {}
     for name, (column, part) in sources.items():
-        reader = _Reader(name, column, frame[column].infer_objects(), rows, fitted, coding)
+        reader = _ColumnReader(name, column, frame[column].infer_objects(), rows, fitted, coding)
         try:
             if part is not None:
                 arguments[name] = reader.part(part)
@@ -176,7 +176,7 @@ class _Faults(Exception):  # noqa: N818 (gathered, and raised together)
 
 @final
 @dataclass(frozen=True, eq=False)
-class _Reader:
+class _ColumnReader:
     """Reads one column as an argument, and notes what its numbers stand for."""
 
     name: str

@@ -17,7 +17,7 @@ AllowChangedModel = Annotated[
 ]
 
 
-class Rule(NamedTuple):
+class DecideOptions(NamedTuple):
     """How to decide, if not as the run has chosen."""
 
     known: Annotated[
@@ -50,7 +50,7 @@ def decide(
             "-o", "--out", metavar="OUT.csv", help="A .csv or .parquet file; - for standard output."
         ),
     ],
-    rule: Rule,
+    options: DecideOptions,
     model: Annotated[
         Path | None,
         typer.Option(
@@ -85,9 +85,9 @@ def decide(
             opened,
             table,
             out,
-            known=rule.known,
-            way=rule.way,
-            changes=rule.set or (),
+            known=options.known,
+            way=options.way,
+            changes=options.set or (),
             overwrite=overwrite,
             tell=lambda rows: show(f"{rows:,} rows decided"),
         )
@@ -105,7 +105,7 @@ def decide(
         say(f"{count}{left} {basis}, in {seconds:.1f} s: {out}{how}{unit}")
         if decisions < rows:
             say("Rows with a value missing get no decision.")
-        as_chosen = not (rule.way or rule.set)  # the page decides as the run does
+        as_chosen = not (options.way or options.set)  # the page decides as the run does
         if as_chosen and out not in STANDARD_OUTPUT and table not in STANDARD_OUTPUT:
             say(f"As a page to show: stakes report {run} --for {table}")
 

@@ -21,7 +21,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class Source(_Part):
+class SourceFile(_Part):
     """A file that the run was made from, as it was then."""
 
     path: str
@@ -70,8 +70,8 @@ class Manifest(_Part):
     spec: dict[str, Any]
     folder: str
     """The folder that relative paths in the spec start from."""
-    code: list[Source]
-    data: list[Source]
+    code: list[SourceFile]
+    data: list[SourceFile]
     versions: dict[str, str]
     precision: Literal["single", "double"]
     timings: dict[str, float] = {}

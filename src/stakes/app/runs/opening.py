@@ -10,7 +10,7 @@ from typing import final
 
 from stakes import checks
 from stakes.app.runs.folder import RunFolder
-from stakes.app.runs.manifest import Manifest, Source
+from stakes.app.runs.manifest import Manifest, SourceFile
 from stakes.app.runs.packing import packed, unpacked
 from stakes.app.runs.solution import check_study, study_of
 from stakes.app.runs.versions import precision, versions
@@ -76,8 +76,8 @@ def begin(job: Job, path: str | Path, *, command: str) -> Run:
         seed=job.spec.seed,
         spec=dict(job.raw),
         folder=str(job.folder),
-        code=[Source(path=file, sha256=digest) for file, digest in job.code.items()],
-        data=[Source(path=str(file), sha256=files.sha256(file)) for file in job.tables.files],
+        code=[SourceFile(path=file, sha256=digest) for file, digest in job.code.items()],
+        data=[SourceFile(path=str(file), sha256=files.sha256(file)) for file in job.tables.files],
         versions=versions(),
         precision=precision(),
     )

@@ -136,7 +136,7 @@ def read_tables(
         named.append(("data.held_out.file", data.held_out.file))
     chosen = {} if choose is None or choose.skip else {"by": choose.by, "today": choose.today}
     beside = {name: column for name, column in chosen.items() if column is not None}
-    reader = _Reader(data, beside, outcome, mistakes, coded, tuple(dates))
+    reader = _FileReader(data, beside, outcome, mistakes, coded, tuple(dates))
     files = [(where, table_file(data, (folder / name).resolve())) for where, name in named]
     if not all([check_columns(where, file, reader.fields, mistakes) for where, file in files]):
         return None
@@ -147,7 +147,7 @@ def read_tables(
 
 @final
 @dataclass(frozen=True)
-class _Reader:
+class _FileReader:
     """Reads the files of one spec."""
 
     data: DataSection

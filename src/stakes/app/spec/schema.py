@@ -174,7 +174,7 @@ class ChooseSection(Section):
     today: str | None = Field(None, description="the name of a column with the decisions of today")
 
 
-class Choice(Section):
+class NamedValue(Section):
     """A section that names a value by its class, with the arguments as a table.
 
     A name alone stands for the value without arguments.
@@ -193,13 +193,13 @@ class Choice(Section):
         return self.model_extra or {}
 
 
-class CostSection(Choice):
+class CostSection(NamedValue):
     unit: str | None = Field(
         None, max_length=12, description='what costs are counted in, such as "€"'
     )
 
 
-class DecisionSection(Choice):
+class DecisionSection(NamedValue):
     argument: str | None = Field(
         None, description="the argument of the model that is decided about"
     )
@@ -220,11 +220,11 @@ class Spec(Section):
     data: DataSection | None = Field(None, description="a table with `file` and `columns`")
     loss: CostSection | None = _names("a loss")
     utility: CostSection | None = _names("a utility")
-    guide: Choice | None = _names("an autoguide")
+    guide: NamedValue | None = _names("an autoguide")
     decision: DecisionSection | None = _names("a space")
-    transform: Choice | None = _names("a transform")
-    method: Choice | None = _names("a method")
-    expectation: Choice | None = _names("an expectation")
-    estimator: Choice | None = _names("an estimator")
+    transform: NamedValue | None = _names("a transform")
+    method: NamedValue | None = _names("a method")
+    expectation: NamedValue | None = _names("an expectation")
+    estimator: NamedValue | None = _names("an estimator")
     fit: FitSection = Field(FitSection.model_construct(), description="a table")
     choose: ChooseSection = Field(ChooseSection.model_construct(), description="a table")

@@ -11,13 +11,13 @@ from stakes.expectation import stats
 from stakes.expectation.families.guards import floats, not_zero
 from stakes.expectation.predicted import Single
 from stakes.expectation.special import exp_less_tangent
-from stakes.expectation.stats import Line
+from stakes.expectation.stats import LocationScale
 
 # Shifted and scaled ------------------------------------------------------------------------
 
 
 @stats.line.register
-def _line(outcome: dist.TransformedDistribution) -> Line | None:
+def _line(outcome: dist.TransformedDistribution) -> LocationScale | None:
     """The last transforms, as far as they are lines. Subclasses such as Pareto know their own."""
     if type(outcome) is not dist.TransformedDistribution or outcome.event_shape:
         return None
@@ -31,36 +31,36 @@ def _line(outcome: dist.TransformedDistribution) -> Line | None:
     base = stats.bare(outcome.base_dist)
     of = dist.TransformedDistribution(base, bent) if bent else base
     begin, rise = floats(start, slope)
-    return Line(begin, rise, of)
+    return LocationScale(begin, rise, of)
 
 
 of_line = stats.answers(dist.TransformedDistribution, _line, object)
 
 
 @of_line(stats.mean)
-def _(line: Line) -> Array:
+def _(line: LocationScale) -> Array:
     return line.start + line.slope * stats.mean(line.of)
 
 
 @of_line(stats.variance)
-def _(line: Line) -> Array:
+def _(line: LocationScale) -> Array:
     return jnp.square(line.slope) * stats.variance(line.of)
 
 
 @of_line(stats.cdf)
-def _(line: Line, value: Array) -> Array:
+def _(line: LocationScale, value: Array) -> Array:
     point, of = line.back(value), Single(line.of)
     return jnp.where(line.slope > 0, of.cdf(point), 1 - of.below(point))
 
 
 @of_line(stats.below)
-def _(line: Line, value: Array) -> Array:
+def _(line: LocationScale, value: Array) -> Array:
     point, of = line.back(value), Single(line.of)
     return jnp.where(line.slope > 0, of.below(point), 1 - of.cdf(point))
 
 
 @of_line(stats.tails)
-def _(line: Line, decision: Array, above: float, below: float) -> Array:
+def _(line: LocationScale, decision: Array, above: float, below: float) -> Array:
     point = line.back(jnp.asarray(decision))
     rising = stats.tails(line.of, point, above, below)
     falling = stats.tails(line.of, point, below, above)
@@ -68,7 +68,7 @@ def _(line: Line, decision: Array, above: float, below: float) -> Array:
 
 
 @of_line(stats.least_tails)
-def _(line: Line, above: float, below: float) -> Array:
+def _(line: LocationScale, above: float, below: float) -> Array:
     base = Single(line.of)
     rising, falling = base.least_tails(above, below), base.least_tails(below, above)
     return jnp.abs(line.slope) * jnp.where(line.slope > 0, rising, falling)
