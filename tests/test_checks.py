@@ -30,17 +30,9 @@ from stakes import expectation, fitting, plot, report, study
 from stakes.app import runs, spec
 from stakes.demos import newsvendor
 from stakes.sklearn import DecisionRegressor
-from stakes.study.keys import Keys
-from stakes.study.strategies.maps import (
-    LEVELS,
-    Identity,
-    Level,
-    MapInputs,
-    Monotone,
-    Network,
-    Regressor,
-    Shift,
-)
+from stakes.study import LEVELS, Identity, MapInputs, Network
+from stakes.study.options import Keys
+from stakes.study.strategies.maps import Level, Monotone, Regressor, Shift
 
 KEY = jax.random.key(0)
 DATA = {"x": np.arange(4.0), "y": np.ones(4)}

@@ -16,7 +16,7 @@ from stakes.bridge.sites import Times
 from stakes.fitting import Fit, Hooks, State, Step, run
 from stakes.predicting import FittedPosterior, decide
 from stakes.study import Options, prepare
-from stakes.study.keys import Keys
+from stakes.study.options import Keys
 from stakes.study.streaming import StreamedRows, opened
 
 ROWS, BATCH = 2001, 8

@@ -501,8 +501,8 @@ def test_a_signal_after_the_fits_ends_the_run(copied: Path, monkeypatch, when: s
 def test_heads_come_back_from_plain_numbers() -> None:
     from stakes.study.strategies.keeping import _head, _head_numbers
 
-    from stakes.study.strategies.maps import LEVELS, Identity, LevelMap, Line, MapInputs
-    from stakes.study.strategies.monotone import Offsets
+    from stakes.study import LEVELS, Identity, MapInputs
+    from stakes.study.strategies.maps import LevelMap, Line, Offsets
     from stakes.study.strategies.network import FOLDS, Correction, Units
 
     rng = np.random.default_rng(0)

@@ -89,7 +89,7 @@ LONG = {
     "stakes.many",
     "stakes.plot",
     "stakes.sklearn",
-    "stakes.study.contest",
+    "stakes.study.choosing",
 }
 """Modules whose examples take seconds, of things that have tests of their own."""
 

@@ -22,7 +22,7 @@ from stakes.errors import NumericalError
 from stakes.fitting import History, Stop, adam, run
 from stakes.port import NormalPair
 from stakes.study import Plan, check_whole, prepare
-from stakes.study.keys import Keys
+from stakes.study.options import Keys
 from tests.cluster import two_workers
 
 Y = np.array([1.0, 2.0, 4.0, 5.0], np.float32)

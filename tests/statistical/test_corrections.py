@@ -8,15 +8,8 @@ from scipy.special import ndtri
 
 import stakes
 from stakes.losses import AnyLoss
-from stakes.study.strategies.maps import (
-    LEVELS,
-    CalibrationMap,
-    Level,
-    MapInputs,
-    Monotone,
-    Network,
-    Shift,
-)
+from stakes.study import LEVELS, CalibrationMap, MapInputs, Network
+from stakes.study.strategies.maps import Level, Monotone, Shift
 
 FAILURE_RATE = 1e-4
 """Of all tests here together, were their seeds drawn anew."""

@@ -33,8 +33,8 @@ from stakes.demos import eight_schools
 from stakes.fitting import Fit, History, Stop, run
 from stakes.losses import AnyLoss
 from stakes.study import Cases, Clustered, Journal, members
+from stakes.study.calibrating import _warn_of_unconverged
 from stakes.study.choices import usual_draws
-from stakes.study.pipeline import _warn_of_unconverged
 from stakes.varying import columns_for
 
 KEY = jax.random.key(0)

@@ -19,7 +19,7 @@ from stakes import bridge, predicting
 from stakes.demos import eight_schools
 from stakes.study import leave_one_out as loo
 from stakes.study import prepare
-from stakes.study.keys import Keys
+from stakes.study.options import Keys
 
 RNG = np.random.default_rng(0)
 ROWS, SPREAD = 12, 0.5

@@ -27,7 +27,7 @@ from stakes.fitting import Hooks, run
 from stakes.predicting import FittedPosterior
 from stakes.processes import AXIS
 from stakes.study import Options, Study, Work, calibration_of, prepare
-from stakes.study.keys import Keys
+from stakes.study.options import Keys
 from stakes.study.plan import Plan
 from stakes.study.streaming import StreamedRows, opened
 from stakes.tables import ROW, Passes, Shuffled, copy_shuffled

@@ -16,16 +16,15 @@ from stakes.fitting import Fit, Method, Stop
 from stakes.predicting import FittedPosterior, SampledPosterior
 from stakes.problem import Problem
 from stakes.protocols import Expectation, Transform
-from stakes.study.arviz import data_tree
 from stakes.study.cases import Cases, labelled
 from stakes.study.comparison import Comparison
 from stakes.study.data import CheckedData, Coords, given, handed_back
 from stakes.study.dependence import By, dependence_of
-from stakes.study.draws import NutsRuns, posterior_draws, prior_draws
+from stakes.study.draws import NutsRuns, data_tree, posterior_draws, prior_draws
 from stakes.study.faults import check_judged, why_not_judged
-from stakes.study.keys import Keys
 from stakes.study.leave_one_out import leave_one_out
 from stakes.study.members import predictor_for
+from stakes.study.options import Keys
 from stakes.study.plan import Plan
 from stakes.study.streaming import StreamedRows
 from stakes.tables import Read, is_table

@@ -18,11 +18,32 @@ from stakes.protocols import Expectation, Space
 from stakes.study.comparison import Comparison
 from stakes.study.dependence import By, dependence_of
 from stakes.study.faults import check_decisions, check_judged
-from stakes.study.keys import Keys
-from stakes.study.levels import LEVELS, predictive_quantiles
+from stakes.study.options import Keys
 
 if TYPE_CHECKING:
     import xarray as xr
+
+_LOW = (0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4)
+LEVELS: tuple[float, ...] = (*_LOW, 0.5, *(round(1 - level, 3) for level in reversed(_LOW)))
+"""Levels of the predictive quantiles that a calibration map sees, denser in the tails."""
+AT_ONCE = 10_000
+"""Instances whose draws are sorted at once."""
+
+
+def predictive_quantiles(draws: np.ndarray, levels: np.ndarray) -> np.ndarray:
+    """Instance x level; quantiles of whole numbers are whole numbers, too."""
+    method: Any = "inverted_cdf" if are_whole_numbers(draws) else "linear"
+    quantiles = np.empty((draws.shape[1], len(levels)))
+    for start in range(0, draws.shape[1], AT_ONCE):
+        part = slice(start, start + AT_ONCE)
+        quantiles[part] = np.quantile(draws[:, part], levels, axis=0, method=method).T
+    return quantiles
+
+
+def are_whole_numbers(values: np.ndarray) -> bool:
+    """Whether all of these are whole numbers."""
+    return bool((values == np.round(values)).all())
+
 
 MOST_VALUES = 4_000_000
 """Predicted outcomes held at once: about 32 MB in double precision."""

@@ -1,6 +1,6 @@
-"""Did calibration help? Risks side by side, with an interval and a verdict in words."""
+"""What there is to say about a fit before its decisions are relied on."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple, final
@@ -10,9 +10,28 @@ import numpy as np
 from stakes import checks
 from stakes.bridge import Diagnostics
 from stakes.errors import InputError
-from stakes.study.diagnosis import Diagnosis
 from stakes.study.intervals import ConfidenceInterval, Dependence, Independent, interval
 from stakes.wording import percent, percent_span, text_table
+
+
+class Diagnosis(NamedTuple):
+    """What there is to say about a fit."""
+
+    note: str = ""
+    """Why not to rely on it."""
+    k_hat: float = np.nan
+    r_hat: float = np.nan
+    refused: str = ""
+    """Why its decisions must not be used."""
+
+    @classmethod
+    def worst(cls, several: Iterable["Diagnosis"]) -> "Diagnosis":
+        """The diagnosis of fits that stand together."""
+        listed = list(several)
+        notes = dict.fromkeys(note for each in listed for note in each.note.split("; ") if note)
+        by_k_hat = max(listed, key=lambda each: np.nan_to_num(each.k_hat, nan=-np.inf))
+        r_hats = [each.r_hat for each in listed if not np.isnan(each.r_hat)]
+        return cls("; ".join(notes), by_k_hat.k_hat, max(r_hats, default=np.nan), by_k_hat.refused)
 
 
 class Score(NamedTuple):
@@ -172,3 +191,15 @@ class Comparison:
 def relative(change: float, base: float) -> float:
     """Decisions that cost nothing cannot be improved, and any cost is infinitely worse."""
     return change / base if base else (0.0 if change == 0 else -np.inf)
+
+
+def net_benefit(happened: np.ndarray, chance: np.ndarray, threshold: float) -> float:
+    """Net benefit of acting above a threshold probability: cases found, less weighted false alarms.
+
+    A threshold t says that acting in vain weighs t/(1-t) as much as a case found (Vickers and
+    Elkin, Medical Decision Making, 2006).
+    """
+    threshold = checks.number("`threshold`", threshold, above=0, below=1)
+    acted = np.asarray(chance) >= threshold
+    found, vain = np.mean(acted & (happened == 1)), np.mean(acted & (happened == 0))
+    return float(found - vain * threshold / (1 - threshold))

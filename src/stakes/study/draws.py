@@ -1,7 +1,9 @@
-"""Draws of what is learned: from both fits, from the prior and by NUTS."""
+"""Draws as ArviZ reads them: labelled arrays, in groups of one tree."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
 
 from stakes import predicting
 from stakes._types import Key
@@ -9,8 +11,8 @@ from stakes.bridge import NumPyroApproximation, nuts
 from stakes.bridge import prior_draws as drawn_from_prior
 from stakes.fitting import Fit
 from stakes.port import Instances
-from stakes.predicting import SampledPosterior
-from stakes.study.cases import labelled
+from stakes.predicting import FittedPosterior, SampledPosterior
+from stakes.study.cases import Cases, labelled
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -63,3 +65,76 @@ class NutsRuns:
             found = nuts(self._approximation, self._key, warmup=WARMUP, draws=count, progress=False)
             self._made[count] = SampledPosterior(*found)
         return self._made[count]
+
+
+def data_tree(
+    cases: Cases,
+    fits: Mapping[str, FittedPosterior],
+    posteriors: "Mapping[str, xr.Dataset]",
+    *,
+    draws: int,
+    words: Mapping[str, tuple[Any, ...]],
+) -> "xr.DataTree":
+    """The groups of each fit, its names after a prefix, and those of the data.
+
+    Args:
+        cases: the data of the fit.
+        posteriors: draws of each fit's latents.
+        words: for arguments that stand for categories, these.
+    """
+    import xarray as xr
+
+    groups: dict[str, Any] = {}
+    for prefix, fit in fits.items():
+        likelihood, outcome = _explained(cases, fit, draws)
+        groups[f"{prefix}posterior"] = posteriors[prefix]
+        groups[f"{prefix}posterior_predictive"] = outcome
+        groups[f"{prefix}log_likelihood"] = likelihood
+    observed = cases.observed
+    assert observed is not None  # of a fit, there are some
+    groups["observed_data"] = xr.Dataset({cases.problem.outcome: observed})
+    groups["constant_data"] = _constants(cases, words)
+    return xr.DataTree.from_dict(groups)
+
+
+def _explained(cases: Cases, fit: FittedPosterior, draws: int) -> "tuple[xr.Dataset, xr.Dataset]":
+    """The likelihood of each outcome that counts, and outcomes drawn."""
+    import xarray as xr
+
+    name, leading = cases.problem.outcome, ("chain", "draw")
+    key = cases.keys.posterior
+    log_p, drawn = predicting.explained(fit, cases.predictor, key, draws)
+    seen = cases.observations
+    assert seen is not None
+    instances, coords = cases.instances, cases.coords
+    if not seen.counted.all():
+        log_p = log_p[:, seen.counted]
+        instances, coords = Instances(log_p.shape[1:], ("counted",)), {}
+    likelihood = labelled(log_p[None], instances, coords, name, leading)
+    outcome = labelled(drawn[None], cases.instances, cases.coords, name, leading)
+    return xr.Dataset({name: likelihood}), xr.Dataset({name: outcome})
+
+
+def _constants(cases: Cases, words: Mapping[str, tuple[Any, ...]]) -> "xr.Dataset":
+    """All that the model was given but the outcomes."""
+    import xarray as xr
+
+    data = {**cases.predictor.trace.constants, **cases.predictor.arrays}
+    found = {}
+    for name, value in data.items():
+        if name == cases.problem.observations or value is None:
+            continue
+        array = np.asarray(value)
+        if name in words:
+            array = np.array(words[name])[array]
+        found[name] = labelled(array, _axes(name, array, cases.instances), cases.coords, name)
+    return xr.Dataset(found)
+
+
+def _axes(name: str, array: np.ndarray, instances: Instances) -> Instances:
+    """Those of the outcome, as far as the array has a row for each instance; others have none."""
+    own = [f"{name}_dim_{axis}" for axis in range(array.ndim)]
+    count = len(instances.shape)
+    if array.shape[:count] == instances.shape and name not in instances.dims:
+        own[:count] = instances.dims
+    return Instances(array.shape, tuple(own))

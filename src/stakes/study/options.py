@@ -1,10 +1,16 @@
-"""All options of `calibrate`, as one value."""
+"""What fits are given beside problem and data: options, random keys, and a record of them."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, NamedTuple, Protocol, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
 
 from stakes import checks
-from stakes.fitting import FitSettings, Method
+from stakes._types import Key
+from stakes.fitting import FitSettings, History, Keeper, Method
+from stakes.host.programs import Program
 from stakes.protocols import Estimator, Expectation, Transform
 
 if TYPE_CHECKING:
@@ -65,3 +71,72 @@ class Options:
             all_steps=self.all_steps,
             progress=progress,
         )
+
+
+@Program
+def _folded(key: Key) -> list[Key]:
+    numbers = jnp.arange(len(Keys._fields))
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, numbers)
+    return [keys[number] for number in range(len(Keys._fields))]
+
+
+class Keys(NamedTuple):
+    """One for each purpose; under `vmap`, with a leading axis of seeds."""
+
+    setup: Key
+    vi: Key
+    calibrated: Key
+    decisions: Key
+    """The same for every posterior, so that their decisions differ by no luck of the draw."""
+    spread: Key
+    """Of outcomes that show over which values an expectation has to reach."""
+    predictions: Key
+    scale: Key
+    """Of predicted outcomes whose losses give M."""
+    posterior: Key
+    parts: Key
+    """Of latents that are drawn part by part."""
+    nuts: Key
+    left_out: Key
+    """Of draws that are reweighted."""
+    folds: Key
+    maps: Key
+    prior: Key
+
+    @classmethod
+    def of(cls, key: Key) -> "Keys":
+        return cls(*_folded(key))
+
+
+class Journal(Protocol):
+    """A record of the two fits, "VI" and "calibrated", that outlives the process.
+
+    Derive from this class to inherit the defaults.
+    """
+
+    def history(self, title: str, start: History) -> History:
+        """Where this fit was left; `start` where there is no record of it."""
+        ...
+
+    def watch(self, title: str, history: History) -> None:
+        """Record where the fit stands; called after every chunk of steps."""
+        ...
+
+    def due(self) -> bool:
+        """Whether a record is due after the next chunk; asked where several processes fit."""
+        return True
+
+    def keeper(self, title: str) -> Keeper | None:
+        """What keeps the rows of each process, where several processes write the record."""
+        return None
+
+    def decisions(self, shape: tuple[int, ...]) -> np.ndarray | None:
+        """VI's decisions, of this shape; None where there is no record of them."""
+        ...
+
+    def keep_decisions(self, decisions: np.ndarray) -> None:
+        """Record VI's decisions, once the plain fit has ended."""
+        ...
+
+    def finish(self) -> None:
+        """Save everything that has been recorded."""

@@ -45,8 +45,7 @@ from stakes.study.choices import (
 )
 from stakes.study.data import CheckedData, Coords, given
 from stakes.study.faults import check_coords, warn_of_unseen_decisions
-from stakes.study.keys import Keys
-from stakes.study.options import Options
+from stakes.study.options import Keys, Options
 from stakes.tables import Read
 from stakes.varying import Columns as CaseColumns
 

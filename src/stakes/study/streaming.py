@@ -48,12 +48,9 @@ from stakes.problem import Problem
 from stakes.processes import Processes
 from stakes.protocols import Expectation
 from stakes.study.data import ReadsTables
-from stakes.study.journal import Journal
-from stakes.study.kept_rows import KeptRows
-from stakes.study.keys import Keys
-from stakes.study.options import Options
+from stakes.study.kept_rows import KeptRows, agreed, joined_rows, of_all
+from stakes.study.options import Journal, Keys, Options
 from stakes.study.plan import Plan
-from stakes.study.telling import agreed, joined_rows, of_all
 from stakes.tables import (
     ROW,
     OnDisk,

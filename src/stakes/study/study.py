@@ -27,10 +27,8 @@ from stakes.study.dependence import By, dependence_of
 from stakes.study.fits import Fits, Strength
 from stakes.study.folds import NO_FOLDS, Folds, Forward, Mask, check_order, split
 from stakes.study.intervals import Clustered, Dependence, Independent, Ordered
-from stakes.study.journal import Journal
-from stakes.study.keys import Keys
 from stakes.study.members import predictor_for
-from stakes.study.options import Options
+from stakes.study.options import Journal, Keys, Options
 from stakes.study.plan import Plan, prepare
 from stakes.study.streaming import StreamedRows, opened, options_for_stream
 from stakes.tables import Stream

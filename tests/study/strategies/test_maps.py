@@ -14,22 +14,18 @@ from scipy.stats import norm
 
 import stakes
 from stakes.losses import AnyLoss
+from stakes.study import LEVELS, CalibrationMap, Identity, MapInputs, Network
 from stakes.study.strategies import network
 from stakes.study.strategies.maps import (
-    LEVELS,
-    CalibrationMap,
-    Identity,
+    Blocks,
     Level,
     LevelMap,
     Line,
-    MapInputs,
     Monotone,
-    Network,
     Regressor,
     Shift,
     quantiles_at,
 )
-from stakes.study.strategies.monotone import Blocks
 
 KEY = jax.random.key(3)
 TILTED = AnyLoss(stakes.Tilted(0.8))

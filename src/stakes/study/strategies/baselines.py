@@ -12,7 +12,7 @@ from stakes.decisions import DecisionTask
 from stakes.errors import InputError
 from stakes.predicting import Observations
 from stakes.study.cases import Cases
-from stakes.study.diagnosis import Diagnosis
+from stakes.study.comparison import Diagnosis
 from stakes.study.folds import Mask
 from stakes.study.strategies.strategy import value_of
 from stakes.tables import TableRows

@@ -12,11 +12,12 @@ from stakes.errors import InputError
 from stakes.predicting import Posterior
 from stakes.problem import Problem
 from stakes.study.cases import Cases, Forecast
-from stakes.study.diagnosis import Diagnosis
+from stakes.study.comparison import Diagnosis
 from stakes.study.folds import Mask
-from stakes.study.strategies.maps import CalibrationMap, FittedMap, Identity, MapInputs, Shift
+from stakes.study.strategies.by_posterior import Plain
+from stakes.study.strategies.correction import CalibrationMap, FittedMap, Identity, MapInputs
+from stakes.study.strategies.maps import Shift
 from stakes.study.strategies.strategy import FittedStrategy, Strategy, below
-from stakes.study.strategies.variational import Plain
 
 if TYPE_CHECKING:
     from stakes.study.study import Study

@@ -14,7 +14,7 @@ from stakes._types import Array, Key
 from stakes.errors import InputError
 from stakes.problem import checked_key
 from stakes.protocols import Criterion
-from stakes.study.levels import LEVELS
+from stakes.study.cases import LEVELS
 from stakes.study.strategies.strategy import value_of
 
 FEWEST = 20

@@ -6,6 +6,7 @@ models: it maps the base's decisions and predictive quantiles to decisions whose
 rows shown is less, for any loss or utility, also one that jumps.
 """
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
@@ -14,42 +15,30 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import ndtri
 
+from stakes import checks
 from stakes._types import Key
+from stakes.errors import InputError, NumericalError, name_of
 from stakes.protocols import Criterion
-from stakes.study.levels import LEVELS
+from stakes.study.cases import LEVELS
 from stakes.study.strategies.correction import (
     FEWEST,
     FOLDS,
-    CalibrationMap,
     FittedMap,
     Identity,
     MapInputs,
     RowCosts,
     best_share,
+    check_columns,
     checked,
     folds,
+    not_finite,
     number_in,
     numbers_of,
     opened,
     pays,
     unless_worse,
 )
-from stakes.study.strategies.monotone import Monotone
-from stakes.study.strategies.network import Network
-from stakes.study.strategies.regressor import Regressor
 
-__all__ = [
-    "LEVELS",
-    "CalibrationMap",
-    "FittedMap",
-    "Identity",
-    "Level",
-    "MapInputs",
-    "Monotone",
-    "Network",
-    "Regressor",
-    "Shift",
-]
 STEEPEST = 3.0
 """How far decisions may be spread: if all are nearly the same, how they differ is noise."""
 
@@ -196,3 +185,258 @@ def quantiles_at(quantiles: np.ndarray, level: float) -> np.ndarray:
     low = min(int(place), len(LEVELS) - 2)
     below, above = quantiles[:, low], quantiles[:, low + 1]
     return np.asarray(below + (place - low) * (above - below))
+
+
+BLOCKS = (1, 2, 4, 8, 16, 32)
+OFFSETS = 257
+"""How many are tried, close to one another around zero."""
+
+
+@final
+@dataclass(frozen=True)
+class Monotone:
+    """Move decisions by an amount that depends on the decision, without changing their order.
+
+    Rows are put into blocks by the base's decision. Each gets the offset at which its outcomes cost
+    least, among those that keep the blocks in order, for any cost; between blocks, offsets are
+    interpolated. The number of blocks is chosen by rows that were left out.
+
+    Examples:
+        >>> import stakes
+        >>> stakes.Corrected(stakes.Plain(), stakes.Monotone()).name
+        'plain VI, corrected by monotone'
+    """
+
+    title: ClassVar[str] = "monotone"
+    description: ClassVar[str] = "decisions moved by an amount that depends on the decision"
+    covariates: ClassVar[tuple[str, ...]] = ()
+
+    def fit(
+        self, key: Key, inputs: MapInputs, outcomes: np.ndarray, criterion: Criterion
+    ) -> FittedMap:
+        inputs, costs = opened(key, inputs, outcomes, criterion)
+        if costs.rows < FEWEST:
+            return Identity()
+        fold = folds(key, costs.rows)
+        offsets = _offsets(costs, inputs.decisions)
+        grids = [Blocks.of(inputs.decisions, n) for n in BLOCKS if n * FEWEST <= costs.rows]
+        tables = _tables(costs, inputs.decisions, offsets, grids, fold)
+        tried: list[tuple[float, int, float]] = []
+        for blocks, table in zip(grids, tables, strict=True):
+            maps = [blocks.best(np.delete(table, k, axis=0).sum(0), offsets) for k in range(FOLDS)]
+            held_out = np.choose(fold, [each.decide(inputs) for each in maps])
+            share, cost = best_share(costs, inputs.decisions, held_out)
+            tried.append((cost, len(tried), share))
+        _, chosen, share = min(tried)
+        found = grids[chosen].best(tables[chosen].sum(0), offsets)
+        return unless_worse(Offsets(found.at, share * found.by), inputs, costs)
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> FittedMap:
+        """The offsets that were found."""
+        return Offsets(*(number_in(arrays, n) for n in ("at", "by"))) if arrays else Identity()
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Offsets:
+    """decision + offset, which is interpolated between those at some decisions."""
+
+    at: np.ndarray
+    by: np.ndarray
+
+    def decide(self, inputs: MapInputs) -> np.ndarray:
+        decisions = checked(inputs).decisions
+        return np.asarray(decisions + np.interp(decisions, self.at, self.by))
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The decisions at which offsets are known, and the offsets."""
+        return numbers_of(self)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Rows by their decision, about equally many in each block, and ties together."""
+
+    of_row: np.ndarray
+    centres: np.ndarray
+
+    @classmethod
+    def of(cls, decisions: np.ndarray, count: int) -> "Blocks":
+        levels = np.linspace(0, 1, count + 1)[1:-1]
+        rising, start = np.sort(decisions), 0
+        edges: list[float] = []
+        for edge in np.quantile(decisions, levels, method="inverted_cdf"):
+            below = int(np.searchsorted(rising, edge))
+            if below - start >= FEWEST and len(rising) - below >= FEWEST:
+                edges, start = [*edges, float(edge)], below
+        of_row = np.searchsorted(edges, decisions, side="right")
+        centres = np.bincount(of_row, decisions) / np.bincount(of_row)
+        return cls(of_row, centres)
+
+    def best(self, table: np.ndarray, offsets: np.ndarray) -> Offsets:
+        """The offsets, one for each block, that cost least and keep the blocks in order.
+
+        `table` has the cost of each block (rows) at each offset (columns). By dynamic programming:
+        `least` is what the blocks so far cost, the last of them with this offset or less.
+        """
+        least, steps = np.zeros(len(offsets)), []
+        for costs, gap in zip(table, np.diff(self.centres, prepend=-np.inf), strict=True):
+            # The largest offset of the block before with which this one still lies above it.
+            last = np.searchsorted(offsets, offsets + gap, side="right") - 1
+            total = costs + least[last]
+            best = _running_best(total, np.abs(offsets))
+            steps.append((best, last))
+            least = total[best]
+        chosen, most = [], len(offsets) - 1
+        for best, last in reversed(steps):
+            chosen.append(offsets[best[most]])
+            most = last[best[most]]
+        return Offsets(self.centres, np.array(chosen[::-1]))
+
+
+def _running_best(values: np.ndarray, far: np.ndarray) -> np.ndarray:
+    """Where the least of all values up to each place is; of several, the one that is least far."""
+    order, rank = np.lexsort((far, values)), np.empty(len(values), int)
+    rank[order] = np.arange(len(values))
+    return np.asarray(order[np.minimum.accumulate(rank)])
+
+
+def _offsets(costs: RowCosts, decisions: np.ndarray) -> np.ndarray:
+    """From where the farthest outcome below its decision is to the farthest above."""
+    away = np.asarray(costs.outcomes, np.float64) - decisions
+    reach = float(np.abs(away).max()) or 1.0
+    return np.asarray(reach * np.sinh(6 * np.linspace(-1, 1, OFFSETS)) / np.sinh(6))
+
+
+def _tables(
+    costs: RowCosts,
+    decisions: np.ndarray,
+    offsets: np.ndarray,
+    grids: list[Blocks],
+    fold: np.ndarray,
+) -> list[np.ndarray]:
+    """For each grid, the costs of each fold (first axis) and block at each offset (last)."""
+    tables = [np.zeros((FOLDS, len(blocks.centres), len(offsets))) for blocks in grids]
+    for place, offset in enumerate(offsets):
+        each = costs.each(decisions + offset)
+        for table, blocks in zip(tables, grids, strict=True):
+            count = len(blocks.centres)
+            sums = np.bincount(fold * count + blocks.of_row, each, FOLDS * count)
+            table[:, :, place] = sums.reshape(FOLDS, count)
+    return tables
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Regressor:
+    """A regressor of your own: anything with `fit(X, y)` and `predict(X)`, as in scikit-learn.
+
+    The columns of `X` are the base's decision, its predictive quantiles at `LEVELS` and the
+    covariates; what it predicts is the decision. It is up to you to give it the loss of the
+    problem: for a tilted loss, a quantile regressor.
+
+    Examples:
+        >>> import numpy as np, stakes
+        >>> class Median:
+        ...     def fit(self, X, y):
+        ...         self.median = np.median(y)
+        ...
+        ...     def predict(self, X):
+        ...         return np.full(len(X), self.median)
+        >>> stakes.Regressor(Median()).covariates
+        ()
+    """
+
+    estimator: Any
+    covariates: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        estimator = self.estimator
+        able = all(callable(getattr(estimator, name, None)) for name in ("fit", "predict"))
+        if isinstance(estimator, type) or not able:
+            rule = "a regressor with methods `fit(X, y)` and `predict(X)`"
+            raise checks.refused("`Regressor(estimator=...)`", rule, estimator)
+        names = checks.names("`Regressor(covariates=...)`", self.covariates)
+        checks.assign(self, covariates=names)
+
+    @property
+    def title(self) -> str:
+        return name_of(type(self.estimator))
+
+    @property
+    def description(self) -> str:
+        """What it does to decisions, in plain words."""
+        return "decisions by a regressor that sees the prediction"
+
+    def fit(
+        self, key: Key, inputs: MapInputs, outcomes: np.ndarray, criterion: Criterion
+    ) -> FittedMap:
+        inputs, costs = opened(key, inputs, outcomes, criterion, self.covariates)
+        if not costs.rows:
+            return Identity()
+        own = _cloned(self.estimator)
+        try:
+            own.fit(_columns(inputs), np.asarray(costs.outcomes))
+        except Exception as error:
+            raise InputError(
+                f"`Regressor(estimator={self.title})` could not be fitted to {costs.rows} rows of "
+                f"{_columns(inputs).shape[1]} columns: {type(error).__name__}: {error}"
+            ) from error
+        return unless_worse(
+            FittedRegressor(own, self.title, _columns(inputs).shape[1]), inputs, costs
+        )
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> FittedMap:
+        """No change, or refused: a fitted regressor cannot be kept."""
+        if arrays:
+            raise _no_numbers(self.title)
+        return Identity()
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FittedRegressor:
+    """The regressor, fitted."""
+
+    estimator: Any
+    title: str
+    columns: int
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Refused: what a regressor has learned is known to itself alone."""
+        raise _no_numbers(self.title)
+
+    def decide(self, inputs: MapInputs) -> np.ndarray:
+        columns = _columns(checked(inputs))
+        check_columns(columns, self.columns)
+        if not len(columns):
+            return np.zeros(0)
+        found = np.asarray(self.estimator.predict(columns))
+        if found.shape not in ((len(columns),), (len(columns), 1)):
+            raise InputError(
+                f"`Regressor(estimator={self.title})` must predict one number for each of "
+                f"{len(columns)} rows; it predicted an array of shape {found.shape}."
+            )
+        found = found.reshape(-1).astype(np.float64)
+        if not np.isfinite(found).all():
+            raise NumericalError(
+                f"`Regressor(estimator={self.title})` predicted {not_finite(found)} decisions "
+                f"that are not finite."
+            )
+        return found
+
+
+def _no_numbers(title: str) -> InputError:
+    return InputError(f"`Regressor(estimator={title})` cannot be kept as plain numbers.")
+
+
+def _columns(inputs: MapInputs) -> np.ndarray:
+    parts = [inputs.decisions[:, None], inputs.quantiles]
+    return np.hstack(parts if inputs.covariates is None else [*parts, inputs.covariates])
+
+
+def _cloned(estimator: Any) -> Any:
+    """Unfitted where scikit-learn knows how, so that the user's own stays as it is."""
+    own = getattr(estimator, "__sklearn_clone__", None)
+    return copy.deepcopy(estimator) if own is None else own()

@@ -12,7 +12,7 @@ import numpy as np
 from stakes import checks
 from stakes._types import Array, Float, Key
 from stakes.protocols import Criterion
-from stakes.study.levels import LEVELS
+from stakes.study.cases import LEVELS
 from stakes.study.strategies.correction import (
     FEWEST,
     FOLDS,

@@ -8,7 +8,7 @@ import numpy as np
 from stakes.errors import StorageError
 from stakes.predicting import Posterior
 from stakes.study.cases import Cases, Forecast
-from stakes.study.diagnosis import Diagnosis
+from stakes.study.comparison import Diagnosis
 from stakes.study.folds import Mask
 
 if TYPE_CHECKING:

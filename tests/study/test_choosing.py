@@ -18,10 +18,9 @@ import stakes
 import stakes.plot
 from stakes.port import Instances
 from stakes.predicting import FittedPosterior
-from stakes.study import Study, Work, chosen_among, enter
+from stakes.study import FittedMap, Identity, MapInputs, Study, Work, chosen_among, enter
 from stakes.study.folds import split
-from stakes.study.strategies.maps import FittedMap, Identity, MapInputs
-from stakes.study.strategies.reweighted import reweighted
+from stakes.study.strategies.by_posterior import reweighted
 
 KEY = jax.random.key(0)
 GROUPS, EACH, SPREAD = 6, 8, 2.0

@@ -13,8 +13,7 @@ from stakes.protocols import Estimator, Expectation, Transform
 from stakes.study.calibration import Calibration
 from stakes.study.data import Coords
 from stakes.study.fits import Strength
-from stakes.study.journal import Journal
-from stakes.study.options import Options
+from stakes.study.options import Journal, Options
 from stakes.study.study import Study, Work
 
 if TYPE_CHECKING:

@@ -12,23 +12,22 @@ from stakes.host.progress import begin, parts_of, waiting
 from stakes.host.workers import checked_client
 from stakes.problem import Problem
 from stakes.study.choice import Choice
-from stakes.study.comparison import Score
+from stakes.study.comparison import Diagnosis, Score
 from stakes.study.data import Coords
 from stakes.study.dependence import By
-from stakes.study.diagnosis import Diagnosis
 from stakes.study.fits import Strength
 from stakes.study.folds import Folds
 from stakes.study.options import Options
 from stakes.study.strategies.baselines import Same
+from stakes.study.strategies.by_posterior import Calibrated, Plain
 from stakes.study.strategies.corrected import Corrected
 from stakes.study.strategies.strategy import FittedStrategy, Strategy
-from stakes.study.strategies.variational import Calibrated, Plain
 from stakes.study.study import Study, Work
-
-STRENGTHS = (0.25, 1.0, 4.0, 16.0)
 
 if TYPE_CHECKING:
     import optax
+
+STRENGTHS = (0.25, 1.0, 4.0, 16.0)
 
 
 def choose(
