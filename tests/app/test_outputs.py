@@ -154,7 +154,7 @@ def test_doubts_are_told_with_the_decisions(finished: Path, tmp_path: Path) -> N
 
 def test_ranges_that_hold_too_few_outcomes_are_a_doubt(finished: Path) -> None:
     from stakes.app.runs import RunFolder
-    from stakes.app.runs.doubts import doubts_about
+    from stakes.app.runs.manifest import doubts_about
 
     manifest = RunFolder(finished).manifest()
     assert manifest.ending is not None

@@ -9,7 +9,7 @@ from stakes.errors import InputError, OutOfRangeError
 
 
 def test_a_number_beyond_its_plate_is_told_with_its_row(project: Path) -> None:
-    from stakes.app.runs.indices import columns_named
+    from stakes.app.runs.solution import columns_named
 
     job = read_job(project / "spec.toml")
     told = r"column 'kind', row 12: \(7\) is not among the 3"

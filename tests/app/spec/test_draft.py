@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from projects import SHORT, Edit, both, check_mistake, drop, formula_project, put, toml
 
-from stakes.app.runs import packing
+from stakes.app.runs import folder
 from stakes.app.spec import SpecError, job_of, read_job
 
 BAD: dict[str, tuple[Edit, str, str]] = {
@@ -163,7 +163,7 @@ def test_a_formula_is_a_model_for_the_columns_that_it_names(tmp_path: Path) -> N
 def test_the_model_of_a_formula_is_the_same_in_a_run_that_is_opened_again(tmp_path: Path) -> None:
     job = read_job(formula_project(tmp_path))
     (tmp_path / "sales.csv").unlink()  # the run has its data
-    tables = packing.unpacked(packing.packed(job.tables))
+    tables = folder.unpacked(folder.packed(job.tables))
     again = job_of(job.raw, job.folder, tables, {}, where="The spec")
     assert again.problem.model.source() == job.problem.model.source()
     pd.testing.assert_frame_equal(again.data(again.fit.arguments), job.data(job.fit.arguments))

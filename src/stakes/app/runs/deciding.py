@@ -10,13 +10,11 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from stakes import checks
-from stakes.app.runs.doubts import Ranges, doubts_about
-from stakes.app.runs.exports import by_part
-from stakes.app.runs.opening import Run, changed_job, changed_run
-from stakes.app.runs.outputs import check_output, output
-from stakes.app.runs.padding import CHUNK, padded, usual_size
-from stakes.app.runs.restoring import check_run, restore
-from stakes.app.runs.solution import TWO, Solution, columns_named, new_plates, rows_of_fit
+from stakes.app.runs.manifest import doubts_about
+from stakes.app.runs.new_rows import CHUNK, Ranges, new_cases, padded, usual_size
+from stakes.app.runs.opening import Run, changed_job, changed_run, check_run, restore
+from stakes.app.runs.outputs import by_part, check_output, output
+from stakes.app.runs.solution import TWO, Solution, columns_named, rows_of_fit
 from stakes.app.spec import Part, RowReader, path_of
 from stakes.errors import InputError, NumericalError, some
 from stakes.host import files
@@ -206,13 +204,9 @@ class _Decider:
         self, arguments: dict[str, np.ndarray], rows: int, size: int, start: int
     ) -> dict[str, np.ndarray]:
         job = self.rows.job
-        asked = (job.problem.observations, job.problem.action)
-        others = {n: v for n, v in job.fit.arguments.items() if n not in asked}
-        plates = new_plates(self.solution.result.plan, job)
-        new, known = ((), plates) if self.known else (plates, ())
-        data = job.data({**others, **padded(job, arguments, rows, size)}, start)
+        rows_up_to_size = padded(job, arguments, rows, size)
         with ONE_AT_A_TIME:  # this runs the model, what follows only what was compiled of it
-            cases = self.solution.result.assess(data, new=new, known=known)
+            cases = new_cases(self.solution, rows_up_to_size, known=self.known, first_row=start)
         found = self.solution.decide(cases, self.way)
         shape = cases.instances.shape
         if shape != (size,):

@@ -5,17 +5,19 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import IO, final
+from typing import IO, Any, final
 
 import numpy as np
 
 from stakes import checks
 from stakes.app.runs import manifest, sealed
 from stakes.app.runs.manifest import Manifest
+from stakes.app.spec import Table, Tables
 from stakes.errors import InputError, StorageError
 from stakes.host import files
+from stakes.tables import Dialect
 
 DATA, STATE, CHOICE, REFIT = "data.npz", "state.npz", "choice.npz", "refit.npz"
 DECISIONS, DRAWS, LOG, REPORT = "decisions.csv", "draws.nc", "log.txt", "report.html"
@@ -34,7 +36,7 @@ class RunFolder:
     def __post_init__(self) -> None:
         checks.assign(self, path=checks.path("`RunFolder(path)`", self.path))
 
-    def create(self, first: Manifest, data: Mapping[str, np.ndarray]) -> None:
+    def create(self, first: Manifest, tables: Tables) -> None:
         """Make the folder with data and manifest in it; it appears whole or not at all."""
         path = self.path
         check_free(path)
@@ -43,7 +45,7 @@ class RunFolder:
             made = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
             try:
                 made.chmod(0o777 & ~files.umask())
-                sealed.save(made / DATA, data)
+                sealed.save(made / DATA, packed(tables))
                 sums = {DATA: files.sha256(made / DATA)}
                 manifest.save(made, first.model_copy(update={"files": sums}))
                 os.replace(made, path)
@@ -93,8 +95,9 @@ class RunFolder:
                 )
         return found
 
-    def data(self) -> dict[str, np.ndarray]:
-        return sealed.load(self / DATA)
+    def tables(self) -> Tables:
+        """What the fit saw, whatever becomes of the file of the table."""
+        return unpacked(sealed.load(self / DATA))
 
     @contextmanager
     def log(self) -> Iterator[IO[str]]:
@@ -130,3 +133,54 @@ def _lock(file: IO[str], path: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise InputError(f"Another process is at work on {path}. Wait for it to end.") from None
+
+
+FIT, HELD_OUT, GROUPS, WRITTEN = "fit", "held_out", "groups", "written"
+
+
+def packed(tables: Tables) -> dict[str, np.ndarray]:
+    words = tables.fit.vocabulary.items()
+    written = asdict(replace(tables.dialect, compression=None)).items()
+    return {
+        **_packed(FIT, tables.fit),
+        **(_packed(HELD_OUT, tables.held_out) if tables.held_out is not None else {}),
+        **{f"vocabulary/{name}": np.array(categories) for name, categories in words},
+        **{f"{WRITTEN}/{name}": np.array(how) for name, how in written if how is not None},
+    }
+
+
+def _packed(part: str, table: Table) -> dict[str, np.ndarray]:
+    given = {name: value for name, value in table.arguments.items() if value is not None}
+    arrays = {f"{part}/{name}": np.asarray(value) for name, value in given.items()}
+    arrays |= {f"{GROUPS}_{part}/{name}": values for name, values in table.groups.items()}
+    arrays |= {f"beside/{part}/{name}": values for name, values in table.beside.items()}
+    return arrays if table.labels is None else {**arrays, f"labels/{part}": table.labels}
+
+
+def unpacked(arrays: Mapping[str, np.ndarray]) -> Tables:
+    parts: dict[str, dict[str, np.ndarray]] = {}
+    for name, array in arrays.items():
+        part, _, rest = name.partition("/")
+        parts.setdefault(part, {})[rest] = array
+    groups = {part: parts.pop(f"{GROUPS}_{part}", {}) for part in (FIT, HELD_OUT)}
+    others = {HELD_OUT, "labels", "vocabulary", "beside", WRITTEN}
+    if FIT not in parts or set(parts) - {FIT, *others}:
+        raise StorageError("data.npz does not hold the data of a run.")
+    vocabulary = {n: [str(w) for w in words] for n, words in parts.get("vocabulary", {}).items()}
+    labels, beside = parts.get("labels", {}), parts.get("beside", {})
+
+    def table(part: str) -> Table:
+        own = {n.removeprefix(f"{part}/"): a for n, a in beside.items() if n.startswith(f"{part}/")}
+        named = labels.get(part)
+        if named is not None and named.ndim == 1:  # as runs had it that could have one label only
+            named = named[:, None]
+        return Table(_arguments(parts[part]), named, vocabulary, groups[part], own)
+
+    dialect = Dialect(**{name: str(how) for name, how in parts.get(WRITTEN, {}).items()})
+    held_out = table(HELD_OUT) if HELD_OUT in parts else None
+    return Tables(table(FIT), held_out, dialect=dialect)
+
+
+def _arguments(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Single numbers and strings as such: a model may use them as sizes."""
+    return {name: a if a.ndim else a.item() for name, a in arrays.items()}

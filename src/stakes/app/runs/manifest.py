@@ -2,18 +2,23 @@
 
 import hashlib
 import json
+import platform
 import re
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
+import jax.numpy as jnp
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from stakes.errors import StorageError
+from stakes.fitting import Stop
 from stakes.host import files
-from stakes.study import Summary
+from stakes.study import Options, Summary, coverage_doubt
 
 NAME = "manifest.json"
 UNSEALED = "0" * 64
+PACKAGES = ("stakes", "jax", "jaxlib", "numpyro", "numpy", "optax")
 SEAL = re.compile(r'"sha256": "([0-9a-f]{64})"\n}\n\Z')
 
 
@@ -122,3 +127,44 @@ def load(folder: Path) -> Manifest:
         raise StorageError(
             f"{path} is damaged: {error}. Restore it from a copy, or run again."
         ) from None
+
+
+def doubts_about(manifest: Manifest, way: str) -> list[str]:
+    """Why the decisions of a run are not to be relied on, if so."""
+    found, ending = [], manifest.ending
+    if ending is not None and not ending.converged:
+        found.append(
+            f"The decisions of this run are not to be relied on yet. {unsettled(manifest)}"
+        )
+    chosen = manifest.choice
+    held = None if chosen is None else chosen.line(way).coverage_90
+    if chosen is not None and held is not None:
+        found += filter(None, [coverage_doubt(held, chosen.outcomes)])
+    return found
+
+
+def unsettled(manifest: Manifest) -> str:
+    """What it means that fits of a run had not converged, and what to do, in its own terms."""
+    assert manifest.ending is not None
+    ended = manifest.ending.stopped.items()
+    why = "; ".join(f"{fit}: {reason}" for fit, reason in ended if reason != Stop.CONVERGED)
+    more = "more `--steps`, or leave that out"
+    if not manifest.command.startswith("stakes demo"):
+        steps = manifest.spec.get("fit", {}).get("steps", Options.steps)
+        more = f"more, with `steps = {max(2 * steps, Options.steps)}` under [fit] in the spec"
+    return (
+        f"A fit looks step by step for what suits the data best, and here it stopped before it "
+        f"had found that ({why}): with more steps, decisions and costs may change. Allow {more}, "
+        f"and run again."
+    )
+
+
+def versions() -> dict[str, str]:
+    return {
+        "python": platform.python_version(),
+        **{name: metadata.version(name) for name in PACKAGES},
+    }
+
+
+def precision() -> Literal["single", "double"]:
+    return "double" if jnp.result_type(float) == jnp.float64 else "single"

@@ -1,7 +1,7 @@
-"""A run: a job and the folder it is carried out in, newly begun or reopened."""
+"""A run: a job and the folder it is carried out in, newly begun, reopened or read back."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import final
 
 from stakes import checks
-from stakes.app.runs.folder import RunFolder
-from stakes.app.runs.manifest import Manifest, SourceFile
-from stakes.app.runs.packing import packed, unpacked
-from stakes.app.runs.solution import check_study, study_of
-from stakes.app.runs.versions import precision, versions
+from stakes.app.runs import sealed
+from stakes.app.runs.folder import CHOICE, REFIT, STATE, RunFolder
+from stakes.app.runs.journal import FileJournal
+from stakes.app.runs.manifest import Manifest, SourceFile, precision, versions
+from stakes.app.runs.solution import TWO, Solution, check_study, rows_of_fit, study_of
 from stakes.app.spec import Job, job_of, job_on_all_rows, path_of, with_values
 from stakes.errors import InputError, StorageError, warn
-from stakes.host import files
-from stakes.study import Study
+from stakes.host import files, progress
+from stakes.study import Study, Work
 
 
 @final
@@ -83,7 +83,7 @@ def begin(job: Job, path: str | Path, *, command: str) -> Run:
     )
     run = Run(RunFolder(path), first, job)
     run.check()
-    run.folder.create(first, packed(job.tables))
+    run.folder.create(first, job.tables)
     return run
 
 
@@ -116,13 +116,15 @@ def reopen(
     job = job_of(
         manifest.spec,
         project,
-        unpacked(folder.data()),
+        folder.tables(),
         None if allow_changed_model else code,
         where=f"The spec of {path}",
     )
     return Run(folder, manifest, job)
 
 
+ALL = "all rows/"
+"""Before the names of what strategies decide by that were fitted to all rows."""
 READING = ("replace", "dates", "missing", "separator", "decimal", "encoding")
 """Fields of [data] that say how a table is read: that of new rows may be written otherwise."""
 
@@ -194,3 +196,42 @@ def _check_versions(manifest: Manifest) -> None:
         warn(
             f"The run was made with {', '.join(changed)}; numbers may differ in their last digits.",
         )
+
+
+def check_run(run: Run) -> None:
+    """Refuse what is no run."""
+    checks.instance("`run`", run, Run, "what `begin(...)` or `reopen(path)` returns")
+
+
+def restore(run: Run) -> Solution:
+    """The fits of a finished run, and what decides by them."""
+    check_run(run)
+    path, manifest = run.folder.path, run.manifest
+    if manifest.status != "done":
+        why = f"{manifest.status}: {manifest.reason}" if manifest.reason else manifest.status
+        raise InputError(
+            f"The run in {path} is not finished ({why}). Resume it: `stakes resume {path}`."
+        )
+    file, latents, plain = STATE, manifest.latents, False
+    if run.refit and manifest.refit is not None:
+        file, latents = REFIT, manifest.refit.latents
+        plain = TWO[1].name not in manifest.refit.ways
+    progress.begin(f"reading back the fits to {rows_of_fit(run.job)}")
+    with progress.part_of():
+        journal = FileJournal(run.folder / file, float("inf"))
+        run.study.employ(Work(progress=False, journal=journal))
+        solution = Solution.of(run.job, run.study, plain=plain)
+    if solution.latents != latents:
+        raise InputError(
+            f"The run in {path} was fitted to the latents {_shapes(latents)}; the model "
+            f"now has {_shapes(solution.latents)}. Put it back as it was, or run again."
+        )
+    summary = run.folder.manifest().choice
+    arrays = {} if summary is None else sealed.load(run.folder / CHOICE)
+    if run.refit:
+        arrays = {n.removeprefix(ALL): a for n, a in arrays.items() if n.startswith(ALL)}
+    return replace(solution, summary=summary, arrays=arrays)
+
+
+def _shapes(latents: Mapping[str, list[int]]) -> str:
+    return ", ".join(f"{name!r} {shape}" for name, shape in latents.items())

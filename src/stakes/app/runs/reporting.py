@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from stakes.app.runs.doubts import Ranges
 from stakes.app.runs.manifest import Manifest, Refit
-from stakes.app.runs.padding import padded, usual_size
-from stakes.app.runs.solution import TODAY, Solution, new_plates, rows_of_fit
+from stakes.app.runs.new_rows import Ranges, new_cases, padded, usual_size
+from stakes.app.runs.solution import TODAY, Solution, rows_of_fit
 from stakes.app.spec import Job, RowReader, Table
 from stakes.errors import InputError, listed, warn
 from stakes.study import Cases
@@ -170,11 +169,9 @@ def read_asked(job: Job, table: Path) -> Asked:
 def asked_rows(solution: Solution, asked: Asked) -> "report.Rows":
     """The rows of a new table, and what is decided."""
     job, result = solution.job, solution.result
-    asked_about = (job.problem.observations, job.problem.action)
-    others = {n: v for n, v in job.fit.arguments.items() if n not in asked_about}
-    dims, new = result.approximation.instances.dims, new_plates(solution.result.plan, job)
+    dims = result.approximation.instances.dims
     coords = {dims[0]: asked.names} if len(dims) == 1 and asked.names is not None else {}
-    cases = result.assess(job.data({**others, **asked.arguments}), new=new, coords=coords)
+    cases = new_cases(solution, asked.arguments, coords=coords)
     rows = _rows("new", cases, _columns(job, asked.arguments), asked.labels, asked.where)
     basis = (
         f"These decisions come from a fit to {rows_of_fit(job)}. How good they are was judged by "
@@ -186,8 +183,8 @@ def asked_rows(solution: Solution, asked: Asked) -> "report.Rows":
     if cases.instances.shape != (len(asked.kept),) or job.problem.task.per is not None:
         return _decided(rows, cases, solution)
     # With the numbers of `stakes decide`, whose draws depend on how many rows there are.
-    every = job.data({**others, **padded(job, asked.every, count, size)})
-    return _decided(rows, result.assess(every, new=new), solution, at=asked.kept)
+    every = new_cases(solution, padded(job, asked.every, count, size))
+    return _decided(rows, every, solution, at=asked.kept)
 
 
 def _unseen(job: Job, refit: Refit | None) -> str:

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 
 from stakes import checks
-from stakes.app.runs import exports, sealed
+from stakes.app.runs import sealed
 from stakes.app.runs.folder import CHOICE, DECISIONS, DRAWS, REFIT, REPORT, STATE, RunFolder
 from stakes.app.runs.journal import FileJournal
 from stakes.app.runs.manifest import Ending, Manifest, Refit
 from stakes.app.runs.meeting import seen_by_all
-from stakes.app.runs.opening import Run, changed_run
+from stakes.app.runs.opening import ALL, Run, changed_run, check_run, restore
+from stakes.app.runs.outputs import write_decisions, write_draws
 from stakes.app.runs.recording import Record, ended_by, interruption
 from stakes.app.runs.reporting import read_asked, write_report
-from stakes.app.runs.restoring import ALL, check_run, restore
 from stakes.app.runs.solution import TWO, Solution, study_of, take_part
 from stakes.app.spec import Job, job_on_all_rows
 from stakes.errors import NumericalError, warn
@@ -259,8 +259,8 @@ def _export(
     parts = {"fit": result.on_fit} | ({} if held_out is None else {"held out": held_out})
     judged = why_not_judged(result.problem) is None
     comparison = (result.on_fit if held_out is None else held_out).comparison if judged else None
-    exports.write_decisions(folder / DECISIONS, parts, solution)
-    exports.write_draws(folder / DRAWS, solution)
+    write_decisions(folder / DECISIONS, parts, solution)
+    write_draws(folder / DRAWS, solution)
     if report:
         write_report(folder / REPORT, solution, held_out, folder.manifest())
     return comparison

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from stakes.app.runs.packing import packed, unpacked
+from stakes.app.runs.folder import packed, unpacked
 from stakes.app.spec import read_job
 
 

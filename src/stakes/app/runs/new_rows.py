@@ -1,49 +1,67 @@
-"""Doubts about decisions: a run that is not to be relied on, rows unlike those of its fit."""
+"""Rows of a new table: as cases to decide about, and those unlike what the fit has seen."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
-from stakes.app.runs.manifest import Manifest
+from stakes.app.runs.solution import Solution, new_plates
 from stakes.app.spec import Job
-from stakes.fitting import Stop
-from stakes.study import Options, coverage_doubt
+from stakes.study import Cases
 from stakes.tables import name_rows
 
 BEYOND = 0.5
 """A row is far outside where it is beyond the range of the fit by this share of its width."""
+CHUNK = 8192
+"""The most rows decided at once: what JAX compiles for one part serves all parts."""
 
 
-def doubts_about(manifest: Manifest, way: str) -> list[str]:
-    """Why the decisions of a run are not to be relied on, if so."""
-    found, ending = [], manifest.ending
-    if ending is not None and not ending.converged:
-        found.append(
-            f"The decisions of this run are not to be relied on yet. {unsettled(manifest)}"
-        )
-    chosen = manifest.choice
-    held = None if chosen is None else chosen.line(way).coverage_90
-    if chosen is not None and held is not None:
-        found += filter(None, [coverage_doubt(held, chosen.outcomes)])
-    return found
+def usual_size(job: Job, rows: int) -> int:
+    """How many rows so many are padded to; draws depend on it, and so does what is shown of them.
+
+    A short file is not padded to the size of a whole part, and rows that may share a decision not
+    at all.
+    """
+    if job.problem.task.per is not None or rows > CHUNK:
+        return rows
+    return min(CHUNK, 1 << max(rows - 1, 1).bit_length())
 
 
-def unsettled(manifest: Manifest) -> str:
-    """What it means that fits of a run had not converged, and what to do, in its own terms."""
-    assert manifest.ending is not None
-    ended = manifest.ending.stopped.items()
-    why = "; ".join(f"{fit}: {reason}" for fit, reason in ended if reason != Stop.CONVERGED)
-    more = "more `--steps`, or leave that out"
-    if not manifest.command.startswith("stakes demo"):
-        steps = manifest.spec.get("fit", {}).get("steps", Options.steps)
-        more = f"more, with `steps = {max(2 * steps, Options.steps)}` under [fit] in the spec"
-    return (
-        f"A fit looks step by step for what suits the data best, and here it stopped before it "
-        f"had found that ({why}): with more steps, decisions and costs may change. Allow {more}, "
-        f"and run again."
-    )
+def padded(
+    job: Job, arguments: Mapping[str, np.ndarray], rows: int, size: int
+) -> dict[str, np.ndarray]:
+    """Arguments of the model for a new table, with its last row repeated."""
+    fitted = job.rows_in(job.fit)
+
+    def is_by_row(name: str) -> bool:
+        values = job.fit.arguments[name]
+        return bool(np.ndim(values)) and len(values) == fitted
+
+    return {
+        name: np.concatenate([values, np.repeat(values[-1:], size - rows, axis=0)])
+        if is_by_row(name)
+        else values
+        for name, values in arguments.items()
+    }
+
+
+def new_cases(
+    solution: Solution,
+    arguments: Mapping[str, Any],
+    *,
+    known: bool = False,
+    first_row: int = 0,
+    coords: Mapping[str, Sequence[Any]] | None = None,
+) -> Cases:
+    """The cases of a new table; what is in no table, the model takes from the fit."""
+    job, result = solution.job, solution.result
+    asked = (job.problem.observations, job.problem.action)
+    others = {n: v for n, v in job.fit.arguments.items() if n not in asked}
+    data, plates = job.data({**others, **arguments}, first_row), new_plates(result.plan, job)
+    if known:
+        return result.assess(data, known=plates, coords=coords)
+    return result.assess(data, new=plates, coords=coords)
 
 
 @final
