@@ -5,6 +5,7 @@ them; on Mondays, with one cook less, 9. The best numbers are those of the probl
 not the best numbers rounded. Run `python -m examples.portions`.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,7 +55,7 @@ def held_out() -> dict[str, Any]:
     return _with_room(newsvendor.held_out())
 
 
-def _with_room(days: dict[str, Any]) -> dict[str, Any]:
+def _with_room(days: Mapping[str, Any]) -> dict[str, Any]:
     monday = days["weekday"] == newsvendor.WEEKDAYS.index("MON")
     return {**days, "room": np.where(monday, ON_MONDAYS, ROOM)}
 

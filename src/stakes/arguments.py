@@ -56,13 +56,13 @@ def without(program: Model, names: tuple[str, ...]) -> Model:
     if not names:
         return program
 
-    def called(**data: Any) -> Any:
+    def called(**data: object) -> object:
         return program(**{name: value for name, value in data.items() if name not in names})
 
     return called
 
 
-def by_name(model: Any) -> Any:
+def by_name(model: object) -> object:
     """A model or guide that takes all its arguments by name, whatever it is otherwise."""
     if isinstance(model, Messenger | type) or not callable(model):
         return model
@@ -95,7 +95,7 @@ class ByName:
         return self.program(*placed, **given)
 
 
-def is_conditioned(model: Any, site: str) -> bool:
+def is_conditioned(model: Model, site: str) -> bool:
     """Whether a handler around the model has observations of this site."""
     while isinstance(model, Messenger):
         if isinstance(model, handlers.condition) and site in (model.data or {}):

@@ -6,13 +6,15 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, TypeVar, final
+from typing import Any, TypeAlias, TypeVar, final
 
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from numpy.typing import ArrayLike
 
 from stakes import checks
+from stakes._types import Array
 from stakes.errors import InputError
 
 T = TypeVar("T")
@@ -27,6 +29,7 @@ FEW = 2**16
 """Numbers of all processes together, up to which each had better send all of its own to the others.
 It takes half as many turns as adding them up on the way, and turns are what small ones wait for."""
 ADDRESS = re.compile(r"(?P<host>[^\s:]+|\[[0-9A-Fa-f:]+\]):(?P<port>[0-9]{1,5})")
+Collective: TypeAlias = Callable[[Array, str], Array]
 
 
 @final
@@ -53,7 +56,7 @@ class Processes:
         everywhere: T = jax.tree.map(lambda leaf: self._global(leaf, None), tree)
         return everywhere
 
-    def split(self, local: Any, axis: int) -> Any:
+    def split(self, local: ArrayLike, axis: int) -> Array:
         """One array of which each process has its part along an axis."""
         return self._global(local, axis)
 
@@ -62,7 +65,7 @@ class Processes:
         here: T = jax.tree.map(lambda leaf: leaf.addressable_data(0), tree)
         return here
 
-    def gather(self, local: Any) -> np.ndarray:
+    def gather(self, local: ArrayLike) -> np.ndarray:
         """What each process has, along a new first axis; the shapes have to be the same."""
         from jax.experimental import multihost_utils  # not needed by one process
 
@@ -96,7 +99,7 @@ class Processes:
         part: Any = jax.distributed.shutdown
         part()
 
-    def _global(self, local: Any, axis: int | None) -> Any:
+    def _global(self, local: ArrayLike, axis: int | None) -> Array:
         here = jax.device_put(local, self.mesh.local_devices[0])
         shape = tuple(n * self.count if i == axis else n for i, n in enumerate(here.shape))
         sharding = NamedSharding(self.mesh, spread_along(axis))
@@ -190,28 +193,28 @@ def _one_device_each() -> Sequence[Any]:
 # Inside a program of all processes.
 
 
-def own_index() -> Any:
+def own_index() -> Array:
     """The number of the process."""
     return jax.lax.axis_index(AXIS)
 
 
-def mean_of_all(value: Any) -> Any:
+def mean_of_all(value: Array) -> Array:
     """Of one array of each, the same in all of them, bit for bit."""
     count = jax.lax.axis_size(AXIS)
     if count > 2 and count * value.size > FEW:
-        collect: Any = jax.lax.pmean
+        collect: Collective = jax.lax.pmean
         return collect(value, AXIS)
-    gather: Any = jax.lax.all_gather
+    gather: Collective = jax.lax.all_gather
     return gather(value, AXIS).sum(0) / count
 
 
-def sum_of_all(value: Any) -> Any:
-    collect: Any = jax.lax.psum
+def sum_of_all(value: Array) -> Array:
+    collect: Collective = jax.lax.psum
     return collect(value, AXIS)
 
 
-def largest_of_all(value: Any) -> Any:
-    collect: Any = jax.lax.pmax
+def largest_of_all(value: Array) -> Array:
+    collect: Collective = jax.lax.pmax
     return collect(value, AXIS)
 
 
@@ -231,7 +234,7 @@ def _listen_at(address: str) -> None:
     from jax._src import distributed, xla_bridge
     from jaxlib import _jax
 
-    def make() -> Any:
+    def make() -> object:
         client = distributed.global_state.client
         with _aside():
             collectives = _jax.make_gloo_tcp_collectives(

@@ -92,7 +92,7 @@ def is_one_number(value: object) -> bool:
     return isinstance(value, float) or (isinstance(value, jax.Array) and value.ndim == 0)
 
 
-def value_at(value: Any, columns: Mapping[Need, Any]) -> Any:
+def value_at(value: Varying, columns: Mapping[Need, object]) -> Varying:
     """A value for some cases: their own, where they differ."""
     return columns[value] if _is_need(value) else value
 

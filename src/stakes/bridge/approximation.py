@@ -13,7 +13,7 @@ import numpy as np
 from numpyro import handlers
 from numpyro.infer import autoguide
 
-from stakes._types import Array, Batch, Bool, Distribution, Float, Key, Model, Params
+from stakes._types import Array, Batch, Bool, Data, Distribution, Float, Key, Model, Params
 from stakes.bridge.checks import (
     as_guide,
     check_guide,
@@ -149,7 +149,7 @@ class NumPyroApproximation(Approximation):
         return {}
 
     @property
-    def data(self) -> dict[str, Any]:
+    def data(self) -> Data:
         return {**self.trace.constants, **self.arrays}
 
     def columns(self, needs: tuple[Need, ...]) -> dict[Need, Array]:
@@ -268,7 +268,7 @@ def draw_of(guide_sites: Sites, model_sites: Sites, outcome: str, **kind: bool) 
     return Draw(log_p - log_q, *prediction_of(model_sites[outcome], **kind))
 
 
-def approximate(problem: Problem, data: dict[str, Any], key: Key) -> NumPyroApproximation:
+def approximate(problem: Problem, data: Data, key: Key) -> NumPyroApproximation:
     """Trace the problem's model and guide once and check that everything fits together."""
     guide = as_guide(problem)
     plain, data, sites = first_look(problem.program, data, key)

@@ -2,13 +2,11 @@
 
 import copy
 import functools
-from collections.abc import Mapping
-from typing import Any
 
 import jax.numpy as jnp
 from numpyro.infer import autoguide
 
-from stakes._types import Distribution, Model
+from stakes._types import Data, Distribution, Model
 from stakes.arguments import arguments_of, without
 from stakes.bridge.model_trace import ModelTrace
 from stakes.bridge.sites import (
@@ -63,7 +61,7 @@ def _check_event(name: str, fn: Distribution) -> None:
 
 
 def check_observed(
-    problem: Problem, site: Site, data: Mapping[str, Any], subsamples: tuple[Subsample, ...]
+    problem: Problem, site: Site, data: Data, subsamples: tuple[Subsample, ...]
 ) -> None:
     """Refuse an outcome without observations, but for one that is latent and meant to be."""
     observed = site["type"] == "sample" and site["is_observed"]

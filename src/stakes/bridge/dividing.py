@@ -3,14 +3,14 @@
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import final
 
 import jax
 import numpyro
 
 from stakes._types import Array, Batch, Distribution, Key, Params
 from stakes.bridge.approximation import NumPyroApproximation
-from stakes.bridge.sites import site_plates
+from stakes.bridge.sites import Site, site_plates
 from stakes.errors import InputError, some
 from stakes.port import (
     Division,
@@ -37,7 +37,7 @@ class LocalBatch(numpyro.primitives.Messenger):  # type: ignore[misc]
         self.division = division
         super().__init__()
 
-    def process_message(self, msg: Any) -> None:
+    def process_message(self, msg: Site) -> None:
         plate, size = self.division.plate, self.division.part.batch_size // self.division.count
         if msg["type"] == "plate" and msg["name"] == plate:
             msg["args"] = (msg["args"][0], size)

@@ -4,14 +4,14 @@ import functools
 import inspect
 import itertools
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stakes._types import Key, Model
+from stakes._types import Data, Key, Model
 from stakes.bridge.checks import check_outcome
 from stakes.bridge.sites import Sites, shapes_of, subsamples_of
 from stakes.errors import InputError, name_of, some
@@ -36,12 +36,12 @@ class FirstLook(NamedTuple):
 
     plain: frozenset[str]
     """The whole numbers whose values it has to know while JAX traces it."""
-    data: dict[str, Any]
+    data: Data
     sites: Sites
     """Types, shapes and plates, without values."""
 
 
-def first_look(program: Model, data: Mapping[str, Any], key: Key) -> FirstLook:
+def first_look(program: Model, data: Data, key: Key) -> FirstLook:
     """Run a program abstractly, with as much of the data for JAX to trace as it allows.
 
     It may look at the values of whole numbers, for a count such as `len(np.unique(county))`, or for
@@ -57,9 +57,7 @@ def first_look(program: Model, data: Mapping[str, Any], key: Key) -> FirstLook:
     return FirstLook(plain, given, shapes_of(program, given, key))
 
 
-def _looked_at(
-    program: Model, data: Mapping[str, Any], key: Key, problem: Exception
-) -> frozenset[str]:
+def _looked_at(program: Model, data: Data, key: Key, problem: Exception) -> frozenset[str]:
     """What has to be given as it is, where the program failed with all data for JAX."""
     for plain in _trials(data):
         if _failure(program, in_form(data, plain), key) is None:
@@ -69,7 +67,7 @@ def _looked_at(
     raise _explained(program, data, key, problem) from problem
 
 
-def _trials(data: Mapping[str, Any]) -> Iterator[list[str]]:
+def _trials(data: Data) -> Iterator[list[str]]:
     """Arguments to give as they are: arrays of whole numbers, with as few tuples as will do."""
     arrays = [name for name, value in data.items() if holds_whole_numbers(value)]
     tuples = [name for name, value in data.items() if isinstance(value, tuple)]
@@ -78,7 +76,7 @@ def _trials(data: Mapping[str, Any]) -> Iterator[list[str]]:
             yield [*arrays, *chosen]
 
 
-def in_form(data: Mapping[str, Any], plain: Iterable[str]) -> dict[str, Any]:
+def in_form(data: Data, plain: Iterable[str]) -> Data:
     """The data with these arguments as they are, and all other arrays and tuples for JAX."""
     return {
         name: _plain(value)
@@ -94,12 +92,12 @@ def _plain(value: Any) -> Any:
     return np.asarray(value).view(WholeNumbers) if isinstance(value, jax.Array) else value
 
 
-def holds_whole_numbers(value: Any) -> bool:
+def holds_whole_numbers(value: object) -> bool:
     """Whether these are an array's whole numbers, or truth values."""
     return isinstance(value, jax.Array | WholeNumbers) and value.dtype.kind in "biu"
 
 
-def _failure(program: Model, data: Mapping[str, Any], key: Key) -> Exception | None:
+def _failure(program: Model, data: Data, key: Key) -> Exception | None:
     try:
         shapes_of(program, data, key)
     except Exception as error:  # whatever the program raises
@@ -107,9 +105,7 @@ def _failure(program: Model, data: Mapping[str, Any], key: Key) -> Exception | N
     return None
 
 
-def _needed(
-    program: Model, data: Mapping[str, Any], plain: Iterable[str], key: Key
-) -> frozenset[str]:
+def _needed(program: Model, data: Data, plain: Iterable[str], key: Key) -> frozenset[str]:
     """Those of the arguments given as they are without which the program does not run."""
     needed = frozenset(plain)
     for name in sorted(needed):
@@ -118,7 +114,7 @@ def _needed(
     return needed
 
 
-def _explained(program: Model, data: Mapping[str, Any], key: Key, error: Exception) -> InputError:
+def _explained(program: Model, data: Data, key: Key, error: Exception) -> InputError:
     every = [name for name, value in data.items() if isinstance(value, jax.Array | tuple)]
     culprits: Iterable[str] = ()
     if _failure(program, in_form(data, every), key) is None:
@@ -145,7 +141,7 @@ def _line(program: Model, error: Exception) -> str | None:
     return lines[-1] if lines else None
 
 
-def parts_of(problem: Problem, data: dict[str, Any], key: Key) -> tuple[Subsample, ...]:
+def parts_of(problem: Problem, data: Data, key: Key) -> tuple[Subsample, ...]:
     """The plates in minibatches, where these data are a sample of more rows."""
     plain, _, sites = first_look(problem.program, data, key)
     seen = [name for name in plain if name in data]

@@ -18,7 +18,7 @@ from jax.experimental import checkify
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Primitive, jaxpr_as_fun
 from jax.interpreters import mlir
 
-from stakes._types import Array, Batch
+from stakes._types import Array, Batch, Data
 from stakes.arguments import rows_where
 from stakes.bridge.forms import holds_whole_numbers
 from stakes.bridge.model_trace import ModelTrace
@@ -80,7 +80,7 @@ def check_indices(trace: ModelTrace, arrays: dict[str, Array]) -> None:
     )
 
 
-def _check_members(found: BadIndex, trace: ModelTrace, data: Mapping[str, Any]) -> None:
+def _check_members(found: BadIndex, trace: ModelTrace, data: Data) -> None:
     """Refuse an array with too few rows for the members of a plate."""
     plates = {plate: size for plate, size in trace.plates.items() if found.at < size}
     if not plates:

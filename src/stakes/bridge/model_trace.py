@@ -16,7 +16,7 @@ import numpy as np
 from numpyro import handlers
 from numpyro.primitives import _PYRO_STACK  # NumPyro has no other name for open handlers
 
-from stakes._types import Array, Batch, Key, Model, PyTree
+from stakes._types import Array, Batch, Data, Key, Model, PyTree
 from stakes.bridge.returned import Returned
 from stakes.bridge.sites import (
     GivenRows,
@@ -208,9 +208,7 @@ def _whole(returned: Returned) -> Sites:
     return sites
 
 
-def model_trace(
-    problem: Problem, data: Mapping[str, Any], sites: Sites, **known: Any
-) -> ModelTrace:
+def model_trace(problem: Problem, data: Data, sites: Sites, **known: Any) -> ModelTrace:
     """The model with these data, of which the sites were traced; and what the fit knows of it."""
     subsamples, site = subsamples_of(sites), sites[problem.outcome]
     plates = {plate for s in sites.values() if is_latent(s) for plate in site_plates(s)}
@@ -246,8 +244,8 @@ def outcome_instances(
 
 
 def with_decision(
-    data: Mapping[str, Any], trace: ModelTrace, batch: Batch, decision: Array
-) -> dict[str, Any]:
+    data: Mapping[str, Array], trace: ModelTrace, batch: Batch, decision: Array
+) -> dict[str, Array]:
     """The data of the cases, if this were decided for those in the batch."""
     assert trace.action is not None
     made = jnp.asarray(data[trace.action])
@@ -258,7 +256,7 @@ def with_decision(
     return {**data, trace.action: RowIndex.of(trace.instances, batch).scatter(whole, decision)}
 
 
-def check_action(trace: ModelTrace, data: Mapping[str, Any]) -> None:
+def check_action(trace: ModelTrace, data: Data) -> None:
     """Refuse a decision that is no argument with a number for each outcome."""
     if trace.action is None:
         return

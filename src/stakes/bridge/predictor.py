@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stakes._types import Array, Batch, Distribution, Key
+from stakes._types import Array, Batch, Data, Distribution, Key
 from stakes.bridge.approximation import NumPyroApproximation
 from stakes.bridge.checks import (
     check_outcome,
@@ -143,7 +143,7 @@ class Predictors:
 
     def on(
         self,
-        data: dict[str, Any] | None = None,
+        data: Data | None = None,
         *,
         new: Iterable[str] = (),
         rows: Mapping[str, np.ndarray] | None = None,
@@ -174,7 +174,7 @@ class Predictors:
         others = bool(moved or new.intersection(dims)) or not same
         return Predictor(arrays, trace, found, others)
 
-    def _in_form(self, data: dict[str, Any]) -> tuple[dict[str, Any], Sites | None]:
+    def _in_form(self, data: Data) -> tuple[Data, Sites | None]:
         """The data as the model takes them; and its sites, where it had to run to tell."""
         looks: list[FirstLook] = []
 
@@ -196,7 +196,7 @@ class Predictors:
         return made[key]
 
 
-def _shapes(data: Mapping[str, Any]) -> Hashable:
+def _shapes(data: Data) -> Hashable:
     """All that a model's structure may depend on: it cannot read the values of traced arrays."""
     return tuple((name, kinds(data[name]), _shape(data[name])) for name in sorted(data))
 
@@ -215,7 +215,7 @@ def _are_in_place(rows: np.ndarray) -> bool:
 def _trace_of(
     problem: Problem,
     approximation: NumPyroApproximation,
-    data: dict[str, Any],
+    data: Data,
     sites: Sites | None,
     new: frozenset[str],
     rows: Mapping[str, np.ndarray],

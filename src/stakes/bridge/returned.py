@@ -6,6 +6,7 @@ from typing import Any, final
 
 import jax
 
+from stakes._types import Array, PyTree
 from stakes.checks import is_traced
 
 ARRAY = object()
@@ -30,26 +31,26 @@ class Returned:
     knows by its identity.
     """
 
-    def __init__(self, rest: Rest, arrays: Sequence[Any]) -> None:
+    def __init__(self, rest: Rest, arrays: Sequence[Array]) -> None:
         self.rest, self.arrays = rest, arrays
 
     @classmethod
-    def of(cls, value: Any) -> "Returned":
+    def of(cls, value: PyTree) -> "Returned":
         leaves, tree = jax.tree.flatten(value, is_leaf=_is_known)
         arrays = [leaf for leaf in leaves if is_traced(leaf)]
         return cls(Rest(tree, tuple(ARRAY if is_traced(leaf) else leaf for leaf in leaves)), arrays)
 
     @property
-    def value(self) -> Any:
+    def value(self) -> PyTree:
         arrays = iter(self.arrays)
         leaves = [next(arrays) if leaf is ARRAY else leaf for leaf in self.rest.leaves]
         return jax.tree.unflatten(self.rest.tree, leaves)
 
-    def tree_flatten(self) -> tuple[Sequence[Any], Rest]:
+    def tree_flatten(self) -> tuple[Sequence[Array], Rest]:
         return self.arrays, self.rest
 
     @classmethod
-    def tree_unflatten(cls, rest: Rest, arrays: Sequence[Any]) -> "Returned":
+    def tree_unflatten(cls, rest: Rest, arrays: Sequence[Array]) -> "Returned":
         return cls(rest, arrays)
 
 

@@ -1,6 +1,6 @@
 """Guide and model as NumPyro's own SVI runs them: parameters come with their constraints."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
@@ -50,14 +50,14 @@ class Running:
         return dict(traced.get_trace(*self.arguments, **self.named))
 
 
-def guide_with_decisions(problem: Problem, name: str, start: Array | None) -> Callable[..., Any]:
+def guide_with_decisions(problem: Problem, name: str, start: Array | None) -> Model:
     """The problem's guide, with the decisions as one more parameter.
 
     They start at the median of the observed outcomes unless told otherwise.
     """
     guide = as_guide(problem)
 
-    def with_decisions(*arguments: Any, **named: Any) -> Any:
+    def with_decisions(*arguments: object, **named: object) -> object:
         drawn = guide(*arguments, **named)
         numpyro.param(name, _start(problem, start, arguments, named))
         return drawn

@@ -4,7 +4,6 @@ Run as they are, they would be some hundred programs, one for each operation.
 """
 
 from collections import OrderedDict
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -14,7 +13,7 @@ from numpyro import handlers
 from numpyro.distributions import biject_to, constraints
 from numpyro.infer import autoguide
 
-from stakes._types import Array, Key, Model, Params
+from stakes._types import Array, Data, Key, Model, Params
 from stakes.bridge.checks import forget
 from stakes.bridge.model_trace import ModelTrace
 from stakes.bridge.returned import Returned
@@ -47,7 +46,7 @@ class GuideSetup(NamedTuple):
     """All sites of the guide, likewise."""
 
 
-def set_up(trace: ModelTrace, guide: Model, data: Mapping[str, Any], key: Key) -> GuideSetup:
+def set_up(trace: ModelTrace, guide: Model, data: Data, key: Key) -> GuideSetup:
     """Find where the parameters start. An autoguide is set up, and keeps no data where it can.
 
     Other autoguides than `AutoNormal` are run as they are: those that put all latents into a vector
@@ -67,9 +66,7 @@ def set_up(trace: ModelTrace, guide: Model, data: Mapping[str, Any], key: Key) -
     return GuideSetup(start, transforms, parameters, guide_sites)
 
 
-def _sites(
-    trace: ModelTrace, guide: Model, data: Mapping[str, Any], key: Key
-) -> tuple[Sites, Sites]:
+def _sites(trace: ModelTrace, guide: Model, data: Data, key: Key) -> tuple[Sites, Sites]:
     """The sites of the guide, and the parameters of both."""
     guide_sites, model_sites = trace_of(guide, data, key), {}
     if trace.learned:
@@ -89,9 +86,7 @@ def _free(parameter: Site) -> Any:
     )
 
 
-def _compiled(
-    trace: ModelTrace, guide: Model, data: Mapping[str, Any], key: Key
-) -> GuideSetup | None:
+def _compiled(trace: ModelTrace, guide: Model, data: Data, key: Key) -> GuideSetup | None:
     """None where the model has no finite density where the guide starts."""
     arrays, fixed = split_data(data)
     traced: list[tuple[Sites, Sites]] = []

@@ -13,7 +13,7 @@ from numpyro.distributions.discrete import ZeroInflatedProbs
 from numpyro.distributions.util import lazy_property
 
 from stakes import expectation as expectations
-from stakes._types import Array, Bool, Distribution, Key, Model, Params
+from stakes._types import Array, Bool, Data, Distribution, Key, Model, Params
 from stakes.port import Instances, Subsample
 
 Site = dict[str, Any]
@@ -72,7 +72,7 @@ class GivenParams(numpyro.primitives.Messenger):  # type: ignore[misc]
         self.values, self.plates = values, plates
         super().__init__()
 
-    def process_message(self, msg: Any) -> None:
+    def process_message(self, msg: Site) -> None:
         if msg["type"] == "param" and msg["name"] in self.values:
             msg["value"] = self.values[msg["name"]]
             if self.plates.get(msg["name"]):
@@ -86,7 +86,7 @@ class GivenNoise(numpyro.primitives.Messenger):  # type: ignore[misc]
         self.noise = noise
         super().__init__()
 
-    def process_message(self, msg: Any) -> None:
+    def process_message(self, msg: Site) -> None:
         if msg["type"] == "sample" and msg["name"] in self.noise:
             fn = base_of(msg["fn"])
             transforms = fn.transforms if isinstance(fn, dist.TransformedDistribution) else []
@@ -105,7 +105,7 @@ class GivenRows(numpyro.primitives.Messenger):  # type: ignore[misc]
         self.rows = rows
         super().__init__()
 
-    def postprocess_message(self, msg: Any) -> None:
+    def postprocess_message(self, msg: Site) -> None:
         if msg["type"] == "sample" and msg["name"] in self.rows:
             values, known = self.rows[msg["name"]]
             msg["value"] = jnp.where(known, values, msg["value"])
@@ -118,7 +118,7 @@ class Times(numpyro.primitives.Messenger):  # type: ignore[misc]
         self.plate, self.times = plate, times
         super().__init__()
 
-    def process_message(self, msg: Any) -> None:
+    def process_message(self, msg: Site) -> None:
         if self.times is None or msg["type"] != "sample" or self.plate not in site_plates(msg):
             return
         msg["scale"] = self.times if msg["scale"] is None else msg["scale"] * self.times
@@ -134,7 +134,7 @@ class Counting(numpyro.primitives.Messenger):  # type: ignore[misc]
         self.outcome, self.counted = outcome, counted
         super().__init__()
 
-    def process_message(self, msg: Any) -> None:
+    def process_message(self, msg: Site) -> None:
         if self.counted is not None and msg["type"] == "sample" and msg["name"] == self.outcome:
             msg.update(counting(msg, self.counted))
 
@@ -147,7 +147,7 @@ class Marking(numpyro.primitives.Messenger):  # type: ignore[misc]
         self.marked = marked
         super().__init__()
 
-    def process_message(self, msg: Any) -> None:
+    def process_message(self, msg: Site) -> None:
         if msg["type"] != "sample" or msg["value"] is not None:
             return
         fn = msg["fn"]
@@ -169,11 +169,11 @@ def counting(site: Site, counted: Bool[Array, "*instance"] | None) -> Site:
     return {**site, "fn": fn, "scale": None if site["scale"] is None else _scale_of(site)}
 
 
-def trace_of(program: Model, data: Mapping[str, Any], key: Key) -> Sites:
+def trace_of(program: Model, data: Data, key: Key) -> Sites:
     return dict(handlers.trace(handlers.seed(program, key)).get_trace(**data))
 
 
-def shapes_of(program: Model, data: Mapping[str, Any], key: Key) -> Sites:
+def shapes_of(program: Model, data: Data, key: Key) -> Sites:
     """The sites of a program run abstractly: their types, shapes and plates, but no values."""
     arrays, constants = split_data(data)
     sites: Sites = {}
@@ -325,7 +325,7 @@ def _is_distribution(value: object) -> bool:
     return isinstance(value, dist.Distribution)
 
 
-def split_data(data: Mapping[str, Any]) -> tuple[dict[str, Array], dict[str, Any]]:
+def split_data(data: Data) -> tuple[dict[str, Array], dict[str, object]]:
     """Arrays, which a compiled step takes as arguments; and what shapes may depend on."""
     arrays = {name: value for name, value in data.items() if isinstance(value, jax.Array)}
     return arrays, {name: value for name, value in data.items() if name not in arrays}

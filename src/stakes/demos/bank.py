@@ -14,7 +14,7 @@ import numpyro
 import numpyro.distributions as dist
 
 from stakes import checks, datasets
-from stakes._types import Array, Key
+from stakes._types import Array, Data, Key
 from stakes.demos import Demo
 from stakes.fitting import EM
 from stakes.losses import CostTable
@@ -64,12 +64,12 @@ def problem(call: float = CALL) -> Problem:
     return Problem(model, outcome="bought", loss=costs)
 
 
-def data() -> dict[str, Any]:
+def data() -> Data:
     """The customers of the fit."""
     return _arguments()[0]
 
 
-def held_out() -> dict[str, Any]:
+def held_out() -> Data:
     """The others."""
     return _arguments()[1]
 

@@ -14,7 +14,7 @@ import numpyro
 import numpyro.distributions as dist
 
 from stakes import checks, datasets
-from stakes._types import Array, Key
+from stakes._types import Array, Data, Key
 from stakes.demos import Demo
 from stakes.losses import Newsvendor
 from stakes.problem import Problem
@@ -61,12 +61,12 @@ def problem(underage: float = UNDERAGE, overage: float = OVERAGE) -> Problem:
     return Problem(model, outcome="sold", loss=Newsvendor(underage, overage))
 
 
-def data(dish: str = DISH) -> dict[str, Any]:
+def data(dish: str = DISH) -> Data:
     """The days of the fit."""
     return _arguments(dish)[0]
 
 
-def held_out(dish: str = DISH) -> dict[str, Any]:
+def held_out(dish: str = DISH) -> Data:
     """The days after those of the fit."""
     return _arguments(dish)[1]
 
@@ -114,7 +114,7 @@ def _features(days: "pd.DataFrame") -> "pd.DataFrame":
 FITTED_WITH: dict[str, Any] = {"draws": 10}
 
 
-def fit_data() -> dict[str, Any]:
+def fit_data() -> Data:
     """In minibatches: with all days at every step the fits would take minutes."""
     return {**data(), "batch": 64}
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, final
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from stakes._types import Array, Batch, Key, Number, PyTree
 from stakes.errors import NumericalError
@@ -75,8 +76,8 @@ class Crew:
         return Batches(key, (self._division.share(index),), start=start, share=index)
 
     def chunk(
-        self, given: Any, state: State, numbers: np.ndarray, batches: dict[str, np.ndarray]
-    ) -> Any:
+        self, given: PyTree, state: State, numbers: np.ndarray, batches: dict[str, np.ndarray]
+    ) -> tuple[State, Info]:
         same, split = self._processes.same, self._processes.split
         arguments = (
             self._given(given),
@@ -158,10 +159,10 @@ class Crew:
         return _mapped(history, self._axes, self._whole)
 
     def _cut(self, tree: PyTree, axes: PyTree) -> PyTree:
-        def one(leaf: Any, axis: int) -> Any:
+        def one(leaf: Array, axis: int) -> Array:
             index = self._processes.index
             own = leaf if axis == NOWHERE else self._division.cut(leaf, axis, index)
-            return jax.device_put(np.array(own))
+            return jnp.asarray(jax.device_put(np.array(own)))
 
         return jax.tree.map(one, tree, axes)
 
@@ -169,21 +170,21 @@ class Crew:
         """As many rows as there are in the share."""
         size = self._division.share(self._processes.index).size
 
-        def one(leaf: Any, axis: int) -> Any:
+        def one(leaf: Array, axis: int) -> Array | np.ndarray:
             own = (slice(None),) * axis + (slice(size),)
             return leaf if axis == NOWHERE else np.asarray(leaf)[own]
 
         return jax.tree.map(one, tree, axes)
 
     def _whole(self, tree: PyTree, axes: PyTree) -> PyTree:
-        def one(leaf: Any, axis: int) -> Any:
+        def one(leaf: Array, axis: int) -> Array:
             if axis == NOWHERE:
                 return leaf
             return jnp.asarray(self._division.joined(self._processes.gather(leaf), axis))
 
         return jax.tree.map(one, tree, axes)
 
-    def layout(self) -> tuple[Any, Any]:
+    def layout(self) -> tuple[PyTree, PyTree]:
         """How arguments and results of a chunk are divided."""
         same, states = spread_along(None), jax.tree.map(_layout, self._axes)
         batch = {self._division.plate: spread_along(1)}
@@ -191,7 +192,7 @@ class Crew:
         return (given, same, states, same, batch, spread_along(0)), (states, same, same)
 
     @property
-    def mesh(self) -> Any:
+    def mesh(self) -> Mesh:
         return self._processes.mesh
 
     def agreed_on(self, state: State) -> State:

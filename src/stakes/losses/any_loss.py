@@ -22,7 +22,7 @@ class Dial(NamedTuple):
     values: tuple[float, ...]
 
 
-def covariates_of(function: Callable[..., Any]) -> tuple[str, ...]:
+def covariates_of(function: Callable[..., object]) -> tuple[str, ...]:
     """Arguments of a function that are given by name alone, and have no default."""
     try:
         parameters = inspect.signature(function).parameters.values()

@@ -6,11 +6,12 @@ to no row counts in full, and rows as many times more as there are processes.
 """
 
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from stakes._types import Array, Batch, PyTree
 from stakes.port.approximation import Approximation, Subsample
@@ -70,7 +71,7 @@ class Division:
         """That of the rows of the process that asks, inside a program."""
         return 1.0 if self.is_even else jnp.asarray(self.weights)[own_index()]
 
-    def cut(self, whole: Any, axis: int, index: int) -> np.ndarray:
+    def cut(self, whole: ArrayLike, axis: int, index: int) -> np.ndarray:
         """The rows of one process; the smaller shares are filled up."""
         start, end = self.starts[index : index + 2]
         own = np.asarray(whole)[(slice(None),) * axis + (slice(start, end),)]

@@ -1,5 +1,6 @@
 """Random numbers of a part of an array: those that the part would have in the whole."""
 
+from collections.abc import Callable
 from functools import cache
 from math import prod
 from typing import Any
@@ -36,12 +37,13 @@ def key_of_part(key: Key, part: Array | int, count: int, axis: int) -> Key:
 def _of_parts(count: int, axis: int) -> Any:
     """Threefry whose keys know the number of a part beside their two words."""
 
-    bind: Any = threefry2x32_p.bind
+    bind: Callable[..., tuple[Array, Array]] = threefry2x32_p.bind
 
-    def plain(key: Array) -> Any:
-        return jax.random.wrap_key_data(key[:2], impl="threefry2x32")
+    def plain(key: Array) -> Key:
+        first: Key = jax.random.wrap_key_data(key[:2], impl="threefry2x32")
+        return first
 
-    def random_bits(key: Array, bit_width: int, shape: tuple[int, ...]) -> Any:
+    def random_bits(key: Array, bit_width: int, shape: tuple[int, ...]) -> Array:
         if len(shape) < -axis or prod(shape) * count >= 2**32:
             own = jax.random.fold_in(plain(key), key[2])
             return jax.random.bits(own, shape, UINTS[bit_width])
@@ -55,7 +57,8 @@ def _of_parts(count: int, axis: int) -> Any:
             stride *= shape[i] * (count if i == at else 1)
         high, low = bind(key[0], key[1], jnp.zeros_like(place), place)
         if bit_width == 64:
-            return (high.astype(jnp.uint64) << jnp.uint64(32)) | low.astype(jnp.uint64)
+            long: Array = (high.astype(jnp.uint64) << jnp.uint64(32)) | low.astype(jnp.uint64)
+            return long
         return (high ^ low).astype(UINTS[bit_width])
 
     def beside(words: Array, key: Array) -> Array:

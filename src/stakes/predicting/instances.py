@@ -14,7 +14,7 @@ from stakes.bridge import Predictor
 from stakes.decisions import DecisionTask
 from stakes.host.compiling import ONCE
 from stakes.host.programs import Program
-from stakes.port import count_in, over_batches, sweep
+from stakes.port import Outcome, count_in, over_batches, sweep
 from stakes.predicting.posteriors import Members, Posterior
 
 CENTRAL = (0.05, 0.25, 0.75, 0.95)
@@ -62,7 +62,7 @@ def outcomes_in(
     part: Array | int = 0,
     *,
     responding: bool = False,
-) -> tuple[Any, Array]:
+) -> tuple[Outcome, Array]:
     """p(y|θ) for the batch, or p(y|θ, h) where decisions change outcomes and that is asked for."""
     latent_key, model_key = jax.random.split(key)
     members = Members(predictor.fitted_members(batch), part)
@@ -70,7 +70,7 @@ def outcomes_in(
     model_key = jax.random.fold_in(model_key, part)
     keys = jax.random.split(model_key, jax.tree.leaves(latents)[0].shape[0])
 
-    def one(latents: dict[str, Array], key: Key) -> tuple[Any, Array]:
+    def one(latents: dict[str, Array], key: Key) -> tuple[Outcome, Array]:
         outcome, weight = predictor.predict(latents, key, batch)
         if responding and predictor.trace.action is not None:
             return predictor.respond(latents, key, batch), weight

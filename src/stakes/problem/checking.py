@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 import jax
 import jax.numpy as jnp
@@ -179,14 +179,15 @@ def check_guide(where: str, guide: object) -> None:
         checks.program(where, guide, "a NumPyro autoguide class or a guide function")
 
 
-def checked_key(key: Any) -> Key:
+def checked_key(key: object) -> Key:
     """A JAX random key, not a bare integer: no hidden conversions of seeds."""
-    typed = isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
-    raw = isinstance(key, jax.Array | np.ndarray) and key.dtype == np.uint32 and key.shape == (2,)
-    if (not typed and not raw) or (typed and key.shape != ()):
-        raise InputError(
-            f"`key` must be one JAX random key, such as `jax.random.key(0)`; "
-            f"got {key if isinstance(key, int) else type(key).__name__}."
-        )
-    checked: Key = key if typed else jax.random.wrap_key_data(jnp.asarray(key))
-    return checked
+    if isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+        if key.shape == ():
+            return key
+    elif isinstance(key, jax.Array | np.ndarray) and (key.dtype, key.shape) == (np.uint32, (2,)):
+        wrapped: Key = jax.random.wrap_key_data(jnp.asarray(key))
+        return wrapped
+    raise InputError(
+        f"`key` must be one JAX random key, such as `jax.random.key(0)`; "
+        f"got {key if isinstance(key, int) else type(key).__name__}."
+    )

@@ -20,7 +20,7 @@ def checked_data(
     *,
     needs_outcome: bool,
     columns: Mapping[str, Columns] | None = None,
-) -> dict[str, Any]:
+) -> Data:
     """As `Problem.check_data` says."""
     try:
         given = {str(name): data[name] for name in data.keys()}  # noqa: SIM118 (not only mappings)

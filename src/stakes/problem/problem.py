@@ -204,7 +204,7 @@ class Problem:
 
     def check_data(
         self, data: Data, *, needs_outcome: bool, columns: Mapping[str, Columns] | None = None
-    ) -> dict[str, Any]:
+    ) -> Data:
         """The data as arrays, or an error that names the argument, the rule and the rows.
 
         Tables with named columns are put into the order of `columns`, as `columns_of` found them

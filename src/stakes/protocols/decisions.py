@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stakes import checks
-from stakes._types import Array, Distribution, Float, Key, Number, PerInstance
+from stakes._types import Array, Distribution, Float, Key, Number, PerInstance, PyTree
 from stakes.errors import InputError, NoClosedForm
 from stakes.protocols.expectations import Expectation, Gain, UtilityTerm
 from stakes.protocols.losses import Loss, Predicted
@@ -80,11 +80,11 @@ class Space(Protocol):
         """Axes of decisions before those of the cases: the number of parts, where they have one."""
         return (len(self.names),) if self.names else ()
 
-    def unpack(self, decision: Array) -> Any:
+    def unpack(self, decision: Array) -> PyTree:
         """A decision as a loss sees it: a number for each case, or the parts of one."""
         return decision
 
-    def pack(self, decision: Any, like: Array) -> Array:
+    def pack(self, decision: PyTree, like: Array) -> Array:
         """A decision as a loss gives it, as an array with a number for each case."""
         return jnp.broadcast_to(decision, like.shape).astype(like.dtype)
 

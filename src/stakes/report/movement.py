@@ -88,10 +88,10 @@ class Movement:
 class HasEffects(Protocol):
     """A model whose latents stand for something that has a name of its own."""
 
-    def effects(self, draws: Mapping[str, Any]) -> dict[str, np.ndarray]: ...
+    def effects(self, draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]: ...
 
     def title(
-        self, name: str, place: tuple[int, ...], coords: Mapping[str, Sequence[Any]]
+        self, name: str, place: tuple[int, ...], coords: Mapping[str, Sequence[object]]
     ) -> str: ...
 
 

@@ -166,7 +166,7 @@ def write(report: Report | Answers, path: str | os.PathLike[str]) -> None:
         raise InputError(said) from error
 
 
-def safe_json(value: Any) -> "Markup":
+def safe_json(value: object) -> "Markup":
     """JSON that is safe inside a script element, whatever its strings contain."""
     from markupsafe import Markup
 

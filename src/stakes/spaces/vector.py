@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from keyword import iskeyword
-from typing import Any, final
+from typing import final
 
 import jax.numpy as jnp
 import numpy as np
@@ -116,6 +116,6 @@ class Vector(Space):
 
 
 @lru_cache(maxsize=256)
-def decision_of(names: tuple[str, ...]) -> Any:
+def decision_of(names: tuple[str, ...]) -> Callable[..., tuple[Array, ...]]:
     """The type of a decision with these parts; the same for the same names, as JAX asks for."""
     return namedtuple("Decision", names)

@@ -47,7 +47,7 @@ class Calibration:
     """Random keys, one for each purpose."""
     vi: Fit
     calibrated: Fit
-    coords: dict[str, Any]
+    coords: Coords
     """Labels of members, by plate."""
     by: By = None
     """Which instances belong together, as in `compare`; inferred from the plates if None."""

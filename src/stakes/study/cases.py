@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stakes import checks, predicting
+from stakes._types import Data
 from stakes.bridge import Predictor
 from stakes.errors import InputError, some
 from stakes.port import Instances
@@ -116,7 +117,7 @@ class Cases:
         return int(np.prod(self.instances.shape))
 
     @property
-    def data(self) -> dict[str, Any]:
+    def data(self) -> Data:
         """All arguments of the model."""
         return {**self.predictor.trace.constants, **self.predictor.arrays}
 
@@ -332,7 +333,7 @@ def _check_posterior(posterior: object) -> None:
 def labelled(
     values: np.ndarray,
     instances: Instances,
-    coords: Mapping[str, Any],
+    coords: Mapping[str, object],
     name: str,
     leading: tuple[str, ...] = (),
 ) -> "xr.DataArray":
@@ -351,7 +352,7 @@ def labelled(
 
 
 def labelled_decisions(
-    space: Space, decisions: np.ndarray, instances: Instances, coords: Mapping[str, Any]
+    space: Space, decisions: np.ndarray, instances: Instances, coords: Mapping[str, object]
 ) -> "xr.DataArray":
     """Decisions as users see them; their parts, where there are several, along a last axis."""
     shown = space.to_labels(decisions)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stakes import checks
-from stakes._types import Data, Key
+from stakes._types import Data, Key, Model
 from stakes.errors import InputError, NoScaleError, NumericalError, warn
 from stakes.host.progress import begin, parts_of, waiting
 from stakes.host.workers import checked_client
@@ -44,7 +44,7 @@ def choose(
     options: Options | None = None,
     coords: Coords | None = None,
     progress: bool = True,
-    on: Any = None,
+    on: object = None,
 ) -> Choice:
     """Try several ways to a decision on outcomes they have not seen, and decide by the best.
 
@@ -163,7 +163,7 @@ def check_ways(ways: object) -> list[Strategy]:
     return listed
 
 
-def strengths_of(strategies: Sequence[Strategy]) -> dict[Any, tuple[Strength, ...]]:
+def strengths_of(strategies: Sequence[Strategy]) -> dict[Model | None, tuple[Strength, ...]]:
     """For each guide, the strengths of calibration that strategies and their bases ask for."""
     strengths: dict[Any, tuple[Strength, ...]] = {}
     for strategy in strategies:

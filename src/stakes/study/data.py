@@ -23,13 +23,13 @@ Coords: TypeAlias = Mapping[str, Sequence[Any]]
 class ReadsTables(Protocol):
     """A model that makes its arguments of a table itself."""
 
-    def read_table(self, table: Any, *, needs_outcome: bool) -> Read: ...
+    def read_table(self, table: object, *, needs_outcome: bool) -> Read: ...
 
 
 class CheckedData(NamedTuple):
     """Data, checked, and the table that they come from."""
 
-    data: dict[str, Any]
+    data: Data
     table: Read | None = None
     """Without the arguments, which are the data; None where the data are a mapping."""
     fitted: Read | None = None

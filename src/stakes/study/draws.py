@@ -73,7 +73,7 @@ def data_tree(
     posteriors: "Mapping[str, xr.Dataset]",
     *,
     draws: int,
-    words: Mapping[str, tuple[Any, ...]],
+    words: Mapping[str, tuple[object, ...]],
 ) -> "xr.DataTree":
     """The groups of each fit, its names after a prefix, and those of the data.
 

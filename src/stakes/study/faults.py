@@ -1,11 +1,9 @@
 """What is refused or warned of: decisions, fits, labels and judgements that would mislead."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
 from stakes import checks
+from stakes._types import Data
 from stakes.decisions import SecondMinimum
 from stakes.errors import InputError, NumericalError, listed, some, warn
 from stakes.fitting import Fit, Stop
@@ -60,9 +58,7 @@ def check_decisions(decisions: np.ndarray) -> None:
         )
 
 
-def warn_of_unseen_decisions(
-    problem: Problem, arrays: Mapping[str, Any], decisions: np.ndarray
-) -> None:
+def warn_of_unseen_decisions(problem: Problem, arrays: Data, decisions: np.ndarray) -> None:
     assert problem.action is not None
     made = np.asarray(arrays[problem.action], float)
     low, high = made.min(), made.max()

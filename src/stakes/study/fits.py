@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stakes import predicting
-from stakes._types import Array, Key, Params
+from stakes._types import Array, Key, Params, PyTree
 from stakes.bridge import Divided, NumPyroApproximation
 from stakes.fitting import (
     Fit,
@@ -341,7 +341,7 @@ class Fits:
     ) -> Together:
         """A fit for each mask, with the same random numbers, so that they differ by no luck."""
 
-        def masked(own: tuple[Any, Array]) -> Step:
+        def masked(own: tuple[PyTree, Array]) -> Step:
             value, mask = own
             return seeing(mask, step(value))
 

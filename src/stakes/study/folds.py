@@ -58,7 +58,7 @@ class Forward:
         return self.blocks, self.start, when if when is None else (when.shape, *when.ravel())
 
 
-def check_order(folds: Forward, index: Any) -> None:
+def check_order(folds: Forward, index: object) -> None:
     """Refuse rows that are not in order of time, as far as the labels of a table tell."""
     import pandas as pd
 

@@ -352,7 +352,7 @@ def interval(
     return dependence.interval(costs, np.random.default_rng(0))
 
 
-def numbered(where: str, labels: Any) -> np.ndarray:
+def numbered(where: str, labels: object) -> np.ndarray:
     """A number for each of the labels, the same for the same label."""
     import pandas as pd
 

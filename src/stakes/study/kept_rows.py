@@ -144,7 +144,7 @@ def of_all(own: np.ndarray, on: Processes | None) -> np.ndarray:
     return np.concatenate(parts)
 
 
-def joined_rows(params: Params, axes: Any, on: Processes) -> Params:
+def joined_rows(params: Params, axes: PyTree, on: Processes) -> Params:
     """Parameters with the rows of all processes."""
 
     def one(leaf: Array, axis: int) -> Array:

@@ -1,7 +1,7 @@
 """Who the members of other data are: told by their labels, by the user, or by their number."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -33,12 +33,12 @@ class Told(NamedTuple):
 def predictor_for(
     predictors: Predictors,
     approximation: NumPyroApproximation,
-    labels: Mapping[str, Any],
+    labels: Coords,
     read: CheckedData,
     new: str | Sequence[str],
     known: str | Sequence[str],
     coords: Coords | None,
-) -> tuple[Predictor, dict[str, Any]]:
+) -> tuple[Predictor, Coords]:
     """The model on other cases, and the labels of their members; `labels` are those of the fit."""
     fresh, kept = checks.names("`new=`", new), checks.names("`known=`", known)
     if coords is not None:
@@ -54,7 +54,7 @@ def predictor_for(
 
 def told(
     fitted: ModelTrace,
-    labels: Mapping[str, Any],
+    labels: Coords,
     coords: Coords | None,
     fresh: tuple[str, ...],
     kept: tuple[str, ...],
@@ -87,10 +87,10 @@ def _are_alike(before: Iterable[Any], here: Iterable[Any]) -> bool:
 def checked_labels(
     said: Told,
     coords: Coords | None,
-    labels: Mapping[str, Any],
+    labels: Coords,
     fitted: NumPyroApproximation,
     predictor: Predictor,
-) -> dict[str, Any]:
+) -> Coords:
     """The labels of other data: those given, and the fit's where its members are meant.
 
     What was said is checked against the plates; a warning says what had to be assumed.
@@ -105,7 +105,7 @@ def checked_labels(
 def _are_in_their_places(
     said: Told,
     coords: Coords,
-    labels: Mapping[str, Any],
+    labels: Coords,
     fitted: NumPyroApproximation,
     predictor: Predictor,
 ) -> bool:

@@ -175,7 +175,7 @@ class Plan:
         """A step of the calibrated fit, with this M."""
         bare, numbers = self.problem.task.split_numbers()
 
-        def made(scale: Number | None, numbers: tuple[Any, ...]) -> Step:
+        def made(scale: Number | None, numbers: tuple[Number, ...]) -> Step:
             return self.method.step(
                 self.objective(scale, task=bare.with_numbers(numbers)), self.settings
             )

@@ -188,7 +188,7 @@ class StreamedRows:
         passes, part, processes = Passes(self.copy, _seed(key)), self.part, self.copy.processes
         each, share = part.batch_size // processes, int(self.copy.shares[self.copy.process])
 
-        def make(step: int, count: int) -> tuple[Any, Batch]:
+        def make(step: int, count: int) -> tuple[NumPyroApproximation | Divided, Batch]:
             rows = passes.take(step * each, self._each)
             # Arrays are as long as in one process, and each process looks at its part of them.
             filled = np.resize(rows, part.size)

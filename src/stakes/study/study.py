@@ -4,7 +4,7 @@ Folds and everything are masks over the same trace. A strategy is fitted to the 
 fits, decisions and predictions are kept, so that nothing is computed twice.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, final
@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stakes import checks
-from stakes._types import Data, Key
+from stakes._types import Data, Key, Model
 from stakes.bridge import Predictor, lost_parameters, seen_members
 from stakes.errors import InputError, some
 from stakes.fitting import FitSettings
@@ -211,7 +211,7 @@ class Study:
         for fits in self._fits.values():
             fits.plan = fits.plan.showing(progress=work.progress)
 
-    def label(self, coords: Mapping[str, Any]) -> None:
+    def label(self, coords: Coords) -> None:
         """Name further members of plates, before anything is fitted."""
         self.plan = replace(self.plan, coords={**self.plan.coords, **coords})
 
@@ -254,11 +254,11 @@ class Study:
 
     # What is fitted, each thing once.
 
-    def strengths_of(self, guide: Any) -> tuple[Strength, ...]:
+    def strengths_of(self, guide: Model | None) -> tuple[Strength, ...]:
         """All strengths of calibration that strategies will ask for, to be fitted together."""
         return self.strengths.get(guide, ())
 
-    def fits(self, guide: Any = None) -> Fits:
+    def fits(self, guide: Model | None = None) -> Fits:
         """The fits with this guide; with the problem's own for None."""
         if guide == self.problem.guide:
             guide = None

@@ -7,7 +7,7 @@ from numpyro.infer.elbo import ELBO
 
 from stakes import checks
 from stakes import expectation as expectations
-from stakes._types import Array, Distribution, Key, Model, Params
+from stakes._types import Array, Distribution, Key, Model, Params, PyTree
 from stakes.bridge import Running, guide_with_decisions
 from stakes.decisions import objective_of
 from stakes.errors import InputError
@@ -119,7 +119,7 @@ class CalibratedELBO(ELBO):  # type: ignore[misc]
         )
         return -value
 
-    def loss_with_mutable_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    def loss_with_mutable_state(self, *args: PyTree, **kwargs: PyTree) -> dict[str, PyTree]:
         return {"loss": self.loss(*args, **kwargs), "mutable_state": None}
 
     def _term(self, key: Key, outcome: Distribution, decisions: Array) -> Array:

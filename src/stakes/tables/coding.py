@@ -1,6 +1,6 @@
 """What the numbers in a fit's data stand for: categories, and parts of dates."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
@@ -45,7 +45,7 @@ def categories_of(parts: Iterable[np.ndarray]) -> list[str]:
     return [str(word) for word in words if word != ""]
 
 
-def codes_of(values: Iterable[Any], categories: Sequence[Any]) -> np.ndarray:
+def codes_of(values: Iterable[Hashable], categories: Sequence[Hashable]) -> np.ndarray:
     """The place of each value among the categories; -1 for one that is not there."""
     places = {category: place for place, category in enumerate(categories)}
     return np.array([places.get(value, -1) for value in values], np.intp)

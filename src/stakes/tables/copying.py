@@ -87,7 +87,7 @@ class Scratch:
         with self._explained(), (self.path / name).open("ab") as file:
             file.write(values.tobytes())
 
-    def array(self, name: str, kind: np.dtype[Any], shape: tuple[int, ...]) -> OnDisk:
+    def array(self, name: str, kind: np.dtype[np.generic], shape: tuple[int, ...]) -> OnDisk:
         """Zeros on disk, with room for all of them: without, the system would end the program."""
         path, size = self.path / name, math.prod(shape) * kind.itemsize
         with self._explained(), path.open("wb") as file:

@@ -275,7 +275,7 @@ def _source(path: Path) -> Source:
         schema = fragment.physical_schema
         length = fragment.count_rows() if kind == "parquet" else None
 
-    def parts(names: list[str]) -> Iterator[Any]:
+    def parts(names: list[str]) -> Iterator["pa.RecordBatch"]:
         # Few are read ahead: each is in memory.
         return iter(
             fragment.to_batches(

@@ -76,7 +76,7 @@ class Checked:
     about: tuple[str, ...]
     """How files are written, and what their columns hold."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         return asdict(self)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import NamedTuple, final
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from stakes.host import files
 from stakes.host.progress import begin
 from stakes.host.workers import ONE_AT_A_TIME, on_all_cores
 from stakes.study import beyond_made
+from stakes.tables import Values
 
 MOST_TOLD = 20
 """Of what is odd about rows."""
@@ -165,7 +166,7 @@ class _Decider:
             + odd
         )
 
-    def decisions(self) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
+    def decisions(self) -> Iterator[tuple[dict[str, Values], np.ndarray]]:
         """All columns with what is decided, and which rows lack a value, part by part."""
         return on_all_cores(self._with_decisions, self._parts())
 
@@ -182,7 +183,7 @@ class _Decider:
             self._ranges.look(part.arguments, self.rows.columns, part.start)
             yield part, size
 
-    def _with_decisions(self, given: tuple[Part, int]) -> tuple[dict[str, Any], np.ndarray]:
+    def _with_decisions(self, given: tuple[Part, int]) -> tuple[dict[str, Values], np.ndarray]:
         part, size = given
         try:
             with columns_named(self.rows.job, first_row=part.start):

@@ -6,7 +6,6 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -47,7 +46,7 @@ def carry_out(
     *,
     report: bool,
     progress: bool,
-    on: Any = None,
+    on: object = None,
     processes: Processes | None = None,
     beat: Callable[[str], None] | None = None,
 ) -> tuple[Manifest, Comparison | None]:
@@ -68,7 +67,7 @@ def carry_out(
     check_run(run)
     report = checks.flag("`carry_out(report=...)`", report)
     progress = checks.flag("`carry_out(progress=...)`", progress)
-    on = None if on is None else checked_client(on)
+    client = None if on is None else checked_client(on)
     if processes is not None:
         rule = "what `stakes.join(...)` returns"
         checks.instance("`carry_out(processes=...)`", processes, Processes, rule)
@@ -85,7 +84,7 @@ def carry_out(
             )
             for name in (STATE, REFIT)
         }
-        work = Work(progress=progress, client=on, processes=processes)
+        work = Work(progress=progress, client=client, processes=processes)
         with (
             record.of_ending(*journals.values()),
             report_to(record.note),

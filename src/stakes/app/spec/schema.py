@@ -188,7 +188,7 @@ class NamedValue(Section):
         return {given: {}} if isinstance(given, str) else given
 
     @property
-    def named(self) -> dict[str, Any]:
+    def named(self) -> dict[str, object]:
         """What there is beside the section's own fields: name -> arguments."""
         return self.model_extra or {}
 

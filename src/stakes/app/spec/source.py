@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import Any, final
+from typing import final
 
 from stakes.errors import InputError, suggestion
 
@@ -51,7 +51,7 @@ class UserCode:
         self.checksums[str(path)] = digest
         return content
 
-    def get(self, reference: str) -> Any:
+    def get(self, reference: str) -> object:
         """What `file.py:name` stands for."""
         file, _, name = reference.rpartition(":")
         path = (self.folder / file).resolve()
@@ -63,8 +63,8 @@ class UserCode:
             raise InputError(f"{path} has no {name!r}.{suggestion(name, own)}")
         return members[name]
 
-    def function(self, reference: str) -> Callable[..., Any]:
-        value: Callable[..., Any] = self.get(reference)
+    def function(self, reference: str) -> Callable[..., object]:
+        value = self.get(reference)
         if not callable(value):
             file, _, name = reference.rpartition(":")
             raise InputError(f"{name!r} in {file} must be a function; got {value!r}.")

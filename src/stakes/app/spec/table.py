@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
+from stakes._types import Data
 from stakes.app.spec.schema import HeldOutSection
 from stakes.errors import InputError
 from stakes.tables import Column, Kind, Values, codes_of
@@ -66,7 +67,7 @@ def words_of(
 
 
 def by_name(
-    arguments: Mapping[str, Any],
+    arguments: Data,
     dates: Collection[str],
     categories: Collection[str] = (),
     first_row: int = 0,

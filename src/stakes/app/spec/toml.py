@@ -45,7 +45,7 @@ no = [0, 1]
 """
 
 
-def read_toml(path: Path) -> dict[str, Any]:
+def read_toml(path: Path) -> dict[str, object]:
     text = ""
     try:
         text = path.read_text(encoding="utf-8")
@@ -66,7 +66,7 @@ def without_choice(raw: Mapping[str, object]) -> dict[str, object]:
     return {**raw, "choose": {**choose, "skip": True} if isinstance(choose, Mapping) else choose}
 
 
-def with_values(raw: Mapping[str, object], changes: Sequence[str]) -> dict[str, Any]:
+def with_values(raw: Mapping[str, object], changes: Sequence[str]) -> dict[str, object]:
     """The content of a spec with other values in it.
 
     Args:

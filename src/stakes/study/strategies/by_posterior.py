@@ -27,6 +27,7 @@ from stakes.study.folds import Mask
 from stakes.study.leave_one_out import BAD, smoothed
 
 if TYPE_CHECKING:
+    from stakes.study.strategies.strategy import Strategy
     from stakes.study.study import Study
 
 BEST = "the best decision for what the model predicts"
@@ -269,7 +270,7 @@ class Reweighted:
         return f"{self.base.description}, its draws weighted towards the exact posterior"
 
     @property
-    def bases(self) -> tuple[Any, ...]:
+    def bases(self) -> "tuple[Strategy, ...]":
         """The fit whose draws are weighted."""
         return (self.base,)
 

@@ -59,7 +59,7 @@ class Corrected:
         return f"{self.base.description}; then {self.head.description}, {unseen}"
 
     @property
-    def bases(self) -> tuple[Any, ...]:
+    def bases(self) -> tuple[Strategy, ...]:
         return (self.base,)
 
     @staticmethod

@@ -107,7 +107,7 @@ def _best_line(costs: RowCosts, decisions: np.ndarray, weight: np.ndarray) -> Li
     centre = float(np.average(decisions, weights=weight))
     unit, share = _unit(costs, decisions), weight / weight.sum()
 
-    def risk(point: Any) -> float:
+    def risk(point: tuple[float, float] | np.ndarray) -> float:
         shift, slope = point
         moved = centre + unit * shift + slope * (decisions - centre)
         return float((share * costs.each(moved)).sum()) if 0 <= slope <= STEEPEST else np.inf

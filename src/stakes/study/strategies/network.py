@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stakes import checks
-from stakes._types import Array, Float, Key
+from stakes._types import Array, Float, Key, PyTree
 from stakes.protocols import Criterion
 from stakes.study.cases import LEVELS
 from stakes.study.strategies.correction import (
@@ -298,7 +298,7 @@ def _train(
         cost = criterion.cost(batch.outcome, decision).mean(where=own >= 0)
         return jnp.where(jnp.isfinite(cost), cost, jnp.inf)
 
-    def step(carry: Any, key: Key) -> tuple[Any, None]:
+    def step(carry: PyTree, key: Key) -> tuple[PyTree, None]:
         layers, state = carry
         members = jax.random.randint(key, (min(BATCH, room),), 0, count)
         batch = jax.tree.map(lambda leaf: leaf[members], rows)
@@ -306,7 +306,7 @@ def _train(
         updates, state = jax.vmap(optimizer.update)(slopes, state, layers)
         return (optax.apply_updates(layers, updates), state), None
 
-    def look(carry: Any, key: Key) -> tuple[Any, None]:
+    def look(carry: PyTree, key: Key) -> tuple[PyTree, None]:
         layers, state, best, least = carry
         (layers, state), _ = jax.lax.scan(step, (layers, state), jax.random.split(key, steps))
         cost = jax.vmap(held_out)(layers, left_out)
