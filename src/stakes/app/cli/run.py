@@ -114,10 +114,11 @@ def run(
     if others is not None and not others.speaks:
         runs.assist(job, others)
         return
-    begun = begin(job, out or free_folder(spec.stem))
+    folder = out or free_folder(spec.stem)
     if workers.processes is not None:
-        _supervise(begun, workers.processes, report=not no_report, json=json)
-    with workers.client() as client:
+        _supervise(begin(job, folder), workers.processes, report=not no_report, json=json)
+    with workers.client() as client:  # a scheduler that does not answer leaves no folder behind
+        begun = begin(job, folder)
         finish(begun, report=not no_report, json=json, on=client, processes=others)
 
 
