@@ -53,6 +53,14 @@ def copied(finished: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(finished, tmp_path / "run"))
 
 
+@pytest.fixture(scope="session")
+def new_rows(project: Path) -> Path:
+    """A table of rows to decide about, whose names need care."""
+    path = project / "new.csv"
+    path.write_text('kind,name,x\noak,NA,0.5\nash,"b, ""c""",-1\nelm,3,2e-1\n')
+    return path
+
+
 @pytest.fixture
 def spec_file(project: Path) -> Path:
     return project / "bad.toml"

@@ -1,7 +1,7 @@
 """Rows divided among processes: each step is that of one process with the same minibatch and draws.
 
 Programs of several processes are run here by `vmap` with a named axis, whose collectives are those
-of processes; `tests/app/test_processes.py` has real ones.
+of processes; `tests/app/runs/test_processes.py` has real ones.
 """
 
 import os

@@ -1,11 +1,15 @@
 """The commands as a whole: version, help, and command lines that are wrong."""
 
+import signal
+import subprocess
+import sys
+import time
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
-from projects import invoke
+from projects import command, invoke
 
 
 def test_the_version_is_printed() -> None:
@@ -49,3 +53,30 @@ def test_a_bad_command_line_is_told(name: str, tmp_path: Path, monkeypatch: Any)
     assert said in result.stderr
     assert "Traceback" not in result.output
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_closed_pipe_ends_a_command_quietly(finished: Path) -> None:
+    process = subprocess.Popen(
+        command("compare", finished), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait() == 128 + signal.SIGPIPE
+
+
+@pytest.mark.parametrize("seconds", [0.3, 1.0])
+def test_ctrl_c_while_importing_ends_without_a_traceback(seconds: float) -> None:
+    # Whoever runs the tests may have told them to ignore Ctrl-C.
+    heeded = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    program = f"{heeded}; from stakes_command import main; main()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, "check", "no.toml"], stderr=subprocess.PIPE
+    )
+    time.sleep(seconds)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate()
+    assert b"Traceback" not in said
+    assert process.returncode in (130, -signal.SIGINT, 2)  # 2 if it was faster than that

@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 from projects import SHORT, SPEC, Edit, both, drop, invoke, put, toml
 
+from stakes.app import runs
 from stakes.app.runs.checking import PAGE
+from stakes.app.runs.solution import study_of
 from stakes.app.spec import read_job
+from stakes.study import Journal, Work
 
 BAD: dict[str, tuple[Edit, str, str]] = {
     # name: (what is wrong, the field that has to be named, what has to be said of it)
@@ -110,14 +113,10 @@ def test_check_estimates_the_time_that_the_fits_take(project: Path, monkeypatch)
 
     What is compiled once serves both, so that it has to be there before.
     """
-    from stakes.app.runs.results import result_of
-
-    from stakes.app.runs import checked
-
     begun: dict[str, float] = {}
     ended: dict[str, float] = {}
 
-    class Times:
+    class Times(Journal):
         def history(self, title: str, start: Any) -> Any:
             begun[title] = time.process_time()
             return start
@@ -125,17 +124,18 @@ def test_check_estimates_the_time_that_the_fits_take(project: Path, monkeypatch)
         def watch(self, title: str, history: Any) -> None:
             ended[title] = time.process_time()
 
-        def decisions(self, shape: Any) -> None: ...
-
-        def keep_decisions(self, decisions: Any) -> None: ...
+    def fit() -> None:
+        study = study_of(job)
+        study.employ(Work(progress=False, journal=Times()))
+        runs.Solution.of(job, study)
 
     job = read_job(project / "spec.toml", changes=["data.held_out.refit=false"])
     job = replace(job, options=replace(job.options, steps=3_000))
-    result_of(job, Times(), progress=False)  # type: ignore[arg-type]
+    fit()
     clock = SimpleNamespace(perf_counter=time.process_time)
     monkeypatch.setattr("stakes.app.runs.checking.time", clock)
-    checked(job)
-    estimated = checked(job)
-    result_of(job, Times(), progress=False)  # type: ignore[arg-type]
+    runs.checked(job)
+    estimated = runs.checked(job)
+    fit()
     taken = sum(ended.values()) - sum(begun.values())
     assert estimated.least_seconds / 2 < taken < 2 * estimated.seconds

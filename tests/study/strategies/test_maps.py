@@ -13,6 +13,7 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import norm
 
 import stakes
+from stakes.errors import StorageError
 from stakes.losses import AnyLoss
 from stakes.study import LEVELS, CalibrationMap, Identity, MapInputs, Network
 from stakes.study.strategies import network
@@ -204,6 +205,39 @@ def test_what_cannot_be_used_is_refused(head: CalibrationMap, make: Any, message
     shown, outcomes = make(*biased(40))
     with pytest.raises(stakes.InputError, match=message):
         head.fit(KEY, shown, outcomes, TILTED)
+
+
+KEPT = {**SIMPLE, "network": Network(width=8, epochs=100)}
+
+
+@pytest.mark.parametrize("head", KEPT.values(), ids=KEPT)
+def test_a_map_comes_back_from_plain_numbers(head: CalibrationMap) -> None:
+    shown, outcomes = biased(2000)
+    few = MapInputs(shown.decisions[:1], shown.quantiles[:1])
+    unchanged = head.fit(KEY, few, outcomes[:1], TILTED)
+    changed = head.fit(KEY, shown, outcomes, TILTED)
+    assert isinstance(unchanged, Identity)
+    assert not isinstance(changed, Identity)
+    for fitted in (unchanged, changed):
+        arrays = fitted.arrays()
+        assert not any(array.dtype.hasobject for array in arrays.values())
+        again = head.restore(arrays)
+        assert type(again) is type(fitted)
+        np.testing.assert_array_equal(again.decide(shown), fitted.decide(shown))
+        if len(arrays) > 1:
+            with pytest.raises(StorageError, match="lacks"):
+                head.restore(dict(list(arrays.items())[:-1]))
+
+
+def test_a_fitted_regressor_cannot_be_kept_and_says_so() -> None:
+    head, (shown, outcomes) = Regressor(LeastSquares()), biased(500)
+    fitted = head.fit(KEY, shown, outcomes, SQUARED)
+    refused = r"`Regressor\(estimator=LeastSquares\)` cannot be kept as plain numbers"
+    with pytest.raises(stakes.InputError, match=refused):
+        fitted.arrays()
+    with pytest.raises(stakes.InputError, match=refused):
+        head.restore({"weights": np.zeros(3)})
+    assert head.restore(Identity().arrays()) == Identity()
 
 
 @pytest.mark.parametrize("head", HEADS.values(), ids=HEADS)

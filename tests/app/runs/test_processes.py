@@ -128,7 +128,7 @@ def fit_stream(problem: str, options: str, folder: Path, count: int) -> None:
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         port = listening.getsockname()[1]
-    here = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    here = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     words, rest = [sys.executable, "-c", STREAMED], [str(folder), problem, options]
     others = [
         subprocess.Popen([*words, str(i), str(count), str(port), *rest], env=here)

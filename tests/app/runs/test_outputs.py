@@ -1,17 +1,16 @@
-"""Where decisions and results go: tables, pipes, and what must not be overwritten."""
+"""Where decisions and draws go: tables, pipes, and what must not be overwritten."""
 
 import io
 import os
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
+import arviz_base
 import numpy as np
 import pandas as pd
 import pytest
-from projects import command, invoke
+import xarray as xr
+from projects import invoke
 
 from stakes.app.runs.outputs import check_output, output
 from stakes.errors import InputError
@@ -116,83 +115,27 @@ def test_decide_refuses_its_own_files_and_prints_to_a_dash(
     assert "called 'decision'" in invoke("decide", finished, table, "-o", "-").stderr
 
 
-def test_the_expected_cost_is_that_of_the_predicted_outcomes(finished: Path, tmp_path) -> None:
-    """In the unit of `under` and `over`: 3 for each unit short, 1 for each too many."""
-    from scipy.stats import norm
-
-    from stakes.app import runs
-
-    table, out = tmp_path / "new.csv", tmp_path / "out.csv"
-    table.write_text("kind,name,x\noak,a,0.5\nash,b,-1\n")
-    run = runs.reopen(finished)
-    result = runs.restore(run)
-    runs.decide_file(run, table, out, way="plain VI")
-    decided = pd.read_csv(out)
-    vi = result.posterior(result.vi, draws=4000).isel(chain=0)
-    for row, level in ((0, "oak"), (1, "ash")):
-        mean = (vi["level"].sel(group=level) + vi["slope"] * [0.5, -1][row]).values
-        h, scale = decided["decision"][row], 0.5
-        z = (h - mean) / scale
-        over = scale * (z * norm.cdf(z) + norm.pdf(z))
-        short = over - (h - mean)
-        assert decided["expected_cost"][row] == pytest.approx((3 * short + over).mean(), rel=0.1)
+def test_decisions_keep_the_labels_of_fit_and_held_out_rows(finished: Path, project: Path) -> None:
+    table = pd.read_csv(project / "table.csv")
+    decided = pd.read_csv(finished / "decisions.csv")
+    assert sorted(decided["name"]) == sorted(table["name"])
+    assert decided["part"].value_counts().to_dict() == {"fit": 30, "held out": 10}
+    heights = table.set_index("name")["height"][decided["name"]].to_numpy()
+    np.testing.assert_allclose(decided["observed"], heights, atol=1e-5)
+    assert (decided["predicted_low"] < decided["predicted_high"]).all()
+    for fit in ("decision", "decision_vi", "decision_calibrated"):
+        assert np.corrcoef(decided[fit], heights)[0, 1] > 0.8
 
 
-def test_doubts_are_told_with_the_decisions(finished: Path, tmp_path: Path) -> None:
-    table, out = tmp_path / "new.csv", tmp_path / "out.csv"
-    table.write_text("kind,name,x\noak,a,0.5\nash,b,55\n")
-    result = invoke("decide", finished, table, "-o", out)
-    assert result.exit_code == 0, result.stderr
-    assert "warning: row 2 of column 'x' lies far outside what the fit has seen" in result.stderr
-    assert "row 2 has 55" in result.stderr
-    assert "warning: The decisions of this run are not to be relied on yet." in result.stderr
-    again = invoke("decide", finished, table, "-o", out)
-    assert again.exit_code == 2
-    assert "--overwrite" in again.stderr
-    assert invoke("decide", finished, table, "-o", out, "--overwrite").exit_code == 0
+def test_draws_open_with_xarray_and_carry_the_categories(finished: Path) -> None:
+    with xr.open_dataset(finished / "draws.nc", engine="scipy") as draws:
+        assert draws["level"].dims == ("fit", "chain", "draw", "group")
+        assert [str(name) for name in draws["group"].values] == ["ash", "elm", "oak"]
+        assert np.isfinite(draws["slope"]).all()
 
 
-def test_ranges_that_hold_too_few_outcomes_are_a_doubt(finished: Path) -> None:
-    from stakes.app.runs import RunFolder
-    from stakes.app.runs.manifest import doubts_about
-
-    manifest = RunFolder(finished).manifest()
-    assert manifest.ending is not None
-    assert manifest.choice is not None
-    ending = manifest.ending.model_copy(update={"converged": True})
-
-    def told(share: float) -> list[str]:
-        rows = [row.model_copy(update={"coverage_90": share}) for row in manifest.choice.ways]
-        choice = manifest.choice.model_copy(update={"ways": rows, "outcomes": 100})
-        update = {"choice": choice, "ending": ending}
-        return doubts_about(manifest.model_copy(update=update), choice.way)
-
-    assert [len(told(share)) for share in (0.95, 0.85, 0.52)] == [0, 0, 1]
-    assert "held 52 % of 100 outcomes" in told(0.52)[0]
-
-
-def test_a_closed_pipe_ends_a_command_quietly(finished: Path) -> None:
-    process = subprocess.Popen(
-        command("compare", finished), stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    process.stdout.close()
-    assert process.stderr.read() == b""
-    process.stderr.close()
-    assert process.wait() == 128 + signal.SIGPIPE
-
-
-@pytest.mark.parametrize("seconds", [0.3, 1.0])
-def test_ctrl_c_while_importing_ends_without_a_traceback(seconds: float) -> None:
-    # Whoever runs the tests may have told them to ignore Ctrl-C.
-    heeded = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
-    program = f"{heeded}; from stakes_command import main; main()"
-    process = subprocess.Popen(
-        [sys.executable, "-c", program, "check", "no.toml"], stderr=subprocess.PIPE
-    )
-    time.sleep(seconds)
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate()
-    assert b"Traceback" not in said
-    assert process.returncode in (130, -signal.SIGINT, 2)  # 2 if it was faster than that
+def test_draws_of_one_fit_are_a_posterior_for_arviz(finished: Path) -> None:
+    with xr.open_dataset(finished / "draws.nc") as draws:
+        tree = arviz_base.convert_to_datatree(draws.sel(fit="calibrated"))
+        assert tree["posterior"]["level"].dims == ("chain", "draw", "group")
+        assert arviz_base.extract(tree)["slope"].sizes == {"sample": 1000}

@@ -1,0 +1,29 @@
+"""The study of a run, and what decides."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from stakes.app import runs
+from stakes.app.runs.solution import columns_named
+from stakes.app.spec import read_job
+from stakes.errors import InputError, OutOfRangeError
+
+
+def test_rows_belong_together_as_the_spec_says(finished: Path) -> None:
+    """Of the fit and of the rows held out, in this process and in a later one."""
+    ending = json.loads((finished / "manifest.json").read_text())["ending"]
+    assert ", clustered by name" in ending["verdict"]
+    run = runs.reopen(finished)
+    assert run.job.fit.groups["name"].tolist() == run.job.fit.names.tolist()
+    solution = runs.restore(run)
+    assert solution.result.by.tolist() == run.job.fit.names.tolist()
+    assert solution.held_out().by.tolist() == run.job.held_out.names.tolist()
+
+
+def test_a_number_beyond_its_plate_is_told_with_its_row(project: Path) -> None:
+    job = read_job(project / "spec.toml")
+    told = r"column 'kind', row 12: \(7\) is not among the 3"
+    with pytest.raises(InputError, match=told), columns_named(job, first_row=10):
+        raise OutOfRangeError("", argument="group", value=7, row=1, size=3)
