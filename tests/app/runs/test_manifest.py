@@ -27,7 +27,7 @@ def test_the_manifest_says_what_the_run_was_made_of(finished: Path) -> None:
     assert set(manifest["timings"]) == {*fits, "choice", "total"}
     assert set(manifest["ending"]["stopped"]) == fits
     written = {path.name for path in finished.iterdir()}
-    assert set(manifest["files"]) == written - {"manifest.json", "log.txt"}
+    assert set(manifest["files"]) == written - {"manifest.json"}
     assert set(manifest["ending"]["risk"]) == {"VI", "LCVI"}
 
 
