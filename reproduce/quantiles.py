@@ -91,7 +91,9 @@ def _row(result: Calibration, vi_decisions: np.ndarray, data: Matrix) -> dict[st
 def _spread(result: Calibration) -> float:
     """Standard deviation of E[y|θ] under q, averaged over the first rows: how sure q is."""
     posterior = FittedPosterior(result.approximation, result.calibrated.params)
-    outcomes, _ = predicting.outcomes(posterior, result.predictors.on(), result.keys.posterior, 100)
+    outcomes, _ = predicting.outcomes(
+        posterior, result.plan.predictors.on(), result.keys.posterior, 100
+    )
     means = jax.vmap(lambda outcome: outcome.mean)(outcomes)
     return float(np.asarray(means).std(axis=0).mean())
 

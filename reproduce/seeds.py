@@ -181,7 +181,7 @@ def _calibrated(
     for fit in fits:
         check_whole("calibrated", fit)
     return [
-        Calibration(plan=plan, keys=Keys.of(key), vi=vi, calibrated=fit, coords={})
+        Calibration(plan=plan, keys=Keys.of(key), vi=vi, calibrated=fit)
         for plan, vi, fit, key in zip(plans, plain, fits, keys, strict=True)
     ]
 

@@ -189,7 +189,7 @@ def fields_of_fit() -> dict[str, Any]:
 
 @cache
 def result() -> stakes.Calibration:
-    return stakes.Calibration(plan=plan(), keys=Keys.of(KEY), vi=fit(), calibrated=fit(), coords={})
+    return stakes.Calibration(plan=plan(), keys=Keys.of(KEY), vi=fit(), calibrated=fit())
 
 
 @cache
@@ -476,7 +476,6 @@ CALLS: dict[str, Call] = {
             "keys": "own",
             "vi": "own",
             "calibrated": "own",
-            "coords": "mapping",
             "by": TRACED,
             "beyond": TRACED,
             "home": TRACED,

@@ -79,7 +79,7 @@ def choose(
     new = {name: values for name, values in model.new_data.items() if name != model.outcome}
 
     # The cases once for all ways, so that what they share is found once.
-    cases = study.other_cases(study.given(new), model.new, model.known)
+    cases = study.plan.cases(study.keys, study.plan.read(new), model.new, model.known)
     made = {
         f"stakes, {score.name}": model.arranged(choice.fitted(score.name).decide(cases))
         for score in choice.scores

@@ -114,9 +114,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             vi, calibrated, transform, expectation = self._fits
             plan = prepare(keys.setup, problem, data, Options(steps=self.steps))
             plan = replace(plan, transform=transform, expectation=expectation)
-            self._result = Calibration(
-                plan=plan, keys=keys, vi=vi, calibrated=calibrated, coords=dict(plan.coords)
-            )
+            self._result = Calibration(plan=plan, keys=keys, vi=vi, calibrated=calibrated)
         return self._result
 
     def predict(self, X: Table) -> np.ndarray:  # noqa: N803

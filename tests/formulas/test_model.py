@@ -173,9 +173,7 @@ def result() -> stakes.Calibration:
     fit = stakes.Fit(
         {"params": params}, np.zeros(3), np.zeros(3), stakes.Stop.CONVERGED, 0, 1.0, 0.1
     )
-    return stakes.Calibration(
-        plan=plan, keys=Keys.of(KEY), vi=fit, calibrated=fit, coords=dict(plan.coords)
-    )
+    return stakes.Calibration(plan=plan, keys=Keys.of(KEY), vi=fit, calibrated=fit)
 
 
 def test_decisions_for_other_tables_use_what_was_learned_of_their_groups() -> None:

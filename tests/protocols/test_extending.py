@@ -233,7 +233,7 @@ def test_transform_estimator_and_decision_rule_of_ones_own_work_together() -> No
 
 def test_a_method_of_ones_own_brings_its_step_to_the_loop() -> None:
     result = calibrate(stakes.Squared(), method=Settled())
-    assert result.method == Settled()
+    assert result.plan.method == Settled()
     np.testing.assert_array_equal(
         result.calibrated.variables["decisions"], result.vi_decisions.values
     )

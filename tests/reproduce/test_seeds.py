@@ -115,7 +115,7 @@ def test_the_decisions_of_plain_vi_are_found_once_for_each_loss(together: Any) -
 
 def test_seeds_of_a_batch_share_the_model_as_traced_on_other_cases(together: Any) -> None:
     _, results = together
-    assert len({id(result.predictors) for result in results}) == 1
+    assert len({id(result.plan.predictors) for result in results}) == 1
 
 
 def test_a_cold_start_is_from_where_plain_vi_started(together: Any) -> None:

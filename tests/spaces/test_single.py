@@ -63,7 +63,7 @@ def test_every_decision_ends_between_limits_that_differ_by_row(method):
 def test_actions_are_chosen_by_em_and_come_back_as_labels():
     problem = Problem(coins, outcome="y", loss=CALLS)
     result = calibrate(KEY, problem, YES, steps=600, progress=False)
-    assert result.method == EM()
+    assert result.plan.method == EM()
     assert set(result.decisions.values) == {"call", "skip"}
     # Calling pays where 4 p > 5 (1 - p) - 0 and 20 p - ... : the odds at which both cost the same.
     chance = result.predictive(draws=4000)["y"].mean(("chain", "draw")).values

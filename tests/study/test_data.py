@@ -66,7 +66,7 @@ def result() -> stakes.Calibration:
     fit = stakes.Fit(
         {"params": params}, np.zeros(3), np.zeros(3), stakes.Stop.CONVERGED, 0, 1.0, 0.1
     )
-    return stakes.Calibration(plan, Keys.of(KEY), fit, fit, dict(plan.coords))
+    return stakes.Calibration(plan, Keys.of(KEY), fit, fit)
 
 
 def test_a_table_stands_for_arrays_of_the_models_arguments() -> None:
@@ -87,8 +87,8 @@ def test_decisions_for_a_table_have_its_index_and_categories_are_labels() -> Non
     assert isinstance(result().decisions, pd.Series)
     assert result().decisions.index.equals(table().index)
     assert result().vi_decisions.index.equals(table().index)
-    assert list(result().coords["store"]) == ["Bonn", "Köln", "Ulm"]
-    assert list(result().coords["row"]) == list(table().index)
+    assert list(result().plan.coords["store"]) == ["Bonn", "Köln", "Ulm"]
+    assert list(result().plan.coords["row"]) == list(table().index)
 
 
 def test_categories_keep_what_the_fit_learned_of_them_whatever_others_are_there() -> None:
@@ -193,7 +193,7 @@ def test_arviz_makes_the_same_tree_of_its_arrays() -> None:
         for ds in groups.values()
         for name, values in ds.data_vars.items()
     }
-    coords = {dim: result().coords[dim] for dim in ("row", "store")}
+    coords = {dim: result().plan.coords[dim] for dim in ("row", "store")}
     # In the data, what belongs to a store has no axis of its own.
     again = arviz_base.from_dict(arrays, dims=dims, coords=coords)
     for name, ds in groups.items():

@@ -61,7 +61,7 @@ def unfitted(wider: float = 1.0) -> stakes.Calibration:
         seconds=1.0,
         step_seconds=0.1,
     )
-    return stakes.Calibration(plan=plan, keys=Keys.of(KEY), vi=fit, calibrated=fit, coords={})
+    return stakes.Calibration(plan=plan, keys=Keys.of(KEY), vi=fit, calibrated=fit)
 
 
 def exact_without_each() -> np.ndarray:

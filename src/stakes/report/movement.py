@@ -185,9 +185,9 @@ def _name(result: Calibration, name: str, member: int, shape: tuple[int, ...]) -
     """theta[A]: members by their labels, where they have some; or as a formula says it."""
     place, model = tuple(map(int, np.unravel_index(member, shape))), result.problem.model
     if isinstance(model, HasEffects):
-        return model.title(name, place, result.coords)
+        return model.title(name, place, result.plan.coords)
     members = [
-        str(result.coords[dim][i]) if dim in result.coords else str(i)
+        str(result.plan.coords[dim][i]) if dim in result.plan.coords else str(i)
         for dim, i in zip(result.approximation.latents[name].dims, place, strict=True)
     ]
     return f"{name}[{', '.join(members)}]" if members else name

@@ -134,7 +134,6 @@ def calibration_of(study: Study, *, plain: bool = False) -> Calibration:
         keys=study.keys,
         vi=vi,
         calibrated=calibrated,
-        coords=dict(plan.coords),
         beyond=study.beyond,
         home=fits.cases(plan.expectation),
     )

@@ -1,7 +1,7 @@
 """What a calibration gives back: decisions, posteriors, and whether it helped."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, final
 
@@ -10,24 +10,23 @@ import numpy as np
 
 from stakes import checks, predicting
 from stakes._types import Data
-from stakes.bridge import NumPyroApproximation, Predictors
+from stakes.bridge import NumPyroApproximation
 from stakes.errors import InputError
-from stakes.fitting import Fit, Method, Stop
+from stakes.fitting import Fit, Stop
 from stakes.predicting import FittedPosterior, SampledPosterior
 from stakes.problem import Problem
 from stakes.protocols import Expectation, Transform
 from stakes.study.cases import Cases, labelled
 from stakes.study.comparison import Comparison
-from stakes.study.data import CheckedData, Coords, given, handed_back
+from stakes.study.data import CheckedData, Coords, handed_back
 from stakes.study.dependence import By, dependence_of
-from stakes.study.draws import NutsRuns, data_tree, posterior_draws, prior_draws
+from stakes.study.draws import data_tree, nuts_draws, posterior_draws, prior_draws
 from stakes.study.faults import check_judged, why_not_judged
 from stakes.study.leave_one_out import leave_one_out
-from stakes.study.members import predictor_for
 from stakes.study.options import Keys
 from stakes.study.plan import Plan
 from stakes.study.streaming import StreamedRows
-from stakes.tables import Read, is_table
+from stakes.tables import is_table
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -47,17 +46,16 @@ class Calibration:
     """Random keys, one for each purpose."""
     vi: Fit
     calibrated: Fit
-    coords: Coords
-    """Labels of members, by plate."""
     by: By = None
     """Which instances belong together, as in `compare`; inferred from the plates if None."""
     beyond: StreamedRows | None = None
     """All rows of the stream that it was fitted to, of which the data here are a sample."""
     home: Cases | None = None
     """The cases of the fit, where something is known of them already."""
+    _nuts: dict[int, SampledPosterior] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        checks.fields(self, plan=Plan, keys=Keys, vi=Fit, calibrated=Fit, coords=dict)
+        checks.fields(self, plan=Plan, keys=Keys, vi=Fit, calibrated=Fit)
 
     @property
     def problem(self) -> Problem:
@@ -78,21 +76,6 @@ class Calibration:
     def expectation(self) -> Expectation:
         """How the loss or utility is averaged over outcomes."""
         return self.plan.expectation
-
-    @property
-    def method(self) -> Method:
-        """How decisions and variational parameters are optimised."""
-        return self.plan.method
-
-    @property
-    def predictors(self) -> Predictors:
-        """The model as traced on other cases, for each shape that they come in."""
-        return self.plan.predictors
-
-    @property
-    def table(self) -> Read | None:
-        """The table that it was fitted to, if it was one."""
-        return self.plan.table
 
     @property
     def scale(self) -> float | None:
@@ -130,14 +113,14 @@ class Calibration:
         """
         if self.beyond is not None:
             return self._of_all_rows(self.beyond, self.calibrated)
-        return self._handed_back(self.on_fit.decisions, self.table)
+        return handed_back(self.on_fit.decisions, self.plan.table)
 
     @property
     def vi_decisions(self) -> "xr.DataArray":
         """The best decision for each instance under plain VI."""
         if self.beyond is not None:
             return self._of_all_rows(self.beyond, self.vi)
-        return self._handed_back(self.on_fit.vi_decisions, self.table)
+        return handed_back(self.on_fit.vi_decisions, self.plan.table)
 
     @cached_property
     def on_fit(self) -> Cases:
@@ -157,18 +140,7 @@ class Calibration:
 
         Plates as in `decide`, and `by` as in `compare`.
         """
-        return self._cases(self._read(data, needs_outcome=False), new, known, coords, by=by)
-
-    def _read(self, data: Data, *, needs_outcome: bool) -> CheckedData:
-        """Other data, with the same numbers for the same things as in the fit."""
-        return given(
-            self.problem,
-            data,
-            needs_outcome=needs_outcome,
-            columns=self.plan.columns,
-            fitted=self.table,
-            cases=self.approximation.trace,
-        )
+        return self._cases(self.plan.read(data), new, known, coords, by=by)
 
     def _cases(
         self,
@@ -180,24 +152,12 @@ class Calibration:
         by: By = None,
     ) -> Cases:
         """The cases that were read; those of the fit where nothing was."""
-        predictor, labels = self.predictors.on(), self.coords
-        if read is not None:
-            if self.beyond is not None:
-                # Rows of a stream have numbers and no labels: none is known again.
-                new = tuple(dict.fromkeys((*checks.names("`new=`", new), self.beyond.part.plate)))
-            predictor, labels = predictor_for(
-                self.predictors, self.approximation, self.coords, read, new, known, coords
-            )
+        if read is not None and self.beyond is not None:
+            # Rows of a stream have numbers and no labels: none is known again.
+            new = tuple(dict.fromkeys((*checks.names("`new=`", new), self.beyond.part.plate)))
         by = self.by if read is None else by
-        if by is not None:
-            dependence_of(by, predictor)  # says what does not fit
-        cases = Cases(
-            problem=self.problem,
-            predictor=predictor,
-            expectation=self.expectation,
-            keys=self.keys,
-            coords=labels,
-            held_out=read is not None,
+        cases = replace(
+            self.plan.cases(self.keys, read, new, known, coords),
             posteriors=self.posteriors,
             setting=self.setting,
             unconverged=tuple(
@@ -207,6 +167,8 @@ class Calibration:
             ),
             by=by,
         )
+        if by is not None:
+            dependence_of(by, cases.predictor)  # says what does not fit
         if read is None and self.home is not None:
             cases.take_over(self.home)
         return cases
@@ -222,7 +184,7 @@ class Calibration:
     ) -> Cases:
         """The cases with these data; those of the fit where there are none."""
         if data is not None:
-            read = self._read(data, needs_outcome=needs_outcome and is_table(data))
+            read = self.plan.read(data, needs_outcome=needs_outcome and is_table(data))
             return self._cases(read, new, known, coords)
         named = (*checks.names("`new=`", new), *checks.names("`known=`", known))
         if named or (coords is not None and checks.labels("`coords=`", coords)):
@@ -267,9 +229,9 @@ class Calibration:
             coords: labels of the plates' members, by plate.
             fit: `result.vi` for plain VI's decisions.
         """
-        posterior, read = self.posterior_of(fit), self._read(data, needs_outcome=False)
+        posterior, read = self.posterior_of(fit), self.plan.read(data)
         cases = self._cases(read, new, known, coords)
-        return self._handed_back(cases.labels(cases.decide(posterior)), read.table)
+        return handed_back(cases.labels(cases.decide(posterior)), read.table)
 
     def compare(
         self,
@@ -376,14 +338,14 @@ class Calibration:
         draws = checks.whole("`to_arviz(draws=...)`", draws)
         if self.problem.together:
             self.problem.check_single("`to_arviz()`")
-        fits = {"": self.calibrated, "vi_": self.vi}
+        fits, table = {"": self.calibrated, "vi_": self.vi}, self.plan.table
         posteriors = {prefix: self.posterior(fit, draws=draws) for prefix, fit in fits.items()}
         return data_tree(
             self.on_fit,
             {prefix: self.posterior_of(fit) for prefix, fit in fits.items()},
             posteriors,
             draws=draws,
-            words={} if self.table is None else self.table.coding.categories,
+            words={} if table is None else table.coding.categories,
         )
 
     def latent_draws(self, fit: Fit, draws: int, *, part: int) -> dict[str, np.ndarray]:
@@ -461,7 +423,7 @@ class Calibration:
         costs = predicting.predictive_costs(
             self.problem.task,
             self.posterior_of(self.vi),
-            self.predictors.on(),
+            self.plan.predictors.on(),
             self.on_fit.decide(self.posteriors["VI"]),
             self.keys.scale,
             draws,
@@ -470,12 +432,10 @@ class Calibration:
 
     def nuts(self, draws: int) -> SampledPosterior:
         """This many draws of NUTS from four chains, with their diagnostics; made once."""
-        return self.nuts_runs.draws(checks.whole("`nuts(draws)`", draws))
-
-    @cached_property
-    def nuts_runs(self) -> "NutsRuns":
-        """Keeps the draws of NUTS."""
-        return NutsRuns(self.approximation, self.keys.nuts)
+        draws = checks.whole("`nuts(draws)`", draws)
+        if draws not in self._nuts:
+            self._nuts[draws] = nuts_draws(self, draws)
+        return self._nuts[draws]
 
     def __repr__(self) -> str:
         shape = self.approximation.instances.shape
@@ -490,14 +450,10 @@ class Calibration:
         return "\n  ".join(lines)
 
     def _of_all_rows(self, beyond: StreamedRows, fit: Fit) -> "xr.DataArray":
-        posterior, predictor = self.posterior_of(fit), self.predictors.on()
+        posterior, predictor = self.posterior_of(fit), self.plan.predictors.on()
         found = beyond.decisions(self.problem, posterior, predictor, self.expectation, self.keys)
         shown = self.problem.space.to_labels(found)
         return labelled(shown, beyond.instances, {}, "decision")
-
-    def _handed_back(self, decisions: "xr.DataArray", table: Read | None) -> "xr.DataArray":
-        found: xr.DataArray = handed_back(decisions, table)
-        return found
 
 
 def _shapes(fit: Fit) -> Any:

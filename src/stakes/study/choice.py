@@ -148,8 +148,7 @@ class Choice:
     @property
     def decisions(self) -> "xr.DataArray":
         """The chosen way's decision for each instance of the data, fitted to all of them."""
-        decisions: xr.DataArray = handed_back(self.on_fit.decisions, self.study.plan.table)
-        return decisions
+        return handed_back(self.on_fit.decisions, self.study.plan.table)
 
     @cached_property
     def on_fit(self) -> "Chosen":
@@ -186,10 +185,10 @@ class Choice:
             coords: labels of the plates' members, by plate.
             way: the name of another way, as in the table.
         """
-        fitted, read = self.fitted(way), self.study.given(data)
-        cases = self.study.other_cases(read, new, known, coords)
-        decisions: xr.DataArray = handed_back(cases.labels(fitted.decide(cases)), read.table)
-        return decisions
+        fitted, plan = self.fitted(way), self.study.plan
+        read = plan.read(data)
+        cases = plan.cases(self.study.keys, read, new, known, coords)
+        return handed_back(cases.labels(fitted.decide(cases)), read.table)
 
     @cached_property
     def table(self) -> "pd.DataFrame":

@@ -115,11 +115,13 @@ def _with_actions(problem: Problem, table: Read) -> dict[str, np.ndarray]:
     return {**table.arguments, action: numbers}
 
 
-def handed_back(decisions: "xr.DataArray", table: Read | None) -> Any:
+def handed_back(decisions: "xr.DataArray", table: Read | None) -> "xr.DataArray":
     """Decisions as a column of the table that went in, where one did."""
     if table is None or decisions.shape != (len(table.rows),):
         return decisions
-    return table.rows.series(decisions.values, str(decisions.name))
+    column: Any = table.rows.series(decisions.values, str(decisions.name))
+    handed: xr.DataArray = column
+    return handed
 
 
 def _counted(cases: ModelTrace, coding: Coding) -> frozenset[str]:

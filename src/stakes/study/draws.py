@@ -1,13 +1,12 @@
 """Draws as ArviZ reads them: labelled arrays, in groups of one tree."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stakes import predicting
-from stakes._types import Key
-from stakes.bridge import NumPyroApproximation, nuts
+from stakes.bridge import nuts
 from stakes.bridge import prior_draws as drawn_from_prior
 from stakes.fitting import Fit
 from stakes.port import Instances
@@ -28,7 +27,7 @@ def posterior_draws(result: "Calibration", fit: Fit | None, draws: int) -> "xr.D
     posterior, cases = result.posterior_of(fit), result.approximation.trace
     key = result.keys.posterior
     found = predicting.latent_draws(posterior, key, draws)
-    found |= predicting.derived_draws(posterior, result.predictors.on(), key, draws)
+    found |= predicting.derived_draws(posterior, result.plan.predictors.on(), key, draws)
     return _drawn(result, found, {**cases.latents, **cases.derived})
 
 
@@ -46,25 +45,18 @@ def _drawn(
 
     return xr.Dataset(
         {
-            name: labelled(values[None], axes[name], result.coords, name, ("chain", "draw"))
+            name: labelled(values[None], axes[name], result.plan.coords, name, ("chain", "draw"))
             for name, values in found.items()
         }
     )
 
 
-@final
-class NutsRuns:
-    """Draws of NUTS, made once for each number of draws."""
-
-    def __init__(self, approximation: NumPyroApproximation, key: Key) -> None:
-        self._approximation, self._key = approximation, key
-        self._made: dict[int, SampledPosterior] = {}
-
-    def draws(self, count: int) -> SampledPosterior:
-        if count not in self._made:
-            found = nuts(self._approximation, self._key, warmup=WARMUP, draws=count, progress=False)
-            self._made[count] = SampledPosterior(*found)
-        return self._made[count]
+def nuts_draws(result: "Calibration", draws: int) -> SampledPosterior:
+    """As `Calibration.nuts` says."""
+    sampled = nuts(
+        result.approximation, result.keys.nuts, warmup=WARMUP, draws=draws, progress=False
+    )
+    return SampledPosterior(*sampled)
 
 
 def data_tree(

@@ -37,6 +37,7 @@ from stakes.protocols import (
     Objective,
     Transform,
 )
+from stakes.study.cases import Cases
 from stakes.study.choices import (
     check_shared,
     checked_expectation,
@@ -45,6 +46,7 @@ from stakes.study.choices import (
 )
 from stakes.study.data import CheckedData, Coords, given
 from stakes.study.faults import check_coords, warn_of_unseen_decisions
+from stakes.study.members import predictor_for
 from stakes.study.options import Keys, Options
 from stakes.tables import Read
 from stakes.varying import Columns as CaseColumns
@@ -81,6 +83,44 @@ class Plan:
     def table(self) -> Read | None:
         """The table that was given as data, if one was."""
         return self.data.table
+
+    def read(self, data: Data, *, needs_outcome: bool = False) -> CheckedData:
+        """Other data, with the same numbers for the same things as in the fit."""
+        return given(
+            self.problem,
+            data,
+            needs_outcome=needs_outcome,
+            columns=self.columns,
+            fitted=self.table,
+            cases=self.approximation.trace,
+        )
+
+    def cases(
+        self,
+        keys: Keys,
+        read: CheckedData | None = None,
+        new: str | Sequence[str] = (),
+        known: str | Sequence[str] = (),
+        coords: Coords | None = None,
+    ) -> Cases:
+        """The cases with other data; those of the fit where there are none.
+
+        They have the posterior that plain VI begins with.
+        """
+        approximation, predictor, labels = self.approximation, self.predictors.on(), self.coords
+        if read is not None:
+            predictor, labels = predictor_for(
+                self.predictors, approximation, labels, read, new, known, coords
+            )
+        return Cases(
+            problem=self.problem,
+            predictor=predictor,
+            expectation=self.expectation,
+            keys=keys,
+            coords=labels,
+            held_out=read is not None,
+            posteriors={"VI": FittedPosterior(approximation, approximation.start)},
+        )
 
     @property
     def shape(self) -> tuple[int, ...]:

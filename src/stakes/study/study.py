@@ -4,7 +4,7 @@ Folds and everything are masks over the same trace. A strategy is fitted to the 
 fits, decisions and predictions are kept, so that nothing is computed twice.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, final
@@ -18,16 +18,15 @@ from stakes.bridge import Predictor, lost_parameters, seen_members
 from stakes.errors import InputError, some
 from stakes.fitting import FitSettings
 from stakes.host.progress import waiting
-from stakes.predicting import FittedPosterior, Observations
+from stakes.predicting import Observations
 from stakes.problem import Problem, checked_key
 from stakes.processes import Processes
 from stakes.study.cases import Cases
-from stakes.study.data import CheckedData, Coords, given
+from stakes.study.data import Coords
 from stakes.study.dependence import By, dependence_of
 from stakes.study.fits import Fits, Strength
 from stakes.study.folds import NO_FOLDS, Folds, Forward, Mask, check_order, split
 from stakes.study.intervals import Clustered, Dependence, Independent, Ordered
-from stakes.study.members import predictor_for
 from stakes.study.options import Journal, Keys, Options
 from stakes.study.plan import Plan, prepare
 from stakes.study.streaming import StreamedRows, opened, options_for_stream
@@ -177,7 +176,7 @@ class Study:
     @cached_property
     def home(self) -> Cases:
         """The cases of the fit."""
-        return self._cases_of(self.predictor)
+        return self.plan.cases(self.keys)
 
     def cases(self, mask: Mask) -> Cases:
         """The cases of the fit as a fit under this mask meets them: what it has not seen is new."""
@@ -202,7 +201,8 @@ class Study:
         rows = seen_members(approximation, self.keys.spread)
         if not rows:
             return self.home
-        return self._cases_of(self.plan.predictors.on(self.plan.data.data, rows=rows))
+        predictor = self.plan.predictors.on(self.plan.data.data, rows=rows)
+        return replace(self.home, predictor=predictor)
 
     def employ(self, work: Work) -> None:
         """Make all further fits in this way."""
@@ -214,43 +214,6 @@ class Study:
     def label(self, coords: Coords) -> None:
         """Name further members of plates, before anything is fitted."""
         self.plan = replace(self.plan, coords={**self.plan.coords, **coords})
-
-    def given(self, data: Data) -> CheckedData:
-        """Other data, with the same numbers for the same things as in the fit."""
-        return given(
-            self.problem,
-            data,
-            needs_outcome=False,
-            columns=self.plan.columns,
-            fitted=self.plan.table,
-            cases=self.plan.approximation.trace,
-        )
-
-    def other_cases(
-        self,
-        read: CheckedData,
-        new: str | Sequence[str] = (),
-        known: str | Sequence[str] = (),
-        coords: Coords | None = None,
-    ) -> Cases:
-        """Cases with other data."""
-        plan = self.plan
-        predictor, labels = predictor_for(
-            plan.predictors, plan.approximation, plan.coords, read, new, known, coords
-        )
-        return replace(self._cases_of(predictor), coords=labels, held_out=True)
-
-    def _cases_of(self, predictor: Predictor) -> Cases:
-        approximation = self.plan.approximation
-        return Cases(
-            problem=self.problem,
-            predictor=predictor,
-            expectation=self.plan.expectation,
-            keys=self.keys,
-            coords=self.plan.coords,
-            held_out=False,
-            posteriors={"VI": FittedPosterior(approximation, approximation.start)},
-        )
 
     # What is fitted, each thing once.
 

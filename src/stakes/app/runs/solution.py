@@ -166,6 +166,7 @@ class Solution:
         plan = prepare(
             self.result.keys.setup, job.problem, job.data(job.fit.arguments), job.options
         )
+        plan = replace(plan, coords=self.result.plan.coords)
         plan = plan.sized(self.result.vi.params, self.result.keys.spread)
         return replace(self, job=job, result=replace(self.result, plan=plan, home=None))
 
