@@ -1,6 +1,6 @@
 """The page of all outcomes, losses and spaces, made from the catalogue of the tests.
 
-Run `python tests/docs/triples.py` to write it again.
+Run `python tests/triples.py` to write it again.
 """
 
 import sys
@@ -71,7 +71,7 @@ def decided_by(space: str, loss: str) -> str:
         return "each tried"
     try:
         outcome = jax.vmap(OUTCOMES["Normal"].make)(jnp.zeros((1, 4)), jnp.ones((1, 4)))
-        jax.eval_shape(lambda: cost.exact_decision(stakes.ClosedForm().mixture(outcome)))
+        jax.eval_shape(lambda: cost.decision(stakes.ClosedForm().mixture(outcome)))
     except NoClosedForm:
         return "search"
     if space == "`Integers`":
@@ -88,7 +88,7 @@ def table(corner: str, rows: Any, columns: Any, cell: Any) -> str:
 def page() -> str:
     return f"""# Every outcome, loss and space
 
-Made from the catalogue of the tests by `python tests/docs/triples.py`; a test keeps it up to date.
+Made from the catalogue of the tests by `python tests/triples.py`; a test keeps it up to date.
 
 ## How the expected loss is found
 

@@ -40,7 +40,7 @@ def programs(page):
     [
         ("README.md", 2),
         pytest.param("docs/decisions.md", 2, marks=pytest.mark.slow),
-        ("docs/extending.md", 6),
+        ("docs/extending.md", 10),
     ],
 )
 def test_programs_print_what_their_page_says(page, count):
@@ -83,9 +83,10 @@ MODULES = sorted(
 )
 LONG = {
     "stakes.study.calibration",
+    "stakes.study.pipeline",
     "stakes.study.svi",
     "stakes.expectation.componentwise",
-    "stakes.expectation.score_function",
+    "stakes.expectation.monte_carlo",
     "stakes.many",
     "stakes.plot",
     "stakes.sklearn",
