@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, singledispatch
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
 import jax
@@ -13,7 +13,7 @@ import numpy as np
 from stakes import checks
 from stakes._types import Data, Key
 from stakes.errors import InputError
-from stakes.host.workers import Failed, checked_client, run_each
+from stakes.host.workers import checked_client, has_failed, run_each
 from stakes.problem import Problem, checked_key
 from stakes.study import Calibration, Choice, calibrate
 from stakes.wording import percent, percent_span, text_table
@@ -176,7 +176,7 @@ def map(
     answers: dict[Hashable, Answer] = {}
     failures: dict[Hashable, str] = {}
     for name, outcome in zip(by_group, outcomes, strict=True):
-        if isinstance(outcome, Failed):
+        if has_failed(outcome):
             failures[name] = outcome.error
         else:
             answers[name] = outcome
@@ -200,19 +200,24 @@ def _solve(task: _GroupTask, kind_of_key: str, numbers: np.ndarray) -> Answer:
     key = jax.random.wrap_key_data(jnp.asarray(numbers), impl=kind_of_key)
     problem = task.problem_for(task.name, task.data)
     result = task.solve(key, problem, task.data, progress=False, **task.options)
-    if isinstance(result, Calibration):
-        row, verdict = _of_calibration(result)
-    elif isinstance(result, Choice):
-        row, verdict = _of_choice(result)
-    else:
+    try:
+        row, verdict = _summary(result)
+    except NotImplementedError:
         rule = "`stakes.calibrate` or `stakes.choose`"
-        raise checks.refused("`map(solve=...)`", rule, task.solve)
+        raise checks.refused("`map(solve=...)`", rule, task.solve) from None
     decided = None if task.further is None else _as_series(result.decide(task.further))
     seconds = time.monotonic() - started
     return Answer(_as_series(result.decisions), decided, {**row, "seconds": seconds}, verdict)
 
 
-def _of_calibration(result: Calibration) -> tuple[dict[str, Any], str]:
+@singledispatch
+def _summary(result: object) -> tuple[dict[str, Any], str]:
+    """The row of a group in the table, and the verdict about it."""
+    raise NotImplementedError
+
+
+@_summary.register
+def _(result: Calibration) -> tuple[dict[str, Any], str]:
     converged = all(fit.converged for fit in result.fits.values())
     if result.on_fit.observed is None:  # decisions about a latent
         return {"way": "calibrated", "converged": converged}, ""
@@ -223,7 +228,8 @@ def _of_calibration(result: Calibration) -> tuple[dict[str, Any], str]:
     return {**row, "way": "calibrated", "converged": converged}, comparison.verdict
 
 
-def _of_choice(result: Choice) -> tuple[dict[str, Any], str]:
+@_summary.register
+def _(result: Choice) -> tuple[dict[str, Any], str]:
     entry = result.table.to_dict(orient="index")[result.chosen]
     row = {name: entry[name] for name in ("risk", "better_by", "low", "high")}
     return {**row, "way": result.chosen, "converged": not entry.get("note")}, result.verdict

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Self, TypeAlias, TypeGuard, TypeVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar, final
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,9 @@ import numpy as np
 from stakes import checks
 from stakes._types import Array, Data, Number
 from stakes.errors import InputError, some
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
 
 T = TypeVar("T")
 
@@ -77,7 +80,7 @@ def _is_number(need: Any) -> bool:
     return True
 
 
-def _is_need(value: object) -> TypeGuard[str | PerCase]:
+def _is_need(value: object) -> "TypeIs[str | PerCase]":
     """Whether a value stands for one for each case, to be looked up."""
     return isinstance(value, str | PerCase)
 
@@ -115,9 +118,9 @@ def columns_for(
     `plates` names the axes of the cases.
     """
     return {
-        need: _groups(need.name, data, shape, plates)
-        if isinstance(need, GroupOf)
-        else _column(need, data, shape)
+        need: _column(need, data, shape)
+        if _is_need(need)
+        else _groups(need.name, data, shape, plates)
         for need in asked
     }
 

@@ -247,8 +247,7 @@ def masses(outcome: Distribution, values: Array) -> Rule:
 
 def ends(outcome: Distribution) -> Ends:
     """The ends of the support, where it has any."""
-    support = outcome.support
-    return Ends(getattr(support, "lower_bound", None), getattr(support, "upper_bound", None))
+    return Ends(*(getattr(outcome.support, f"{name}_bound", None) for name in Ends._fields))
 
 
 def parameter(outcome: Distribution, name: str) -> Array | None:

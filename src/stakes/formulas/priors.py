@@ -179,8 +179,8 @@ def _check(site: Site, prior: Distribution) -> None:
             f"`formula(priors=...)`: {site.name!r} has {site.size or 1} values, and its prior is "
             f"of shape {prior.shape()}; give one number for each parameter of it, or {site.size}."
         )
-    positive = getattr(site.prior.support, "lower_bound", None) is not None
-    if positive and getattr(prior.support, "lower_bound", -1) != site.prior.support.lower_bound:
+    own, given = (getattr(p.support, "lower_bound", None) for p in (site.prior, prior))
+    if own is not None and given != own:
         raise InputError(
             f"`formula(priors=...)`: {site.name!r} must stay above zero (or between 0 and 1), and "
             f"{type(prior).__name__} does not; give one such as {type(site.prior).__name__}."

@@ -123,11 +123,10 @@ def _started(command: Callable[[int, str, Path], Sequence[str]], count: int, fol
 
 def _give_cores(pid: int, index: int, count: int) -> None:
     """Cores of its own for each process, where there are enough: they all work at once."""
-    if hasattr(os, "sched_setaffinity"):
+    with contextlib.suppress(AttributeError, OSError):  # not every system can
         cores = sorted(os.sched_getaffinity(0))
         if len(cores) >= count:
-            with contextlib.suppress(OSError):
-                os.sched_setaffinity(pid, cores[index::count])
+            os.sched_setaffinity(pid, cores[index::count])
 
 
 def _free_port() -> int:

@@ -20,6 +20,7 @@ from stakes.host.progress import count_pieces
 
 if TYPE_CHECKING:
     from distributed import Client
+    from typing_extensions import TypeIs
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
@@ -34,6 +35,11 @@ class Failed(NamedTuple):
     """A piece of work that ended in an error, which is told and stops no other."""
 
     error: str
+
+
+def has_failed(outcome: object) -> "TypeIs[Failed]":
+    """Whether a piece of work ended in an error."""
+    return isinstance(outcome, Failed)
 
 
 def run_each(
@@ -60,7 +66,7 @@ def run_each(
             found = []
             for piece in pieces:
                 found.append(attempt(work, *piece))
-                tell(isinstance(found[-1], Failed))
+                tell(has_failed(found[-1]))
         return found
     return _on_cluster(partial(attempt, work), pieces, on, _outcome, title=title, show=show)
 
@@ -144,7 +150,7 @@ def _on_cluster(
     try:
         with count_pieces(title, len(pieces), show=show) as tell:
             for future in as_completed(futures):
-                tell(isinstance(result(future), Failed))
+                tell(has_failed(result(future)))
         return [result(future) for future in futures]
     except BaseException:
         client.cancel(futures)
@@ -238,5 +244,7 @@ def on_all_cores(
 
 def usable_cores() -> int:
     """How many cores this process may use."""
-    usable = getattr(os, "sched_getaffinity", None)
-    return len(usable(0)) if usable is not None else os.cpu_count() or 1
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not every system can say
+        return os.cpu_count() or 1

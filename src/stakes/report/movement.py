@@ -125,10 +125,13 @@ def before_data(result: Calibration, where: Element, draws: int) -> np.ndarray |
 
 def _effects(result: Calibration, latents: Mapping[str, Any]) -> Mapping[str, Any]:
     """Draws of latents, or of what a formula calls them and in its units."""
-    model = result.problem.model
-    if isinstance(model, HasEffects):
-        return model.effects(latents)
-    return latents
+    model = _model_of_effects(result)
+    return latents if model is None else model.effects(latents)
+
+
+def _model_of_effects(result: Calibration) -> HasEffects | None:
+    model: object = result.problem.model
+    return model if isinstance(model, HasEffects) else None
 
 
 def _element(draws: np.ndarray, member: int) -> np.ndarray:
@@ -183,8 +186,8 @@ def _most_moved(
 
 def _name(result: Calibration, name: str, member: int, shape: tuple[int, ...]) -> str:
     """theta[A]: members by their labels, where they have some; or as a formula says it."""
-    place, model = tuple(map(int, np.unravel_index(member, shape))), result.problem.model
-    if isinstance(model, HasEffects):
+    place, model = tuple(map(int, np.unravel_index(member, shape))), _model_of_effects(result)
+    if model is not None:
         return model.title(name, place, result.plan.coords)
     members = [
         str(result.plan.coords[dim][i]) if dim in result.plan.coords else str(i)

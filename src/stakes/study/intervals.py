@@ -200,7 +200,7 @@ class Clustered:
 
     def __post_init__(self) -> None:
         checks.fields(self, name=str)
-        object.__setattr__(self, "groups", numbered("`Clustered(groups=...)`", self.groups))
+        checks.assign(self, groups=numbered("`Clustered(groups=...)`", self.groups))
 
     @property
     def words(self) -> str:
@@ -240,8 +240,7 @@ class Crossed:
             raise checks.refused(where("groups"), rule, self.groups)
         if len(names) != 2:
             raise checks.refused(where("names"), "a pair of names", self.names)
-        object.__setattr__(self, "groups", groups)
-        object.__setattr__(self, "names", names)
+        checks.assign(self, groups=groups, names=names)
 
     @property
     def words(self) -> str:
@@ -291,7 +290,7 @@ class Ordered:
     def __post_init__(self) -> None:
         if self.together is not None:
             times = numbered("`Ordered(together=...)`", self.together)
-            object.__setattr__(self, "together", times)
+            checks.assign(self, together=times)
 
     @property
     def words(self) -> str:

@@ -52,14 +52,14 @@ class Options:
             if value is not None:
                 checks.choice(f"`{name}=`", value, contract, known)
         settings = self.fit_settings(draws=1, progress=False)  # reports what does not fit
-        object.__setattr__(self, "warm_start", checks.flag("`warm_start=`", self.warm_start))
+        checks.assign(self, warm_start=checks.flag("`warm_start=`", self.warm_start))
         for name in (
             "steps",
             "independent",
             "all_steps",
             *(() if self.draws is None else ("draws",)),
         ):
-            object.__setattr__(self, name, getattr(settings, name))
+            checks.assign(self, **{name: getattr(settings, name)})
 
     def fit_settings(self, *, draws: int, progress: bool) -> FitSettings:
         """Settings of both fits, with this number of draws where none was given."""

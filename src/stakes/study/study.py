@@ -100,12 +100,11 @@ class Study:
         self.beyond: StreamedRows | None = None
         if isinstance(data, Stream) and folds is None:  # otherwise it is refused below
             with waiting("reading all rows", show=self.work.progress):
-                part = opened(
+                data = opened(
                     problem, data, FitSettings.chunk, self.keys.setup, self.work.processes
                 )
-            if isinstance(part, StreamedRows):
-                self.beyond, options = part, options_for_stream(options)
-            data = part.sample if isinstance(part, StreamedRows) else part
+            if isinstance(data, StreamedRows):
+                self.beyond, options, data = data, options_for_stream(options), data.sample
         self.options, self._data = options, data
         self.plan = self._prepared(problem)
         self.strengths: dict[Any, tuple[Strength, ...]] = {}
@@ -132,15 +131,16 @@ class Study:
     def split(self, folds: Folds, by: By = None) -> None:
         """Divide the outcomes into folds, by which strategies are judged."""
         instances, table = self.plan.approximation.instances, self.plan.table
-        if isinstance(folds, Forward) and table is not None:
-            check_order(folds, table.rows.index)
+        forward = folds if isinstance(folds, Forward) else None
+        if forward is not None and table is not None:
+            check_order(forward, table.rows.index)
         together = dependence_of(by, self.predictor)
         groups = None
         if by is not None and isinstance(together, Clustered):
             groups = together.groups.reshape(instances.shape)
         self.splits = split(folds, groups, self.seen.counted, instances, self.keys.folds)
-        if by is None and isinstance(folds, Forward):
-            together = Ordered(folds.together)
+        if by is None and forward is not None:
+            together = Ordered(forward.together)
         self.dependence = together.among(self.splits.ever_judged)
         for mask in self.splits.masks:
             self.cases(mask)  # refuses folds of which nothing can be predicted

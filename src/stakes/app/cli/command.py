@@ -119,11 +119,14 @@ def _not_waited_for() -> Iterator[None]:
     except BaseException as error:
         if not _is_joined():
             raise
-        if not isinstance(error, typer.Exit):
+        code = 1
+        if isinstance(error, typer.Exit):
+            code = error.exit_code
+        else:
             traceback.print_exc()
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
-        os._exit(error.exit_code if isinstance(error, typer.Exit) else 1)
+        os._exit(code)
 
 
 def _is_joined() -> bool:

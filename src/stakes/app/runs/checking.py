@@ -16,7 +16,7 @@ from stakes.fitting import State, Step, compiled, least_steps, sweeping
 from stakes.host.progress import begin
 from stakes.port import Batches
 from stakes.predicting import FittedPosterior
-from stakes.study import Calibrated, Forward, Plan
+from stakes.study import Forward, Plan
 
 CHUNK = 20
 FEWEST, MOST, PATIENCE = 3, 50, 5.0
@@ -170,8 +170,7 @@ class _Rehearsed:
         """Of a fit for each fold, one for everything, and all strengths, one after the other."""
         if job.choosing is None:
             return 0.0
-        strengths = sum(isinstance(way, Calibrated) for way in job.choosing.ways)
-        each = self.vi_step + strengths * self.calibrated_step
+        each = self.vi_step + len(job.choosing.calibrated) * self.calibrated_step
         return self.compiling + (_folds(job) + 1) * steps * each
 
 
@@ -232,6 +231,8 @@ def _steps(plan: Plan, step: Step, state: State, key: jax.Array) -> _Steps:
         info.elbo.block_until_ready()
         took.append(time.perf_counter() - started)
     memory = program.memory_analysis()
-    sizes = ("argument_size_in_bytes", "output_size_in_bytes", "temp_size_in_bytes")
-    size = sum(getattr(memory, name, 0) for name in sizes)
+    size = 0  # where the backend does not say
+    if memory is not None:
+        size += memory.argument_size_in_bytes + memory.output_size_in_bytes
+        size += memory.temp_size_in_bytes
     return _Steps(state.variables["params"], size, compiling, float(np.median(took)) / CHUNK)

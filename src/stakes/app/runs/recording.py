@@ -39,19 +39,23 @@ class Record:
         self._run.folder.update(status="running", reason=None)
         try:
             yield
-        except BaseException as error:
-            for journal in journals if isinstance(error, NumericalError) else ():
+        except (Interrupted, KeyboardInterrupt) as error:
+            self._give_reason("interrupted", error)
+            raise
+        except NumericalError as error:
+            for journal in journals:
                 journal.save()
-            status = _status(error)
-            reason = str(error) or type(error).__name__
-            with suppress(OSError):  # such as a full disk, which may be the very reason
-                self.note(f"{status}: {reason}")
-                self.end(status, {}, reason=reason)
+            self._give_reason("failed", error)
+            raise
+        except BaseException as error:
+            self._give_reason("failed", error)
             raise
 
-
-def _status(error: BaseException) -> str:
-    return "interrupted" if isinstance(error, Interrupted | KeyboardInterrupt) else "failed"
+    def _give_reason(self, status: str, error: BaseException) -> None:
+        reason = str(error) or type(error).__name__
+        with suppress(OSError):  # such as a full disk, which may be the very reason
+            self.note(f"{status}: {reason}")
+            self.end(status, {}, reason=reason)
 
 
 @contextmanager

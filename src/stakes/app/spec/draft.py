@@ -22,7 +22,16 @@ from stakes.fitting import adam
 from stakes.formulas import formula, formula_columns
 from stakes.problem import Problem
 from stakes.spaces import Real
-from stakes.study import Forward, Given, Options, Strategy, check_ways, default_ways, why_not_judged
+from stakes.study import (
+    Calibrated,
+    Forward,
+    Given,
+    Options,
+    Strategy,
+    check_ways,
+    default_ways,
+    why_not_judged,
+)
 
 OPTIONS = ("transform", "method", "expectation", "estimator")
 """Options of the fits that are values."""
@@ -36,6 +45,11 @@ class Choosing:
     ways: tuple[Strategy, ...]
     folds: int | Forward | np.ndarray
     by: str | np.ndarray | None
+
+    @property
+    def calibrated(self) -> tuple[Calibrated, ...]:
+        """The ways that take a calibrated fit."""
+        return tuple(way for way in self.ways if isinstance(way, Calibrated))
 
 
 @final

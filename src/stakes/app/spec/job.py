@@ -16,7 +16,7 @@ from stakes.app.spec.toml import read_toml, unfilled, unit_of, with_values, with
 from stakes.fitting import least_steps
 from stakes.formulas import formula_columns
 from stakes.problem import Problem
-from stakes.study import Calibrated, Coords, Options
+from stakes.study import Coords, Options
 
 
 @final
@@ -96,8 +96,7 @@ class Job:
     @property
     def calibrates(self) -> bool:
         """Whether there is a calibrated fit: not where it is none of the ways to choose among."""
-        ways = () if self.choosing is None else self.choosing.ways
-        return not ways or any(isinstance(way, Calibrated) for way in ways)
+        return self.choosing is None or not self.choosing.ways or bool(self.choosing.calibrated)
 
     @property
     def by_table(self) -> bool:
