@@ -14,7 +14,7 @@ from numpyro import handlers
 from numpyro.infer import autoguide
 
 from stakes._types import Array, Batch, Bool, Data, Distribution, Float, Key, Model, Params
-from stakes.bridge.checks import (
+from stakes.bridge.compatibility import (
     as_guide,
     check_guide,
     check_latents,

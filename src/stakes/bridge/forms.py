@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stakes._types import Data, Key, Model
-from stakes.bridge.checks import check_outcome
+from stakes.bridge.compatibility import check_outcome
 from stakes.bridge.sites import Sites, shapes_of, subsamples_of
 from stakes.errors import InputError, name_of, some
 from stakes.host.programs import TRACING_ERRORS

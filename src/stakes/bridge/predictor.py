@@ -11,7 +11,7 @@ import numpy as np
 
 from stakes._types import Array, Batch, Data, Distribution, Key
 from stakes.bridge.approximation import NumPyroApproximation
-from stakes.bridge.checks import (
+from stakes.bridge.compatibility import (
     check_outcome,
     check_outcome_shape,
     check_same_batches,

@@ -11,7 +11,7 @@ from numpyro import handlers
 
 from stakes._types import Array, Batch, Key, Model, Params
 from stakes.bridge.approximation import AFTER_SPLIT, draw_of
-from stakes.bridge.checks import as_guide, check_outcome_shape
+from stakes.bridge.compatibility import as_guide, check_outcome_shape
 from stakes.bridge.sites import instances_of, subsamples_of
 from stakes.errors import InputError
 from stakes.port import Draw, NormalPair

@@ -14,7 +14,7 @@ from numpyro.distributions import biject_to, constraints
 from numpyro.infer import autoguide
 
 from stakes._types import Array, Data, Key, Model, Params
-from stakes.bridge.checks import forget
+from stakes.bridge.compatibility import forget
 from stakes.bridge.model_trace import ModelTrace
 from stakes.bridge.returned import Returned
 from stakes.bridge.sites import (

@@ -14,8 +14,7 @@ from stakes.arguments import Columns, arguments_of, by_name, is_conditioned, wit
 from stakes.decisions import DecisionTask
 from stakes.errors import InputError, name_of
 from stakes.losses import AnyLoss
-from stakes.problem.checking import Argument, argument, check
-from stakes.problem.data import checked_data
+from stakes.problem.validation import Argument, argument, check, checked_data
 from stakes.protocols import Criterion, Gain, Loss, Space, Transform
 from stakes.spaces import Real
 from stakes.utilities import ExpUtility, Utility
