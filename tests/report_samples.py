@@ -10,13 +10,14 @@ import numpy as np
 
 import stakes
 from stakes.demos import eight_schools
+from stakes.fitting import Fit, Stop
 from stakes.report.actions import ActionTable, Benefit
-from stakes.report.content import Origin, Report, Risk, Verdict
-from stakes.report.convergence import Convergence, Coverage, Price, ScaleOfLosses, Trace
+from stakes.report.content import Origin, Report, Verdict
+from stakes.report.convergence import Coverage, Price, ScaleOfLosses
 from stakes.report.decision_table import Decisions
 from stakes.report.movement import Marginal, Moments, Movement, Pair
 from stakes.report.what_if import LEVELS, CostDial, CostLine, Curve, Handle, WhatIf
-from stakes.report.worth import Quality, Recommendation, Worth
+from stakes.report.worth import Quality, Recommendation
 from stakes.study import Saving, Summary, WayLine
 
 NORMAL_QUANTILES = np.quantile(np.random.default_rng(1).normal(size=100_000), LEVELS)
@@ -57,17 +58,18 @@ def sample_report(
         verdict=Verdict(
             sentence=text("Calibration lowers the risk on held-out data by 0.97 %."),
             tone="better",
-            quantity="risk",
-            risks=(Risk("VI", 3.0), Risk("LCVI", 2.9, 0.0097, (0.001, 0.018))),
+            gain=False,
             instances=rows,
             held_out=True,
             setting=text("Linearized, M = 5"),
             notes=(text("A note."),),
+            comparison=_comparison(),
         ),
         decisions=table,
         what_if=None if kind is None else _what_if(kind, table, whole_numbers),
         movement=_movement(text),
-        convergence=_convergence(text),
+        fits=_fits(),
+        scale=_scale(text),
         price=Price(
             elbo_vi=-100.0,
             elbo_calibrated=-100.5,
@@ -103,7 +105,7 @@ def sample_report(
             error=0.8,
             unit=text("€"),
         ),
-        worth=_worth(text) if worth else None,
+        choice=_choice(text) if worth else None,
         unit=text("€") if worth else None,
     )
 
@@ -188,9 +190,9 @@ def _more(rows: int, text: Callable[[str], str]) -> dict[str, Any]:
     }
 
 
-def _worth(text: Callable[[str], str]) -> Worth:
+def _choice(text: Callable[[str], str]) -> Summary:
     plain, same = text("plain VI"), text("the same for all")
-    summary = Summary(
+    return Summary(
         way=plain,
         base="plain VI",
         verdict=text("Decide by plain VI."),
@@ -204,7 +206,6 @@ def _worth(text: Callable[[str], str]) -> Worth:
         saved=[Saving(same, 7.7, 5.0, 10.0)],
         error=0.8,
     )
-    return Worth(summary, text("€"))
 
 
 def _decisions(
@@ -270,19 +271,25 @@ def _movement(text: Callable[[str], str]) -> Movement:
     )
 
 
-def _convergence(text: Callable[[str], str]) -> Convergence:
-    steps = np.arange(1, 101) * 10
-    traces = tuple(
-        Trace(method, steps, -100 - 50 * np.exp(-steps / 100), text(reason), ok, 1000, 0, 2.5, -100)
-        for method, reason, ok in (
-            ("VI", "converged", True),
-            ("LCVI", "reached the step limit", False),
-        )
-    )
-    scale = ScaleOfLosses(
-        text("Linearized"), 5.0, 0.9, np.linspace(0, 6, 11), np.arange(10, 0, -1), 3
-    )
-    return Convergence(traces, scale)
+def _comparison() -> stakes.Comparison:
+    costs = 3 + np.sin(np.arange(40.0))
+    costs_after = costs - 0.03 - 0.02 * np.cos(np.arange(40.0))
+    both = {"VI": costs, "LCVI": costs_after}
+    return stakes.Comparison(both, gain=False, setting="", held_out=True)
+
+
+def _fits() -> dict[str, Fit]:
+    bound = -100 - 50 * np.exp(-np.arange(1, 1001) / 100)
+    reasons = {"VI": Stop.CONVERGED, "LCVI": Stop.STEP_LIMIT}
+    return {
+        method: Fit({"params": {}}, bound, np.zeros(1000), reason, 0, 2.5)
+        for method, reason in reasons.items()
+    }
+
+
+def _scale(text: Callable[[str], str]) -> ScaleOfLosses:
+    edges = np.linspace(0, 6, 11)
+    return ScaleOfLosses(text("Linearized"), 5.0, 0.9, edges, np.arange(10, 0, -1), 3)
 
 
 def hostile_labels() -> list[str]:

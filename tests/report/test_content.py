@@ -17,8 +17,10 @@ from stakes.report.content import verdict
 def test_verdict_is_that_of_the_comparison(result: stakes.Calibration, report: Report) -> None:
     comparison = result.compare()
     assert report.verdict.sentence == comparison.verdict
-    assert [risk.value for risk in report.verdict.risks] == list(comparison.risk.values())
-    assert report.verdict.risks[1].interval == comparison.interval
+    assert report.verdict.comparison is not None
+    assert report.verdict.comparison.costs.keys() == comparison.costs.keys()
+    for method, costs in comparison.costs.items():
+        np.testing.assert_array_equal(report.verdict.comparison.costs[method], costs)
 
 
 @pytest.mark.slow
@@ -38,12 +40,14 @@ def test_held_out_data_judges_and_labels_name_the_rows(result: stakes.Calibratio
     assert report.answer.every == 3
 
 
-def test_a_utility_is_shown_as_a_gain() -> None:
+def test_a_utility_is_shown_as_a_gain(report: Report) -> None:
     rows = {"VI": [1.0, 2.0, 3.0], "LCVI": [1.5, 3.0, 4.6]}
     costs = {name: -np.tile(gains, 20) for name, gains in rows.items()}  # enough for a claim
     found = verdict(stakes.Comparison(costs, gain=True, setting="", held_out=False))
-    assert (found.quantity, found.tone) == ("gain", "better")
-    assert [risk.value for risk in found.risks] == pytest.approx([2.0, 9.1 / 3])
+    assert (found.gain, found.tone) == (True, "better")
+    page = render(replace(report, verdict=found))
+    assert "<td>2</td>" in page
+    assert "<td>3.033</td>" in page
 
 
 def test_an_unconverged_fit_makes_the_verdict_unclear() -> None:
@@ -87,5 +91,5 @@ def test_decisions_about_a_parameter_have_a_report_without_a_comparison():
     summary = summarise(result, title="Promises")
     assert "never observed" in summary.verdict.sentence
     assert summary.quality is None
-    assert summary.verdict.risks == ()
+    assert summary.verdict.comparison is None
     assert "Did calibration help?" in render(summary)

@@ -6,17 +6,16 @@ import pytest
 from report_samples import sample_report
 
 import stakes
-from stakes.report import Report
+from stakes.report import Report, render
 
 
 def test_convergence_says_why_each_fit_stopped_and_where_m_lies(
     result: stakes.Calibration, report: Report
 ) -> None:
-    vi, calibrated = report.convergence.traces
-    assert (vi.reason, calibrated.reason) == (result.vi.reason, result.calibrated.reason)
-    assert vi.steps[-1] == result.vi.steps
-    assert len(vi.steps) <= 250
-    scale = report.convergence.scale
+    assert report.fits == {"VI": result.vi, "LCVI": result.calibrated}
+    page = render(report)
+    assert f"Plain VI: {result.vi.reason} after {result.vi.steps:,} steps" in page
+    scale = report.scale
     assert scale is not None
     assert scale.value == result.scale
     assert scale.counts.sum() + scale.beyond == 8
@@ -45,7 +44,7 @@ def test_the_coverage_of_the_same_rows_is_told_once(result: stakes.Calibration) 
     """By the table of ways, where there is one, and not by other draws in another table."""
     report = sample_report(3, worth=True)
     alone = stakes.report.summarise(result, title="t")
-    both = stakes.report.summarise(result, title="t", worth=report.worth)
+    both = stakes.report.summarise(result, title="t", choice=report.choice)
     assert alone.price is not None
     assert both.price is not None
     assert alone.price.coverage

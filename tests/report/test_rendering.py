@@ -53,7 +53,7 @@ def harmless() -> str:
 
 def test_page_says_what_a_problem_does_not_have() -> None:
     report = sample_report(3, kind=None)
-    page = render(replace(report, convergence=replace(report.convergence, scale=None)))
+    page = render(replace(report, scale=None))
     assert "has no cost that this page could vary" in page
     assert "needs no scale M" in page
 

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from report_samples import sample_report
 
-from stakes.report import Worth
-from stakes.report.worth import Quality, shown
+from stakes.report.worth import Quality, shown, worth_in_words
 from stakes.study import Saving
 
 BASE = Quality(100, True, ((0.9, 0.91, 0.9), (0.5, 0.52, 0.5)), (), 10.0, 11.0, 1.0)
@@ -26,10 +25,10 @@ BASE = Quality(100, True, ((0.9, 0.91, 0.9), (0.5, 0.52, 0.5)), (), 10.0, 11.0, 
 def test_words_on_what_a_decision_saves_follow_the_numbers(
     each: float, low: float | None, high: float | None, said: str
 ) -> None:
-    worth = sample_report(3, worth=True).worth
-    assert worth is not None
+    choice = sample_report(3, worth=True).choice
+    assert choice is not None
     saved = [Saving("what is done today", each, low, high)]
-    (sentence,) = Worth(replace(worth.summary, saved=saved)).against_rules
+    _, sentence = worth_in_words(replace(choice, saved=saved))
     assert said in sentence
 
 
@@ -82,7 +81,7 @@ def test_amounts_have_three_digits(value: float, said: str) -> None:
 def test_two_figures_of_one_cost_are_explained(realised: float, meaning: str) -> None:
     report = sample_report(3, worth=True)
     assert report.quality is not None
-    found = replace(report.quality, realised=realised, folds=report.worth)
+    found = replace(report.quality, realised=realised, folds=report.choice)
     said = found.sentences[-1].replace("\N{NO-BREAK SPACE}", " ")
     assert "compared on 40 other outcomes, where a decision cost 12.3 €." in said
     assert f"to judge the way chosen once more: {realised:.1f} €." in said

@@ -65,6 +65,11 @@ class Fit:
         return bound
 
     @property
+    def end(self) -> float:
+        """Mean bound over the last tenth of the steps."""
+        return finite_mean(self.last_tenth(self.bound))
+
+    @property
     def steps(self) -> int:
         return len(self.elbo)
 
@@ -73,7 +78,7 @@ class Fit:
         return self.reason is Stop.CONVERGED
 
     def __repr__(self) -> str:
-        end = f", bound {finite_mean(self.last_tenth(self.bound)):.4g}" if self.steps else ""
+        end = f", bound {self.end:.4g}" if self.steps else ""
         skipped = f", {self.skipped} steps skipped" if self.skipped else ""
         return f"Fit({self.reason} after {self.steps} steps{end}{skipped})"
 

@@ -25,4 +25,3 @@ from stakes.report.rendering import objection as objection
 from stakes.report.rendering import render as render
 from stakes.report.rendering import write as write
 from stakes.report.rows import Rows as Rows
-from stakes.report.worth import Worth as Worth

@@ -7,7 +7,8 @@ import numpy as np
 
 from stakes.losses import AnyLoss
 from stakes.report.rows import Rows
-from stakes.report.worth import Quality, Recommendation, Worth
+from stakes.report.worth import Quality, Recommendation
+from stakes.study import Summary
 
 LATEST = 7
 """Rows that stand for the present where nobody says which rows to decide about."""
@@ -51,7 +52,7 @@ def answer(rows: Rows, *, gain: bool, unit: str | None) -> Recommendation:
 
 
 def quality(
-    judged: Rows, worth: Worth | None, *, unseen: bool, gain: bool, unit: str | None
+    judged: Rows, choice: Summary | None, *, unseen: bool, gain: bool, unit: str | None
 ) -> Quality | None:
     """What the model expected of outcomes that came, best of outcomes that it had not seen."""
     counted = np.isfinite(judged.seen)
@@ -61,7 +62,7 @@ def quality(
     shares = _shares(judged, counted)
     due = _coverage(judged, judged.draws)
     held: Mapping[float, float | None] = _coverage(judged, judged.seen, counted)
-    folds = None if worth is None or unseen or changes_outcomes else worth.summary
+    folds = None if unseen or changes_outcomes else choice
     if folds is not None:
         held = {0.9: folds.line().coverage_90, 0.5: folds.line().coverage_50}
     coverage = ((level, share, due[level]) for level, share in held.items() if share is not None)
@@ -81,7 +82,7 @@ def quality(
         return replace(quality, realised=folds.line().risk, error=folds.error)
     realised = sign * judged.realised
     error = float(realised.std() / np.sqrt(len(realised)))
-    return replace(quality, realised=float(realised.mean()), error=error, folds=worth)
+    return replace(quality, realised=float(realised.mean()), error=error, folds=choice)
 
 
 def _shares(judged: Rows, counted: np.ndarray) -> tuple[tuple[str, float, float], ...]:

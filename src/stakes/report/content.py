@@ -8,31 +8,27 @@ import numpy as np
 
 from stakes import checks
 from stakes.errors import InputError
+from stakes.fitting import Fit
 from stakes.predicting import SampledPosterior
 from stakes.problem import Problem
 from stakes.report.actions import ActionTable, action_table
 from stakes.report.answers import answer, quality
-from stakes.report.convergence import Convergence, Price, convergence, price
+from stakes.report.convergence import Price, ScaleOfLosses, price, scale_of_losses
 from stakes.report.decision_table import Decisions, decision_table
 from stakes.report.expected import curve
 from stakes.report.movement import Movement, moved_latents
 from stakes.report.pictures import METHODS
 from stakes.report.rows import Rows
 from stakes.report.what_if import Curve, WhatIf, what_if
-from stakes.report.worth import Quality, Recommendation, Worth
-from stakes.study import NOT_CALIBRATED, Calibration, Cases, Comparison, why_not_judged
-
-
-@final
-@dataclass(frozen=True)
-class Risk:
-    """What the decisions of one method cost, and how much less that is than plain VI's."""
-
-    method: str
-    value: float
-    """Mean loss; mean utility where the problem is given by one."""
-    reduction: float | None = None
-    interval: tuple[float, float] | None = None
+from stakes.report.worth import Quality, Recommendation
+from stakes.study import (
+    NOT_CALIBRATED,
+    Calibration,
+    Cases,
+    Comparison,
+    Summary,
+    why_not_judged,
+)
 
 
 @final
@@ -43,13 +39,14 @@ class Verdict:
     sentence: str
     tone: str
     """`better`, `worse` or `unclear`."""
-    quantity: str
-    """`risk`, or `gain` for a utility."""
-    risks: tuple[Risk, ...]
+    gain: bool
+    """Whether decisions are judged by a utility, and not by their risk."""
     instances: int
     held_out: bool
     setting: str
     notes: tuple[str, ...] = ()
+    comparison: Comparison | None = None
+    """None where data cannot judge decisions, or there is nothing to compare with."""
 
 
 @final
@@ -87,14 +84,16 @@ class Report:
     what_if: WhatIf | None
     """None where the loss has no parameter to vary."""
     movement: Movement
-    convergence: Convergence
+    fits: Mapping[str, Fit]
+    scale: ScaleOfLosses | None
+    """None for a problem given by a utility, and where plain VI is the only fit."""
     price: Price | None
     """None where plain VI is the only fit."""
     origin: Origin
     answer: Recommendation
     quality: Quality | None
     """None where no outcomes were observed."""
-    worth: Worth | None = None
+    choice: Summary | None = None
     """None where there was no choice among ways."""
     unit: str | None = None
     """What costs are counted in."""
@@ -111,7 +110,7 @@ def summarise(
     held_out: Cases | None = None,
     nuts: int | None = None,
     rows: Sequence[Rows] | None = None,
-    worth: Worth | None = None,
+    choice: Summary | None = None,
     unit: str | None = None,
     origin: Origin | None = None,
 ) -> Report:
@@ -125,7 +124,7 @@ def summarise(
         rows: the cases in the decision table, part by part, with what is decided about them and
             labels that tell them apart; the first part has the decisions to take. By default the
             cases of the fit, and those held out.
-        worth: what the decisions of the way that was chosen are worth.
+        choice: the choice among ways to decide, where there was one.
         unit: what costs are counted in, such as "€".
         origin: where the report comes from, and how to make it again.
     """
@@ -137,7 +136,7 @@ def summarise(
     checks.text(where("title"), title)
     for name, given, kind, rule in (
         ("held_out", held_out, Cases, "what `result.assess(data)` returns"),
-        ("worth", worth, Worth, "a `Worth(...)` of the report"),
+        ("choice", choice, Summary, "the `summary` of what `choose(...)` returns"),
         ("origin", origin, Origin, "an `Origin(...)` of the report"),
     ):
         if given is not None:
@@ -159,12 +158,13 @@ def summarise(
         decisions=decision_table(parts, gain=gain),
         what_if=what_if(parts[0]),
         movement=moved_latents(result, sampled),
-        convergence=convergence(result),
-        price=price(result, cases, covered=worth is None) if "LCVI" in result.fits else None,
+        fits=result.fits,
+        scale=scale_of_losses(result),
+        price=price(result, cases, covered=choice is None) if "LCVI" in result.fits else None,
         origin=origin or Origin(),
         answer=answer(parts[0], gain=gain, unit=unit),
-        quality=quality(judged, worth, unseen=cases.held_out, gain=gain, unit=unit),
-        worth=worth,
+        quality=quality(judged, choice, unseen=cases.held_out, gain=gain, unit=unit),
+        choice=choice,
         unit=unit,
         actions=action_table(judged),
         curve=curve(result, parts[0]),
@@ -195,20 +195,15 @@ def verdict(comparison: Comparison) -> Verdict:
     """Whether calibration helped, by what decisions cost."""
     low, high = comparison.interval
     tone = "better" if low > 0 else "worse" if high < 0 else "unclear"
-    sign = -1.0 if comparison.gain else 1.0
-    reductions, intervals = comparison.reductions, comparison.intervals
     return Verdict(
         sentence=comparison.verdict,
         tone="unclear" if comparison.notes else tone,
-        quantity="gain" if comparison.gain else "risk",
-        risks=tuple(
-            Risk(method, sign * risk, reductions.get(method), intervals.get(method))
-            for method, risk in comparison.risk.items()
-        ),
+        gain=comparison.gain,
         instances=comparison.instances,
         held_out=comparison.held_out,
         setting=comparison.setting,
         notes=_unreliable(comparison.notes),
+        comparison=comparison,
     )
 
 
@@ -222,8 +217,7 @@ def _unjudged(cases: Cases) -> Verdict:
     return Verdict(
         sentence=sentence,
         tone="unclear",
-        quantity="gain" if problem.loss is None else "risk",
-        risks=(),
+        gain=problem.loss is None,
         instances=int(np.prod(cases.instances.shape)),
         held_out=cases.held_out,
         setting=setting,

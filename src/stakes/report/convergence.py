@@ -1,4 +1,4 @@
-"""How the fits went, where M lies among the losses, and what calibration cost in fit."""
+"""Where M lies among the losses, and what calibration cost in fit."""
 
 import math
 from dataclasses import dataclass
@@ -6,31 +6,12 @@ from typing import final
 
 import numpy as np
 
-from stakes.fitting import Fit, finite_mean
+from stakes.fitting import finite_mean
 from stakes.study import Calibration, Cases, predictive_quantiles, why_not_judged
 
-POINTS = 250
-"""In each trace of a bound."""
 MOST_BINS = 40
 COVERED = (0.5, 0.9)
 """Levels of the central intervals whose coverage is shown."""
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Trace:
-    """How one fit went: its bound at some of its steps."""
-
-    method: str
-    steps: np.ndarray
-    bound: np.ndarray
-    reason: str
-    converged: bool
-    taken: int
-    skipped: int
-    seconds: float
-    end: float
-    """Mean bound over the last tenth of the steps."""
 
 
 @final
@@ -52,19 +33,6 @@ class ScaleOfLosses:
         """(from, to, how many)."""
         edges = self.edges.tolist()
         return list(zip(edges[:-1], edges[1:], self.counts.tolist(), strict=True))
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Convergence:
-    traces: tuple[Trace, ...]
-    scale: ScaleOfLosses | None
-    """None for a problem given by a utility, and where plain VI is the only fit."""
-
-    @property
-    def calibrated(self) -> bool:
-        """Whether there is a calibrated fit."""
-        return len(self.traces) > 1
 
 
 @final
@@ -113,30 +81,8 @@ class Price:
         return min(max(1 - math.floor(math.log10(self.error)), 0), 9)
 
 
-def convergence(result: Calibration) -> Convergence:
-    """How each fit went, and where M lies among the losses of the first."""
-    traces = tuple(_trace(method, fit) for method, fit in result.fits.items())
-    return Convergence(traces, _scale_of_losses(result))
-
-
-def _trace(method: str, fit: Fit) -> Trace:
-    """The bound as means over stretches of steps, which show the course and not the noise."""
-    width = -(-fit.steps // POINTS) or 1
-    starts = np.arange(0, fit.steps, width)
-    return Trace(
-        method=method,
-        steps=np.minimum(starts + width, fit.steps),
-        bound=np.array([finite_mean(fit.bound[start : start + width]) for start in starts]),
-        reason=str(fit.reason),
-        converged=fit.converged,
-        taken=fit.steps,
-        skipped=fit.skipped,
-        seconds=fit.seconds,
-        end=finite_mean(fit.last_tenth(fit.bound)),
-    )
-
-
-def _scale_of_losses(result: Calibration) -> ScaleOfLosses | None:
+def scale_of_losses(result: Calibration) -> ScaleOfLosses | None:
+    """None for a problem given by a utility, and where plain VI is the only fit."""
     transform, scale = result.transform, result.scale
     judged = why_not_judged(result.problem) is None
     if transform is None or scale is None or not judged or "LCVI" not in result.fits:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from stakes.fitting import Fit, finite_mean
 from stakes.report.actions import ActionTable
-from stakes.report.convergence import ScaleOfLosses, Trace
+from stakes.report.convergence import ScaleOfLosses
 from stakes.report.movement import Marginal, Pair, centres, density_of, levels
 from stakes.report.what_if import CostLine, Curve
 
@@ -56,6 +57,8 @@ LONGEST = 40
 """Letters of a name that are drawn."""
 POINTS = 200
 """Draws shown of each method in a pair; the contours are made from many more."""
+STRETCHES = 250
+"""Of steps, in the picture of a bound."""
 CELLS = 40
 INSIDE = (0.5, 0.9)
 """How much of the posterior the contours enclose."""
@@ -183,11 +186,14 @@ def draw_benefit(ax: "Axes", table: ActionTable) -> None:
     legend_above(ax)
 
 
-def draw_trace(ax: "Axes", shown: Trace) -> None:
-    """The bound over the steps."""
-    ax.plot(shown.steps, shown.bound, color=COLORS[shown.method], linewidth=1.5)
+def draw_bound(ax: "Axes", fit: Fit, color: str) -> None:
+    """The bound of a fit as means over stretches of steps, which show its way and not the noise."""
+    width = -(-fit.steps // STRETCHES) or 1
+    starts = np.arange(0, fit.steps, width)
+    bound = np.array([finite_mean(fit.bound[start : start + width]) for start in starts])
+    ax.plot(np.minimum(starts + width, fit.steps), bound, color=color, linewidth=1.5)
     # The first steps climb from far below and would flatten all that follows.
-    later = shown.bound[len(shown.bound) // 10 :]
+    later = bound[len(bound) // 10 :]
     later = later[np.isfinite(later)]
     if later.size and later.max() > later.min():
         room = 0.08 * (later.max() - later.min())

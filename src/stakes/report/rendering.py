@@ -78,7 +78,7 @@ def _of_one(report: Report) -> str:
 
     table = report.decisions
     script = "\n".join(_file(name) for name in SCRIPTS)
-    shown = columns(table, report.unit, gain=report.verdict.quantity == "gain")
+    shown = columns(table, report.unit, gain=report.verdict.gain)
     short = [column for column in shown if column.name in SHORT]
     overviews = {}
     if report.quality is not None:
@@ -109,12 +109,13 @@ def _pictures(
     for screen, picture in overviews.items():
         if picture is not None:
             yield f"overview-{screen}", SCREENS[screen][0], 300, picture.draw
+    comparison = report.verdict.comparison
+    intervals = {} if comparison is None else comparison.intervals
+    reductions = {} if comparison is None else comparison.reductions
     rows = [
-        Improvement(METHODS[risk.method], risk.reduction, *risk.interval, COLORS[risk.method])
-        for risk in report.verdict.risks
-        if risk.reduction is not None
-        and risk.interval is not None
-        and np.isfinite([risk.reduction, *risk.interval]).all()
+        Improvement(METHODS[method], reductions[method], low, high, COLORS[method])
+        for method, (low, high) in intervals.items()
+        if np.isfinite([reductions[method], low, high]).all()
     ]
     if rows:
         draw = partial(pictures.draw_improvements, rows=rows)
@@ -129,10 +130,11 @@ def _pictures(
         yield f"marginal-{i}", THIRD, 170, partial(pictures.draw_marginal, shown=marginal)
     for i, pair in enumerate(report.movement.pairs):
         yield f"pair-{i}", THIRD, 260, partial(pictures.draw_pair, shown=pair)
-    for i, trace in enumerate(report.convergence.traces):
-        yield f"trace-{i}", HALF, 220, partial(pictures.draw_trace, shown=trace)
-    if report.convergence.scale is not None:
-        yield "losses", HALF, 220, partial(pictures.draw_losses, scale=report.convergence.scale)
+    for method, fit in report.fits.items():
+        draw = partial(pictures.draw_bound, fit=fit, color=COLORS[method])
+        yield f"bound-{method}", HALF, 220, draw
+    if report.scale is not None:
+        yield "losses", HALF, 220, partial(pictures.draw_losses, scale=report.scale)
 
 
 def _template(name: str) -> "Template":
@@ -152,6 +154,7 @@ def _template(name: str) -> "Template":
         "money": worth.shown,
         "method": METHODS.__getitem__,
         "words": words,
+        "worth": worth.worth_in_words,
     }
     return environment.get_template(name)
 

@@ -5,15 +5,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, final
 
-import jax.numpy as jnp
 import numpy as np
 
 from stakes import checks
 from stakes.predicting import CENTRAL
 from stakes.study import Cases, are_whole_numbers, predictive_quantiles, why_not_judged
 
-MOST_VALUES = 4_000_000
-"""Costs of drawn outcomes held at once."""
 MOST_CLASSES = 6
 PARTS = ("new", "held out", "fit")
 
@@ -42,10 +39,8 @@ class Rows:
     """What the model was told about each row."""
     decided: np.ndarray | None = None
     """By the way that was chosen."""
-    central: np.ndarray | None = None
-    """Of what that way predicts: instance x (5, 25, 75, 95 %)."""
     drawn: np.ndarray | None = None
-    """Outcomes that it predicts: draw x instance."""
+    """Outcomes that this way predicts: draw x instance."""
     others: Mapping[str, np.ndarray] = field(default_factory=dict)
     """What simple rules would decide."""
     doubts: tuple[str, ...] = ()
@@ -63,7 +58,7 @@ class Rows:
         checks.assign(self, doubts=doubts)
         if self.labels is not None:
             checks.labels("`Rows(labels=...)`", self.labels)
-        for name in ("decided", "central", "drawn"):
+        for name in ("decided", "drawn"):
             if getattr(self, name) is not None:
                 checks.array(f"`Rows({name}=...)`", getattr(self, name))
 
@@ -92,8 +87,6 @@ class Rows:
     @cached_property
     def ranges(self) -> np.ndarray:
         """Instance x (5, 25, 75, 95 %) of what is predicted."""
-        if self.central is not None:
-            return self.central
         return predictive_quantiles(self.draws, np.array(CENTRAL))
 
     @cached_property
@@ -103,18 +96,9 @@ class Rows:
 
     def expected(self, decisions: np.ndarray) -> np.ndarray:
         """What decisions about these cases are expected to cost; nan where they change outcomes."""
-        cases, draws = self.cases, self.draws
-        shape, task = cases.instances.shape, cases.problem.task
-        if cases.problem.action is not None:
-            return np.full(draws.shape[1], np.nan)
-        criterion = task.at(cases.predictor.columns(task.needs)).criterion
-        decision, total = jnp.asarray(decisions).reshape(shape), np.zeros(draws.shape[1])
-        step = max(MOST_VALUES // max(draws.shape[1], 1), 1)
-        for start in range(0, len(draws), step):
-            some = jnp.asarray(draws[start : start + step]).reshape(-1, *shape)
-            costs = np.asarray(criterion.cost(some, decision), np.float64)
-            total += costs.reshape(len(some), -1).sum(axis=0)
-        return total / len(draws)
+        if self.cases.problem.action is not None:
+            return np.full(self.draws.shape[1], np.nan)
+        return self.cases.mean_costs(self.draws, decisions.reshape(self.cases.instances.shape))
 
     @cached_property
     def seen(self) -> np.ndarray:

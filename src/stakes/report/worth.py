@@ -23,49 +23,32 @@ RULES = {
 """Simple rules, as a sentence calls them."""
 
 
-@final
-@dataclass(frozen=True)
-class Worth:
-    """Which way decides, and what its decisions are worth, in the user's unit."""
+def worth_in_words(summary: Summary, unit: str | None = None) -> list[str]:
+    """What a decision has cost on average, and what is saved against simple rules."""
+    verb = "gained" if summary.gain else "cost"
+    cost = (
+        f"On {summary.outcomes:,} outcomes left out of its fit, a decision {verb} "
+        f"{shown(summary.line().risk, unit)} on average."
+    )
+    rules = [saving for saving in summary.saved if saving.than in RULES]
+    return [cost, *(_saving_in_words(saving, unit) for saving in reversed(rules))]
 
-    summary: Summary
-    unit: str | None = None
 
-    @property
-    def quantity(self) -> str:
-        """What decisions are judged by: their cost, or their gain for a utility."""
-        return "gain" if self.summary.gain else "cost"
+def _saving_in_words(saving: Saving, unit: str | None) -> str:
+    than, (low, high) = RULES[saving.than], (saving.low, saving.high)
+    size = shown(abs(saving.each), unit)
+    if low is not None and low > 0:
+        return f"That is {size} better than {than}{_span(low, high, unit)}."
+    if high is not None and high < 0:
+        return f"That is {size} worse than {than}{_span(-high, low and -low, unit)}."
+    way = "better" if saving.each >= 0 else "worse"
+    return f"Against {than} it is {size} {way}, which may be chance{_span(low, high, unit)}."
 
-    @property
-    def against_rules(self) -> tuple[str, ...]:
-        """What is saved against simple rules, in words; that of today first."""
-        rules = [saving for saving in self.summary.saved if saving.than in RULES]
-        return tuple(self._sentence(saving) for saving in reversed(rules))
 
-    @property
-    def sentence(self) -> str:
-        """What a decision has cost on average."""
-        verb = "gained" if self.summary.gain else "cost"
-        return (
-            f"On {self.summary.outcomes:,} outcomes left out of its fit, a decision {verb} "
-            f"{shown(self.summary.line().risk, self.unit)} on average."
-        )
-
-    def _sentence(self, saving: Saving) -> str:
-        """A saving in words that follow the numbers."""
-        than, (low, high) = RULES[saving.than], (saving.low, saving.high)
-        size = shown(abs(saving.each), self.unit)
-        if low is not None and low > 0:
-            return f"That is {size} better than {than}{self._span(low, high)}."
-        if high is not None and high < 0:
-            return f"That is {size} worse than {than}{self._span(-high, low and -low)}."
-        way = "better" if saving.each >= 0 else "worse"
-        return f"Against {than} it is {size} {way}, which may be chance{self._span(low, high)}."
-
-    def _span(self, low: float | None, high: float | None) -> str:
-        if low is None or high is None:
-            return ""
-        return f" (95 % interval {shown(low)} to {shown(high, self.unit)})"
+def _span(low: float | None, high: float | None, unit: str | None) -> str:
+    if low is None or high is None:
+        return ""
+    return f" (95 % interval {shown(low)} to {shown(high, unit)})"
 
 
 @final
@@ -161,7 +144,7 @@ class Quality:
     """Standard error of the realised one."""
     gain: bool = False
     unit: str | None = None
-    folds: Worth | None = None
+    folds: Summary | None = None
     """What decisions cost where ways were compared, on other outcomes than these."""
 
     @property
@@ -252,15 +235,15 @@ class Quality:
         """Why there are two figures of what a decision cost."""
         if self.folds is None or self.realised is None:
             return ""
-        before, came = self.folds.summary.line().risk, "brought" if self.gain else "cost"
-        error = math.hypot(self.folds.summary.error or 0.0, self.error or 0.0)
+        before, came = self.folds.line().risk, "brought" if self.gain else "cost"
+        error = math.hypot(self.folds.error or 0.0, self.error or 0.0)
         meaning = "The two differ by no more than chance may explain."
         if abs(self.realised - before) > TOO_FAR * error:
             meaning = (
                 "They differ by more than chance explains, so these rows are of another kind, or "
                 "times have changed. Count on the second."
             )
-        outcomes = self.folds.summary.outcomes
+        outcomes = self.folds.outcomes
         return (
             f"Ways to decide were compared on {outcomes:,} other outcomes, where a "
             f"decision {came} {shown(before, self.unit)}. These {self.outcomes:,} were kept apart "

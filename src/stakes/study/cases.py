@@ -181,7 +181,11 @@ class Cases:
 
     def expected_costs(self, posterior: Posterior, decisions: np.ndarray) -> np.ndarray:
         """What a posterior expects each decision to cost; minus its utility, where there is one."""
-        task, drawn = self.problem.task, self.drawn(posterior)
+        return self.mean_costs(self.drawn(posterior), decisions)
+
+    def mean_costs(self, drawn: np.ndarray, decisions: np.ndarray) -> np.ndarray:
+        """What each decision costs on average over outcomes that may come, draw x instance."""
+        task = self.problem.task
         outcomes = drawn.reshape(-1, *self.instances.shape)
         criterion = task.at(self.predictor.columns(task.needs)).criterion
         cost = criterion.cost(jnp.asarray(outcomes), task.space.unpack(jnp.asarray(decisions)))

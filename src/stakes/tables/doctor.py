@@ -15,6 +15,8 @@ from stakes.tables.values import FORMATS, Dates, Numbers, dates_in, numbers_in, 
 
 SHOWN = 5
 """Rows and words that a finding names."""
+MOST_NAMED = 12
+"""Categories that a summary names."""
 MANY = 0.5
 """Of a column of words, the share of numbers from which on they were probably meant as such."""
 MISSING = frozenset(("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "<NA>"))
@@ -131,6 +133,22 @@ class Column(NamedTuple):
     def counts(self) -> list[tuple[str, int]]:
         """Its categories, the most frequent first."""
         return Counter(self.values[~self.missing].tolist()).most_common()
+
+    @property
+    def summary(self) -> str:
+        """What it holds, in words: a range, or categories with their counts."""
+        there = self.values[~self.missing] if self.values.ndim == 1 else self.values
+        if not there.size:
+            return f"no {self.kind}"
+        if self.kind is Kind.CATEGORIES and there.ndim == 1:
+            counts = self.counts()
+            shown = ", ".join(f"{word!r} {count}" for word, count in counts[:MOST_NAMED])
+            more = f", and {len(counts) - MOST_NAMED} more" if len(counts) > MOST_NAMED else ""
+            return f"{len(counts)} categories: {shown}{more}"
+        if self.kind is Kind.NUMBERS:
+            return f"numbers from {there.min():g} to {there.max():g}"
+        words = there.astype(str).tolist()
+        return f"{self.kind} from {min(words)} to {max(words)}"
 
 
 @final

@@ -67,6 +67,11 @@ class TableFile:
         return sniff(self.path, self.known) if self.kind == "csv" else Dialect()
 
     @property
+    def written(self) -> str:
+        """How it is written, in words."""
+        return str(self.dialect) if self.kind == "csv" else self.kind
+
+    @property
     def decimal(self) -> str:
         return self.dialect.decimal or "."
 

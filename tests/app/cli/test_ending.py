@@ -1,12 +1,13 @@
-"""How a run says what came of it."""
+"""How a run says what came of it, and several side by side."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from projects import formula_project
+from projects import formula_project, invoke
 
 from stakes.app.runs.manifest import Refit
 from stakes.app.spec import read_job
@@ -32,3 +33,12 @@ def test_a_run_says_how_it_was_judged_and_on_how_many_rows_decisions_rest(
     assert _held_out(run, manifest).startswith("Judged on 9 outcomes in folds and 3 rows held out")
     run.job = replace(run.job, tables=replace(run.job.tables, held_out=None))
     assert _held_out(run, manifest) == ""
+
+
+def test_compare_shows_runs_side_by_side(finished: Path) -> None:
+    shown = invoke("compare", finished, finished)
+    assert shown.exit_code == 0, shown.stderr
+    assert shown.output.count("held out") >= 2
+    assert "\x1b" not in shown.output
+    rows = json.loads(invoke("compare", finished, "--json").stdout)
+    assert rows[0]["instances"] == 10

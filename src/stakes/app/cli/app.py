@@ -5,11 +5,10 @@ from typing import Annotated
 import typer
 
 from stakes.app.cli.check import check
-from stakes.app.cli.compare import compare
 from stakes.app.cli.decide import decide, report
-from stakes.app.cli.demo import demo
+from stakes.app.cli.ending import compare
 from stakes.app.cli.init import init
-from stakes.app.cli.run import resume, run
+from stakes.app.cli.run import demo, resume, run
 
 HELP = """Bayesian decisions: variational posteriors calibrated for what a decision costs.
 

@@ -1,23 +1,26 @@
-"""How a run ends, for `run`, `resume` and `demo`: the comparison, the files, the exit code."""
+"""How runs end: results, files and exit code of one, and `stakes compare` for several."""
 
 import sys
 from contextlib import nullcontext
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stakes.app.cli.command import Exit, print_json, say
+from stakes.app.cli.command import Exit, Json, command, print_json, say
 from stakes.host.progress import report_to
 from stakes.wording import percent, percent_span, text_table
 
 if TYPE_CHECKING:
     from distributed import Client
 
-    from stakes.app.runs import Manifest, Run
+    from stakes.app.runs import Ending, Manifest, Run
     from stakes.host.watching import Beat
     from stakes.processes import Processes
     from stakes.study import Comparison, Summary
+
+HEAD = ("run", "on", "cases", "VI", "LCVI", "better by", "95 % interval", "fits")
 
 
 def finish(
@@ -135,4 +138,59 @@ def _written(run: "Run") -> str:
         f"{what + ':':<11}{path}{f' ({how[path.name]})' if how.get(path.name) else ''}"
         for what, path in there
         if path.exists()
+    )
+
+
+@command
+def compare(
+    run: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of finished runs.")],
+    json: Json = False,
+) -> None:
+    """Show the risk of several runs side by side, with the gain from calibration in each.
+
+    Risks are comparable where loss and cases are the same; the percentages always are.
+
+    Example: stakes compare runs/sales runs/sales-2
+    """
+    from stakes.app.runs import RunFolder
+    from stakes.errors import InputError
+
+    manifests = [(path, RunFolder(path).manifest()) for path in run]
+    finished = [(p, m, m.ending) for p, m in manifests if m.ending is not None]
+    unfinished = [str(path) for path, manifest in manifests if manifest.ending is None]
+    if unfinished:
+        raise InputError(
+            f"Not finished: {', '.join(unfinished)}. Resume it: `stakes resume {unfinished[0]}`."
+        )
+    if json:
+        print_json([_fields(*one) for one in finished])
+        return
+    typer.echo("\n".join(text_table([HEAD, *(_row(*one) for one in finished)])))
+    for path, _, ending in finished:
+        typer.echo(f"\n{path}: {ending.setting}\n{ending.verdict}")
+
+
+def _fields(path: Path, manifest: "Manifest", ending: "Ending") -> dict[str, object]:
+    about = {"run": str(path), "title": manifest.title, "seed": manifest.seed}
+    return about | ending.model_dump()
+
+
+def _row(path: Path, manifest: "Manifest", ending: "Ending") -> tuple[str, ...]:
+    from stakes.app.spec import unit_of
+
+    sign = -1 if ending.gain else 1
+    name = unit_of(manifest.spec)
+    unit = f" {name}" if name else ""
+    low, high = ending.interval
+    return (
+        str(path),
+        "held out" if ending.held_out else "the fit",
+        f"{ending.instances:,}",
+        *(
+            f"{sign * ending.risk[name]:.4f}{unit}" if name in ending.risk else "?"
+            for name in ("VI", "LCVI")
+        ),
+        percent(ending.reduction, 2, unknown="?"),
+        percent_span(low, high, 2, unknown="? to ?"),
+        "converged" if ending.converged else "not converged",
     )

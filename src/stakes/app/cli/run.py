@@ -1,16 +1,17 @@
-"""`stakes run` fits what a spec describes, `stakes resume` goes on with it."""
+"""`stakes run` fits what a spec describes, `resume` goes on with it; `demo` runs an example."""
 
 import re
 import shlex
 import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn
 
 import typer
 
 from stakes.app.cli.command import Exit, Json, NoChoose, NoReport, Out, RunPath, Set, command, say
 from stakes.app.cli.ending import finish, show_ended
+from stakes.demos import NAMES
 from stakes.host.supervisor import end_with_supervisor, supervise
 from stakes.host.watching import Beat, Waiting
 
@@ -158,6 +159,39 @@ def resume(
         beat = None if beats is None else Beat(beats)
         with workers.client() as client:
             finish(opened, report=not no_report, json=json, on=client, processes=others, beat=beat)
+
+
+@command
+def demo(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help=f"One of {', '.join(NAMES)}.")
+    ] = "eight-schools",
+    out: Out = None,
+    seed: Annotated[int, typer.Option(help="The seed for everything random.", min=0)] = 0,
+    steps: Annotated[
+        int | None,
+        typer.Option(help="The most steps of each fit; few for a quick look.", min=1),
+    ] = None,
+    no_choose: NoChoose = False,
+    json: Json = False,
+) -> None:
+    """Solve a built-in example, and write decisions and report into a run folder.
+
+    Example: stakes demo newsvendor
+    """
+    from stakes.app.spec import job_of, without_choice
+
+    raw: dict[str, Any] = {"title": _title(name), "seed": seed, "model": {"example": name}}
+    if steps is not None:
+        raw["fit"] = {"steps": steps}
+    raw = without_choice(raw) if no_choose else raw
+    job = job_of(raw, Path.cwd(), where=f"`stakes demo {name}`")
+    finish(begin(job, out or free_folder(name)), report=True, json=json)
+
+
+def _title(name: str) -> str:
+    title = name.replace("-", " ").capitalize()
+    return f"{title}: {NAMES[name]}" if name in NAMES else title
 
 
 def begin(job: "Job", folder: Path) -> "Run":

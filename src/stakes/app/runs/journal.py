@@ -1,21 +1,28 @@
-"""The journal of a run on disk: where both fits stand, in one file that is replaced as a whole.
+"""The record of a run on disk: its log, how it ends, and where its fits stand.
+
+A journal has both fits in one file, which is replaced as a whole.
 
 While several processes make a fit, each writes the rows that it has, and the file says which files
 of theirs belong to it. At the end of the fits, all is in the one file.
 """
 
+import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import final
+from typing import IO, final
 
 import jax
 import numpy as np
 
 from stakes.app.runs import sealed, shares
-from stakes.errors import Interrupted, StorageError
+from stakes.app.runs.folder import STATE, RunFolder
+from stakes.app.runs.manifest import Manifest, now
+from stakes.errors import Interrupted, NumericalError, StorageError
 from stakes.fitting import NOWHERE, History, Share, load_history
+from stakes.host.interrupts import Interruption, Signalled
 from stakes.host.trees import save_tree
 from stakes.host.watching import SAVED, STEP
 
@@ -175,3 +182,69 @@ def _axes(share: Share) -> dict[str, int]:
     of_average = without.average._replace(older=older, newer=newer)
     named = save_tree(without._replace(state=axes, average=of_average))
     return {name: int(axis) for name, axis in named.items() if axis != NOWHERE}
+
+
+@final
+class Record:
+    """Records in log and manifest what happens to a run."""
+
+    def __init__(self, folder: RunFolder, manifest: Manifest, log: IO[str]) -> None:
+        self._folder, self._manifest, self._log = folder, manifest, log
+        self._started = time.monotonic()
+        self.choosing = manifest.timings.get("choice", 0.0)
+
+    def note(self, text: str) -> None:
+        print(now(), text, file=self._log, flush=True)
+
+    def end(self, status: str, timings: Mapping[str, float], **fields: object) -> Manifest:
+        before = self._manifest.timings.get("total", 0.0)
+        total = before + time.monotonic() - self._started
+        return self._folder.update(status=status, timings={**timings, "total": total}, **fields)
+
+    @contextmanager
+    def of_ending(self, *journals: FileJournal) -> Iterator[None]:
+        """If the run does not finish, record why, whatever the reason."""
+        begun = "resumed" if (self._folder / STATE).exists() else "begun"
+        self.note(f"{begun}: {self._manifest.title}")
+        self._folder.update(status="running", reason=None)
+        try:
+            yield
+        except (Interrupted, KeyboardInterrupt) as error:
+            self._give_reason("interrupted", error)
+            raise
+        except NumericalError as error:
+            for journal in journals:
+                journal.save()
+            self._give_reason("failed", error)
+            raise
+        except BaseException as error:
+            self._give_reason("failed", error)
+            raise
+
+    def _give_reason(self, status: str, error: BaseException) -> None:
+        reason = str(error) or type(error).__name__
+        with suppress(OSError):  # such as a full disk, which may be the very reason
+            self.note(f"{status}: {reason}")
+            self.end(status, {}, reason=reason)
+
+
+@contextmanager
+def ended_by(heard: Interruption, path: Path) -> Iterator[None]:
+    """What comes after the fits, which are saved by then."""
+    try:
+        with heard.at_once():
+            yield
+    except Signalled as error:
+        raise _interrupted(error.signum, path) from None
+
+
+def interruption(heard: Interruption, path: Path) -> Interrupted | None:
+    return None if heard.signum is None else _interrupted(heard.signum, path)
+
+
+def _interrupted(signum: int, path: Path) -> Interrupted:
+    return Interrupted(
+        f"Ended by {signal.Signals(signum).name}; what had been done is saved. Resume it: "
+        f"`stakes resume {path}`.",
+        signum,
+    )

@@ -4,6 +4,7 @@ import hashlib
 import json
 import platform
 import re
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
@@ -168,3 +169,7 @@ def versions() -> dict[str, str]:
 
 def precision() -> Literal["single", "double"]:
     return "double" if jnp.result_type(float) == jnp.float64 else "single"
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

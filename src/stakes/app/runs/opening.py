@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import final
@@ -12,7 +11,7 @@ from stakes import checks
 from stakes.app.runs import sealed
 from stakes.app.runs.folder import CHOICE, REFIT, STATE, RunFolder
 from stakes.app.runs.journal import FileJournal
-from stakes.app.runs.manifest import Manifest, SourceFile, precision, versions
+from stakes.app.runs.manifest import Manifest, SourceFile, now, precision, versions
 from stakes.app.runs.solution import TWO, Solution, check_study, rows_of_fit, study_of
 from stakes.app.spec import Job, job_of, job_on_all_rows, path_of, with_values
 from stakes.errors import InputError, StorageError, warn
@@ -164,10 +163,6 @@ def _moved(manifest: Manifest, model: Path) -> Path:
     if given.parts[-len(parts) :] != parts:
         raise InputError(f"`--model {model}`: the spec of the run calls it {named!r}.")
     return given.parents[len(parts) - 1]
-
-
-def now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _check_code(path: Path, code: Iterable[str]) -> None:

@@ -89,7 +89,7 @@ def write_report(
             raise InputError(reason)
         warn(f"No report was written. {reason}")
         return
-    folder, summary, unit = path.parent, solution.summary, solution.job.unit
+    folder = path.parent
     rows = report_rows(solution, held_out, manifest.refit)
     table = None if asked is None else asked[1]
     page = report.summarise(
@@ -102,8 +102,8 @@ def write_report(
             program=PROGRAM.format(path=str(folder), table="" if table is None else table.given),
         ),
         rows=rows if asked is None else [asked_rows(*asked), *rows],
-        worth=None if summary is None else report.Worth(summary, unit),
-        unit=unit,
+        choice=solution.summary,
+        unit=solution.job.unit,
     )
     report.write(page, path)
 
@@ -234,7 +234,6 @@ def _decided(
     return replace(
         rows,
         decided=own(solution.decide(cases)),
-        central=solution.forecast(cases).central[at],
         drawn=cases.drawn(solution.posterior())[:, at],
         others={name: own(found) for name, found in rules.items()},
         about=solution.job.about,

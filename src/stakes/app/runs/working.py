@@ -12,12 +12,11 @@ import numpy as np
 from stakes import checks
 from stakes.app.runs import sealed
 from stakes.app.runs.folder import CHOICE, DECISIONS, DRAWS, REFIT, REPORT, STATE, RunFolder
-from stakes.app.runs.journal import FileJournal
+from stakes.app.runs.journal import FileJournal, Record, ended_by, interruption
 from stakes.app.runs.manifest import Ending, Manifest, Refit
 from stakes.app.runs.meeting import seen_by_all
 from stakes.app.runs.opening import ALL, Run, changed_run, check_run, restore
 from stakes.app.runs.outputs import write_decisions, write_draws
-from stakes.app.runs.recording import Record, ended_by, interruption
 from stakes.app.runs.reporting import read_asked, write_report
 from stakes.app.runs.solution import TWO, Solution, study_of, take_part
 from stakes.app.spec import Job, job_on_all_rows
@@ -72,7 +71,7 @@ def carry_out(
         rule = "what `stakes.join(...)` returns"
         checks.instance("`carry_out(processes=...)`", processes, Processes, rule)
     with run.folder.log() as log, deferred(*ENDING) as heard:
-        record = Record(run, log)
+        record = Record(run.folder, run.manifest, log)
         in_shares = processes is not None and seen_by_all(processes, run.folder) is not None
         journals = {
             name: FileJournal(

@@ -10,7 +10,6 @@ from typing import final
 
 import numpy as np
 
-from stakes.app.spec.summaries import written
 from stakes.errors import InputError, suggestion
 from stakes.tables import Column, Examined, Finding, Hints, Kind, TableFile, examine
 
@@ -150,11 +149,6 @@ class Proposal:
     def hinted(self) -> dict[str, Hints]:
         """What the spec says of the columns that it uses."""
         return {name: hints for name, hints in self.hints.items() if name in self._used}
-
-    @property
-    def written(self) -> str:
-        """How the file is written."""
-        return written(self.file)
 
     @cached_property
     def date(self) -> str | None:

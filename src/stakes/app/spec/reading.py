@@ -9,7 +9,6 @@ import numpy as np
 
 from stakes.app.spec.messages import Collector
 from stakes.app.spec.schema import ChooseSection, DataSection
-from stakes.app.spec.summaries import summaries, written
 from stakes.app.spec.table import Table, days_of, encode, split, words_of
 from stakes.errors import suggestion
 from stakes.tables import (
@@ -199,8 +198,8 @@ class _FileReader:
         held_out, how = others[0] if others else None, self.data.held_out
         if how is not None and how.fraction is not None:
             fit, held_out = split(fit, how, len(read[0].kept))
-        about = [f"{file.path.name}: {written(file)}" for _, file in files]
-        about += summaries(read[0].columns)
+        about = [f"{file.path.name}: {file.written}" for _, file in files]
+        about += [f"{name}: {column.summary}" for name, column in read[0].columns.items()]
         paths = tuple(file.path for _, file in files)
         return Tables(fit, held_out, paths, tuple(notes), tuple(about), files[0][1].dialect)
 

@@ -139,7 +139,7 @@ def spec_text(proposal: Proposal, folder: Path) -> str:
         _line("family", family, why),
         *(f"# left out: {name}, {reason}\n" for name, reason in proposal.left_out.items()),
         "\n[data]\n",
-        _line("file", os.path.relpath(table, folder), proposal.written),
+        _line("file", os.path.relpath(table, folder), proposal.file.written),
         _line("label", [*proposal.label], "names the rows in decisions and report"),
         _line("columns", proposal.renamed, "what the formula calls these columns"),
         _line("ordered", proposal.date, "rows are put in order by it"),
