@@ -22,6 +22,7 @@ from benchmarks.disturbed import (
     write_project,
 )
 from stakes.app.runs import RunFolder, sealed
+from stakes.app.runs.opening import ALL
 
 pytestmark = pytest.mark.slow
 
@@ -101,6 +102,36 @@ def test_rows_held_out_are_fitted_by_all_processes_in_the_end(
     assert fits[1][-100:].mean() < fits[0][-100:].mean()  # of more rows
 
 
+@pytest.mark.parametrize(
+    ("way", "name"),
+    [
+        ("{calibrated = {strength = 4}}", "calibrated, strength 4"),
+        ('"corrected"', "plain VI, corrected by shift"),
+    ],
+)
+def test_what_is_chosen_is_fitted_to_all_rows_once_processes_have_parted(
+    way: str, name: str, project: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    tried = (
+        "data.held_out={fraction = 0.2}",
+        "fit.steps=400",
+        f"choose={{ways = [{way}], folds = 2}}",
+    )
+    words = [part for each in tried for part in ("--set", each)]
+    begun = command("run", project / "spec.toml", "--processes", 2, "--no-report", "-o", run)
+    ended = subprocess.run([*begun, *words], check=False, timeout=600)
+    assert ended.returncode in (0, 4)
+    manifest = RunFolder(run).manifest()
+    assert manifest.choice.way == name
+    assert {"plain VI", name} <= set(manifest.refit.ways)
+    arrays = sealed.load(run / "choice.npz")
+    assert any(path.startswith(f"{ALL}{name}/") for path in arrays)
+    decided = ("decide", run, project / "table.csv", "-o", tmp_path / "out.csv", "--way", name)
+    answered = subprocess.run(command(*decided), check=False, capture_output=True, text=True)
+    assert f"by {name}, fitted to all 203 rows" in answered.stderr
+
+
 STREAMED = """\
 import sys
 
@@ -128,7 +159,8 @@ def fit_stream(problem: str, options: str, folder: Path, count: int) -> None:
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         port = listening.getsockname()[1]
-    here = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    paths = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    here = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     words, rest = [sys.executable, "-c", STREAMED], [str(folder), problem, options]
     others = [
         subprocess.Popen([*words, str(i), str(count), str(port), *rest], env=here)

@@ -97,7 +97,10 @@ def carry_out(
             else:  # which wait for one another: the choice is made when they have left
                 refit, failed = _refitted(run, solution, replace(work, journal=journals[REFIT]))
                 processes.leave()
-                solution.study.employ(replace(work, processes=None, journal=journals[STATE]))
+                for fitted, name in ((solution, STATE), (refit, REFIT)):
+                    if fitted is not None:
+                        alone = replace(work, processes=None, journal=journals[name])
+                        fitted.study.employ(alone)
                 solution = _chosen(run, solution, record, heard)
             _keep_refit(run, solution, refit, heard)
             with ended_by(heard, run.folder.path), waiting(WRITING, show=progress):
@@ -137,11 +140,7 @@ def _refitted(run: Run, solution: Solution, work: Work) -> tuple[Solution | None
         return None, False
     strategies, rows = solution.to_refit(), whole.job.rows_in(whole.job.fit)
     begin(f"fitting again, to all {rows:,} rows, for decisions about new ones")
-    # What stands on another strategy has to see what that decides about rows it has not seen.
-    if any(strategy.bases for strategy in strategies):
-        take_part(whole.study, whole.job)
-    else:
-        whole.study.merge()
+    whole.study.merge()
     # Several processes have to begin the same fits, whatever is chosen afterwards.
     plain = work.processes is None and TWO[1] not in strategies
     try:
@@ -190,6 +189,9 @@ def _keep_refit(run: Run, solution: Solution, refit: Solution | None, heard: Int
     if solution.summary is not None:
         with ended_by(heard, run.folder.path):
             strategies = [each for each in solution.to_refit() if each not in TWO]
+            # A correction has to see what its base decides about rows that it has not seen.
+            if any(strategy.bases for strategy in strategies):
+                take_part(refit.study, refit.job)
             enter(refit.study, strategies)
             more = refit.kept(strategies)
         arrays = solution.kept() if solution.arrays is None else solution.arrays

@@ -205,14 +205,19 @@ class NUTS:
 
     def restore(self, study: "Study", arrays: Mapping[str, np.ndarray]) -> ByPosterior:
         """The draws."""
-        return by_draws(arrays)
+        return _by_draws(study, self.name, arrays)
 
 
-def by_draws(arrays: Mapping[str, np.ndarray]) -> ByPosterior:
-    """Decisions by draws of the latents."""
-    return ByPosterior(
-        SampledPosterior({name: jnp.asarray(values) for name, values in arrays.items()})
-    )
+def _by_draws(study: "Study", name: str, arrays: Mapping[str, np.ndarray]) -> ByPosterior:
+    """Decisions by draws of the latents that were kept."""
+    kind, latents = jnp.result_type(float), study.plan.approximation.latents
+    # As many draws as there are.
+    like = {latent: jnp.zeros((0, *own.shape), kind) for latent, own in latents.items()}
+    return ByPosterior(SampledPosterior(load_tree(arrays, like, where=_kept_of(name))))
+
+
+def _kept_of(name: str) -> str:
+    return f"What was kept of {name!r}"
 
 
 def _mixing(posterior: SampledPosterior) -> Diagnosis:
@@ -230,7 +235,7 @@ def _by_fit(fits: Fits, fit: Fit, seconds: float) -> ByPosterior:
 
 def _restored(fits: Fits, name: str, arrays: Mapping[str, np.ndarray]) -> ByPosterior:
     approximation = fits.plan.approximation
-    params = load_tree(arrays, approximation.start, where=f"What was kept of {name!r}")
+    params = load_tree(arrays, approximation.start, where=_kept_of(name))
     return ByPosterior(FittedPosterior(approximation, params))
 
 
@@ -295,7 +300,7 @@ class Reweighted:
 
     def restore(self, study: "Study", arrays: Mapping[str, np.ndarray]) -> ByPosterior:
         """The draws, each as often as its weight says."""
-        return by_draws(arrays)
+        return _by_draws(study, self.name, arrays)
 
 
 def reweighted(
