@@ -83,7 +83,7 @@ MODULES = sorted(
 )
 LONG = {
     "stakes.study.calibration",
-    "stakes.study.pipeline",
+    "stakes.study.calibrating",
     "stakes.study.svi",
     "stakes.expectation.componentwise",
     "stakes.expectation.monte_carlo",
@@ -93,6 +93,7 @@ LONG = {
     "stakes.study.choosing",
 }
 """Modules whose examples take seconds, of things that have tests of their own."""
+assert set(MODULES) >= LONG
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ from stakes.study.faults import beyond_made as beyond_made
 from stakes.study.faults import check_whole as check_whole
 from stakes.study.faults import why_not_judged as why_not_judged
 from stakes.study.folds import Forward as Forward
+from stakes.study.folds import Mask as Mask
 from stakes.study.intervals import Clustered as Clustered
 from stakes.study.intervals import Crossed as Crossed
 from stakes.study.intervals import Dependence as Dependence
