@@ -313,8 +313,10 @@ def test_members_of_the_fit_are_told_by_their_labels_and_others_are_new(
 
 def test_labels_of_another_type_are_noticed() -> None:
     fitted: Any = SimpleNamespace(known_plates={"row"}, plates={"row": 2})
-    assert members.told(fitted, {"row": [1, 2]}, {"row": ["1", "2"]}, (), ()).alike == ("row",)
-    assert members.told(fitted, {"row": [1, 2]}, {"row": ["a", "b"]}, (), ()).alike == ()
+    assert members.compare_labels(fitted, {"row": [1, 2]}, {"row": ["1", "2"]}, (), ()).alike == (
+        "row",
+    )
+    assert members.compare_labels(fitted, {"row": [1, 2]}, {"row": ["a", "b"]}, (), ()).alike == ()
 
 
 def test_a_plate_that_grew_or_shrank_without_labels_earns_a_warning(

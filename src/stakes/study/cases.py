@@ -11,11 +11,12 @@ import numpy as np
 from stakes import checks, predicting
 from stakes._types import Data
 from stakes.bridge import Predictor
+from stakes.decisions import DecisionTask
 from stakes.errors import InputError, some
 from stakes.port import Instances
 from stakes.predicting import CENTRAL, FittedPosterior, Observations, Posterior, SampledPosterior
 from stakes.problem import Problem
-from stakes.protocols import Expectation, Space
+from stakes.protocols import Expectation
 from stakes.study.comparison import Comparison
 from stakes.study.dependence import By, dependence_of
 from stakes.study.faults import check_decisions, check_judged
@@ -139,11 +140,7 @@ class Cases:
 
     def _decide(self, posterior: Posterior) -> np.ndarray:
         problem, draws, key = self.problem, None, self.keys.decisions
-        # Outcomes of other cases may spread over more values than those of the fit.
-        outcomes = predicting.outcomes_by_batch(
-            posterior, self.predictor, self.keys.spread, problem.some_decisions
-        )
-        wide = self.expectation.widen_for(outcomes)
+        wide = self._wide_enough(posterior, problem.some_decisions)
         if self.most_draws is not None:
             draws = predicting.draws_to_decide(problem.task, wide, self.size)
             draws = min(self.most_draws, draws)
@@ -152,6 +149,19 @@ class Cases:
         )
         check_decisions(decisions)
         return decisions
+
+    def _wide_enough(self, posterior: Posterior, decisions: Sequence[float]) -> Expectation:
+        """Outcomes of these cases may spread over more values than those of the fit."""
+        outcomes = predicting.outcomes_by_batch(
+            posterior, self.predictor, self.keys.spread, decisions
+        )
+        return self.expectation.widen_for(outcomes)
+
+    @property
+    def _task(self) -> DecisionTask:
+        """Decisions and costs, with the values of these cases in place."""
+        task = self.problem.task
+        return task.at(self.predictor.columns(task.needs))
 
     def forecast(self, posterior: Posterior) -> Forecast:
         """Quantiles of what is predicted for each instance."""
@@ -185,10 +195,9 @@ class Cases:
 
     def mean_costs(self, drawn: np.ndarray, decisions: np.ndarray) -> np.ndarray:
         """What each decision costs on average over outcomes that may come, draw x instance."""
-        task = self.problem.task
-        outcomes = drawn.reshape(-1, *self.instances.shape)
-        criterion = task.at(self.predictor.columns(task.needs)).criterion
-        cost = criterion.cost(jnp.asarray(outcomes), task.space.unpack(jnp.asarray(decisions)))
+        outcomes = jnp.asarray(drawn.reshape(-1, *self.instances.shape))
+        packed = self.problem.space.unpack(jnp.asarray(decisions))
+        cost = self._task.criterion.cost(outcomes, packed)
         mean: np.ndarray = np.asarray(cost, np.float64).mean(axis=0)
         return mean.ravel()
 
@@ -196,10 +205,7 @@ class Cases:
         """What a decision for all would cost, or be worth: (mean, 5 %, 95 %) x instance."""
         task, key = self.problem.task, self.keys.decisions
         decisions = (*self.problem.some_decisions, decision) if self.problem.action else ()
-        outcomes = predicting.outcomes_by_batch(
-            posterior, self.predictor, self.keys.spread, decisions
-        )
-        wide = self.expectation.widen_for(outcomes)
+        wide = self._wide_enough(posterior, decisions)
         return np.asarray(
             predicting.expected(task, posterior, self.predictor, wide, key, decision, draws)
         )
@@ -216,9 +222,7 @@ class Cases:
 
     def inside(self, decisions: np.ndarray) -> np.ndarray:
         """The nearest decisions that are allowed."""
-        task = self.problem.task
-        space = task.at(self.predictor.columns(task.needs)).space
-        return np.array(space.inside(jnp.asarray(decisions)))
+        return np.array(self._task.space.inside(jnp.asarray(decisions)))
 
     def covariates(self, names: Sequence[str]) -> np.ndarray | None:
         """Data arguments with one row for each instance: instance x column."""
@@ -303,8 +307,14 @@ class Cases:
         return {name: self.decide(posterior) for name, posterior in self.posteriors.items()}
 
     def labels(self, decisions: np.ndarray) -> "xr.DataArray":
-        """Decisions with the names of their axes and members."""
-        return labelled_decisions(self.problem.space, decisions, self.instances, self.coords)
+        """Decisions as users see them; their parts, where there are several, along a last axis."""
+        space = self.problem.space
+        shown = space.to_labels(decisions)
+        if not space.axes:
+            return self.labelled(shown, "decision")
+        names = {"part": list(space.names), **self.coords}
+        parts = labelled(shown, self.instances, names, "decision", ("part",))
+        return parts.transpose(..., "part")
 
     def labelled(
         self, values: np.ndarray, name: str, leading: tuple[str, ...] = ()
@@ -353,14 +363,3 @@ def labelled(
         for dim, size in zip(dims, values.shape, strict=True)
     }
     return xr.DataArray(values, dims=dims, coords=labels, name=name)
-
-
-def labelled_decisions(
-    space: Space, decisions: np.ndarray, instances: Instances, coords: Mapping[str, object]
-) -> "xr.DataArray":
-    """Decisions as users see them; their parts, where there are several, along a last axis."""
-    shown = space.to_labels(decisions)
-    if not space.axes:
-        return labelled(shown, instances, coords, "decision")
-    names = {"part": list(space.names), **coords}
-    return labelled(shown, instances, names, "decision", ("part",)).transpose(..., "part")

@@ -8,7 +8,6 @@ the fit is made again without that instance.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -23,7 +22,7 @@ from stakes.study.cases import Cases
 from stakes.study.comparison import Comparison
 from stakes.study.dependence import By, dependence_of
 from stakes.study.faults import check_decisions, check_whole
-from stakes.study.plan import Plan, seeing
+from stakes.study.plan import Plan, seeing, stacked
 
 BAD = 0.7
 """k̂ above which weights are not reliable."""
@@ -112,8 +111,6 @@ def _decide_again(
     """Put in the decisions of fits that were made again."""
     seen = cases.observations
     assert seen is not None
-    if not again:
-        return
     for name, fits in again.items():
         for row, fit in fits.items():
             others = seen.counted.copy()
@@ -218,7 +215,7 @@ def _without(rows: np.ndarray, plan: Plan, step: Step, start: State, key: Key) -
             lambda kept: seeing(kept, step),
             jnp.asarray(kept.reshape(-1, *shape)),
             plan.approximation,
-            _repeated(start, len(these)),
+            stacked([start] * len(these)),
             jnp.broadcast_to(key, (len(these),)),
             plan.settings,
         )
@@ -226,8 +223,3 @@ def _without(rows: np.ndarray, plan: Plan, step: Step, start: State, key: Key) -
             check_whole(f"fit without row {row}", fit)
             found[int(row)] = fit
     return found
-
-
-def _repeated(state: State, count: int) -> State:
-    repeated: State = jax.tree.map(lambda leaf: jnp.stack([leaf] * count), state)
-    return repeated

@@ -15,7 +15,7 @@ from stakes.study.data import CheckedData, Coords
 from stakes.study.faults import check_coords
 
 
-class Told(NamedTuple):
+class Members(NamedTuple):
     """What the user has said about the members of plates."""
 
     new: tuple[str, ...]
@@ -43,29 +43,35 @@ def predictor_for(
     fresh, kept = checks.names("`new=`", new), checks.names("`known=`", known)
     if coords is not None:
         coords = checks.labels("`coords=`", coords)
-    coords = read.coords(approximation.trace, coords)
-    said = told(approximation.trace, labels, coords, fresh, kept)
-    predictor = predictors.on(read.data, new=said.new, rows=said.rows)
-    found = checked_labels(said, coords, labels, approximation, predictor)
-    if not _are_in_their_places(said, coords or {}, labels, approximation, predictor):
+    fitted = approximation.trace
+    coords = read.coords(fitted, coords) or {}
+    members = compare_labels(fitted, labels, coords, fresh, kept)
+    predictor = predictors.on(read.data, new=members.new, rows=members.rows)
+    changed = _is_changed(approximation, predictor)
+    _check(members, coords, fitted, predictor.trace)
+    _warn(members, fitted, predictor.trace, changed=changed)
+    ours = _members_of_fit(members, fitted, predictor.trace, changed=changed)
+    # Costs by place are those of the fit where cases are its own, in the same order.
+    same = {d for d, own in coords.items() if d in labels and list(own) == list(labels[d])}
+    if not set(predictor.instances.dims) <= ours | same | members.rows.keys():
         predictor = replace(predictor, are_others=True)
-    return predictor, found
+    return predictor, {dim: own for dim, own in labels.items() if dim in ours} | dict(coords)
 
 
-def told(
+def compare_labels(
     fitted: ModelTrace,
     labels: Coords,
-    coords: Coords | None,
+    coords: Coords,
     fresh: tuple[str, ...],
     kept: tuple[str, ...],
-) -> Told:
+) -> Members:
     """Compare the labels of other data with those of the fit, where both have any."""
     both = [name for name in fresh if name in kept]
     if both:
         raise InputError(f"{some(both)} is in `new=` and in `known=`; a plate can only be one.")
     rows: dict[str, np.ndarray] = {}
     same = []
-    for dim, given in (coords or {}).items():
+    for dim, given in coords.items():
         if dim not in labels or dim not in fitted.known_plates or dim in fresh:
             continue
         before, here = list(labels[dim]), list(given)
@@ -75,45 +81,13 @@ def told(
             rows[dim] = _numbers(dim, before, here, all_known=dim in kept)
     all_new = tuple(d for d, at in rows.items() if (at < 0).all() and d in fitted.plates)
     some_known = {dim: at for dim, at in rows.items() if dim not in all_new}
-    alike = tuple(d for d in all_new if _are_alike(labels[d], (coords or {})[d]))
-    return Told((*fresh, *all_new), kept, some_known, tuple(same), alike)
+    alike = tuple(d for d in all_new if _are_alike(labels[d], coords[d]))
+    return Members((*fresh, *all_new), kept, some_known, tuple(same), alike)
 
 
 def _are_alike(before: Iterable[Any], here: Iterable[Any]) -> bool:
     """Whether labels differ in their type alone: 1 and '1'."""
     return not {str(label) for label in before}.isdisjoint(str(label) for label in here)
-
-
-def checked_labels(
-    said: Told,
-    coords: Coords | None,
-    labels: Coords,
-    fitted: NumPyroApproximation,
-    predictor: Predictor,
-) -> Coords:
-    """The labels of other data: those given, and the fit's where its members are meant.
-
-    What was said is checked against the plates; a warning says what had to be assumed.
-    """
-    here, changed = predictor.trace, _is_changed(fitted, predictor)
-    _check(said, coords, fitted.trace, here)
-    _warn(said, fitted.trace, here, changed=changed)
-    kept = _members_of_fit(said, fitted.trace, here, changed=changed)
-    return {dim: own for dim, own in labels.items() if dim in kept} | dict(coords or {})
-
-
-def _are_in_their_places(
-    said: Told,
-    coords: Coords,
-    labels: Coords,
-    fitted: NumPyroApproximation,
-    predictor: Predictor,
-) -> bool:
-    """Whether cases are those of the fit in the same order, so that costs by place are theirs."""
-    changed = _is_changed(fitted, predictor)
-    ours = _members_of_fit(said, fitted.trace, predictor.trace, changed=changed)
-    same = {d for d, here in coords.items() if d in labels and list(here) == list(labels[d])}
-    return set(predictor.instances.dims) <= ours | same | said.rows.keys()
 
 
 def _is_changed(fitted: NumPyroApproximation, predictor: Predictor) -> bool:
@@ -126,21 +100,21 @@ def _is_changed(fitted: NumPyroApproximation, predictor: Predictor) -> bool:
     )
 
 
-def _check(said: Told, coords: Coords | None, fitted: ModelTrace, here: ModelTrace) -> None:
+def _check(members: Members, coords: Coords, fitted: ModelTrace, here: ModelTrace) -> None:
     check_coords(coords, *_every_axis(here))
-    unknown = [name for name in said.known if name not in here.plates]
+    unknown = [name for name in members.known if name not in here.plates]
     if unknown:
         raise InputError(
             f"`known=` names {some(unknown)}; the model's plates are {some(here.plates)}."
         )
-    for plate in [p for p in said.known if p not in said.rows]:
+    for plate in [p for p in members.known if p not in members.rows]:
         if here.plates[plate] != fitted.plates.get(plate):
             raise InputError(
                 f"`known=` names {plate!r}, which has {here.plates[plate]} members here and had "
                 f"{fitted.plates.get(plate, 0)} in the fit: which ones they are, only labels can "
                 f"say. Give `coords={{{plate!r}: [...]}}`, here and in `calibrate`."
             )
-    strange = [d for d, at in said.rows.items() if d not in here.plates and (at < 0).any()]
+    strange = [d for d, at in members.rows.items() if d not in here.plates and (at < 0).any()]
     if strange:
         raise InputError(
             f"`coords` has labels of {some(strange)} that the fit does not have, and new members "
@@ -148,15 +122,15 @@ def _check(said: Told, coords: Coords | None, fitted: ModelTrace, here: ModelTra
         )
 
 
-def _warn(said: Told, fitted: ModelTrace, here: ModelTrace, *, changed: bool) -> None:
+def _warn(members: Members, fitted: ModelTrace, here: ModelTrace, *, changed: bool) -> None:
     """Of plates with latents of their own: for others it makes no difference."""
-    for plate in said.alike:
+    for plate in members.alike:
         warn(
             f"No label of {plate!r} is one of the fit's, so all its members are taken to be new; "
             f"but some differ from the fit's in their type alone, such as '1' for 1. Give them as "
             f"in the fit or, if they are new, say `new=({plate!r},)`."
         )
-    settled = {*said.new, *said.known, *said.same, *said.rows}
+    settled = {*members.new, *members.known, *members.same, *members.rows}
     unsaid = [p for p in here.plates if p in fitted.known_plates and p not in settled]
     other = [p for p in unsaid if here.plates[p] != fitted.plates[p]]
     if other:
@@ -178,12 +152,12 @@ def _warn(said: Told, fitted: ModelTrace, here: ModelTrace, *, changed: bool) ->
 
 
 def _members_of_fit(
-    said: Told, fitted: ModelTrace, here: ModelTrace, *, changed: bool
+    members: Members, fitted: ModelTrace, here: ModelTrace, *, changed: bool
 ) -> frozenset[str]:
     """Plates of the outcome whose members are the fit's in the same order, and so its labels."""
     alike = {p for p, size in here.plates.items() if fitted.plates.get(p) == size}
-    sure = here.known_plates | set(said.known) | (set() if changed else alike)
-    return frozenset((sure & alike) - set(said.new) - said.rows.keys())
+    sure = here.known_plates | set(members.known) | (set() if changed else alike)
+    return frozenset((sure & alike) - set(members.new) - members.rows.keys())
 
 
 def _every_axis(cases: ModelTrace) -> Iterable[Instances]:

@@ -17,6 +17,21 @@ if TYPE_CHECKING:
     import optax
 
 
+CONTRACTS: dict[str, tuple[type, str]] = {
+    "transform": (Transform, "`Linearized(...)` or `Exponential(...)`"),
+    "method": (Method, "`Joint()` or `EM()`"),
+    "expectation": (Expectation, "one such as `Quadrature()`"),
+    "estimator": (Estimator, "`Nested()`, `Jensen()` or `Taylor()`"),
+}
+"""What each of these options has to be, and what there is, in words."""
+
+
+def check_kind(where: str, name: str, value: object) -> None:
+    """Refuse a value that is no such option; `where` has a place for the name."""
+    if value is not None:
+        checks.choice(where.format(name), value, *CONTRACTS[name])
+
+
 @final
 @dataclass(frozen=True, kw_only=True)
 class Options:
@@ -42,24 +57,17 @@ class Options:
     warm_start: bool = True
 
     def __post_init__(self) -> None:
-        for name, contract, known in (
-            ("transform", Transform, "`Linearized(...)` or `Exponential(...)`"),
-            ("method", Method, "`Joint()` or `EM()`"),
-            ("expectation", Expectation, "one such as `Quadrature()`"),
-            ("estimator", Estimator, "`Nested()`, `Jensen()` or `Taylor()`"),
-        ):
-            value = getattr(self, name)
-            if value is not None:
-                checks.choice(f"`{name}=`", value, contract, known)
+        for name in CONTRACTS:
+            check_kind("`{}=`", name, getattr(self, name))
         settings = self.fit_settings(draws=1, progress=False)  # reports what does not fit
-        checks.assign(self, warm_start=checks.flag("`warm_start=`", self.warm_start))
-        for name in (
-            "steps",
-            "independent",
-            "all_steps",
-            *(() if self.draws is None else ("draws",)),
-        ):
-            checks.assign(self, **{name: getattr(settings, name)})
+        checks.assign(
+            self,
+            warm_start=checks.flag("`warm_start=`", self.warm_start),
+            steps=settings.steps,
+            independent=settings.independent,
+            all_steps=settings.all_steps,
+            draws=None if self.draws is None else settings.draws,
+        )
 
     def fit_settings(self, *, draws: int, progress: bool) -> FitSettings:
         """Settings of both fits, with this number of draws where none was given."""

@@ -31,19 +31,9 @@ from stakes.fitting import (
 from stakes.host.workers import usable_cores
 from stakes.predicting import FittedPosterior
 from stakes.problem import Problem, checked_key
-from stakes.protocols import (
-    Estimator,
-    Expectation,
-    Objective,
-    Transform,
-)
+from stakes.protocols import Estimator, Expectation, Objective, Transform
 from stakes.study.cases import Cases
-from stakes.study.choices import (
-    check_shared,
-    checked_expectation,
-    checked_transform,
-    method_for,
-)
+from stakes.study.choices import check_shared, checked_expectation, checked_transform, method_for
 from stakes.study.data import CheckedData, Coords, given
 from stakes.study.faults import check_coords, warn_of_unseen_decisions
 from stakes.study.members import predictor_for

@@ -16,20 +16,8 @@ import numpy as np
 from stakes import predicting
 from stakes._types import Batch, Key, Params
 from stakes.arguments import arguments_of
-from stakes.bridge import (
-    Divided,
-    NumPyroApproximation,
-    Predictor,
-    check_even,
-    parts_of,
-    row_check,
-)
-from stakes.errors import (
-    InputError,
-    OutOfRangeError,
-    name_of,
-    some,
-)
+from stakes.bridge import Divided, NumPyroApproximation, Predictor, check_even, parts_of, row_check
+from stakes.errors import InputError, OutOfRangeError, name_of, some
 from stakes.fitting import (
     EM,
     NOWHERE,

@@ -14,6 +14,7 @@ from stakes.errors import InputError
 from stakes.fitting import bound
 from stakes.problem import Problem
 from stakes.protocols import Estimator, Expectation, Transform
+from stakes.study.options import check_kind
 from stakes.utilities import Linearized
 
 DECISIONS = "decisions"
@@ -69,13 +70,9 @@ class CalibratedELBO(ELBO):  # type: ignore[misc]
         where = "`CalibratedELBO({}=...)`"
         rule = "a `Problem(model, outcome=..., loss=...)`"
         checks.instance(where.format("problem"), problem, Problem, rule)
-        for name, value, contract, known in (
-            ("transform", transform, Transform, "`Linearized(...)` or `Exponential(...)`"),
-            ("expectation", expectation, Expectation, "one such as `Quadrature()`"),
-            ("estimator", estimator, Estimator, "`Nested()`, `Jensen()` or `Taylor()`"),
-        ):
-            if value is not None:
-                checks.choice(where.format(name), value, contract, known)
+        check_kind(where, "transform", transform)
+        check_kind(where, "expectation", expectation)
+        check_kind(where, "estimator", estimator)
         if decisions is not None:
             decisions = jnp.asarray(checks.array(where.format("decisions"), decisions))
         if problem.utility is None:

@@ -25,6 +25,7 @@ from stakes.study.comparison import Diagnosis
 from stakes.study.fits import Fits, Strength
 from stakes.study.folds import Mask
 from stakes.study.leave_one_out import BAD, smoothed
+from stakes.study.options import check_kind
 
 if TYPE_CHECKING:
     from stakes.study.strategies.strategy import Strategy
@@ -115,9 +116,7 @@ class Calibrated:
     bases: ClassVar[tuple[Any, ...]] = ()
 
     def __post_init__(self) -> None:
-        if self.transform is not None:
-            known = "`Linearized(...)` or `Exponential(...)`"
-            checks.choice("`Calibrated(transform=...)`", self.transform, Transform, known)
+        check_kind("`Calibrated({}=...)`", "transform", self.transform)
         strength = checks.number("`Calibrated(strength=...)`", self.strength, above=0)
         checks.assign(self, strength=strength)
         check_guide("`Calibrated(guide=...)`", self.guide)

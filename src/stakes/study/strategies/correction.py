@@ -35,7 +35,7 @@ class MapInputs(NamedTuple):
     covariates: np.ndarray | None = None
     """One row for each instance, for a map that asks for them."""
 
-    def rows(self, chosen: np.ndarray) -> "MapInputs":
+    def rows(self, chosen: np.ndarray | slice) -> "MapInputs":
         """Some of the rows."""
         covariates = None if self.covariates is None else self.covariates[chosen]
         return MapInputs(self.decisions[chosen], self.quantiles[chosen], covariates)

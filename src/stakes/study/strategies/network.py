@@ -95,7 +95,7 @@ class Network:
         found = NetworkMap(units, jax.tree.map(np.asarray, members))
         held_out = inputs.decisions.copy()
         for k in range(FOLDS):
-            held_out[fold == k] = found.of_member(k, _some(inputs, fold == k))
+            held_out[fold == k] = found.of_member(k, inputs.rows(fold == k))
         share, _ = best_share(costs, inputs.decisions, held_out)
         return unless_worse(NetworkMap(units, found.members, share), inputs, costs)
 
@@ -221,15 +221,10 @@ class NetworkMap:
         layers = jax.tree.map(lambda leaf: leaf[member].astype(np.float64), self.members)
         found = [np.zeros(0)]
         for start in range(0, len(inputs.decisions), ROWS_AT_ONCE):
-            part = _some(inputs, slice(start, start + ROWS_AT_ONCE))
+            part = inputs.rows(slice(start, start + ROWS_AT_ONCE))
             features, spread = self.units.seen(part)
             found.append(part.decisions + spread * _forward(np.tanh, layers, features))
         return np.concatenate(found)
-
-
-def _some(inputs: MapInputs, rows: Any) -> MapInputs:
-    covariates = None if inputs.covariates is None else inputs.covariates[rows]
-    return MapInputs(inputs.decisions[rows], inputs.quantiles[rows], covariates)
 
 
 def _forward(tanh: Callable[[Any], Any], layers: Layers, features: Any) -> Any:
