@@ -138,12 +138,15 @@ def names(
     return tuple(str(name) for name in listed)
 
 
-def labels(where: str, value: object) -> dict[str, Sequence[object]]:
+def labels(where: str, value: Any) -> dict[str, Sequence[object]]:
     """Name -> a label for each member."""
-    if isinstance(value, type) or not hasattr(value, "items"):
-        raise refused(where, "a mapping from names to labels, such as `{'row': [...]}`", value)
+    try:
+        pairs = list(value.items())
+    except (AttributeError, TypeError):  # of a class, it is no method of a value
+        rule = "a mapping from names to labels, such as `{'row': [...]}`"
+        raise refused(where, rule, value) from None
     found: dict[str, Sequence[object]] = {}
-    for name, each in value.items():
+    for name, each in pairs:
         listed = None if isinstance(each, str | bytes | Mapping) else _labels(each)
         if not isinstance(name, str) or listed is None:
             rule = "a sequence of names or numbers, one for each member"
@@ -243,10 +246,14 @@ def _as_float(value: Any) -> float:
     return found if math.isfinite(found) else math.nan
 
 
+def is_many(value: object) -> bool:
+    """Whether it is a sequence, or an array or a column of any library."""
+    return isinstance(value, Sequence) or hasattr(value, "__array__")
+
+
 def _as_array(value: Any) -> np.ndarray | None:
     try:
-        is_many = isinstance(value, Sequence) or hasattr(value, "__array__")
-        return np.asarray(value) if is_many else None
+        return np.asarray(value) if is_many(value) else None
     except ValueError:  # rows of different lengths
         return None
 

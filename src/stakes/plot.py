@@ -4,14 +4,16 @@ Each function draws on the axes it is given, or on new ones, and returns them. C
 the report: plain VI blue, calibrated orange. Needs Matplotlib, which the extra `plot` installs.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+from collections.abc import Mapping, Sequence
+from functools import singledispatch
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
 
 import numpy as np
 
 from stakes import checks
 from stakes.errors import InputError, some
 from stakes.host.packages import how_to_install, missing
+from stakes.problem import Problem
 from stakes.report import (
     COLORS,
     INK,
@@ -69,20 +71,7 @@ def decisions(result: Calibration | Cases | Choice, *, ax: "Axes | None" = None)
     rule = "what `calibrate(...)`, `result.assess(...)` or `choose(...)` returns"
     checks.instance("`decisions(result)`", result, (Calibration, Cases, Choice), rule)
     _check_axes(ax)
-    cases = result.on_fit if isinstance(result, Calibration) else result
-    problem = cases.study.problem if isinstance(cases, Choice) else cases.problem
-    problem.check_single("`decisions(result)`")
-    central: np.ndarray | None
-    observed: np.ndarray | None
-    if isinstance(cases, Choice):
-        labelled, central, observed = cases.on_fit
-        taken = {"LCVI": labelled.values}
-        names = {"LCVI": cases.chosen}
-    else:
-        labelled = cases.decisions
-        central = cases.forecast(cases.posteriors["LCVI"]).central
-        observed = None if cases.observed is None else cases.observed.values
-        taken, names = cases.by_posterior, METHODS
+    problem, labelled, taken, names, central, observed = _shown(result)
     if not np.issubdtype(labelled.dtype, np.number):
         raise InputError("`decisions(result)` draws numbers, and these decisions are actions.")
     marks = [Mark(names[m], MARKERS[m], COLORS[m], values.ravel()) for m, values in taken.items()]
@@ -98,6 +87,45 @@ def decisions(result: Calibration | Cases | Choice, *, ax: "Axes | None" = None)
     ax.set_ylabel(problem.outcome)
     ax.legend(frameon=False)
     return ax
+
+
+class _Shown(NamedTuple):
+    """Decisions about cases, and what is known of these."""
+
+    problem: Problem
+    labelled: "xr.DataArray"
+    taken: Mapping[str, np.ndarray]
+    names: Mapping[str, str]
+    central: np.ndarray | None
+    observed: np.ndarray | None
+
+
+@singledispatch
+def _shown(result: object) -> _Shown:
+    raise NotImplementedError
+
+
+@_shown.register
+def _(result: Calibration) -> _Shown:
+    return _shown(result.on_fit)
+
+
+@_shown.register
+def _(cases: Cases) -> _Shown:
+    cases.problem.check_single("`decisions(result)`")
+    central = cases.forecast(cases.posteriors["LCVI"]).central
+    observed = None if cases.observed is None else cases.observed.values
+    return _Shown(cases.problem, cases.decisions, cases.by_posterior, METHODS, central, observed)
+
+
+@_shown.register
+def _(choice: Choice) -> _Shown:
+    problem = choice.study.problem
+    problem.check_single("`decisions(result)`")
+    labelled, central, observed = choice.on_fit
+    return _Shown(
+        problem, labelled, {"LCVI": labelled.values}, {"LCVI": choice.chosen}, central, observed
+    )
 
 
 def expected_loss(
@@ -170,7 +198,7 @@ def reduction(result: Calibration | Comparison | Choice, *, ax: "Axes | None" = 
     rule = "what `result.compare(...)`, `calibrate(...)` or `choose(...)` returns"
     checks.instance("`reduction(result)`", result, (Calibration, Comparison, Choice), rule)
     _check_axes(ax)
-    rows = _of_choice(result) if isinstance(result, Choice) else _of_comparison(result)
+    rows = _improvements(result)
     ax = _axes(ax)
     draw_improvements(ax, rows)
     ax.set_xlabel("better than plain VI by (%), with 95 % intervals")
@@ -274,8 +302,18 @@ def _tried(cases: Cases, number: int) -> np.ndarray:
     return np.linspace(low, high, POINTS)
 
 
-def _of_comparison(result: Calibration | Comparison) -> list[Improvement]:
-    compared = result.compare() if isinstance(result, Calibration) else result
+@singledispatch
+def _improvements(result: object) -> list[Improvement]:
+    raise NotImplementedError
+
+
+@_improvements.register
+def _(result: Calibration) -> list[Improvement]:
+    return _improvements(result.compare())
+
+
+@_improvements.register
+def _(compared: Comparison) -> list[Improvement]:
     return [
         Improvement(
             METHODS.get(name, name), value, *compared.intervals[name], COLORS.get(name, INK)
@@ -284,7 +322,8 @@ def _of_comparison(result: Calibration | Comparison) -> list[Improvement]:
     ]
 
 
-def _of_choice(choice: Choice) -> list[Improvement]:
+@_improvements.register
+def _(choice: Choice) -> list[Improvement]:
     table = choice.table.drop(index=choice.baseline.name)
     colors = {name: COLORS["LCVI" if name == choice.chosen else "VI"] for name in table.index}
     return [

@@ -253,10 +253,11 @@ def _aside() -> Iterator[None]:
     another thread sends. On the one core of a process it would keep the sender from going on until
     the system takes the core away from it: four milliseconds for each message, not a third of one.
     """
-    if not hasattr(os, "SCHED_BATCH"):
+    try:
+        cores, policy = os.sched_getaffinity(0), (os.sched_getscheduler(0), os.sched_getparam(0))
+    except AttributeError:
         yield
         return
-    cores, policy = os.sched_getaffinity(0), (os.sched_getscheduler(0), os.sched_getparam(0))
     try:
         with suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))  # it pushes nobody aside

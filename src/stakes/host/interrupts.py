@@ -10,7 +10,9 @@ from types import FrameType
 from typing import Any, NoReturn, final
 
 ENDING = tuple(
-    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+    signal.Signals[name]
+    for name in ("SIGINT", "SIGTERM", "SIGHUP")
+    if name in signal.Signals.__members__
 )
 """Signals that ask a program to end: Ctrl-C, `kill`, and a terminal that was closed."""
 

@@ -49,8 +49,8 @@ class ActionTable:
 def action_table(rows: Rows) -> ActionTable | None:
     """Count actions by class; None where the loss is no table of costs, or no outcomes came."""
     problem, seen = rows.cases.problem, rows.cases.observations
-    loss = problem.loss
-    if not isinstance(loss, CostTable) or seen is None or problem.action is not None:
+    loss = rows.cost_table
+    if loss is None or seen is None or problem.action is not None:
         return None
     counted = seen.counted.ravel()
     action = number_of(loss, rows.decisions[counted])

@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
-from functools import partial
+from functools import partial, singledispatch
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -61,11 +61,16 @@ def render(report: Report | Answers) -> str:
     if reason is not None:
         raise InputError(reason)
     # A lone surrogate in a label cannot be encoded in UTF-8.
-    page = _of_groups(report) if isinstance(report, Answers) else _of_one(report)
-    return page.encode("utf-8", "replace").decode("utf-8")
+    return _page(report).encode("utf-8", "replace").decode("utf-8")
 
 
-def _of_groups(answers: Answers) -> str:
+@singledispatch
+def _page(report: object) -> str:
+    raise NotImplementedError
+
+
+@_page.register
+def _(answers: Answers) -> str:
     rows = [{"group": str(name), **answer.row} for name, answer in answers.answers.items()]
     failed = [(str(name), error) for name, error in answers.failures.items()]
     return _template("groups.html").render(
@@ -73,7 +78,8 @@ def _of_groups(answers: Answers) -> str:
     )
 
 
-def _of_one(report: Report) -> str:
+@_page.register
+def _(report: Report) -> str:
     from markupsafe import Markup
 
     table = report.decisions

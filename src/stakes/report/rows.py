@@ -8,6 +8,7 @@ from typing import Any, final
 import numpy as np
 
 from stakes import checks
+from stakes.losses import CostTable
 from stakes.predicting import CENTRAL
 from stakes.study import Cases, are_whole_numbers, predictive_quantiles, why_not_judged
 
@@ -61,6 +62,12 @@ class Rows:
         for name in ("decided", "drawn"):
             if getattr(self, name) is not None:
                 checks.array(f"`Rows({name}=...)`", getattr(self, name))
+
+    @property
+    def cost_table(self) -> CostTable | None:
+        """The table of costs that decisions are judged by; None for any other loss or utility."""
+        loss = self.cases.problem.loss
+        return loss if isinstance(loss, CostTable) else None
 
     @property
     def method(self) -> str:

@@ -144,8 +144,8 @@ def what_if(rows: Rows) -> WhatIf | None:
     problem = rows.cases.problem
     if problem.loss is None or problem.task.per is not None or problem.action is not None:
         return None
-    if isinstance(problem.loss, CostTable):
-        return _table_what_if(problem.loss, rows)
+    if rows.cost_table is not None:
+        return _table_what_if(rows.cost_table, rows)
     return quantile_what_if(problem.loss, rows.draws) if problem.space.is_unlimited else None
 
 

@@ -69,8 +69,7 @@ def _all_together(by: By, predictor: Predictor) -> Dependence:
 def _is_part(value: Any) -> bool:
     if isinstance(value, str):
         return True
-    many = isinstance(value, list | tuple) or hasattr(value, "__array__")
-    return many and not isinstance(value, type) and np.ndim(value) > 0
+    return checks.is_many(value) and not isinstance(value, type) and np.ndim(value) > 0
 
 
 def _part(by: Any, predictor: Predictor) -> Groups:
