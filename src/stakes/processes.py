@@ -4,7 +4,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeAlias, TypeVar, final
 
@@ -38,7 +38,8 @@ class Processes:
 
     def __init__(self, index: int, count: int) -> None:
         self.index, self.count = index, count
-        self.mesh = Mesh(np.array(_one_device_each()), (AXIS,))
+        first = {device.process_index: device for device in reversed(jax.devices())}
+        self.mesh = Mesh(np.array([first[process] for process in sorted(first)]), (AXIS,))
         self.waiting: Callable[[float | None], None] = lambda worked: None
         """Told before each meeting how long this process has worked since the last, None after."""
         self._meetings, self._met = 0, time.monotonic()
@@ -183,11 +184,6 @@ def _own_address(host: str, port: int, patience: float) -> str:
                 time.sleep(1)
                 continue
             raise InputError(f"`join(coordinator)`: {host!r} cannot be reached: {error}.") from None
-
-
-def _one_device_each() -> Sequence[Any]:
-    first = {device.process_index: device for device in reversed(jax.devices())}
-    return [first[index] for index in sorted(first)]
 
 
 # Inside a program of all processes.

@@ -233,7 +233,9 @@ def _walk(objective: Curve, tried: At, raw: Array, inner: int) -> tuple[Walk, Ar
 
     One that is not defined, as the `raw` values show, has not been seen to rise.
     """
-    down, up = (At(*(x[part] for x in tried)) for part in _sides(inner))
+    outer = inner + len(RUNGS)
+    sides = slice(inner, outer), slice(outer, None)
+    down, up = (At(*(x[part] for x in tried)) for part in sides)
     downwards = down.value.min(axis=0) < up.value.min(axis=0)
     sign = jnp.where(downwards, -1.0, 1.0).astype(tried.place.dtype)
     side = chosen(downwards, down, up)
@@ -254,10 +256,6 @@ def _walk(objective: Curve, tried: At, raw: Array, inner: int) -> tuple[Walk, Ar
     start = Walk(last, last, stride, beyond & ~(last.value > least + _noise(least)), jnp.array(0))
     going = lambda at: at.goes_on.any() & (at.strides < STRIDES)  # noqa: E731
     return jax.lax.while_loop(going, on, start), sign
-
-
-def _sides(inner: int) -> tuple[slice, slice]:
-    return slice(inner, inner + len(RUNGS)), slice(inner + len(RUNGS), None)
 
 
 def _in_order(tried: At, *more: At, room: int) -> At:

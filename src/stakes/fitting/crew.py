@@ -186,7 +186,10 @@ class Crew:
 
     def layout(self) -> tuple[PyTree, PyTree]:
         """How arguments and results of a chunk are divided."""
-        same, states = spread_along(None), jax.tree.map(_layout, self._axes)
+        same = spread_along(None)
+        states = jax.tree.map(
+            lambda axis: same if axis == NOWHERE else spread_along(axis), self._axes
+        )
         batch = {self._division.plate: spread_along(1)}
         given = spread_along(0) if self.has_own_rows else same
         return (given, same, states, same, batch, spread_along(0)), (states, same, same)
@@ -292,10 +295,6 @@ def _together(
         return said
 
     return program
-
-
-def _layout(axis: int) -> Any:
-    return spread_along(None if axis == NOWHERE else axis)
 
 
 def axes_of(approximation: Approximation, plate: str, state: State, settings: FitSettings) -> State:

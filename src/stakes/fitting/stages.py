@@ -81,7 +81,7 @@ def _difference(before: np.ndarray, after: np.ndarray) -> tuple[float, float]:
     Noise is measured from chunk to chunk, or from step to step if that is more: with minibatches
     that sweep all rows, chunks hardly differ.
     """
-    parts = [_finite(part) for part in (before, after)]
+    parts = [np.where(np.isfinite(part), part, np.nan) for part in (before, after)]
     means = [np.nanmean(part, axis=1) for part in parts]
     between = sum(mean.var(ddof=1) / len(mean) for mean in means)
     within = sum(np.nanvar(part, ddof=1) / np.isfinite(part).sum() for part in parts)
@@ -93,10 +93,6 @@ def _with_finite_steps(chunks: np.ndarray) -> np.ndarray:
     rows = chunks.reshape(len(chunks), chunks[:1].size or 1)
     finite: np.ndarray = rows[np.isfinite(rows).any(axis=1)]
     return finite
-
-
-def _finite(values: np.ndarray) -> np.ndarray:
-    return np.where(np.isfinite(values), values, np.nan)
 
 
 def finite_mean(values: np.ndarray) -> float:

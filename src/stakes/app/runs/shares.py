@@ -5,7 +5,7 @@ never changed: a file has the number of steps in its name, and after so many ste
 rows. So a checkpoint is complete, or it is the one before.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -58,7 +58,7 @@ def joined(
 def remove_others(checkpoint: Path, histories: Mapping[str, Mapping[str, np.ndarray]]) -> None:
     """Remove the shares that the checkpoint does not name, as it has them on disk now."""
     kept = {p for title, arrays in histories.items() for p in _paths(checkpoint, title, arrays)}
-    for path in _shares(checkpoint):
+    for path in checkpoint.parent.glob(f"{checkpoint.stem}.*-of-*{checkpoint.suffix}"):
         if path not in kept:
             with files.explained("remove", path):
                 path.unlink(missing_ok=True)
@@ -69,7 +69,3 @@ def _paths(checkpoint: Path, title: str, arrays: Mapping[str, np.ndarray]) -> li
         return []
     steps, count = len(arrays["elbo"]), len(arrays[SEALS])
     return [path_of(checkpoint, title, steps, index, count) for index in range(count)]
-
-
-def _shares(checkpoint: Path) -> Iterable[Path]:
-    return checkpoint.parent.glob(f"{checkpoint.stem}.*-of-*{checkpoint.suffix}")

@@ -37,16 +37,14 @@ WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 UTILITIES = (Utility, ExpUtility)
 
 
-def _snake(name: str) -> str:
-    return WORDS.sub("_", name).lower()
-
-
 @cache
 def _classes() -> dict[str, type]:
     """The public classes of the library and the autoguides of NumPyro, by name."""
     public = [getattr(stakes, name) for name in stakes.__all__]
     guides = [getattr(autoguide, name) for name in autoguide.__all__]
-    return {_snake(c.__name__): c for c in (*public, *guides) if isinstance(c, type)}
+    return {
+        WORDS.sub("_", c.__name__).lower(): c for c in (*public, *guides) if isinstance(c, type)
+    }
 
 
 @final
