@@ -272,10 +272,11 @@ def _by_group(
     return by_group
 
 
-def _pairs(groups: object) -> list[tuple[Any, Any]]:
+def _pairs(groups: Any) -> list[tuple[Any, Any]]:
     """All pairs; none where something else came."""
-    if isinstance(groups, str | bytes) or not isinstance(groups, Iterable):
+    try:
+        pairs = list(groups)
+    except TypeError:  # such as an array without axes, though its class has an iterator
         return []
-    pairs = list(groups)
     are_pairs = all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs)
     return pairs if are_pairs else []

@@ -157,7 +157,7 @@ class Given:
 
 def _words(decisions: Any) -> np.ndarray | None:
     """Labels of actions; None where they are not words."""
-    if not checks.is_many(decisions):
+    if not isinstance(decisions, list | tuple | np.ndarray) and not hasattr(decisions, "to_numpy"):
         return None
 
     found = np.asarray(decisions, object)
