@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stakes.app.runs import sealed
+from stakes.host.trees import load_arrays
 from stakes.wording import text_table
 
 MODEL = """\
@@ -211,7 +211,7 @@ def would_loop(pid: int) -> bool:
 
 
 def parameters(run: Path) -> dict[str, np.ndarray]:
-    arrays = sealed.load(run / "state.npz")
+    arrays = load_arrays(run / "state.npz")
     return {name: array for name, array in arrays.items() if not name.endswith("/seconds")}
 
 

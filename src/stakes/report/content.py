@@ -12,13 +12,12 @@ from stakes.fitting import Fit
 from stakes.predicting import SampledPosterior
 from stakes.problem import Problem
 from stakes.report.actions import ActionTable, action_table
-from stakes.report.answers import answer, quality
 from stakes.report.convergence import Price, ScaleOfLosses, price, scale_of_losses
 from stakes.report.decision_table import Decisions, decision_table
 from stakes.report.expected import curve
 from stakes.report.movement import Movement, moved_latents
 from stakes.report.pictures import METHODS
-from stakes.report.rows import Rows
+from stakes.report.rows import Rows, answer, quality
 from stakes.report.what_if import Curve, WhatIf, what_if
 from stakes.report.worth import Quality, Recommendation
 from stakes.study import (

@@ -7,7 +7,7 @@ from typing import final
 import numpy as np
 
 from stakes.fitting import finite_mean
-from stakes.study import Calibration, Cases, predictive_quantiles, why_not_judged
+from stakes.study import Calibration, Cases, are_inside, why_not_judged
 
 MOST_BINS = 40
 COVERED = (0.5, 0.9)
@@ -122,15 +122,12 @@ def _coverage(cases: Cases) -> tuple[Coverage, ...]:
     seen = cases.observations
     if seen is None:
         return ()
-    outcomes, counted = seen.outcomes[seen.counted], seen.counted.ravel()
-
-    def share(draws: np.ndarray, level: float) -> float:
-        """Share of outcomes inside their interval."""
-        ends = np.array([(1 - level) / 2, (1 + level) / 2])
-        low, high = predictive_quantiles(draws[:, counted], ends).T
-        return float(((low <= outcomes) & (outcomes <= high)).mean())
-
-    plain, calibrated = map(cases.drawn, cases.posteriors.values())
+    outcomes, counted = seen.outcomes.ravel(), seen.counted.ravel()
+    plain, calibrated = (
+        are_inside(cases.forecast(posterior).central, outcomes)[counted].mean(axis=0)
+        for posterior in cases.posteriors.values()
+    )
     return tuple(
-        Coverage(level, share(plain, level), share(calibrated, level)) for level in COVERED
+        Coverage(level, float(plain[place]), float(calibrated[place]))
+        for place, level in enumerate(COVERED)
     )

@@ -176,17 +176,10 @@ def _values(table: Decisions) -> tuple[np.ndarray, ...]:
 
 
 def _means(table: Decisions, members: np.ndarray) -> np.ndarray:
-    """Of ranges, decisions and outcomes, for each group."""
-    groups = int(members.max()) + 1
+    """Of ranges, decisions and outcomes, for each group; nan where nothing is known of it."""
+    import pandas as pd
 
-    def mean(column: np.ndarray) -> np.ndarray:
-        known = np.isfinite(column)
-        count = np.bincount(members[known], minlength=groups)
-        total = np.bincount(members[known], column[known], groups)
-        means: np.ndarray = np.where(count > 0, total / np.maximum(count, 1), np.nan)
-        return means
-
-    return np.stack([mean(values) for values in _values(table)])
+    return pd.DataFrame(np.stack(_values(table), axis=1)).groupby(members).mean().to_numpy().T
 
 
 def _starts(parts: Sequence[str]) -> tuple[tuple[int, str], ...]:

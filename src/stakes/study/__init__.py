@@ -7,6 +7,7 @@ from stakes.study.cases import LEVELS as LEVELS
 from stakes.study.cases import NOT_CALIBRATED as NOT_CALIBRATED
 from stakes.study.cases import Cases as Cases
 from stakes.study.cases import Forecast as Forecast
+from stakes.study.cases import are_inside as are_inside
 from stakes.study.cases import are_whole_numbers as are_whole_numbers
 from stakes.study.cases import predictive_quantiles as predictive_quantiles
 from stakes.study.choice import Choice as Choice

@@ -42,6 +42,14 @@ def predictive_quantiles(draws: np.ndarray, levels: np.ndarray) -> np.ndarray:
     return quantiles
 
 
+def are_inside(central: np.ndarray, outcomes: np.ndarray) -> np.ndarray:
+    """Whether outcomes lie in the central 50 and 90 % of a forecast: ... x instance x level."""
+    low, lower, upper, high = central.T
+    half, most = (lower, upper), (low, high)
+    inside = [(start <= outcomes) & (outcomes <= end) for start, end in (half, most)]
+    return np.stack(inside, axis=-1)
+
+
 def are_whole_numbers(values: np.ndarray) -> bool:
     """Whether all of these are whole numbers."""
     return bool((values == np.round(values)).all())

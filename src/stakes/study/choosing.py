@@ -11,6 +11,7 @@ from stakes.errors import InputError, NoScaleError, NumericalError, warn
 from stakes.host.progress import begin, parts_of, waiting
 from stakes.host.workers import checked_client
 from stakes.problem import Problem
+from stakes.study.cases import are_inside
 from stakes.study.choice import Choice
 from stakes.study.comparison import Diagnosis, Score
 from stakes.study.data import Coords
@@ -210,7 +211,6 @@ def _out_of_fold(
         if forecast is None:
             predicts = False
             continue
-        rows, outcome = judged.ravel(), outcomes.ravel()[:, None]
-        low, high = forecast.central[:, [1, 0]], forecast.central[:, [2, 3]]
-        inside[rows] = ((low <= outcome) & (outcome <= high))[rows]
+        rows = judged.ravel()
+        inside[rows] = are_inside(forecast.central, outcomes.ravel())[rows]
     return decisions, inside[splits.ever_judged.ravel()] if predicts else None

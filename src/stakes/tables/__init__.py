@@ -1,13 +1,5 @@
 """Tables of the user: their columns as numbers, the same ones as in the fit, and their rows."""
 
-from stakes.tables.coding import DATE_PARTS as DATE_PARTS
-from stakes.tables.coding import DAYS as DAYS
-from stakes.tables.coding import Coding as Coding
-from stakes.tables.coding import categories_of as categories_of
-from stakes.tables.coding import codes_of as codes_of
-from stakes.tables.coding import holds_dates as holds_dates
-from stakes.tables.coding import part_of as part_of
-from stakes.tables.coding import source_of as source_of
 from stakes.tables.copying import ROW as ROW
 from stakes.tables.copying import OnDisk as OnDisk
 from stakes.tables.copying import Passes as Passes
@@ -35,3 +27,11 @@ from stakes.tables.doctor import name_rows as name_rows
 from stakes.tables.doctor import refuse as refuse
 from stakes.tables.sources import Stream as Stream
 from stakes.tables.sources import TableFile as TableFile
+from stakes.tables.values import DATE_PARTS as DATE_PARTS
+from stakes.tables.values import DAYS as DAYS
+from stakes.tables.values import Coding as Coding
+from stakes.tables.values import categories_of as categories_of
+from stakes.tables.values import codes_of as codes_of
+from stakes.tables.values import holds_dates as holds_dates
+from stakes.tables.values import part_of as part_of
+from stakes.tables.values import source_of as source_of

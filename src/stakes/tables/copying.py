@@ -22,9 +22,9 @@ import jax
 import numpy as np
 
 from stakes.errors import InputError, StorageError, suggestion, warn
-from stakes.tables.coding import Coding, categories_of, codes_of, holds_dates, part_of, source_of
 from stakes.tables.doctor import IN_STREAM, Column, Hints, Kind, Values, Words, examine
 from stakes.tables.sources import Source, explained
+from stakes.tables.values import Coding, categories_of, codes_of, holds_dates, part_of, source_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,9 +12,11 @@ import numpy as np
 
 from stakes.errors import InputError, suggestion, warn
 from stakes.host.packages import how_to_install
-from stakes.tables.coding import (
+from stakes.tables.doctor import IN_FRAME, Column, Hints, Kind, Values, examine, name_rows, refuse
+from stakes.tables.values import (
     DAYS,
     Coding,
+    by_day,
     categories_of,
     codes_of,
     days_since,
@@ -22,8 +24,6 @@ from stakes.tables.coding import (
     part_of,
     source_of,
 )
-from stakes.tables.doctor import IN_FRAME, Column, Hints, Kind, Values, examine, name_rows, refuse
-from stakes.tables.values import by_day
 
 if TYPE_CHECKING:
     import pandas as pd

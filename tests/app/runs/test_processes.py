@@ -21,8 +21,9 @@ from benchmarks.disturbed import (
     workers,
     write_project,
 )
-from stakes.app.runs import RunFolder, sealed
+from stakes.app.runs import RunFolder
 from stakes.app.runs.opening import ALL
+from stakes.host.trees import load_arrays
 
 pytestmark = pytest.mark.slow
 
@@ -97,7 +98,7 @@ def test_rows_held_out_are_fitted_by_all_processes_in_the_end(
     assert ended.returncode in (0, 4)
     manifest = RunFolder(run).manifest()
     assert (manifest.ending.instances, manifest.refit.rows) == (41, 203)
-    fits = [sealed.load(run / name)["VI/elbo"] for name in ("state.npz", "refit.npz")]
+    fits = [load_arrays(run / name)["VI/elbo"] for name in ("state.npz", "refit.npz")]
     assert [len(elbo) for elbo in fits] == [600, 600]
     assert fits[1][-100:].mean() < fits[0][-100:].mean()  # of more rows
 
@@ -125,7 +126,7 @@ def test_what_is_chosen_is_fitted_to_all_rows_once_processes_have_parted(
     manifest = RunFolder(run).manifest()
     assert manifest.choice.way == name
     assert {"plain VI", name} <= set(manifest.refit.ways)
-    arrays = sealed.load(run / "choice.npz")
+    arrays = load_arrays(run / "choice.npz")
     assert any(path.startswith(f"{ALL}{name}/") for path in arrays)
     decided = ("decide", run, project / "table.csv", "-o", tmp_path / "out.csv", "--way", name)
     answered = subprocess.run(command(*decided), check=False, capture_output=True, text=True)

@@ -17,13 +17,14 @@ import pytest
 from projects import SPEC, command, in_process, invoke, write_project
 
 from stakes.app import runs
-from stakes.app.runs import RunFolder, sealed, working
+from stakes.app.runs import RunFolder, working
 from stakes.app.runs.journal import FileJournal
 from stakes.app.runs.opening import ALL
 from stakes.app.runs.solution import take_part
 from stakes.app.spec import job_on_all_rows, read_job
 from stakes.errors import InputError, Interrupted, NumericalError, StorageError
 from stakes.host.interrupts import Signalled
+from stakes.host.trees import load_arrays, save_arrays
 from stakes.study import Same, Summary, Work, below
 from tests.cluster import two_workers
 
@@ -31,14 +32,14 @@ from tests.cluster import two_workers
 @pytest.mark.parametrize("name", ["calibrated, strength 4", "plain VI, corrected by shift"])
 def test_every_way_can_be_fitted_to_all_rows(name: str, copied: Path, new_rows: Path) -> None:
     """Whichever is chosen; one that corrects another learns from rows left out in turn."""
-    before = sealed.load(copied / "choice.npz")
+    before = load_arrays(copied / "choice.npz")
     judged = {path: array for path, array in before.items() if not path.startswith(ALL)}
-    sealed.save(copied / "choice.npz", judged)
+    save_arrays(copied / "choice.npz", judged)
     chosen = replace(RunFolder(copied).manifest().choice, way=name)
     RunFolder(copied).update(status="running", choice=chosen, refit=None)
     manifest, _ = runs.carry_out(runs.reopen(copied), report=False, progress=False)
     assert {name, "plain VI", "the same for all"} <= set(manifest.refit.ways)
-    arrays = sealed.load(copied / "choice.npz")
+    arrays = load_arrays(copied / "choice.npz")
     for path, array in judged.items():
         np.testing.assert_array_equal(arrays[path], array)
     whole = {path.split("/")[1] for path in arrays if path.startswith(ALL)}
@@ -116,7 +117,7 @@ def test_a_fit_to_all_rows_that_is_cut_short_is_resumed(
     runs.carry_out(whole, report=False, progress=False)
     pairs = {"state.npz": finished / "state.npz", "refit.npz": whole.folder / "state.npz"}
     for name, uninterrupted in pairs.items():
-        here, there = sealed.load(tmp_path / "run" / name), sealed.load(uninterrupted)
+        here, there = load_arrays(tmp_path / "run" / name), load_arrays(uninterrupted)
         assert {array.split("/")[0] for array in there} == {"VI", "calibrated", "decisions"}
         assert here.keys() == there.keys()
         for array in (each for each in there if not each.endswith("/seconds")):
@@ -225,7 +226,7 @@ def test_risks_are_mean_costs_on_rows_left_out(finished: Path) -> None:
 
 def test_what_decides_is_kept_as_plain_numbers(finished: Path) -> None:
     """Of every way but the two fits, which have a file of their own, and of all rows."""
-    manifest, arrays = RunFolder(finished).manifest(), sealed.load(finished / "choice.npz")
+    manifest, arrays = RunFolder(finished).manifest(), load_arrays(finished / "choice.npz")
     assert manifest.choice is not None
     assert manifest.refit is not None
     own = {path.split("/")[0] for path in arrays if not path.startswith(ALL)}
@@ -241,7 +242,7 @@ def test_a_choice_that_is_cut_short_begins_anew(copied: Path, monkeypatch) -> No
         time.sleep(5)
 
     before = RunFolder(copied).manifest()
-    kept = sealed.load(copied / "choice.npz")
+    kept = load_arrays(copied / "choice.npz")
     RunFolder(copied).update(status="running", choice=None, refit=None)
     with monkeypatch.context() as patched:
         patched.setattr(working, "chosen_among", killed)
@@ -252,7 +253,7 @@ def test_a_choice_that_is_cut_short_begins_anew(copied: Path, monkeypatch) -> No
     assert manifest.status == "done"
     assert untimed(manifest.choice) == untimed(before.choice)
     assert manifest.refit == before.refit
-    again = sealed.load(copied / "choice.npz")
+    again = load_arrays(copied / "choice.npz")
     assert again.keys() == kept.keys()
     for name, array in kept.items():
         np.testing.assert_array_equal(again[name], array)
@@ -407,7 +408,7 @@ def test_forty_kills_at_random_moments_change_nothing(
             process.wait()
             kills += 1
             if (run / "state.npz").exists():
-                sealed.load(run / "state.npz")
+                load_arrays(run / "state.npz")
             process = started("resume", run, "--no-report")
             patience *= 1.5  # a machine with other work to do has to come to an end as well
         assert code in (0, 4)
@@ -431,7 +432,7 @@ def test_a_run_on_a_cluster_has_the_same_choice_bit_for_bit(
         result = invoke("run", project / "spec.toml", "-o", run, "--no-report", "--dask", address)
     assert result.exit_code in (0, 4), result.output
     assert (run / "decisions.csv").read_bytes() == (finished / "decisions.csv").read_bytes()
-    here, there = (sealed.load(folder / "choice.npz") for folder in (finished, run))
+    here, there = (load_arrays(folder / "choice.npz") for folder in (finished, run))
     assert here.keys() == there.keys()
     for name, values in here.items():
         np.testing.assert_array_equal(there[name], values)

@@ -12,11 +12,12 @@ from typing import IO, Any, final
 import numpy as np
 
 from stakes import checks
-from stakes.app.runs import manifest, sealed
+from stakes.app.runs import manifest
 from stakes.app.runs.manifest import Manifest
 from stakes.app.spec import Table, Tables
 from stakes.errors import InputError, StorageError
 from stakes.host import files
+from stakes.host.trees import load_arrays, save_arrays
 from stakes.tables import Dialect
 
 DATA, STATE, CHOICE, REFIT = "data.npz", "state.npz", "choice.npz", "refit.npz"
@@ -45,7 +46,7 @@ class RunFolder:
             made = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
             try:
                 made.chmod(0o777 & ~files.umask())
-                sealed.save(made / DATA, packed(tables))
+                save_arrays(made / DATA, packed(tables))
                 sums = {DATA: files.sha256(made / DATA)}
                 manifest.save(made, first.model_copy(update={"files": sums}))
                 os.replace(made, path)
@@ -97,7 +98,7 @@ class RunFolder:
 
     def tables(self) -> Tables:
         """What the fit saw, whatever becomes of the file of the table."""
-        return unpacked(sealed.load(self / DATA))
+        return unpacked(load_arrays(self / DATA))
 
     @contextmanager
     def log(self) -> Iterator[IO[str]]:

@@ -17,13 +17,13 @@ from typing import IO, final
 import jax
 import numpy as np
 
-from stakes.app.runs import sealed, shares
+from stakes.app.runs import shares
 from stakes.app.runs.folder import STATE, RunFolder
 from stakes.app.runs.manifest import Manifest, now
 from stakes.errors import Interrupted, NumericalError, StorageError
 from stakes.fitting import NOWHERE, History, Share, load_history
 from stakes.host.interrupts import Interruption, Signalled
-from stakes.host.trees import save_tree
+from stakes.host.trees import load_arrays, save_arrays, save_tree
 from stakes.host.watching import SAVED, STEP
 
 Histories = dict[str, dict[str, np.ndarray]]
@@ -142,7 +142,7 @@ class FileJournal:
             for title, arrays in self._histories.items()
             for name, array in arrays.items()
         }
-        sealed.save(self._path, flat)
+        save_arrays(self._path, flat)
         shares.remove_others(self._path, self._histories)
         self._saved = time.monotonic()
 
@@ -164,7 +164,7 @@ class _Keeper:
 
 def read_histories(path: Path) -> Histories:
     histories: Histories = {}
-    for name, array in sealed.load(path).items():
+    for name, array in load_arrays(path).items():
         title, _, field = name.partition("/")
         field = f"average.{field}" if field.startswith(AVERAGE) else field
         histories.setdefault(title, {})[field] = array

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import final
 
 from stakes import checks
-from stakes.app.runs import sealed
 from stakes.app.runs.folder import CHOICE, REFIT, STATE, RunFolder
 from stakes.app.runs.journal import FileJournal
 from stakes.app.runs.manifest import Manifest, SourceFile, now, precision, versions
@@ -16,6 +15,7 @@ from stakes.app.runs.solution import TWO, Solution, check_study, rows_of_fit, st
 from stakes.app.spec import Job, job_of, job_on_all_rows, path_of, with_values
 from stakes.errors import InputError, StorageError, warn
 from stakes.host import files, progress
+from stakes.host.trees import load_arrays
 from stakes.study import Study, Work
 
 
@@ -222,7 +222,7 @@ def restore(run: Run) -> Solution:
             f"now has {_shapes(solution.latents)}. Put it back as it was, or run again."
         )
     summary = run.folder.manifest().choice
-    arrays = {} if summary is None else sealed.load(run.folder / CHOICE)
+    arrays = {} if summary is None else load_arrays(run.folder / CHOICE)
     if run.refit:
         arrays = {n.removeprefix(ALL): a for n, a in arrays.items() if n.startswith(ALL)}
     return replace(solution, summary=summary, arrays=arrays)

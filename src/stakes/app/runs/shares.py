@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from stakes.app.runs import sealed
 from stakes.errors import StorageError
 from stakes.host import files
+from stakes.host.trees import load_arrays, save_arrays
 
 SEALS, AXIS = "shares", "axis of "
 """In the checkpoint: the checksums of the shares, and for each array in them the axis of rows."""
@@ -27,7 +27,7 @@ def path_of(checkpoint: Path, title: str, steps: int, index: int, count: int) ->
 
 def save(path: Path, arrays: Mapping[str, np.ndarray], axes: Mapping[str, int]) -> str:
     """Write those arrays that have rows, and return the file's checksum."""
-    return sealed.save(path, {name: arrays[name] for name in axes})
+    return save_arrays(path, {name: arrays[name] for name in axes})
 
 
 def named(
@@ -48,7 +48,7 @@ def joined(
     axes = {n.removeprefix(AXIS): int(a) for n, a in arrays.items() if n.startswith(AXIS)}
     rest = {n: a for n, a in arrays.items() if n != SEALS and not n.startswith(AXIS)}
     paths = _paths(checkpoint, title, arrays)
-    parts = [sealed.load(p, str(s)) for p, s in zip(paths, arrays[SEALS], strict=True)]
+    parts = [load_arrays(p, str(s)) for p, s in zip(paths, arrays[SEALS], strict=True)]
     for path, part in zip(paths, parts, strict=True):
         if part.keys() != axes.keys():
             raise StorageError(f"{path} does not hold the arrays that {checkpoint.name} says.")

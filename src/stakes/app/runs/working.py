@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from stakes import checks
-from stakes.app.runs import sealed
 from stakes.app.runs.folder import CHOICE, DECISIONS, DRAWS, REFIT, REPORT, STATE, RunFolder
 from stakes.app.runs.journal import FileJournal, Record, ended_by, interruption
 from stakes.app.runs.manifest import Ending, Manifest, Refit
@@ -24,6 +23,7 @@ from stakes.errors import NumericalError, warn
 from stakes.fitting import Fit, Stop
 from stakes.host.interrupts import ENDING, Interruption, deferred
 from stakes.host.progress import begin, report_to, waiting
+from stakes.host.trees import load_arrays, save_arrays
 from stakes.host.workers import checked_client
 from stakes.processes import Processes
 from stakes.study import (
@@ -168,13 +168,13 @@ def _chosen(run: Run, solution: Solution, record: Record, heard: Interruption) -
     if job.choosing is None:
         return solution
     if done is not None:
-        return replace(solution, summary=done, arrays=sealed.load(run.folder / CHOICE))
+        return replace(solution, summary=done, arrays=load_arrays(run.folder / CHOICE))
     started = time.monotonic()
     with ended_by(heard, run.folder.path):
         enter(solution.study, job.choosing.ways)
         choice = chosen_among(solution.study, job.choosing.ways)
         solution = replace(solution, summary=choice.summary)
-        sealed.save(run.folder / CHOICE, solution.kept())
+        save_arrays(run.folder / CHOICE, solution.kept())
     record.choosing = time.monotonic() - started
     record.note(choice.verdict)
     run.folder.update(choice=solution.summary)
@@ -195,7 +195,7 @@ def _keep_refit(run: Run, solution: Solution, refit: Solution | None, heard: Int
             enter(refit.study, strategies)
             more = refit.kept(strategies)
         arrays = solution.kept() if solution.arrays is None else solution.arrays
-        sealed.save(
+        save_arrays(
             run.folder / CHOICE, {**arrays, **{f"{ALL}{name}": a for name, a in more.items()}}
         )
         names += [each.name for each in strategies]

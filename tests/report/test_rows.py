@@ -7,7 +7,7 @@ import pytest
 
 import stakes
 from stakes.report import Rows
-from stakes.report.answers import answer, quality
+from stakes.report.rows import answer, quality
 
 
 def test_expected_costs_are_means_over_what_is_predicted(result: stakes.Calibration) -> None:

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from projects import SPEC
 
-from stakes.app.runs import sealed
 from stakes.errors import StorageError
+from stakes.host.trees import save_arrays
 
 
 def test_states_are_plain_numpy_archives_without_pickle(finished: Path) -> None:
@@ -23,7 +23,7 @@ def test_a_full_disk_is_told_and_leaves_the_older_state(copied: Path) -> None:
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limit[1]))
         with pytest.raises(StorageError, match=r"Cannot write .*state\.npz"):
-            sealed.save(copied / "state.npz", {"a": np.zeros(10_000)})
+            save_arrays(copied / "state.npz", {"a": np.zeros(10_000)})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)
     assert (copied / "state.npz").read_bytes() == before
