@@ -57,7 +57,7 @@ class WithCovariates:
 @final
 @dataclass(frozen=True)
 class AnyLoss(Criterion):
-    """Any loss, with all methods of a `SolvedLoss`: those it lacks raise `NoClosedForm`."""
+    """Any loss, as a criterion: what it has no formula for raises `NoClosedForm`."""
 
     loss: Loss = field()
 
