@@ -244,12 +244,15 @@ class Fits:
             return beyond.fit(go, shared, state, plan.settings, key, begin, hooks)
         return go(hooks=replace(hooks, meanwhile=meanwhile))
 
-    @cached_property
+    @property
     def _shared(self) -> NumPyroApproximation | Divided:
-        """The approximation, its rows divided where several processes make the fits."""
+        """The approximation, its rows divided while several processes make the fits."""
+        return self.plan.approximation if self.study.work.processes is None else self._divided
+
+    @cached_property
+    def _divided(self) -> Divided:
         processes, beyond = self.study.work.processes, self.study.beyond
-        if processes is None:
-            return self.plan.approximation
+        assert processes is not None
         divided = self.plan.divided(processes.count)
         return divided if beyond is None else beyond.share(divided)
 
