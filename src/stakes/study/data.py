@@ -1,7 +1,7 @@
 """Data as they are given: a mapping from the model's arguments to arrays, or a table."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 import numpy as np
 
@@ -24,6 +24,10 @@ class ReadsTables(Protocol):
     """A model that makes its arguments of a table itself."""
 
     def read_table(self, table: object, *, needs_outcome: bool) -> Read: ...
+
+
+def reads_tables(model: object) -> TypeGuard[ReadsTables]:
+    return isinstance(model, ReadsTables)
 
 
 class CheckedData(NamedTuple):
@@ -85,7 +89,7 @@ def given(
         return CheckedData(problem.check_data(data, needs_outcome=needs_outcome, columns=columns))
     model = problem.model
     beside = problem.named_needs
-    if isinstance(model, ReadsTables):
+    if reads_tables(model):
         table = model.read_table(data, needs_outcome=needs_outcome)
         asked = tuple(name for name in beside if name not in table.arguments)
         if asked:

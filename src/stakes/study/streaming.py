@@ -35,7 +35,7 @@ from stakes.predicting import FittedPosterior
 from stakes.problem import Problem
 from stakes.processes import Processes
 from stakes.protocols import Expectation
-from stakes.study.data import ReadsTables
+from stakes.study.data import reads_tables
 from stakes.study.kept_rows import KeptRows, agreed, joined_rows, of_all
 from stakes.study.options import Journal, Keys, Options
 from stakes.study.plan import Plan
@@ -295,7 +295,7 @@ def opened(
 
     Each of several processes has a share of the rows on its disk; in memory, all have all.
     """
-    if isinstance(problem.model, ReadsTables):
+    if reads_tables(problem.model):
         raise InputError(
             "`Stream(...)` is for models that take minibatches; one made by `formula` reads whole "
             "tables. Give a DataFrame, or write the model in NumPyro."
