@@ -15,7 +15,7 @@ from stakes.study.data import CheckedData, Coords
 from stakes.study.faults import check_coords
 
 
-class Members(NamedTuple):
+class Membership(NamedTuple):
     """What the user has said about the members of plates."""
 
     new: tuple[str, ...]
@@ -64,7 +64,7 @@ def compare_labels(
     coords: Coords,
     fresh: tuple[str, ...],
     kept: tuple[str, ...],
-) -> Members:
+) -> Membership:
     """Compare the labels of other data with those of the fit, where both have any."""
     both = [name for name in fresh if name in kept]
     if both:
@@ -82,7 +82,7 @@ def compare_labels(
     all_new = tuple(d for d, at in rows.items() if (at < 0).all() and d in fitted.plates)
     some_known = {dim: at for dim, at in rows.items() if dim not in all_new}
     alike = tuple(d for d in all_new if _are_alike(labels[d], coords[d]))
-    return Members((*fresh, *all_new), kept, some_known, tuple(same), alike)
+    return Membership((*fresh, *all_new), kept, some_known, tuple(same), alike)
 
 
 def _are_alike(before: Iterable[Any], here: Iterable[Any]) -> bool:
@@ -100,7 +100,7 @@ def _is_changed(fitted: NumPyroApproximation, predictor: Predictor) -> bool:
     )
 
 
-def _check(members: Members, coords: Coords, fitted: ModelTrace, here: ModelTrace) -> None:
+def _check(members: Membership, coords: Coords, fitted: ModelTrace, here: ModelTrace) -> None:
     check_coords(coords, *_every_axis(here))
     unknown = [name for name in members.known if name not in here.plates]
     if unknown:
@@ -122,7 +122,7 @@ def _check(members: Members, coords: Coords, fitted: ModelTrace, here: ModelTrac
         )
 
 
-def _warn(members: Members, fitted: ModelTrace, here: ModelTrace, *, changed: bool) -> None:
+def _warn(members: Membership, fitted: ModelTrace, here: ModelTrace, *, changed: bool) -> None:
     """Of plates with latents of their own: for others it makes no difference."""
     for plate in members.alike:
         warn(
@@ -152,7 +152,7 @@ def _warn(members: Members, fitted: ModelTrace, here: ModelTrace, *, changed: bo
 
 
 def _members_of_fit(
-    members: Members, fitted: ModelTrace, here: ModelTrace, *, changed: bool
+    members: Membership, fitted: ModelTrace, here: ModelTrace, *, changed: bool
 ) -> frozenset[str]:
     """Plates of the outcome whose members are the fit's in the same order, and so its labels."""
     alike = {p for p, size in here.plates.items() if fitted.plates.get(p) == size}
