@@ -120,12 +120,13 @@ def _(cases: Cases) -> _Shown:
 
 @_shown.register
 def _(choice: Choice) -> _Shown:
-    problem = choice.study.problem
+    problem, home, fitted = choice.study.problem, choice.study.home, choice.fitted()
     problem.check_single("`decisions(result)`")
-    labelled, central, observed = choice.on_fit
-    return _Shown(
-        problem, labelled, {"LCVI": labelled.values}, {"LCVI": choice.chosen}, central, observed
-    )
+    labelled, forecast = home.labels(fitted.decide(home)), fitted.predict(home)
+    central = None if forecast is None else forecast.central
+    observed = None if home.observed is None else home.observed.values
+    taken, names = {"LCVI": labelled.values}, {"LCVI": choice.chosen}
+    return _Shown(problem, labelled, taken, names, central, observed)
 
 
 def expected_loss(

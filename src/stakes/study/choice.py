@@ -102,16 +102,6 @@ class Against(NamedTuple):
     high: float
 
 
-class Chosen(NamedTuple):
-    """Decisions of a way for the data that it was fitted to."""
-
-    decisions: "xr.DataArray"
-    central: np.ndarray | None
-    """Instance x (low of 90 %, low of 50 %, high of 50 %, high of 90 %); None without forecast."""
-    observed: np.ndarray
-    """nan where the model masks them."""
-
-
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Choice:
@@ -145,21 +135,11 @@ class Choice:
         good = [score for score in able if not self._is_worse(score, best)]
         return next((score for score in good if not score.is_baseline), best).name
 
-    @property
+    @cached_property
     def decisions(self) -> "xr.DataArray":
         """The chosen way's decision for each instance of the data, fitted to all of them."""
-        return handed_back(self.on_fit.decisions, self.study.plan.table)
-
-    @cached_property
-    def on_fit(self) -> "Chosen":
-        """What the chosen way decides and predicts for the data, with the outcomes."""
-        study, fitted = self.study, self.fitted()
-        forecast = fitted.predict(study.home)
-        return Chosen(
-            study.home.labels(fitted.decide(study.home)),
-            None if forecast is None else forecast.central,
-            np.where(study.seen.counted, study.seen.outcomes, np.nan),
-        )
+        home = self.study.home
+        return handed_back(home.labels(self.fitted().decide(home)), self.study.plan.table)
 
     def fitted(self, way: str | None = None) -> FittedStrategy:
         """The way that was chosen, or the one of this name, fitted to all of the data."""
@@ -229,8 +209,7 @@ class Choice:
     @property
     def baseline(self) -> Score:
         """What others are compared with: plain VI, or the first way where it is not there."""
-        named = {score.name: score for score in self.scores}
-        return named.get("plain VI", self.scores[0])
+        return self._named.get("plain VI", self.scores[0])
 
     @property
     def summary(self) -> Summary:
@@ -286,9 +265,12 @@ class Choice:
     __str__ = __repr__
 
     def _score(self, name: str | None, argument: str = "way") -> Score:
-        named = {score.name: score for score in self.scores}
         asked = self.chosen if name is None else name
-        return named[checks.one_of(f"`{argument}=`", asked, list(named))]
+        return self._named[checks.one_of(f"`{argument}=`", asked, list(self._named))]
+
+    @cached_property
+    def _named(self) -> dict[str, Score]:
+        return {score.name: score for score in self.scores}
 
     def _is_worse(self, score: Score, best: Score) -> bool:
         return score is not best and self._interval(score, best).low > 0
@@ -317,7 +299,7 @@ class Choice:
     def _row(self, score: Score) -> dict[str, Any]:
         better_by, low, high = self._against(score, self.baseline)
         row: dict[str, Any] = {"risk": score.risk, "better_by": better_by, "low": low, "high": high}
-        today = next((each for each in self.scores if each.name == Given.name), None)
+        today = self._named.get(Given.name)
         if today is not None:
             names = ("better_than_today", "today_low", "today_high")
             row |= dict(zip(names, self._against(score, today), strict=True))

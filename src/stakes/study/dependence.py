@@ -55,15 +55,13 @@ def _all_together(by: By, predictor: Predictor) -> Dependence:
     instances = predictor.trace.instances
     if by is None:
         return _clustered(_by_plates(predictor))
-    if isinstance(by, str):
-        return _clustered([_named(by, predictor)])
     if hasattr(by, "interval") and not isinstance(by, type):
         return _checked(by, instances)
     if isinstance(by, tuple | list) and len(by) == 2 and all(map(_is_part, by)):
         return _clustered([_part(each, predictor) for each in by])
-    if not _is_part(by):
-        raise checks.refused(WHERE, RULE, by)
-    return _clustered([_part(by, predictor)])
+    if _is_part(by):
+        return _clustered([_part(by, predictor)])
+    raise checks.refused(WHERE, RULE, by)
 
 
 def _is_part(value: Any) -> bool:

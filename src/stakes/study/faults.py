@@ -14,13 +14,11 @@ from stakes.study.data import Coords
 
 
 def check_judged(problem: Problem) -> None:
-    reason, instead = (
-        why_not_judged(problem),
-        "Compare `result.decisions` with `result.vi_decisions`",
-    )
-    if problem.action is not None:
-        instead = "Look at `result.expected(...)`"
+    reason = why_not_judged(problem)
     if reason is not None:
+        instead = "Compare `result.decisions` with `result.vi_decisions`"
+        if problem.action is not None:
+            instead = "Look at `result.expected(...)`"
         raise InputError(f"{reason} {instead}.")
 
 
