@@ -509,7 +509,7 @@ def test_a_posterior_of_few_draws_predicts_as_often_as_it_is_asked(
     schools: stakes.Calibration,
 ) -> None:
     few = predicting.SampledPosterior(schools.latent_draws(schools.vi, 7, part=0))
-    found = predicting.predict(few, schools.predictors.on(), KEY, 20)
+    found = predicting.predict(few, schools.plan.predictors.on(), KEY, 20)
     assert found.shape == (20, 8)
     assert len(np.unique(found[:, 0])) == 20
 
@@ -606,7 +606,7 @@ def test_outcomes_of_new_cases_can_be_drawn(schools: stakes.Calibration) -> None
 
 def test_labels_of_the_fit_are_kept_for_the_rows_of_the_fit(squared: stakes.Calibration) -> None:
     """And not for others of the same number; these rows have no latents of their own."""
-    labelled = replace(squared, coords={"row": list("abcdef")})
+    labelled = replace(squared, plan=replace(squared.plan, coords={"row": list("abcdef")}))
     assert labelled.predictive({"x": X}, draws=2).coords["row"].values.tolist() == list("abcdef")
     assert labelled.decide({"x": X}).coords["row"].values.tolist() == list("abcdef")
     assert labelled.decide({"x": X + 1}).coords["row"].values.tolist() == list(range(6))
@@ -643,7 +643,9 @@ def test_a_fit_of_other_data_is_refused(
 
 
 def test_deterministic_sites_come_with_the_posterior(squared: stakes.Calibration) -> None:
-    found = replace(squared, coords={"row": list("abcdef")}).posterior(draws=5)
+    found = replace(squared, plan=replace(squared.plan, coords={"row": list("abcdef")})).posterior(
+        draws=5
+    )
     assert found["level"].dims == ("chain", "draw", "row")
     assert found.coords["row"].values.tolist() == list("abcdef")
     expected = found["slope"].values[..., None] * X
