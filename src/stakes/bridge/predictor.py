@@ -29,12 +29,15 @@ from stakes.bridge.sites import (
     subsamples_of,
 )
 from stakes.errors import InputError, some
+from stakes.host.compiling import LRU
 from stakes.host.programs import kinds
 from stakes.port import Instances, Response
 from stakes.problem import Problem
 from stakes.varying import Need, PerCase, columns_for
 
 Made = TypeVar("Made")
+MOST_TRACED = 16
+"""Shapes of other cases that are kept: a file is decided about in parts of two or three."""
 
 
 @final
@@ -137,9 +140,9 @@ class Predictors:
 
     def __init__(self, problem: Problem, approximation: NumPyroApproximation) -> None:
         self._problem, self._approximation = problem, approximation
-        self._plain: dict[Hashable, frozenset[str]] = {}
+        self._plain: LRU[frozenset[str]] = LRU(MOST_TRACED)
         """Data that the model looks at, by shapes."""
-        self._traced: dict[Hashable, ModelTrace] = {}
+        self._traced: LRU[ModelTrace] = LRU(MOST_TRACED)
 
     def on(
         self,
@@ -185,15 +188,13 @@ class Predictors:
         plain = self._kept(self._plain, _shapes(data), look)
         return in_form(data, plain), looks[0].sites if looks else None
 
-    def _kept(self, made: dict[Hashable, Made], key: Hashable, make: Callable[[], Made]) -> Made:
+    def _kept(self, made: LRU[Made], key: Hashable, make: Callable[[], Made]) -> Made:
         """What was made for this key before; always made anew where it has no hash."""
         try:
             hash(key)
         except TypeError:  # a constant is a list, say
             return make()
-        if key not in made:
-            made[key] = make()
-        return made[key]
+        return made.get(key, make)
 
 
 def _shapes(data: Data) -> Hashable:

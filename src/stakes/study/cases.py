@@ -57,6 +57,8 @@ def are_whole_numbers(values: np.ndarray) -> bool:
 
 MOST_VALUES = 4_000_000
 """Predicted outcomes held at once: about 32 MB in double precision."""
+FEWEST_DRAWS = 200
+"""Predicted outcomes of each instance, however many instances there are."""
 MOST_DECIDED = 2**20
 """Instances times draws of θ, to decide by where decisions are judged."""
 NOT_CALIBRATED = "Calibrated VI is none of the ways to choose among, and was not fitted."
@@ -184,14 +186,17 @@ class Cases:
     def drawn(self, posterior: Posterior) -> np.ndarray:
         """Outcomes that may come, draw x instance: many draws for a few instances, or fewer.
 
-        They are kept, but for the many posteriors of cases where decisions are only judged.
+        They are kept, unless there are many instances, or many posteriors because decisions are
+        only judged here.
         """
         if self.most_draws is not None:
             return self._drawn(posterior, MOST_VALUES // 4, 2 * self.most_draws)
+        if self.size * FEWEST_DRAWS > MOST_VALUES:
+            return self._drawn(posterior, MOST_VALUES, FEWEST_DRAWS)
         return self._once("drawn", posterior, lambda: self._drawn(posterior, MOST_VALUES, 2000))
 
     def _drawn(self, posterior: Posterior, values: int, most: int) -> np.ndarray:
-        draws = int(np.clip(values // max(self.size, 1), 200, most))
+        draws = int(np.clip(values // max(self.size, 1), FEWEST_DRAWS, most))
         drawn = predicting.predict(
             posterior, self.predictor, self.keys.predictions, draws, self.asked
         )
