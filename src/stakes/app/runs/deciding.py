@@ -20,7 +20,7 @@ from stakes.errors import InputError, NumericalError, some
 from stakes.host import files
 from stakes.host.progress import begin
 from stakes.host.workers import ONE_AT_A_TIME, on_all_cores
-from stakes.study import beyond_made
+from stakes.study import NUTS, Calibrated, Plain, beyond_made
 from stakes.tables import Values
 
 MOST_TOLD = 20
@@ -133,9 +133,8 @@ class _Decider:
         """Whether the way decides by a posterior alone, so that it can decide for other costs."""
         job, name = self.run.job, self.way or TWO[0].name
         strategies = [*TWO, *(job.choosing.ways if job.choosing is not None else ())]
-        return any(
-            each.name == name and not each.bases and not each.is_baseline for each in strategies
-        )
+        free = (Plain, Calibrated, NUTS)
+        return any(isinstance(each, free) for each in strategies if each.name == name)
 
     @cached_property
     def solution(self) -> Solution:
