@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
-import pandas as pd
 
 from stakes import checks
 from stakes.decisions import DecisionTask
@@ -101,6 +100,8 @@ class Given:
     posterior: ClassVar[None] = None
 
     def __post_init__(self) -> None:
+        import pandas as pd
+
         if isinstance(self.decisions, pd.Series):
             checks.assign(self, labels=TableRows(self.decisions.index).labels)
         if not isinstance(self.decisions, str):

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import numpy as np
-from scipy.optimize import minimize
 from scipy.special import ndtri
 
 from stakes import checks
@@ -104,6 +103,8 @@ class Line:
 
 def _best_line(costs: RowCosts, decisions: np.ndarray, weight: np.ndarray) -> Line:
     """By a grid, then by a simplex: neither needs a slope of the cost, which may jump."""
+    from scipy.optimize import minimize
+
     centre = float(np.average(decisions, weights=weight))
     unit, share = _unit(costs, decisions), weight / weight.sum()
 
