@@ -107,7 +107,7 @@ def test_a_report_opens_with_the_rows_that_are_asked_about(copied: Path, new_row
     said = invoke("report", copied, "--for", new_rows)
     assert said.exit_code == 0, said.output
     page = (copied / "report.html").read_text("utf-8")
-    assert "Decisions for 3 rows of new.csv." in page
+    assert "for 3 rows of new.csv." in page
     assert f"stakes report {copied} --for {new_rows}" in page
     data = re.search(r'id="report-data">(.*?)</script>', page)
     assert data is not None
