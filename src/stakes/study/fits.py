@@ -38,6 +38,7 @@ from stakes.protocols import Expectation, Transform
 from stakes.study.cases import Cases
 from stakes.study.faults import check_fit, check_whole, warn_of_second_minimum
 from stakes.study.folds import Mask
+from stakes.study.options import Journal
 from stakes.study.plan import Plan, seeing, stacked
 
 if TYPE_CHECKING:
@@ -102,9 +103,13 @@ class Fits:
     @property
     def _is_alone(self) -> bool:
         """Whether the fits to everything are made alone, with or without folds."""
-        work = self.study.work
-        recorded = work.journal is not None or work.processes is not None
+        recorded = self._journal is not None or self.study.work.processes is not None
         return recorded or not self.study.splits.masks
+
+    @property
+    def _journal(self) -> Journal | None:
+        """The record of the fits: it has those of the problem's own guide alone."""
+        return self.study.work.journal if self._guide is None else None
 
     def calibrated(self, strength: Strength, mask: Mask) -> Fit:
         """A calibrated fit under a mask; all strengths that are asked for are made together."""
@@ -138,7 +143,7 @@ class Fits:
 
     def _decisions_alone(self, plan: Plan) -> np.ndarray:
         """Plain VI's decisions; a journal may have them already."""
-        journal = self.study.work.journal
+        journal = self._journal
         known = None if journal is None else journal.decisions(plan.shape)
         if known is not None:
             return known
@@ -192,8 +197,8 @@ class Fits:
         asked = heard.asked() if work.processes is None else work.processes.any(heard.asked())
         if asked or vi.reason is Stop.INTERRUPTED:
             return self.not_made(Stop.INTERRUPTED)
-        if work.journal is not None:
-            work.journal.keep_decisions(decisions)
+        if self._journal is not None:
+            self._journal.keep_decisions(decisions)
         begin = vi.params if plan.warm_start else plan.approximation.start
         scale = None if plan.scale is None else plan.scale / strength.factor
         step, state = plan.step(scale), plan.state(owned(begin), decisions)
@@ -226,7 +231,7 @@ class Fits:
     ) -> Fit:
         """One fit, from where its journal left it; on the rows of a stream, if there is one."""
         work, beyond, plan = self.study.work, self.study.beyond, self.plan
-        journal, shared = work.journal if recorded else None, self._shared
+        journal, shared = self._journal if recorded else None, self._shared
         hooks, history = Hooks(on=work.processes), None
         if beyond is None or journal is not None:
             history = start_history(state, handed_over=plan.hands_over)

@@ -1,0 +1,56 @@
+"""The fits of a study, by guide, strategy and mask."""
+
+from typing import Any
+
+import jax
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from numpyro.infer.autoguide import AutoDiagonalNormal
+
+import stakes
+from stakes.fitting import History
+from stakes.study import Journal, Study, Work
+
+KEY = jax.random.key(0)
+
+
+def model(x: Any, y: Any = None) -> None:
+    level = numpyro.sample("level", dist.Normal(0, 1))
+    with numpyro.plate("row", len(x)):
+        numpyro.sample("y", dist.Normal(level + x, 1), obs=y)
+
+
+class Kept(Journal):
+    """A journal that lists what it is asked for, and has VI's decisions, all of them 100."""
+
+    def __init__(self) -> None:
+        self.titles: list[str] = []
+
+    def history(self, title: str, start: History) -> History:
+        self.titles.append(title)
+        return start
+
+    def watch(self, title: str, history: History) -> None: ...
+
+    def decisions(self, shape: tuple[int, ...]) -> np.ndarray:
+        return np.full(shape, 100.0)
+
+    def keep_decisions(self, decisions: np.ndarray) -> None: ...
+
+
+def test_a_journal_has_the_fits_of_the_own_guide_alone() -> None:
+    """Those of another guide have the same titles, and maybe the same shapes."""
+    problem = stakes.Problem(model, outcome="y", loss=stakes.Squared())
+    data = {"x": np.linspace(0, 1, 6), "y": np.arange(6.0)}
+    for folds in (None, 2):
+        journal = Kept()
+        work = Work(progress=False, journal=journal)
+        study = Study(KEY, problem, data, stakes.Options(steps=100), folds=folds, work=work)
+        study.fits().plain(study.everything)
+        assert journal.titles == ["VI"]
+        np.testing.assert_array_equal(study.fits().reference().decisions, 100.0)
+        other = study.fits(AutoDiagonalNormal)
+        other.plain(study.everything)
+        assert journal.titles == ["VI"]
+        assert np.abs(other.reference().decisions).max() < 10
