@@ -6,8 +6,8 @@ import typer
 
 from stakes.app.cli.check import check
 from stakes.app.cli.decide import decide, report
-from stakes.app.cli.ending import compare
 from stakes.app.cli.init import init
+from stakes.app.cli.results import compare
 from stakes.app.cli.run import demo, resume, run
 
 HELP = """Bayesian decisions: variational posteriors calibrated for what a decision costs.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn
 import typer
 
 from stakes.app.cli.command import Exit, Json, NoChoose, NoReport, Out, RunPath, Set, command, say
-from stakes.app.cli.ending import finish, show_ended
+from stakes.app.cli.results import finish, show_ended
 from stakes.demos import NAMES
 from stakes.host.supervisor import end_with_supervisor, supervise
 from stakes.host.watching import Beat, Waiting

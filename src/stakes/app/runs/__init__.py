@@ -6,11 +6,11 @@ checksum, and every file is replaced as a whole.
 
 from stakes.app.runs.checking import Checked, checked
 from stakes.app.runs.deciding import decide_file
+from stakes.app.runs.execution import assist, carry_out, rewrite_report
 from stakes.app.runs.folder import DECISIONS, DRAWS, REPORT, RunFolder, check_free
 from stakes.app.runs.manifest import Ending, Manifest, unsettled
 from stakes.app.runs.opening import Run, begin, reopen, restore
 from stakes.app.runs.solution import Solution
-from stakes.app.runs.working import assist, carry_out, rewrite_report
 
 __all__ = [
     "DECISIONS",

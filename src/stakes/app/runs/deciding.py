@@ -11,11 +11,11 @@ import numpy as np
 
 from stakes import checks
 from stakes.app.runs.manifest import doubts_about
-from stakes.app.runs.new_rows import CHUNK, Ranges, new_cases, padded, usual_size
+from stakes.app.runs.new_cases import CHUNK, Ranges, new_cases, padded, usual_size
 from stakes.app.runs.opening import Run, changed_job, changed_run, check_run, restore
 from stakes.app.runs.outputs import by_part, check_output, output
 from stakes.app.runs.solution import TWO, Solution, columns_named, rows_of_fit
-from stakes.app.spec import Part, RowReader, path_of
+from stakes.app.spec import NewFile, Part, path_of
 from stakes.errors import InputError, NumericalError, some
 from stakes.host import files
 from stakes.host.progress import begin
@@ -87,7 +87,7 @@ def decide_file(
     inputs = (source, *run.folder.inputs, *map(Path, run.job.code))
     check_output(target, inputs, overwrite=overwrite)
     with files.reading(source) as path:
-        decider, done, decided = _Decider(run, RowReader(job, path), known, way), 0, 0
+        decider, done, decided = _Decider(run, NewFile(job, path), known, way), 0, 0
         parts = decider.decisions()
         first = next(parts, None)  # before the target is opened: what is refused leaves no trace
         if first is None:
@@ -109,7 +109,7 @@ class _Decider:
     """Decides about the rows of a file with the result of a run."""
 
     run: Run
-    rows: RowReader
+    rows: NewFile
     known: bool
     way: str | None
 

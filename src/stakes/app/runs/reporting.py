@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from stakes.app.runs.manifest import Manifest, Refit
-from stakes.app.runs.new_rows import Ranges, new_cases, padded, usual_size
+from stakes.app.runs.new_cases import Ranges, new_cases, padded, usual_size
 from stakes.app.runs.solution import TODAY, Solution, rows_of_fit
-from stakes.app.spec import Job, RowReader, Table
+from stakes.app.spec import Job, NewFile, Table
 from stakes.errors import InputError, listed, warn
 from stakes.study import Cases
 
@@ -129,7 +129,7 @@ def report_rows(
 
 def read_asked(job: Job, table: Path) -> Asked:
     """Read a new table; rows that lack a value are left out, as `stakes decide` leaves them."""
-    reader = RowReader(job, table)
+    reader = NewFile(job, table)
     parts = reader.parts(MOST_ROWS)
     part, further = next(parts, None), next(parts, None)
     if part is None:

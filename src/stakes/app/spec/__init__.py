@@ -1,14 +1,14 @@
 """A decision problem as a TOML file: schema, messages, the user's code and the user's tables."""
 
+from stakes.app.spec.data_tables import Tables as Tables
 from stakes.app.spec.job import Job as Job
 from stakes.app.spec.job import job_of as job_of
 from stakes.app.spec.job import job_on_all_rows as job_on_all_rows
 from stakes.app.spec.job import read_job as read_job
 from stakes.app.spec.messages import SpecError as SpecError
+from stakes.app.spec.new_file import NewFile as NewFile
+from stakes.app.spec.new_file import Part as Part
 from stakes.app.spec.proposing import propose as propose
-from stakes.app.spec.reading import Tables as Tables
-from stakes.app.spec.rows import Part as Part
-from stakes.app.spec.rows import RowReader as RowReader
 from stakes.app.spec.source import user_error as user_error
 from stakes.app.spec.source import user_modules as user_modules
 from stakes.app.spec.table import Table as Table

@@ -8,8 +8,8 @@ from typing import Any, final
 import numpy as np
 
 from stakes import checks
-from stakes.app.spec.draft import Choosing, Draft
-from stakes.app.spec.reading import Tables
+from stakes.app.spec.assembly import Assembly, Choosing
+from stakes.app.spec.data_tables import Tables
 from stakes.app.spec.schema import Spec
 from stakes.app.spec.table import Table, by_name, joined
 from stakes.app.spec.toml import read_toml, unfilled, unit_of, with_values, without_choice
@@ -159,23 +159,23 @@ def job_of(
         code: the checksums that its code has to have; None for any.
         where: what the content is of, for messages.
     """
-    draft = Draft(raw, folder, tables, code)
-    draft.mistakes.raise_any(where)
-    problem, tables, example = draft.problem, draft.tables, draft.example
+    assembly = Assembly(raw, folder, tables, code)
+    assembly.mistakes.raise_any(where)
+    problem, tables, example = assembly.problem, assembly.tables, assembly.example
     assert problem is not None
     assert tables is not None
     return Job(
-        spec=draft.spec,
+        spec=assembly.spec,
         raw=raw,
         folder=folder,
         problem=problem,
         tables=tables,
-        options=draft.options(),
+        options=assembly.options(),
         coords=example.labels() if example else {},
         known=example.known if example else (),
-        code=draft.code.checksums,
+        code=assembly.code.checksums,
         unit=unit_of(raw),
-        choosing=draft.choosing(problem, tables.fit),
+        choosing=assembly.choosing(problem, tables.fit),
     )
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from messy import messy_rows, write_messy
 
-from stakes.app.spec import RowReader, read_job
+from stakes.app.spec import NewFile, read_job
 
 
 def test_labels_are_in_the_words_that_are_meant(bakery: Path, tmp_path: Path) -> None:
@@ -16,6 +16,6 @@ def test_labels_are_in_the_words_that_are_meant(bakery: Path, tmp_path: Path) ->
     assert set(job.fit.labels[:, 1]) == {"Köln, Dom", "Köln, Süd", "Ulm", "Fürth", "Bonn"}
     header, *rows = messy_rows()
     write_messy(tmp_path / "new.csv", [header, rows[99]])
-    (part,) = RowReader(job, tmp_path / "new.csv").parts(10)
+    (part,) = NewFile(job, tmp_path / "new.csv").parts(10)
     assert part.names == ["20.01.2024, Bonn"]
     assert list(part.table["Filiale"]) == ["Bonn "]  # as it is handed over

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from stakes import demos
 from stakes.app.spec.constructors import FOLDS, SECTIONS, WAY, Constructors
+from stakes.app.spec.data_tables import Tables, read_tables, table_file
 from stakes.app.spec.messages import Collector, mistakes_of
-from stakes.app.spec.reading import Tables, read_tables, table_file
 from stakes.app.spec.schema import DataSection, Spec
 from stakes.app.spec.source import UserCode
 from stakes.app.spec.table import Table, by_name
@@ -53,7 +53,7 @@ class Choosing:
 
 
 @final
-class Draft:
+class Assembly:
     """A spec whose parts are looked up, made and checked one by one.
 
     Args:

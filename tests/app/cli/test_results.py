@@ -23,7 +23,7 @@ from stakes.app.spec import read_job
 def test_a_run_says_how_it_was_judged_and_on_how_many_rows_decisions_rest(
     refit: Refit | None, said: str, tmp_path: Path
 ) -> None:
-    from stakes.app.cli.ending import _held_out
+    from stakes.app.cli.results import _held_out
 
     run: Any = SimpleNamespace(job=read_job(formula_project(tmp_path)))
     manifest: Any = SimpleNamespace(refit=refit, choice=None)

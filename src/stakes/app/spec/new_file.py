@@ -8,9 +8,7 @@ from typing import NamedTuple, final
 
 import numpy as np
 
-from stakes.app.spec.job import Job
-from stakes.app.spec.messages import Collector
-from stakes.app.spec.reading import (
+from stakes.app.spec.data_tables import (
     check_columns,
     columns_of,
     hints_of,
@@ -18,6 +16,8 @@ from stakes.app.spec.reading import (
     table_file,
     wanted,
 )
+from stakes.app.spec.job import Job
+from stakes.app.spec.messages import Collector
 from stakes.app.spec.schema import DataSection
 from stakes.app.spec.table import encode, words_of
 from stakes.errors import InputError
@@ -49,7 +49,7 @@ class Part(NamedTuple):
 
 @final
 @dataclass(frozen=True, eq=False)
-class RowReader:
+class NewFile:
     """Reads the rows of a file as arguments of the model; outcomes are not needed."""
 
     job: Job
