@@ -17,7 +17,7 @@ import pytest
 from projects import SPEC, command, in_process, invoke, write_project
 
 from stakes.app import runs
-from stakes.app.runs import RunFolder, working
+from stakes.app.runs import RunFolder, execution
 from stakes.app.runs.journal import FileJournal
 from stakes.app.runs.opening import ALL
 from stakes.app.runs.solution import take_part
@@ -130,14 +130,14 @@ def test_a_fit_to_all_rows_that_is_cut_short_is_resumed(
 def test_a_fit_to_all_rows_that_fails_leaves_what_was_judged(
     project: Path, new_rows: Path, tmp_path: Path, monkeypatch
 ) -> None:
-    original, folder = working._fitted, tmp_path / "run"
+    original, folder = execution._fitted, tmp_path / "run"
 
     def failing(run: runs.Run, work: Work, **options: Any) -> runs.Solution:
         if run.refit:
             raise NumericalError("No step was finite.")
         return original(run, work, **options)
 
-    monkeypatch.setattr(working, "_fitted", failing)
+    monkeypatch.setattr(execution, "_fitted", failing)
     few = ("--no-choose", "--no-report", "--set", "fit.steps=100")
     done = invoke("run", project / "spec.toml", "-o", folder, *few)
     assert done.exit_code == 3, done.output
@@ -245,7 +245,7 @@ def test_a_choice_that_is_cut_short_begins_anew(copied: Path, monkeypatch) -> No
     kept = load_arrays(copied / "choice.npz")
     RunFolder(copied).update(status="running", choice=None, refit=None)
     with monkeypatch.context() as patched:
-        patched.setattr(working, "chosen_among", killed)
+        patched.setattr(execution, "chosen_among", killed)
         with pytest.raises(Interrupted, match=r"Ended by SIGTERM.*stakes resume"):
             runs.carry_out(runs.reopen(copied), report=False, progress=False)
     assert RunFolder(copied).manifest().status == "interrupted"
@@ -270,7 +270,7 @@ MOMENTS = ["before the choice", "before the fit to all rows is kept", "in the re
 @pytest.mark.parametrize("when", MOMENTS)
 def test_a_signal_after_the_fits_ends_the_run(copied: Path, monkeypatch, when: str) -> None:
     """With all that was done before kept, so that resuming it ends as it would have."""
-    original = working._fitted
+    original = execution._fitted
 
     def signalled(run: runs.Run, work: Work, **options: Any) -> runs.Solution:
         solution = original(run, work, **options)
@@ -288,10 +288,10 @@ def test_a_signal_after_the_fits_ends_the_run(copied: Path, monkeypatch, when: s
     RunFolder(copied).update(status="running", **undone.get(when, {"refit": None}))
     with monkeypatch.context() as patched:
         if when == "in the report":
-            patched.setattr(working, "write_report", killed)
+            patched.setattr(execution, "write_report", killed)
         else:
-            patched.setattr(working, "_fitted", signalled)
-            patched.setattr(working, "chosen_among", None)
+            patched.setattr(execution, "_fitted", signalled)
+            patched.setattr(execution, "chosen_among", None)
         with pytest.raises(Interrupted, match=r"Ended by SIGTERM.*stakes resume"):
             runs.carry_out(runs.reopen(copied), report=True, progress=False)
     after, log = RunFolder(copied).manifest(), (copied / "log.txt").read_text()
@@ -358,7 +358,7 @@ def test_every_ending_of_a_run_is_recorded_with_its_reason(
         raise error
 
     run = runs.reopen(copied)
-    monkeypatch.setattr(working, "_fitted", ended)
+    monkeypatch.setattr(execution, "_fitted", ended)
     with pytest.raises(type(error)):
         runs.carry_out(run, report=False, progress=False)
     found = RunFolder(copied).manifest()
