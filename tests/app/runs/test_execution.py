@@ -299,7 +299,7 @@ def test_a_signal_after_the_fits_ends_the_run(copied: Path, monkeypatch, when: s
     assert after.choice == (None if when == "before the choice" else before.choice)
     assert "interrupted: Ended by SIGTERM" in log.splitlines()[-1]
     if when == "in the report":
-        assert f" {working.WRITING}\n" in log
+        assert f" {execution.WRITING}\n" in log
     if when != "before the choice":
         manifest, _ = runs.carry_out(runs.reopen(copied), report=False, progress=False)
         assert (manifest.status, manifest.choice) == ("done", before.choice)
