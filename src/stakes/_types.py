@@ -4,10 +4,12 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
-from numpyro.distributions import Distribution
+from numpyro.distributions import Distribution as Distribution
 
 if TYPE_CHECKING:
-    from jaxtyping import Bool, Float, PyTree
+    from jaxtyping import Bool as Bool
+    from jaxtyping import Float as Float
+    from jaxtyping import PyTree as PyTree
 else:  # nothing looks at them while it runs, and importing them takes a while
 
     class Float:
@@ -30,18 +32,3 @@ Batch: TypeAlias = Mapping[str, Any]
 """Plate name -> the members in this minibatch; plates that are not subsampled are left out."""
 Data: TypeAlias = Mapping[str, Any]
 """Model argument -> value; the argument named like the outcome carries the observations."""
-
-__all__ = [
-    "Array",
-    "Batch",
-    "Bool",
-    "Data",
-    "Distribution",
-    "Float",
-    "Key",
-    "Model",
-    "Number",
-    "Params",
-    "PerInstance",
-    "PyTree",
-]

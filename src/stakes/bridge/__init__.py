@@ -1,39 +1,22 @@
 """NumPyro behind the port: no other package uses handlers, sites, plates and constraints."""
 
-from stakes.bridge.approximation import (
-    NumPyroApproximation,
-    Weighed,
-    approximate,
-    prior_draws,
-    row_check,
-)
-from stakes.bridge.dividing import Divided, check_even, divided
-from stakes.bridge.forms import parts_of
-from stakes.bridge.influence import groups_of, lost_parameters, seen_members
-from stakes.bridge.model_trace import ModelTrace
-from stakes.bridge.predictor import Predictor, Predictors
-from stakes.bridge.running import Running, guide_with_decisions
-from stakes.bridge.sampling import Diagnostics, check_sampling, nuts
-
-__all__ = [
-    "Diagnostics",
-    "Divided",
-    "ModelTrace",
-    "NumPyroApproximation",
-    "Predictor",
-    "Predictors",
-    "Running",
-    "Weighed",
-    "approximate",
-    "check_even",
-    "check_sampling",
-    "divided",
-    "groups_of",
-    "guide_with_decisions",
-    "lost_parameters",
-    "nuts",
-    "parts_of",
-    "prior_draws",
-    "row_check",
-    "seen_members",
-]
+from stakes.bridge.approximation import NumPyroApproximation as NumPyroApproximation
+from stakes.bridge.approximation import Weighed as Weighed
+from stakes.bridge.approximation import approximate as approximate
+from stakes.bridge.approximation import prior_draws as prior_draws
+from stakes.bridge.approximation import row_check as row_check
+from stakes.bridge.dividing import Divided as Divided
+from stakes.bridge.dividing import check_even as check_even
+from stakes.bridge.dividing import divided as divided
+from stakes.bridge.forms import parts_of as parts_of
+from stakes.bridge.influence import groups_of as groups_of
+from stakes.bridge.influence import lost_parameters as lost_parameters
+from stakes.bridge.influence import seen_members as seen_members
+from stakes.bridge.model_trace import ModelTrace as ModelTrace
+from stakes.bridge.predictor import Predictor as Predictor
+from stakes.bridge.predictor import Predictors as Predictors
+from stakes.bridge.running import Running as Running
+from stakes.bridge.running import guide_with_decisions as guide_with_decisions
+from stakes.bridge.sampling import Diagnostics as Diagnostics
+from stakes.bridge.sampling import check_sampling as check_sampling
+from stakes.bridge.sampling import nuts as nuts

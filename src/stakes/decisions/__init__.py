@@ -1,28 +1,14 @@
 """Decisions for predicted outcomes: the task, searches, rules of EM, and what a fit maximises."""
 
-from stakes.decisions.best import (
-    SecondMinimum,
-    best_decision,
-    numerical_decision,
-    second_minimum,
-    second_minimum_on,
-)
-from stakes.decisions.minimise import by_parabolas, by_promise
-from stakes.decisions.regret import objective_of
-from stakes.decisions.rules import BayesDecisions, NumericalDecisions, term_decision
-from stakes.decisions.task import DecisionTask
-
-__all__ = [
-    "BayesDecisions",
-    "DecisionTask",
-    "NumericalDecisions",
-    "SecondMinimum",
-    "best_decision",
-    "by_parabolas",
-    "by_promise",
-    "numerical_decision",
-    "objective_of",
-    "second_minimum",
-    "second_minimum_on",
-    "term_decision",
-]
+from stakes.decisions.best import SecondMinimum as SecondMinimum
+from stakes.decisions.best import best_decision as best_decision
+from stakes.decisions.best import numerical_decision as numerical_decision
+from stakes.decisions.best import second_minimum as second_minimum
+from stakes.decisions.best import second_minimum_on as second_minimum_on
+from stakes.decisions.minimise import by_parabolas as by_parabolas
+from stakes.decisions.minimise import by_promise as by_promise
+from stakes.decisions.regret import objective_of as objective_of
+from stakes.decisions.rules import BayesDecisions as BayesDecisions
+from stakes.decisions.rules import NumericalDecisions as NumericalDecisions
+from stakes.decisions.rules import term_decision as term_decision
+from stakes.decisions.task import DecisionTask as DecisionTask

@@ -10,42 +10,20 @@ Axes are named as in `Float[Array, "theta *instance"]`: draws of θ first, then 
 plate of the outcome.
 """
 
-from stakes.protocols.decisions import (
-    Criterion,
-    DecisionRule,
-    Groups,
-    Objective,
-    Over,
-    Space,
-)
-from stakes.protocols.expectations import (
-    Cost,
-    Estimator,
-    Expectation,
-    Gain,
-    PositiveUtility,
-    Tabled,
-    Transform,
-    UtilityTerm,
-)
-from stakes.protocols.losses import Loss, Predicted, SolvedLoss
-
-__all__ = [
-    "Cost",
-    "Criterion",
-    "DecisionRule",
-    "Estimator",
-    "Expectation",
-    "Gain",
-    "Groups",
-    "Loss",
-    "Objective",
-    "Over",
-    "PositiveUtility",
-    "Predicted",
-    "SolvedLoss",
-    "Space",
-    "Tabled",
-    "Transform",
-    "UtilityTerm",
-]
+from stakes.protocols.decisions import Criterion as Criterion
+from stakes.protocols.decisions import DecisionRule as DecisionRule
+from stakes.protocols.decisions import Groups as Groups
+from stakes.protocols.decisions import Objective as Objective
+from stakes.protocols.decisions import Over as Over
+from stakes.protocols.decisions import Space as Space
+from stakes.protocols.expectations import Cost as Cost
+from stakes.protocols.expectations import Estimator as Estimator
+from stakes.protocols.expectations import Expectation as Expectation
+from stakes.protocols.expectations import Gain as Gain
+from stakes.protocols.expectations import PositiveUtility as PositiveUtility
+from stakes.protocols.expectations import Tabled as Tabled
+from stakes.protocols.expectations import Transform as Transform
+from stakes.protocols.expectations import UtilityTerm as UtilityTerm
+from stakes.protocols.losses import Loss as Loss
+from stakes.protocols.losses import Predicted as Predicted
+from stakes.protocols.losses import SolvedLoss as SolvedLoss
