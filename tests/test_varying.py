@@ -1,4 +1,4 @@
-"""Decisions within limits, in whole numbers and among actions: none in the space is better."""
+"""Costs and limits that differ from case to case."""
 
 import jax
 import jax.numpy as jnp
@@ -7,6 +7,7 @@ import numpyro
 import numpyro.distributions as dist
 import pandas as pd
 import pytest
+from small_models import DATA, YES, coins, regression
 
 import stakes
 from stakes import (
@@ -23,24 +24,6 @@ from stakes import (
 from stakes.varying import PerCase, columns_for
 
 KEY = jax.random.key(0)
-
-
-def regression(x, y=None):
-    slope = numpyro.sample("slope", dist.Normal(0, 1))
-    noise = numpyro.sample("noise", dist.LogNormal(0, 0.5))
-    with numpyro.plate("row", len(x)):
-        numpyro.sample("y", dist.Normal(slope * x, noise), obs=y)
-
-
-def coins(x, y=None):
-    slope = numpyro.sample("slope", dist.Normal(0, 2))
-    with numpyro.plate("row", len(x)):
-        numpyro.sample("y", dist.Bernoulli(logits=slope * x), obs=y)
-
-
-X = np.linspace(-2, 2, 24)
-DATA = {"x": X, "y": 1.5 * X + 0.3 * np.sin(37 * X)}
-YES = {"x": X, "y": (X + 0.8 * np.sin(23 * X) > 0).astype(int)}
 
 
 def test_the_cost_of_one_row_is_not_spread_over_all():

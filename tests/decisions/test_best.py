@@ -8,7 +8,8 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
-from quick import QUICKLY, quickly
+from normal_mixtures import DRAWS, LIKE, SPREAD, decide, normals
+from quick import quickly
 from scipy import stats
 
 import stakes
@@ -42,18 +43,6 @@ from stakes.predicting import draws_for, draws_to_decide
 from stakes.utilities import ScaledLoss
 
 KEY = jax.random.key(0)
-decide = jax.jit(
-    numerical_decision, static_argnames=("task", "expectation"), compiler_options=QUICKLY
-)
-DRAWS = 64
-SPREAD = 2.0
-LIKE = jnp.zeros(3)
-
-
-def normals(centre=(0.0, 5.0, -100.0), between: float = 1.0, within: float = SPREAD):
-    """Draws of θ along a leading axis: Normal outcomes about centres that differ a little."""
-    theta = jnp.linspace(-between, between, DRAWS)[:, None]
-    return jax.vmap(dist.Normal)(jnp.array(centre) + theta, jnp.full((DRAWS, 3), within))
 
 
 def pinball(outcome, decision):

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from quick import QUICKLY, quickly
+from normal_mixtures import DRAWS, LIKE, SPREAD, decide, normals
+from quick import quickly
 
 from stakes import (
     ClosedForm,
@@ -17,25 +18,12 @@ from stakes import (
 )
 from stakes.decisions import (
     DecisionTask,
-    numerical_decision,
     term_decision,
 )
 from stakes.expectation import Mixture
 from stakes.utilities import ScaledLoss
 
 KEY = jax.random.key(0)
-decide = jax.jit(
-    numerical_decision, static_argnames=("task", "expectation"), compiler_options=QUICKLY
-)
-DRAWS = 64
-SPREAD = 2.0
-LIKE = jnp.zeros(3)
-
-
-def normals(centre=(0.0, 5.0, -100.0), between: float = 1.0, within: float = SPREAD):
-    """Draws of θ along a leading axis: Normal outcomes about centres that differ a little."""
-    theta = jnp.linspace(-between, between, DRAWS)[:, None]
-    return jax.vmap(dist.Normal)(jnp.array(centre) + theta, jnp.full((DRAWS, 3), within))
 
 
 def best_for(term, outcomes, like):

@@ -6,13 +6,12 @@ import numpyro.distributions as dist
 import pandas as pd
 import pytest
 from scipy import stats
+from small_models import CALLS
 
 import stakes
 from stakes import (
     CostTable,
 )
-
-CALLS = CostTable({"call": [5, 1], "skip": [0, 20]})
 
 
 def test_a_table_of_costs_comes_as_mapping_array_or_frame():

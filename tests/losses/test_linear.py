@@ -1,4 +1,4 @@
-"""Decisions with several parts: the best of all that can be decided together."""
+"""Losses that grow linearly: the score of an interval, and what its best one is."""
 
 from typing import Any
 
@@ -7,41 +7,20 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+from normal_mixtures import LOCS, SCALES, best_parts
 from scipy import stats
 
 import stakes
 from stakes import (
     IntervalScore,
-    Vector,
 )
-from stakes.decisions import DecisionTask, best_decision
-from stakes.expectation import choose
-from stakes.losses import AnyLoss
-from stakes.utilities import ScaledLoss
 
 KEY = jax.random.key(0)
-LOCS = np.array([[0.3, 4.2, -2.0], [1.4, 7.9, -1.0]])
-SCALES = np.array([[0.8], [2.0]]) * np.ones(3)
-
-
-def outcomes() -> Any:
-    return jax.vmap(dist.Normal)(jnp.asarray(LOCS), jnp.asarray(SCALES))
-
-
-def found_for(loss: Any, space: Vector) -> np.ndarray:
-    like = jnp.zeros(3)
-    one = jax.tree.map(lambda leaf: leaf[0], outcomes())
-    parts = space.unpack(jnp.zeros((len(space), 3)))
-    expectation = choose(one, ScaledLoss(loss, 1.0), parts).size_for([outcomes()])
-    decide = jax.jit(best_decision, static_argnums=(0, 1))
-    return np.asarray(
-        decide(DecisionTask(AnyLoss(loss), space), expectation, KEY, outcomes(), like), float
-    )
 
 
 @pytest.mark.usefixtures("double_precision")
 def test_the_best_interval_lies_between_quantiles():
-    low, high = found_for(IntervalScore(0.8), IntervalScore(0.8).space)
+    low, high = best_parts(IntervalScore(0.8), IntervalScore(0.8).space)
     for case in range(3):
         both = stats.norm(LOCS[:, case], SCALES[:, case])
         np.testing.assert_allclose(both.cdf(low[case]).mean(), 0.1, atol=1e-6)

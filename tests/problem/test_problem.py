@@ -1,45 +1,19 @@
-"""Decisions within limits, in whole numbers and among actions: none in the space is better."""
+"""Problems with their parts: what is decided, and what the outcome depends on."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro
-import numpyro.distributions as dist
 import pytest
+from small_models import ELASTICITY, SCHOOLS, SOLD, UNIT_COST, pricing, schools
 
 from stakes import (
     InputError,
-    Interval,
     Problem,
     Tilted,
-    Utility,
     calibrate,
 )
 
 KEY = jax.random.key(0)
-
-
-ELASTICITY, UNIT_COST = 2.5, 1.2
-PRICE = np.linspace(1.5, 4.0, 24)
-
-
-def demand(price, sold=None):
-    level = numpyro.sample("level", dist.Normal(3, 1))
-    with numpyro.plate("week", len(price)):
-        rate = jnp.exp(level - ELASTICITY * jnp.log(price))
-        numpyro.sample("sold", dist.Poisson(rate), obs=sold)
-
-
-SOLD = {"price": PRICE, "sold": np.round(40 * PRICE**-ELASTICITY).astype(int)}
-
-
-def profit(sold, price):
-    return (price - UNIT_COST) * sold + 1e-4
-
-
-def pricing(space=Interval(1.3, 6.0), **others):  # noqa: B008
-    utility = Utility(profit, regret=False)
-    return Problem(demand, outcome="sold", utility=utility, decision={"price": space}, **others)
 
 
 @pytest.mark.usefixtures("double_precision")
@@ -55,17 +29,6 @@ def test_the_price_is_that_of_a_known_elasticity(per):
     assert curve.argmax() == 1
     with pytest.raises(InputError, match="change the outcome"):
         result.compare()
-
-
-def schools(effect, error):
-    mean, spread = numpyro.sample("mean", dist.Normal(0, 5)), 4.0
-    with numpyro.plate("school", len(effect)):
-        own = numpyro.sample("own", dist.Normal(mean, spread))
-        numpyro.sample("seen", dist.Normal(own, error), obs=effect)
-    numpyro.deterministic("twice", 2 * mean)
-
-
-SCHOOLS = {"effect": np.array([28.0, 8, -3, 7, -1, 1, 18, 12]), "error": np.full(8, 10.0)}
 
 
 @pytest.mark.slow

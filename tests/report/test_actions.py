@@ -2,26 +2,11 @@
 
 import jax
 import numpy as np
-import numpyro
-import numpyro.distributions as dist
 import pytest
+from small_models import CALLS, YES, coins
 
 from stakes import CostTable, Problem, calibrate, report
 from stakes.report.actions import THRESHOLDS, class_names
-
-X = np.linspace(-2, 2, 24)
-
-
-YES = {"x": X, "y": (X + 0.8 * np.sin(23 * X) > 0).astype(int)}
-
-
-CALLS = CostTable({"call": [5, 1], "skip": [0, 20]})
-
-
-def coins(x, y=None):
-    slope = numpyro.sample("slope", dist.Normal(0, 2))
-    with numpyro.plate("row", len(x)):
-        numpyro.sample("y", dist.Bernoulli(logits=slope * x), obs=y)
 
 
 @pytest.mark.slow

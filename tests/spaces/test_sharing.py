@@ -1,11 +1,11 @@
-"""Decisions within limits, in whole numbers and among actions: none in the space is better."""
+"""One decision for several cases: the best for all who share it."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro
 import numpyro.distributions as dist
 import pytest
+from small_models import DATA, regression
 
 import stakes
 from stakes import (
@@ -23,17 +23,6 @@ from stakes.utilities import ScaledLoss
 from stakes.varying import GroupOf, columns_for
 
 KEY = jax.random.key(0)
-
-
-def regression(x, y=None):
-    slope = numpyro.sample("slope", dist.Normal(0, 1))
-    noise = numpyro.sample("noise", dist.LogNormal(0, 0.5))
-    with numpyro.plate("row", len(x)):
-        numpyro.sample("y", dist.Normal(slope * x, noise), obs=y)
-
-
-X = np.linspace(-2, 2, 24)
-DATA = {"x": X, "y": 1.5 * X + 0.3 * np.sin(37 * X)}
 
 
 SHOP = np.arange(24) % 3

@@ -7,11 +7,11 @@ import numpyro
 import numpyro.distributions as dist
 import pandas as pd
 import pytest
+from small_models import CALLS, DATA, PRICE, SOLD, YES, X, coins, pricing, regression
 
 import stakes
 from stakes import (
     EM,
-    CostTable,
     InputError,
     Integers,
     Interval,
@@ -19,31 +19,11 @@ from stakes import (
     OneOf,
     Problem,
     Squared,
-    Utility,
     calibrate,
 )
 from stakes.study import given
 
 KEY = jax.random.key(0)
-
-
-def regression(x, y=None):
-    slope = numpyro.sample("slope", dist.Normal(0, 1))
-    noise = numpyro.sample("noise", dist.LogNormal(0, 0.5))
-    with numpyro.plate("row", len(x)):
-        numpyro.sample("y", dist.Normal(slope * x, noise), obs=y)
-
-
-def coins(x, y=None):
-    slope = numpyro.sample("slope", dist.Normal(0, 2))
-    with numpyro.plate("row", len(x)):
-        numpyro.sample("y", dist.Bernoulli(logits=slope * x), obs=y)
-
-
-X = np.linspace(-2, 2, 24)
-DATA = {"x": X, "y": 1.5 * X + 0.3 * np.sin(37 * X)}
-YES = {"x": X, "y": (X + 0.8 * np.sin(23 * X) > 0).astype(int)}
-CALLS = CostTable({"call": [5, 1], "skip": [0, 20]})
 
 
 @pytest.mark.parametrize("method", [None, pytest.param(EM(), marks=pytest.mark.slow)])
@@ -87,29 +67,6 @@ def test_choosing_among_ways_stays_in_the_space():
     assert choice.table.loc["what is done today", "risk"] == pytest.approx(float(costs.mean()))
     with pytest.raises(InputError, match="actions"):
         stakes.choose(KEY, problem, YES, [stakes.Corrected()], folds=2, steps=10)
-
-
-ELASTICITY, UNIT_COST = 2.5, 1.2
-PRICE = np.linspace(1.5, 4.0, 24)
-
-
-def demand(price, sold=None):
-    level = numpyro.sample("level", dist.Normal(3, 1))
-    with numpyro.plate("week", len(price)):
-        rate = jnp.exp(level - ELASTICITY * jnp.log(price))
-        numpyro.sample("sold", dist.Poisson(rate), obs=sold)
-
-
-SOLD = {"price": PRICE, "sold": np.round(40 * PRICE**-ELASTICITY).astype(int)}
-
-
-def profit(sold, price):
-    return (price - UNIT_COST) * sold + 1e-4
-
-
-def pricing(space=Interval(1.3, 6.0), **others):  # noqa: B008
-    utility = Utility(profit, regret=False)
-    return Problem(demand, outcome="sold", utility=utility, decision={"price": space}, **others)
 
 
 @pytest.mark.slow

@@ -1,14 +1,14 @@
 """Decisions with several parts: the best of all that can be decided together."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from normal_mixtures import LOCS, SCALES, best_parts
 from scipy import optimize, stats
+from small_models import DATA, regression
 
 import stakes
 from stakes import (
@@ -26,19 +26,9 @@ from stakes import (
     Vector,
     calibrate,
 )
-from stakes.decisions import DecisionTask, best_decision
-from stakes.expectation import choose
-from stakes.losses import AnyLoss
-from stakes.utilities import ScaledLoss
 
 KEY = jax.random.key(0)
-LOCS = np.array([[0.3, 4.2, -2.0], [1.4, 7.9, -1.0]])
-SCALES = np.array([[0.8], [2.0]]) * np.ones(3)
 LEVELS = (np.arange(4000) + 0.5) / 4000
-
-
-def outcomes() -> Any:
-    return jax.vmap(dist.Normal)(jnp.asarray(LOCS), jnp.asarray(SCALES))
 
 
 def values(case: int) -> np.ndarray:
@@ -55,17 +45,6 @@ def cover(outcome, decision):
     )
 
 
-def found_for(loss: Any, space: Vector) -> np.ndarray:
-    like = jnp.zeros(3)
-    one = jax.tree.map(lambda leaf: leaf[0], outcomes())
-    parts = space.unpack(jnp.zeros((len(space), 3)))
-    expectation = choose(one, ScaledLoss(loss, 1.0), parts).size_for([outcomes()])
-    decide = jax.jit(best_decision, static_argnums=(0, 1))
-    return np.asarray(
-        decide(DecisionTask(AnyLoss(loss), space), expectation, KEY, outcomes(), like), float
-    )
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("double_precision")
 @pytest.mark.parametrize(
@@ -77,7 +56,7 @@ def found_for(loss: Any, space: Vector) -> np.ndarray:
     ids=["any numbers", "within limits"],
 )
 def test_no_pair_of_decisions_costs_less(space, limits):
-    found = found_for(cover, space)
+    found = best_parts(cover, space)
     for case in range(3):
         cost = lambda h, y=values(case): float(np.mean(np.asarray(cover(y, h))))  # noqa: B008, E731
         starts = [found[:, case], np.zeros(2), np.array([2.0, 4.0])]
@@ -94,22 +73,11 @@ def test_no_pair_of_decisions_costs_less(space, limits):
 @pytest.mark.usefixtures("double_precision")
 def test_parts_in_steps_are_the_best_of_all_pairs():
     space = Vector(first=Integers(0, 6), second=OneOf([0, 1, 5]))
-    found = found_for(cover, space)
+    found = best_parts(cover, space)
     for case in range(3):
         y = values(case)
         costs = {(a, b): float(np.mean(cover(y, (a, b)))) for a in range(7) for b in (0, 1, 5)}
         assert costs[tuple(found[:, case].astype(int))] == pytest.approx(min(costs.values()))
-
-
-def regression(x, y=None):
-    slope = numpyro.sample("slope", dist.Normal(0, 1))
-    noise = numpyro.sample("noise", dist.LogNormal(0, 0.5))
-    with numpyro.plate("row", len(x)):
-        numpyro.sample("y", dist.Normal(slope * x, noise), obs=y)
-
-
-X = np.linspace(-2, 2, 24)
-DATA = {"x": X, "y": 1.5 * X + 0.3 * np.sin(37 * X)}
 
 
 @pytest.mark.parametrize("method", [None, pytest.param(EM(), marks=pytest.mark.slow)])
