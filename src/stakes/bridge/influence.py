@@ -73,7 +73,8 @@ def _marked(
     """Whether each outcome depends on any marked member: for each digit, set and not set."""
 
     def one(marked: dict[str, Array]) -> Array:
-        fn = trace.run_marked(arrays, marked, batch)[trace.outcome]["fn"]
+        sites = trace.run(arrays, {}, jax.random.key(0), batch, marked=marked)
+        fn = sites[trace.outcome]["fn"]
         outcome, _ = whole_event(fn) if trace.together else unwrapped(fn)
         unknown = jnp.isnan(outcome.log_prob(possible(outcome)))
         return jnp.broadcast_to(unknown, fn.batch_shape if trace.together else fn.shape())

@@ -5,7 +5,8 @@ Both are one function of arrays, latents, a key and a batch, and JAX keeps what 
 user's model runs once for each kind of arguments, whatever programs take it in.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, final
@@ -124,36 +125,29 @@ class ModelTrace:
         given: Given,
         key: Key,
         batch: Batch,
+        *,
         rows: Mapping[str, tuple[Array, Array]] | None = None,
+        marked: Mapping[str, Array] | None = None,
     ) -> Sites:
         """The sample and deterministic sites of the model where sites have the values given.
 
-        All else is drawn; of the sites in `rows`, some rows are given: values, and which of them.
-        """
-        run = self._traced if self._may_be_reused else self._run
-        return _whole(run(arrays, dict(given), key, dict(batch), dict(rows or {})))
+        All else is drawn.
 
-    def run_marked(self, arrays: dict[str, Array], marked: Given, batch: Batch) -> Sites:
-        """The sites where latents of the marked members of each plate are nan."""
-        run = self._traced_marked if self._may_be_reused else self._run_marked
-        return _whole(run(arrays, dict(marked), dict(batch)))
+        Args:
+            rows: sites of which some rows are given: values, and which of them.
+            marked: plate -> which members have nan for their latents; nothing is drawn then.
+        """
+        # Handlers around a run belong to it, and the next run may have others.
+        run = self._traced if self.is_reusable and not _PYRO_STACK else self._run
+        return _whole(run(arrays, dict(given), key, dict(batch), dict(rows or {}), marked))
 
     def stand_ins(self) -> dict[str, PyTree]:
         """Possible values for all that the model would draw or learn, as arguments of `run`."""
         return {name: drawn.value() for name, drawn in self.drawn.items()}
 
-    @property
-    def _may_be_reused(self) -> bool:
-        """Handlers around a run belong to it, and the next run may have others."""
-        return self.is_reusable and not _PYRO_STACK
-
     @cached_property
-    def _traced(self) -> Any:
+    def _traced(self) -> Callable[..., Returned]:
         return jax.jit(self._run, inline=True)
-
-    @cached_property
-    def _traced_marked(self) -> Any:
-        return jax.jit(self._run_marked, inline=True)
 
     def _run(
         self,
@@ -162,16 +156,11 @@ class ModelTrace:
         key: Key,
         batch: dict[str, Array],
         rows: dict[str, tuple[Array, Array]],
+        marked: dict[str, Array] | None,
     ) -> Returned:
-        with GivenRows(rows), handlers.substitute(data={**given, **batch}):
+        marking = nullcontext() if marked is None else Marking(marked)
+        with GivenRows(rows), marking, handlers.substitute(data={**given, **batch}):
             return _returned(trace_of(self.model, {**self.constants, **arrays}, key))
-
-    def _run_marked(
-        self, arrays: dict[str, Array], marked: dict[str, Array], batch: dict[str, Array]
-    ) -> Returned:
-        with Marking(marked), handlers.substitute(data=batch):
-            data = {**self.constants, **arrays}
-            return _returned(trace_of(self.model, data, jax.random.key(0)))
 
     @property
     def kind(self) -> dict[str, bool]:

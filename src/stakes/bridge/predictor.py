@@ -118,7 +118,7 @@ class Predictor:
             name: self._matched(latents[name], latent, batch)
             for name, latent in self.trace.matched.items()
         }
-        return self.trace.run(self.arrays, given, key, batch, rows)
+        return self.trace.run(self.arrays, given, key, batch, rows=rows)
 
     def _matched(self, values: Array, latent: Instances, batch: Batch) -> tuple[Array, Array]:
         """A latent's values for the members in the batch, and for which of them they hold."""

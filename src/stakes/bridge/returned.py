@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, final
 
 import jax
@@ -23,7 +24,8 @@ class Rest:
 
 
 @final
-@jax.tree_util.register_pytree_node_class
+@partial(jax.tree_util.register_dataclass, data_fields=["arrays"], meta_fields=["rest"])
+@dataclass(frozen=True, eq=False)
 class Returned:
     """A value whose arrays, where JAX traces them, are leaves; all else stays as it is.
 
@@ -31,8 +33,8 @@ class Returned:
     knows by its identity.
     """
 
-    def __init__(self, rest: Rest, arrays: Sequence[Array]) -> None:
-        self.rest, self.arrays = rest, arrays
+    rest: Rest
+    arrays: Sequence[Array]
 
     @classmethod
     def of(cls, value: PyTree) -> "Returned":
@@ -45,13 +47,6 @@ class Returned:
         arrays = iter(self.arrays)
         leaves = [next(arrays) if leaf is ARRAY else leaf for leaf in self.rest.leaves]
         return jax.tree.unflatten(self.rest.tree, leaves)
-
-    def tree_flatten(self) -> tuple[Sequence[Array], Rest]:
-        return self.arrays, self.rest
-
-    @classmethod
-    def tree_unflatten(cls, rest: Rest, arrays: Sequence[Array]) -> "Returned":
-        return cls(rest, arrays)
 
 
 def _is_known(value: object) -> bool:
