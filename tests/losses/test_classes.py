@@ -1,4 +1,4 @@
-"""Decisions within limits, in whole numbers and among actions: none in the space is better."""
+"""Losses for classes: what a wrong one costs, and which action is best."""
 
 import jax.numpy as jnp
 import numpy as np

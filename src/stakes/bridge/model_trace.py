@@ -127,7 +127,7 @@ class ModelTrace:
         batch: Batch,
         *,
         rows: Mapping[str, tuple[Array, Array]] | None = None,
-        marked: Mapping[str, Array] | None = None,
+        marked: dict[str, Array] | None = None,
     ) -> Sites:
         """The sample and deterministic sites of the model where sites have the values given.
 
