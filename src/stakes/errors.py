@@ -97,7 +97,7 @@ def check_shape(what: str, came: tuple[int, ...], expected: tuple[int, ...]) -> 
     """One value for each instance: another shape would broadcast, and count some of them twice."""
     if came != expected:
         raise InputError(
-            f"{what} must have one value for each instance, and so shape {expected}; it has shape "
+            f"{what} must have one value for each case, and so shape {expected}; it has shape "
             f"{came}."
         )
 

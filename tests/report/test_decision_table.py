@@ -27,7 +27,7 @@ def test_decision_table_holds_the_decisions_of_both_fits(
 
 
 def test_labels_of_the_wrong_length_are_an_error(result: stakes.Calibration) -> None:
-    with pytest.raises(stakes.InputError, match="'name' has 2 values for 8 instances"):
+    with pytest.raises(stakes.InputError, match="'name' has 2 values for 8 cases"):
         decision_table([Rows("fit", result.on_fit, labels={"name": ["a", "b"]})])
 
 

@@ -310,7 +310,7 @@ def test_a_hundred_thousand_rows_stay_responsive(visit: Open) -> None:
     slide = f"{slider}.value = 1; {slider}.dispatchEvent(new Event('input'))"
     value = "document.querySelector('[data-value]').textContent"
     assert seconds(slide, f"{value} === '5'") < 0.5
-    assert "2,000 instances, drawn at random from the 100,000" in seen.text("#what-if .note")
+    assert "2,000 cases, drawn at random from the 100,000" in seen.text("#what-if .note")
     assert seen.complaints == []
 
 

@@ -414,7 +414,7 @@ def test_a_comparison_prints_as_a_table_with_a_verdict(schools: stakes.Calibrati
     printed = str(schools.compare())
     table, _, remarks = printed.partition("\n\n")
     assert [line.split()[0] for line in table.splitlines()] == ["risk", "VI", "LCVI"]
-    assert "8 instances over school; Tilted(q=0.2); Linearized, M = " in remarks
+    assert "8 cases over school; Tilted(q=0.2); Linearized, M = " in remarks
     assert "VI: reached the step limit after " in remarks
     assert "on the data of the fit" in remarks.splitlines()[-1]
 
@@ -540,8 +540,8 @@ def test_a_verdict_warns_of_draws_of_nuts_that_are_no_good(schools: stakes.Calib
 def test_a_comparison_says_which_instances_it_takes_together(schools: stakes.Calibration) -> None:
     """Eight schools as they are, in order of time, and in pairs, of which there are too few."""
     plain = schools.compare()
-    assert "95 % interval, independent instances" in str(plain)
-    assert re.search(r"95 % interval .* %, independent instances; few or heavy", plain.verdict)
+    assert "95 % interval, independent cases" in str(plain)
+    assert re.search(r"95 % interval .* %, independent cases; few or heavy", plain.verdict)
     pairs = schools.compare(by=np.arange(8) // 2)
     assert pairs.risk == plain.risk
     assert pairs.interval == (-np.inf, np.inf)
@@ -552,7 +552,7 @@ def test_a_comparison_says_which_instances_it_takes_together(schools: stakes.Cal
     with pytest.raises(stakes.InputError, match="`by='shop'` names no plate"):
         schools.compare(by="shop")
     other = Clustered(np.arange(3))
-    with pytest.raises(stakes.InputError, match="is about 3 instances; there are 8"):
+    with pytest.raises(stakes.InputError, match="is about 3 cases; there are 8"):
         replace(plain, dependence=other)
 
 

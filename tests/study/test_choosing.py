@@ -397,7 +397,7 @@ def refusals() -> list[tuple[dict[str, Any], str]]:
         ({"folds": stakes.Forward(blocks=40)}, "leave a fold without rows"),
         ({"folds": stakes.Forward(together=rows // 30)}, "leave a fold without rows"),
         ({"folds": stakes.Forward(together=rows[:7])}, r"of shape \(48,\)"),
-        ({"by": np.zeros(7)}, r"labels of shape \(7,\) for instances of shape \(48,\)"),
+        ({"by": np.zeros(7)}, r"labels of shape \(7,\) for cases of shape \(48,\)"),
         ({"by": "n"}, r"has shape \(\), and outcomes have shape \(48,\)"),
         ({"by": "shop"}, "names no plate"),
         ({"by": "group", "folds": 7}, "there are 6 groups"),

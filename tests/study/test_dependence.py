@@ -117,7 +117,7 @@ def test_one_can_say_what_belongs_together(shop: Predictor) -> None:
         (pd.Series(letters, name="letter"), "clustered by letter"),
         (("store", letters), "clustered by store and by the groups given"),
         (stakes.Ordered(), "rows in order of time"),
-        (stakes.Independent(), "independent instances"),
+        (stakes.Independent(), "independent cases"),
         (Clustered(letters, "letter"), "clustered by letter"),
     ):
         assert dependence_of(by, shop).words == words
@@ -148,9 +148,9 @@ def test_only_instances_that_count_are_kept(shop: Predictor) -> None:
         ("y", r"`by='y'` names no plate"),
         ("feature", r"does not show to which member of the plate 'feature'"),
         (("store", "shop"), r"`by='shop'`"),
-        (np.arange(7), r"labels of shape \(7,\) for instances of shape \(120,\)"),
-        ([None] * ROWS, r"`by=` must be a label for each instance.*none missing"),
-        (Clustered(np.arange(7)), r"has 7 labels for 120 instances"),
+        (np.arange(7), r"labels of shape \(7,\) for cases of shape \(120,\)"),
+        ([None] * ROWS, r"`by=` must be a label for each case.*none missing"),
+        (Clustered(np.arange(7)), r"has 7 labels for 120 cases"),
         (stakes.Ordered, r"`by=` must be the name of a plate"),
         (3, r"`by=` must be the name of a plate"),
     ],

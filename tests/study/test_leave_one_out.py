@@ -123,7 +123,7 @@ def test_leave_one_out_costs_are_those_of_the_formula() -> None:
     assert found.risk["LCVI"] == pytest.approx(costs.mean(), rel=0.05)
     assert found.risk["VI"] > 1.1 * unfitted().compare().risk["VI"]
     assert found.held_out
-    assert "12 instances, each left out in turn; fitted again without each row" in str(found)
+    assert "12 cases, each left out in turn; fitted again without each row" in str(found)
     assert "1 under VI: 9; 1 under LCVI: 9" in str(found)
 
 

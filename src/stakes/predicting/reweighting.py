@@ -114,5 +114,5 @@ def _check(outcomes: Distribution, taken: Distribution, chosen: Array) -> None:
     if not same:
         raise InputError(
             f"The outcome's distribution, {type(outcomes).__name__}, cannot be taken apart by "
-            f"instance, which leaving one out needs. Use `compare(...)` with held-out data."
+            f"case, which leaving one out needs. Use `compare(...)` with held-out data."
         )

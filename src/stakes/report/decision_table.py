@@ -153,7 +153,7 @@ def _columns(argument: str, labels: Labels, part: Rows) -> dict[str, Column]:
         if len(values) != total:
             raise InputError(
                 f"`Rows({argument}=...)`: {name!r} has {len(values)} values for {total} "
-                f"instances; give one for each, in the order of the data."
+                f"cases; give one for each, in the order of the data."
             )
     return {name: _plain(values.tolist()) for name, values in columns.items()}
 

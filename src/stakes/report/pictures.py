@@ -208,7 +208,7 @@ def draw_losses(ax: "Axes", scale: ScaleOfLosses) -> None:
     ax.bar(scale.edges[:-1], scale.counts, np.diff(scale.edges), align="edge", **style)
     ax.axvline(scale.value, color=COLORS["LCVI"], linewidth=2)
     ax.set_xlabel("loss of plain VI's decision")
-    ax.set_ylabel("instances")
+    ax.set_ylabel("cases")
 
 
 def legend_above(ax: "Axes") -> None:

@@ -116,7 +116,7 @@ class Cases:
 
     def __repr__(self) -> str:
         where = "other cases" if self.held_out else "the data of the fit"
-        return f"Cases, {where}: {self.size} instances of {self.problem!r}"
+        return f"Cases, {where}: {self.size} cases of {self.problem!r}"
 
     @property
     def instances(self) -> Instances:
@@ -286,7 +286,7 @@ class Cases:
                 f"without it, use `decide(...)`."
             )
         if not seen.counted.any():
-            raise InputError("`compare(...)`: the mask leaves no instance to compare on.")
+            raise InputError("`compare(...)`: the mask leaves no case to compare on.")
         task, posteriors = self.problem.task, dict[str, Posterior](self.posteriors)
         posteriors |= {} if nuts is None else {"NUTS": nuts}
         costs = {name: seen.costs(task, self.decide(each)) for name, each in posteriors.items()}
@@ -294,7 +294,7 @@ class Cases:
         return Comparison(
             costs=costs,
             gain=self.problem.loss is None,
-            setting=f"{len(costs['VI'])} instances over {where}; {task.criterion.title}; "
+            setting=f"{len(costs['VI'])} cases over {where}; {task.criterion.title}; "
             f"{self.setting}.",
             held_out=self.held_out,
             notes=self.unconverged,

@@ -97,12 +97,12 @@ class Comparison:
         where = "`Comparison(costs=...)`"
         costs = {name: checks.array(where, each) for name, each in self.costs.items()}
         if "VI" not in costs or {each.shape for each in costs.values()} != {(len(costs["VI"]),)}:
-            rule = "one number for each instance under each method, of which one is 'VI'"
+            rule = "one number for each case under each method, of which one is 'VI'"
             raise checks.refused(where, rule, self.costs)
         checks.assign(self, costs=costs)
         if self.dependence.size not in (None, self.instances):
             raise InputError(
-                f"`Comparison(dependence=...)` is about {self.dependence.size} instances; there "
+                f"`Comparison(dependence=...)` is about {self.dependence.size} cases; there "
                 f"are {self.instances}."
             )
 

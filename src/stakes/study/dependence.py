@@ -27,7 +27,7 @@ and no reason to take their outcomes together."""
 WHERE = "`by=`"
 RULE = (
     "the name of a plate or of an argument along the outcome, an array with a label for each "
-    "instance, a pair of these, or a value such as `stakes.Ordered()`"
+    "case, a pair of these, or a value such as `stakes.Ordered()`"
 )
 Groups: TypeAlias = tuple[str, np.ndarray]
 """A name, and the number of the group of each instance, along one axis."""
@@ -46,7 +46,7 @@ def dependence_of(by: By, predictor: Predictor, counted: np.ndarray | None = Non
     if counted is None:
         return found
     if np.shape(counted) != predictor.trace.instances.shape or np.asarray(counted).dtype != bool:
-        rule = f"a truth value for each instance, of shape {predictor.trace.instances.shape}"
+        rule = f"a truth value for each case, of shape {predictor.trace.instances.shape}"
         raise checks.refused("`counted=`", rule, counted)
     return found.among(np.asarray(counted))
 
@@ -94,7 +94,7 @@ def _checked(by: Dependence, instances: Instances) -> Dependence:
         )
     size = int(np.prod(instances.shape))
     if by.size not in (None, size):
-        raise InputError(f"{WHERE} has {by.size} labels for {size} instances.")
+        raise InputError(f"{WHERE} has {by.size} labels for {size} cases.")
     return by
 
 
@@ -113,7 +113,7 @@ def _named(name: str, predictor: Predictor) -> Groups:
             return name, found[name].ravel()
         raise InputError(
             f"`by={name!r}`: the model does not show to which member of the plate {name!r} each "
-            f"outcome belongs. Give an array with a label for each instance instead."
+            f"outcome belongs. Give an array with a label for each case instead."
         )
     if name in given and name != cases.observed:
         raise InputError(
@@ -132,8 +132,8 @@ def _labelled(labels: Any, predictor: Predictor) -> Groups:
     instances = predictor.trace.instances
     if not _fits(labels, instances):
         raise InputError(
-            f"{WHERE} has labels of shape {np.shape(labels)} for instances of shape "
-            f"{instances.shape}. Give a label for each instance, or for each member of one plate "
+            f"{WHERE} has labels of shape {np.shape(labels)} for cases of shape "
+            f"{instances.shape}. Give a label for each case, or for each member of one plate "
             f"of the outcome."
         )
     name = getattr(labels, "name", None)
@@ -157,7 +157,7 @@ def _spread(name: str, values: Any, instances: Instances) -> np.ndarray:
     if len(axes) > 1:
         raise InputError(
             f"{WHERE}: {name} may belong to either of {some(instances.dims)}, which have as many "
-            f"members. Give a label for each instance, in the shape {instances.shape}."
+            f"members. Give a label for each case, in the shape {instances.shape}."
         )
     return np.asarray(values[_axis(instances, axes[0])])
 

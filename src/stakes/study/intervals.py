@@ -173,7 +173,7 @@ class Independent:
 
     @property
     def words(self) -> str:
-        return "independent instances"
+        return "independent cases"
 
     @property
     def size(self) -> None:
@@ -233,7 +233,7 @@ class Crossed:
     def __post_init__(self) -> None:
         where = "`Crossed({}=...)`".format
         names = checks.names(where("names"), self.names)
-        rule = "a pair of labels for the same instances, such as `(user, item)`"
+        rule = "a pair of labels for the same cases, such as `(user, item)`"
         pair = checks.instance(where("groups"), self.groups, (tuple, list), rule)
         groups = tuple(numbered(where("groups"), each) for each in pair)
         if len(groups) != 2 or len(groups[0]) != len(groups[1]):
@@ -329,14 +329,12 @@ def interval(
     """95 % of the reduction from one set of costs to the other; the same for the same costs."""
     base, other = checks.array("`base`", base), checks.array("`other`", other)
     if base.shape != other.shape or base.ndim != 1:
-        rule = f"a cost for each instance, as `base` has, of shape {base.shape}"
+        rule = f"a cost for each case, as `base` has, of shape {base.shape}"
         raise checks.refused("`other`", rule, other)
     known = "one such as `Independent()`"
     checks.choice("`dependence`", dependence, Dependence, known, hashable=False)
     if dependence.size not in (None, len(base)):
-        raise InputError(
-            f"`dependence` is about {dependence.size} instances; there are {len(base)}."
-        )
+        raise InputError(f"`dependence` is about {dependence.size} cases; there are {len(base)}.")
     if np.array_equal(base, other):
         return ConfidenceInterval(0.0, 0.0, "the same costs")
     if not (np.isfinite(base).all() and np.isfinite(other).all()):
@@ -355,7 +353,7 @@ def numbered(where: str, labels: object) -> np.ndarray:
     """A number for each of the labels, the same for the same label."""
     import pandas as pd
 
-    rule = "a label for each instance, such as the shop of each sale"
+    rule = "a label for each case, such as the shop of each sale"
     try:
         listed = np.asarray(labels)
         numbers = pd.factorize(listed)[0]

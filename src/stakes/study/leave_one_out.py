@@ -63,7 +63,7 @@ def leave_one_out(
     return Comparison(
         costs=costs,
         gain=plan.problem.loss is None,
-        setting=f"{counted.sum()} instances, each left out in turn; {_remark(bad)}; "
+        setting=f"{counted.sum()} cases, each left out in turn; {_remark(bad)}; "
         f"{plan.problem.criterion.title}; {cases.setting}.",
         held_out=True,
         notes=(*cases.unconverged, *_unconverged(again)),

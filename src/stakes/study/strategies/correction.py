@@ -183,7 +183,7 @@ def checked(inputs: MapInputs) -> MapInputs:
 
 def _numbers(where: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
     if _shape(value) != shape:
-        rule = "one row for each instance" if len(shape) > 1 else "one value for each instance"
+        rule = "one row for each case" if len(shape) > 1 else "one value for each case"
         raise InputError(
             f"{where} must have {rule}, and so shape {shape}; got shape {_shape(value)}."
         )
