@@ -206,7 +206,7 @@ class _How(NamedTuple):
 
     def fitted(self, batch: Together) -> list[Fit]:
         if self.watch is not None:
-            return run_together(*batch, watch=self.watch)
+            return run_together(batch, self.watch)
         found = run_apart(batch.title, _divide(batch, self.together), self.on)
         return [fit for fits in found for fit in fits]
 

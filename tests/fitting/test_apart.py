@@ -49,7 +49,7 @@ def test_batches_side_by_side_have_the_numbers_of_each_alone(
     found = run_apart("three", batches)
     assert [len(fits) for fits in found] == [2, 2, 2]
     for each, fits in zip(batches, found, strict=True):
-        for fit, alone in zip(fits, run_together(*each), strict=True):
+        for fit, alone in zip(fits, run_together(each), strict=True):
             np.testing.assert_array_equal(fit.elbo, alone.elbo)
             np.testing.assert_array_equal(fit.params["mean"], alone.params["mean"])
     assert float(found[2][1].params["mean"]) > float(found[0][0].params["mean"]) + 10

@@ -40,7 +40,12 @@ uses all cores by itself, and several would take as many times the memory."""
 
 
 class Together(NamedTuple):
-    """Runs that are one compiled batch: the arguments of `run_together`."""
+    """Several runs that are one compiled batch.
+
+    States, keys and `each`, which is passed to `step`, have a leading axis of runs. The runs see
+    the same minibatches and keep the same pace: a stage ends when their bounds, taken together,
+    have stopped rising.
+    """
 
     title: str
     step: Callable[[PyTree], Step]
@@ -51,25 +56,10 @@ class Together(NamedTuple):
     settings: FitSettings
 
 
-def run_together(
-    title: str,
-    step: Callable[[PyTree], Step],
-    each: PyTree,
-    approximation: Approximation,
-    states: State,
-    keys: Key,
-    settings: FitSettings,
-    *,
-    watch: Watch | None = None,
-) -> list[Fit]:
-    """Several runs as one compiled batch.
-
-    States, keys and `each`, which is passed to `step`, have a leading axis of runs. The runs see
-    the same minibatches and keep the same pace: a stage ends when their bounds, taken together,
-    have stopped rising.
-    """
-    batch = Together(title, step, each, approximation, states, keys, settings)
-    return _fits(batch, run_loop(title, _loop(batch, for_each_run(step), Hooks(watch=watch))))
+def run_together(batch: Together, watch: Watch | None = None) -> list[Fit]:
+    """The fits of a batch, in the order of its runs."""
+    loop = _loop(batch, for_each_run(batch.step), Hooks(watch=watch))
+    return _fits(batch, run_loop(batch.title, loop))
 
 
 def _loop(batch: Together, chunk: "partial[tuple[State, Info]]", hooks: Hooks) -> Loop:
@@ -92,10 +82,10 @@ def run_apart(
     """
     show = batches[0].settings.progress
     if on is not None:
-        quiet = [each._replace(settings=replace(each.settings, progress=False)) for each in batches]
+        quiet = [(b._replace(settings=replace(b.settings, progress=False)),) for b in batches]
         return run_all(run_together, quiet, title=title, on=on, show=show)
     if len(batches) == 1:
-        return [run_together(*batches[0])]
+        return [run_together(batches[0])]
     # Batches of the same steps are traced once.
     chunks = {step: for_each_run(step) for step in dict.fromkeys(each.step for each in batches)}
     numbers = sum(np.size(leaf) for leaf in jax.tree.leaves(batches[0].states))

@@ -15,7 +15,7 @@ from stakes import predicting
 from stakes._types import Key
 from stakes.bridge import Weighed, seen_members
 from stakes.errors import InputError, some
-from stakes.fitting import Fit, State, Step, run_together
+from stakes.fitting import Fit, State, Step, Together, run_together
 from stakes.host.packages import how_to_install, missing
 from stakes.predicting import FittedPosterior
 from stakes.study.cases import Cases
@@ -210,7 +210,7 @@ def _without(rows: np.ndarray, plan: Plan, step: Step, start: State, key: Key) -
         these = rows[at : at + AT_ONCE]
         kept = np.ones((len(these), int(np.prod(shape))), bool)
         kept[np.arange(len(these)), these] = False
-        fits = run_together(
+        batch = Together(
             f"leaving out each of {len(these)}",
             lambda kept: seeing(kept, step),
             jnp.asarray(kept.reshape(-1, *shape)),
@@ -219,7 +219,7 @@ def _without(rows: np.ndarray, plan: Plan, step: Step, start: State, key: Key) -
             jnp.broadcast_to(key, (len(these),)),
             plan.settings,
         )
-        for row, fit in zip(these, fits, strict=True):
+        for row, fit in zip(these, run_together(batch), strict=True):
             check_whole(f"fit without row {row}", fit)
             found[int(row)] = fit
     return found
