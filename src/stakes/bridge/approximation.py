@@ -58,26 +58,32 @@ AFTER_SPLIT = 2
 
 
 class Weighed(NamedTuple):
-    """One draw θ ~ q, and what its weight in the exact posterior is made of."""
+    """One draw θ ~ q, and what its weight in the exact posterior is made of.
+
+    Attributes:
+        log_ratio: log p(D, θ) - log q(θ).
+        log_likelihood: what each instance adds to log p(D, θ).
+        outcome: p(y_i|θ) for each instance i.
+    """
 
     log_ratio: Array
-    """log p(D, θ) - log q(θ)."""
     log_likelihood: Float[Array, "*instance"]
-    """What each instance adds to log p(D, θ)."""
     outcome: Distribution
-    """p(y_i|θ) for each instance i."""
     weight: Float[Array, "*instance"]
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """All that stays the same during a fit; compared by identity, so that jit can key on it."""
+    """All that stays the same during a fit; compared by identity, so that jit can key on it.
+
+    Attributes:
+        transforms: for each parameter, from unconstrained values to those that the program takes.
+    """
 
     trace: ModelTrace
     guide: Model
     transforms: Mapping[str, Any]
-    """For each parameter, from unconstrained values to those that the program takes."""
     parameter_plates: Mapping[str, dict[str, int]]
 
 
@@ -90,16 +96,20 @@ class Structure:
 )
 @dataclass(frozen=True)
 class NumPyroApproximation(Approximation):
-    """A NumPyro model and guide with their data. Build it with `approximate`."""
+    """A NumPyro model and guide with their data. Build it with `approximate`.
+
+    Attributes:
+        counted: which outcomes the fit may see; None for all. The others are there to be predicted.
+        start: where the guide starts for the key it was set up with; compiled programs do not know.
+        times: how many rows each row in minibatches stands for, where these are a sample of more
+            rows.
+    """
 
     arrays: dict[str, Array]
     structure: Structure
     counted: Bool[Array, "*instance"] | None = None
-    """Which outcomes the fit may see; None for all. The others are there to be predicted."""
     start: Params = field(default_factory=dict)
-    """Where the guide starts for the key it was set up with; compiled programs do not know."""
     times: Float[Array, ""] | None = None
-    """How many rows each row in minibatches stands for, where these are a sample of more rows."""
 
     def counting(self, counted: Bool[Array, "*instance"]) -> "NumPyroApproximation":
         """The same, fitted to these outcomes only."""

@@ -32,13 +32,16 @@ class WholeNumbers(np.ndarray):
 
 
 class FirstLook(NamedTuple):
-    """A program with its data as it takes them."""
+    """A program with its data as it takes them.
+
+    Attributes:
+        plain: the whole numbers whose values it has to know while JAX traces it.
+        sites: types, shapes and plates, without values.
+    """
 
     plain: frozenset[str]
-    """The whole numbers whose values it has to know while JAX traces it."""
     data: Data
     sites: Sites
-    """Types, shapes and plates, without values."""
 
 
 def first_look(program: Model, data: Data, key: Key) -> FirstLook:

@@ -50,11 +50,14 @@ PARTS = ("name", "type", "fn", "value", "scale", "is_observed", "cond_indep_stac
 @final
 @dataclass(frozen=True)
 class StandIn:
-    """Shapes of what the model draws or learns, and the support of a distribution."""
+    """Shapes of what the model draws or learns, and the support of a distribution.
+
+    Attributes:
+        support: None where it is that of a parameter, or depends on what JAX traces.
+    """
 
     like: PyTree
     support: Any = None
-    """None where it is that of a parameter, or depends on what JAX traces."""
 
     @classmethod
     def of(cls, site: Site) -> "StandIn":
@@ -77,47 +80,52 @@ def _dtype(leaf: Any) -> Any:
 @final
 @dataclass(frozen=True, eq=False)
 class ModelTrace:
-    """The model on some cases, without their arrays; compared by identity, as a key for jit."""
+    """The model on some cases, without their arrays; compared by identity, as a key for jit.
+
+    Attributes:
+        observed: the argument that carries the observed outcomes.
+        constants: arguments of the model that are not arrays, on which shapes may depend.
+        plates: all plates, with their full sizes.
+        latents: shape and dims of each latent known from the fit; others are drawn from the model.
+        learned: the `numpyro.param` sites of the model itself.
+        derived: shape and dims of the model's `numpyro.deterministic` sites.
+        matched: as in the fit, shape and dims of latents of which only some rows are known from it,
+            or all but in another order.
+        parts_of_fit: plates that come in minibatches in the fit.
+        about_latent: whether decisions are about a latent or deterministic site, which is never
+            observed.
+        together: whether outcomes are whole events, vectors, instead of the numbers in them.
+        action: the argument that is decided about, where decisions change outcomes.
+        acts_in_steps: whether decisions about it are whole numbers or actions, which the model may
+            index with.
+        told: plates whose members are told by labels: some may be new, or in another order.
+        is_observed: whether the data have outcomes.
+        drawn: what the model draws or learns where nothing is given.
+        is_reusable: whether JAX can return all distributions of the model.
+    """
 
     model: Model
     outcome: str
     observed: str
-    """The argument that carries the observed outcomes."""
     constants: Mapping[str, Any]
-    """Arguments of the model that are not arrays, on which shapes may depend."""
     instances: Instances
     subsamples: tuple[Subsample, ...]
     plates: Mapping[str, int]
-    """All plates, with their full sizes."""
     latents: Mapping[str, Instances]
-    """Shape and dims of each latent known from the fit; others are drawn from the model."""
     learned: tuple[str, ...]
-    """The `numpyro.param` sites of the model itself."""
     derived: Mapping[str, Instances]
-    """Shape and dims of the model's `numpyro.deterministic` sites."""
     matched: Mapping[str, Instances] = field(default_factory=dict)
-    """As in the fit, shape and dims of latents of which only some rows are known from it, or all
-    but in another order."""
     parts_of_fit: frozenset[str] = frozenset()
-    """Plates that come in minibatches in the fit."""
     about_latent: bool = False
-    """Whether decisions are about a latent or deterministic site, which is never observed."""
     together: bool = False
-    """Whether outcomes are whole events, vectors, instead of the numbers in them."""
     action: str | None = None
-    """The argument that is decided about, where decisions change outcomes."""
     acts_in_steps: bool = False
-    """Whether decisions about it are whole numbers or actions, which the model may index with."""
     told: frozenset[str] = frozenset()
-    """Plates whose members are told by labels: some may be new, or in another order."""
 
     is_observed: bool = False
-    """Whether the data have outcomes."""
     drawn: Mapping[str, StandIn] = field(default_factory=dict)
-    """What the model draws or learns where nothing is given."""
     plates_with_latents: frozenset[str] = frozenset()
     is_reusable: bool = True
-    """Whether JAX can return all distributions of the model."""
 
     def run(
         self,

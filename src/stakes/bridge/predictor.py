@@ -48,15 +48,19 @@ MOST_TRACED = 16
 )
 @dataclass(frozen=True)
 class Predictor:
-    """The model on the cases to decide about, with their data."""
+    """The model on the cases to decide about, with their data.
+
+    Attributes:
+        rows: plate -> which member of the fit each of its members is; -1 for a new one. Plates
+            whose members are those of the fit in the same order, or all new, are left out.
+        are_others: whether these are other cases than those of the fit, or the same in another
+            order.
+    """
 
     arrays: dict[str, Array]
     trace: ModelTrace
     rows: dict[str, Array] = field(default_factory=dict)
-    """Plate -> which member of the fit each of its members is; -1 for a new one. Plates whose
-    members are those of the fit in the same order, or all new, are left out."""
     are_others: bool = False
-    """Whether these are other cases than those of the fit, or the same in another order."""
 
     @property
     def instances(self) -> Instances:

@@ -25,23 +25,29 @@ FEWEST_EFFECTIVE = 400
 
 
 class Mixing(NamedTuple):
-    """How well the chains mix in the worst element of a latent."""
+    """How well the chains mix in the worst element of a latent.
+
+    Attributes:
+        r_hat: 1 where all chains, and their halves, agree.
+        effective: how many independent draws the draws are worth.
+    """
 
     latent: str
     r_hat: float
-    """1 where all chains, and their halves, agree."""
     effective: float
-    """How many independent draws the draws are worth."""
 
 
 @final
 @dataclass(frozen=True)
 class Diagnostics:
-    """How far the draws of several chains can be taken for draws from the posterior."""
+    """How far the draws of several chains can be taken for draws from the posterior.
+
+    Attributes:
+        draws: of each chain.
+    """
 
     chains: int
     draws: int
-    """Of each chain."""
     mixing: tuple[Mixing, ...]
     divergences: int
 

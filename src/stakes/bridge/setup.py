@@ -34,16 +34,20 @@ KEPT = ("name", "type", "is_observed", "infer", "cond_indep_stack", "args")
 
 
 class GuideSetup(NamedTuple):
-    """Guide and model, set up for their data."""
+    """Guide and model, set up for their data.
+
+    Attributes:
+        start: where the parameters start, unconstrained.
+        transforms: for each parameter, from unconstrained values to those that the program takes.
+        parameters: the `numpyro.param` sites of both; their values are there for their shapes
+            alone.
+        guide_sites: all sites of the guide, likewise.
+    """
 
     start: Params
-    """Where the parameters start, unconstrained."""
     transforms: dict[str, Any]
-    """For each parameter, from unconstrained values to those that the program takes."""
     parameters: Sites
-    """The `numpyro.param` sites of both; their values are there for their shapes alone."""
     guide_sites: Sites
-    """All sites of the guide, likewise."""
 
 
 def set_up(trace: ModelTrace, guide: Model, data: Data, key: Key) -> GuideSetup:

@@ -161,14 +161,17 @@ def _search_range(
 
 
 class SecondMinimum(NamedTuple):
-    """The best decision on a grid, and another one with worse ones between them."""
+    """The best decision on a grid, and another one with worse ones between them.
+
+    Attributes:
+        between: the largest cost between the two.
+        exists: whether there is one that is nearly as good.
+    """
 
     best: At
     other: At
     between: PerInstance
-    """The largest cost between the two."""
     exists: Bool[Array, "*instance"]
-    """Whether there is one that is nearly as good."""
 
 
 def second_minimum(

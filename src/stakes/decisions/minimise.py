@@ -159,13 +159,16 @@ def nearby_counts(
 
 
 class Walk(NamedTuple):
-    """The last two places on the way outwards."""
+    """The last two places on the way outwards.
+
+    Attributes:
+        goes_on: whether the objective has not risen so far.
+    """
 
     before: At
     last: At
     stride: PerInstance
     goes_on: Bool[Array, "*instance"]
-    """Whether the objective has not risen so far."""
     strides: Array
 
 

@@ -44,13 +44,16 @@ PartSearch: TypeAlias = Callable[[Curve, Space, Array], Array]
 @final
 @dataclass(frozen=True)
 class Search:
-    """How the best decision is found."""
+    """How the best decision is found.
+
+    Attributes:
+        by_formula: whether a formula for the best of all numbers also tells the best decision.
+        by_table: whether values of the outcome, found once, serve to try many decisions.
+    """
 
     way: Way
     by_formula: bool
-    """Whether a formula for the best of all numbers also tells the best decision."""
     by_table: bool
-    """Whether values of the outcome, found once, serve to try many decisions."""
 
 
 def plan_search(space: Space, groups: Groups, *, convex: bool, responds: bool) -> Search:

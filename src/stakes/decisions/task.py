@@ -25,16 +25,19 @@ AT_ONCE, MOST_AT_ONCE = 18, 2**22
 @final
 @dataclass(frozen=True)
 class DecisionTask:
-    """Where decisions may lie, and the loss or utility that they are judged by."""
+    """Where decisions may lie, and the loss or utility that they are judged by.
+
+    Attributes:
+        per: what shares a decision: a plate, groups by a data argument, or "all"; none for None.
+        together: whether outcomes are vectors, along a last axis.
+        groups: which cases share a decision, once it is known which cases there are.
+    """
 
     criterion: Criterion
     space: Space = Real()  # noqa: RUF009 (a frozen value)
     per: str | None = None
-    """What shares a decision: a plate, groups by a data argument, or "all"; none for None."""
     together: bool = False
-    """Whether outcomes are vectors, along a last axis."""
     groups: Groups = ALONE
-    """Which cases share a decision, once it is known which cases there are."""
 
     @property
     def needs(self) -> tuple[Need, ...]:
@@ -204,11 +207,14 @@ class DecisionTask:
 
 
 class Trial(NamedTuple):
-    """A loss or utility, tried on outcomes and a decision for each."""
+    """A loss or utility, tried on outcomes and a decision for each.
+
+    Attributes:
+        shape: of the cases.
+    """
 
     criterion: Criterion
     shape: tuple[int, ...]
-    """Of the cases."""
     outcome: np.ndarray
     decision: np.ndarray
     values: np.ndarray

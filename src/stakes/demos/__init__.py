@@ -26,21 +26,24 @@ Arguments: TypeAlias = Callable[[], Mapping[str, Any]]
 @final
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Demo:
-    """A decision problem with its data; each module of this package has one, as `DEMO`."""
+    """A decision problem with its data; each module of this package has one, as `DEMO`.
+
+    Attributes:
+        path: the file of the module.
+        labels: labels of the plates' members in the fit.
+        known: plates whose members are the same in `held_out()` as in `data()`.
+        options: fields of `Options`, other than the usual ones.
+        folds: to choose among ways by, where not any rows will do.
+    """
 
     path: Path
-    """The file of the module."""
     problem: "Callable[[], Problem]"
     data: Arguments
     held_out: Arguments | None = None
     labels: Callable[[], Mapping[str, Sequence[str]]] = dict
-    """Labels of the plates' members in the fit."""
     known: tuple[str, ...] = ()
-    """Plates whose members are the same in `held_out()` as in `data()`."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of `Options`, other than the usual ones."""
     folds: "Forward | None" = None
-    """To choose among ways by, where not any rows will do."""
 
 
 def load(name: str) -> Demo:

@@ -135,12 +135,15 @@ def ascend(
 
 
 class Trained(NamedTuple):
-    """What a step moves: variables, and which of their rows."""
+    """What a step moves: variables, and which of their rows.
+
+    Attributes:
+        split: variables in the batch -> the parameters and decisions that they stand for.
+    """
 
     variables: PyTree
     rows: PyTree
     split: Callable[[PyTree], tuple[Params, Array | None]]
-    """Variables in the batch -> the parameters and decisions that they stand for."""
     chart: Chart = SAME
 
 

@@ -25,19 +25,22 @@ class Stop(StrEnum):
 @final
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """Where a fit ended, how it got there, and why it stopped."""
+    """Where a fit ended, how it got there, and why it stopped.
+
+    Attributes:
+        elbo: estimate at each step.
+        utility: utility term at each step; zero throughout for plain VI.
+        skipped: steps left out because their gradient was not finite.
+        step_seconds: seconds a step took, without the first chunk, which has to be compiled.
+    """
 
     variables: PyTree
     elbo: np.ndarray
-    """Estimate at each step."""
     utility: np.ndarray
-    """Utility term at each step; zero throughout for plain VI."""
     reason: Stop
     skipped: int
-    """Steps left out because their gradient was not finite."""
     seconds: float
     step_seconds: float = float("nan")
-    """Seconds a step took, without the first chunk, which has to be compiled."""
 
     def __post_init__(self) -> None:
         checks.fields(self, variables=Mapping, elbo=np.ndarray, utility=np.ndarray, reason=Stop)

@@ -39,24 +39,28 @@ Look: TypeAlias = Callable[[PyTree], np.ndarray]
 
 
 class History(NamedTuple):
-    """Where a fit stands between two chunks: all that it takes to resume it."""
+    """Where a fit stands between two chunks: all that it takes to resume it.
+
+    Attributes:
+        elbo: of each step so far; several runs along a second axis.
+        stage: how many stages are over; each round has one for each of the step sizes.
+        stage_start: the step at which its stage began.
+        watched: some of the variables after each chunk of a stage of full step size: chunk x
+            variable.
+        round_start: the step at which its round began.
+        settled_start: the step at which the last stage of the round before began.
+    """
 
     state: State
     elbo: np.ndarray
-    """Of each step so far; several runs along a second axis."""
     utility: np.ndarray
     finite: np.ndarray
     stage: int
-    """How many stages are over; each round has one for each of the step sizes."""
     stage_start: int
-    """The step at which its stage began."""
     average: Average
     watched: np.ndarray
-    """Some of the variables after each chunk of a stage of full step size: chunk x variable."""
     round_start: int = 0
-    """The step at which its round began."""
     settled_start: int = 0
-    """The step at which the last stage of the round before began."""
     seconds: float = 0.0
 
     @property

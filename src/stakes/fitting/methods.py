@@ -54,6 +54,9 @@ class VI:
 class Joint:
     """Gradient ascent on the bound over variational parameters and decisions together.
 
+    Attributes:
+        by_gradient: decisions follow a gradient, which they cannot in every space.
+
     Examples:
         >>> import stakes
         >>> stakes.Joint().objection(stakes.Linearized()(stakes.Squared(), 1.0)) is None
@@ -61,7 +64,6 @@ class Joint:
     """
 
     by_gradient: ClassVar[bool] = True
-    """Decisions follow a gradient, which they cannot in every space."""
 
     def objection(self, gain: Gain) -> str | None:
         return None

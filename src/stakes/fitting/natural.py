@@ -114,16 +114,20 @@ def natural_gradient(rate: float = 0.1, *, adam: float = 0.03) -> "optax.Gradien
 
 
 class Natural(NamedTuple):
-    """From the gradient by a location, or by the logarithm of a scale, to the natural one."""
+    """From the gradient by a location, or by the logarithm of a scale, to the natural one.
+
+    Attributes:
+        metric: what the gradient by the parameter is multiplied by.
+        sd: where the parameter is a location.
+        times: how many times a minibatch counts each of its rows, which come up once in so many
+            steps.
+        slope: how the parameter moves with the location, or with the logarithm of the scale.
+    """
 
     metric: Array
-    """What the gradient by the parameter is multiplied by."""
     sd: Array | None
-    """Where the parameter is a location."""
     times: Array | float
-    """How many times a minibatch counts each of its rows, which come up once in so many steps."""
     slope: Array | float
-    """How the parameter moves with the location, or with the logarithm of the scale."""
 
     @property
     def comes_up_now_and_then(self) -> bool:

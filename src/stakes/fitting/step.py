@@ -11,16 +11,19 @@ from stakes.protocols import Gain, Objective
 
 
 class State(NamedTuple):
-    """All that one step passes on to the next."""
+    """All that one step passes on to the next.
+
+    Attributes:
+        variables: what is optimised or decided: `params`, and `decisions` where there are any.
+        taken: how many steps have been taken.
+        skipped: how many steps in a row had no finite gradient.
+    """
 
     variables: PyTree
-    """What is optimised or decided: `params`, and `decisions` where there are any."""
     optimizer: PyTree
     rate: Array
     taken: Array
-    """How many steps have been taken."""
     skipped: Array
-    """How many steps in a row had no finite gradient."""
 
 
 class Info(NamedTuple):
@@ -51,13 +54,16 @@ class Step(Protocol):
 @final
 @dataclass(frozen=True)
 class ParametricStep:
-    """A step with numbers in it, which the compiled program takes as arguments."""
+    """A step with numbers in it, which the compiled program takes as arguments.
+
+    Attributes:
+        make: from scale and parameters to the step.
+        parameters: of the loss; they become part of the program where that has to know them.
+    """
 
     make: Callable[[Number | None, tuple[Number, ...]], Step]
-    """From scale and parameters to the step."""
     scale: Number | None
     parameters: tuple[Number, ...]
-    """Of the loss; they become part of the program where that has to know them."""
 
     def __call__(
         self, approximation: Approximation, state: State, key: Key, batch: Batch, /

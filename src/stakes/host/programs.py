@@ -37,11 +37,14 @@ TRACING_ERRORS = (
 
 
 class CallArguments(NamedTuple):
-    """What a call passes: those that are part of the program, and arrays as leaves and trees."""
+    """What a call passes: those that are part of the program, and arrays as leaves and trees.
+
+    Attributes:
+        leaves: arrays whose memory the program may use for what it returns, and all others.
+    """
 
     static: dict[str, Any]
     leaves: tuple[list[Any], list[Any]]
-    """Arrays whose memory the program may use for what it returns, and all others."""
     trees: tuple[Any, Any]
 
     def types(self) -> tuple[tuple[jax.ShapeDtypeStruct, ...], ...]:

@@ -15,10 +15,13 @@ from stakes.varying import Columns, Need
 
 
 class Dial(NamedTuple):
-    """What a reader of the report may turn, where the page can decide again."""
+    """What a reader of the report may turn, where the page can decide again.
+
+    Attributes:
+        kind: `costs`, of a unit short and a unit too many, or `linex`.
+    """
 
     kind: str
-    """`costs`, of a unit short and a unit too many, or `linex`."""
     values: tuple[float, ...]
 
 

@@ -33,11 +33,13 @@ class Shared(Groups):
     Made for some cases: `number` has that of the group of each, from zero. Arrays with a value for
     each group are laid out as those with a value for each case; places of missing groups are not
     used.
+
+    Attributes:
+        counted: which cases matter to the decision of their group; all for None.
     """
 
     number: Array
     counted: Bool[Array, "*instance"] | None = None
-    """Which cases matter to the decision of their group; all for None."""
 
     are_shared = True
 
