@@ -1,4 +1,10 @@
-"""NumPyro behind the port: no other package uses handlers, sites, plates and constraints."""
+"""NumPyro behind the port: no other package uses handlers, sites, plates and constraints.
+
+`approximate` traces a problem's model and guide on the data of a fit, and gives what the port asks
+for. `Predictors` puts the same model on other cases. Everything else here checks, before a fit,
+that model, guide and data go together; asks which members of plates an outcome depends on; or
+samples by NUTS.
+"""
 
 from stakes.bridge.approximation import NumPyroApproximation as NumPyroApproximation
 from stakes.bridge.approximation import Weighed as Weighed

@@ -1,4 +1,11 @@
-"""A NumPyro model and guide with their data, behind the port."""
+"""A NumPyro model and guide with their data, behind the port.
+
+A draw is made as NumPyro's own ELBO makes it: the guide is run with its parameters in place, the
+model with the guide's values in place, and log p - log q is summed over the sites. Two things
+differ. Parameters come unconstrained, and those of a plate in minibatches as the rows of the batch
+alone, so that a step costs no more where there are more rows. And what the model predicts for the
+outcome is kept as a distribution, for the expected loss.
+"""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -112,28 +119,34 @@ class NumPyroApproximation(Approximation):
     times: Float[Array, ""] | None = None
 
     def counting(self, counted: Bool[Array, "*instance"]) -> "NumPyroApproximation":
-        """The same, fitted to these outcomes only."""
+        """Return the same approximation, fitted to these outcomes only.
+
+        Fits with different masks share one compiled program: the mask is an array among others.
+        """
         return replace(self, counted=counted)
 
     def standing_for(self, rows: int) -> "NumPyroApproximation":
-        """The same, its rows in minibatches a sample of so many."""
+        """Return the same approximation; its rows in minibatches are a sample of so many rows."""
         [part] = self.subsamples
         return replace(self, times=jnp.asarray(rows / part.size, jnp.result_type(float)))
 
     def of_rows(self, arrays: dict[str, Array]) -> "NumPyroApproximation":
-        """The same with other rows, as many."""
+        """Return the same approximation with other rows, as many as before."""
         return replace(self, arrays={**self.arrays, **arrays})
 
     @property
     def trace(self) -> ModelTrace:
+        """The model on the cases of the fit."""
         return self.structure.trace
 
     @property
     def instances(self) -> Instances:
+        """What is decided about: its shape, with a dim for each plate of the outcome."""
         return self.trace.instances
 
     @property
     def subsamples(self) -> tuple[Subsample, ...]:
+        """The plates that the model takes in minibatches, with their sizes."""
         return self.trace.subsamples
 
     @property
@@ -143,7 +156,10 @@ class NumPyroApproximation(Approximation):
 
     @property
     def normals(self) -> tuple[NormalPair, ...]:
-        """Locations and scales of a guide that consists of independent normals."""
+        """Names of locations and scales, where the guide consists of independent normals.
+
+        Natural gradients and evenly spread noise are only for these.
+        """
         pairs = ((f"{stem}_loc", f"{stem}_scale") for stem in self._normal_sites.values())
         transforms = self.structure.transforms
         return tuple(NormalPair(loc, scale, transforms[scale]) for loc, scale in pairs)
@@ -160,16 +176,22 @@ class NumPyroApproximation(Approximation):
 
     @property
     def data(self) -> Data:
+        """The arguments of the model by name: arrays, and values that are no arrays."""
         return {**self.trace.constants, **self.arrays}
 
     def columns(self, needs: tuple[Need, ...]) -> dict[Need, Array]:
+        """Return what the loss or the limits of decisions ask for, with a value for each case."""
         return columns_for(needs, self.data, *self.instances)
 
     def plates_of(self, parameter: str) -> dict[str, int]:
+        """Return the axes of a parameter with a row for each member of a plate in minibatches."""
         return self.structure.parameter_plates.get(parameter, {})
 
     def init(self, key: Key) -> Params:
-        """Where the guide starts. An autoguide draws a new start with this key."""
+        """Return the parameters at which the guide starts.
+
+        An autoguide is set up anew, and draws another start with another key.
+        """
         guide = self.structure.guide
         forget(guide)
         return set_up(self.trace, guide, self.data, key).start
@@ -177,6 +199,20 @@ class NumPyroApproximation(Approximation):
     def draw(
         self, params: Params, key: Key, batch: Batch, noise: Mapping[str, Array] | None = None
     ) -> Draw:
+        """Draw θ from the guide, and return log p(D, θ) - log q(θ) with the predicted outcome.
+
+        Args:
+            params: unconstrained; of a plate in minibatches, the rows of the batch.
+            key: for the sites that the guide draws. The same key draws the same θ.
+            batch: the members of each plate in minibatches.
+            noise: standard normals for locations, by name, in place of those that the key would
+                give.
+
+        Returns:
+            The log ratio with log q of normal sites replaced by its expectation, which has the same
+            gradient and less noise, and p(y|θ) for each case of the batch. Where decisions change
+            outcomes, a `Response` stands for the latter.
+        """
         guide_sites, model_sites = self._both_sites(params, key, batch, noise)
         found = draw_of(guide_sites, model_sites, self.trace.outcome, **self.trace.kind)
         if self.trace.action is None:
@@ -187,15 +223,16 @@ class NumPyroApproximation(Approximation):
     def _respond(
         self, params: Params, batch: Batch, drawn: dict[str, Array], key: Key, decision: Array
     ) -> Distribution:
-        """The outcome at this draw of the guide's sites, if this were decided."""
+        """Return p(y|θ) at this draw of the guide's sites, if `decision` were made."""
         arrays = with_decision(self.arrays, self.trace, batch, decision)
         sites = self._model_sites(params, key, batch, drawn, arrays)
         return prediction_of(sites[self.trace.outcome], **self.trace.kind)[0]
 
     def weigh(self, params: Params, key: Key) -> "Weighed":
-        """One draw, and what its weight in the exact posterior is made of.
+        """Draw θ, and return what its weight in the exact posterior is made of.
 
-        Unlike in `draw`, log q is that of the draw itself. Not for minibatches.
+        Unlike in `draw`, log q is that of the draw itself: a weight needs its value, not just its
+        gradient. Not for minibatches.
         """
         guide_sites, model_sites = self._both_sites(params, key, {})
         log_p = ordered_sum(log_prob_of(site) for site in samples_of(model_sites))
@@ -206,7 +243,8 @@ class NumPyroApproximation(Approximation):
     def _both_sites(
         self, params: Params, key: Key, batch: Batch, noise: Mapping[str, Array] | None = None
     ) -> tuple[Sites, Sites]:
-        """Of the guide, and of the model at what the guide has drawn."""
+        """Return the sites of the guide, and those of the model at the values that the guide has
+        drawn."""
         normals = self._normal_sites if noise else {}
         given = GivenNoise({site: (noise or {})[f"{stem}_loc"] for site, stem in normals.items()})
         with nullcontext() if self.times is None else Times(self.subsamples[0].plate, self.times):
@@ -237,10 +275,14 @@ class NumPyroApproximation(Approximation):
     def draw_latents(
         self, params: Params, key: Key, batch: Batch, part: Array | int = 0
     ) -> dict[str, Array]:
-        """One draw of every latent of the model, and the model's own parameters.
+        """Draw every latent of the model once, and return them with the model's own parameters.
 
-        `params` holds just the rows in the batch. What the guide draws outside the subsampled
-        plates is the same for every `part`; what belongs to their members is drawn again for each.
+        Args:
+            params: those of the rows in the batch.
+            key: what lies outside the plates in minibatches is the same for the same key.
+            batch: the members to draw for.
+            part: the number of the batch. Latents of its members are drawn with a key of their own,
+                so that no two batches repeat each other.
         """
         sites = self._guide_sites(params, key, batch)
         parts = {p.plate for p in self.subsamples}
@@ -267,6 +309,7 @@ class NumPyroApproximation(Approximation):
             return trace_of(self.structure.guide, self.data, key)
 
     def _given(self, params: Params) -> GivenParams:
+        """Return the handler that puts constrained parameters in place."""
         values = {name: self.structure.transforms[name](value) for name, value in params.items()}
         return GivenParams(values, self.structure.parameter_plates)
 
@@ -279,7 +322,17 @@ def draw_of(guide_sites: Sites, model_sites: Sites, outcome: str, **kind: bool) 
 
 
 def approximate(problem: Problem, data: Data, key: Key) -> NumPyroApproximation:
-    """Trace the problem's model and guide once and check that everything fits together."""
+    """Trace the problem's model and guide once and check that everything fits together.
+
+    All mistakes that can be seen without a fit are refused here, by name: a missing site, an
+    outcome that is not observed, latents that the guide leaves out, indices beyond their arrays,
+    outcomes that the distribution cannot have.
+
+    Args:
+        problem: its model, guide and outcome.
+        data: checked, as `Problem.check_data` returns them.
+        key: for where the guide starts.
+    """
     guide = as_guide(problem)
     plain, data, sites = first_look(problem.program, data, key)
     check_outcome(problem, sites)
@@ -317,7 +370,11 @@ def approximate(problem: Problem, data: Data, key: Key) -> NumPyroApproximation:
 def row_check(
     problem: Problem, approximation: NumPyroApproximation, key: Key
 ) -> Callable[[dict[str, Array]], None]:
-    """What refuses other rows in place of those of a fit, as these have been checked."""
+    """Return a function that refuses other rows in place of those of a fit.
+
+    It makes the same checks that `approximate` made of the first rows: of indices and of the
+    support of the outcome.
+    """
     trace = approximation.trace
     site = shapes_of(problem.program, approximation.data, key)[problem.outcome]
 
@@ -330,7 +387,12 @@ def row_check(
 
 
 def prior_draws(approximation: NumPyroApproximation, key: Key, draws: int) -> dict[str, np.ndarray]:
-    """Latent -> draws along a leading axis; latents of members in minibatches are left out."""
+    """Draw the latents from the prior.
+
+    Returns:
+        Latent -> draws along a leading axis. Latents of members in minibatches are left out, since
+        the prior of one batch is not that of all.
+    """
     trace, latents = approximation.trace, approximation.latents
 
     def one(key: Key, arrays: dict[str, Array]) -> dict[str, Array]:

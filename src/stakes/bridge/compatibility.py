@@ -1,4 +1,9 @@
-"""Checks, before a fit, that a model goes with its guide, its outcome and other data."""
+"""Checks, before a fit, that a model goes with its guide, its outcome and other data.
+
+Each works on the sites of an abstract run, in which there are shapes but no values, and raises an
+`InputError` that names the site, says the rule and what to do. What depends on values is checked in
+`indices` and `support`.
+"""
 
 import copy
 import functools
@@ -26,7 +31,11 @@ from stakes.problem import Problem
 
 
 def check_outcome(problem: Problem, sites: Sites) -> None:
-    """Refuse a model without the outcome, or with one of a kind that is not decided about."""
+    """Refuse a model without the outcome, or with one of a kind that is not decided about.
+
+    A vector is decided about as a whole with `together=True`, and is refused without it: the shape
+    of decisions would be that of its components, which the loss does not know apart.
+    """
     if problem.about_latent and problem.outcome in sites:
         return
     if problem.outcome not in sites or sites[problem.outcome]["type"] != "sample":
@@ -49,6 +58,7 @@ def check_outcome(problem: Problem, sites: Sites) -> None:
 
 
 def _check_event(name: str, fn: Distribution) -> None:
+    """Refuse vectors with several axes, or with some of their numbers masked."""
     where = f"`Problem(outcome={name!r}, together=True)`"
     if fn.event_dim != 1:
         raise InputError(
@@ -63,7 +73,14 @@ def _check_event(name: str, fn: Distribution) -> None:
 def check_observed(
     problem: Problem, site: Site, data: Data, subsamples: tuple[Subsample, ...]
 ) -> None:
-    """Refuse an outcome without observations, but for one that is latent and meant to be."""
+    """Refuse an outcome without observations, but for one that is latent and meant to be.
+
+    Args:
+        problem: whether its outcome is latent follows from the model's arguments.
+        site: the outcome's.
+        data: in which the observations may be missing; a warning says so where they could be meant.
+        subsamples: plates in minibatches, of which a deterministic outcome may have none.
+    """
     observed = site["type"] == "sample" and site["is_observed"]
     if problem.about_latent:
         if observed:
@@ -95,6 +112,10 @@ def check_observed(
 
 
 def check_outcome_shape(name: str, site: Site) -> None:
+    """Refuse observations in another shape than that of the predicted outcomes.
+
+    NumPyro would broadcast one against the other, and count outcomes several times.
+    """
     came, expected = jnp.shape(site["value"]), site["fn"].shape()
     if came != expected:
         raise InputError(
@@ -105,6 +126,11 @@ def check_outcome_shape(name: str, site: Site) -> None:
 
 
 def as_guide(problem: Problem) -> Model:
+    """Return the guide of a problem, for its data alone.
+
+    An autoguide class is called with the model; of an autoguide that is given ready-made, a copy is
+    taken; a guide function is called without the columns that only the loss asks for.
+    """
     guide = problem.guide if problem.guide is not None else autoguide.AutoNormal
     factory = guide.func if isinstance(guide, functools.partial) else guide
     if isinstance(factory, type) and issubclass(factory, autoguide.AutoGuide):
@@ -115,7 +141,11 @@ def as_guide(problem: Problem) -> Model:
 
 
 def own_guide(guide: autoguide.AutoGuide) -> autoguide.AutoGuide:
-    """A copy that has seen no data: an autoguide keeps what it finds out about its first data."""
+    """Return a copy of an autoguide that has seen no data.
+
+    An autoguide keeps what it finds out about its first data. Two fits with one guide would
+    otherwise share the shapes of the first.
+    """
     own = copy.copy(guide)
     for name, value in vars(guide).items():
         if isinstance(value, list):  # the parts of an `AutoGuideList`
@@ -137,6 +167,11 @@ def forget(guide: Model) -> None:
 
 
 def learned_by(sites: Sites, subsamples: tuple[Subsample, ...]) -> tuple[str, ...]:
+    """Return the names of the model's own parameters, its `numpyro.param` sites.
+
+    Those with a row for each member of a plate in minibatches are refused: a step would have to
+    gather and scatter them inside of the model.
+    """
     params = {name: site for name, site in sites.items() if site["type"] == "param"}
     for name, site in params.items():
         if plate_axes(site, subsamples):
@@ -150,6 +185,11 @@ def learned_by(sites: Sites, subsamples: tuple[Subsample, ...]) -> tuple[str, ..
 def check_guide(
     problem: Problem, latents: Sites, guide_sites: Sites, subsamples: tuple[Subsample, ...]
 ) -> None:
+    """Refuse a guide that does not cover the latents of the model, each in its shape.
+
+    Auxiliary sites may be extra. Minibatches of the guide have to be those of the model, or the two
+    would see different members.
+    """
     parts = {part.plate for part in subsamples}
     strange = [part.plate for part in subsamples_of(guide_sites) if part.plate not in parts]
     if strange:
@@ -180,12 +220,18 @@ def check_guide(
 
 
 def is_auxiliary(site: Site) -> bool:
+    """Whether a site of a guide is marked as auxiliary, and need not be in the model."""
     return bool(site["infer"].get("is_auxiliary"))
 
 
 def check_latents(
     guide: Model, sites: Sites, latents: Sites, subsamples: tuple[Subsample, ...]
 ) -> None:
+    """Refuse latents that cannot be fitted: none at all, or discrete ones.
+
+    Refused is also an autoguide with one vector for all latents where some belong to a plate in
+    minibatches: each batch would be given the parameters of the first.
+    """
     if not latents:
         raise InputError(
             f"The model has no latent to infer: its sites are {some(sites)}, all observed."
@@ -210,7 +256,11 @@ def check_latents(
 
 
 def check_same_batches(fitted: tuple[Subsample, ...], trace: ModelTrace) -> None:
-    """A known latent is drawn for the members in a batch, so the batches have to be alike."""
+    """Refuse batches of another size than in the fit, where members are those of the fit.
+
+    A latent known from the fit is drawn for the members in a batch, so the batches have to be
+    alike.
+    """
     before = {part.plate: part.batch_size for part in fitted}
     now = {part.plate: part.batch_size for part in trace.subsamples}
     matched = {dim for latent in trace.matched.values() for dim in latent.dims}
@@ -230,4 +280,5 @@ def check_same_batches(fitted: tuple[Subsample, ...], trace: ModelTrace) -> None
 
 
 def _in_batches(size: int | None) -> str:
+    """Return how a plate comes, in words."""
     return "whole" if size is None else f"in minibatches of {size}"

@@ -1,4 +1,10 @@
-"""The form in which a model takes its data: traced by JAX, or as they are where it needs that."""
+"""The form in which a model takes its data: traced by JAX, or as they are where it needs that.
+
+Arrays are traced, so that one compiled program serves all values. A model may still look at whole
+numbers, as in `len(np.unique(county))` or for a shape. Which ones it looks at is found by trial: it
+is run abstractly with all of them plain, and then with one after the other traced, until only those
+are left without which it fails.
+"""
 
 import functools
 import inspect
@@ -49,6 +55,10 @@ def first_look(program: Model, data: Data, key: Key) -> FirstLook:
 
     It may look at the values of whole numbers, for a count such as `len(np.unique(county))`, or for
     a shape. Nothing else may be looked at: an error says so.
+
+    Returns:
+        The arguments that have to be plain, all data in the form that the program takes, and its
+        sites.
     """
     plain: frozenset[str] = frozenset()
     given = in_form(data, plain)
@@ -61,7 +71,8 @@ def first_look(program: Model, data: Data, key: Key) -> FirstLook:
 
 
 def _looked_at(program: Model, data: Data, key: Key, problem: Exception) -> frozenset[str]:
-    """What has to be given as it is, where the program failed with all data for JAX."""
+    """Return the arguments that have to be plain, for a program that failed with all of them
+    traced."""
     for plain in _trials(data):
         if _failure(program, in_form(data, plain), key) is None:
             return _needed(program, data, plain, key)
@@ -101,6 +112,7 @@ def holds_whole_numbers(value: object) -> bool:
 
 
 def _failure(program: Model, data: Data, key: Key) -> Exception | None:
+    """Return what a program raises in an abstract run; None where it runs."""
     try:
         shapes_of(program, data, key)
     except Exception as error:  # whatever the program raises
@@ -118,6 +130,7 @@ def _needed(program: Model, data: Data, plain: Iterable[str], key: Key) -> froze
 
 
 def _explained(program: Model, data: Data, key: Key, error: Exception) -> InputError:
+    """Return an error that names the arguments, and the line of the program that looks at them."""
     every = [name for name, value in data.items() if isinstance(value, jax.Array | tuple)]
     culprits: Iterable[str] = ()
     if _failure(program, in_form(data, every), key) is None:
@@ -145,7 +158,10 @@ def _line(program: Model, error: Exception) -> str | None:
 
 
 def parts_of(problem: Problem, data: Data, key: Key) -> tuple[Subsample, ...]:
-    """The plates in minibatches, where these data are a sample of more rows."""
+    """Return the plates in minibatches, for data that are a sample of more rows.
+
+    Refuse a model that looks at the values of arrays: of a stream it would only ever see some.
+    """
     plain, _, sites = first_look(problem.program, data, key)
     seen = [name for name in plain if name in data]
     if seen:

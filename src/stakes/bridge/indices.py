@@ -2,6 +2,12 @@
 
 JAX clamps such an index, so that an eighth weekday would pass for the seventh without a word, and
 the last outcome for all that are missing.
+
+The model is run on all the data once with `checkify`, which reports the first index out of range,
+but not where it came from. So the argument that leads there is found by trial: with zeros in place
+of all others, does the index still appear? And where the argument is used as it is, its own size in
+its place appears in the report, too. Indices that a model clips on purpose, by `mode="clip"` or a
+fill value, are hidden from `checkify` first.
 """
 
 import functools
@@ -34,14 +40,23 @@ mlir.register_lowering(ASKED, mlir.lower_fun(lax.gather_p.bind, multiple_results
 
 
 class BadIndex(NamedTuple):
-    """An index beyond its array."""
+    """An index beyond its array.
+
+    Attributes:
+        at: the index, as the model asks for it.
+        size: the length of the axis that it indexes.
+    """
 
     at: int
     size: int
 
 
 def check_indices(trace: ModelTrace, arrays: dict[str, Array]) -> None:
-    """Run the model on all the data once, and name the argument with an index out of range."""
+    """Run the model on all the data once, and name the argument with an index out of range.
+
+    A negative index is allowed by JAX, and counts from the end. In data it is a mistake, such as a
+    code of -1 for a missing category, and is refused as well.
+    """
     every = {**trace.constants, **arrays}
     whole = {
         name: np.asarray(value)
@@ -81,7 +96,8 @@ def check_indices(trace: ModelTrace, arrays: dict[str, Array]) -> None:
 
 
 def _check_members(found: BadIndex, trace: ModelTrace, data: Data) -> None:
-    """Refuse an array with too few rows for the members of a plate."""
+    """Refuse arrays with fewer rows than a plate has members; other indices of the model are its
+    own."""
     plates = {plate: size for plate, size in trace.plates.items() if found.at < size}
     if not plates:
         return
@@ -110,6 +126,15 @@ def _filled(
 def _refusal(
     name: str, values: np.ndarray, found: BadIndex, trace: ModelTrace, *, direct: bool
 ) -> InputError:
+    """Return the error for an argument with an index out of range.
+
+    Args:
+        name: the argument.
+        values: what the data have for it.
+        found: the index that the model asked for.
+        trace: the model, whose plates tell how many members there are.
+        direct: whether the argument itself is the index, so that its rows can be named.
+    """
     inner = {p: size for p, size in trace.plates.items() if p not in trace.instances.dims}
     plates = [plate for plate, size in inner.items() if size == found.size]
     allowed = f"0 to {found.size - 1}"
@@ -133,7 +158,13 @@ def _refusal(
 
 
 def _beyond(trace: ModelTrace, arrays: dict[str, Array], *, every: bool) -> BadIndex | None:
-    """The first index out of range, if there is any: in every batch, or in that of last members."""
+    """Return the first index out of range, if there is any.
+
+    Args:
+        trace: the model, with its constants.
+        arrays: all other data.
+        every: whether to run every batch, or only that of the last members.
+    """
     batches = list(sweep(trace.subsamples))[0 if every else -1 :]
     stacked = {part.plate: np.stack([b[part.plate] for b in batches]) for part in trace.subsamples}
     try:
@@ -148,6 +179,8 @@ def _beyond(trace: ModelTrace, arrays: dict[str, Array], *, every: bool) -> BadI
 
 @functools.partial(Program, static=("trace",))
 def _checked(trace: ModelTrace, arrays: dict[str, Array], batches: Batch) -> checkify.Error:
+    """Run the model on all batches, and return the first error that `checkify` has found."""
+
     def run(_: None, batch: Batch) -> tuple[None, None]:
         # An index does not depend on the values of latents.
         trace.run(arrays, trace.stand_ins(), jax.random.key(0), batch)
@@ -192,6 +225,7 @@ def _equation(equation: JaxprEqn) -> JaxprEqn:
 
 
 def _is_asked_for(gather: JaxprEqn) -> bool:
+    """Whether the model itself says what an index beyond the array stands for."""
     mode, fill = gather.params["mode"], gather.params["fill_value"]
     if mode == lax.GatherScatterMode.CLIP:
         # Under `vmap`, x[i] of one i clips as well: it is a slice there, which keeps its axis.

@@ -48,6 +48,12 @@ def groups_of(predictor: Predictor, *, least: int = 1) -> dict[str, np.ndarray]:
 
 
 def _members(predictor: Predictor, plate: str, inner: Sequence[str]) -> np.ndarray:
+    """Return the number of the one member of a plate that each outcome depends on.
+
+    An outcome that turns into nan where a digit is one, and not where it is zero, depends on
+    members with that digit set. With both it depends on several members, with neither on none: -1
+    then.
+    """
     trace, sizes = predictor.trace, predictor.trace.plates
     digits = max((sizes[plate] - 1).bit_length(), 1)
     is_set = (np.arange(sizes[plate]) >> np.arange(digits)[:, None]) & 1 == 1
@@ -112,6 +118,7 @@ def lost_parameters(approximation: NumPyroApproximation, key: Key) -> list[str]:
 
 
 def _seeing_all(approximation: NumPyroApproximation) -> NumPyroApproximation:
+    """Return the approximation with every outcome counted."""
     return approximation.counting(jnp.ones(approximation.instances.shape, bool))
 
 
@@ -159,7 +166,11 @@ def _active(
     key: Key,
     batch: Batch,
 ) -> tuple[dict[str, Array], dict[str, Array]]:
-    """In which elements of latents, and of the model's parameters, the density has a slope."""
+    """Return in which elements of latents, and of the model's parameters, the density has a slope.
+
+    At some draws of the guide: an element is active where the slope differs from zero at any of
+    them.
+    """
     params = params_in(approximation, start, batch)
 
     def slopes(key: Key) -> tuple[dict[str, Array], dict[str, Array]]:
@@ -185,7 +196,11 @@ def _log_density(
     key: Key,
     batch: Batch,
 ) -> Array:
-    """Of the outcomes that count, and of the latents of members informed about so far."""
+    """Return log p_A: of the outcomes that count, and of the latents of members informed about so
+    far.
+
+    Densities of all other latents are left out, so that their slopes do not spread.
+    """
     trace = approximation.trace
     sites = trace.run(approximation.arrays, {**latents, **learned}, key, batch)
     outcome = sites[trace.outcome]

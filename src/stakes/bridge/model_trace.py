@@ -61,6 +61,7 @@ class StandIn:
 
     @classmethod
     def of(cls, site: Site) -> "StandIn":
+        """Return the stand-in for a site, of which shapes are known but no values."""
         support = site["fn"].support if site["type"] == "sample" else None
         if any(map(is_traced, jax.tree.leaves(support))):
             support = None
@@ -69,6 +70,7 @@ class StandIn:
         return cls(like, support)
 
     def value(self) -> PyTree:
+        """Return a possible value: zeros, moved into the support of the distribution."""
         zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), self.like)
         return zeros if self.support is None else self.support.feasible_like(zeros)
 
@@ -177,7 +179,11 @@ class ModelTrace:
 
     @property
     def known_plates(self) -> frozenset[str]:
-        """Plates whose members are those of the fit: their latents are known from it."""
+        """Plates whose members are those of the fit, in the same order.
+
+        Their latents are known from it. Plates told by labels are left out, since some members may
+        be new.
+        """
         from_fit = (*self.latents.values(), *self.matched.values())
         return frozenset(dim for latent in from_fit for dim in latent.dims) - self.told
 
@@ -199,6 +205,7 @@ def _returned(sites: Sites) -> Returned:
 
 
 def _whole(returned: Returned) -> Sites:
+    """Return the sites as NumPyro gives them; distributions check values as the originals did."""
     sites: Sites = {name: {**site, "intermediates": []} for name, site in returned.value}
     for site in samples_of(sites):
         check_again(site["fn"])
@@ -206,7 +213,14 @@ def _whole(returned: Returned) -> Sites:
 
 
 def model_trace(problem: Problem, data: Data, sites: Sites, **known: Any) -> ModelTrace:
-    """The model with these data, of which the sites were traced; and what the fit knows of it."""
+    """Describe the model with these data.
+
+    Args:
+        problem: its model, outcome and decision.
+        data: in the form that the model takes.
+        sites: of the model with these data, from an abstract run.
+        **known: the fields that tell what the fit knows of the latents.
+    """
     subsamples, site = subsamples_of(sites), sites[problem.outcome]
     plates = {plate for s in sites.values() if is_latent(s) for plate in site_plates(s)}
     return ModelTrace(
@@ -243,7 +257,11 @@ def outcome_instances(
 def with_decision(
     data: Mapping[str, Array], trace: ModelTrace, batch: Batch, decision: Array
 ) -> dict[str, Array]:
-    """The data of the cases, if this were decided for those in the batch."""
+    """Return the data of the cases, if this were decided for those in the batch.
+
+    An argument of whole numbers stays whole where decisions come in steps: the model may index by
+    it.
+    """
     assert trace.action is not None
     made = jnp.asarray(data[trace.action])
     if trace.acts_in_steps and jnp.issubdtype(made.dtype, jnp.integer):
@@ -254,7 +272,10 @@ def with_decision(
 
 
 def check_action(trace: ModelTrace, data: Data) -> None:
-    """Refuse a decision that is no argument with a number for each outcome."""
+    """Refuse data without a number for each outcome in the argument that is decided about.
+
+    A decision made for several outcomes at once could not be told apart from one for each.
+    """
     if trace.action is None:
         return
     made = data.get(trace.action)

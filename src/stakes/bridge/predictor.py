@@ -1,4 +1,10 @@
-"""What the model predicts for cases of its fit, or for others."""
+"""What the model predicts for cases of its fit, or for others.
+
+Members of a plate are those of the fit, or new, or told by labels and some of both. Latents of
+known members come from the posterior; those of new members are drawn from the model, given all
+latents known from the fit, which is the posterior's own prediction for them. A model is traced once
+for each shape that other cases come in.
+"""
 
 import functools
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -64,10 +70,15 @@ class Predictor:
 
     @property
     def instances(self) -> Instances:
+        """What is decided about, as in `NumPyroApproximation`."""
         return self.trace.instances
 
     def columns(self, needs: tuple[Need, ...]) -> dict[Need, Array]:
-        """What the loss or the limits of decisions ask for, of all instances."""
+        """Return what the loss or the limits of decisions ask for, for all cases.
+
+        An array with a number for each case of the fit is refused for other cases: it would apply
+        to them by their place alone.
+        """
         if self.are_others and any(isinstance(need, PerCase) for need in needs):
             raise InputError(
                 "The loss or the limits of decisions have an array with a number for each case of "
@@ -80,15 +91,22 @@ class Predictor:
     def predict(
         self, latents: Mapping[str, Array], key: Key, batch: Batch
     ) -> tuple[Distribution, Array]:
-        """p(y|θ) for the cases in the batch, and how much each counts.
+        """Return p(y|θ) for the cases in the batch, and how much each counts.
 
-        Latents of new cases come from the model.
+        Args:
+            latents: one draw, for the members in the batch.
+            key: for latents of new members, which come from the model.
+            batch: the members of each plate in minibatches.
         """
         site = self._sites(latents, key, batch)[self.trace.outcome]
         return prediction_of(site, **self.trace.kind)
 
     def respond(self, latents: dict[str, Array], key: Key, batch: Batch) -> Response:
-        """p(y|θ, h) for the cases in the batch, as a function of the decisions h."""
+        """Return p(y|θ, h) for the cases in the batch, as a function of the decisions h.
+
+        The model is run again for each decision, with the same key: latents of new members are the
+        same.
+        """
 
         def predict(latents: dict[str, Array], key: Key, decision: Array) -> Distribution:
             arrays = with_decision(self.arrays, self.trace, batch, decision)
@@ -98,13 +116,14 @@ class Predictor:
         return Response(latents, key, predict)
 
     def observed(self, latents: Mapping[str, Array], key: Key, batch: Batch) -> Array | None:
-        """The outcomes that were observed for the cases in the batch, if any were."""
+        """Return the outcomes that were observed for the cases in the batch; None where there are
+        none."""
         if not self.trace.is_observed:
             return None
         return self._sites(latents, key, batch)[self.trace.outcome]["value"]
 
     def derived(self, latents: Mapping[str, Array], key: Key, batch: Batch) -> dict[str, Array]:
-        """The model's deterministic sites."""
+        """Return the values of the model's deterministic sites at one draw."""
         sites = self._sites(latents, key, batch)
         return {name: jnp.asarray(sites[name]["value"]) for name in self.trace.derived}
 
@@ -114,6 +133,7 @@ class Predictor:
         return same | {p: jnp.maximum(self._rows(p, batch), 0) for p in self.rows}
 
     def _rows(self, plate: str, batch: Batch) -> Array:
+        """Return which member of the fit each member of a plate is, for those in the batch."""
         return self.rows[plate][batch[plate]] if plate in batch else self.rows[plate]
 
     def _sites(self, latents: Mapping[str, Array], key: Key, batch: Batch) -> Sites:
@@ -155,12 +175,15 @@ class Predictors:
         new: Iterable[str] = (),
         rows: Mapping[str, np.ndarray] | None = None,
     ) -> Predictor:
-        """The model on the data of the fit, or on other cases.
+        """Return the model on the data of the fit, or on other cases.
 
-        A plate whose size differs from the fit's holds new members, as do those named in `new`;
-        their latents are drawn from the model, given all latents known from the fit. Of the plates
-        in `rows` some members are known and some are new: plate -> for each member its number in
-        the fit, or -1. Other plates hold the members that the fit has seen.
+        Args:
+            data: those of other cases; None for the fit's own.
+            new: plates with new members alone. Their latents are drawn from the model, given all
+                latents known from the fit. A plate whose size differs from the fit's has new
+                members as well.
+            rows: plates of which some members are known and some are new: for each member its
+                number in the fit, or -1.
         """
         if data is None:
             return Predictor(self._approximation.arrays, self._approximation.trace)
@@ -193,7 +216,10 @@ class Predictors:
         return in_form(data, plain), looks[0].sites if looks else None
 
     def _kept(self, made: LRU[Made], key: Hashable, make: Callable[[], Made]) -> Made:
-        """What was made for this key before; always made anew where it has no hash."""
+        """Return what was made for this key before, or make it.
+
+        It is always made anew where the key has no hash, as with a constant that is a list.
+        """
         try:
             hash(key)
         except TypeError:  # a constant is a list, say
@@ -225,6 +251,16 @@ def _trace_of(
     new: frozenset[str],
     rows: Mapping[str, np.ndarray],
 ) -> ModelTrace:
+    """Describe the model on other cases, and check that they go with the fit.
+
+    Args:
+        problem: its model and outcome.
+        approximation: the fit's.
+        data: of the other cases, in the form that the model takes.
+        sites: of an abstract run; None to run it.
+        new: plates with new members alone.
+        rows: members of the fit, for plates told by labels.
+    """
     fitted = approximation.trace
     if sites is None:
         sites = shapes_of(problem.program, data, jax.random.key(0))

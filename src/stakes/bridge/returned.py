@@ -1,4 +1,8 @@
-"""What a function that JAX traces may return: arrays, and anything that is known already."""
+"""What a function that JAX traces may return: arrays, and anything that is known already.
+
+`jax.jit` turns every number that it returns into an array, and drops the identity of objects. Here
+arrays pass through JAX as leaves, and all else beside it, as static data.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,12 +42,14 @@ class Returned:
 
     @classmethod
     def of(cls, value: PyTree) -> "Returned":
+        """Take a value apart: arrays that JAX traces, and the rest."""
         leaves, tree = jax.tree.flatten(value, is_leaf=_is_known)
         arrays = [leaf for leaf in leaves if is_traced(leaf)]
         return cls(Rest(tree, tuple(ARRAY if is_traced(leaf) else leaf for leaf in leaves)), arrays)
 
     @property
     def value(self) -> PyTree:
+        """The value, with its arrays in place again."""
         arrays = iter(self.arrays)
         leaves = [next(arrays) if leaf is ARRAY else leaf for leaf in self.rest.leaves]
         return jax.tree.unflatten(self.rest.tree, leaves)

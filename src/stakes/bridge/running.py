@@ -1,4 +1,9 @@
-"""Guide and model as NumPyro's own SVI runs them: parameters come with their constraints."""
+"""Guide and model as NumPyro's own SVI runs them: parameters come with their constraints.
+
+`CalibratedELBO` is a loss for `numpyro.infer.SVI`, which owns parameters, keys and the handlers
+around both programs. `Running` gives the bound what it needs of them at one step, and decisions are
+one more parameter of the guide.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +26,13 @@ from stakes.problem import Problem
 @final
 @dataclass(frozen=True, eq=False)
 class Running:
-    """What a bound needs of a guide and a model with these arguments."""
+    """What a bound needs of a guide and a model with these arguments.
+
+    Attributes:
+        outcome: the site to decide about.
+        arguments: those that SVI passes on by place.
+        named: those that it passes on by name.
+    """
 
     model: Model
     guide: Model
@@ -39,6 +50,7 @@ class Running:
         return key
 
     def draw(self, params: Params, key: Key, batch: Batch, noise: object = None) -> Draw:
+        """Draw from the guide as `Trace_ELBO` does: the same key gives the same values."""
         with handlers.substitute(data={**params, **batch}):
             guide_sites = self._sites(self.guide, key)
             model = handlers.replay(self.model, guide_sites)
@@ -51,9 +63,12 @@ class Running:
 
 
 def guide_with_decisions(problem: Problem, name: str, start: Array | None) -> Model:
-    """The problem's guide, with the decisions as one more parameter.
+    """Return the problem's guide, with the decisions as one more parameter.
 
-    They start at the median of the observed outcomes unless told otherwise.
+    Args:
+        problem: its guide, model and outcome.
+        name: that of the parameter.
+        start: where decisions start; at the median of the observed outcomes for None.
     """
     guide = as_guide(problem)
 
@@ -68,6 +83,7 @@ def guide_with_decisions(problem: Problem, name: str, start: Array | None) -> Mo
 def _start(
     problem: Problem, start: Array | None, arguments: tuple[Any, ...], named: Mapping[str, Any]
 ) -> Array:
+    """Return where decisions start, from a run of the model that has to see all outcomes."""
     with handlers.block():
         traced = handlers.trace(handlers.seed(problem.model, jax.random.key(0)))
         sites = traced.get_trace(*arguments, **named)

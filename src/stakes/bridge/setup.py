@@ -1,6 +1,9 @@
 """Where a fit starts: guide and model run once, as one compiled program.
 
-Run as they are, they would be some hundred programs, one for each operation.
+Run as they are, they would be some hundred programs, one for each operation, and setting up would
+take longer than the fit of a small model. An `AutoNormal` keeps what it has found out about the
+model, in its own attributes; here these come out of the compiled program, without data and without
+functions of them.
 """
 
 from collections import OrderedDict
@@ -71,7 +74,7 @@ def set_up(trace: ModelTrace, guide: Model, data: Data, key: Key) -> GuideSetup:
 
 
 def _sites(trace: ModelTrace, guide: Model, data: Data, key: Key) -> tuple[Sites, Sites]:
-    """The sites of the guide, and the parameters of both."""
+    """Run guide and model, and return the sites of the guide and the parameters of both."""
     guide_sites, model_sites = trace_of(guide, data, key), {}
     if trace.learned:
         model_sites = trace_of(handlers.replay(trace.model, guide_sites), data, key)
@@ -80,10 +83,12 @@ def _sites(trace: ModelTrace, guide: Model, data: Data, key: Key) -> tuple[Sites
 
 
 def _transform(parameter: Site) -> Any:
+    """Return the map from unconstrained values to those that a parameter may have."""
     return biject_to(parameter["kwargs"].get("constraint", constraints.real))
 
 
 def _free(parameter: Site) -> Any:
+    """Return the unconstrained value of a parameter."""
     return jax.tree.map(
         lambda leaf: jnp.asarray(leaf, jnp.result_type(float)),
         _transform(parameter).inv(parameter["value"]),
@@ -91,7 +96,11 @@ def _free(parameter: Site) -> Any:
 
 
 def _compiled(trace: ModelTrace, guide: Model, data: Data, key: Key) -> GuideSetup | None:
-    """None where the model has no finite density where the guide starts."""
+    """Set up guide and model in one compiled program.
+
+    Return None where the model has no finite density where the guide starts: NumPyro then looks for
+    another start itself.
+    """
     arrays, fixed = split_data(data)
     traced: list[tuple[Sites, Sites]] = []
 
@@ -120,7 +129,10 @@ def _compiled(trace: ModelTrace, guide: Model, data: Data, key: Key) -> GuideSet
 def _density(
     trace: ModelTrace, guide: Any, parameters: Sites, arrays: dict[str, Array], key: Key
 ) -> Array:
-    """Of the model where an `AutoNormal` starts; zero where that is not known."""
+    """Return the log density of the model where an `AutoNormal` starts.
+
+    Zero where that is not known: for other guides, and for minibatches.
+    """
     if type(guide) is not autoguide.AutoNormal or trace.subsamples:
         return jnp.zeros(())
     values = {

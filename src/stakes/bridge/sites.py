@@ -1,4 +1,8 @@
-"""What a traced NumPyro program contains: its sites, plates, parameters and densities."""
+"""What a traced NumPyro program contains: its sites, plates, parameters and densities.
+
+Handlers here change what a program does at a site: take parameters or noise as given, count some
+outcomes only, set marked members to nan. Functions read sites: their densities, shapes and dims.
+"""
 
 import functools
 from collections.abc import Iterable, Iterator, Mapping
@@ -36,6 +40,7 @@ def base_of(outcome: Distribution) -> Distribution:
 
 
 def is_masked(outcome: Distribution) -> bool:
+    """Whether some values of a distribution do not count."""
     return any(isinstance(layer, dist.MaskedDistribution) for layer in layers_of(outcome))
 
 
@@ -161,7 +166,7 @@ class Marking(numpyro.primitives.Messenger):  # type: ignore[misc]
 
 
 def counting(site: Site, counted: Bool[Array, "*instance"] | None) -> Site:
-    """The outcome's site with weight for these instances only; None for all."""
+    """Return the outcome's site with weight for these cases only; as it is for None."""
     if counted is None:
         return site
     outcome, mask = unwrapped(site["fn"])
@@ -170,6 +175,7 @@ def counting(site: Site, counted: Bool[Array, "*instance"] | None) -> Site:
 
 
 def trace_of(program: Model, data: Data, key: Key) -> Sites:
+    """Run a program on these data with this key, and return its sites."""
     return dict(handlers.trace(handlers.seed(program, key)).get_trace(**data))
 
 
@@ -186,10 +192,12 @@ def shapes_of(program: Model, data: Data, key: Key) -> Sites:
 
 
 def samples_of(sites: Sites) -> list[Site]:
+    """Return the sample sites, in the order of the program."""
     return [site for site in sites.values() if site["type"] == "sample"]
 
 
 def is_latent(site: Site) -> bool:
+    """Whether a site is drawn, and not observed."""
     return site["type"] == "sample" and not site["is_observed"]
 
 
@@ -200,10 +208,15 @@ def ordered_sum(terms: Iterable[Array]) -> Array:
 
 
 def scaled(site: Site, log_prob: Array) -> Array:
+    """Return the sum of log densities, on the scale that minibatches give a site."""
     return jnp.sum(log_prob if site["scale"] is None else site["scale"] * log_prob)
 
 
 def log_prob_of(site: Site) -> Array:
+    """Return log p of a site, summed over its members.
+
+    Counts with a negative binomial distribution have a formula of our own: see `stats.log_mass`.
+    """
     kept = site["intermediates"]
     fn, value = site["fn"], site["value"]
     outcome, mask = unwrapped(fn)
@@ -250,7 +263,7 @@ def prediction_of(
 
 
 def log_likelihood_of(site: Site) -> Array:
-    """What each instance of the outcome site adds to log p."""
+    """Return what each case of the outcome site adds to log p; zero for masked ones."""
     outcome, mask = unwrapped(site["fn"])
     if _is_negative_binomial(outcome):
         each = _log_mass(outcome, mask, site["value"])
@@ -326,25 +339,39 @@ def _is_distribution(value: object) -> bool:
 
 
 def split_data(data: Data) -> tuple[dict[str, Array], dict[str, object]]:
-    """Arrays, which a compiled step takes as arguments; and what shapes may depend on."""
+    """Separate data into arrays and everything else.
+
+    Returns:
+        Arrays, which a compiled step takes as arguments; and what shapes may depend on, which is
+        part of the compiled program.
+    """
     arrays = {name: value for name, value in data.items() if isinstance(value, jax.Array)}
     return arrays, {name: value for name, value in data.items() if name not in arrays}
 
 
 def subsamples_of(sites: Sites) -> tuple[Subsample, ...]:
+    """Return the plates that a program takes in minibatches, with size and batch size."""
     plates = (site for site in sites.values() if site["type"] == "plate")
     parts = ((site["name"], site["args"][0], len(site["value"])) for site in plates)
     return tuple(Subsample(*part) for part in parts if part[1] != part[2])
 
 
 def site_plates(site: Site) -> tuple[str, ...]:
+    """Return the names of the plates that a site lies in."""
     return tuple(frame.name for frame in site["cond_indep_stack"])
 
 
 def instances_of(
     name: str, site: Site, subsamples: tuple[Subsample, ...], *, together: bool = False
 ) -> Instances:
-    """All numbers of a site, or all its events."""
+    """Return the shape of a site, with a dim for each axis: its plate, or a name of its own.
+
+    Args:
+        name: that of the site.
+        site: from a run, which may have seen a minibatch.
+        subsamples: plates in minibatches, whose full size counts.
+        together: whether to count events, rather than the numbers in them.
+    """
     shape = list(site["fn"].batch_shape if together else site["fn"].shape())
     dims = [f"{name}_dim_{axis}" for axis in range(len(shape))]
     full = {part.plate: part.size for part in subsamples}
@@ -366,6 +393,7 @@ def derived_of(sites: Sites, subsamples: tuple[Subsample, ...]) -> dict[str, Ins
 
 
 def _derived(name: str, site: Site, subsamples: tuple[Subsample, ...]) -> Instances:
+    """Return shape and dims of one deterministic site."""
     shape = list(jnp.shape(site["value"]))
     unnamed = [f"{name}_dim_{axis}" for axis in range(len(shape))]
     dims, full = list(unnamed), {part.plate: part.size for part in subsamples}

@@ -2,6 +2,10 @@
 
 NumPyro finds it out while a guide is set up, if at all, and does not say in which row: a count of
 2.5 would end in "Cannot find valid initial parameters", or in no finite bound.
+
+The model is run once with possible values for its latents. Limits of a discrete distribution do not
+depend on latents, and neither do those that are numbers; where limits do depend on them, nothing is
+said.
 """
 
 import functools
@@ -33,7 +37,10 @@ WORDS = (
 
 
 def check_support(trace: ModelTrace, site: Site, arrays: dict[str, Array]) -> None:
-    """Refuse outcomes that the model's distribution cannot have, with their rows."""
+    """Refuse outcomes that the model's distribution cannot have, with their rows.
+
+    Masked outcomes may have any value, such as the zero that fills a gap.
+    """
     if trace.about_latent or trace.together or not _can_be_told(base_of(site["fn"])):
         return
     outcome = base_of(site["fn"])
@@ -55,7 +62,7 @@ def check_support(trace: ModelTrace, site: Site, arrays: dict[str, Array]) -> No
 
 
 def _allowed(outcome: Distribution) -> str:
-    """What its values are, in words."""
+    """Return the values that a distribution may have, in words; empty where there are none."""
     support = outcome.support
     ends = [getattr(support, name, None) for name in ("lower_bound", "upper_bound")]
     told = [end for end in ends if end is not None and not is_traced(end) and np.ndim(end) == 0]
@@ -76,7 +83,10 @@ def _joined(parts: Sequence[Array]) -> np.ndarray:
 
 
 def _can_be_told(outcome: Distribution) -> bool:
-    """Limits are known, and do not depend on latents; those of discrete ones never do."""
+    """Whether the limits of an outcome are known, and do not depend on latents.
+
+    The zeros of a hurdle lie outside the support of the distribution behind it.
+    """
     support = outcome.support
     # The zeros of a hurdle lie outside the support of what is behind it.
     if support is constraints.real or outcome.event_shape or isinstance(outcome, HurdleProbs):
