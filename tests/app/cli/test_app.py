@@ -26,8 +26,15 @@ def test_every_command_has_help_with_an_example(name: str) -> None:
     assert f"Example: stakes {name}" in result.output
 
 
+@pytest.mark.parametrize("args", [(), ("run",)])
+def test_help_has_a_short_option(args: tuple[str, ...]) -> None:
+    assert invoke(*args, "-h").output == invoke(*args, "--help").output
+    assert invoke(*args, "-h").exit_code == 0
+
+
 COMMANDS: dict[str, tuple[tuple[str, ...], str]] = {
     "no such command": (("fly",), "fly"),
+    "a misspelt command": (("chekc", "spec.toml"), "Did you mean 'check'?"),
     "no spec": (("run",), "SPEC.toml"),
     "a spec that is not there": (("run", "no.toml"), "stakes init"),
     "a folder as spec": (("check", "."), "Is a directory"),

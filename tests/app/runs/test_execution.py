@@ -54,6 +54,30 @@ def test_every_way_can_be_fitted_to_all_rows(name: str, copied: Path, new_rows: 
     assert np.isfinite(pd.read_csv(io.StringIO(decided.stdout))["decision"]).all()
 
 
+def test_a_run_may_choose_what_is_done_today(
+    copied: Path, project: Path, new_rows: Path, tmp_path: Path
+) -> None:
+    """Its decisions are known for the rows held out, too; about new rows another way decides."""
+    judged = load_arrays(copied / "choice.npz")
+    own = {path: array for path, array in judged.items() if not path.startswith(ALL)}
+    save_arrays(copied / "choice.npz", own)
+    chosen = replace(RunFolder(copied).manifest().choice, way="what is done today")
+    RunFolder(copied).update(status="running", choice=chosen, refit=None)
+    manifest, _ = runs.carry_out(runs.reopen(copied), report=True, progress=False)
+    assert manifest.status == "done"
+    assert "report.html" in manifest.files
+    decided = pd.read_csv(copied / "decisions.csv")
+    table = pd.read_csv(project / "table.csv").set_index("name")["guess"]
+    assert set(decided["part"]) == {"fit", "held out"}
+    for column in ("decision", "decision_today"):
+        np.testing.assert_allclose(decided[column], table[decided["name"]], rtol=1e-6)
+    refused = invoke("decide", copied, new_rows, "-o", tmp_path / "out.csv")
+    assert refused.exit_code == 2
+    assert "known for the rows of the run alone" in refused.stderr
+    assert "--way 'plain VI'" in refused.stderr
+    assert invoke("decide", copied, new_rows, "-o", "-", "--way", "plain VI").exit_code == 0
+
+
 COUNTING = """
 
 _demand = demand

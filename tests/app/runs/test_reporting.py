@@ -31,7 +31,7 @@ def test_a_report_leaves_out_rows_that_lack_a_value(bakery: Path, tmp_path: Path
         asked = read_asked(job, table)
     assert asked.where == "new.csv, without 1 row that lacks a value"
     kept = [row for row in rows if row[2]]
-    assert asked.names == [f"{row[0]}, {row[1]}" for row in kept]
+    assert [asked.part.names[row] for row in asked.kept] == [f"{row[0]}, {row[1]}" for row in kept]
     assert list(asked.labels["Filiale"]) == [row[1] for row in kept]
     sun = [float(row[2].replace(",", ".")) for row in kept]
     np.testing.assert_allclose(asked.arguments["sunshine"], sun)
@@ -58,7 +58,7 @@ def test_a_report_says_where_it_ends_in_a_long_table(
 def test_report_and_decisions_show_the_same_intervals_and_decisions(finished: Path) -> None:
     run = runs.reopen(finished)
     solution = runs.restore(run)
-    shown = decision_table(report_rows(solution, solution.held_out()))
+    shown = decision_table(report_rows(solution))
     table = pd.read_csv(finished / "decisions.csv")
     columns = {
         "low": "predicted_low",
@@ -125,7 +125,7 @@ def test_a_report_opens_with_the_rows_that_are_asked_about(copied: Path, new_row
 
 def test_a_run_without_what_a_report_needs_says_so_and_goes_on(tmp_path, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    given: Any = (tmp_path / "report.html", None, None, None)
+    given: Any = (tmp_path / "report.html", None, None)
     with pytest.warns(
         StakesWarning, match="No report was written. The report needs matplotlib: pip"
     ):

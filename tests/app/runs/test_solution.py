@@ -19,7 +19,7 @@ def test_rows_belong_together_as_the_spec_says(finished: Path) -> None:
     assert run.job.fit.groups["name"].tolist() == run.job.fit.names.tolist()
     solution = runs.restore(run)
     assert solution.result.by.tolist() == run.job.fit.names.tolist()
-    assert solution.held_out().by.tolist() == run.job.held_out.names.tolist()
+    assert solution.held_out.by.tolist() == run.job.held_out.names.tolist()
 
 
 def test_a_number_beyond_its_plate_is_told_with_its_row(project: Path) -> None:

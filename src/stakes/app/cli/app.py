@@ -20,6 +20,7 @@ run; 141 nobody reads the output.
 app = typer.Typer(
     name="stakes",
     help=HELP,
+    context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

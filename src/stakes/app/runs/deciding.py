@@ -13,7 +13,7 @@ from stakes import checks
 from stakes.app.runs.manifest import doubts_about
 from stakes.app.runs.new_cases import CHUNK, Ranges, new_cases, padded, usual_size
 from stakes.app.runs.opening import Run, changed_job, changed_run, check_run, restore
-from stakes.app.runs.outputs import by_part, check_output, output
+from stakes.app.runs.outputs import DECISION, HIGH, LOW, by_part, check_output, output
 from stakes.app.runs.solution import TWO, Solution, columns_named, rows_of_fit
 from stakes.app.spec import NewFile, Part, path_of
 from stakes.errors import InputError, NumericalError, some
@@ -27,7 +27,6 @@ MOST_TOLD = 20
 """Of what is odd about rows."""
 TRIED = ("loss", "utility", "decision")
 """Sections of the spec of which decisions can try other values."""
-DECISION, LOW, HIGH = "decision", "predicted_low", "predicted_high"
 COST, GAIN = "expected_cost", "expected_gain"
 
 

@@ -28,7 +28,6 @@ from stakes.host.workers import checked_client
 from stakes.processes import Processes
 from stakes.study import (
     NOT_CALIBRATED,
-    Cases,
     Comparison,
     Work,
     chosen_among,
@@ -105,8 +104,7 @@ def carry_out(
             _keep_refit(run, solution, refit, heard)
             with ended_by(heard, run.folder.path), waiting(WRITING, show=progress):
                 begin(WRITING)
-                held_out = solution.held_out()
-                comparison = _export(run, solution, held_out, report=report)
+                comparison = _export(run, solution, report=report)
             fits = solution.fits
             if refit is not None:
                 fits |= {f"{title}, all rows": fit for title, fit in refit.fits.items()}
@@ -246,24 +244,21 @@ def rewrite_report(run: Run, table: str | Path | None = None, changes: Sequence[
     if asked is not None:
         both = (restore(deciding) if deciding.refit else solution, asked)
     begin("deciding, and writing the report")
-    write_report(path, solution, solution.held_out(), run.manifest, asked=both, required=True)
+    write_report(path, solution, run.manifest, asked=both, required=True)
     run.folder.update()
     return path
 
 
-def _export(
-    run: Run, solution: Solution, held_out: Cases | None, *, report: bool
-) -> Comparison | None:
-    """Decisions, draws and report, and the comparison that they rest on."""
-    folder, result = run.folder, solution.result
-    parts = {"fit": result.on_fit} | ({} if held_out is None else {"held out": held_out})
-    judged = why_not_judged(result.problem) is None
-    comparison = (result.on_fit if held_out is None else held_out).comparison if judged else None
-    write_decisions(folder / DECISIONS, parts, solution)
+def _export(run: Run, solution: Solution, *, report: bool) -> Comparison | None:
+    """Write decisions, draws and report; returns the comparison that they rest on."""
+    folder = run.folder
+    write_decisions(folder / DECISIONS, solution)
     write_draws(folder / DRAWS, solution)
     if report:
-        write_report(folder / REPORT, solution, held_out, folder.manifest())
-    return comparison
+        write_report(folder / REPORT, solution, folder.manifest())
+    if why_not_judged(solution.result.problem) is not None:
+        return None
+    return (solution.held_out or solution.result.on_fit).comparison
 
 
 def _ending(

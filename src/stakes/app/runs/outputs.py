@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from stakes.app.runs.solution import TODAY, Solution
+from stakes.app.spec import Table
 from stakes.errors import InputError
 from stakes.host import files
 from stakes.host.packages import how_to_install, missing
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 Columns: TypeAlias = Mapping[str, Sequence[Any] | np.ndarray]
 Add: TypeAlias = Callable[[Columns], None]
 """Writes the next rows; None and nan are no values."""
+DECISION, LOW, HIGH = "decision", "predicted_low", "predicted_high"
+"""Columns of tables of decisions."""
 MOST_VALUES = 2**25
 """Draws of latents held at once."""
 
@@ -116,45 +119,39 @@ FORMATS: dict[str, Callable[[IO[bytes], Dialect], AbstractContextManager[Add]]] 
 }
 
 
-def write_decisions(path: Path, parts: Mapping[str, Cases], solution: Solution) -> None:
-    """A row for each instance, part by part, written as the table of the fit is."""
+def write_decisions(path: Path, solution: Solution) -> None:
+    """Write what the strategies decide about all rows of a run, in the dialect of its table.
+
+    There is a row for each instance: first those of the fit, then those held out.
+    """
     import pandas as pd
 
-    job, tables = solution.job, []
-    own_rows = {"fit": job.fit, "held out": job.held_out}
-    for part, cases in parts.items():
-        own = own_rows[part]
-        table = _decisions(part, cases, solution, None if own is None else own.labels)
-        if TODAY in solution.names and own is not None and "today" in own.beside:
-            table["decision_today"] = own.beside["today"].ravel()
-        tables.append(table)
-    rows = pd.concat(tables)
-    with output(path, job.tables.dialect) as add:
+    parts = solution.parts.items()
+    rows = pd.concat([_decisions(part, solution, cases, table) for part, (cases, table) in parts])
+    with output(path, solution.job.tables.dialect) as add:
         add({str(name): rows[name].to_numpy() for name in rows.columns})
 
 
-def _decisions(
-    part: str, cases: Cases, solution: Solution, labels: np.ndarray | None
-) -> "pd.DataFrame":
+def _decisions(part: str, solution: Solution, cases: Cases, table: Table) -> "pd.DataFrame":
     import pandas as pd
 
-    data, observed, shape = solution.job.spec.data, cases.observed, cases.instances.shape
+    data, observed = solution.job.spec.data, cases.observed
     first = cases.vi_decisions
     first = first.isel(part=0, drop=True) if "part" in first.dims else first
     rows: pd.DataFrame = first.to_series().index.to_frame(index=False)
-    if labels is not None and shape == (len(labels),):
-        rows = pd.DataFrame(labels, columns=pd.Index(data.label if data else []))
-    rows = rows.assign(
-        part=part,
-        **by_part("decision", solution.labels(cases)),
-        **by_part("decision_vi", cases.vi_decisions),
-    )
+    if table.labels is not None and cases.instances.shape == (len(table.labels),):
+        rows = pd.DataFrame(table.labels, columns=pd.Index(data.label if data else []))
+    columns: dict[str, Any] = {"part": part, **by_part(DECISION, solution.labels(cases))}
+    columns |= by_part("decision_vi", cases.vi_decisions)
     if "LCVI" in cases.posteriors:
-        rows = rows.assign(**by_part("decision_calibrated", cases.decisions))
-    if cases.problem.action is None:  # otherwise what comes depends on the decision
-        central = solution.forecast(cases).central
-        rows = rows.assign(predicted_low=central[:, 0], predicted_high=central[:, -1])
-    return rows.assign(observed=np.nan if observed is None else observed.values.ravel())
+        columns |= by_part("decision_calibrated", cases.decisions)
+    if cases.problem.action is None:  # otherwise the outcome depends on the decision
+        central = cases.forecast(solution.posterior()).central
+        columns |= {LOW: central[:, 0], HIGH: central[:, -1]}
+    columns["observed"] = np.nan if observed is None else observed.values.ravel()
+    if TODAY in solution.names:
+        columns["decision_today"] = table.beside["today"].ravel()
+    return rows.assign(**columns)
 
 
 def by_part(name: str, decisions: "xr.DataArray") -> dict[str, np.ndarray]:

@@ -10,10 +10,11 @@ import numpy as np
 
 from stakes.app.runs.manifest import Manifest, Refit
 from stakes.app.runs.new_cases import Ranges, new_cases, padded, usual_size
-from stakes.app.runs.solution import TODAY, Solution, rows_of_fit
-from stakes.app.spec import Job, NewFile, Table
+from stakes.app.runs.solution import Solution, rows_of_fit
+from stakes.app.spec import Job, NewFile, Part
 from stakes.errors import InputError, listed, warn
 from stakes.study import Cases
+from stakes.wording import count
 
 if TYPE_CHECKING:
     from stakes import report
@@ -23,33 +24,38 @@ MOST_ROWS = 100_000
 
 
 class Asked(NamedTuple):
-    """The rows of a new table that can be decided about."""
+    """The rows of a new table that a report decides about."""
 
     source: Path
-    every: dict[str, np.ndarray]
-    """Arguments of the model for all rows of the table."""
-    kept: np.ndarray
-    """The places of the rows that lack no value, to which all that follows belongs."""
-    arguments: dict[str, np.ndarray]
-    labels: dict[str, Any]
-    names: list[str] | None
-    left_out: int
-    """How many more lack a value."""
+    part: Part
+    """All rows that were read, also those without a decision."""
     doubts: tuple[str, ...]
     """Which rows lie far outside what the fit has seen."""
     changes: tuple[str, ...] = ()
-    """Values that are not those of the spec, by which the table was read."""
+    """Values in place of those of the spec, by which the table was read."""
+
+    @property
+    def kept(self) -> np.ndarray:
+        """The places of the rows that lack no value: there are decisions about these alone."""
+        return np.flatnonzero(~self.part.lacking)
+
+    @property
+    def arguments(self) -> dict[str, np.ndarray]:
+        """Arguments of the model for these rows."""
+        given, rows = self.part.arguments, self.part.rows
+        return {n: v[self.kept] if len(v) == rows else v for n, v in given.items()}
+
+    @property
+    def labels(self) -> dict[str, np.ndarray]:
+        """What identifies these rows; their numbers, where the table has no labels."""
+        labels = {name: np.array(values)[self.kept] for name, values in self.part.labels.items()}
+        return labels or {"row": self.kept + 1}
 
     @property
     def options(self) -> str:
         """Those of the command that asks so."""
-        return shlex.join(
-            [
-                "--for",
-                str(self.source),
-                *(part for each in self.changes for part in ("--set", each)),
-            ]
-        )
+        changes = [word for change in self.changes for word in ("--set", change)]
+        return shlex.join(["--for", str(self.source), *changes])
 
     @property
     def given(self) -> str:
@@ -58,25 +64,27 @@ class Asked(NamedTuple):
 
     @property
     def where(self) -> str:
-        if not self.left_out:
+        """The name of the table, and how many of its rows are left out."""
+        left_out = int(self.part.lacking.sum())
+        if not left_out:
             return self.source.name
-        rows = "row that lacks" if self.left_out == 1 else "rows that lack"
-        return f"{self.source.name}, without {self.left_out:,} {rows} a value"
+        rows = count(left_out, "row that lacks", "rows that lack")
+        return f"{self.source.name}, without {rows} a value"
 
 
 def write_report(
     path: Path,
     solution: Solution,
-    held_out: Cases | None,
     manifest: Manifest,
     *,
-    asked: "tuple[Solution, Asked] | None" = None,
+    asked: tuple[Solution, Asked] | None = None,
     required: bool = False,
 ) -> None:
-    """Write the report; where what it needs is not installed only warn, unless it is `required`.
+    """Write the report of a run.
 
     Args:
-        asked: rows to decide about, which the report opens with, and the ways that decide.
+        asked: the rows of a new table, which the report opens with, and what decides about them.
+        required: whether to refuse a report that cannot be written; otherwise a warning says why.
     """
     from stakes import report
 
@@ -90,12 +98,12 @@ def write_report(
         warn(f"No report was written. {reason}")
         return
     folder = path.parent
-    rows = report_rows(solution, held_out, manifest.refit)
+    rows = report_rows(solution, manifest.refit)
     table = None if asked is None else asked[1]
     page = report.summarise(
         solution.result,
         title=manifest.title,
-        held_out=held_out,
+        held_out=solution.held_out,
         origin=report.Origin(
             provenance=_provenance(manifest),
             command=f"stakes report {folder}" + ("" if table is None else f" {table.options}"),
@@ -108,23 +116,21 @@ def write_report(
     report.write(page, path)
 
 
-def report_rows(
-    solution: Solution, held_out: Cases | None, refit: Refit | None = None
-) -> "list[report.Rows]":
+def report_rows(solution: Solution, refit: Refit | None = None) -> "list[report.Rows]":
     """The rows of the run, those held out first: they are the latest where time matters."""
-    job, fit = solution.job, solution.result.on_fit
-    rows = [
-        _decided(
-            _rows("fit", fit, _columns(job, job.fit.arguments), _labels(job, job.fit)),
-            fit,
-            solution,
+    job, rows = solution.job, list["report.Rows"]()
+    for part, (cases, table) in solution.parts.items():
+        labels = None
+        if table.labels is not None and job.spec.data is not None:
+            labels = dict(zip(job.spec.data.label, table.labels.T, strict=True))
+        rows.append(_rows(part, solution, cases, table.arguments, labels))
+    if len(rows) > 1:
+        new = (
+            "" if refit is None else f" New rows are decided about by a fit to all {refit.rows:,}."
         )
-    ]
-    if held_out is not None and job.held_out is not None:
-        inputs, labels = _columns(job, job.held_out.arguments), _labels(job, job.held_out)
-        latest = replace(_rows("held out", held_out, inputs, labels), basis=_unseen(job, refit))
-        rows.insert(0, _decided(latest, held_out, solution, today=job.held_out.beside))
-    return rows
+        basis = f"The fit behind these decisions has seen {rows_of_fit(job)}.{new}"
+        rows[-1] = replace(rows[-1], basis=basis)
+    return rows[::-1]
 
 
 def read_asked(job: Job, table: Path) -> Asked:
@@ -153,89 +159,65 @@ def read_asked(job: Job, table: Path) -> Asked:
         )
     if gaps:
         warn(f"{table}: no decision for {listed(gaps)}: a value that the model needs is missing.")
-    names = part.names
-    return Asked(
-        table,
-        part.arguments,
-        kept,
-        {n: v[kept] if len(v) == part.rows else v for n, v in part.arguments.items()},
-        {n: np.array(v)[kept] for n, v in part.labels.items()} or {"row": kept + 1},
-        None if names is None else [names[row] for row in kept],
-        len(gaps),
-        tuple(doubts),
-    )
+    return Asked(table, part, tuple(doubts))
 
 
 def asked_rows(solution: Solution, asked: Asked) -> "report.Rows":
-    """The rows of a new table, and what is decided."""
-    job, result = solution.job, solution.result
-    dims = result.approximation.instances.dims
-    coords = {dims[0]: asked.names} if len(dims) == 1 and asked.names is not None else {}
+    """The rows of a new table, and what is decided about them."""
+    job, part, kept = solution.job, asked.part, asked.kept
+    dims = solution.result.approximation.instances.dims
+    coords = {}
+    if len(dims) == 1 and part.names is not None:
+        coords = {dims[0]: [part.names[row] for row in kept]}
     cases = new_cases(solution, asked.arguments, coords=coords)
-    rows = _rows("new", cases, _columns(job, asked.arguments), asked.labels, asked.where)
+    own = (solution, cases, asked.arguments, asked.labels)
+    if cases.instances.shape != (len(kept),) or job.problem.task.per is not None:
+        rows = _rows("new", *own)
+    else:
+        # With the numbers of `stakes decide`, whose draws depend on how many rows there are.
+        size = usual_size(job, part.rows)
+        every = new_cases(solution, padded(job, part.arguments, part.rows, size))
+        rows = _rows("new", *own, every=every, at=kept)
     basis = (
         f"These decisions come from a fit to {rows_of_fit(job)}. How good they are was judged by "
         f"fits that had not seen the outcomes in question."
     )
-    rows = replace(rows, doubts=asked.doubts, basis=basis)
-    count = len(asked.kept) + asked.left_out
-    size = usual_size(job, count)
-    if cases.instances.shape != (len(asked.kept),) or job.problem.task.per is not None:
-        return _decided(rows, cases, solution)
-    # With the numbers of `stakes decide`, whose draws depend on how many rows there are.
-    every = new_cases(solution, padded(job, asked.every, count, size))
-    return _decided(rows, every, solution, at=asked.kept)
-
-
-def _unseen(job: Job, refit: Refit | None) -> str:
-    """That the rows held out are decided about by a fit without them."""
-    new = "" if refit is None else f" New rows are decided about by a fit to all {refit.rows:,}."
-    return f"The fit behind these decisions has seen {rows_of_fit(job)}.{new}"
-
-
-def _labels(job: Job, table: Table) -> dict[str, Any] | None:
-    if table.labels is None or job.spec.data is None:
-        return None
-    return dict(zip(job.spec.data.label, table.labels.T, strict=True))
+    return replace(rows, where=asked.where, doubts=asked.doubts, basis=basis)
 
 
 def _rows(
     part: str,
+    solution: Solution,
     cases: Cases,
-    inputs: Mapping[str, Any],
+    arguments: Mapping[str, Any],
     labels: Mapping[str, Any] | None,
-    where: str = "",
+    *,
+    every: Cases | None = None,
+    at: np.ndarray | slice = slice(None),
 ) -> "report.Rows":
+    """Rows with all that the report shows of them.
+
+    Args:
+        labels: what identifies each row; left out where the model has other instances than rows.
+        every: cases to decide about in place of these, which are those `at` among them.
+    """
     from stakes import report
 
-    size = int(np.prod(cases.instances.shape))
-    if labels is not None and any(len(values) != size for values in labels.values()):
-        labels = None
-    inputs = {name: values for name, values in inputs.items() if len(values) == size}
-    return report.Rows(part, cases, where=where, labels=labels, inputs=inputs)
-
-
-def _decided(
-    rows: "report.Rows",
-    cases: Cases,
-    solution: Solution,
-    *,
-    at: np.ndarray | slice = slice(None),
-    today: Mapping[str, np.ndarray] | None = None,
-) -> "report.Rows":
-    """With what is decided and predicted for these cases, of which the rows are those `at`."""
+    decided = cases if every is None else every
 
     def own(decisions: np.ndarray) -> np.ndarray:
-        return decisions if cases is rows.cases else decisions[..., at]
+        return decisions if every is None else decisions[..., at]
 
-    rules = solution.rules(cases)
-    if today is not None and "today" in today and TODAY in solution.names:
-        rules[TODAY] = today["today"]
-    return replace(
-        rows,
-        decided=own(solution.decide(cases)),
-        drawn=cases.drawn(solution.posterior())[:, at],
-        others={name: own(found) for name, found in rules.items()},
+    inputs, size = _columns(solution.job, arguments), cases.size
+    is_by_row = labels is not None and all(len(values) == size for values in labels.values())
+    return report.Rows(
+        part,
+        cases,
+        labels=labels if is_by_row else None,
+        inputs={name: values for name, values in inputs.items() if len(values) == size},
+        decided=own(solution.decide(decided)),
+        drawn=decided.drawn(solution.posterior())[:, at],
+        others={name: own(found) for name, found in solution.rules(decided).items()},
         about=solution.job.about,
     )
 

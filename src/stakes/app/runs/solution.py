@@ -21,7 +21,6 @@ from stakes.study import (
     Calibration,
     Cases,
     FittedStrategy,
-    Forecast,
     Given,
     Ordered,
     Plain,
@@ -135,12 +134,17 @@ class Solution:
     def decide(self, cases: Cases, way: str | None = None) -> np.ndarray:
         """Decisions as numbers, with as many digits as the fits have."""
         name = self.name(way)
-        if name == TODAY and cases.held_out:
-            raise InputError(
-                f"`--way {name!r}`: what is done today is known for the rows of the run alone."
-            )
-        decisions = self.fitted(name).decide(cases)
+        decisions = self._today(cases) if name == TODAY else self.fitted(name).decide(cases)
         return decisions.astype(jax.dtypes.canonicalize_dtype(float))
+
+    def _today(self, cases: Cases) -> np.ndarray:
+        for own, table in self.parts.values():
+            if own is cases:
+                return cases.problem.space.from_labels("`choose.today`", table.beside["today"])
+        raise InputError(
+            f"{TODAY.capitalize()} is known for the rows of the run alone. About new rows, let "
+            f"another way from the run's table decide, such as `--way {TWO[0].name!r}`."
+        )
 
     def labels(self, cases: Cases, way: str | None = None) -> "xr.DataArray":
         """Decisions as users see them."""
@@ -151,15 +155,14 @@ class Solution:
         own = self.fitted(way).posterior
         return self.result.posteriors["VI"] if own is None else own
 
-    def forecast(self, cases: Cases) -> Forecast:
-        """Quantiles of what the strategy to decide by predicts."""
-        return cases.forecast(self.posterior())
-
     def rules(self, cases: Cases) -> dict[str, np.ndarray]:
-        """What the simple rules of the table decide, beside the strategy to decide by."""
-        rules = (SAME,) if cases.held_out else (SAME, TODAY)
-        known = [name for name in rules if name in self.names and name != self.name()]
-        return {name: self.decide(cases, name) for name in known}
+        """What the baselines among the strategies decide, except for the one that decides anyway.
+
+        What is done today is left out where it is not known.
+        """
+        known = any(own is cases for own, _ in self.parts.values())
+        names = {SAME, *([TODAY] if known else [])} & {*self.names} - {self.name()}
+        return {name: self.decide(cases, name) for name in sorted(names, key=self.names.index)}
 
     def at_costs_of(self, job: Job) -> "Solution":
         """The same fits, for decisions that cost what this job says."""
@@ -174,7 +177,7 @@ class Solution:
         """Strategies that are fitted again to all rows: the one that decides, and baselines."""
         if self.summary is None or self.job.choosing is None:
             return [*TWO] if self.job.calibrates else [TWO[0]]
-        names = (self.summary.way, SAME)
+        names = {self.summary.way, SAME} - {TODAY}  # which comes with the table
         chosen = [each for each in self.job.choosing.ways if each.name in names]
         # A base is found in the same study, so that its fits are there, too.
         return list(dict.fromkeys([*(b for each in chosen for b in each.bases), *chosen]))
@@ -201,21 +204,29 @@ class Solution:
         latents = self.result.approximation.latents
         return {name: list(latent.shape) for name, latent in latents.items()}
 
+    @cached_property
+    def parts(self) -> dict[str, tuple[Cases, Table]]:
+        """The rows of the fit, and those held out if there are any: their cases and their table."""
+        parts = {"fit": (self.result.on_fit, self.job.fit)}
+        table, dims = self.job.held_out, self.result.approximation.instances.dims
+        if table is not None:
+            coords = {}
+            if table.names is not None and len(dims) == 1:
+                coords = {dims[0]: table.names.tolist()}
+            cases = self.result.assess(
+                self.job.data(table.arguments),
+                new=new_plates(self.result.plan, self.job),
+                known=self.job.known,
+                coords=coords,
+                by=by_of(self.job, table),
+            )
+            parts["held out"] = (cases, table)
+        return parts
+
+    @property
     def held_out(self) -> Cases | None:
         """The rows held out, with their labels; None where there are none."""
-        table, dims = self.job.held_out, self.result.approximation.instances.dims
-        if table is None:
-            return None
-        coords = {}
-        if table.names is not None and len(dims) == 1:
-            coords = {dims[0]: table.names.tolist()}
-        return self.result.assess(
-            self.job.data(table.arguments),
-            new=new_plates(self.result.plan, self.job),
-            known=self.job.known,
-            coords=coords,
-            by=by_of(self.job, table),
-        )
+        return self.parts["held out"][0] if "held out" in self.parts else None
 
 
 @contextmanager
