@@ -1,4 +1,11 @@
-"""The few types that every layer shares; axes of arrays are named in signatures, by jaxtyping."""
+"""The few types that every layer shares.
+
+Axes of arrays are named in signatures, by jaxtyping: `Float[Array, "draw *instance"]` has draws
+along its first axis and an axis for each plate of the outcome after it. These names are for readers
+and type checkers. While the program runs they stand for `jax.Array`, and jaxtyping is not imported.
+
+An *instance* is a case as arrays have it: one element of the outcome.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias

@@ -1,4 +1,8 @@
-"""A model's arguments: which there are, and the values given for them, checked."""
+"""A model's arguments: which there are, and the values given for them, checked.
+
+Values become arrays of JAX here, once. What JAX would change silently is refused: numbers that are
+not finite, whole numbers too large for its type, and text, which has no place in an array.
+"""
 
 import inspect
 from dataclasses import dataclass
@@ -28,16 +32,26 @@ class Tabular(Protocol):
 @final
 @dataclass(frozen=True, kw_only=True)
 class Arguments:
-    """A model's arguments by name."""
+    """A model's arguments by name.
+
+    Attributes:
+        names: all that can be given by name.
+        required: those without a default.
+        open: those that are None unless they are given.
+        open_ended: whether it takes any further ones, by `**`.
+    """
 
     names: tuple[str, ...]
     required: tuple[str, ...]
     open: tuple[str, ...]
-    """Those that are None unless they are given."""
     open_ended: bool
 
 
 def arguments_of(model: Model) -> Arguments:
+    """Return the arguments of a model.
+
+    Handlers around it take whatever comes, so it is the function inside that counts.
+    """
     kinds = inspect.Parameter
     while isinstance(model, Messenger) and model.fn is not None:  # handlers take whatever comes
         model = model.fn
@@ -77,7 +91,12 @@ def by_name(model: object) -> object:
 @final
 @dataclass(frozen=True)
 class ByName:
-    """A program with arguments that only have places, called by their names."""
+    """A program with arguments that only have places, called by their names.
+
+    Attributes:
+        program: such as `def model(x, /, y=None)`.
+        places: names of the arguments without a name for callers, in order.
+    """
 
     program: Model
     places: tuple[str, ...]
@@ -114,7 +133,13 @@ def columns_of(data: Data) -> dict[str, Columns]:
 
 
 def in_order(name: str, table: Any, order: Columns) -> Any:
-    """A table's columns in this order; what has no named columns as it is."""
+    """Return a table with its columns in this order; without named columns, as it is.
+
+    Args:
+        name: the argument, for messages.
+        table: of pandas or the like, or an array.
+        order: names of columns in the fit.
+    """
     columns = columns_of({name: table}).get(name)
     if columns is None:
         return table
@@ -127,10 +152,15 @@ def in_order(name: str, table: Any, order: Columns) -> Any:
 
 
 def checked_value(name: str, value: object, *, groups: bool = False) -> object:
-    """Arrays as arrays, finite and not empty; numbers, strings and None as they are.
+    """Return arrays as arrays, finite and not empty; numbers, strings and None as they are.
 
-    A tuple of whole numbers stays one, for a model that needs it so, as a shape, say. Numbers of
-    groups have to be as many different ones as before.
+    A tuple of whole numbers stays one, for a model that needs it so, as a shape, say.
+
+    Args:
+        name: the argument, for messages.
+        value: what was given.
+        groups: whether its numbers tell groups apart. As many have to be different in JAX as were
+            before.
     """
     if isinstance(value, tuple) and value and all(_is_whole(number) for number in value):
         _checked_array(name, value)
@@ -153,6 +183,7 @@ def _is_whole(value: object) -> bool:
 
 
 def _checked_array(name: str, value: object) -> Array:
+    """Return an array that JAX holds without changing its values."""
     array = np.asarray(value)
     if array.dtype.kind not in "biuf":
         raise InputError(

@@ -1,7 +1,8 @@
 """Checks of what a caller passes in: each returns the plain value, or says what would be one.
 
 `where` names the argument as the caller wrote it, such as "`Tilted(q=...)`". Numbers of NumPy and
-JAX serve as numbers, and become Python's own; True and False do not.
+JAX serve as numbers, and become Python's own; True and False do not. A message has the form
+"`Tilted(q=...)` must be a number strictly between 0 and 1; got 1.5."
 """
 
 import inspect
@@ -31,6 +32,14 @@ def shown(value: object) -> str:
 
 
 def refused(where: str, rule: str, value: object, hint: str = "") -> InputError:
+    """Return the error for a value that is refused.
+
+    Args:
+        where: the argument as the caller wrote it.
+        rule: what the value must be.
+        value: what came.
+        hint: a sentence on what to do instead.
+    """
     return InputError(f"{where} must be {rule}; got {shown(value)}.{hint and ' ' + hint}")
 
 
@@ -45,7 +54,18 @@ def number(
     nonzero: bool = False,
     hint: str = "",
 ) -> float:
-    """A finite number within these limits, `least` and `most` included."""
+    """Return a finite number within limits.
+
+    Args:
+        where: the argument as the caller wrote it.
+        value: what came.
+        above: a limit that is not included.
+        below: a limit that is not included.
+        least: a limit that is included, in place of `above`.
+        most: a limit that is included, in place of `below`.
+        nonzero: whether zero is refused.
+        hint: a sentence on what to do instead.
+    """
     found = _as_float(value)
     low = above < found if least is None else least <= found
     high = found < below if most is None else found <= most
@@ -56,7 +76,7 @@ def number(
 
 
 def whole(where: str, value: object, *, least: int = 1, most: int = LARGEST) -> int:
-    """A whole number, `least` and `most` included."""
+    """Return a whole number, `least` and `most` included."""
     plain = _plain(value)
     if not isinstance(plain, int) or not least <= plain <= most:
         rule = {0: "of zero or more", 1: "above zero"}.get(least, f"of at least {least}")
@@ -67,13 +87,15 @@ def whole(where: str, value: object, *, least: int = 1, most: int = LARGEST) -> 
 
 
 def flag(where: str, value: object) -> bool:
+    """Return a truth value, Python's own or NumPy's."""
     if not isinstance(value, bool | np.bool_):
         raise refused(where, "True or False", value)
     return bool(value)
 
 
 def flags(value: object, *names: str) -> None:
-    """Each of these fields of a frozen dataclass is True or False, and is kept as Python's own."""
+    """Check that each of these fields of a frozen dataclass is True or False, and keep Python's
+    own."""
     for name in names:
         where = f"`{type(value).__name__}({name}=...)`"
         assign(value, **{name: flag(where, getattr(value, name))})
@@ -86,18 +108,21 @@ def assign(instance: object, **values: object) -> None:
 
 
 def text(where: str, value: object) -> str:
+    """Return a text."""
     if not isinstance(value, str):
         raise refused(where, "text", value)
     return str(value)
 
 
 def path(where: str, value: object) -> Path:
+    """Return a path given as text or as a path; refuse bytes and open files."""
     if not isinstance(value, str | os.PathLike) or not isinstance(os.fspath(value), str):
         raise refused(where, "the path of a file or folder", value)
     return Path(value)
 
 
 def one_of(where: str, value: T, options: Iterable[T]) -> T:
+    """Return a value that is one of some options, of the same type: 1 is not True."""
     listed = list(options)
     if not any(isinstance(value, type(option)) and value == option for option in listed):
         raise refused(where, f"one of {some(listed)}", value)
@@ -105,14 +130,14 @@ def one_of(where: str, value: T, options: Iterable[T]) -> T:
 
 
 def instance(where: str, value: object, kind: type[T] | tuple[type[T], ...], rule: str) -> T:
-    """A value of this type; `rule` says how a caller gets one."""
+    """Return a value of this type; `rule` says how a caller gets one."""
     if not isinstance(value, kind):
         raise refused(where, rule, value)
     return value
 
 
 def array(where: str, value: object) -> np.ndarray:
-    """Numbers along at least one axis."""
+    """Return numbers along at least one axis, as a NumPy array."""
     found = value if isinstance(value, jax.Array) else _as_array(value)
     if found is None or not found.ndim or not found.size or not holds_numbers(found):
         raise refused(where, "an array of numbers", value)
@@ -120,7 +145,7 @@ def array(where: str, value: object) -> np.ndarray:
 
 
 def fields(value: object, **kinds: type) -> None:
-    """Each of these fields of a dataclass has a value of its type."""
+    """Check that each of these fields of a dataclass has a value of its type."""
     for name, kind in kinds.items():
         where = f"`{type(value).__name__}({name}=...)`"
         instance(where, getattr(value, name), kind, f"a value of type {kind.__name__}")
@@ -129,7 +154,7 @@ def fields(value: object, **kinds: type) -> None:
 def names(
     where: str, value: object, rule: str = "a name or a sequence of names, such as `('row',)`"
 ) -> tuple[str, ...]:
-    """One name, or another text, or several."""
+    """Return one name, or several, as a tuple."""
     if isinstance(value, str):
         return (value,)
     listed = None if isinstance(value, bytes | Mapping) else _listed(value)
@@ -139,7 +164,12 @@ def names(
 
 
 def labels(where: str, value: Any) -> dict[str, Sequence[object]]:
-    """Name -> a label for each member."""
+    """Return a mapping from names to labels, one for each member.
+
+    Args:
+        where: the argument as the caller wrote it.
+        value: a mapping whose values are lists, arrays or columns of any library.
+    """
     try:
         pairs = list(value.items())
     except (AttributeError, TypeError):  # of a class, it is no method of a value
@@ -170,9 +200,14 @@ def _labels(value: Any) -> list[Any] | None:
 def function(
     where: str, value: T, takes: Sequence[str], rule: str = "", *, others: bool = False
 ) -> T:
-    """A function, not a class, that can be called with as many arguments as `takes` names.
+    """Return a function, not a class, that can be called with as many arguments as `takes` names.
 
-    With `others`, it may need further ones that are given by name alone.
+    Args:
+        where: the argument as the caller wrote it.
+        value: what came.
+        takes: names of the arguments, for the message.
+        rule: what it must be; by default, a function of these arguments.
+        others: whether it may need further arguments, which are given by name alone.
     """
     call = f"({', '.join(takes)})"
     rule = rule or f"a function of {call}"
@@ -184,7 +219,7 @@ def function(
 
 
 def program(where: str, value: T, rule: str) -> T:
-    """A function, not a class, whose arguments have names that Python can tell."""
+    """Return a function, not a class, whose arguments have names that Python can tell."""
     if isinstance(value, type) or not callable(value) or _parameters(value) is None:
         raise refused(where, rule, value)
     return value
@@ -193,9 +228,14 @@ def program(where: str, value: T, rule: str) -> T:
 def choice(
     where: str, value: object, contract: object, known: str, *, hashable: bool = True
 ) -> None:
-    """A choice is a value, not its class, that does all that its protocol asks for.
+    """Check that a choice is a value, not its class, that does all that its protocol asks for.
 
-    It is hashable, so that JAX can reuse what was compiled for it.
+    Args:
+        where: the argument as the caller wrote it.
+        value: what came.
+        contract: the protocol, whose public members the value must have, with arguments to match.
+        known: examples of such values, for the message.
+        hashable: whether it needs a hash, so that JAX can reuse what was compiled for it.
     """
     shortcoming = _shortcoming(value, contract)
     if shortcoming is not None:
@@ -209,7 +249,7 @@ def choice(
 
 
 def hashed(where: str, value: object) -> None:
-    """Hashable, so that JAX can reuse what was compiled for it."""
+    """Check that a value has a hash, so that JAX can reuse what was compiled for it."""
     try:
         hash(value)
     except TypeError:
@@ -230,14 +270,14 @@ def holds_numbers(array: np.ndarray | np.generic | jax.Array) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """An array of one number as that number; None for True and False."""
+    """Return an array of one number as that number; None for True and False."""
     if isinstance(value, np.ndarray | np.generic | jax.Array) and not is_traced(value):
         value = value.item() if value.shape == () and holds_numbers(value) else None
     return None if isinstance(value, bool) else value
 
 
 def _as_float(value: Any) -> float:
-    """Nan where it is not a finite number."""
+    """Return a number as a float; nan where it is not a finite number."""
     plain = _plain(value)
     try:
         found = float(plain) if isinstance(plain, numbers.Real) else math.nan
@@ -259,6 +299,7 @@ def _as_array(value: Any) -> np.ndarray | None:
 
 
 def _range(above: float, below: float, least: float | None, most: float | None) -> str:
+    """Return limits in words."""
     if least is None and most is None and math.isfinite(above) and math.isfinite(below):
         return f"a number strictly between {above:g} and {below:g}"
     limits = [
@@ -299,7 +340,11 @@ def _parameters(value: Callable[..., Any]) -> list[inspect.Parameter] | None:
 
 
 def _shortcoming(value: object, contract: Any) -> str | None:
-    """Why it does not implement the protocol, in words where it nearly does; None where it does."""
+    """Return why a value does not implement the protocol; None where it does.
+
+    It is empty where the value has nothing of the protocol: the message then says what is expected,
+    and not what is missing.
+    """
     asked = {
         name: member
         for each in reversed(contract.__mro__)

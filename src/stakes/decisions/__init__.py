@@ -1,4 +1,9 @@
-"""Decisions for predicted outcomes: the task, searches, rules of EM, and what a fit maximises."""
+"""Decisions for predicted outcomes: the task, searches, rules of EM, and what a fit maximises.
+
+`best_decision` finds the Bayes decision by a formula or a search, for all cases at once. During a
+fit, `BayesDecisions` and `NumericalDecisions` set decisions more coarsely, and `objective_of` is
+what the bound has in addition to the ELBO.
+"""
 
 from stakes.decisions.best import SecondMinimum as SecondMinimum
 from stakes.decisions.best import best_decision as best_decision

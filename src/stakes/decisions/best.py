@@ -1,7 +1,10 @@
 """Best decisions for predicted outcomes, for all instances at once.
 
 Where loss and distribution allow, the decision is exact for the mixture over draws of θ; otherwise
-it is found numerically, on the range of the outcome and around it.
+it is found numerically, on the range of the outcome and around it. A numerical search tries
+decisions by their risk. Where that is expensive, it first tries them by a rough risk, for which all
+components of the mixture share one table of values; what comes out has to stand up to the risk
+itself, or the search is repeated by the risk alone.
 """
 
 from contextlib import suppress
@@ -63,10 +66,19 @@ BARRIER = 0.05
 def best_decision(
     task: DecisionTask, expectation: Expectation, key: Key, outcomes: Outcome, like: PerInstance
 ) -> PerInstance:
-    """The decision with the least risk under the mixture: by a formula, or by a search.
+    """Return the decision with the least risk under the mixture: by a formula, or by a search.
 
-    Infinite where the risk never rises again in that direction. Draws of the outcome decide only
-    where the expectation consists of draws, too.
+    Draws of the outcome decide only where the expectation consists of draws, too.
+
+    Args:
+        task: the loss or utility, the space, and which cases share a decision.
+        expectation: how a cost is averaged over outcomes.
+        key: for random expectations, and for draws that show where outcomes lie.
+        outcomes: p(y|θ), stacked over draws of θ.
+        like: weights of the cases, in their shape; those of no weight do not matter to others.
+
+    Returns:
+        A decision for each case; infinite where the risk never rises again in that direction.
     """
     task = replace(task, groups=task.groups.counting(like))
     criterion, space = task.criterion, task.space
@@ -91,7 +103,10 @@ def best_decision(
 def numerical_decision(
     task: DecisionTask, expectation: Expectation, key: Key, outcomes: Outcome, like: Array
 ) -> Array:
-    """The best decision by a search, on the range of the outcome and around it."""
+    """Return the best decision by a search, on the range of the outcome and around it.
+
+    Arguments are those of `best_decision`.
+    """
     space = task.space
     anywhere = risk_of(task, expectation, key, outcomes, like)
     risk: Curve = lambda decision: anywhere(space.inside(decision))  # noqa: E731
@@ -113,7 +128,11 @@ def numerical_decision(
 def _starts(
     task: DecisionTask, key: Key, outcomes: Distribution, like: Array, times: int
 ) -> tuple[Float[Array, "place *instance"], Array]:
-    """Where a search begins, and how far it looks around: on the range of the outcome."""
+    """Return where a search begins, and how far it looks around.
+
+    It begins at places spread evenly over the range of some draws, and at their quantiles: the cost
+    may bend anywhere, and most often where outcomes are.
+    """
     space, groups = task.space, task.groups
     draws = draws_of(key, outcomes, like.shape, 4 * times)
     low, high = draws.min(axis=0), draws.max(axis=0)
@@ -131,10 +150,12 @@ def _starts(
 def _search_range(
     risk: Curve, rough: Curve | None, outcomes: Distribution, grid: Array, reach: Array, rounds: int
 ) -> Array:
-    """By the rough risk first, where there is one and components are alike; then by the risk.
+    """Search by the rough risk first, where there is one and components are alike; then by the
+    risk.
 
     A decision by the rough risk has to cost no more than some quantiles of the outcome do, or
-    hardly more.
+    hardly more. Components of very different widths are not alike: one table of values would step
+    over the narrow ones.
     """
 
     def thoroughly() -> Array:
@@ -177,7 +198,13 @@ class SecondMinimum(NamedTuple):
 def second_minimum(
     task: DecisionTask, expectation: Expectation, key: Key, outcomes: Outcome, like: Array
 ) -> SecondMinimum | None:
-    """Another local minimum of the cost that is nearly as low; None where there can be but one."""
+    """Return another local minimum of the cost that is nearly as low; None where there can be but
+    one.
+
+    Two decisions that cost about the same and lie far apart are worth a word to the user: a small
+    change of the model leads from one to the other. A formula for the best decision means that
+    there is no second one.
+    """
     risk = risk_of(task, expectation, key, outcomes, like)
     if responds(outcomes):
         grid = between_limits(task.space, like, 2 * EVENLY)
@@ -195,7 +222,11 @@ def second_minimum(
 
 
 def second_minimum_on(grid: At) -> SecondMinimum:
-    """Of places in ascending order, the best one beyond a barrier from the best of all."""
+    """Return, of places in ascending order, the best one beyond a barrier from the best of all.
+
+    The barrier of a place is the largest cost on the way from the best place to it: a running
+    maximum to either side.
+    """
     values = jnp.where(jnp.isnan(grid.value), jnp.inf, grid.value)
     at = jnp.argmin(values, axis=0)[None]
     order = column(jnp.arange(len(values)), values[0])

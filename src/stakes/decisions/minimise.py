@@ -1,9 +1,12 @@
 """Elementwise minimisation: one evaluation of the objective serves all instances.
 
 `objective` takes a place for each instance and gives a value for each; places and values of a grid
-are along a leading axis. `by_parabolas` is quick. `by_promise` is thorough, for objectives with
-several local minima, jumps and plateaus: it keeps the places known so far in order, and each round
-tries the one more that promises the least value.
+are along a leading axis. `by_parabolas` is quick: successive parabolic interpolation within a
+bracket, as in Brent (Algorithms for Minimization without Derivatives, 1973), with halvings where a
+parabola leads nowhere. `by_promise` is thorough, for objectives with several local minima, jumps
+and plateaus: it keeps the places known so far in order, and each round tries the one more that
+promises the least value. That is the idea of Piyavskii and Shubert for functions of bounded slope,
+with the slopes seen on both sides of a place for bounds.
 """
 
 from collections.abc import Callable
@@ -58,10 +61,12 @@ def column(values: Array, like: Array) -> Array:
 
 
 def evenly(low: Array, high: Array, places: int) -> Float[Array, "place *instance"]:
+    """Return places at equal distances from low to high, both included, along a leading axis."""
     return low + column(jnp.linspace(0, 1, places), low) * (high - low)
 
 
 def chosen(which: Array, yes: At, no: At) -> At:
+    """Return the first place and its value where `which` is true, and the second elsewhere."""
     return At(*(jnp.where(which, a, b) for a, b in zip(yes, no, strict=True)))
 
 
@@ -81,10 +86,16 @@ def by_parabolas(
     rounds: int,
     at_each: Callable[[Curve, Array], Array] = one_by_one,
 ) -> At:
-    """The best of an ascending grid, moved down the parabola through it and its neighbours.
+    """Move the best of an ascending grid down the parabola through it and its neighbours.
 
     This takes few evaluations and may stop at the wrong one of several local minima, but is never
     worse than the grid.
+
+    Args:
+        objective: the function to minimise, for all instances at once.
+        grid: places to begin with, in ascending order.
+        rounds: evaluations after those of the grid.
+        at_each: how to evaluate the grid: one place after the other, or all at once.
     """
     best, at_best, values = _best_of(at_each(objective, grid), grid)
     middle = jnp.clip(at_best, 1, len(grid) - 2)
@@ -183,13 +194,23 @@ class Refinement(NamedTuple):
 def by_promise(
     objective: Curve, grid: Float[Array, "place *instance"], reach: PerInstance, rounds: int
 ) -> Array:
-    """The best place on, between and around a grid; infinite where the objective never rises again.
+    """Return the best place on, between and around a grid.
 
-    Around the grid, places at up to 64 times the `reach` are tried and, where the objective has
-    not risen by then, further ones. A third of the `rounds` go over the region of low values once
-    more. Then each round tries the place that promises the least value, by the slopes on both sides
-    of it, until none is worth it. Those slopes bound a convex objective from below, so that nothing
-    is missed there.
+    Around the grid, places at up to 64 times the `reach` are tried and, where the objective has not
+    risen by then, further ones. A third of the `rounds` go over the region of low values once more.
+    Then each round tries the place that promises the least value, by the slopes on both sides of
+    it, until none is worth it. Those slopes bound a convex objective from below, so that nothing is
+    missed there.
+
+    Args:
+        objective: the function to minimise, for all instances at once.
+        grid: places to begin with, in any order.
+        reach: the width of the region in which the minimum is expected.
+        rounds: the most evaluations after those of the grid.
+
+    Returns:
+        A place for each instance: infinite where the objective never rises again in that direction,
+        and nan where it is not defined beside its best place.
     """
     out = jnp.stack([rung * reach for rung in RUNGS])
     places = jnp.concatenate([grid, grid.min(axis=0) - out, grid.max(axis=0) + out])
@@ -227,6 +248,7 @@ def _beside_infinity(known: At, place: Array) -> tuple[Array, Array]:
 
 
 def _noise(*values: Array) -> Array:
+    """Return by how much rounding may change the difference of such values."""
     largest = jnp.max(jnp.abs(jnp.stack(values)), axis=0)
     return NOISE * np.finfo(largest.dtype).eps * largest
 
@@ -275,16 +297,19 @@ def _in_order(tried: At, *more: At, room: int) -> At:
 
 
 def _sort(places: Array, values: Array) -> At:
+    """Return places in ascending order, with their values."""
     order = jnp.argsort(places, axis=0)
     return At(*(jnp.take_along_axis(array, order, axis=0) for array in (places, values)))
 
 
 def _within(known: At, grid: Array) -> At:
+    """Return the places with infinite values outside of the grid's range."""
     inside = (known.place >= grid.min(axis=0)) & (known.place <= grid.max(axis=0))
     return At(known.place, jnp.where(inside, known.value, jnp.inf))
 
 
 def _lowest(known: At) -> At:
+    """Return the place with the least value."""
     index = jnp.argmin(known.value, axis=0)[None]
     return At(*(jnp.take_along_axis(array, index, axis=0)[0] for array in known))
 
@@ -298,6 +323,7 @@ def _scouts(tried: At, count: int) -> Float[Array, "place *instance"]:
 
 
 def _refine(objective: Curve, known: At, scouts: Array, rounds: int) -> At:
+    """Try one place more in each round: first the scouts, then the most promising ones."""
     index = column(jnp.arange(len(known.place)), known.place[0])
 
     def unfinished(at: Refinement) -> Array:

@@ -1,7 +1,8 @@
 """What decisions will cost under predicted outcomes, for all instances at once.
 
 Outcomes come as a mixture over draws of θ: a distribution whose arrays carry the draws along a
-leading axis.
+leading axis. The risk of a decision is the mean over draws of its expected cost under each, for a
+loss; for a utility, minus the logarithm of the mean expected utility.
 """
 
 from collections.abc import Callable
@@ -27,7 +28,11 @@ MOST_ELEMENTS = 2**24
 def risk_of(
     task: DecisionTask, expectation: Expectation, key: Key, outcomes: Outcome, like: Array
 ) -> Curve:
-    """The risk of a decision for each instance, and for all that share it."""
+    """Return a function from a decision to its risk, for each instance and for all that share it.
+
+    Arguments are those of `best_decision`. As many draws of θ are averaged over at once as memory
+    allows.
+    """
     criterion, space = task.criterion, task.space
     risk_key, _ = jax.random.split(key)
     held = expectation.cost.points * like.size
@@ -93,11 +98,23 @@ def each_draw(
 
 
 def count_of(outcomes: Outcome) -> int:
+    """Return the number of draws of θ."""
     return int(jax.tree.leaves(outcomes)[0].shape[0])
 
 
 def draws_of(key: Key, outcomes: Distribution, shape: tuple[int, ...], each: int) -> Array:
-    """`each` draws of y for each draw of θ, along one leading axis."""
+    """Draw outcomes, and return them along one leading axis.
+
+    Args:
+        key: for the draws.
+        outcomes: p(y|θ), stacked over draws of θ.
+        shape: that of the instances.
+        each: how many to draw for each draw of θ.
+
+    Returns:
+        Draws of single numbers. Of vectors, these are their numbers and their sums: a decision
+        about a vector is often about one of these.
+    """
 
     def some(key: Key, outcome: Distribution) -> Array:
         return outcome.expand(shape).sample(key, (each,))

@@ -1,4 +1,9 @@
-"""Decision rules: how an M-step of EM sets decisions, and coarse searches for steps of a fit."""
+"""Decision rules: how an M-step of EM sets decisions, and coarse searches for steps of a fit.
+
+An M-step has to improve on the decisions of the step before and need not find the best: the bound
+still rises, as in generalised EM (Neal and Hinton, A View of the EM Algorithm that Justifies
+Incremental, Sparse, and other Variants, 1998).
+"""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -124,11 +129,13 @@ class BayesDecisions:
     """
 
     def objection(self, gain: Gain) -> str | None:
+        """Return that the loss does not know its Bayes decision, if so."""
         if gain.loss is None or not AnyLoss(gain.loss).knows_decision:
             return "it needs a loss that knows its Bayes decision, such as `Tilted(q)`"
         return None
 
     def decide(self, objective: Objective, key: Key, outcomes: Outcome, now: Array) -> Array:
+        """Return decisions with the least expected loss under these draws of θ."""
         assert objective.gain.loss is not None
         loss, expectation = AnyLoss(objective.gain.loss), objective.expectation
         space, groups = objective.space, objective.groups
@@ -160,9 +167,11 @@ class NumericalDecisions:
     """
 
     def objection(self, gain: Gain) -> str | None:
+        """Return None: any gain can be maximised numerically."""
         return None
 
     def decide(self, objective: Objective, key: Key, outcomes: Outcome, now: Array) -> Array:
+        """Return decisions at which the utility term is at least as large as now."""
         held, space, groups = objective.expectation.cost.points, objective.space, objective.groups
         return term_decision(
             objective.worth, key, outcomes, now, held=held, space=space, groups=groups

@@ -1,4 +1,10 @@
-"""How the best decision is searched for: planned once, from what is known before tracing."""
+"""How the best decision is searched for: planned once, from what is known before tracing.
+
+Actions are tried one by one. Parts of a decision are searched in turn, each with the others held:
+coordinate descent, with a step along the direction of each sweep, since the best of one part may
+depend on another. Where the decision changes the outcome there is no range of outcomes to search,
+only the limits of the space. Everything else is searched over the range of the outcome.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -57,10 +63,16 @@ class Search:
 
 
 def plan_search(space: Space, groups: Groups, *, convex: bool, responds: bool) -> Search:
-    """The search for a decision, where the risk is surely `convex`, or the outcome responds to it.
+    """Plan the search for a decision.
 
     The best of all numbers is no guide to the best decision in a space, unless any number will do
     or the risk is convex; nor is the best one of a case to that of all who share it.
+
+    Args:
+        space: where decisions may lie.
+        groups: which cases share one.
+        convex: whether the risk is surely convex.
+        responds: whether the outcome depends on the decision.
     """
     way: Way = "outcomes"
     if space.actions is not None:
@@ -87,7 +99,11 @@ def formula_decision(
 
 
 def best_beside(risk: Curve, space: Space, best: Array) -> Array:
-    """The best decision in the space, where the best of all numbers is known and risk is convex."""
+    """Return the best decision in the space, where the best of all numbers is known and risk is
+    convex.
+
+    The two neighbours of that number in the space are all that has to be compared.
+    """
     places = space.beside(best)
     return places[0] if len(places) == 1 else least_of(risk, places)
 
@@ -115,11 +131,18 @@ def best_parts(
     *,
     sweeps: int = SWEEPS,
 ) -> Float[Array, "part *instance"]:
-    """The parts with the least cost, by a search in one after the other; never worse than `now`.
+    """Return the parts with the least cost, by a search in one after the other.
 
     It begins at quantiles of the outcome, in order and all the same. After each sweep through the
     parts it tries to go on in the direction that the sweep has led, since the best of one part may
     depend on another.
+
+    Args:
+        cost: of a decision, for each case.
+        space: has the parts.
+        draws: of the outcome, which show where to look.
+        now: the current decision. It is never made worse, and the search is local then.
+        sweeps: how often to go through the parts.
     """
     low, high = draws.min(axis=0), draws.max(axis=0)
     reach = jnp.maximum(high - low, 1e-6 * jnp.maximum(jnp.abs(high), 1.0))
@@ -160,13 +183,14 @@ def best_parts(
 
 
 def _sweep(cost: Curve, space: Space, best: At, search: PartSearch) -> At:
-    """Each part once, with the others as they are."""
+    """Search in each part once, with the others as they are."""
     for number in range(len(space.parts)):
         best = _better_part(cost, space, best, number, search)
     return best
 
 
 def _better_part(cost: Curve, space: Space, best: At, number: int, search: PartSearch) -> At:
+    """Return the decision with one part moved to a better place, if there is one."""
     part = space.parts[number]
 
     def moved(place: Array) -> Array:
@@ -184,6 +208,6 @@ def _better_part(cost: Curve, space: Space, best: At, number: int, search: PartS
 
 
 def _better(first: At, second: At) -> At:
-    """Of two decisions, whose parts lie along a leading axis."""
+    """Return the better of two decisions, whose parts lie along a leading axis."""
     taken = (second.value <= first.value) | jnp.isnan(first.value)
     return chosen(taken, second, first)

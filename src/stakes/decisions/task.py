@@ -1,4 +1,9 @@
-"""The task of a decision: where it may lie, what it is judged by, and which cases share it."""
+"""The task of a decision: where it may lie, what it is judged by, and which cases share it.
+
+A task also tries its loss or utility on outcomes and decisions before any fit. A loss that sums
+over cases, is not finite, looks at values that JAX does not know, or favours ever larger decisions
+is refused, with the values that show it.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -41,12 +46,16 @@ class DecisionTask:
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        """What differs from case to case."""
+        """What differs from case to case: arguments of the data, arrays, and groups."""
         shared = () if self.per is None else (GroupOf(self.per),)
         return tuple(dict.fromkeys((*self.criterion.needs, *self.space.needs, *shared)))
 
     def at(self, columns: Columns) -> "DecisionTask":
-        """The same for some cases, with their values in place."""
+        """Return the task for some cases, with their values in place.
+
+        Args:
+            columns: a value for each of these cases, for everything in `needs`.
+        """
         if not self.needs:
             return self
         groups = ALONE if self.per is None else Shared(columns[GroupOf(self.per)])
@@ -68,7 +77,12 @@ class DecisionTask:
         self.space.check(columns)
 
     def check_compiles(self) -> None:
-        """Trace the loss or utility as a fit does, which gives it outcomes without their values."""
+        """Refuse a loss or utility that looks at values, which a fit does not know while it
+        compiles.
+
+        It is traced for one outcome and one decision; a loss of vectors is not, since how many
+        numbers there are is not known yet.
+        """
         if self.together:
             return  # how many numbers there are is not known yet
         struct: Any = jax.ShapeDtypeStruct
@@ -98,7 +112,12 @@ class DecisionTask:
         return trial.undefined() or trial.forbidden()
 
     def costs(self, outcome: ArrayLike, decision: ArrayLike) -> np.ndarray:
-        """ℓ(y, h), or minus the utility, on the host."""
+        """Return ℓ(y, h), or minus the utility, as a NumPy array.
+
+        Args:
+            outcome: observed, a number for each case.
+            decision: one for each case, or for all.
+        """
         [costs] = self.costs_of(outcome, [decision])
         return costs
 
@@ -110,7 +129,7 @@ class DecisionTask:
         """Try decisions on and far around the range of the observed outcomes.
 
         Refused is also a loss or utility by which decisions beyond all outcomes are best, however
-        far we look.
+        far we look: three places, each four times as far out, at which the mean cost keeps falling.
         """
         outcome = np.asarray(outcome)
         low, high = float(outcome.min()), float(outcome.max())
@@ -141,6 +160,15 @@ class DecisionTask:
     def _check_limit(
         self, end: float, costs: list[float], low: float, high: float, least: float
     ) -> None:
+        """Refuse a cost that falls without end towards one side.
+
+        Args:
+            end: the place furthest out.
+            costs: at three places on the way there.
+            low: the least observed outcome.
+            high: the largest one.
+            least: the least cost between these two.
+        """
         where, limit = (
             ("falls", "lowest - decision") if end < low else ("rises", "decision - highest")
         )
@@ -155,7 +183,7 @@ class DecisionTask:
             )
 
     def everywhere(self, outcome: ArrayLike, decision: ArrayLike) -> Array:
-        """The same decision for all, as far as the space allows."""
+        """Return the same decision for all cases, as far as the space allows."""
         shape = (*self.space.axes, *self._shape(outcome))
         same: Any = np.broadcast_to(np.asarray(decision, jnp.result_type(float)), shape)
         return self.space.inside(same)
@@ -165,7 +193,11 @@ class DecisionTask:
         return np.shape(outcome)[:-1] if self.together else np.shape(outcome)
 
     def _try(self, outcome: ArrayLike, decisions: Sequence[ArrayLike]) -> list["Trial"]:
-        """The loss or utility with each of these decisions, as one compiled program."""
+        """Evaluate the loss or utility with each of these decisions, by one compiled program.
+
+        The program takes as many decisions each time, the last one repeated, so that it is compiled
+        once.
+        """
         _, parameters = self.split_numbers()
         kind, axes = jnp.result_type(float), self.space.axes
         places = [np.asarray(decision) for decision in decisions]
@@ -211,6 +243,8 @@ class Trial(NamedTuple):
 
     Attributes:
         shape: of the cases.
+        values: the loss or the utility itself, which has a rule to keep.
+        costs: what decisions should make small: the loss, or minus the utility.
     """
 
     criterion: Criterion
@@ -225,7 +259,7 @@ class Trial(NamedTuple):
         return float(np.mean(self.costs, dtype=float))
 
     def undefined(self) -> str | None:
-        """That there is not one finite value for each outcome and decision."""
+        """Return in words that there is not one finite value for each outcome and decision."""
         if self.values.shape != self.shape:
             return (
                 f"{self.criterion.of_values} must work elementwise and not sum or average: for "
@@ -236,7 +270,11 @@ class Trial(NamedTuple):
         return self._fault(~np.isfinite(self.values), "not finite", remedy)
 
     def forbidden(self, among: np.ndarray | bool = True) -> str | None:
-        """Where a value breaks the rule of the loss or utility first, among these."""
+        """Return in words where a value breaks the rule of the loss or utility first.
+
+        Args:
+            among: which of the values to look at.
+        """
         broken = self.criterion.breaks_rule(self.values) & among
         return self._fault(broken, self.criterion.rule, self.criterion.remedy)
 

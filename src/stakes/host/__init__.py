@@ -1,1 +1,1 @@
-"""The machine around the mathematics: files, signals, progress bars and text tables."""
+"""The machine around the mathematics: compiled programs, files, signals, progress and workers."""

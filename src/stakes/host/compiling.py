@@ -1,6 +1,8 @@
 """Compiling with XLA: how much effort it takes, in which thread, and what is kept of it.
 
 A lowered program is compiled, which takes longest, only if none of the same text has been before.
+How much effort pays depends on how often a program runs, and on how many numbers: options for
+programs that run once, for small ones and for all others are here.
 """
 
 import hashlib
@@ -61,15 +63,16 @@ WIDE: dict[str, Option] = {"xla_cpu_prefer_vector_width": 512}
 
 
 def setting(name: str) -> bool | str | None:
-    """What JAX is set to."""
+    """Return what an option of JAX is set to."""
     value: bool | str | None = getattr(jax.config, name)
     return value
 
 
 def options_for(numbers: int, options: Mapping[str, Option]) -> dict[str, Option]:
-    """For a program that computes so many numbers, if no options are given.
+    """Return the options of XLA for a program that computes so many numbers, if none are given.
 
-    None where the user has set one of them, or there is no CPU, which all of them are about.
+    They are empty where the user has set one of them, or where there is no CPU, which all of them
+    are about.
     """
     options = options or (SMALL if numbers <= LITTLE else WIDE)
     if jax.default_backend() != "cpu" or set(options) & _said_of_xla():
@@ -93,6 +96,10 @@ class LRU(Generic[T]):
         self._most, self._made, self._lock = most, OrderedDict[Hashable, T](), threading.Lock()
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return what was made for this key, or make it.
+
+        What was asked for longest ago is dropped where there are too many.
+        """
         with self._lock:
             if key in self._made:
                 self._made.move_to_end(key)
@@ -123,6 +130,7 @@ class Compiling:
         self._made.set_result(work())
 
     def done(self) -> bool:
+        """Whether the program is compiled."""
         return self._made.done()
 
     def result(self) -> Compiled:
@@ -185,7 +193,7 @@ def keep_compiled(folder: str | os.PathLike[str] | None = None) -> None:
 
 
 def _users_folder() -> Path:
-    """For this machine, since several may share a home."""
+    """Return the folder for compiled programs, apart for each machine that shares a home."""
     if missing("platformdirs"):
         cache = Path.home() / ".cache" / "stakes"
     else:

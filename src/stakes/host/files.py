@@ -1,4 +1,9 @@
-"""Files that are replaced as a whole, and errors of the operating system in words."""
+"""Files that are replaced as a whole, and errors of the operating system in words.
+
+A file is written beside its place, brought to disk and renamed: whoever reads it sees the old
+content or the new one, and a power cut leaves one of the two. Pipes, devices and `-` are streams:
+they are written to as they are.
+"""
 
 import errno
 import hashlib
@@ -54,7 +59,10 @@ def is_stream(path: Path) -> bool:
 
 @contextmanager
 def reading(path: Path) -> Iterator[Path]:
-    """A file that can be read more than once: of a stream, and of `-`, a copy is made."""
+    """Give the path of a file that can be read more than once.
+
+    Of a stream, and of `-` for standard input, a copy is made, which is removed at the end.
+    """
     if path not in STANDARD_INPUT and not is_stream(path):
         yield path
         return
@@ -72,7 +80,10 @@ def reading(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def writing(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write to: replaced as a whole, unless it is a stream; `-` is standard output."""
+    """Open a file to write to: replaced as a whole, unless it is a stream.
+
+    The path `-` stands for standard output.
+    """
     with explained("write", path):
         if path in STANDARD_OUTPUT:
             yield sys.stdout.buffer
@@ -123,17 +134,22 @@ def _existing(path: Path) -> os.stat_result | None:
 
 
 def write(path: Path, content: bytes) -> None:
+    """Replace a file, or make one, with this content."""
     with replacing(path) as file:
         file.write(content)
 
 
 def read(path: Path) -> bytes:
+    """Return the content of a file."""
     with explained("read", path):
         return path.read_bytes()
 
 
 def sync_folder(folder: Path) -> None:
-    """A rename is only on disk once its folder is."""
+    """Bring a folder's list of files to disk.
+
+    A rename survives a power cut only once the folder is on disk, too.
+    """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -142,12 +158,17 @@ def sync_folder(folder: Path) -> None:
 
 
 def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal digits."""
     with explained("read", path), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def umask() -> int:
-    """A temporary file is private; the file it becomes is not."""
+    """Return the permissions that new files are made without.
+
+    A temporary file is private; the file it becomes is not. There is no way to read the mask but to
+    set it.
+    """
     mask = os.umask(0)
     os.umask(mask)
     return mask

@@ -1,4 +1,9 @@
-"""Signals that end work: at its next stopping place, or at once by an exception."""
+"""Signals that end work: at its next stopping place, or at once by an exception.
+
+A fit has a stopping place after every chunk of steps, so that Ctrl-C leaves a result that can be
+used. A run saves what it has. Only a second signal ends the work at once, as an exception that lets
+every `with` clear up.
+"""
 
 import os
 import signal
@@ -19,7 +24,11 @@ ENDING = tuple(
 
 @final
 class Signalled(KeyboardInterrupt):
-    """A signal ends the work at once, as Ctrl-C does: files half written are removed."""
+    """The exception by which a signal ends the work at once, as Ctrl-C does.
+
+    It is a `KeyboardInterrupt`, so that nothing handles it by accident, and files half written are
+    removed.
+    """
 
     def __init__(self, signum: int) -> None:
         super().__init__(f"ended by {signal.Signals(signum).name}")
@@ -27,12 +36,17 @@ class Signalled(KeyboardInterrupt):
 
 
 def signal_of(error: KeyboardInterrupt) -> int:
+    """Return the number of the signal behind an exception; that of Ctrl-C for Python's own."""
     return error.signum if isinstance(error, Signalled) else signal.SIGINT
 
 
 @final
 class Interruption:
-    """Records the signal that interrupted the work."""
+    """A record of the signals that have come while work is under way.
+
+    Args:
+        patient: whether a second signal is just recorded, too, instead of ending the work at once.
+    """
 
     def __init__(self, *, patient: bool = False) -> None:
         self.patient = patient
@@ -43,9 +57,11 @@ class Interruption:
         self._at_once = False
 
     def asked(self) -> bool:
+        """Whether a signal has asked the work to end."""
         return self.signum is not None
 
     def note(self, signum: int, frame: FrameType | None) -> None:
+        """Record a signal, as its handler; end the work at once where that is due."""
         again = self.asked()
         self.signum = self.signum or signum
         self.times += 1
@@ -85,7 +101,10 @@ def raised(*signals: signal.Signals) -> Iterator[None]:
 
 @contextmanager
 def left_at_once() -> Iterator[None]:
-    """End the program at Ctrl-C: an exception in an import can crash a library written in C."""
+    """End the program at Ctrl-C without an exception.
+
+    For imports: an exception in one can crash a library written in C.
+    """
 
     def leave(signum: int, frame: FrameType | None) -> NoReturn:
         print("error: Interrupted.", file=sys.stderr, flush=True)
@@ -97,7 +116,10 @@ def left_at_once() -> Iterator[None]:
 
 @contextmanager
 def deferred_ctrl_c() -> Iterator[Interruption]:
-    """Record Ctrl-C, unless it has a handler already."""
+    """Record Ctrl-C, unless it has a handler already.
+
+    Inside of work that listens itself, such as a run, or in a notebook, the outer handler decides.
+    """
     listened_for = signal.getsignal(signal.SIGINT) is not signal.default_int_handler
     with deferred(*(() if listened_for else (signal.SIGINT,))) as heard:
         yield heard

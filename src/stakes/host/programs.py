@@ -59,14 +59,24 @@ class CallArguments(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """A program, which may still be compiled, and how what it returns is put together."""
+    """A program, which may still be compiled, and how what it returns is put together.
+
+    Attributes:
+        program: the compiled program, or its compilation under way.
+        tree: the structure of what the function returns, whose arrays come as a flat list.
+    """
 
     program: Compiling
     tree: Any
 
 
 class Bound(NamedTuple, Generic[R]):
-    """A call of a program that is traced, with its arguments."""
+    """A call of a program that is traced, with its arguments.
+
+    Attributes:
+        make: makes the call.
+        is_compiling: whether the call would have to wait for the compiler.
+    """
 
     make: Callable[[], R]
     is_compiling: Callable[[], bool]
@@ -141,7 +151,8 @@ class Program(Generic[P, R]):
         return result
 
     def _made(self, given: dict[str, Any], *, later: bool = False) -> tuple[CallArguments, Ready]:
-        """The program, with numbers as arguments, or as part of it where it has to know them."""
+        """Return the program, with numbers as arguments, or as part of it where it has to know
+        them."""
         if self._numbers:
             arguments = self._arguments(given, self._static)
             ready = self._ready.get(arguments.key(), lambda: self._tried(given, arguments, later))
@@ -153,6 +164,7 @@ class Program(Generic[P, R]):
         return closed, made
 
     def _tried(self, given: dict[str, Any], arguments: CallArguments, later: bool) -> Ready | None:
+        """Return the program with numbers as arguments; None where the function looks at one."""
         try:
             return self._traced(given, arguments, later)
         except (*TRACING_ERRORS, jax.errors.UnexpectedTracerError):
@@ -190,6 +202,7 @@ class Program(Generic[P, R]):
 
 
 def _type(leaf: Any) -> jax.ShapeDtypeStruct:
+    """Return what a program has to know of an array: shape, type and the device it was put on."""
     is_placed = isinstance(leaf, jax.Array) and leaf.committed
     about: Any = jax.typeof(leaf)
     struct: Any = jax.ShapeDtypeStruct

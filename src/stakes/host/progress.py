@@ -1,4 +1,10 @@
-"""Progress of long work: bars, shown only on a terminal, and what is told of its parts."""
+"""Progress of long work: bars, shown only on a terminal, and what is told of its parts.
+
+Work says what it begins with (`begin`) and how far it is (`bar`). Who asked for the work decides
+what becomes of that: it may listen (`report_to`), show one bar for many parts (`parts_of`,
+`count_pieces`), or keep the parts quiet (`part_of`). Context variables carry it, so that no
+function in between has an argument for it.
+"""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -21,7 +27,7 @@ _listeners: ContextVar[tuple[Callable[[str], None], ...]] = ContextVar("_listene
 
 
 def begin(what: str) -> None:
-    """Tell what is about to be done, unless it is part of something that has been told."""
+    """Tell listeners what is about to be done, unless it is part of a whole that tells it."""
     if _whole.get() is None:
         for tell in _listeners.get():
             tell(what)
@@ -39,7 +45,11 @@ def report_to(listener: Callable[[str], None]) -> Iterator[None]:
 
 @contextmanager
 def part_of(whole: Share = lambda share: None) -> Iterator[None]:
-    """Work inside has no bar of its own, and tells nothing: it reports its share to the whole."""
+    """Keep work inside quiet: it has no bar of its own, and tells nothing.
+
+    Args:
+        whole: called with the share of this part that is done, from 0 to 1.
+    """
     token = _whole.set(whole)
     try:
         yield
@@ -83,7 +93,16 @@ def waiting(what: str, *, show: bool = True) -> Iterator[None]:
 
 @contextmanager
 def bar(title: str, total: int, *, show: bool = True) -> Iterator[Tell]:
-    """Bound, utility term, steps per second and time left, redrawn in place on a terminal."""
+    """Show the progress of a fit: bound, utility term, steps per second and time left.
+
+    Args:
+        title: what is fitted.
+        total: the most steps there will be.
+        show: whether to show a bar; it is shown on a terminal alone.
+
+    Returns:
+        A function to call after each chunk, with steps done, bound and utility term.
+    """
     begin(f"fitting {title}")
     whole = _whole.get()
     if whole is not None:
@@ -114,7 +133,11 @@ def bar(title: str, total: int, *, show: bool = True) -> Iterator[Tell]:
 
 @contextmanager
 def parts_of(title: str, total: int, *, show: bool = True) -> Iterator[Tick]:
-    """One bar over parts that come one after the other, and all work inside; on a terminal."""
+    """Show one bar over parts that come one after the other, and all work inside.
+
+    Returns:
+        A function to call before each part, with what is about to be done.
+    """
     if not _is_shown(show):
         yield lambda what: None
         return
@@ -137,9 +160,12 @@ def parts_of(title: str, total: int, *, show: bool = True) -> Iterator[Tick]:
 
 @contextmanager
 def count_pieces(title: str, total: int, *, show: bool = True) -> Iterator[Callable[[bool], None]]:
-    """One bar over independent pieces of work; call it for each that is done: did it fail?
+    """Show one bar over independent pieces of work.
 
-    Where they are part of a whole that has a bar, they report to it.
+    Where they are part of a whole that has a bar, they report to that one.
+
+    Returns:
+        A function to call for each piece that is done: whether it failed.
     """
     whole, done, failures = _whole.get(), 0, 0
     progress = _parts_bar(title, total) if whole is None and _is_shown(show) else None
@@ -169,7 +195,10 @@ def _bar(*columns: Any, **how: Any) -> "Progress":
 
 
 def _parts_bar(title: str, total: int) -> "Progress":
-    """How many parts of the whole are done, what is being done, and the time left."""
+    """Return a bar with how many parts are done, what is being done, and the time left.
+
+    The time is estimated from the last ten minutes: parts are long and differ in speed.
+    """
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,

@@ -101,7 +101,12 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def load_arrays(path: Path, expected: str | None = None) -> dict[str, np.ndarray]:
-    """The arrays of a file, which has the checksum that is expected of it."""
+    """Return the arrays of a file.
+
+    Args:
+        path: of the file.
+        expected: the checksum that it has to have; None for the one that it carries itself.
+    """
     content = files.read(path)
     body, digest = content[:-DIGITS], content[-DIGITS:]
     found = hashlib.sha256(body).hexdigest().encode()

@@ -1,4 +1,8 @@
-"""What a decision costs: losses, each with its expectation and best decision where known."""
+"""What a decision costs: losses, each with its expectation and best decision where known.
+
+`AnyLoss` asks any loss, ours or a function, what it knows of itself; what it does not know raises
+`NoClosedForm`, and is computed numerically.
+"""
 
 from stakes.losses.any_loss import AnyLoss as AnyLoss
 from stakes.losses.any_loss import WithCovariates as WithCovariates

@@ -1,4 +1,9 @@
-"""What can be asked of any loss, whether it is one of ours or a function."""
+"""What can be asked of any loss, whether it is one of ours or a function.
+
+A loss needs no more than a call, and may have any of the methods of `SolvedLoss`, parameters that
+differ from case to case, a space of its own, or an objection to some outcomes. `AnyLoss` is the one
+place that looks which of these it has, so that nothing else has to ask.
+"""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -47,6 +52,7 @@ class WithCovariates:
 
     @classmethod
     def of(cls, function: Callable[..., Array], columns: Columns) -> "WithCovariates":
+        """Put the values of some cases in place for the arguments given by name alone."""
         return cls(function, {name: columns[name] for name in covariates_of(function)})
 
     @property
@@ -73,6 +79,12 @@ class AnyLoss(Criterion):
         return getattr(self.loss, name, None)
 
     def _answer(self, question: str, what: str) -> Callable[..., Array]:
+        """Return a method of the loss, or raise `NoClosedForm`.
+
+        Args:
+            question: the name of the method.
+            what: the quantity that it knows, for the message.
+        """
         answer: Callable[..., Array] | None = self._own(question)
         if answer is None:
             raise NoClosedForm(f"`{self.title}` has no closed form for its {what}.")
@@ -80,6 +92,7 @@ class AnyLoss(Criterion):
 
     @property
     def title(self) -> str:
+        """The name of the loss in messages and reports: of a function its name."""
         return name_of(self.loss)
 
     @property
@@ -98,6 +111,10 @@ class AnyLoss(Criterion):
         return covariates_of(self.loss) if needs is None else needs
 
     def at(self, columns: Columns) -> "AnyLoss":
+        """Return the loss for some cases, with their values in place.
+
+        A function gets them as arguments by name, a loss of ours in its parameters.
+        """
         if not self.needs:
             return self
         at = self._own("at")
@@ -126,10 +143,12 @@ class AnyLoss(Criterion):
 
     @property
     def knows_decision(self) -> bool:
+        """Whether there is a formula for the best decision, given a distribution or draws."""
         return any(map(self._own, ("exact_decision", "bayes_decision")))
 
     @property
     def of_numbers(self) -> bool:
+        """Whether it is more than a function: it then knows outcomes that are single numbers."""
         return self.knows_decision or any(
             self._own(name) is not None for name in ("convex", "expected")
         )
@@ -141,18 +160,23 @@ class AnyLoss(Criterion):
         return dial if isinstance(dial, Dial) else None
 
     def expected(self, predicted: Predicted, decision: Array) -> Array:
+        """E ℓ(y, h)."""
         return self._answer("expected", "expectation")(predicted, decision)
 
     def expected_regret(self, predicted: Predicted, decision: Array) -> Array:
+        """E ℓ(y, h) less its least value over all decisions."""
         return self._answer("expected_regret", "regret")(predicted, decision)
 
     def log_expected_utility(self, predicted: Predicted, decision: Array, scale: Number) -> Array:
+        """log E exp(-ℓ(y, h)/scale)."""
         return self._answer("log_expected_utility", "expectation")(predicted, decision, scale)
 
     def log_utility_regret(self, predicted: Predicted, decision: Array, scale: Number) -> Array:
+        """The largest log E exp(-ℓ(y, h')/scale) over all decisions h', less that of h."""
         return self._answer("log_utility_regret", "regret")(predicted, decision, scale)
 
     def exact_utility_decision(self, predicted: Predicted, scale: Number) -> Array:
+        """The decision with the largest E exp(-ℓ(y, h)/scale)."""
         return self._answer("exact_utility_decision", "decision")(predicted, scale)
 
     def cost(self, outcome: Array, decision: Array) -> Array:

@@ -1,4 +1,8 @@
-"""Losses for outcomes that are one of some classes, or that may be sorted into some."""
+"""Losses for outcomes that are one of some classes, or that may be sorted into some.
+
+Their expectations are sums of probabilities: of classes one by one, or of the values between two
+edges by the distribution function.
+"""
 
 from collections.abc import Mapping, Sized
 from contextlib import suppress
@@ -109,6 +113,7 @@ class CostTable:
         return varying.needs(cost for row in self.costs for cost in row)
 
     def at(self, columns: varying.Columns) -> "CostTable":
+        """Return the table for some cases, with their costs in place."""
         costs = tuple(tuple(value_at(cost, columns) for cost in row) for row in self.costs)
         return with_values(self, costs=costs)
 
@@ -159,7 +164,8 @@ class CostTable:
 
 
 def _rows(costs: Any) -> tuple[list[Any], list[Any]]:
-    """Labels of the actions, and what each costs."""
+    """Return the labels of the actions, and what each costs: from a mapping, a DataFrame or an
+    array."""
     if isinstance(costs, Mapping):
         return list(costs), list(costs.values())
     with suppress(AttributeError, TypeError):  # a DataFrame
@@ -175,6 +181,7 @@ def _rows(costs: Any) -> tuple[list[Any], list[Any]]:
 
 
 def _checked(action: Any, row: Any) -> tuple[Any, ...]:
+    """Return the costs of an action, each a number, the name of an argument or an array."""
     where = f"`CostTable(costs=...)`: the costs of {action!r}"
     is_list = isinstance(row, Sized) and not isinstance(row, str | bytes | Mapping)
     if not is_list:
@@ -184,6 +191,7 @@ def _checked(action: Any, row: Any) -> tuple[Any, ...]:
 
 
 def _edges(bins: Any, classes: int) -> tuple[float, ...]:
+    """Return the edges between classes, in increasing order and one fewer than classes."""
     where = "`CostTable(bins=...)`"
     edges = checks.array(where, bins).astype(float).ravel()
     if not np.isfinite(edges).all() or not (np.diff(edges) > 0).all():

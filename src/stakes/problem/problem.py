@@ -182,7 +182,11 @@ class Problem:
         return transform(loss, scale)
 
     def check_single(self, where: str) -> None:
-        """Refuse decisions with several parts, or about vectors, where numbers are needed."""
+        """Refuse decisions with several parts, or about vectors, where numbers are needed.
+
+        Args:
+            where: what needs them, for the message.
+        """
         reason = self.why_not_single(where)
         if reason is not None:
             raise InputError(reason)

@@ -1,4 +1,10 @@
-"""Mistakes in a problem, found when it is stated, and in its data."""
+"""Mistakes in a problem, found when it is stated, and in its data.
+
+Everything that can be known without running the model is checked when a `Problem` is made, so that
+the error points to the line that has the mistake. Each message says where, what the rule is, what
+was given and what to do. Checks of the model itself, which has to be run, are in
+`bridge.compatibility`.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +31,12 @@ SUCH_AS = "such as {'price': Interval(1, 10)}"
 @final
 @dataclass(frozen=True)
 class Argument:
-    """An argument of the model that is decided about, and where its decisions may lie."""
+    """An argument of the model that is decided about, and where its decisions may lie.
+
+    Attributes:
+        name: that of the argument, such as "price".
+        space: with limits, between which the best decision is searched for.
+    """
 
     name: str
     space: Space
@@ -35,6 +46,10 @@ class Argument:
 
 
 def argument(stated: Mapping[str, Space] | str) -> Argument:
+    """Return the argument that is decided about, from `{"price": Interval(1, 10)}`.
+
+    Refuse anything but one argument with a space.
+    """
     if not isinstance(stated, Mapping) or len(stated) != 1:
         rule = f"a space, or one argument of the model and its space, {SUCH_AS}"
         raise checks.refused("`Problem(decision=...)`", rule, stated)
@@ -45,6 +60,11 @@ def argument(stated: Mapping[str, Space] | str) -> Argument:
 
 
 def check(problem: "Problem") -> None:
+    """Refuse a problem whose parts do not go together.
+
+    The model has to be a program with named arguments; outcome and `observed` have to be names;
+    loss or utility, guide and space each have their own rules.
+    """
     checks.program("`Problem(model=...)`", problem.model, "a NumPyro model")
     rule = "the name of a sample site"
     if not checks.instance("`Problem(outcome=...)`", problem.outcome, str, rule):
@@ -62,6 +82,7 @@ def check(problem: "Problem") -> None:
 
 
 def _check_cost(problem: "Problem") -> None:
+    """Refuse anything but one loss or one utility, each of which takes outcome and decision."""
     if (problem.loss is None) == (problem.utility is None):
         came = "neither" if problem.loss is None else "both"
         raise InputError(
@@ -83,6 +104,7 @@ def _check_cost(problem: "Problem") -> None:
 
 
 def _check_space(problem: "Problem") -> None:
+    """Refuse decisions that cannot lie in their space, or cannot be shared as `per` says."""
     where = "`Problem(decision=...)`"
     if problem.decision is not None and problem.argument is None:
         known = (
@@ -111,7 +133,10 @@ def _check_space(problem: "Problem") -> None:
 
 
 def _check_together(problem: "Problem") -> None:
-    """Refuse a loss of single numbers where outcomes are vectors."""
+    """Refuse a loss of single numbers where outcomes are vectors.
+
+    A latent is refused as well: it is known for each draw of θ, number by number.
+    """
     checks.flags(problem, "together")
     if not problem.together:
         return
@@ -129,7 +154,10 @@ def _check_together(problem: "Problem") -> None:
 
 
 def _check_own_space(problem: "Problem") -> None:
-    """Refuse a space that is not that of the loss, or several parts for one of single numbers."""
+    """Refuse a space that is not that of the loss, or several parts for one of single numbers.
+
+    A loss such as `CostTable` or `IntervalScore` says itself what is decided about.
+    """
     stated, criterion = problem.decision, problem.criterion
     where, own = f"`Problem(decision={stated!r})`", criterion.space
     if stated.axes and criterion.of_numbers and not (own is not None and own.axes):
@@ -150,7 +178,11 @@ def _check_own_space(problem: "Problem") -> None:
 
 
 def _check_action(problem: "Problem", stated: Argument) -> None:
-    """Decisions that change outcomes: an argument of the model, and a space with limits."""
+    """Refuse an argument of the model that cannot be decided about.
+
+    The model has to take it; its decisions have to be single numbers with limits that are the same
+    for all: without limits there is no range in which to search, since outcomes show none.
+    """
     where, name, space = "`Problem(decision=...)`", stated.name, stated.space
     arguments = arguments_of(problem.model)
     if name == problem.outcome or (name not in arguments.names and not arguments.open_ended):
@@ -174,13 +206,21 @@ def _check_action(problem: "Problem", stated: Argument) -> None:
 
 
 def check_guide(where: str, guide: object) -> None:
-    """An autoguide class, a guide function, or None."""
+    """Refuse a guide that is neither an autoguide class nor a guide function, nor None.
+
+    Args:
+        where: the argument, for the message.
+        guide: what was given.
+    """
     if guide is not None and not (isinstance(guide, type) and issubclass(guide, AutoGuide)):
         checks.program(where, guide, "a NumPyro autoguide class or a guide function")
 
 
 def checked_key(key: object) -> Key:
-    """A JAX random key, not a bare integer: no hidden conversions of seeds."""
+    """Return a JAX random key, of either of the two kinds that JAX has.
+
+    A bare integer is refused: seeds are not converted silently.
+    """
     if isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
         if key.shape == ():
             return key
@@ -200,7 +240,15 @@ def checked_data(
     needs_outcome: bool,
     columns: Mapping[str, Columns] | None = None,
 ) -> Data:
-    """As `Problem.check_data` says."""
+    """Return the data as arrays, as `Problem.check_data` says.
+
+    Args:
+        problem: names the outcome, and what loss and limits ask for.
+        data: a mapping from arguments to values.
+        needs_outcome: whether a fit needs the observed outcomes; a decision does not.
+        columns: names of columns in the fit, for tables among the arguments: they are put in this
+            order.
+    """
     try:
         given = {str(name): data[name] for name in data.keys()}  # noqa: SIM118 (not only mappings)
     except (AttributeError, TypeError):
@@ -226,7 +274,10 @@ def checked_data(
 
 
 def _any_decision(problem: "Problem", given: Mapping[str, Any]) -> np.ndarray:
-    """Stands in for decisions that are still to be made, one for each row."""
+    """Return decisions to stand in for those that are still to be made, one for each row.
+
+    They lie inside the space; the model is run with better ones before anything is decided.
+    """
     rows = [np.shape(value)[0] for value in given.values() if np.ndim(value)]
     if not rows:
         raise InputError(
@@ -237,6 +288,7 @@ def _any_decision(problem: "Problem", given: Mapping[str, Any]) -> np.ndarray:
 
 
 def _check_names(problem: "Problem", given: dict[str, Any]) -> None:
+    """Refuse data with arguments that the model does not take, or without some that it needs."""
     arguments = arguments_of(problem.model)
     allowed = (*arguments.names, *problem.named_needs)
     unknown = [name for name in given if name not in allowed]

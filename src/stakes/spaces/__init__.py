@@ -1,4 +1,8 @@
-"""Where decisions may lie: numbers, actions or several parts; and which cases share one."""
+"""Where decisions may lie: numbers, actions or several parts; and which cases share one.
+
+Each space is a value that knows its nearest decision to any number, and the way to a line without
+limits, where gradients can be followed.
+"""
 
 from stakes.spaces.sharing import ALONE as ALONE
 from stakes.spaces.sharing import Shared as Shared

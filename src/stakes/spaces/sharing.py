@@ -1,4 +1,8 @@
-"""One decision for several cases: what it costs them is added up before deciding."""
+"""One decision for several cases: what it costs them is added up before deciding.
+
+Arrays keep the shape of the cases throughout, so that programs for shared decisions are those for
+others: a value for each group lies in the first places, and the rest is not used.
+"""
 
 from dataclasses import dataclass, replace
 from typing import final
@@ -48,6 +52,10 @@ class Shared(Groups):
         return replace(self, counted=weight > 0)
 
     def over(self, values: Array, how: str) -> PerInstance:
+        """Return the "sum", "least" or "most" value over the group of each case.
+
+        Cases that do not count are left out, but for groups that have no others.
+        """
         neutral = {"sum": 0.0, "least": jnp.inf, "most": -jnp.inf}[how]
         if self.counted is not None:
             lone = self._reduce(self.counted.astype(values.dtype), "most") <= 0

@@ -133,6 +133,7 @@ class Interval(_Limited):
         return jnp.where(jnp.asarray(self.high) > self.low, self.high, self.low + 1.0)
 
     def _map(self) -> Transform:
+        """Return NumPyro's bijection from the real line to the interval."""
         if self.is_bounded:
             return biject_to(constraints.interval(self.low, self._room))
         if self.low is not None:
@@ -179,6 +180,7 @@ class Integers(_Limited):
         return tuple(map(float, range(self.low, self.high + 1)))
 
     def inside(self, decision: Array) -> Array:
+        """Return the nearest whole number within the limits."""
         return self._between(jnp.round(decision))
 
     def _between(self, decision: Array) -> Array:
@@ -261,6 +263,10 @@ class OneOf(Space):
         return actions[jnp.argmin(jnp.where(away >= 0, away, jnp.inf), axis=-1)]
 
     def to_labels(self, decisions: np.ndarray) -> np.ndarray:
+        """Return the labels of the nearest actions.
+
+        An array of words or numbers where all labels are alike, and of objects otherwise.
+        """
         away = np.abs(np.asarray(decisions, float)[..., None] - np.array(self.actions))
         labels = np.empty(len(self), object)
         labels[:] = self.labels  # one by one: of a word and a number NumPy would make two words
@@ -269,6 +275,12 @@ class OneOf(Space):
         return np.asarray(labels[np.argmin(away, axis=-1)])
 
     def from_labels(self, where: str, decisions: object) -> np.ndarray:
+        """Return the numbers of actions; refuse labels that are not among them.
+
+        Args:
+            where: the argument that has the labels, for the message.
+            decisions: labels, in any shape.
+        """
         number = dict(zip(self.labels, self.actions, strict=True))
         listed = np.asarray(decisions, object)
         strange = sorted({str(label) for label in listed.ravel() if label not in number})

@@ -75,25 +75,37 @@ class Vector(Space):
         return all(space.is_bounded for space in self.spaces)
 
     def at(self, columns: varying.Columns) -> "Vector":
+        """Return the vector with limits of some cases in place."""
         if not self.needs:
             return self
         return varying.with_values(self, spaces=tuple(space.at(columns) for space in self.spaces))
 
     def check(self, columns: varying.Columns) -> None:
+        """Refuse limits of some cases that could not be those of all."""
         for space in self.spaces:
             space.check(columns)
 
     def unpack(self, decision: Float[Array, "part *instance"]) -> tuple[Array, ...]:
+        """Return a decision as a loss sees it: a named tuple of its parts.
+
+        The type is the same for the same names, as JAX asks for.
+        """
         parts: tuple[Array, ...] = decision_of(self.names)(*(decision[n] for n in range(len(self))))
         return parts
 
     def pack(self, decision: Iterable[Array], like: Array) -> Float[Array, "part *instance"]:
+        """Return the parts as one array, each of them for all cases."""
         return jnp.stack([Space.pack(self, part, like) for part in decision])
 
     def inside(self, decision: Array) -> Array:
+        """Return the nearest decision, part by part."""
         return self._each(lambda space, part: space.inside(part), decision)
 
     def beside(self, decision: Array) -> Array:
+        """Return the decision itself, where every part may be any number.
+
+        Otherwise parts are searched for one by one: rounding each by itself need not give the best.
+        """
         if not self.is_unlimited:
             raise InputError("The parts of a decision are searched for one by one.")
         return decision[None]
