@@ -1,4 +1,8 @@
-"""Decision problems that come with the library, by the names that specs and `stakes demo` use."""
+"""Decision problems that come with the library, by the names that specs and `stakes demo` use.
+
+Each is a small real problem, with its model, data and costs in one readable file. The module of a
+problem can be copied as a beginning for one's own.
+"""
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence

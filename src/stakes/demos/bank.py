@@ -47,7 +47,10 @@ WORDS = (
 
 
 def model(features: Array, bought: Array | None = None) -> None:
-    """The spread of the slopes is learned, so that features that say little count little."""
+    """A logistic regression: who would buy.
+
+    The spread of the slopes is learned, so that features that say little count little.
+    """
     spread = numpyro.sample("spread", dist.HalfNormal(1))
     level = numpyro.sample("level", dist.Normal(-2, 1))
     with numpyro.plate("feature", features.shape[1]):
@@ -58,23 +61,30 @@ def model(features: Array, bought: Array | None = None) -> None:
 
 
 def problem(call: float = CALL) -> Problem:
-    """`earned` is a column of the data: what a deposit of each customer would earn."""
+    """State whom to call, with what a call costs.
+
+    `earned` is a column of the data: what a deposit of each customer would earn.
+    """
     call = checks.number("`call=`", call, above=0)
     costs = CostTable({"call": [call, call], "skip": [0, "earned"]})
     return Problem(model, outcome="bought", loss=costs)
 
 
 def data() -> Data:
-    """The customers of the fit."""
+    """Return the customers of the fit: features, what a deposit would earn, and who bought."""
     return _arguments()[0]
 
 
 def held_out() -> Data:
-    """The others."""
+    """Return the customers picked at random that the fit does not see."""
     return _arguments()[1]
 
 
 def _arguments() -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return customers of the fit, and those held out.
+
+    Features are scaled by the customers of the fit alone, which must not learn from the others.
+    """
     calls = datasets.bank_marketing()
     order = np.random.default_rng(0).permutation(len(calls))
     fitted, judged = np.sort(order[HELD_OUT:]), np.sort(order[:HELD_OUT])
@@ -94,6 +104,7 @@ def _arguments() -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _features(calls: "pd.DataFrame") -> "pd.DataFrame":
+    """Return features known before the call, as numbers; a column for each category but one."""
     import pandas as pd
 
     numbers = calls[list(NUMBERS)].astype(float)
@@ -103,7 +114,7 @@ def _features(calls: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def labels() -> dict[str, list[str]]:
-    """Labels of the plates' members in the fit."""
+    """Return labels of the plates' members in the fit: the names of features."""
     return {"feature": list(_features(datasets.bank_marketing()).columns)}
 
 
@@ -111,7 +122,12 @@ FITTED_WITH: dict[str, Any] = {"steps": 9000, "draws": 4, "method": EM(every=50)
 
 
 def solve(key: Key, **other: Any) -> Calibration:
-    """For the customers of the fit; `other` are further arguments of `calibrate`."""
+    """Calibrate to the customers of the fit.
+
+    Args:
+        key: a key of JAX.
+        **other: further arguments of `calibrate`.
+    """
     return calibrate(key, problem(), data(), coords=labels(), **{**FITTED_WITH, **other})
 
 

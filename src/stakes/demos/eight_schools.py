@@ -23,6 +23,11 @@ SIGMA = (15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0)
 
 
 def model(sigma: Array, effect: Array | None = None) -> None:
+    """Rubin's model of eight coaching experiments.
+
+    Each school has an effect of its own, about a mean; `sigma` are the standard errors of the
+    observed effects, which are known.
+    """
     mu = numpyro.sample("mu", dist.Normal(0, 5))
     tau = numpyro.sample("tau", dist.HalfCauchy(5))
     with numpyro.plate("school", len(sigma)):
@@ -31,10 +36,12 @@ def model(sigma: Array, effect: Array | None = None) -> None:
 
 
 def problem() -> Problem:
+    """State what to promise: too much costs four times as much as too little."""
     return Problem(model, outcome="effect", loss=Tilted(0.2))
 
 
 def data() -> dict[str, tuple[float, ...]]:
+    """Return the observed effects and their standard errors."""
     return {"sigma": SIGMA, "effect": EFFECT}
 
 
@@ -48,6 +55,7 @@ FITTED_WITH = {"transform": Linearized(scale=7)}
 
 
 def solve(key: Key, transform: Transform = FITTED_WITH["transform"]) -> Calibration:
+    """Calibrate to the eight schools, with this transform."""
     return calibrate(key, problem(), data(), transform=transform, coords=labels())
 
 

@@ -41,7 +41,10 @@ def model(
     batch: int | None = None,
     sold: Array | None = None,
 ) -> None:
-    """Demand varies 1 + rate / concentration times as much as a Poisson count."""
+    """Negative binomial demand, with a rate that is log-linear in weekday, season and weather.
+
+    Demand varies 1 + rate / concentration times as much as a Poisson count.
+    """
     level = numpyro.sample("level", dist.Normal(3, 1))
     concentration = numpyro.sample("concentration", dist.LogNormal(3, 1))
     with numpyro.plate("day_of_week", len(WEEKDAYS)):
@@ -56,18 +59,19 @@ def model(
 
 
 def problem(underage: float = UNDERAGE, overage: float = OVERAGE) -> Problem:
+    """State how many portions to prepare, with what one short and one left over cost."""
     underage = checks.number("`underage=`", underage, above=0)
     overage = checks.number("`overage=`", overage, above=0)
     return Problem(model, outcome="sold", loss=Newsvendor(underage, overage))
 
 
 def data(dish: str = DISH) -> Data:
-    """The days of the fit."""
+    """Return the days of the fit, for one dish: weekday, features and portions sold."""
     return _arguments(dish)[0]
 
 
 def held_out(dish: str = DISH) -> Data:
-    """The days after those of the fit."""
+    """Return the days after those of the fit."""
     return _arguments(dish)[1]
 
 
@@ -78,6 +82,10 @@ def open_days() -> "pd.DataFrame":
 
 
 def _arguments(dish: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return days of the fit, and later ones.
+
+    Features are scaled by the days of the fit alone, which must not learn from later ones.
+    """
     checks.one_of("`dish=`", dish, datasets.DISHES)
     days = open_days()
     features = _features(days).to_numpy()
@@ -96,6 +104,10 @@ def _arguments(dish: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _features(days: "pd.DataFrame") -> "pd.DataFrame":
+    """Return weather, season and trend of each day.
+
+    Rain comes as a logarithm, since the first drops matter more than the last ones of a cloudburst.
+    """
     import pandas as pd
 
     dates = pd.DatetimeIndex(days.index)
@@ -115,17 +127,25 @@ FITTED_WITH: dict[str, Any] = {"draws": 10}
 
 
 def fit_data() -> Data:
-    """In minibatches: with all days at every step the fits would take minutes."""
+    """Return the days of the fit, to be taken in minibatches of 64.
+
+    With all days at every step the fits would take minutes.
+    """
     return {**data(), "batch": 64}
 
 
 def solve(key: Key, **other: Any) -> Calibration:
-    """For the days of the fit; `other` are further arguments of `calibrate`."""
+    """Calibrate to the days of the fit.
+
+    Args:
+        key: a key of JAX.
+        **other: further arguments of `calibrate`.
+    """
     return calibrate(key, problem(), fit_data(), coords=labels(), **{**FITTED_WITH, **other})
 
 
 def labels() -> dict[str, list[str]]:
-    """Labels of the plates' members in the fit."""
+    """Return labels of the plates' members in the fit: dates, weekdays and features."""
     days = open_days()
     return {
         "day": [f"{date:%Y-%m-%d}" for date in days.index[:-HELD_OUT]],

@@ -1,4 +1,16 @@
-"""Fits: the loop, its steps, and the methods that define them."""
+"""Fits: the loop, its steps, and the methods that define them.
+
+A fit takes steps in compiled chunks. A `Method` makes the step: `VI` climbs the ELBO, `Joint`
+climbs the bound over posterior and decisions together, `EM` alternates between the two. Between two
+chunks `history` decides, from what has happened so far alone, whether to go on, with which step
+size, or to stop: so a fit is resumed from its history bit for bit.
+
+    method.step(objective, settings)     what one step does (`step`, `methods`)
+    ascend(optimizer, objective, ...)    one step up, for the rows in the batch (`ascent`)
+    adaptive(), natural_gradient()       how far the step goes (`default`, `natural`)
+    run(title, step, ...)                chunks until a stop (`loop`, `history`, `stages`)
+    run_together, run_apart              several fits in one program, several programs (`apart`)
+"""
 
 from stakes.fitting.apart import Together as Together
 from stakes.fitting.apart import run_apart as run_apart

@@ -1,4 +1,9 @@
-"""Batches of runs that do not depend on each other: here, or on the workers of a Dask cluster."""
+"""Batches of fits that do not depend on each other: here, or on the workers of a Dask cluster.
+
+Several fits of one kind, such as folds or strengths of calibration, are one compiled program with a
+leading axis. Programs of different kinds run side by side, one on each core. A compiled step of a
+small problem keeps one core busy, so that two take no longer than one.
+"""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -57,7 +62,12 @@ class Together(NamedTuple):
 
 
 def run_together(batch: Together, watch: Watch | None = None) -> list[Fit]:
-    """The fits of a batch, in the order of its runs."""
+    """Return the fits of a batch, in the order of its runs.
+
+    Args:
+        batch: what its runs have in common, and what each has of its own.
+        watch: called after every chunk with the history of all runs.
+    """
     loop = _loop(batch, for_each_run(batch.step), Hooks(watch=watch))
     return _fits(batch, run_loop(batch.title, loop))
 
@@ -74,11 +84,16 @@ def _loop(batch: Together, chunk: "partial[tuple[State, Info]]", hooks: Hooks) -
 def run_apart(
     title: str, batches: Sequence[Together], on: "Client | None" = None
 ) -> list[list[Fit]]:
-    """The fits of each batch: a batch on each core, or on each worker of the client `on`.
+    """Return the fits of each batch: a batch on each core, or on each worker of a client.
 
     On the cores, chunks are taken in a thread for each batch, and all else is done in this one.
     What is one batch in one place is one everywhere, so that the numbers are the same: fits that
     run together keep the same pace.
+
+    Args:
+        title: what is shown of the progress.
+        batches: independent of each other; those with the same `step` are traced once.
+        on: a client of a Dask cluster; None for the cores of this machine.
     """
     show = batches[0].settings.progress
     if on is not None:

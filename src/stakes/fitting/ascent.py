@@ -1,8 +1,11 @@
 """One stochastic gradient step on a bound, at the cost of the rows in the minibatch.
 
-Variables with a row per member of a subsampled plate (local variational parameters, decisions)
-are gathered for the members in the batch, differentiated and updated with their share of the
+Variables with a row per member of a subsampled plate (local variational parameters, decisions) are
+gathered for the members in the batch, differentiated and updated with their share of the
 optimiser's state, and scattered back: the cost of a step does not grow with the plate.
+
+The bound is eq. 1 of the paper, ELBO(λ) + Σ_i U(λ, h_i), estimated with the same reparameterised
+draws of θ for both terms.
 """
 
 from collections.abc import Callable
@@ -43,14 +46,24 @@ WHOLE = RowIndex({}, {})
 
 
 class Outcomes(NamedTuple):
-    """p(y|θ) for some draws of θ, along a leading axis, and how much each instance counts."""
+    """Predicted outcomes at some draws of θ, which decisions are made for.
+
+    Attributes:
+        each: p(y|θ), stacked over the draws.
+        weight: how much each case counts.
+    """
 
     each: Distribution
     weight: Array
 
 
 class Chart(NamedTuple):
-    """Coordinates for variables in the batch in which they have no limits, and back."""
+    """Coordinates for variables in the batch in which they have no limits.
+
+    Attributes:
+        free: from the variables to these coordinates.
+        held: from these coordinates back, inside the limits.
+    """
 
     free: Callable[[PyTree], PyTree]
     held: Callable[[PyTree], PyTree]
@@ -60,6 +73,13 @@ SAME = Chart(lambda variables: variables, lambda free: free)
 
 
 def start(variables: PyTree, trained: PyTree, optimizer: "optax.GradientTransformation") -> State:
+    """Return the state before the first step.
+
+    Args:
+        variables: everything that is optimised or decided.
+        trained: those that follow the gradient, which the optimiser has a memory of.
+        optimizer: of optax.
+    """
     return State(
         variables=variables,
         optimizer=optimizer.init(trained),
@@ -156,9 +176,20 @@ def climb(
     trained: Trained,
     term: UtilityTerm | None = None,
 ) -> tuple[PyTree, State, Info, Outcomes | None]:
-    """One step up the bound.
+    """Take one step up the bound.
 
-    The outcomes at its draws come last, unless these respond to decisions.
+    Args:
+        approximation: model and guide, with their data.
+        state: before the step.
+        key: for the draws of θ.
+        batch: the members in this minibatch.
+        settings: how many draws, and which optimiser.
+        trained: what is moved.
+        term: the utility term; None for the ELBO alone.
+
+    Returns:
+        The trained variables, the state and what to report of the step. The outcomes at its draws
+        come last; None where they respond to decisions.
     """
     draws, independent = settings.draws, settings.independent
 
@@ -191,9 +222,20 @@ def bound(
     *,
     independent: bool = False,
 ) -> tuple[Array, tuple[Array, Array]]:
-    """ELBO + Σ_i U(λ, h_i), eq. 1, estimated with the same draws of θ for both terms.
+    """Estimate ELBO + Σ_i U(λ, h_i), eq. 1, with the same draws of θ for both terms.
 
-    Decisions may have axes before those of the instances.
+    Args:
+        approximation: model and guide, with their data.
+        term: the utility term; None for the ELBO alone.
+        draws: of θ.
+        key: for these draws, and for random expectations.
+        batch: the members in this minibatch.
+        params: the variational parameters, unconstrained.
+        decisions: may have axes before those of the cases, for the parts of a decision.
+        independent: whether draws are independent, instead of in pairs and evenly spread.
+
+    Returns:
+        The bound, and its two terms.
     """
     draws = checks.whole("`bound(draws=...)`", draws)
     independent = checks.flag("`bound(independent=...)`", independent)
@@ -276,6 +318,7 @@ def of_no_row(optimizer: "optax.GradientTransformation", memory: PyTree) -> list
 def with_of_no_row(
     optimizer: "optax.GradientTransformation", memory: PyTree, numbers: list[Array]
 ) -> PyTree:
+    """Return the memory with other numbers in place of those that `of_no_row` gave."""
     each = iter(numbers)
     return _beside(optimizer, memory, lambda leaf: next(each))
 

@@ -138,6 +138,7 @@ def packed(numbers: Array, kept_as: jnp.dtype) -> Array:
 
 
 def unpacked(kept: Array, dtype: jnp.dtype) -> Array:
+    """Return numbers in the type that they are computed with."""
     if kept.dtype != PACKED:
         return kept
     return jax.lax.bitcast_convert_type(kept, jnp.bfloat16).astype(dtype)

@@ -1,4 +1,8 @@
-"""Where a fit ended, and why."""
+"""Where a fit ended, and why.
+
+A numerical failure or an interrupt is a reason to stop, and not an error: the last good state is
+kept, and the reason says what it is worth.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -74,10 +78,12 @@ class Fit:
 
     @property
     def steps(self) -> int:
+        """How many steps were taken."""
         return len(self.elbo)
 
     @property
     def converged(self) -> bool:
+        """Whether the bound had stopped rising at the smallest step size, twice over."""
         return self.reason is Stop.CONVERGED
 
     def __repr__(self) -> str:
@@ -86,5 +92,5 @@ class Fit:
         return f"Fit({self.reason} after {self.steps} steps{end}{skipped})"
 
     def last_tenth(self, trace: np.ndarray) -> np.ndarray:
-        """The last tenth of a trace of this fit: where it ended, with its noise."""
+        """Return the last tenth of a trace of this fit: where it ended, with its noise."""
         return trace[-max(1, self.steps // 10) :]

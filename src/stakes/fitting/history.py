@@ -1,5 +1,10 @@
 """The history of a fit, from chunk to chunk: what it has been through and what comes next.
 
+A round has a stage for each step size: full, a tenth, a hundredth. A stage ends when the bound has
+stopped rising, and at full step size only once the variables rest, too; the next one goes on from
+its average. Rounds repeat, each with stages at least twice as long, until one ends no better than
+the one before.
+
 What to do next depends only on the history, so a history saved by another process is resumed as if
 nothing had happened.
 """
@@ -65,14 +70,17 @@ class History(NamedTuple):
 
     @property
     def round(self) -> int:
+        """How many rounds are over."""
         return self.stage // len(RATES)
 
     @property
     def rate(self) -> float:
+        """The step size of the current stage, as a factor of the optimiser's own."""
         return RATES[self.stage % len(RATES)]
 
     @property
     def is_last_of_round(self) -> bool:
+        """Whether the current stage has the smallest step size."""
         return self.rate == RATES[-1]
 
 
@@ -119,6 +127,14 @@ def load_history(arrays: Mapping[str, np.ndarray], start: History, where: str) -
 
 
 def extended(history: History, state: State, info: Info, look: Look = some_of) -> History:
+    """Return the history after a chunk.
+
+    Args:
+        history: before the chunk.
+        state: after it; its variables count towards the average, but at full step size.
+        info: what each step of the chunk reported.
+        look: picks the variables whose drift is watched at full step size.
+    """
     if history.rate < 1:
         history = history._replace(average=history.average.add(state.variables))
     else:
@@ -167,6 +183,11 @@ def next_stage(history: History, settings: FitSettings) -> History:
 
 
 def _is_over(history: History, settings: FitSettings) -> bool:
+    """Whether the current stage is over.
+
+    A round that has been begun is brought to its end, at the smallest step size, where steps run
+    short.
+    """
     if _stopped_rising(history, settings) and not _is_moving(history, settings):
         return True
     # A round that has been begun is brought to its end, at the smallest step size.
@@ -193,6 +214,7 @@ def _least_steps_from(stage: int, settings: FitSettings) -> int:
 
 
 def _least_chunks(stage: int, settings: FitSettings) -> int:
+    """Return the fewest chunks of a stage: twice as many in each round, and some for every row."""
     round_, number = divmod(stage, len(RATES))
     visits = VISITS if RATES[number] == 1 else 1
     least: int = settings.least_chunks * 2**round_
@@ -223,6 +245,7 @@ def _chunks(history: History, settings: FitSettings, start: int, end: int) -> np
 
 
 def one_of(history: History, i: int, count: int) -> History:
+    """Return the history of one of several runs that were one batch."""
     return history._replace(
         state=jax.tree.map(lambda leaf: leaf[i], history.state),
         elbo=history.elbo[:, i],
@@ -234,6 +257,10 @@ def one_of(history: History, i: int, count: int) -> History:
 
 
 def fit_of(history: History, reason: Stop, step_seconds: float) -> Fit:
+    """Return the fit that a history ends with.
+
+    Its variables are the average over the last stage, which has less noise than any one step.
+    """
     return Fit(
         variables=history.average.over(history.state.variables),
         elbo=history.elbo,

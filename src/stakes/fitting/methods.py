@@ -1,4 +1,10 @@
-"""The methods: plain VI, joint optimisation of parameters and decisions, and EM."""
+"""The methods: plain VI, joint optimisation of parameters and decisions, and EM.
+
+The bound of a calibrated fit, ELBO(λ) + U(λ, h), is a function of variational parameters λ and
+decisions h. `Joint` follows its gradient in both. `EM` maximises it in turn: a step in λ with h
+held, then the best h for the draws of θ at hand, which needs no gradient in h and so works for
+labels and whole numbers.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar, final
@@ -34,9 +40,12 @@ class VI:
     """Reparameterised gradient ascent on the ELBO."""
 
     def init(self, params: Params, settings: FitSettings) -> State:
+        """Return the state to start from: parameters alone."""
         return start({"params": params}, params, settings.transformation())
 
     def step(self, settings: FitSettings) -> Step:
+        """Return the step up the ELBO."""
+
         def step(
             approximation: Approximation, state: State, key: Key, batch: Batch
         ) -> tuple[State, Info]:
@@ -66,13 +75,16 @@ class Joint:
     by_gradient: ClassVar[bool] = True
 
     def objection(self, gain: Gain) -> str | None:
+        """Return None: a gradient exists for every gain."""
         return None
 
     def init(self, params: Params, decisions: Array, settings: FitSettings) -> State:
+        """Return the state to start from: parameters and decisions, both trained."""
         variables = {"params": params, "decisions": decisions}
         return start(variables, variables, settings.transformation())
 
     def step(self, objective: Objective, settings: FitSettings) -> Step:
+        """Return the step up the bound, in both; decisions move where they have no limits."""
         parted = len(objective.space.axes)
 
         def step(
@@ -146,6 +158,7 @@ class EM:
         return bayes if known else NumericalDecisions()
 
     def objection(self, gain: Gain) -> str | None:
+        """Return why the decision rule cannot handle this gain; None where it can."""
         rule = self.rule(gain)
         reason = rule.objection(gain)
         if reason is None:
@@ -153,10 +166,15 @@ class EM:
         return f"with `m_step={rule}`, {reason}. Use `EM(m_step=NumericalDecisions())`"
 
     def init(self, params: Params, decisions: Array, settings: FitSettings) -> State:
+        """Return the state to start from: parameters are trained, decisions are set."""
         variables = {"params": params, "decisions": decisions}
         return start(variables, params, settings.transformation())
 
     def step(self, objective: Objective, settings: FitSettings) -> Step:
+        """Return a step in the parameters, followed by an M-step where one is due.
+
+        Decisions that are not finite stay as they were: a draw of θ may lie where nothing is best.
+        """
         parted = len(objective.space.axes)
         rule = self.rule(objective.gain)
         anew = self.draws is not None or self.every > 1 or settings.draws < ENOUGH
@@ -201,7 +219,7 @@ class EM:
         batch: Batch,
         settings: FitSettings,
     ) -> Outcomes:
-        """The outcomes at draws of θ that are an M-step's own."""
+        """Return the outcomes at draws of θ that are an M-step's own."""
         part, draws = params_in(approximation, params, batch), self.draws or OF_THEIR_OWN
         independent = settings.independent
         found, _ = draws_of(approximation, part, key, batch, draws, independent=independent)
@@ -226,6 +244,11 @@ class FreshDecisions:
         return start({"params": params}, params, settings.transformation())
 
     def step(self, objective: Objective, settings: FitSettings) -> Step:
+        """Return a step in the parameters, with decisions made just before it.
+
+        They are made by other draws of θ than those of the step: no draws should both choose
+        decisions and judge them.
+        """
         parts = objective.space.axes
         rule = self.by.rule(objective.gain)
 

@@ -18,7 +18,10 @@ from stakes.port import NormalPair
 
 
 def noise_for(normals: tuple[NormalPair, ...], params: Params, key: Key, draws: int) -> Params:
-    """By the names of the locations, a row for each draw: one call, since each costs time."""
+    """Return noise for the locations of normals, by name, with a row for each draw.
+
+    It is drawn by one call, since each call costs time.
+    """
     shapes = {pair.loc: params[pair.loc].shape for pair in normals}
     if not shapes:
         return {}
@@ -29,7 +32,11 @@ def noise_for(normals: tuple[NormalPair, ...], params: Params, key: Key, draws: 
 
 
 def spread(key: Key, draws: int, count: int) -> Float[Array, "draw count"]:
-    """Noise for so many variables."""
+    """Return noise for so many variables.
+
+    Half of the draws are taken from strata of |ε| with equal probability, in an order of its own
+    for each variable, and the other half are their mirror images.
+    """
     pairs = (draws + 1) // 2
     bits = jax.random.bits(key, (1 + pairs, count), np.uint32)
     # Strata in an order of its own for each variable: a start, and a step to go round by.

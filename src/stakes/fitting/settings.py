@@ -79,4 +79,5 @@ class FitSettings:
         return min(self.patience, max(6, self.steps // (18 * self.chunk)))
 
     def transformation(self) -> "optax.GradientTransformation":
+        """Return the optimiser: the one that was asked for, or `adaptive()`."""
         return adaptive() if self.optimizer is None else self.optimizer

@@ -96,7 +96,10 @@ def _with_finite_steps(chunks: np.ndarray) -> np.ndarray:
 
 
 def finite_mean(values: np.ndarray) -> float:
-    """The mean over the steps that were not skipped, and over runs where there are several."""
+    """Return the mean over the steps that were not skipped.
+
+    Of several runs, the mean over runs of these.
+    """
     if values.ndim > 1:
         return float(np.mean([finite_mean(run) for run in values.T]))
     finite = values[np.isfinite(values)]
@@ -141,7 +144,7 @@ class Average(NamedTuple):
 
 
 def owned(tree: PyTree) -> PyTree:
-    """A copy of its own. By way of the host, nothing has to be compiled for it."""
+    """Return a copy of a tree. By way of the host, nothing has to be compiled for it."""
     return jax.tree.map(_copied, tree)
 
 
