@@ -28,13 +28,16 @@ class Term(NamedTuple):
 
 
 class GroupTerm(NamedTuple):
-    """Effects that differ from group to group."""
+    """Effects that differ from group to group.
+
+    Attributes:
+        factor: what the groups are called: `store`, or `store:year`.
+        columns: of the table, that tell the groups.
+    """
 
     name: str
     factor: str
-    """What the groups are called: `store`, or `store:year`."""
     columns: tuple[str, ...]
-    """Of the table, that tell the groups."""
 
     @property
     def is_level(self) -> bool:
@@ -43,13 +46,16 @@ class GroupTerm(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """The columns for the rows of a table."""
+    """The columns for the rows of a table.
+
+    Attributes:
+        common: row x column; those of the intercept and of offsets are left out.
+        groups: group term -> row x column.
+    """
 
     common: np.ndarray
-    """Row x column; those of the intercept and of offsets are left out."""
     offset: np.ndarray | None
     groups: dict[str, np.ndarray]
-    """Group term -> row x column."""
 
 
 @final

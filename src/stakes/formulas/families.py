@@ -18,12 +18,15 @@ OfMean = Callable[[np.ndarray | float], np.ndarray | float]
 
 
 class Link(NamedTuple):
-    """How the mean follows from the sum of effects."""
+    """How the mean follows from the sum of effects.
+
+    Attributes:
+        source: the inverse as a program writes it.
+    """
 
     inverse: Callable[[Array], Array]
     of: OfMean
     source: str
-    """The inverse as a program writes it."""
 
 
 def _share(
@@ -61,25 +64,26 @@ Make = Callable[..., Distribution]
 @final
 @dataclass(frozen=True)
 class Family:
-    """A kind of outcome."""
+    """A kind of outcome.
+
+    Attributes:
+        links: those that it may have, the usual one first.
+        make: of the mean, the number of trials where there is one, and further parameters by name.
+        source: the same as a program writes it.
+        rule: which outcomes there may be, in words.
+        parameters: name -> prior, and what it is in words; a scale is in units of the outcomes'
+            spread. Priors are made when asked for: to import this must not be the first use of JAX,
+            which `join` has to come before.
+        scaled: whether the spread of the outcomes sets that of effects.
+    """
 
     links: tuple[str, ...]
-    """Those that it may have, the usual one first."""
     make: Make
-    """Of the mean, the number of trials where there is one, and further parameters by name."""
     source: str
-    """The same as a program writes it."""
     rule: str
-    """Which outcomes there may be, in words."""
     allows: Callable[[np.ndarray], np.ndarray]
     parameters: Mapping[str, tuple[Callable[[], Distribution], str]] = field(default_factory=dict)
-    """Name -> prior, and what it is in words; a scale is in units of the outcomes' spread.
-
-    Priors are made when asked for: to import this must not be the first use of JAX, which `join`
-    has to come before.
-    """
     scaled: bool = False
-    """Whether the spread of the outcomes sets that of effects."""
 
 
 def _whole(y: np.ndarray) -> np.ndarray:

@@ -39,16 +39,19 @@ class Token(NamedTuple):
 @final
 @dataclass
 class Parsed:
-    """A formula that has been found harmless."""
+    """A formula that has been found harmless.
+
+    Attributes:
+        right: the part after `~`.
+        names: columns on the right but for those that only name groups.
+        groups: columns that name groups.
+    """
 
     response: str = ""
     trials: str | int | None = None
     right: str = ""
-    """The part after `~`."""
     names: dict[str, None] = field(default_factory=dict)
-    """Columns on the right but for those that only name groups."""
     groups: dict[str, None] = field(default_factory=dict)
-    """Columns that name groups."""
 
 
 def parse(text: str, columns: Sequence[str], parts: Sequence[str] = ()) -> Parsed:

@@ -31,16 +31,19 @@ from stakes.tables import Coding, Read, columns_in, is_table
 
 
 class Names(NamedTuple):
-    """What arguments and plates are called; none like the outcome or a term."""
+    """What arguments and plates are called; none like the outcome or a term.
+
+    Attributes:
+        row: the plate of the rows.
+        groups: factor -> its argument and plate.
+    """
 
     rows: str
     design: str
     offset: str
     trials: str
     row: str
-    """The plate of the rows."""
     groups: Mapping[str, str]
-    """Factor -> its argument and plate."""
 
 
 @final
@@ -49,6 +52,12 @@ class FormulaModel:
     """A model for `Problem`, made by `formula`. It takes tables with the same columns.
 
     Call `source()` for the NumPyro program that it stands for, and print it to read its priors.
+
+    Attributes:
+        coding: what the numbers in the columns stand for.
+        sites: all that is learned but for effects of single groups and cutpoints.
+        center: the means of the columns, which are taken off.
+        group_centers: the same for group terms whose groups have a level of their own.
     """
 
     text: str
@@ -57,13 +66,9 @@ class FormulaModel:
     parsed: Parsed
     design: Design
     coding: Coding
-    """What the numbers in the columns stand for."""
     sites: tuple[Site, ...]
-    """All that is learned but for effects of single groups and cutpoints."""
     center: np.ndarray
-    """The means of the columns, which are taken off."""
     group_centers: Mapping[str, np.ndarray]
-    """The same for group terms whose groups have a level of their own."""
     cutpoints: np.ndarray | None
     names: Names = field(init=False)
 
@@ -311,13 +316,16 @@ def formula(
 
 
 class FormulaColumns(NamedTuple):
-    """What a formula needs of a table."""
+    """What a formula needs of a table.
+
+    Attributes:
+        columns: all that it names, the outcomes' column among them.
+        dates: those of which it asks for a part of the date.
+    """
 
     response: str
     columns: tuple[str, ...]
-    """All that it names, the outcomes' column among them."""
     dates: tuple[str, ...]
-    """Those of which it asks for a part of the date."""
 
 
 def formula_columns(text: str, columns: Sequence[str]) -> FormulaColumns:

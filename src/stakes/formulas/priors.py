@@ -19,12 +19,15 @@ GROUPS = 2.0
 
 
 class Site(NamedTuple):
-    """Something that is learned."""
+    """Something that is learned.
+
+    Attributes:
+        size: how many numbers; None for a single one.
+    """
 
     name: str
     prior: Distribution
     size: int | None
-    """How many numbers; None for a single one."""
     words: str
 
     @property

@@ -33,8 +33,8 @@ class Response:
         return self.predict(self.latents, self.key, decision)
 
 
+# What may come of a decision: a distribution, or one for each decision.
 Outcome: TypeAlias = Distribution | Response
-"""What may come of a decision: a distribution, or one for each decision."""
 
 
 def responds(outcome: Outcome) -> TypeGuard[Response]:
@@ -48,22 +48,28 @@ def outcome_at(outcome: Outcome, decision: Float[Array, "*instance"]) -> Distrib
 
 
 class Draw(NamedTuple):
-    """One draw θ ~ q and what it implies for the instances in the batch."""
+    """One draw θ ~ q and what it implies for the instances in the batch.
+
+    Attributes:
+        log_ratio: log p(D, θ) - log q(θ), minibatches scaled up: its mean is the ELBO.
+        outcome: p(y_i|θ) for each instance i in the batch.
+        weight: how much each instance counts in the bound: its mask times the minibatch scale.
+    """
 
     log_ratio: Array
-    """log p(D, θ) - log q(θ), minibatches scaled up: its mean is the ELBO."""
     outcome: Outcome
-    """p(y_i|θ) for each instance i in the batch."""
     weight: Array
-    """How much each instance counts in the bound: its mask times the minibatch scale."""
 
 
 class Instances(NamedTuple):
-    """What is decided about: there is one decision for each instance."""
+    """What is decided about: there is one decision for each instance.
+
+    Attributes:
+        dims: a name for each axis: the plate's, where it comes from one.
+    """
 
     shape: tuple[int, ...]
     dims: tuple[str, ...]
-    """A name for each axis: the plate's, where it comes from one."""
 
 
 class Subsample(NamedTuple):
@@ -75,14 +81,17 @@ class Subsample(NamedTuple):
 
 
 class NormalPair(NamedTuple):
-    """Two parameters by name: the location and scale of independent normals that q consists of."""
+    """Two parameters by name: the location and scale of independent normals that q consists of.
+
+    Attributes:
+        positive: from the second, which has no limits, to the scale.
+        times: how many times a minibatch counts each of its rows, for those that it leaves out.
+    """
 
     loc: str
     scale: str
     positive: Callable[[Array], Array]
-    """From the second, which has no limits, to the scale."""
     times: Array | float = 1.0
-    """How many times a minibatch counts each of its rows, for those that it leaves out."""
 
 
 class Approximation(Protocol):

@@ -30,33 +30,36 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FEWEST_FILES, MOST_FILES = 64, 512
+# Files for each of several processes, at least.
 FEWEST_EACH = 4
-"""Files for each of several processes, at least."""
+# Bytes that a file should have at most, by what the sources say of their rows.
 LARGEST = 2**24
-"""Bytes that a file should have at most, by what the sources say of their rows."""
+# What random numbers are for: seeds that differ by zeros at their end are the same.
 FILES, ROWS = 0, 1
-"""What random numbers are for: seeds that differ by zeros at their end are the same."""
+# The field with a row's number in the table.
 ROW = "#"
-"""The field with a row's number in the table."""
+# Kind of a column -> what it holds.
 CALLED = {"words": "words", "b": "truth values", "dates": "dates", "i": "numbers", "f": "numbers"}
-"""Kind of a column -> what it holds."""
 
 
 class Field(NamedTuple):
-    """A column of numbers, or of dates or words that become numbers."""
+    """A column of numbers, or of dates or words that become numbers.
+
+    Attributes:
+        part: what is asked of dates.
+        kind: "words", "dates", or that of its numbers as in NumPy.
+        dtype: on disk; words have codes there.
+        meant: what words are, where that is known.
+        decimal: the decimal sign of text, where types are guessed, so that words may be numbers.
+    """
 
     name: str
     column: str
     part: str | None
-    """What is asked of dates."""
     kind: str
-    """"words", "dates", or that of its numbers as in NumPy."""
     dtype: np.dtype[Any]
-    """On disk; words have codes there."""
     meant: Kind | None = None
-    """What words are, where that is known."""
     decimal: str | None = None
-    """The decimal sign of text, where types are guessed, so that words may be numbers."""
 
 
 OnDisk: TypeAlias = "np.memmap[Any, Any]"
@@ -111,26 +114,29 @@ class Scratch:
 @final
 @dataclass(frozen=True, eq=False)
 class Shuffled:
-    """The copy."""
+    """The copy.
+
+    Attributes:
+        stored: of the rows on disk, where words have codes.
+        dtype: of the rows as numbers.
+        counts: of rows in each file, also in those of other processes.
+        process: the process that has this copy, by its number.
+        checksum: of all rows, in their order.
+        places: column of words -> the number that each code on disk stands for, such as the place
+            of a category.
+        starts: source -> the number of its first row.
+    """
 
     folder: Scratch
     stored: np.dtype[Any]
-    """Of the rows on disk, where words have codes."""
     dtype: np.dtype[Any]
-    """Of the rows as numbers."""
     counts: np.ndarray
-    """Of rows in each file, also in those of other processes."""
     process: int
-    """The process that has this copy, by its number."""
     processes: int
     checksum: int
-    """Of all rows, in their order."""
     coding: Coding
     places: Mapping[str, np.ndarray]
-    """Column of words -> the number that each code on disk stands for, such as the place of a
-    category."""
     starts: Mapping[str, int]
-    """Source -> the number of its first row."""
 
     def __len__(self) -> int:
         return int(self.counts.sum())
@@ -280,11 +286,14 @@ def _row(starts: Mapping[str, int], row: int) -> str:
 @final
 @dataclass
 class _Word:
-    """What is known of a word of a stream."""
+    """What is known of a word of a stream.
+
+    Attributes:
+        first: the row where it comes first.
+    """
 
     code: int
     first: int
-    """The row where it comes first."""
     count: int = 0
 
 

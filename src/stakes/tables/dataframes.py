@@ -31,29 +31,35 @@ if TYPE_CHECKING:
     Series: TypeAlias = pd.Series[Any]
 
 NONE: Mapping[Any, str] = {}
+# What the tables of other libraries have.
 SIGNS = ("__narwhals_dataframe__", "__dataframe__", "__arrow_c_stream__", "__narwhals_lazyframe__")
-"""What the tables of other libraries have."""
 
 
 class Wanted(NamedTuple):
-    """What a model takes."""
+    """What a model takes.
+
+    Attributes:
+        outcome: the argument with the observed outcomes.
+        program: what the model is called.
+    """
 
     names: tuple[str, ...]
     required: tuple[str, ...]
     outcome: str
-    """The argument with the observed outcomes."""
     program: str
-    """What the model is called."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class TableRows:
-    """The rows of a table: what they are called, and a column for them as that table has it."""
+    """The rows of a table: what they are called, and a column for them as that table has it.
+
+    Attributes:
+        like: a table of narwhals, where it was not one of pandas.
+    """
 
     index: "pd.Index[Any]"
     like: Any = None
-    """A table of narwhals, where it was not one of pandas."""
 
     def __len__(self) -> int:
         return len(self.index)
@@ -87,14 +93,17 @@ class TableRows:
 
 
 class Read(NamedTuple):
-    """A table as arguments of a model."""
+    """A table as arguments of a model.
+
+    Attributes:
+        coding: what the numbers here stand for.
+        members: plate -> its members, where the model itself says who they are.
+    """
 
     arguments: dict[str, np.ndarray]
     rows: TableRows
     coding: Coding
-    """What the numbers here stand for."""
     members: Mapping[str, tuple[Any, ...]] = {}
-    """Plate -> its members, where the model itself says who they are."""
 
 
 def is_table(data: object) -> bool:

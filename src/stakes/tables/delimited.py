@@ -19,18 +19,18 @@ from stakes.errors import InputError, listed
 from stakes.tables.doctor import Finding, Values
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+# How compressed files begin.
 MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"PK\x03\x04": "zip"}
-"""How compressed files begin."""
+# How files of text may begin.
 MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-"""How files of text may begin."""
+# Encodings that are better described than named.
 WORDS = {"utf-8-sig": "utf-8 with a mark, as Excel writes it"}
-"""Encodings that are better described than named."""
+# Lines that separator and decimal sign are told from.
 SAMPLE = 1000
-"""Lines that separator and decimal sign are told from."""
 BLOCK = 2**20
 FRACTION = {sign: re.compile(rf"[^\d.,]*\d+{re.escape(sign)}\d+[^\d.,]*") for sign in ",."}
 THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+")

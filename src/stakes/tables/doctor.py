@@ -13,18 +13,18 @@ import numpy as np
 from stakes.errors import InputError, suggestion
 from stakes.tables.values import FORMATS, Dates, Numbers, dates_in, numbers_in, truths_in
 
+# Rows and words that a finding names.
 SHOWN = 5
-"""Rows and words that a finding names."""
+# Categories that a summary names.
 MOST_NAMED = 12
-"""Categories that a summary names."""
+# Of a column of words, the share of numbers from which on they were probably meant as such.
 MANY = 0.5
-"""Of a column of words, the share of numbers from which on they were probably meant as such."""
+# What stands for no value, wherever words are not meant as such.
 MISSING = frozenset(("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "<NA>"))
-"""What stands for no value, wherever words are not meant as such."""
 LETTERS = ("na", "n/a", "n.a.", "#n/a", "#nv", "nan", "null", "<na>", "k.a.", "k. a.")
 SIGNS = ("?", "??", "-", "--", "---", "\u2013", "\u2014", ".")
+# What may stand for no value among categories, in small or capital letters: users are asked.
 DOUBTFUL = frozenset((*LETTERS, *SIGNS))
-"""What may stand for no value among categories, in small or capital letters: users are asked."""
 
 
 class Kind(StrEnum):
@@ -36,21 +36,24 @@ class Kind(StrEnum):
 @final
 @dataclass(frozen=True)
 class Finding:
-    """Something odd in a table."""
+    """Something odd in a table.
+
+    Attributes:
+        rows: counted from one, below the header.
+        stops: whether nothing can be fitted before it is settled; otherwise it is a note.
+        change: words, and what to put in their place to settle it.
+        format: one of several ways in which dates may be written.
+        codes: whether numbers look like codes, such as postcodes that begin with a zero.
+    """
 
     column: str
     what: str
     remedy: str = ""
     rows: tuple[int, ...] = ()
-    """Counted from one, below the header."""
     stops: bool = True
-    """Whether nothing can be fitted before it is settled; otherwise it is a note."""
     change: tuple[tuple[str, str], ...] = ()
-    """Words, and what to put in their place to settle it."""
     format: str | None = None
-    """One of several ways in which dates may be written."""
     codes: bool = False
-    """Whether numbers look like codes, such as postcodes that begin with a zero."""
 
     def __str__(self) -> str:
         where = f"column {self.column!r}: " if self.column else ""
@@ -60,34 +63,40 @@ class Finding:
 @final
 @dataclass(frozen=True)
 class Hints:
-    """What is known of a column before anybody looks at it."""
+    """What is known of a column before anybody looks at it.
+
+    Attributes:
+        replace: words, and what they stand for; "" is no value.
+        known: the categories of the fit.
+        new: whether there may be others.
+        gaps: whether values may be missing.
+    """
 
     kind: Kind | None = None
     replace: Mapping[str, str] = field(default_factory=dict)
-    """Words, and what they stand for; "" is no value."""
     known: Sequence[str] | None = None
-    """The categories of the fit."""
     new: bool = False
-    """Whether there may be others."""
     date_format: str | None = None
     gaps: bool = False
-    """Whether values may be missing."""
 
 
 @final
 @dataclass(frozen=True)
 class Remedies:
-    """How to settle a finding, for those who have the table in this form."""
+    """How to settle a finding, for those who have the table in this form.
+
+    Attributes:
+        change: words put in the place of others.
+        format: the way in which dates are written.
+        assigns: what stands between a word and the one in its place.
+    """
 
     missing: str
     change: str
-    """Words put in the place of others."""
     categories: str
     format: str
-    """The way in which dates are written."""
     unseen: str
     assigns: str = ": "
-    """What stands between a word and the one in its place."""
 
     def changing(self, column: str, change: Mapping[str, str]) -> str:
         pairs = ", ".join(f"{word!r}{self.assigns}{to!r}" for word, to in change.items())
@@ -122,13 +131,16 @@ IN_STREAM = Remedies(
 
 
 class Column(NamedTuple):
-    """A column as it is meant."""
+    """A column as it is meant.
+
+    Attributes:
+        values: numbers, dates, or words; nan, NaT or "" where missing.
+        missing: whether each value is.
+    """
 
     kind: Kind
     values: np.ndarray
-    """Numbers, dates, or words; nan, NaT or "" where missing."""
     missing: np.ndarray
-    """Whether each value is."""
 
     def counts(self) -> list[tuple[str, int]]:
         """Its categories, the most frequent first."""
@@ -154,14 +166,18 @@ class Column(NamedTuple):
 @final
 @dataclass(frozen=True, eq=False)
 class Words:
-    """A column of words: which there are, in order of appearance, and where."""
+    """A column of words: which there are, in order of appearance, and where.
+
+    Attributes:
+        first: the row where each comes first.
+        codes: the word of each row, by its place here, and -1 for none; None where rows are not at
+            hand.
+    """
 
     different: list[str]
     counts: np.ndarray
     first: np.ndarray
-    """The row where each comes first."""
     codes: np.ndarray | None = None
-    """The word of each row, by its place here, and -1 for none; None where rows are not at hand."""
 
     @classmethod
     def of(cls, values: Collection[str] | np.ndarray) -> "Words":
@@ -201,8 +217,8 @@ class Words:
         return values if self.codes is None else np.asarray(values[self.codes])
 
 
+# Words as written, or what a table with types has.
 Values: TypeAlias = Sequence[str] | np.ndarray
-"""Words as written, or what a table with types has."""
 
 
 class Examined(NamedTuple):

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 KINDS = {".csv": "csv", ".tsv": "csv", ".txt": "csv", ".parquet": "parquet", ".npz": "npz"}
 COMPRESSED = (".gz", ".bz2", ".xz", ".zip")
+# The files of a folder that a stream takes.
 STREAMED = (".parquet", ".csv", ".tsv")
-"""The files of a folder that a stream takes."""
+# Rows of a stream that are read at a time.
 AT_ONCE = 2**16
-"""Rows of a stream that are read at a time."""
 
 
 def _plain(path: Path) -> str:
@@ -148,20 +148,23 @@ def _npz(path: Path, columns: Sequence[str], most: int | None) -> Iterator[Raw]:
 
 
 class Source(NamedTuple):
-    """One of the places that the rows of a stream come from, such as a file."""
+    """One of the places that the rows of a stream come from, such as a file.
+
+    Attributes:
+        parts: columns -> their rows, some at a time.
+        stamp: what changes when its content does.
+        length: how many rows it says it has.
+        first_stamp: its stamp when it was opened.
+        decimal: the decimal sign of text, whose types are guessed; None where columns have types.
+    """
 
     name: str
     schema: "pa.Schema"
     parts: "Callable[[list[str]], Iterable[pa.RecordBatch]]"
-    """Columns -> their rows, some at a time."""
     stamp: Callable[[], object] = lambda: None
-    """What changes when its content does."""
     length: int | None = None
-    """How many rows it says it has."""
     first_stamp: object = None
-    """Its stamp when it was opened."""
     decimal: str | None = None
-    """The decimal sign of text, whose types are guessed; None where columns have types."""
 
 
 @final

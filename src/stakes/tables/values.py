@@ -20,15 +20,16 @@ WRITTEN = re.compile(
     re.IGNORECASE,
 )
 PLAIN = re.compile(r"[-+]?\d+")
+# Thousands may be set apart, all by the same sign.
 DIGITS = {
     sign: re.compile(rf"(\d{{1,3}}([{other}' ])\d{{3}}(\2\d{{3}})*|\d*)({re.escape(sign)}\d*)?")
     for sign, other in ((".", ","), (",", "."))
 }
-"""Thousands may be set apart, all by the same sign."""
 TRUTHS = {"true": True, "false": False}
 DATE = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([T ].*)?")
+# Of a time zone: weekday and hour are those of the place, as written.
 OFFSET = re.compile(r"(?<=:\d\d)(\.\d+)?(Z|[+-]\d\d:?\d\d)$")
-"""Of a time zone: weekday and hour are those of the place, as written."""
+# Ways to write a date, with an example of each.
 FORMATS = {
     "ISO8601": "2024-12-31",
     "%d.%m.%Y": "31.12.2024",
@@ -41,7 +42,7 @@ FORMATS = {
     "%m-%d-%Y": "12-31-2024",
     "%Y/%m/%d": "2024/12/31",
 }
-"""Ways to write a date, with an example of each."""
+# What an argument may ask of a date; all but the year count from 0.
 DATE_PARTS: dict[str, "Callable[[Series], Series]"] = {
     "year": lambda dates: dates.dt.year,
     "quarter": lambda dates: dates.dt.quarter - 1,
@@ -52,17 +53,21 @@ DATE_PARTS: dict[str, "Callable[[Series], Series]"] = {
     "weekday": lambda dates: dates.dt.day_of_week,
     "hour": lambda dates: dates.dt.hour,
 }
-"""What an argument may ask of a date; all but the year count from 0."""
+# The part that counts from the first date of the fit.
 DAYS = "days"
-"""The part that counts from the first date of the fit."""
 
 
 class Number(NamedTuple):
+    """A number as people write it.
+
+    Attributes:
+        unit: what stands beside it, such as a currency.
+        grouped: whether thousands are set apart.
+    """
+
     value: float
     unit: str
-    """What stands beside it, such as a currency."""
     grouped: bool = False
-    """Whether thousands are set apart."""
 
 
 @lru_cache(maxsize=2**16)
@@ -93,18 +98,21 @@ def number(word: str, decimal: str = ".") -> Number | None:
 
 
 class Numbers(NamedTuple):
-    """Words read as numbers."""
+    """Words read as numbers.
+
+    Attributes:
+        values: nan where a word is no number.
+        others: which words are none.
+        whole: whether all are whole numbers, written as such.
+        units: what stands beside numbers -> the first word with it.
+        grouped: the first number with its thousands set apart.
+    """
 
     values: np.ndarray
-    """nan where a word is no number."""
     others: np.ndarray
-    """Which words are none."""
     whole: bool
-    """Whether all are whole numbers, written as such."""
     units: dict[str, int]
-    """What stands beside numbers -> the first word with it."""
     grouped: int | None
-    """The first number with its thousands set apart."""
 
 
 def numbers_in(words: Sequence[str], decimal: str) -> Numbers:
@@ -137,14 +145,17 @@ def truths_in(words: Sequence[str]) -> np.ndarray | None:
 
 
 class Dates(NamedTuple):
-    """Words read as dates."""
+    """Words read as dates.
+
+    Attributes:
+        values: by the day, or by the second where there are times; NaT where a word is no date.
+        others: which words are none.
+        formats: all ways to write a date by which as many are read.
+    """
 
     values: np.ndarray
-    """By the day, or by the second where there are times; NaT where a word is no date."""
     others: np.ndarray
-    """Which words are none."""
     formats: tuple[str, ...]
-    """All ways to write a date by which as many are read."""
 
 
 def dates_in(words: Sequence[str], written: str | None = None) -> Dates | None:
@@ -177,14 +188,17 @@ def by_day(dates: np.ndarray) -> np.ndarray:
 @final
 @dataclass(frozen=True, eq=False)
 class Coding:
-    """What the numbers in a fit's data stand for, so that other tables get the same ones."""
+    """What the numbers in a fit's data stand for, so that other tables get the same ones.
+
+    Attributes:
+        categories: argument -> its categories, in the order of their codes.
+        origins: argument -> the date from which its days are counted.
+        zoned: arguments whose dates have a time zone; what counts is the clock there.
+    """
 
     categories: dict[str, tuple[Any, ...]] = field(default_factory=dict)
-    """Argument -> its categories, in the order of their codes."""
     origins: dict[str, np.datetime64] = field(default_factory=dict)
-    """Argument -> the date from which its days are counted."""
     zoned: set[str] = field(default_factory=set)
-    """Arguments whose dates have a time zone; what counts is the clock there."""
 
 
 def categories_of(parts: Iterable[np.ndarray]) -> list[str]:

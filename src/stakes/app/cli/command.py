@@ -40,6 +40,7 @@ Set = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs to read.")]
 
+# Words in what JAX says when it cannot reach another process.
 OF_OTHERS = (
     "unavailable",
     "deadline_exceeded",
@@ -49,7 +50,6 @@ OF_OTHERS = (
     "coordination service",
     "connection",
 )
-"""Words in what JAX says when it cannot reach another process."""
 
 
 class Exit(IntEnum):

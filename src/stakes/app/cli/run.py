@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from stakes.app.spec import Job
     from stakes.processes import Processes
 
+# Exit codes that another try would not change.
 FINAL = (Exit.DONE, Exit.BAD_INPUT, Exit.NUMERICAL_FAILURE, Exit.NOT_CONVERGED)
-"""Exit codes that another try would not change."""
 
 
 class Workers(NamedTuple):

@@ -19,13 +19,13 @@ from stakes.predicting import FittedPosterior
 from stakes.study import Forward, Plan
 
 CHUNK = 20
+# Of the chunks that are timed, and the seconds after which no more are.
 FEWEST, MOST, PATIENCE = 3, 50, 5.0
-"""Of the chunks that are timed, and the seconds after which no more are."""
+# As long as deciding about the rows of a fit takes, so do decisions and predictions for others; and
+# the seconds that a page takes.
 PASSES, PAGE = 3, 5.0
-"""As long as deciding about the rows of a fit takes, so do decisions and predictions for others;
-and the seconds that a page takes."""
+# Of the time that fits would take one by one, what a compiled batch of them takes at best.
 TOGETHER = 1 / 3
-"""Of the time that fits would take one by one, what a compiled batch of them takes at best."""
 
 
 @final
@@ -43,38 +43,44 @@ class Item:
 @final
 @dataclass(frozen=True)
 class Checked:
+    """What is known of a run before it starts; times are in seconds.
+
+    Attributes:
+        formula: what a formula says and which priors it has, in words; nothing for other models.
+        refit: rows of the fits that decide about new ones, where they are others.
+        least_steps: the fewest that a fit takes before it can be called converged.
+        least_seconds: if all fits take the fewest steps.
+        seconds: the same if they take all their steps.
+        deciding_seconds: of decisions after the fits, and of the report.
+        ways: ways to a decision to choose among; none where the choice is left out.
+        least_choice_seconds: the same for the fits of the choice; NUTS and corrections take extra
+            time.
+        notes: what is odd about the tables, but stops no fit.
+        about: how files are written, and what their columns hold.
+    """
+
     problem: str
     formula: str
-    """What a formula says and which priors it has, in words; nothing for other models."""
     sites: tuple[Item, ...]
     arguments: tuple[Item, ...]
     rows: int
     held_out: int
     refit: int
-    """Rows of the fits that decide about new ones, where they are others."""
     parameters: int
     minibatches: str
     expectation: str
     least_steps: int
-    """The fewest that a fit takes before it can be called converged."""
     steps: int
     megabytes: float
     least_seconds: float
-    """If all fits take the fewest steps."""
     seconds: float
-    """The same if they take all their steps."""
     deciding_seconds: float
-    """Of decisions after the fits, and of the report."""
     ways: tuple[str, ...]
-    """Ways to a decision to choose among; none where the choice is left out."""
     folds: int
     least_choice_seconds: float
-    """The same for the fits of the choice; NUTS and corrections take extra time."""
     choice_seconds: float
     notes: tuple[str, ...]
-    """What is odd about the tables, but stops no fit."""
     about: tuple[str, ...]
-    """How files are written, and what their columns hold."""
 
     def as_dict(self) -> dict[str, object]:
         return asdict(self)
@@ -151,16 +157,19 @@ def _argument(name: str, value: Any) -> Item:
 @final
 @dataclass(frozen=True)
 class _Rehearsed:
-    """What the parts of a run took."""
+    """What the parts of a run took.
+
+    Attributes:
+        compiling: of VI and of the calibrated fit together.
+        deciding: seconds to decide about all rows, with what has to be compiled for it.
+    """
 
     expectation: str
     bytes: float
     compiling: float
-    """Of VI and of the calibrated fit together."""
     vi_step: float
     calibrated_step: float
     deciding: float
-    """Seconds to decide about all rows, with what has to be compiled for it."""
 
     def seconds(self, steps: int) -> float:
         """Of both fits."""

@@ -23,25 +23,28 @@ from stakes.host.workers import ONE_AT_A_TIME, on_all_cores
 from stakes.study import NUTS, Calibrated, Plain, beyond_made
 from stakes.tables import Values
 
+# Of what is odd about rows.
 MOST_TOLD = 20
-"""Of what is odd about rows."""
+# Sections of the spec of which decisions can try other values.
 TRIED = ("loss", "utility", "decision")
-"""Sections of the spec of which decisions can try other values."""
 COST, GAIN = "expected_cost", "expected_gain"
 
 
 class Handed(NamedTuple):
-    """What was written."""
+    """What was written.
+
+    Attributes:
+        decisions: of the rows that lack no value.
+        doubts: why some or all decisions are not to be relied on, and what was odd about the rows.
+        written: how, where that is not the usual way.
+        basis: which way has decided, and the rows that its fit rests on.
+    """
 
     rows: int
     decisions: int
-    """Of the rows that lack no value."""
     doubts: tuple[str, ...]
-    """Why some or all decisions are not to be relied on, and what was odd about the rows."""
     written: str
-    """How, where that is not the usual way."""
     basis: str
-    """Which way has decided, and the rows that its fit rests on."""
 
 
 def decide_file(

@@ -23,8 +23,8 @@ from stakes.tables import Dialect
 DATA, STATE, CHOICE, REFIT = "data.npz", "state.npz", "choice.npz", "refit.npz"
 DECISIONS, DRAWS, LOG, REPORT = "decisions.csv", "draws.nc", "log.txt", "report.html"
 NEEDED = (DATA, STATE, CHOICE, REFIT)
+# Made from the files needed, for others to read: what becomes of them does not matter.
 EXPORTS = (DECISIONS, DRAWS, LOG, REPORT)
-"""Made from the files needed, for others to read: what becomes of them does not matter."""
 
 
 @final

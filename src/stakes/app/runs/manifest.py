@@ -35,13 +35,17 @@ class SourceFile(_Part):
 
 
 class Ending(_Part):
-    """The numbers of a finished run."""
+    """The numbers of a finished run.
+
+    Attributes:
+        risk: None where data cannot judge the decisions.
+        interval: None where it is not finite.
+        stopped: fit -> why it ended.
+    """
 
     risk: dict[str, float] = {}
-    """None where data cannot judge the decisions."""
     reduction: float | None = None
     interval: tuple[float | None, float | None] = Field(default=(None, None), strict=False)
-    """None where it is not finite."""
     held_out: bool
     gain: bool
     instances: int
@@ -49,48 +53,55 @@ class Ending(_Part):
     setting: str
     scale: float | None
     stopped: dict[str, str]
-    """Fit -> why it ended."""
     converged: bool
 
 
 class Refit(_Part):
-    """The fits to all rows, with those held out, which decide about new rows."""
+    """The fits to all rows, with those held out, which decide about new rows.
+
+    Attributes:
+        ways: the ways that were fitted so.
+        latents: latent -> its shape.
+    """
 
     rows: int
     ways: list[str]
-    """The ways that were fitted so."""
     latents: dict[str, list[int]]
-    """Latent -> its shape."""
 
 
 class Manifest(_Part):
+    """What a run was made from, how it went, and which files belong to it.
+
+    Attributes:
+        format: runs of format 3 have the two fits alone.
+        reason: why it was interrupted or failed.
+        folder: the folder that relative paths in the spec start from.
+        timings: what took time -> seconds.
+        choice: None where the run has the two fits alone, or has not chosen yet.
+        refit: None where no rows are held out, or are to stay so.
+        latents: latent -> its shape: what the fitted parameters are about.
+        files: file -> SHA-256.
+    """
+
     format: Literal[3, 4] = 4
-    """Runs of format 3 have the two fits alone."""
     status: Literal["running", "interrupted", "failed", "done"]
     reason: str | None = None
-    """Why it was interrupted or failed."""
     title: str
     created: str
     command: str
     seed: int
     spec: dict[str, Any]
     folder: str
-    """The folder that relative paths in the spec start from."""
     code: list[SourceFile]
     data: list[SourceFile]
     versions: dict[str, str]
     precision: Literal["single", "double"]
     timings: dict[str, float] = {}
-    """What took time -> seconds."""
     ending: Ending | None = None
     choice: Summary | None = None
-    """None where the run has the two fits alone, or has not chosen yet."""
     refit: Refit | None = None
-    """None where no rows are held out, or are to stay so."""
     latents: dict[str, list[int]] = {}
-    """Latent -> its shape: what the fitted parameters are about."""
     files: dict[str, str] = {}
-    """File -> SHA-256."""
 
 
 def save(folder: Path, manifest: Manifest) -> None:

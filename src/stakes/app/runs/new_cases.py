@@ -11,10 +11,10 @@ from stakes.app.spec import Job
 from stakes.study import Cases
 from stakes.tables import name_rows
 
+# A row is far outside where it is beyond the range of the fit by this share of its width.
 BEYOND = 0.5
-"""A row is far outside where it is beyond the range of the fit by this share of its width."""
+# The most rows decided at once: what JAX compiles for one part serves all parts.
 CHUNK = 8192
-"""The most rows decided at once: what JAX compiles for one part serves all parts."""
 
 
 def usual_size(job: Job, rows: int) -> int:
@@ -67,12 +67,15 @@ def new_cases(
 @final
 @dataclass(frozen=True)
 class Ranges:
-    """What the fit has seen of each column, and the rows far outside of that."""
+    """What the fit has seen of each column, and the rows far outside of that.
+
+    Attributes:
+        far: column -> (row, value).
+    """
 
     seen: Mapping[str, tuple[float, float]]
     dates: frozenset[str]
     far: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
-    """Column -> (row, value)."""
 
     @classmethod
     def of(cls, job: Job, columns: Mapping[str, str]) -> "Ranges":

@@ -22,12 +22,17 @@ from stakes.study import Study, Work
 @final
 @dataclass(frozen=True, eq=False)
 class Run:
+    """A job and the folder that it is carried out in.
+
+    Attributes:
+        manifest: as it was when the run was opened.
+        refit: whether its fits are those to all rows, of which none are held out.
+    """
+
     folder: RunFolder
     manifest: Manifest
-    """As it was when the run was opened."""
     job: Job
     refit: bool = False
-    """Whether its fits are those to all rows, of which none are held out."""
 
     def __post_init__(self) -> None:
         checks.fields(self, folder=RunFolder, manifest=Manifest, job=Job)
@@ -122,10 +127,10 @@ def reopen(
     return Run(folder, manifest, job)
 
 
+# Before the names of what strategies decide by that were fitted to all rows.
 ALL = "all rows/"
-"""Before the names of what strategies decide by that were fitted to all rows."""
+# Fields of [data] that say how a table is read: that of new rows may be written otherwise.
 READING = ("replace", "dates", "missing", "separator", "decimal", "encoding")
-"""Fields of [data] that say how a table is read: that of new rows may be written otherwise."""
 
 
 def changed_run(run: Run, changes: Sequence[str]) -> Run:

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     import xarray as xr
 
 Columns: TypeAlias = Mapping[str, Sequence[Any] | np.ndarray]
+# Writes the next rows; None and nan are no values.
 Add: TypeAlias = Callable[[Columns], None]
-"""Writes the next rows; None and nan are no values."""
+# Columns of tables of decisions.
 DECISION, LOW, HIGH = "decision", "predicted_low", "predicted_high"
-"""Columns of tables of decisions."""
+# Draws of latents held at once.
 MOST_VALUES = 2**25
-"""Draws of latents held at once."""
 
 
 def check_output(target: Path, inputs: Iterable[Path], *, overwrite: bool = True) -> None:

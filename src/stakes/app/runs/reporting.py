@@ -19,20 +19,23 @@ from stakes.wording import count
 if TYPE_CHECKING:
     from stakes import report
 
+# Of a table that a report decides about.
 MOST_ROWS = 100_000
-"""Of a table that a report decides about."""
 
 
 class Asked(NamedTuple):
-    """The rows of a new table that a report decides about."""
+    """The rows of a new table that a report decides about.
+
+    Attributes:
+        part: all rows that were read, also those without a decision.
+        doubts: which rows lie far outside what the fit has seen.
+        changes: values in place of those of the spec, by which the table was read.
+    """
 
     source: Path
     part: Part
-    """All rows that were read, also those without a decision."""
     doubts: tuple[str, ...]
-    """Which rows lie far outside what the fit has seen."""
     changes: tuple[str, ...] = ()
-    """Values in place of those of the spec, by which the table was read."""
 
     @property
     def kept(self) -> np.ndarray:

@@ -40,10 +40,10 @@ from stakes.study import (
 if TYPE_CHECKING:
     import xarray as xr
 
+# The strategies whose fits to everything a run has anyway.
 TWO: tuple[Strategy, Strategy] = (Plain(), Calibrated())
-"""The strategies whose fits to everything a run has anyway."""
+# What the files of a run call these two fits.
 TITLES = ("VI", "calibrated")
-"""What the files of a run call these two fits."""
 TODAY, SAME = Given.name, Same.name
 
 
@@ -81,16 +81,19 @@ def take_part(study: Study, job: Job) -> None:
 @final
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """The fits of a run, the strategies that were compared, and the one to decide by."""
+    """The fits of a run, the strategies that were compared, and the one to decide by.
+
+    Attributes:
+        summary: None where the run has the two fits alone: it then decides by the calibrated one,
+            or by plain VI where data cannot judge decisions.
+        arrays: what strategies decide by that were fitted in an earlier program, by their names.
+    """
 
     job: Job
     study: Study
     result: Calibration
     summary: Summary | None = None
-    """None where the run has the two fits alone: it then decides by the calibrated one, or by plain
-    VI where data cannot judge decisions."""
     arrays: Mapping[str, np.ndarray] | None = None
-    """What strategies decide by that were fitted in an earlier program, by their names."""
 
     @classmethod
     def of(cls, job: Job, study: Study, *, plain: bool = False) -> "Solution":

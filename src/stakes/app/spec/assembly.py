@@ -33,8 +33,8 @@ from stakes.study import (
     why_not_judged,
 )
 
+# Options of the fits that are values.
 OPTIONS = ("transform", "method", "expectation", "estimator")
-"""Options of the fits that are values."""
 
 
 @final

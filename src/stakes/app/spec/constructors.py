@@ -32,8 +32,8 @@ from stakes.study import CalibrationMap, Forward, Strategy
 from stakes.utilities import ExpUtility, Utility
 
 T = TypeVar("T")
+# Where a word begins in the name of a class.
 WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-"""Where a word begins in the name of a class."""
 UTILITIES = (Utility, ExpUtility)
 
 
@@ -50,15 +50,18 @@ def _classes() -> dict[str, type]:
 @final
 @dataclass(frozen=True)
 class Slot(Generic[T]):
-    """What a spec can name in one place."""
+    """What a spec can name in one place.
+
+    Attributes:
+        makes: whether a class makes one.
+        check: return the value, or refuse one that does not fit; the text is what it is called.
+        instantiates: whether the value is made by the class, and is not the class itself.
+    """
 
     noun: str
     makes: Callable[[type], bool]
-    """Whether a class makes one."""
     check: Callable[[str, Any], T]
-    """Return the value, or refuse one that does not fit; the text is what it is called."""
     instantiates: bool = True
-    """Whether the value is made by the class, and is not the class itself."""
 
     @cached_property
     def classes(self) -> dict[str, type]:
@@ -123,6 +126,7 @@ GUIDE: Slot[Any] = Slot("an autoguide", _is_guide, _guide, instantiates=False)
 OWN: Slot[Any] = Slot(
     "a name in a Python file of your own", lambda kind: False, lambda where, value: value
 )
+# Section of a spec -> what it names.
 SECTIONS: dict[str, Slot[Any]] = {
     "loss": LOSS,
     "utility": Slot("a utility", lambda kind: issubclass(kind, UTILITIES), _utility),
@@ -133,7 +137,7 @@ SECTIONS: dict[str, Slot[Any]] = {
     "expectation": EXPECTATION,
     "estimator": _implementing("an estimator", Estimator, UTILITIES),
 }
-"""Section of a spec -> what it names."""
+# Arguments of our classes that are values themselves.
 ARGUMENTS: dict[str, Slot[Any]] = {
     "base": WAY,
     "by": EXPECTATION,
@@ -145,7 +149,6 @@ ARGUMENTS: dict[str, Slot[Any]] = {
     "m_step": _implementing("an M-step", DecisionRule),
     "transform": TRANSFORM,
 }
-"""Arguments of our classes that are values themselves."""
 
 
 @final

@@ -29,25 +29,28 @@ from stakes.tables import (
     source_of,
 )
 
+# What the column of that field is called beside those of the model.
 BY = "choose.by"
-"""What the column of that field is called beside those of the model."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """The data of a job."""
+    """The data of a job.
+
+    Attributes:
+        files: the files that they were read from.
+        notes: what is odd about them, but stops no fit.
+        about: how files are written, and what their columns hold.
+        dialect: how the file of the fit is written, as far as that is known.
+    """
 
     fit: Table
     held_out: Table | None
     files: tuple[Path, ...] = ()
-    """The files that they were read from."""
     notes: tuple[str, ...] = ()
-    """What is odd about them, but stops no fit."""
     about: tuple[str, ...] = ()
-    """How files are written, and what their columns hold."""
     dialect: Dialect = field(default_factory=Dialect)
-    """How the file of the fit is written, as far as that is known."""
 
     @property
     def both(self) -> tuple[Table, ...]:
@@ -301,13 +304,16 @@ class _FileReader:
 
 
 class _Read(NamedTuple):
-    """What was read from one file."""
+    """What was read from one file.
+
+    Attributes:
+        kept: the rows that are used, in their order.
+    """
 
     raw: Raw
     columns: dict[str, Column]
     findings: list[Finding]
     kept: np.ndarray
-    """The rows that are used, in their order."""
 
 
 def _holds_numbers(column: Column) -> bool:

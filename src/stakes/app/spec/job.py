@@ -22,26 +22,29 @@ from stakes.study import Coords, Options
 @final
 @dataclass(frozen=True, eq=False)
 class Job:
-    """A spec with its code run and its data read."""
+    """A spec with its code run and its data read.
+
+    Attributes:
+        raw: the spec as it was written.
+        folder: where relative paths in the spec start from.
+        coords: labels that come with an example.
+        known: plates whose members are the same in the held-out data.
+        code: Python file -> its checksum.
+        unit: what costs are counted in, such as "€"; None where the spec does not say.
+        choosing: None for the two fits alone.
+    """
 
     spec: Spec
     raw: Mapping[str, object]
-    """The spec as it was written."""
     folder: Path
-    """Where relative paths in the spec start from."""
     problem: Problem
     tables: Tables
     options: Options
     coords: Coords
-    """Labels that come with an example."""
     known: tuple[str, ...]
-    """Plates whose members are the same in the held-out data."""
     code: Mapping[str, str]
-    """Python file -> its checksum."""
     unit: str | None
-    """What costs are counted in, such as "€"; None where the spec does not say."""
     choosing: Choosing | None
-    """None for the two fits alone."""
 
     @property
     def title(self) -> str:

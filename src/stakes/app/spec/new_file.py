@@ -26,20 +26,23 @@ from stakes.tables import Column, Finding, Hints, Kind, TableFile, Values, refus
 
 
 class Part(NamedTuple):
-    """Some consecutive rows."""
+    """Some consecutive rows.
+
+    Attributes:
+        table: all columns with a value for each row, as they are written.
+        labels: column -> what names each row, in the words of the fit.
+        start: how many rows come before these.
+        lacking: whether each row lacks a value; arguments have one of the fit in its place.
+        notes: what is odd about them.
+    """
 
     arguments: dict[str, np.ndarray]
     table: dict[str, Values]
-    """All columns with a value for each row, as they are written."""
     labels: dict[str, list[str]]
-    """Column -> what names each row, in the words of the fit."""
     rows: int
     start: int
-    """How many rows come before these."""
     lacking: np.ndarray
-    """Whether each row lacks a value; arguments have one of the fit in its place."""
     notes: tuple[Finding, ...]
-    """What is odd about them."""
 
     @property
     def names(self) -> list[str] | None:

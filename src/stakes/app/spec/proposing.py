@@ -13,26 +13,26 @@ import numpy as np
 from stakes.errors import InputError, suggestion
 from stakes.tables import Column, Examined, Finding, Hints, Kind, TableFile, examine
 
+# Up to so many categories have an effect each; more are groups that learn from each other.
 FEW = 4
-"""Up to so many categories have an effect each; more are groups that learn from each other."""
+# Of the rows, the share from which on different words are labels rather than categories.
 DISTINCT = 0.5
-"""Of the rows, the share from which on different words are labels rather than categories."""
+# Counts of this size are as good as any number.
 LARGE = 5000
-"""Counts of this size are as good as any number."""
+# Times the variance of Poisson counts, from which on they are another family.
 DISPERSED = 1.3
-"""Times the variance of Poisson counts, from which on they are another family."""
+# Rows; of fewer, none is held out.
 LEAST_HELD_OUT = 50
-"""Rows; of fewer, none is held out."""
+# Days between dates, up to which they are those of a week.
 DAILY = 3
-"""Days between dates, up to which they are those of a week."""
 LEAST_WEEKS = 3
 CODE_DIGITS = 4
+# Names of columns, in some languages, of what was ordered.
 ORDERED = re.compile(
     r"^(orders?|ordered|order_?qty|qty_?ordered|bestell|geplant|command|pedid|ordinat)", re.I
 )
-"""Names of columns, in some languages, of what was ordered."""
+# Of the rows, the share that may bear the label of another, as where a row is there twice.
 TWICE = 0.02
-"""Of the rows, the share that may bear the label of another, as where a row is there twice."""
 
 
 def propose(path: Path, outcome: str | None, today: str | None = None) -> "Proposal":
@@ -109,18 +109,21 @@ def _hints(first: Examined, outcome: str) -> dict[str, Hints]:
 @final
 @dataclass(frozen=True, eq=False)
 class Proposal:
-    """What a spec for a table says."""
+    """What a spec for a table says.
+
+    Attributes:
+        hints: what the spec says of columns.
+        findings: all that is odd about the table.
+        about: the column of the outcomes.
+        today: the column with what is decided today.
+    """
 
     file: TableFile
     columns: Mapping[str, Column]
     hints: Mapping[str, Hints]
-    """What the spec says of columns."""
     findings: tuple[Finding, ...]
-    """All that is odd about the table."""
     about: str
-    """The column of the outcomes."""
     today: str | None
-    """The column with what is decided today."""
 
     @property
     def formula(self) -> str:

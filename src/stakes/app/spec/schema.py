@@ -7,8 +7,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from stakes.app.spec.messages import FieldErrors
 
+# What stands for the user's own Python: a file and a name in it.
 CODE = r"[^:]+\.py:[A-Za-z_][A-Za-z_0-9]*"
-"""What stands for the user's own Python: a file and a name in it."""
 COUNT = "a whole number above zero"
 
 
@@ -41,8 +41,8 @@ Names = Annotated[list[str], BeforeValidator(_as_list)]
 Columns = Annotated[dict[str, str], BeforeValidator(_as_table)]
 
 
+# Where a model comes from -> the fields that go with it.
 MODELS = {"python": ("outcome", "latent"), "example": (), "formula": ("family", "link")}
-"""Where a model comes from -> the fields that go with it."""
 
 
 class ModelSection(Section):
@@ -152,12 +152,17 @@ def _is_encoding(name: str) -> bool:
 
 
 class FitSection(Section):
+    """[fit]: how long fits take, and how often they are saved.
+
+    Attributes:
+        learning_rate: that of Adam, which then makes the fit alone.
+    """
+
     steps: int = Field(30_000, gt=0, description=COUNT)
     draws: int | None = Field(None, gt=0, description=COUNT)
     learning_rate: float | None = Field(
         None, gt=0, allow_inf_nan=False, description="a number above zero"
     )
-    """That of Adam, which then makes the fit alone."""
     warm_start: bool = Field(True, description="true or false")
     checkpoint_seconds: float = Field(
         60.0, ge=0, allow_inf_nan=False, description="a number of zero or more"

@@ -13,8 +13,8 @@ from typing import final
 
 from stakes.errors import InputError, suggestion
 
+# How modules that are run from here are called, which tells exceptions in them from ours.
 PREFIX = "stakes_user_"
-"""How modules that are run from here are called, which tells exceptions in them from ours."""
 JAX_TRACE = re.compile(
     r"\nThe error occurred while tracing the function.*?(?=\nSee http|\Z)", re.DOTALL
 )

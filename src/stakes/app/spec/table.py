@@ -18,17 +18,20 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Rows to fit or decide about: the model's arguments, and a label for each row."""
+    """Rows to fit or decide about: the model's arguments, and a label for each row.
+
+    Attributes:
+        labels: row x column of labels.
+        groups: column -> values that are equal where rows belong together.
+        beside: what rows have beside the model's arguments: `by`, their group, `today`, a decision,
+            and `when`, the number of their day.
+    """
 
     arguments: dict[str, Any]
     labels: np.ndarray | None
-    """Row x column of labels."""
     vocabulary: dict[str, list[str]] = field(default_factory=dict)
     groups: dict[str, np.ndarray] = field(default_factory=dict)
-    """Column -> values that are equal where rows belong together."""
     beside: dict[str, np.ndarray] = field(default_factory=dict)
-    """What rows have beside the model's arguments: `by`, their group, `today`, a decision, and
-    `when`, the number of their day."""
 
     @property
     def names(self) -> np.ndarray | None:

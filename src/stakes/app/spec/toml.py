@@ -23,10 +23,10 @@ COSTS = """\
 newsvendor = { under = 1, over = 1 }  # one unit too few, one too many; or squared, lin_ex, ...
 # unit = "€"                      # what costs are counted in, for the report
 """
+# Names of columns, in some languages, of what was sold.
 SALES = re.compile(
     r"sold|sales|sale_|verkauf|verkäuf|abverkauf|absatz|abgesetzt|vente|vendu|venta|vendid", re.I
 )
-"""Names of columns, in some languages, of what was sold."""
 NOT_DEMAND = """\
 # Sold is not demand: where a shelf was empty, more would have been sold, and orders that follow
 # such days stay too low. Leave out the rows of days that sold out, or put what was asked for.
