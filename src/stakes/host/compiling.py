@@ -58,6 +58,8 @@ SMALL: dict[str, Option] = {
 """Options for programs that compute few numbers: they compile in half of the time."""
 LITTLE = 100_000
 """Numbers that such a program computes, at most; with more, it would run several times as long."""
+MUCH = 3 * 10**8
+"""Numbers with which a program takes longer to run once, with `ONCE`, than to compile well."""
 WIDE: dict[str, Option] = {"xla_cpu_prefer_vector_width": 512}
 """Options for all others: as many numbers at once as the processor can, where XLA takes half."""
 
@@ -69,12 +71,15 @@ def setting(name: str) -> bool | str | None:
 
 
 def options_for(numbers: int, options: Mapping[str, Option]) -> dict[str, Option]:
-    """Return the options of XLA for a program that computes so many numbers, if none are given.
+    """Return the options of XLA for a program that computes so many numbers.
+
+    The options given hold, unless the numbers are too many.
 
     They are empty where the user has set one of them, or where there is no CPU, which all of them
     are about.
     """
-    options = options or (SMALL if numbers <= LITTLE else WIDE)
+    if numbers > MUCH or not options:
+        options = SMALL if numbers <= LITTLE else WIDE
     if jax.default_backend() != "cpu" or set(options) & _said_of_xla():
         return {}
     return dict(options)

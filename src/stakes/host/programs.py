@@ -68,6 +68,8 @@ class Ready(NamedTuple):
 
     program: Compiling
     tree: Any
+    types: tuple[jax.ShapeDtypeStruct, ...]
+    """Of what it returns."""
 
 
 class Bound(NamedTuple, Generic[R]):
@@ -128,6 +130,14 @@ class Program(Generic[P, R]):
     def prepare(self, *args: P.args, **kwargs: P.kwargs) -> Compiled:
         """The compiled program for these arguments."""
         return self._made(self._given(*args, **kwargs))[1].program.result()
+
+    def begin(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Begin to compile the program in another thread; the shapes of what it will return.
+
+        Arguments may be such shapes themselves.
+        """
+        ready = self._made(self._given(*args, **kwargs), later=True)[1]
+        return jax.tree.unflatten(ready.tree, ready.types)
 
     def bound(self, *args: P.args, **kwargs: P.kwargs) -> Bound[R]:
         """The call with these arguments, to be made in whichever thread: it traces nothing.
@@ -191,7 +201,9 @@ class Program(Generic[P, R]):
         else:
             numbers = int(self._work(given))
         options = compiling.options_for(numbers, self._options)
-        return Ready(compiling.compiled(lowered, options, types, later=later), trees[0])
+        program = compiling.compiled(lowered, options, types, later=later)
+        returned = tuple(map(_type, jax.tree.leaves(lowered.out_info)))
+        return Ready(program, trees[0], returned)
 
     def _arguments(self, given: dict[str, Any], static: frozenset[str]) -> CallArguments:
         parts: list[dict[str, Any]] = [{}, {}, {}]

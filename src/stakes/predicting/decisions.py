@@ -1,7 +1,7 @@
 """The best decisions under a posterior for all instances, and what others would cost."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -14,10 +14,11 @@ from stakes.bridge import Predictor
 from stakes.decisions import DecisionTask, SecondMinimum, best_decision
 from stakes.decisions import second_minimum as second_minimum_of
 from stakes.host.programs import Program
-from stakes.port import Outcome, columns_in, count_in, outcome_at, sweep
-from stakes.predicting.instances import count_of, everywhere, outcomes_in
+from stakes.port import Outcome, columns_in, outcome_at, sweep
+from stakes.predicting.instances import count_of, everywhere, predict_batch
 from stakes.predicting.posteriors import Posterior
 from stakes.protocols import Expectation
+from stakes.varying import Columns as CaseColumns
 
 MOST_ELEMENTS = 2**25
 """Instances times draws held at once; 128 MB per array in single precision."""
@@ -37,14 +38,36 @@ def draws_to_decide(task: DecisionTask, expectation: Expectation, instances: int
 
 @dataclass(frozen=True)
 class Question:
-    """What to ask of each batch of instances; a key for compiled programs."""
+    """What to ask of the outcomes that a posterior predicts for a batch of instances."""
 
     ask: Callable[..., Any]
     """Of a task, an expectation, a key, outcomes, weights, and a decision if there is one."""
     task: DecisionTask
-    """Without its numbers."""
     expectation: Expectation
     draws: int
+
+    def answer(
+        self,
+        posterior: Posterior,
+        predictor: Predictor,
+        key: Key,
+        batch: Batch,
+        decision: Array | None = None,
+    ) -> Any:
+        """The answer for a batch. Only what it rests on is compiled for this posterior."""
+        responding = predictor.trace.action is not None
+        predicted = predict_batch(posterior, predictor, key, batch, self.draws, 0, responding)
+        bare, numbers = self.task.split_numbers()
+        columns = columns_in(predictor, self.task.needs, batch)
+        return _answer(replace(self, task=bare), numbers, columns, key, *predicted, decision)
+
+    def begin(self, posterior: Posterior, predictor: Predictor, key: Key, batch: Batch) -> None:
+        """Begin to compile what `answer` needs, in another thread."""
+        responding = predictor.trace.action is not None
+        predicted = predict_batch.begin(posterior, predictor, key, batch, self.draws, 0, responding)
+        bare, numbers = self.task.split_numbers()
+        columns = columns_in(predictor, self.task.needs, batch)
+        _answer.begin(replace(self, task=bare), numbers, columns, key, *predicted, None)
 
 
 def decide(
@@ -60,10 +83,10 @@ def decide(
 
     Those of instances that are not asked about may be anything.
     """
-    question, numbers = _which_is_best(task, predictor, expectation, draws)
+    question = _which_is_best(task, predictor, expectation, draws)
 
     def best(batch: Batch) -> Array:
-        answer: Array = _answer(question, posterior, predictor, key, batch, numbers)
+        answer: Array = question.answer(posterior, predictor, key, batch)
         return answer
 
     return everywhere(best, predictor, task.space.axes, asked)
@@ -77,18 +100,16 @@ def begin_to_decide(
     key: Key,
 ) -> None:
     """Begin to compile what `decide` needs, in another thread."""
-    question, numbers = _which_is_best(task, predictor, expectation, None)
-    batch = next(sweep(predictor.trace.subsamples))
-    _answer.bound(question, posterior, predictor, key, batch, numbers)
+    question = _which_is_best(task, predictor, expectation, None)
+    question.begin(posterior, predictor, key, next(sweep(predictor.trace.subsamples)))
 
 
 def _which_is_best(
     task: DecisionTask, predictor: Predictor, expectation: Expectation, draws: int | None
-) -> tuple[Question, tuple[float, ...]]:
+) -> Question:
     size = int(np.prod(predictor.trace.instances.shape))
-    bare, numbers = task.split_numbers()
     draws = draws or draws_to_decide(task, expectation, size)
-    return Question(best_decision, bare, expectation, draws), numbers
+    return Question(best_decision, task, expectation, draws)
 
 
 def second_minimum(
@@ -101,9 +122,9 @@ def second_minimum(
     """Of the first batch of instances, other decisions that are nearly as good as the best."""
     if task.criterion.convex or task.space.actions is not None or task.space.axes:
         return None
-    batch, (bare, numbers) = next(sweep(predictor.trace.subsamples)), task.split_numbers()
-    question = Question(second_minimum_of, bare, expectation, DRAWS_FOR_MINIMA)
-    answer: SecondMinimum | None = _answer(question, posterior, predictor, key, batch, numbers)
+    question = Question(second_minimum_of, task, expectation, DRAWS_FOR_MINIMA)
+    batch = next(sweep(predictor.trace.subsamples))
+    answer: SecondMinimum | None = question.answer(posterior, predictor, key, batch)
     return answer
 
 
@@ -120,11 +141,10 @@ def expected(
 
     Where outcomes share a decision, all of them together.
     """
-    bare, numbers = task.split_numbers()
-    question, same = Question(_expected, bare, expectation, draws), jnp.asarray(decision)
+    question, same = Question(_expected, task, expectation, draws), jnp.asarray(decision)
 
     def some(batch: Batch) -> Array:
-        answer: Array = _answer(question, posterior, predictor, key, batch, numbers, same)
+        answer: Array = question.answer(posterior, predictor, key, batch, same)
         return answer
 
     return everywhere(some, predictor, leading=(3,))
@@ -152,26 +172,21 @@ def _expected(
 
 def _compared(given: Mapping[str, Any]) -> int:
     """About how many numbers the draws of a batch's outcomes are, where these are summed over."""
-    outcomes = count_in(given["predictor"].trace.instances, given["batch"])
     question: Question = given["question"]
-    return outcomes * question.draws * question.expectation.cost.mixture
+    return int(np.size(given["weight"])) * question.draws * question.expectation.cost.mixture
 
 
 @partial(Program, static=("question",), numbers=("numbers",), work=_compared)
 def _answer(
     question: Question,
-    posterior: Posterior,
-    predictor: Predictor,
-    key: Key,
-    batch: Batch,
     numbers: tuple[float, ...],
-    decision: Array | None = None,
+    columns: CaseColumns,
+    key: Key,
+    outcomes: Outcome,
+    weight: Array,
+    decision: Array | None,
 ) -> Any:
-    theta_key, y_key = jax.random.split(key)
-    outcomes, weight = outcomes_in(
-        posterior, predictor, theta_key, batch, question.draws, responding=True
-    )
-    task = question.task.with_numbers(numbers)
-    here = task.at(columns_in(predictor, task.needs, batch))
+    _, y_key = jax.random.split(key)
+    task = question.task.with_numbers(numbers).at(columns)
     given = () if decision is None else (decision,)
-    return question.ask(here, question.expectation, y_key, outcomes, weight, *given)
+    return question.ask(task, question.expectation, y_key, outcomes, weight, *given)

@@ -80,7 +80,28 @@ def outcomes_in(
     return outcome, weight[0]
 
 
-_outcomes_batch = Program(outcomes_in, static=("draws", "responding"))
+_outcomes_batch = Program(outcomes_in, static=("draws",))
+
+
+def _predicted(given: Mapping[str, Any]) -> int:
+    """About how many numbers it takes to predict: a hundred for each outcome and draw of θ."""
+    instances = count_in(given["predictor"].trace.instances, given["batch"])
+    return 100 * instances * int(given["draws"])
+
+
+@partial(Program, static=("draws", "responding"), options=ONCE, work=_predicted)
+def predict_batch(
+    posterior: Posterior,
+    predictor: Predictor,
+    key: Key,
+    batch: Batch,
+    draws: int,
+    part: Array | int,
+    responding: bool,
+) -> tuple[Outcome, Array]:
+    """p(y|θ), as in `outcomes_in`; whoever asks further takes the second half of the key."""
+    theta_key, _ = jax.random.split(key)
+    return outcomes_in(posterior, predictor, theta_key, batch, draws, part, responding=responding)
 
 
 def outcomes_by_batch(
@@ -247,28 +268,23 @@ def predict(
     parts = itertools.count()
 
     def some(batch: Batch) -> Array:
-        return _predict_batch(posterior, predictor, key, batch, draws, next(parts))
+        part = next(parts)
+        predicted = predict_batch(posterior, predictor, key, batch, draws, part, False)
+        return _sample_batch(key, *predicted, draws, part)
 
     return everywhere(some, predictor, (draws,), asked)
 
 
 def _drawn(given: Mapping[str, Any]) -> int:
     """How many outcomes are drawn."""
-    outcomes = count_in(given["predictor"].trace.instances, given["batch"])
-    return outcomes * int(given["draws"])
+    return int(np.size(given["weight"])) * int(given["draws"])
 
 
 @partial(Program, static=("draws",), work=_drawn)
-def _predict_batch(
-    posterior: Posterior,
-    predictor: Predictor,
-    key: Key,
-    batch: Batch,
-    draws: int,
-    part: Array | int,
+def _sample_batch(
+    key: Key, outcomes: Distribution, weight: Array, draws: int, part: Array | int
 ) -> Array:
-    theta_key, y_key = jax.random.split(key)
-    outcomes, weight = outcomes_in(posterior, predictor, theta_key, batch, draws, part)
+    _, y_key = jax.random.split(key)
     keys = jax.random.split(jax.random.fold_in(y_key, part), draws)
     if count_of(outcomes) < draws:
         again = np.arange(draws) % count_of(outcomes)
