@@ -21,7 +21,7 @@ from stakes.decisions import BayesDecisions, NumericalDecisions
 from stakes.fitting import EM, Fit, History, Joint, Method
 from stakes.losses import Squared
 from stakes.predicting import FittedPosterior
-from stakes.study import Plan, check_whole
+from stakes.study import Plan
 from stakes.utilities import Exponential
 
 LOSS = Squared()
@@ -103,7 +103,7 @@ def _fit(
     key = jax.random.key(1)
     hooks = fitting.Hooks(watch=look)
     fit = fitting.run("fit", step, plan.approximation, state, key, plan.settings, hooks=hooks)
-    check_whole("fit", fit)
+    fit.check_whole("fit")
     return fit
 
 

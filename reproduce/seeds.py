@@ -23,7 +23,7 @@ from stakes.host.workers import checked_client
 from stakes.predicting import FittedPosterior
 from stakes.problem import Problem, checked_key
 from stakes.protocols import Expectation
-from stakes.study import Calibration, Keys, Plan, check_whole, stacked
+from stakes.study import Calibration, Keys, Plan, stacked
 
 
 @final
@@ -116,7 +116,7 @@ def _plain_fits(
     )
     fits = how.fitted(batch)
     for fit in fits:
-        check_whole("VI", fit)
+        fit.check_whole("VI")
     return PlainFits(keys, plan.approximation, starts, fits)
 
 
@@ -179,7 +179,7 @@ def _calibrated(
     )
     fits = how.fitted(batch)
     for fit in fits:
-        check_whole("calibrated", fit)
+        fit.check_whole("calibrated")
     return [
         Calibration(plan=plan, keys=Keys.of(key), vi=vi, calibrated=fit)
         for plan, vi, fit, key in zip(plans, plain, fits, keys, strict=True)

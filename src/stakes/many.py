@@ -222,9 +222,7 @@ def _(result: Calibration) -> tuple[dict[str, Any], str]:
     if result.on_fit.observed is None:  # decisions about a latent
         return {"way": "calibrated", "converged": converged}, ""
     comparison = result.compare()
-    low, high = comparison.interval
-    risk, better_by = comparison.risk["LCVI"], comparison.reduction
-    row = {"risk": risk, "better_by": better_by, "low": low, "high": high}
+    row = {"risk": comparison.risk["LCVI"], **comparison.reductions["LCVI"].numbers}
     return {**row, "way": "calibrated", "converged": converged}, comparison.verdict
 
 

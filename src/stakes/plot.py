@@ -19,7 +19,6 @@ from stakes.report import (
     INK,
     MARKERS,
     METHODS,
-    Improvement,
     Mark,
     Range,
     before_data,
@@ -28,6 +27,7 @@ from stakes.report import (
     draw_cases,
     draw_improvements,
     draw_marginal,
+    improvements,
     moved_latents,
 )
 from stakes.study import Calibration, Cases, Choice, Comparison
@@ -199,11 +199,22 @@ def reduction(result: Calibration | Comparison | Choice, *, ax: "Axes | None" = 
     rule = "what `result.compare(...)`, `calibrate(...)` or `choose(...)` returns"
     checks.instance("`reduction(result)`", result, (Calibration, Comparison, Choice), rule)
     _check_axes(ax)
-    rows = _improvements(result)
+    comparison, colors = _compared(result)
     ax = _axes(ax)
-    draw_improvements(ax, rows)
+    draw_improvements(ax, improvements(comparison, colors))
     ax.set_xlabel("better than plain VI by (%), with 95 % intervals")
     return ax
+
+
+def _compared(result: Calibration | Comparison | Choice) -> tuple[Comparison, Mapping[str, str]]:
+    """A comparison and the colour of each method."""
+    match result:
+        case Choice():
+            colors = {name: COLORS["VI"] for name in result.comparison.costs}
+            return result.comparison, {**colors, result.chosen: COLORS["LCVI"]}
+        case Calibration():
+            return result.compare(), COLORS
+    return result, COLORS
 
 
 def posterior(result: Calibration, latent: int | str = 0, *, ax: "Axes | None" = None) -> "Axes":
@@ -301,36 +312,6 @@ def _tried(cases: Cases, number: int) -> np.ndarray:
         return np.asarray(actions, float)
     low, high = np.quantile(cases.drawn(cases.posteriors["LCVI"])[:, number], (0.005, 0.995))
     return np.linspace(low, high, POINTS)
-
-
-@singledispatch
-def _improvements(result: object) -> list[Improvement]:
-    raise NotImplementedError
-
-
-@_improvements.register
-def _(result: Calibration) -> list[Improvement]:
-    return _improvements(result.compare())
-
-
-@_improvements.register
-def _(compared: Comparison) -> list[Improvement]:
-    return [
-        Improvement(
-            METHODS.get(name, name), value, *compared.intervals[name], COLORS.get(name, INK)
-        )
-        for name, value in compared.reductions.items()
-    ]
-
-
-@_improvements.register
-def _(choice: Choice) -> list[Improvement]:
-    table = choice.table.drop(index=choice.baseline.name)
-    colors = {name: COLORS["LCVI" if name == choice.chosen else "VI"] for name in table.index}
-    return [
-        Improvement(str(name), row["better_by"], row["low"], row["high"], colors[name])
-        for name, row in table.iterrows()
-    ]
 
 
 def _density(draws: np.ndarray, grid: np.ndarray) -> np.ndarray:

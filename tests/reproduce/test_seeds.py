@@ -21,7 +21,7 @@ from stakes.bridge import approximate
 from stakes.errors import NumericalError
 from stakes.fitting import History, Stop, adam, run
 from stakes.port import NormalPair
-from stakes.study import Plan, check_whole, prepare
+from stakes.study import Plan, prepare
 from stakes.study.options import Keys
 from tests.cluster import two_workers
 
@@ -72,7 +72,7 @@ def test_a_fit_that_gave_up_is_an_error(together: Any) -> None:
     plain, _ = together
     gave_up = replace(plain.fits[0], reason=Stop.NUMERICAL_FAILURE)
     with pytest.raises(NumericalError, match=r"no finite gradient.*after 300 steps"):
-        check_whole("VI", gave_up)
+        gave_up.check_whole("VI")
 
 
 def test_a_seed_in_a_batch_ends_where_it_ends_alone(together: Any) -> None:

@@ -34,7 +34,7 @@ from stakes.fitting import Fit, History, Stop, run
 from stakes.losses import AnyLoss
 from stakes.study import Cases, Clustered, Journal, members
 from stakes.study.calibrating import _warn_of_unconverged
-from stakes.study.choices import usual_draws
+from stakes.study.fit_choices import usual_draws
 from stakes.varying import columns_for
 
 KEY = jax.random.key(0)

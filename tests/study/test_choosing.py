@@ -225,7 +225,8 @@ def test_two_ways_are_told_apart_from_both_sides_or_from_none(choice: stakes.Cho
     scores = choice.scores
     for one in scores:
         for other in scores:
-            there, back = choice._interval(one, other), choice._interval(other, one)
+            there = choice.comparison.against(other.name, one.name)
+            back = choice.comparison.against(one.name, other.name)
             assert (there.low > 0) == (back.high < 0), (one.name, other.name)
             assert there.low <= (one.risk - other.risk) / one.risk + 1e-12, (one.name, other.name)
             assert there.high >= (one.risk - other.risk) / one.risk - 1e-12, (one.name, other.name)

@@ -18,7 +18,7 @@ from numpyro.infer import autoguide
 import stakes
 from stakes import InputError, bridge
 from stakes.study import prepare
-from stakes.study.faults import check_decisions
+from stakes.study.cases import check_decisions
 
 KEY = jax.random.key(0)
 X = np.array([0.0, 1.0, 2.0, 3.0])

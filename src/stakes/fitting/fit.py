@@ -13,6 +13,7 @@ import numpy as np
 
 from stakes import checks
 from stakes._types import Params, PyTree
+from stakes.errors import NumericalError
 from stakes.fitting.stages import finite_mean
 
 
@@ -94,3 +95,21 @@ class Fit:
     def last_tenth(self, trace: np.ndarray) -> np.ndarray:
         """Return the last tenth of a trace of this fit: where it ended, with its noise."""
         return trace[-max(1, self.steps // 10) :]
+
+    def check(self, name: str) -> None:
+        """Refuse a fit, by its name, that never found a finite bound and gradient."""
+        if self.reason is Stop.NUMERICAL_FAILURE and self.skipped >= self.steps:
+            raise NumericalError(
+                f"The {name} fit found no finite bound and gradient at all in {self.steps} steps. "
+                f"Check the model's priors and the size of the data, give a smaller step "
+                f"(`optimizer=optax.adam(1e-3)`) or, for counts, a larger "
+                f"`Enumeration(points=...)`."
+            )
+
+    def check_whole(self, name: str) -> None:
+        """Refuse a fit that was cut short, where the figures of a whole one are to be kept."""
+        self.check(name)
+        if self.reason is Stop.INTERRUPTED:
+            raise KeyboardInterrupt
+        if self.reason is Stop.NUMERICAL_FAILURE:
+            raise NumericalError(f"The {name} fit {self.reason} (after {self.steps} steps).")

@@ -7,7 +7,7 @@ labels and whole numbers.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import final
 
 import jax
 import jax.numpy as jnp
@@ -63,20 +63,21 @@ class VI:
 class Joint:
     """Gradient ascent on the bound over variational parameters and decisions together.
 
-    Attributes:
-        by_gradient: decisions follow a gradient, which they cannot in every space.
-
     Examples:
         >>> import stakes
-        >>> stakes.Joint().objection(stakes.Linearized()(stakes.Squared(), 1.0)) is None
+        >>> gain = stakes.Linearized()(stakes.Squared(), 1.0)
+        >>> stakes.Joint().objection(gain, stakes.Real()) is None
         True
     """
 
-    by_gradient: ClassVar[bool] = True
-
-    def objection(self, gain: Gain) -> str | None:
-        """Return None: a gradient exists for every gain."""
-        return None
+    def objection(self, gain: Gain, space: Space) -> str | None:
+        """Return why decisions in this space cannot follow a gradient; None where they can."""
+        if space.is_smooth:
+            return None
+        return (
+            f"decisions in `{space!r}` cannot follow a gradient. Use `method=EM()`, or leave "
+            f"`method` out"
+        )
 
     def init(self, params: Params, decisions: Array, settings: FitSettings) -> State:
         """Return the state to start from: parameters and decisions, both trained."""
@@ -157,7 +158,7 @@ class EM:
         known = gain.bayes_is_best and bayes.objection(gain) is None
         return bayes if known else NumericalDecisions()
 
-    def objection(self, gain: Gain) -> str | None:
+    def objection(self, gain: Gain, space: Space) -> str | None:
         """Return why the decision rule cannot handle this gain; None where it can."""
         rule = self.rule(gain)
         reason = rule.objection(gain)
@@ -237,8 +238,8 @@ class FreshDecisions:
 
     by: EM = EM()
 
-    def objection(self, gain: Gain) -> str | None:
-        return self.by.objection(gain)
+    def objection(self, gain: Gain, space: Space) -> str | None:
+        return self.by.objection(gain, space)
 
     def init(self, params: Params, decisions: Array, settings: FitSettings) -> State:
         return start({"params": params}, params, settings.transformation())

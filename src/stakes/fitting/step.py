@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol, final
 from stakes._types import Array, Batch, Float, Key, Number, Params, PyTree
 from stakes.fitting.settings import FitSettings
 from stakes.port import Approximation
-from stakes.protocols import Gain, Objective
+from stakes.protocols import Gain, Objective, Space
 
 
 class State(NamedTuple):
@@ -74,8 +74,8 @@ class ParametricStep:
 class Method(Protocol):
     """How variational parameters and decisions are optimised together: a start and a step."""
 
-    def objection(self, gain: Gain) -> str | None:
-        """Why it cannot handle this gain; None where it can."""
+    def objection(self, gain: Gain, space: Space) -> str | None:
+        """Why it cannot handle this gain, or decisions in this space; None where it can."""
         ...
 
     def init(

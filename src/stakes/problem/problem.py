@@ -181,6 +181,22 @@ class Problem:
         loss = loss if columns is None else AnyLoss(loss).at(columns).loss
         return transform(loss, scale)
 
+    @property
+    def why_not_judged(self) -> str | None:
+        """Why the data cannot say how good decisions have been; None where they can."""
+        if self.about_latent:
+            return (
+                f"Decisions about {self.outcome!r}, which is never observed, cannot be judged by "
+                f"data: they rest on the model alone."
+            )
+        if self.action is not None:
+            return (
+                f"Decisions about {self.action!r} change the outcome, and the outcomes in the data "
+                f"happened at the decisions that were made: they cannot say what other decisions "
+                f"would have led to. Try these to find out."
+            )
+        return None
+
     def check_single(self, where: str) -> None:
         """Refuse decisions with several parts, or about vectors, where numbers are needed.
 

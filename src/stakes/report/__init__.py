@@ -14,13 +14,13 @@ from stakes.report.pictures import COLORS as COLORS
 from stakes.report.pictures import INK as INK
 from stakes.report.pictures import MARKERS as MARKERS
 from stakes.report.pictures import METHODS as METHODS
-from stakes.report.pictures import Improvement as Improvement
 from stakes.report.pictures import Mark as Mark
 from stakes.report.pictures import Range as Range
 from stakes.report.pictures import draw_band as draw_band
 from stakes.report.pictures import draw_cases as draw_cases
 from stakes.report.pictures import draw_improvements as draw_improvements
 from stakes.report.pictures import draw_marginal as draw_marginal
+from stakes.report.pictures import improvements as improvements
 from stakes.report.rendering import objection as objection
 from stakes.report.rendering import render as render
 from stakes.report.rendering import write as write

@@ -26,7 +26,6 @@ from stakes.study import (
     Cases,
     Comparison,
     Summary,
-    why_not_judged,
 )
 
 
@@ -184,7 +183,7 @@ def _checked(where: str, rows: object) -> list[Rows]:
 
 
 def _verdict(cases: Cases, sampled: SampledPosterior | None) -> Verdict:
-    if why_not_judged(cases.problem) is not None:
+    if cases.problem.why_not_judged is not None:
         return _unjudged(cases)
     comparison = cases.comparison if sampled is None else cases.compared(sampled)
     return verdict(comparison) if "LCVI" in comparison.risk else _unjudged(cases)
@@ -209,7 +208,7 @@ def verdict(comparison: Comparison) -> Verdict:
 def _unjudged(cases: Cases) -> Verdict:
     """Where data cannot say how good decisions have been, or there is nothing to compare with."""
     problem = cases.problem
-    reason, sentence, setting = why_not_judged(problem), NOT_CALIBRATED, f"{problem!r}."
+    reason, sentence, setting = problem.why_not_judged, NOT_CALIBRATED, f"{problem!r}."
     if reason is not None:
         sentence = f"{reason} Plain VI decides: nothing shows that calibration helps."
         setting = f"{problem!r}; {cases.setting}."

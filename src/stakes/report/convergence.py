@@ -7,7 +7,7 @@ from typing import final
 import numpy as np
 
 from stakes.fitting import finite_mean
-from stakes.study import Calibration, Cases, are_inside, why_not_judged
+from stakes.study import Calibration, Cases, are_inside
 
 MOST_BINS = 40
 COVERED = (0.5, 0.9)
@@ -84,7 +84,7 @@ class Price:
 def scale_of_losses(result: Calibration) -> ScaleOfLosses | None:
     """None for a problem given by a utility, and where plain VI is the only fit."""
     transform, scale = result.transform, result.scale
-    judged = why_not_judged(result.problem) is None
+    judged = result.problem.why_not_judged is None
     if transform is None or scale is None or not judged or "LCVI" not in result.fits:
         return None
     losses = result.on_fit.comparison.costs["VI"]

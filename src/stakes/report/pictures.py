@@ -6,7 +6,7 @@
 import io
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from stakes.report.actions import ActionTable
 from stakes.report.convergence import ScaleOfLosses
 from stakes.report.movement import Marginal, Pair, centres, density_of, levels
 from stakes.report.what_if import CostLine, Curve
+from stakes.study import Comparison
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,10 +71,18 @@ class Improvement(NamedTuple):
     """By how much decisions are better than others, as a share of what those cost."""
 
     name: str
-    value: float
+    better_by: float
     low: float
     high: float
     color: str
+
+
+def improvements(comparison: Comparison, colors: Mapping[str, str]) -> list[Improvement]:
+    """How much better each method is than the base of the comparison."""
+    return [
+        Improvement(METHODS.get(name, name), color=colors.get(name, INK), **found.numbers)
+        for name, found in comparison.reductions.items()
+    ]
 
 
 class Range(NamedTuple):
@@ -102,7 +111,7 @@ def draw_improvements(ax: "Axes", rows: Sequence[Improvement]) -> None:
         if np.isfinite([row.low, row.high]).all():
             ends = [100 * row.low, 100 * row.high]
             ax.plot(ends, [number, number], color=row.color, linewidth=3, alpha=0.5)
-        ax.plot(100 * row.value, number, "o", color=row.color)
+        ax.plot(100 * row.better_by, number, "o", color=row.color)
     ax.set_yticks(range(len(rows)), [row.name for row in rows])
     ax.set_ylim(len(rows) - 0.5, -0.5)
 

@@ -27,7 +27,7 @@ from stakes.report import pictures, worth
 from stakes.report.content import Report
 from stakes.report.decision_table import ShownColumn, columns, rounded
 from stakes.report.overview import Picture, overview
-from stakes.report.pictures import COLORS, METHODS, Improvement
+from stakes.report.pictures import COLORS, METHODS
 from stakes.wording import percent
 
 if TYPE_CHECKING:
@@ -116,13 +116,8 @@ def _pictures(
         if picture is not None:
             yield f"overview-{screen}", SCREENS[screen][0], 300, picture.draw
     comparison = report.verdict.comparison
-    intervals = {} if comparison is None else comparison.intervals
-    reductions = {} if comparison is None else comparison.reductions
-    rows = [
-        Improvement(METHODS[method], reductions[method], low, high, COLORS[method])
-        for method, (low, high) in intervals.items()
-        if np.isfinite([reductions[method], low, high]).all()
-    ]
+    rows = [] if comparison is None else pictures.improvements(comparison, COLORS)
+    rows = [row for row in rows if np.isfinite([row.better_by, row.low, row.high]).all()]
     if rows:
         draw = partial(pictures.draw_improvements, rows=rows)
         yield "verdict", HALF, 70 + 34 * len(rows), draw

@@ -17,7 +17,6 @@ from stakes.study import (
     are_inside,
     are_whole_numbers,
     predictive_quantiles,
-    why_not_judged,
 )
 
 MOST_CLASSES = 6
@@ -86,7 +85,7 @@ class Rows:
     @property
     def method(self) -> str:
         """The posterior that decides, where no other way was chosen."""
-        is_judged = why_not_judged(self.cases.problem) is None
+        is_judged = self.cases.problem.why_not_judged is None
         return "LCVI" if is_judged and "LCVI" in self.cases.posteriors else "VI"
 
     @property

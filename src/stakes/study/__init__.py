@@ -24,14 +24,10 @@ from stakes.study.choosing import enter as enter
 from stakes.study.comparison import Comparison as Comparison
 from stakes.study.comparison import Diagnosis as Diagnosis
 from stakes.study.comparison import net_benefit as net_benefit
-from stakes.study.comparison import relative as relative
 from stakes.study.data import Coords as Coords
 from stakes.study.data import given as given
 from stakes.study.dependence import By as By
 from stakes.study.dependence import dependence_of as dependence_of
-from stakes.study.faults import beyond_made as beyond_made
-from stakes.study.faults import check_whole as check_whole
-from stakes.study.faults import why_not_judged as why_not_judged
 from stakes.study.folds import Forward as Forward
 from stakes.study.folds import Mask as Mask
 from stakes.study.intervals import Clustered as Clustered
@@ -40,10 +36,12 @@ from stakes.study.intervals import Dependence as Dependence
 from stakes.study.intervals import Independent as Independent
 from stakes.study.intervals import Ordered as Ordered
 from stakes.study.intervals import interval as interval
+from stakes.study.intervals import relative as relative
 from stakes.study.options import Journal as Journal
 from stakes.study.options import Keys as Keys
 from stakes.study.options import Options as Options
 from stakes.study.plan import Plan as Plan
+from stakes.study.plan import beyond_made as beyond_made
 from stakes.study.plan import prepare as prepare
 from stakes.study.plan import seeing as seeing
 from stakes.study.plan import stacked as stacked

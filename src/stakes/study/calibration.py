@@ -16,12 +16,11 @@ from stakes.fitting import Fit, Stop
 from stakes.predicting import FittedPosterior, SampledPosterior
 from stakes.problem import Problem
 from stakes.protocols import Expectation, Transform
-from stakes.study.cases import Cases, labelled
+from stakes.study.cases import Cases, check_judged, labelled
 from stakes.study.comparison import Comparison
 from stakes.study.data import CheckedData, Coords, handed_back
 from stakes.study.dependence import By, dependence_of
 from stakes.study.draws import data_tree, nuts_draws, posterior_draws, prior_draws
-from stakes.study.faults import check_judged, why_not_judged
 from stakes.study.leave_one_out import leave_one_out
 from stakes.study.options import Keys
 from stakes.study.plan import Plan
@@ -445,7 +444,7 @@ class Calibration:
             f"VI          {self.vi!r}",
             f"calibrated  {self.calibrated!r}",
             "decisions are the calibrated ones, better or not"
-            + ("" if why_not_judged(self.problem) else ": `stakes.choose` takes what helps"),
+            + ("" if self.problem.why_not_judged else ": `stakes.choose` takes what helps"),
         ]
         return "\n  ".join(lines)
 

@@ -12,14 +12,13 @@ from stakes import checks, predicting
 from stakes._types import Data
 from stakes.bridge import Predictor
 from stakes.decisions import DecisionTask
-from stakes.errors import InputError, some
+from stakes.errors import InputError, NumericalError, some
 from stakes.port import Instances
 from stakes.predicting import CENTRAL, FittedPosterior, Observations, Posterior, SampledPosterior
 from stakes.problem import Problem
 from stakes.protocols import Expectation
 from stakes.study.comparison import Comparison
 from stakes.study.dependence import By, dependence_of
-from stakes.study.faults import check_decisions, check_judged
 from stakes.study.options import Keys
 
 if TYPE_CHECKING:
@@ -355,6 +354,35 @@ class Cases:
 def _check_posterior(posterior: object) -> None:
     known = "one such as `cases.posteriors['VI']`"
     checks.choice("`posterior`", posterior, Posterior, known, hashable=False)
+
+
+def check_decisions(decisions: np.ndarray) -> None:
+    """Refuse decisions that are not finite."""
+    for end, where, too in ((-np.inf, "falls", "low"), (np.inf, "rises", "high")):
+        endless = decisions == end
+        if endless.any():
+            raise NumericalError(
+                f"{int(endless.sum())} of {decisions.size} decisions are infinite: the more the "
+                f"decision {where}, the better, or at least never worse. Such a decision needs "
+                f"limits: say in the loss or utility what too {too} a decision costs."
+            )
+    bad = ~np.isfinite(decisions)
+    if bad.any():
+        raise NumericalError(
+            f"{int(bad.sum())} of {decisions.size} decisions are not finite, because the expected "
+            f"loss or utility is not. Either the window of an enumeration is too small (give a "
+            f"larger `Enumeration(points=...)`), or the expectation of the loss is infinite."
+        )
+
+
+def check_judged(problem: Problem) -> None:
+    """Refuse a problem whose decisions data cannot judge."""
+    reason = problem.why_not_judged
+    if reason is not None:
+        instead = "Compare `result.decisions` with `result.vi_decisions`"
+        if problem.action is not None:
+            instead = "Look at `result.expected(...)`"
+        raise InputError(f"{reason} {instead}.")
 
 
 def labelled(

@@ -5,15 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import sqrt
-from typing import TYPE_CHECKING, Any, NamedTuple, final
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, final
 
 from stakes import checks
 from stakes._types import Data
-from stakes.study.comparison import Score, relative
+from stakes.study.comparison import Comparison, Score
 from stakes.study.data import Coords, handed_back
-from stakes.study.intervals import ConfidenceInterval, interval
 from stakes.study.strategies.baselines import Given
 from stakes.study.strategies.strategy import FittedStrategy, Strategy
 from stakes.study.study import Study
@@ -94,14 +91,6 @@ ERRORS = 3.0
 """And by how many standard errors, or it may be chance."""
 
 
-class Against(NamedTuple):
-    """By which share a risk is below that of a baseline, with the ends of a 95 % interval."""
-
-    reduction: float
-    low: float
-    high: float
-
-
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Choice:
@@ -128,11 +117,25 @@ class Choice:
         checks.fields(self, study=Study)
 
     @cached_property
+    def comparison(self) -> Comparison:
+        """What the decisions of each way have cost; plain VI is the base, or else the first way."""
+        costs, study = {score.name: score.costs for score in self.scores}, self.study
+        return Comparison(
+            costs=costs,
+            gain=study.problem.loss is None,
+            setting=f"{study.splits.title}; {study.problem.criterion.title}.",
+            held_out=True,
+            dependence=study.dependence,
+            base="plain VI" if "plain VI" in costs else self.scores[0].name,
+            widening=study.splits.widening,
+        )
+
+    @cached_property
     def chosen(self) -> str:
         """The name of the way that decides: the first that is not reliably worse than the best."""
         able = [score for score in self.scores if not score.diagnosis.refused]
         best = min(able, key=lambda score: score.risk)
-        good = [score for score in able if not self._is_worse(score, best)]
+        good = [s for s in able if self.comparison.against(best.name, s.name).low <= 0 or s is best]
         return next((score for score in good if not score.is_baseline), best).name
 
     @cached_property
@@ -188,10 +191,15 @@ class Choice:
     @property
     def verdict(self) -> str:
         """Which way decides, why, and what that is worth, in words."""
-        chosen, plain = self._score(None), self.baseline
-        parts = [f"Decide by {chosen.name}: {self._why(chosen, plain)}."]
+        chosen, where = self._score(None), f"in {self.study.splits.title}"
+        why = f"it {self._would(chosen)} {where}"
+        if chosen.name == self.comparison.base:
+            why = f"no other way is reliably better {where}"
+        elif chosen.is_baseline:
+            why = f"every other way is reliably worse {where}"
+        parts = [f"Decide by {chosen.name}: {why}."]
         others = [each for each in self.scores if each.is_baseline and each is not chosen]
-        parts += [f"{_upper(other.name)} {self._would(other, plain)}." for other in others]
+        parts += [f"{_upper(other.name)} {self._would(other)}." for other in others]
         if chosen.diagnosis.note:
             parts.append(f"Not to be relied on: {chosen.diagnosis.note}.")
         if chosen.inside is not None:
@@ -202,65 +210,57 @@ class Choice:
         """What a decision by the chosen way, or by `way`, saves compared with another way."""
         base = self._score(checks.text("`than=`", than), "than")
         score = self._score(way)
-        between, size = self._interval(base, score), abs(base.risk)
-        low, high = finite(between.low * size), finite(between.high * size)
+        found, size = self.comparison.against(score.name, base.name), abs(base.risk)
+        low, high = finite(found.low * size), finite(found.high * size)
         return Saving(base.name, base.risk - score.risk, low, high)
-
-    @property
-    def baseline(self) -> Score:
-        """What others are compared with: plain VI, or the first way where it is not there."""
-        return self._named.get("plain VI", self.scores[0])
 
     @property
     def summary(self) -> Summary:
         """All that is worth keeping of the comparison, as plain numbers and words."""
-        gain, chosen = self.study.problem.loss is None, self.chosen
-        others = [each.name for each in self.scores if each.is_baseline or each is self.baseline]
+        chosen, base = self._score(None), self.comparison.base
+        rivals = [s.name for s in self.scores if s.is_baseline or s.name == base]
         return Summary(
-            way=chosen,
-            base=self.baseline.name,
+            way=chosen.name,
+            base=base,
             verdict=self.verdict,
             folds=self.study.splits.title,
-            outcomes=len(self.scores[0].costs),
-            gain=gain,
-            ways=[self._line(each, -1 if gain else 1) for each in self.scores],
-            saved=[self.saving(name) for name in others if name != chosen],
-            error=float(self._score(None).costs.std() / sqrt(len(self.scores[0].costs))),
+            outcomes=len(chosen.costs),
+            gain=self.comparison.gain,
+            ways=list(map(self._line, self.strategies)),
+            saved=[self.saving(name) for name in rivals if name != chosen.name],
+            error=float(chosen.costs.std() / sqrt(len(chosen.costs))),
         )
 
-    def _line(self, score: Score, sign: int) -> WayLine:
-        against, coverage = self._against(score, self.baseline), score.coverage
+    def _line(self, strategy: Strategy) -> WayLine:
+        score = self._named[strategy.name]
+        row = self._row(score)
+        numbers = ("better_by", "low", "high", "coverage_50", "coverage_90")
         return WayLine(
             name=score.name,
-            words=next(each.description for each in self.strategies if each.name == score.name),
-            risk=sign * score.risk,
-            better_by=finite(against.reduction),
-            low=finite(against.low),
-            high=finite(against.high),
-            coverage_50=finite(coverage[0]),
-            coverage_90=finite(coverage[1]),
+            words=strategy.description,
+            risk=-score.risk if self.comparison.gain else score.risk,
             seconds=score.seconds,
             note=score.diagnosis.note,
+            **{name: finite(row[name]) for name in numbers},
         )
 
     def __repr__(self) -> str:
-        sign, quantity = (1.0, "risk") if self.study.problem.loss is not None else (-1.0, "gain")
+        sign, quantity = (-1.0, "gain") if self.comparison.gain else (1.0, "risk")
         rows = [["", quantity, "better by", "95 % interval", "in 50 %", "in 90 %", "seconds"]]
         for score in self.scores:
             change = ["", ""]
-            if score is not self.baseline:
-                against = self._against(score, self.baseline)
-                change = [percent(against.reduction), percent_span(against.low, against.high)]
+            if score.name != self.comparison.base:
+                found = self.comparison.reductions[score.name]
+                change = [percent(found.better_by), percent_span(found.low, found.high)]
             mark = "> " if score.name == self.chosen else "  "
             risk, seconds = f"{sign * score.risk:.4g}", f"{score.seconds:.1f}"
             cover = [percent(share, 0) for share in score.coverage]
             rows.append([mark + score.name, risk, *change, *cover, seconds])
         table = text_table(rows, right={1, 2, 4, 5, 6}, gap=3)
-        how = f"{self.study.splits.title}; {self.study.problem.criterion.title}."
         notes = {s.name: s.diagnosis.note for s in self.scores if s.name != self.chosen}
         lines = [f"{_upper(name)}: {note}." for name, note in notes.items() if note]
         lines += [f"{_upper(name)} is left out: {why}" for name, why in self.left_out.items()]
-        return "\n".join([*table, "", how, *lines, self.verdict])
+        return "\n".join([*table, "", self.comparison.setting, *lines, self.verdict])
 
     __str__ = __repr__
 
@@ -272,65 +272,30 @@ class Choice:
     def _named(self) -> dict[str, Score]:
         return {score.name: score for score in self.scores}
 
-    def _is_worse(self, score: Score, best: Score) -> bool:
-        return score is not best and self._interval(score, best).low > 0
-
-    def _interval(self, base: Score, other: Score) -> ConfidenceInterval:
-        """Wider than for outcomes alone: the fits that are judged share most of their data.
-
-        It is always found as a share of the larger risk, so that two ways are told apart, or not,
-        from whichever side one looks.
-        """
-        if 0 < base.risk < other.risk:
-            return _turned_round(self._interval(other, base))
-        plain = interval(base.costs, other.costs, self.study.dependence)
-        middle = relative(base.risk - other.risk, abs(base.risk))
-        if not np.isfinite(middle):  # against decisions that cost nothing
-            return plain
-        factor = self.study.splits.widening
-        low, high = (middle + factor * (end - middle) for end in (plain.low, plain.high))
-        return plain._replace(low=low, high=high)
-
-    def _against(self, score: Score, base: Score) -> Against:
-        between = self._interval(base, score)
-        reduction = relative(base.risk - score.risk, abs(base.risk))
-        return Against(reduction, between.low, between.high)
-
     def _row(self, score: Score) -> dict[str, Any]:
-        better_by, low, high = self._against(score, self.baseline)
-        row: dict[str, Any] = {"risk": score.risk, "better_by": better_by, "low": low, "high": high}
-        today = self._named.get(Given.name)
-        if today is not None:
-            names = ("better_than_today", "today_low", "today_high")
-            row |= dict(zip(names, self._against(score, today), strict=True))
-        found = score.diagnosis
+        against, today = self.comparison.against, ("better_than_today", "today_low", "today_high")
+        row = {"risk": score.risk, **against(score.name, self.comparison.base).numbers}
+        if Given.name in self._named:
+            row |= dict(zip(today, against(score.name, Given.name).numbers.values(), strict=True))
         return row | {
             "seconds": score.seconds,
             "coverage_50": score.coverage[0],
             "coverage_90": score.coverage[1],
-            "k_hat": found.k_hat,
-            "r_hat": found.r_hat,
-            "refused": found.refused or None,
-            "note": found.note if score.inside is not None else None,
+            "k_hat": score.diagnosis.k_hat,
+            "r_hat": score.diagnosis.r_hat,
+            "refused": score.diagnosis.refused or None,
+            "note": score.diagnosis.note if score.inside is not None else None,
         }
 
-    def _why(self, chosen: Score, plain: Score) -> str:
-        where = f"in {self.study.splits.title}"
-        if chosen is plain:
-            return f"no other way is reliably better {where}"
-        if chosen.is_baseline:
-            return f"every other way is reliably worse {where}"
-        return f"it {self._would(chosen, plain)} {where}"
-
-    def _would(self, score: Score, base: Score) -> str:
+    def _would(self, score: Score) -> str:
         """In per cent of the base's risk, as in the table; the interval counts as the words do."""
-        between = self._interval(base, score)
-        change = relative(base.risk - score.risk, abs(base.risk))
-        ends = (between.low, between.high) if change > 0 else (-between.high, -between.low)
-        verb = "cost" if self.study.problem.loss is not None else "gain"
+        change, low, high, method = self.comparison.against(score.name, self.comparison.base)
+        ends = (low, high) if change > 0 else (-high, -low)
+        verb = "gain" if self.comparison.gain else "cost"
         more = "less" if (change > 0) == (verb == "cost") else "more"
-        span = f"95 % interval {percent_span(*ends)}, {between.method}"
-        return f"would {verb} {percent(abs(change))} {more} than {base.name} ({span})"
+        span = f"95 % interval {percent_span(*ends)}, {method}"
+        amount = f"{percent(abs(change))} {more} than {self.comparison.base}"
+        return f"would {verb} {amount} ({span})"
 
 
 def coverage_doubt(held: float, outcomes: int) -> str:
@@ -343,17 +308,6 @@ def coverage_doubt(held: float, outcomes: int) -> str:
         f"seen, so that its decisions are not to be relied on. Look for what it leaves out, or "
         f"another family of outcomes."
     )
-
-
-def _turned_round(found: ConfidenceInterval) -> ConfidenceInterval:
-    """From by how much a second risk is below the first to how much the first is below the second.
-
-    With r the first, that is 1 - 1 / (1 - r). Where nothing is claimed, nothing is.
-    """
-    if np.isinf([found.low, found.high]).all():
-        return found
-    low, high = (1 - 1 / (1 - end) if end < 1 else -np.inf for end in (found.high, found.low))
-    return found._replace(low=low, high=high)
 
 
 def _upper(name: str) -> str:

@@ -1,17 +1,26 @@
-"""What there is to say about a fit before its decisions are relied on."""
+"""What decisions of several methods have cost on the same outcomes, and how they compare."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple, final
+from typing import TYPE_CHECKING, NamedTuple, final
 
 import numpy as np
 
 from stakes import checks
 from stakes.bridge import Diagnostics
 from stakes.errors import InputError
-from stakes.study.intervals import ConfidenceInterval, Dependence, Independent, interval
+from stakes.study.intervals import (
+    Dependence,
+    Independent,
+    interval,
+    interval_across_folds,
+    relative,
+)
 from stakes.wording import percent, percent_span, text_table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class Diagnosis(NamedTuple):
@@ -61,6 +70,21 @@ class Score(NamedTuple):
         return float(half), float(most)
 
 
+class Reduction(NamedTuple):
+    """By how much a risk is below another, as a share of that, with a 95 % interval."""
+
+    better_by: float
+    low: float
+    high: float
+    method: str
+    """How the interval was found, in words."""
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """The reduction and the ends of its interval, by the names of a table's columns."""
+        return {"better_by": self.better_by, "low": self.low, "high": self.high}
+
+
 ACTS = "`stakes.choose` compares both with other ways, and decides by what helps."
 
 
@@ -84,6 +108,10 @@ class Comparison:
     """Of the draws of NUTS, where its decisions are compared, too."""
     dependence: Dependence = field(default_factory=Independent)
     """Which instances belong together, for the interval."""
+    base: str = "VI"
+    """The method that others are compared with."""
+    widening: float | None = None
+    """How much wider intervals are for decisions of several folds, whose fits share data."""
 
     def __post_init__(self) -> None:
         checks.fields(self, costs=Mapping, setting=str)
@@ -96,8 +124,9 @@ class Comparison:
         checks.choice(where, self.dependence, Dependence, known, hashable=False)
         where = "`Comparison(costs=...)`"
         costs = {name: checks.array(where, each) for name, each in self.costs.items()}
-        if "VI" not in costs or {each.shape for each in costs.values()} != {(len(costs["VI"]),)}:
-            rule = "one number for each case under each method, of which one is 'VI'"
+        base = costs.get(self.base)
+        if base is None or {each.shape for each in costs.values()} != {(len(base),)}:
+            rule = f"one number for each case under each method, of which one is {self.base!r}"
             raise checks.refused(where, rule, self.costs)
         checks.assign(self, costs=costs)
         if self.dependence.size not in (None, self.instances):
@@ -113,32 +142,45 @@ class Comparison:
     @property
     def reduction(self) -> float:
         """(risk_VI - risk_LCVI) / |risk_VI|."""
-        return self.reductions["LCVI"]
+        return self.reductions["LCVI"].better_by
 
     @property
     def interval(self) -> tuple[float, float]:
         """95 % interval of the reduction, paired over instances; infinite where none is known."""
-        return self.intervals["LCVI"]
-
-    @property
-    def reductions(self) -> dict[str, float]:
-        base = self.risk["VI"]
-        others = {name: value for name, value in self.risk.items() if name != "VI"}
-        return {name: relative(base - value, abs(base)) for name, value in others.items()}
-
-    @property
-    def intervals(self) -> dict[str, tuple[float, float]]:
-        return {name: (found.low, found.high) for name, found in self._intervals.items()}
+        return self.reductions["LCVI"].low, self.reductions["LCVI"].high
 
     @cached_property
-    def _intervals(self) -> dict[str, ConfidenceInterval]:
-        base = self.costs["VI"]
-        others = {name: costs for name, costs in self.costs.items() if name != "VI"}
-        return {name: interval(base, costs, self.dependence) for name, costs in others.items()}
+    def reductions(self) -> dict[str, Reduction]:
+        """Method -> by how much its risk is below that of the base."""
+        return {name: self.against(name, self.base) for name in self.costs if name != self.base}
+
+    def against(self, name: str, base: str) -> Reduction:
+        """By how much the risk of one method is below that of another."""
+        one, other = self.costs[base], self.costs[name]
+        if self.widening is None:
+            found = interval(one, other, self.dependence)
+        else:
+            found = interval_across_folds(one, other, self.dependence, self.widening)
+        change = self.risk[base] - self.risk[name]
+        return Reduction(relative(change, abs(self.risk[base])), *found)
+
+    @cached_property
+    def table(self) -> "pd.DataFrame":
+        """One row for each method: its risk, and by how much that is below the base's.
+
+        `better_by` is a share of the base's risk, with a 95 % interval from `low` to `high`.
+        """
+        import pandas as pd
+
+        rows = {
+            name: {"risk": risk, **self.against(name, self.base).numbers}
+            for name, risk in self.risk.items()
+        }
+        return pd.DataFrame.from_dict(rows, orient="index")
 
     @property
     def instances(self) -> int:
-        return len(self.costs["VI"])
+        return len(self.costs[self.base])
 
     @property
     def verdict(self) -> str:
@@ -150,7 +192,7 @@ class Comparison:
 
     @property
     def _change(self) -> str:
-        low, high, method = self._intervals["LCVI"]
+        _, low, high, method = self.reductions["LCVI"]
         where = "on held-out data" if self.held_out else "on the data of the fit"
         ends = (low, high) if high >= 0 else (-high, -low)  # counted as the words do
         span = f"95 % interval {percent(ends[0], 2)} to {percent(ends[1], 2)}, {method}"
@@ -174,23 +216,15 @@ class Comparison:
         rows = [["", quantity, "better by", f"95 % interval, {self.dependence.words}"]]
         for name, risk in self.risk.items():
             change = ["", ""]
-            if name != "VI":
-                low, high = self.intervals[name]
-                change = [
-                    percent(self.reductions[name], 2),
-                    percent_span(low, high, 2),
-                ]
+            if name != self.base:
+                found = self.reductions[name]
+                change = [percent(found.better_by, 2), percent_span(found.low, found.high, 2)]
             rows.append([name, f"{sign * risk:.4f}", *change])
         sampled = [] if self.nuts is None else [str(self.nuts)]
         table = text_table(rows, right={1, 2}, gap=3)
         return "\n".join([*table, "", self.setting, *self.notes, *sampled, self.verdict])
 
     __repr__ = __str__
-
-
-def relative(change: float, base: float) -> float:
-    """Decisions that cost nothing cannot be improved, and any cost is infinitely worse."""
-    return change / base if base else (0.0 if change == 0 else -np.inf)
 
 
 def net_benefit(happened: np.ndarray, chance: np.ndarray, threshold: float) -> float:

@@ -17,6 +17,8 @@ import numpy as np
 from stakes import predicting
 from stakes._types import Array, Key, Params, PyTree
 from stakes.bridge import Divided, NumPyroApproximation
+from stakes.decisions import SecondMinimum
+from stakes.errors import warn
 from stakes.fitting import (
     Fit,
     Hooks,
@@ -34,9 +36,9 @@ from stakes.host.interrupts import deferred_ctrl_c
 from stakes.host.progress import waiting
 from stakes.port import count_in, sweep
 from stakes.predicting import FittedPosterior
+from stakes.problem import Problem
 from stakes.protocols import Expectation, Transform
 from stakes.study.cases import Cases
-from stakes.study.faults import check_fit, check_whole, warn_of_second_minimum
 from stakes.study.folds import Mask
 from stakes.study.options import Journal
 from stakes.study.plan import Plan, seeing, stacked
@@ -182,7 +184,7 @@ class Fits:
             meanwhile = plan.meanwhile(study.keys, plain=not study.strengths_of(self._guide))
         state = plan.vi_state(owned(begin))
         vi = self._alone("VI", plan.vi_step(), state, study.keys.vi, begin, meanwhile)
-        check_fit("VI", vi)
+        vi.check("VI")
         return vi
 
     def _calibrated_alone(self, strength: Strength) -> Fit:
@@ -206,7 +208,7 @@ class Fits:
         recorded = strength == Strength()
         key = study.keys.calibrated
         calibrated = self._alone("calibrated", step, state, key, begin, recorded=recorded)
-        check_fit("calibrated", calibrated)
+        calibrated.check("calibrated")
         return calibrated
 
     def not_made(self, why: Stop) -> Fit:
@@ -360,7 +362,7 @@ class Fits:
         made = run_apart(title, batches, self.study.work.client)
         for batch, fits in zip(batches, made, strict=True):
             for fit in fits:
-                check_whole(batch.title, fit)
+                fit.check_whole(batch.title)
         return made
 
 
@@ -368,3 +370,23 @@ def _for_masks(batch: Together, values: Any, masks: Sequence[Mask]) -> Together:
     """The batch, with a value for the step of each fit, and its mask."""
     seen = np.stack([mask.seen for mask in masks])
     return batch._replace(each=(values, jnp.asarray(seen)))
+
+
+def warn_of_second_minimum(problem: Problem, second: SecondMinimum) -> None:
+    """Where decisions far apart are nearly equally good, chance may choose between them."""
+    exists = np.asarray(second.exists)
+    if not exists.any():
+        return
+    at = tuple(int(i) for i in np.argwhere(exists)[0])
+    best, other = (float(np.asarray(each.place)[at]) for each in (second.best, second.other))
+    worth = problem.criterion.worth
+    here, there, between = (
+        float(worth(value)[at]) for value in (second.best.value, second.other.value, second.between)
+    )
+    warn(
+        f"Under `{problem.criterion.title}`, decisions far apart are nearly equally good in "
+        f"{int(exists.sum())} of {exists.size} cases: {best:.4g} ({here:.4g} on average) and "
+        f"{other:.4g} ({there:.4g}), for example, and {between:.4g} between them. A little more "
+        f"data may make the other one the best; look at both, "
+        f"`result.expected([{best:.4g}, {other:.4g}])`."
+    )

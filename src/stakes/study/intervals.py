@@ -349,6 +349,43 @@ def interval(
     return dependence.interval(costs, np.random.default_rng(0))
 
 
+def interval_across_folds(
+    base: np.ndarray, other: np.ndarray, dependence: Dependence, widening: float
+) -> ConfidenceInterval:
+    """Return the interval for decisions of fits that share most of their data, by so much wider.
+
+    It is computed as a share of the larger risk, so that two strategies are told apart, or not,
+    from whichever side one looks.
+    """
+    if 0 < base.mean() < other.mean():
+        return _turned_round(interval_across_folds(other, base, dependence, widening))
+    plain = interval(base, other, dependence)
+    middle = relative(float(base.mean()) - float(other.mean()), abs(float(base.mean())))
+    if not np.isfinite(middle):  # against decisions that cost nothing
+        return plain
+    low, high = (middle + widening * (end - middle) for end in (plain.low, plain.high))
+    return plain._replace(low=low, high=high)
+
+
+def _turned_round(found: ConfidenceInterval) -> ConfidenceInterval:
+    """From by how much a second risk is below the first to how much the first is below the second.
+
+    With r the first, that is 1 - 1 / (1 - r). Where nothing is claimed, nothing is.
+    """
+    if np.isinf([found.low, found.high]).all():
+        return found
+    low, high = (1 - 1 / (1 - end) if end < 1 else -np.inf for end in (found.high, found.low))
+    return found._replace(low=low, high=high)
+
+
+def relative(change: float, base: float) -> float:
+    """Return a change of risk as a share of the base.
+
+    Decisions that cost nothing cannot be improved, and any cost is infinitely worse.
+    """
+    return change / base if base else (0.0 if change == 0 else -np.inf)
+
+
 def numbered(where: str, labels: object) -> np.ndarray:
     """A number for each of the labels, the same for the same label."""
     import pandas as pd

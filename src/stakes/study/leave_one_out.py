@@ -18,10 +18,9 @@ from stakes.errors import InputError, some
 from stakes.fitting import Fit, State, Step, Together, run_together
 from stakes.host.packages import how_to_install, missing
 from stakes.predicting import FittedPosterior
-from stakes.study.cases import Cases
+from stakes.study.cases import Cases, check_decisions
 from stakes.study.comparison import Comparison
 from stakes.study.dependence import By, dependence_of
-from stakes.study.faults import check_decisions, check_whole
 from stakes.study.plan import Plan, seeing, stacked
 
 BAD = 0.7
@@ -220,6 +219,6 @@ def _without(rows: np.ndarray, plan: Plan, step: Step, start: State, key: Key) -
             plan.settings,
         )
         for row, fit in zip(these, run_together(batch), strict=True):
-            check_whole(f"fit without row {row}", fit)
+            fit.check_whole(f"fit without row {row}")
             found[int(row)] = fit
     return found

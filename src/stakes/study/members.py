@@ -12,7 +12,6 @@ from stakes.bridge import ModelTrace, NumPyroApproximation, Predictor, Predictor
 from stakes.errors import InputError, some, warn
 from stakes.port import Instances
 from stakes.study.data import CheckedData, Coords
-from stakes.study.faults import check_coords
 
 
 class Membership(NamedTuple):
@@ -187,3 +186,16 @@ def _numbers(dim: str, before: list[Any], here: list[Any], *, all_known: bool) -
             f"of `known=` to take such members for new ones."
         )
     return np.array([number.get(label, -1) for label in here])
+
+
+def check_coords(coords: Coords | None, *labelled: Instances) -> None:
+    """Refuse labels of what has no members, or of another number of them."""
+    sizes = {d: n for each in labelled for d, n in zip(each.dims, each.shape, strict=True)}
+    given = {} if coords is None else checks.labels("`coords=`", coords)
+    for name, labels in given.items():
+        if name not in sizes:
+            raise InputError(f"`coords` labels {name!r}; the plates are {some(sizes)}.")
+        if len(labels) != sizes[name]:
+            raise InputError(
+                f"`coords[{name!r}]` has {len(labels)} labels for {sizes[name]} members."
+            )

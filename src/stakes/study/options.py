@@ -9,9 +9,12 @@ import numpy as np
 
 from stakes import checks
 from stakes._types import Key
-from stakes.fitting import FitSettings, History, Keeper, Method
+from stakes.errors import InputError
+from stakes.fitting import EM, FitSettings, History, Joint, Keeper, Method
 from stakes.host.programs import Program
+from stakes.problem import Problem
 from stakes.protocols import Estimator, Expectation, Transform
+from stakes.utilities import Linearized
 
 if TYPE_CHECKING:
     import optax
@@ -79,6 +82,23 @@ class Options:
             all_steps=self.all_steps,
             progress=progress,
         )
+
+    def transform_for(self, problem: Problem) -> Transform | None:
+        """From loss to utility, `Linearized()` by default; None for a problem with a utility."""
+        if problem.utility is None:
+            return Linearized() if self.transform is None else self.transform
+        if self.transform is None:
+            return None
+        raise InputError(
+            f"`transform={self.transform}` turns a loss into a utility, but the problem is given "
+            f"by a utility already; leave `transform` out."
+        )
+
+    def method_for(self, problem: Problem) -> Method:
+        """The method; by default `Joint()`, or `EM()` where no decision can follow a gradient."""
+        if self.method is None:
+            return Joint() if problem.space.is_smooth else EM()
+        return self.method
 
 
 @Program

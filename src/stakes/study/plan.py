@@ -15,7 +15,7 @@ from stakes._types import Array, Batch, Data, Key, Number, Params, PyTree
 from stakes.arguments import Columns, columns_of
 from stakes.bridge import Divided, NumPyroApproximation, Predictors, approximate, divided
 from stakes.decisions import DecisionTask, objective_of
-from stakes.errors import InputError
+from stakes.errors import InputError, listed, some, warn
 from stakes.fitting import (
     EM,
     VI,
@@ -31,12 +31,11 @@ from stakes.fitting import (
 from stakes.host.workers import usable_cores
 from stakes.predicting import FittedPosterior
 from stakes.problem import Problem, checked_key
-from stakes.protocols import Estimator, Expectation, Objective, Transform
+from stakes.protocols import Estimator, Expectation, Objective, Space, Transform
 from stakes.study.cases import Cases
-from stakes.study.choices import check_shared, checked_expectation, checked_transform, method_for
 from stakes.study.data import CheckedData, Coords, given
-from stakes.study.faults import check_coords, warn_of_unseen_decisions
-from stakes.study.members import predictor_for
+from stakes.study.fit_choices import checked_expectation
+from stakes.study.members import check_coords, predictor_for
 from stakes.study.options import Keys, Options
 from stakes.tables import Read
 from stakes.varying import Columns as CaseColumns
@@ -268,7 +267,7 @@ def prepare(
     if approximation is not None:
         rule = "the `approximation` of another plan"
         checks.instance("`approximation=`", approximation, NumPyroApproximation, rule)
-    transform = checked_transform(problem, options.transform)
+    transform = options.transform_for(problem)
     read = given(problem, data, needs_outcome=True)
     if approximation is None:
         approximation = approximate(problem, read.data, key)
@@ -280,7 +279,7 @@ def prepare(
         problem=problem,
         approximation=approximation,
         transform=transform,
-        method=method_for(problem, options),
+        method=options.method_for(problem),
         expectation=expectation,
         estimator=options.estimator,
         warm_start=options.warm_start,
@@ -290,6 +289,54 @@ def prepare(
         columns={} if read.table is not None else columns_of(data),
         coords=dict(coords or {}),
     )
+
+
+def warn_of_unseen_decisions(problem: Problem, arrays: Data, decisions: np.ndarray) -> None:
+    assert problem.action is not None
+    made = np.asarray(arrays[problem.action], float)
+    low, high = made.min(), made.max()
+    beyond = beyond_made(problem.space, made, decisions)
+    if not beyond.any():
+        return
+    where = f"outside those in the data, {low:.6g} to {high:.6g}"
+    remedy = (
+        f"Narrow the limits, `decision={{{problem.action!r}: Interval({low:.4g}, {high:.4g})}}`"
+    )
+    if problem.space.labels:
+        never = problem.space.to_labels(np.unique(decisions[beyond]))
+        where, remedy = (
+            f"beyond those in the data: {listed(map(str, never))}",
+            "Leave such actions out",
+        )
+    warn(
+        f"{int(beyond.sum())} of {decisions.size} best decisions about {problem.action!r} lie "
+        f"{where}: they rest on the model alone. {remedy}, or try such decisions "
+        f"first."
+    )
+
+
+def beyond_made(space: Space, made: np.ndarray, decisions: np.ndarray) -> np.ndarray:
+    """Which decisions lie beyond all that were ever made; of actions, which never were."""
+    if space.labels:
+        return ~np.isin(decisions, made)
+    found: np.ndarray = (decisions < made.min() - 1e-6) | (decisions > made.max() + 1e-6)
+    return found
+
+
+def check_shared(problem: Problem, approximation: NumPyroApproximation) -> None:
+    """Refuse decisions that are shared across minibatches, each of which sees a part of them."""
+    dims = approximation.instances.dims
+    if problem.per == "row" and "row" in dims and len(dims) > 1:
+        raise InputError(
+            "`Problem(per='row')` is a decision for each outcome, but the model also has a plate "
+            "of that name. Leave `per` out, or give the plate another name."
+        )
+    parts = [p.plate for p in approximation.subsamples if p.plate in dims]
+    if problem.task.per is not None and parts:
+        raise InputError(
+            f"`Problem(per={problem.per!r})`: a shared decision needs all of its outcomes at once, "
+            f"but the model takes {some(parts)} in minibatches. Leave `subsample_size` out."
+        )
 
 
 def seeing(counted: Array, step: Step) -> Step:

@@ -33,7 +33,6 @@ from stakes.study import (
     chosen_among,
     enter,
     finite,
-    why_not_judged,
 )
 
 WRITING = "deciding, and writing decisions, draws and report"
@@ -256,7 +255,7 @@ def _export(run: Run, solution: Solution, *, report: bool) -> Comparison | None:
     write_draws(folder / DRAWS, solution)
     if report:
         write_report(folder / REPORT, solution, folder.manifest())
-    if why_not_judged(solution.result.problem) is not None:
+    if solution.result.problem.why_not_judged is not None:
         return None
     return (solution.held_out or solution.result.on_fit).comparison
 
@@ -269,7 +268,7 @@ def _ending(
     stopped |= {"all rows": str(Stop.NUMERICAL_FAILURE)} if failed else {}
     converged = not failed and all(fit.converged for fit in fits.values())
     if comparison is None or "LCVI" not in comparison.risk:
-        why = why_not_judged(result.problem)
+        why = result.problem.why_not_judged
         return Ending(
             risk={} if comparison is None else comparison.risk,
             held_out=False if comparison is None else comparison.held_out,

@@ -34,7 +34,6 @@ from stakes.study import (
     calibration_of,
     enter,
     prepare,
-    why_not_judged,
 )
 
 if TYPE_CHECKING:
@@ -115,7 +114,7 @@ class Solution:
         if self.summary is not None:
             return self.summary.way
         # Nothing can show that calibration helps where data cannot judge decisions.
-        return TWO[1 if why_not_judged(self.result.problem) is None else 0].name
+        return TWO[1 if self.result.problem.why_not_judged is None else 0].name
 
     def fitted(self, way: str | None = None) -> FittedStrategy:
         """A strategy, fitted to all rows of the job."""

@@ -30,7 +30,6 @@ from stakes.study import (
     Strategy,
     check_ways,
     default_ways,
-    why_not_judged,
 )
 
 # Options of the fits that are values.
@@ -116,7 +115,7 @@ class Assembly:
         with self.mistakes.at("model"):
             problem = Problem(self._model, outcome=self._outcome, **given)
             self._needs = tuple(problem.named_needs)
-            reason = why_not_judged(problem)
+            reason = problem.why_not_judged
             if reason is not None and "choose" in self.raw and not self.spec.choose.skip:
                 self.mistakes.add("choose", f"{reason} Leave it out.")
             return problem
@@ -159,7 +158,7 @@ class Assembly:
 
     def choosing(self, problem: Problem, fit: Table) -> Choosing | None:
         section = self.spec.choose
-        if section.skip or why_not_judged(problem) is not None:
+        if section.skip or problem.why_not_judged is not None:
             return None
         ways = default_ways(problem) if self._ways is None else [*self._ways]
         if "today" in fit.beside:

@@ -1,4 +1,4 @@
-"""What is chosen, tried and refused before any fit: transform, method and expectation."""
+"""The choice of an expectation, and a trial of loss and method, before any fit."""
 
 from dataclasses import dataclass
 from typing import final
@@ -12,8 +12,7 @@ from stakes import expectation as expectations
 from stakes._types import Array, Distribution, Key
 from stakes.bridge import NumPyroApproximation, Predictors
 from stakes.decisions import DecisionTask
-from stakes.errors import InputError, some, warn
-from stakes.fitting import EM, Joint, Method
+from stakes.errors import InputError, warn
 from stakes.losses import AnyLoss
 from stakes.port import columns_in, sweep
 from stakes.predicting import FittedPosterior
@@ -29,47 +28,6 @@ from stakes.protocols import (
     UtilityTerm,
 )
 from stakes.study.options import Options
-from stakes.utilities import Linearized
-
-
-def checked_transform(problem: Problem, transform: Transform | None) -> Transform | None:
-    if problem.utility is not None:
-        if transform is not None:
-            raise InputError(
-                f"`transform={transform}` turns a loss into a utility, but the problem is given by "
-                f"a utility already; leave `transform` out."
-            )
-        return None
-    return Linearized() if transform is None else transform
-
-
-def method_for(problem: Problem, options: Options) -> Method:
-    """The one asked for; otherwise `Joint()`, or `EM()` where decisions cannot be moved freely."""
-    smooth = problem.space.is_smooth
-    if options.method is None:
-        return Joint() if smooth else EM()
-    if not smooth and getattr(options.method, "by_gradient", False):
-        raise InputError(
-            f"`method={options.method}` does not fit: decisions in `{problem.space!r}` cannot "
-            f"follow a gradient. Use `method=EM()`, or leave `method` out."
-        )
-    return options.method
-
-
-def check_shared(problem: Problem, approximation: NumPyroApproximation) -> None:
-    """Refuse decisions that are shared across minibatches, each of which sees a part of them."""
-    dims = approximation.instances.dims
-    if problem.per == "row" and "row" in dims and len(dims) > 1:
-        raise InputError(
-            "`Problem(per='row')` is a decision for each outcome, but the model also has a plate "
-            "of that name. Leave `per` out, or give the plate another name."
-        )
-    parts = [p.plate for p in approximation.subsamples if p.plate in dims]
-    if problem.task.per is not None and parts:
-        raise InputError(
-            f"`Problem(per={problem.per!r})`: a shared decision needs all of its outcomes at once, "
-            f"but the model takes {some(parts)} in minibatches. Leave `subsample_size` out."
-        )
 
 
 def _check_classes(problem: Problem, outcome: Distribution) -> None:
@@ -113,8 +71,8 @@ def checked_expectation(
     gain = problem.gain(transform, 1.0, here)
     where = f"What `transform={transform}` returns"
     checks.choice(where, gain, Gain, "a utility or a scaled loss", hashable=False)
-    method = method_for(problem, options)
-    reason = method.objection(gain)
+    method = options.method_for(problem)
+    reason = method.objection(gain, problem.space)
     if reason is not None:
         raise InputError(f"`method={method}` does not fit: {reason}.")
     asked = _AllAsked(gain, options.estimator, task.criterion)
