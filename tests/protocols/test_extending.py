@@ -25,6 +25,7 @@ from stakes.protocols import (
     Objective,
     PositiveUtility,
     Predicted,
+    Space,
     UtilityTerm,
 )
 from stakes.study import prepare
@@ -142,7 +143,7 @@ class Cautious:
 class Settled:
     """Ascend in the variational parameters, with the decisions of plain VI kept as they are."""
 
-    def objection(self, gain: Gain) -> str | None:
+    def objection(self, gain: Gain, space: Space) -> str | None:
         return None
 
     def init(self, params, decisions, settings: FitSettings) -> State:

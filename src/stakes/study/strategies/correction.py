@@ -1,9 +1,10 @@
 """What all calibration maps share: their inputs, their costs, and when a correction pays."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any, NamedTuple, Protocol, final
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, final
 
 import jax
 import jax.numpy as jnp
@@ -123,16 +124,6 @@ def _cost(criterion: Criterion, outcomes: Array, decisions: Array) -> Array:
     return criterion.cost(outcomes, decisions)
 
 
-def numbers_of(fitted: Any) -> dict[str, np.ndarray]:
-    """The fields of a fitted map as named arrays."""
-    return {each.name: np.asarray(getattr(fitted, each.name)) for each in fields(fitted)}
-
-
-def number_in(arrays: Mapping[str, np.ndarray], name: str) -> np.ndarray:
-    """One of the arrays that `numbers_of` gave."""
-    return value_of(arrays, name, "A calibration map that was kept")
-
-
 def check_columns(columns: np.ndarray, fitted: int) -> None:
     """Refuse other covariates than the map was fitted with."""
     more = columns.shape[1] - fitted
@@ -141,24 +132,6 @@ def check_columns(columns: np.ndarray, fitted: int) -> None:
             f"`inputs.covariates` must have the columns that the map was fitted with; it has "
             f"{abs(more)} {'more' if more > 0 else 'fewer'}."
         )
-
-
-def opened(
-    key: Key,
-    inputs: MapInputs,
-    outcomes: np.ndarray,
-    criterion: Criterion,
-    covariates: tuple[str, ...] = (),
-) -> tuple[MapInputs, RowCosts]:
-    """The arguments of a map's `fit`, checked."""
-    checked_key(key)
-    inputs = checked(inputs)
-    if covariates and inputs.covariates is None:
-        raise InputError(f"`inputs.covariates` is None, but this map asks for {covariates}.")
-    outcomes = _numbers("`outcomes`", outcomes, (len(inputs.decisions),))
-    known = "the `criterion` of a problem"
-    checks.choice("`criterion`", criterion, Criterion, known)
-    return inputs, RowCosts(criterion, jnp.asarray(outcomes, jnp.result_type(float)))
 
 
 def checked(inputs: MapInputs) -> MapInputs:
@@ -234,6 +207,54 @@ def best_share(costs: RowCosts, decisions: np.ndarray, held_out: np.ndarray) -> 
     return float(share), costs.mean(best)
 
 
-def unless_worse(found: FittedMap, inputs: MapInputs, costs: RowCosts) -> FittedMap:
-    """The correction; or none, where it does not lower the mean cost of the rows inputs."""
-    return found if costs.mean(found.decide(inputs)) < costs.mean(inputs.decisions) else Identity()
+class Numbers:
+    """A correction that consists of the numbers in its fields; for frozen dataclasses."""
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The fields as named arrays."""
+        return {name: np.asarray(value) for name, value in vars(self).items()}
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, np.ndarray]) -> Self:
+        """The correction that these arrays were made from."""
+        where = "A calibration map that was kept"
+        names = [field.name for field in fields(cls)]  # type: ignore[arg-type]
+        return cls(**{name: value_of(arrays, name, where)[()] for name in names})
+
+
+class LearnedMap(ABC):
+    """A map of the library: it changes nothing where it does not lower the cost of its rows."""
+
+    covariates: tuple[str, ...] = ()
+    fewest: ClassVar[int] = FEWEST
+
+    @abstractmethod
+    def learn(self, key: Key, inputs: MapInputs, costs: RowCosts) -> FittedMap:
+        """The correction for these rows, which have been checked."""
+
+    @abstractmethod
+    def remade(self, arrays: Mapping[str, np.ndarray]) -> FittedMap:
+        """The correction that these arrays, of which there are some, were made from."""
+
+    def fit(
+        self, key: Key, inputs: MapInputs, outcomes: np.ndarray, criterion: Criterion
+    ) -> FittedMap:
+        """The correction for these outcomes; none for few rows, or where it does not pay there."""
+        checked_key(key)
+        inputs = checked(inputs)
+        if self.covariates and inputs.covariates is None:
+            raise InputError(
+                f"`inputs.covariates` is None, but this map asks for {self.covariates}."
+            )
+        outcomes = _numbers("`outcomes`", outcomes, (len(inputs.decisions),))
+        checks.choice("`criterion`", criterion, Criterion, "the `criterion` of a problem")
+        costs = RowCosts(criterion, jnp.asarray(outcomes, jnp.result_type(float)))
+        if costs.rows < self.fewest:
+            return Identity()
+        correction = self.learn(key, inputs, costs)
+        is_better = costs.mean(correction.decide(inputs)) < costs.mean(inputs.decisions)
+        return correction if is_better else Identity()
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> FittedMap:
+        """The correction that was found; no change where nothing was kept."""
+        return self.remade(arrays) if arrays else Identity()

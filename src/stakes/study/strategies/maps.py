@@ -17,25 +17,22 @@ from scipy.special import ndtri
 from stakes import checks
 from stakes._types import Key
 from stakes.errors import InputError, NumericalError, name_of
-from stakes.protocols import Criterion
 from stakes.study.cases import LEVELS
 from stakes.study.strategies.correction import (
     FEWEST,
     FOLDS,
     FittedMap,
     Identity,
+    LearnedMap,
     MapInputs,
+    Numbers,
     RowCosts,
     best_share,
     check_columns,
     checked,
     folds,
     not_finite,
-    number_in,
-    numbers_of,
-    opened,
     pays,
-    unless_worse,
 )
 
 STEEPEST = 3.0
@@ -44,7 +41,7 @@ STEEPEST = 3.0
 
 @final
 @dataclass(frozen=True)
-class Shift:
+class Shift(LearnedMap):
     """Move all decisions, and spread or shrink them around their mean: two numbers.
 
     Both are shrunk towards the base's decisions, by as much as rows that they were not fitted to
@@ -58,31 +55,21 @@ class Shift:
 
     title: ClassVar[str] = "shift"
     description: ClassVar[str] = "all decisions moved and spread by two numbers"
-    covariates: ClassVar[tuple[str, ...]] = ()
 
-    def fit(
-        self, key: Key, inputs: MapInputs, outcomes: np.ndarray, criterion: Criterion
-    ) -> FittedMap:
-        inputs, costs = opened(key, inputs, outcomes, criterion)
-        if costs.rows < FEWEST:
-            return Identity()
+    def learn(self, key: Key, inputs: MapInputs, costs: RowCosts) -> FittedMap:
         fold = folds(key, costs.rows)
         lines = [_best_line(costs, inputs.decisions, 1.0 * (fold != k)) for k in range(FOLDS)]
         held_out = np.choose(fold, [line.decide(inputs) for line in lines])
         share, _ = best_share(costs, inputs.decisions, held_out)
-        found = _best_line(costs, inputs.decisions, np.ones(costs.rows)).shrunk(share)
-        return unless_worse(found, inputs, costs)
+        return _best_line(costs, inputs.decisions, np.ones(costs.rows)).shrunk(share)
 
-    def restore(self, arrays: Mapping[str, np.ndarray]) -> FittedMap:
-        """The line that was found."""
-        if not arrays:
-            return Identity()
-        return Line(*(float(number_in(arrays, n)) for n in ("centre", "shift", "slope")))
+    def remade(self, arrays: Mapping[str, np.ndarray]) -> FittedMap:
+        return Line.of(arrays)
 
 
 @final
 @dataclass(frozen=True)
-class Line:
+class Line(Numbers):
     """centre + shift + slope · (decision - centre)."""
 
     centre: float
@@ -95,10 +82,6 @@ class Line:
     def decide(self, inputs: MapInputs) -> np.ndarray:
         decisions = checked(inputs).decisions
         return self.centre + self.shift + self.slope * (decisions - self.centre)
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Its three numbers."""
-        return numbers_of(self)
 
 
 def _best_line(costs: RowCosts, decisions: np.ndarray, weight: np.ndarray) -> Line:
@@ -123,7 +106,7 @@ def _best_line(costs: RowCosts, decisions: np.ndarray, weight: np.ndarray) -> Li
 
 @final
 @dataclass(frozen=True)
-class Level:
+class Level(LearnedMap):
     """Another quantile of the base's prediction, of one level for all instances.
 
     Examples:
@@ -134,14 +117,8 @@ class Level:
 
     title: ClassVar[str] = "level"
     description: ClassVar[str] = "another quantile of the prediction"
-    covariates: ClassVar[tuple[str, ...]] = ()
 
-    def fit(
-        self, key: Key, inputs: MapInputs, outcomes: np.ndarray, criterion: Criterion
-    ) -> FittedMap:
-        inputs, costs = opened(key, inputs, outcomes, criterion)
-        if costs.rows < FEWEST:
-            return Identity()
+    def learn(self, key: Key, inputs: MapInputs, costs: RowCosts) -> FittedMap:
         fold, levels = folds(key, costs.rows), np.linspace(LEVELS[0], LEVELS[-1], 99)
         found = (costs.each(quantiles_at(inputs.quantiles, level)) for level in levels)
         table = np.stack([np.bincount(fold, each, FOLDS) for each in found])
@@ -151,27 +128,21 @@ class Level:
             return Identity()
         near = levels[table.sum(axis=1).argmin()] + np.linspace(-0.01, 0.01, 21)
         tried = [LevelMap(float(np.clip(level, LEVELS[0], LEVELS[-1]))) for level in near]
-        best = min(tried, key=lambda each: costs.mean(each.decide(inputs)))
-        return unless_worse(best, inputs, costs)
+        return min(tried, key=lambda each: costs.mean(each.decide(inputs)))
 
-    def restore(self, arrays: Mapping[str, np.ndarray]) -> FittedMap:
-        """The level that was found."""
-        return LevelMap(float(number_in(arrays, "level"))) if arrays else Identity()
+    def remade(self, arrays: Mapping[str, np.ndarray]) -> FittedMap:
+        return LevelMap.of(arrays)
 
 
 @final
 @dataclass(frozen=True)
-class LevelMap:
+class LevelMap(Numbers):
     """The quantile of the base's prediction at one level."""
 
     level: float
 
     def decide(self, inputs: MapInputs) -> np.ndarray:
         return quantiles_at(checked(inputs).quantiles, self.level)
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """The level."""
-        return numbers_of(self)
 
 
 def _unit(costs: RowCosts, decisions: np.ndarray) -> float:
@@ -195,7 +166,7 @@ OFFSETS = 257
 
 @final
 @dataclass(frozen=True)
-class Monotone:
+class Monotone(LearnedMap):
     """Move decisions by an amount that depends on the decision, without changing their order.
 
     Rows are put into blocks by the base's decision. Each gets the offset at which its outcomes cost
@@ -210,14 +181,8 @@ class Monotone:
 
     title: ClassVar[str] = "monotone"
     description: ClassVar[str] = "decisions moved by an amount that depends on the decision"
-    covariates: ClassVar[tuple[str, ...]] = ()
 
-    def fit(
-        self, key: Key, inputs: MapInputs, outcomes: np.ndarray, criterion: Criterion
-    ) -> FittedMap:
-        inputs, costs = opened(key, inputs, outcomes, criterion)
-        if costs.rows < FEWEST:
-            return Identity()
+    def learn(self, key: Key, inputs: MapInputs, costs: RowCosts) -> FittedMap:
         fold = folds(key, costs.rows)
         offsets = _offsets(costs, inputs.decisions)
         grids = [Blocks.of(inputs.decisions, n) for n in BLOCKS if n * FEWEST <= costs.rows]
@@ -230,16 +195,15 @@ class Monotone:
             tried.append((cost, len(tried), share))
         _, chosen, share = min(tried)
         found = grids[chosen].best(tables[chosen].sum(0), offsets)
-        return unless_worse(Offsets(found.at, share * found.by), inputs, costs)
+        return Offsets(found.at, share * found.by)
 
-    def restore(self, arrays: Mapping[str, np.ndarray]) -> FittedMap:
-        """The offsets that were found."""
-        return Offsets(*(number_in(arrays, n) for n in ("at", "by"))) if arrays else Identity()
+    def remade(self, arrays: Mapping[str, np.ndarray]) -> FittedMap:
+        return Offsets.of(arrays)
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Offsets:
+class Offsets(Numbers):
     """decision + offset, which is interpolated between those at some decisions."""
 
     at: np.ndarray
@@ -248,10 +212,6 @@ class Offsets:
     def decide(self, inputs: MapInputs) -> np.ndarray:
         decisions = checked(inputs).decisions
         return np.asarray(decisions + np.interp(decisions, self.at, self.by))
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """The decisions at which offsets are known, and the offsets."""
-        return numbers_of(self)
 
 
 @final
@@ -330,7 +290,7 @@ def _tables(
 
 @final
 @dataclass(frozen=True, eq=False)
-class Regressor:
+class Regressor(LearnedMap):
     """A regressor of your own: anything with `fit(X, y)` and `predict(X)`, as in scikit-learn.
 
     The columns of `X` are the base's decision, its predictive quantiles at `LEVELS` and the
@@ -352,6 +312,8 @@ class Regressor:
     estimator: Any
     covariates: tuple[str, ...] = ()
 
+    fewest: ClassVar[int] = 1
+
     def __post_init__(self) -> None:
         estimator = self.estimator
         able = all(callable(getattr(estimator, name, None)) for name in ("fit", "predict"))
@@ -370,12 +332,7 @@ class Regressor:
         """What it does to decisions, in plain words."""
         return "decisions by a regressor that sees the prediction"
 
-    def fit(
-        self, key: Key, inputs: MapInputs, outcomes: np.ndarray, criterion: Criterion
-    ) -> FittedMap:
-        inputs, costs = opened(key, inputs, outcomes, criterion, self.covariates)
-        if not costs.rows:
-            return Identity()
+    def learn(self, key: Key, inputs: MapInputs, costs: RowCosts) -> FittedMap:
         own = _cloned(self.estimator)
         try:
             own.fit(_columns(inputs), np.asarray(costs.outcomes))
@@ -384,15 +341,10 @@ class Regressor:
                 f"`Regressor(estimator={self.title})` could not be fitted to {costs.rows} rows of "
                 f"{_columns(inputs).shape[1]} columns: {type(error).__name__}: {error}"
             ) from error
-        return unless_worse(
-            FittedRegressor(own, self.title, _columns(inputs).shape[1]), inputs, costs
-        )
+        return FittedRegressor(own, self.title, _columns(inputs).shape[1])
 
-    def restore(self, arrays: Mapping[str, np.ndarray]) -> FittedMap:
-        """No change, or refused: a fitted regressor cannot be kept."""
-        if arrays:
-            raise _no_numbers(self.title)
-        return Identity()
+    def remade(self, arrays: Mapping[str, np.ndarray]) -> FittedMap:
+        raise _no_numbers(self.title)
 
 
 @final

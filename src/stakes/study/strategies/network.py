@@ -14,20 +14,18 @@ from stakes._types import Array, Float, Key, PyTree
 from stakes.protocols import Criterion
 from stakes.study.cases import LEVELS
 from stakes.study.strategies.correction import (
-    FEWEST,
     FOLDS,
     FittedMap,
-    Identity,
+    LearnedMap,
     MapInputs,
+    Numbers,
+    RowCosts,
     best_share,
     check_columns,
     checked,
     folds,
-    number_in,
-    numbers_of,
-    opened,
-    unless_worse,
 )
+from stakes.study.strategies.strategy import below, value_of
 
 Layers: TypeAlias = list[tuple[Any, Any]]
 """Weights and intercepts; with a leading axis of members where there are several."""
@@ -46,7 +44,7 @@ ROWS_AT_ONCE = 2**16
 
 @final
 @dataclass(frozen=True)
-class Network:
+class Network(LearnedMap):
     """A neural network from predictive quantiles to a correction, in units of their spread.
 
     It starts from the base's decisions. Five networks are averaged; each is trained without a fifth
@@ -79,40 +77,33 @@ class Network:
         """What it does to decisions, in plain words."""
         return "decisions moved by a small neural network"
 
-    def fit(
-        self, key: Key, inputs: MapInputs, outcomes: np.ndarray, criterion: Criterion
-    ) -> FittedMap:
-        inputs, costs = opened(key, inputs, outcomes, criterion, self.covariates)
-        if costs.rows < FEWEST:
-            return Identity()
+    def learn(self, key: Key, inputs: MapInputs, costs: RowCosts) -> FittedMap:
         fold_key, start_key, step_key = jax.random.split(key, 3)
-        units = Units.of(inputs, np.asarray(costs.outcomes))
+        units = Units.for_rows(inputs, np.asarray(costs.outcomes))
         fold = folds(fold_key, costs.rows)
         rows = _rows(units, inputs, np.asarray(costs.outcomes))
         steps = max(LEAST_STEPS, self.epochs * len(rows.outcome) // BATCH) // LOOKS
         start = _start(start_key, rows.features.shape[1], self.width)
-        members = _train(criterion, steps, step_key, start, rows, _left_out(fold), costs.rows)
+        members = _train(costs.criterion, steps, step_key, start, rows, _left_out(fold), costs.rows)
         found = NetworkMap(units, jax.tree.map(np.asarray, members))
         held_out = inputs.decisions.copy()
         for k in range(FOLDS):
             held_out[fold == k] = found.of_member(k, inputs.rows(fold == k))
         share, _ = best_share(costs, inputs.decisions, held_out)
-        return unless_worse(NetworkMap(units, found.members, share), inputs, costs)
+        return NetworkMap(units, found.members, share)
 
-    def restore(self, arrays: Mapping[str, np.ndarray]) -> FittedMap:
-        """The networks that were found."""
-        if not arrays:
-            return Identity()
-        least, middle, scale = (
-            number_in(arrays, f"units/{n}") for n in ("least_spread", "middle", "scale")
-        )
+    def remade(self, arrays: Mapping[str, np.ndarray]) -> FittedMap:
+        where = "A calibration map that was kept"
         count = len([name for name in arrays if name.startswith("members/")]) // 2
         members = [
-            (number_in(arrays, f"members/{i}/0"), number_in(arrays, f"members/{i}/1"))
+            (
+                value_of(arrays, f"members/{i}/0", where),
+                value_of(arrays, f"members/{i}/1", where),
+            )
             for i in range(count)
         ]
-        share = float(number_in(arrays, "share"))
-        return NetworkMap(Units(float(least), middle, scale), members, share)
+        share = float(value_of(arrays, "share", where))
+        return NetworkMap(Units.of(below("units/", arrays)), members, share)
 
 
 class _Rows(NamedTuple):
@@ -148,7 +139,7 @@ def _left_out(fold: np.ndarray) -> Array:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Units:
+class Units(Numbers):
     """What a map's input is measured in, so that it does not depend on the outcome's unit."""
 
     least_spread: float
@@ -158,7 +149,7 @@ class Units:
     """Its standard deviation; infinite where it does not vary."""
 
     @classmethod
-    def of(cls, inputs: MapInputs, outcomes: np.ndarray) -> "Units":
+    def for_rows(cls, inputs: MapInputs, outcomes: np.ndarray) -> "Units":
         spreads = _spreads(inputs)
         some = spreads[spreads > 0]
         least = 0.1 * float(np.median(some)) if some.size else float(np.std(outcomes)) or 1.0
@@ -202,7 +193,7 @@ class NetworkMap:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Units, weights and intercepts."""
-        units = {f"units/{name}": array for name, array in numbers_of(self.units).items()}
+        units = {f"units/{name}": array for name, array in self.units.arrays().items()}
         layers = {
             f"members/{i}/{j}": np.asarray(part)
             for i, layer in enumerate(self.members)
