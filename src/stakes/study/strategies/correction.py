@@ -215,7 +215,7 @@ class Numbers:
         return {name: np.asarray(value) for name, value in vars(self).items()}
 
     @classmethod
-    def of(cls, arrays: Mapping[str, np.ndarray]) -> Self:
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
         """The correction that these arrays were made from."""
         where = "A calibration map that was kept"
         names = [field.name for field in fields(cls)]  # type: ignore[arg-type]

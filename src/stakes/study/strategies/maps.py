@@ -64,7 +64,7 @@ class Shift(LearnedMap):
         return _best_line(costs, inputs.decisions, np.ones(costs.rows)).shrunk(share)
 
     def remade(self, arrays: Mapping[str, np.ndarray]) -> FittedMap:
-        return Line.of(arrays)
+        return Line.from_arrays(arrays)
 
 
 @final
@@ -131,7 +131,7 @@ class Level(LearnedMap):
         return min(tried, key=lambda each: costs.mean(each.decide(inputs)))
 
     def remade(self, arrays: Mapping[str, np.ndarray]) -> FittedMap:
-        return LevelMap.of(arrays)
+        return LevelMap.from_arrays(arrays)
 
 
 @final
@@ -198,7 +198,7 @@ class Monotone(LearnedMap):
         return Offsets(found.at, share * found.by)
 
     def remade(self, arrays: Mapping[str, np.ndarray]) -> FittedMap:
-        return Offsets.of(arrays)
+        return Offsets.from_arrays(arrays)
 
 
 @final

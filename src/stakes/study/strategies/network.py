@@ -79,7 +79,7 @@ class Network(LearnedMap):
 
     def learn(self, key: Key, inputs: MapInputs, costs: RowCosts) -> FittedMap:
         fold_key, start_key, step_key = jax.random.split(key, 3)
-        units = Units.for_rows(inputs, np.asarray(costs.outcomes))
+        units = Units.of(inputs, np.asarray(costs.outcomes))
         fold = folds(fold_key, costs.rows)
         rows = _rows(units, inputs, np.asarray(costs.outcomes))
         steps = max(LEAST_STEPS, self.epochs * len(rows.outcome) // BATCH) // LOOKS
@@ -103,7 +103,7 @@ class Network(LearnedMap):
             for i in range(count)
         ]
         share = float(value_of(arrays, "share", where))
-        return NetworkMap(Units.of(below("units/", arrays)), members, share)
+        return NetworkMap(Units.from_arrays(below("units/", arrays)), members, share)
 
 
 class _Rows(NamedTuple):
@@ -149,7 +149,7 @@ class Units(Numbers):
     """Its standard deviation; infinite where it does not vary."""
 
     @classmethod
-    def for_rows(cls, inputs: MapInputs, outcomes: np.ndarray) -> "Units":
+    def of(cls, inputs: MapInputs, outcomes: np.ndarray) -> "Units":
         spreads = _spreads(inputs)
         some = spreads[spreads > 0]
         least = 0.1 * float(np.median(some)) if some.size else float(np.std(outcomes)) or 1.0
