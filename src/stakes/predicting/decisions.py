@@ -64,10 +64,12 @@ class Question:
     def begin(self, posterior: Posterior, predictor: Predictor, key: Key, batch: Batch) -> None:
         """Begin to compile what `answer` needs, in another thread."""
         responding = predictor.trace.action is not None
-        predicted = predict_batch.begin(posterior, predictor, key, batch, self.draws, 0, responding)
+        outcomes, weight = predict_batch.begin(
+            posterior, predictor, key, batch, self.draws, 0, responding
+        )
         bare, numbers = self.task.split_numbers()
         columns = columns_in(predictor, self.task.needs, batch)
-        _answer.begin(replace(self, task=bare), numbers, columns, key, *predicted, None)
+        _answer.begin(replace(self, task=bare), numbers, columns, key, outcomes, weight, None)
 
 
 def decide(
