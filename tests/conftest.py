@@ -9,6 +9,11 @@ import pytest
 from hypothesis import settings
 from jax.experimental.compilation_cache import compilation_cache
 
+if "STAKES_CHECK_SHAPES" in os.environ:  # set by `make test-shapes`
+    from jaxtyping import install_import_hook
+
+    install_import_hook("stakes", "shapes.checked")
+
 from stakes.host import compiling
 
 settings.register_profile("stakes", deadline=None, max_examples=25, derandomize=True)

@@ -1,5 +1,6 @@
 """The package: its names, its folders, and how little it imports."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -50,6 +51,16 @@ def test_decisions_do_not_wait_for_what_only_fits_need() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert run.stdout == "False\n"
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    root = SOURCE.parents[1]
+    cited = re.search(r"^version: (.*)$", (root / "CITATION.cff").read_text("utf-8"), re.M)
+    assert cited is not None
+    assert cited[1] == stakes.__version__
+    headings = re.findall(r"^## (.*)$", (root / "CHANGELOG.md").read_text("utf-8"), re.M)
+    released = [heading for heading in headings if heading != "Unreleased"]
+    assert re.fullmatch(rf"{re.escape(stakes.__version__)} \(\d{{4}}-\d\d-\d\d\)", released[0])
 
 
 def test_help_and_version_do_not_wait_for_jax() -> None:

@@ -22,6 +22,7 @@ from .fitting import Stop as Stop
 from .fitting import natural_gradient as natural_gradient
 from .formulas import formula as formula
 from .host.compiling import keep_compiled as keep_compiled
+from .host.packages import show_versions as show_versions
 from .losses import Absolute as Absolute
 from .losses import CostTable as CostTable
 from .losses import Expectile as Expectile

@@ -7,17 +7,18 @@ and type checkers. While the program runs they stand for `jax.Array`, and jaxtyp
 An *instance* is a case as arrays have it: one element of the outcome.
 """
 
+import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
 from numpyro.distributions import Distribution as Distribution
 
-if TYPE_CHECKING:
+if TYPE_CHECKING or "STAKES_CHECK_SHAPES" in os.environ:
     from jaxtyping import Bool as Bool
     from jaxtyping import Float as Float
     from jaxtyping import PyTree as PyTree
-else:  # nothing looks at them while it runs, and importing them takes a while
+else:  # nothing else looks at them while it runs, and importing them takes a while
 
     class Float:
         def __class_getitem__(cls, axes: Any) -> Any:

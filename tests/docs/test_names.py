@@ -163,8 +163,8 @@ def test_commands_that_the_documents_name_exist() -> None:
     assert [
         path for path in paths if not path.is_dir() and not path.with_suffix(".py").exists()
     ] == []
-    targets = set(re.findall(r"`make ([a-z]+)`|^make ([a-z]+)", text, re.M))
-    made = re.findall(r"^([a-z]+):", text_of("Makefile"), re.M)
+    targets = set(re.findall(r"`make ([a-z-]+)`|^make ([a-z-]+)", text, re.M))
+    made = re.findall(r"^([a-z-]+):", text_of("Makefile"), re.M)
     assert {first or second for first, second in targets} <= set(made)
 
 

@@ -1,8 +1,46 @@
-"""Packages that only some of the work needs, and how to install them."""
+"""Packages: their versions, and how to install those that only some of the work needs."""
 
-from importlib.metadata import PackageNotFoundError, requires
+import platform
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.util import find_spec
 from pathlib import Path
+
+NUMBERS = ("jax", "jaxlib", "numpyro", "numpy", "optax")
+"""The packages that results depend on, to the last digit."""
+OTHERS = ("scipy", "pandas", "xarray", "arviz-stats", "pyarrow", "formulae", "distributed")
+
+
+def versions(packages: tuple[str, ...] = NUMBERS) -> dict[str, str]:
+    """Return the versions of Python and of these packages; those not installed are left out."""
+    from stakes import __version__
+
+    # A checkout on the path of Python may not be installed.
+    found = {"python": platform.python_version(), "stakes": __version__}
+    for name in packages:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+def show_versions() -> None:
+    """Print what a report of a mistake has to say: versions, machine, devices and precision.
+
+    Examples:
+        >>> import stakes
+        >>> stakes.show_versions()  # doctest: +ELLIPSIS
+        python       3...
+        stakes       ...
+    """
+    import jax
+
+    from stakes.wording import text_table
+
+    rows = list(versions((*NUMBERS, *OTHERS)).items())
+    rows.append(("machine", f"{platform.system()} {platform.machine()}"))
+    rows.append(("devices", ", ".join(sorted({str(each.platform) for each in jax.devices()}))))
+    rows.append(("precision", "double" if jax.numpy.result_type(float) == "float64" else "single"))
+    print("\n".join(text_table(rows)))
 
 
 def missing(*packages: str) -> tuple[str, ...]:

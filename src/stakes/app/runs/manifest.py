@@ -2,10 +2,8 @@
 
 import hashlib
 import json
-import platform
 import re
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,7 +17,6 @@ from stakes.study import Options, Summary, coverage_doubt
 
 NAME = "manifest.json"
 UNSEALED = "0" * 64
-PACKAGES = ("stakes", "jax", "jaxlib", "numpyro", "numpy", "optax")
 SEAL = re.compile(r'"sha256": "([0-9a-f]{64})"\n}\n\Z')
 
 
@@ -169,13 +166,6 @@ def unsettled(manifest: Manifest) -> str:
         f"had found that ({why}): with more steps, decisions and costs may change. Allow {more}, "
         f"and run again."
     )
-
-
-def versions() -> dict[str, str]:
-    return {
-        "python": platform.python_version(),
-        **{name: metadata.version(name) for name in PACKAGES},
-    }
 
 
 def precision() -> Literal["single", "double"]:
