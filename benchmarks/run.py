@@ -1,10 +1,9 @@
 """Ratios that matter, each the median of interleaved repeats in one process.
 
 Run `make bench`. Absolute times depend on the machine and on who else uses it; ratios measured
-side by side do not, or much less. Writes benchmarks/results.json.
+side by side do not, or much less. Each run is a line of benchmarks/history.jsonl.
 """
 
-import json
 import random
 import resource
 import statistics
@@ -12,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +21,7 @@ import optax
 from numpyro.infer import SVI, Trace_ELBO
 from numpyro.infer.autoguide import AutoNormal
 
-from benchmarks import compiling, deciding
+from benchmarks import compiling, deciding, history
 from examples import matrix_factorization
 from stakes import Exponential, Linearized, MonteCarlo, Problem, Squared, Tilted
 from stakes._types import Params
@@ -54,12 +52,7 @@ def main() -> None:
         for name, (value, limit) in ratios.items()
     ]
     print("\n".join(text_table([["ratio", "measured", "at most"], *lines], right={1, 2})))
-    path = Path(__file__).with_name("results.json")
-    rows = {name: {"ratio": value, "at_most": limit} for name, (value, limit) in ratios.items()}
-    path.write_text(json.dumps(rows, indent=2) + "\n")
-    print(
-        f"\nwritten to {path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}"
-    )
+    print(history.record({name: value for name, (value, _) in ratios.items()}))
 
 
 def step_ratios() -> dict[str, tuple[float, float | None]]:
