@@ -41,7 +41,7 @@ BAD: dict[str, tuple[Edit, str, str]] = {
     "a loss as a way": (
         put("choose.ways", ["squared"]),
         "choose.ways.0",
-        "is not the name of a way",
+        "is not the name of a strategy",
     ),
     "a way of the user's that is none": (
         put("choose.ways", ["model.py:my_loss"]),

@@ -10,8 +10,8 @@ ONE, COUNT = "strictly between 0 and 1", "a whole number above zero"
 
 BAD: dict[str, tuple[Edit, str, str]] = {
     # name: (what is wrong, the field that has to be named, what has to be said of it)
-    "no ways": (put("choose.ways", []), "choose.ways", "must be a list of ways"),
-    "ways as text": (put("choose.ways", "plain"), "choose.ways", "must be a list of ways"),
+    "no ways": (put("choose.ways", []), "choose.ways", "must be a list of strategies"),
+    "ways as text": (put("choose.ways", "plain"), "choose.ways", "must be a list of strategies"),
     "skip as text": (put("choose.skip", "yes"), "choose.skip", "true or false"),
     "choose as a list": (put("choose", ["plain"]), "choose", "must be a table"),
     "an unknown section": (put("modle", {}), "modle", "Did you mean 'model'?"),

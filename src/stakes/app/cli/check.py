@@ -1,5 +1,6 @@
 """`stakes check`: everything that can be known about a run before it starts."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,7 +33,7 @@ def check(
     with show_status(say):
         outlook = checked(read_job(spec, changes=set or ()))
     if json:
-        print_json(outlook.as_dict())
+        print_json(asdict(outlook))
     else:
         typer.echo(_text(spec, outlook))
 

@@ -1,7 +1,11 @@
-"""A check before a run: the model traced, and its work timed on a small scale; nothing is kept."""
+"""A check before a run: the model is traced, and a few steps of its fits are timed.
+
+Nothing is kept. The time of a run follows from these steps: a fit takes at least the fewest steps
+after which it can be called converged, and at most all its steps.
+"""
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
 import jax
@@ -18,13 +22,15 @@ from stakes.port import Batches
 from stakes.predicting import FittedPosterior
 from stakes.study import Forward, Plan
 
+# Steps that are timed together, as in a fit, so that what a call costs is spread over them.
 CHUNK = 20
-# Of the chunks that are timed, and the seconds after which no more are.
+# The fewest and the most chunks that are timed, and the seconds after which no more are.
 FEWEST, MOST, PATIENCE = 3, 50, 5.0
-# As long as deciding about the rows of a fit takes, so do decisions and predictions for others; and
-# the seconds that a page takes.
+# Decisions for the rows of a fit are timed; predictions, rows held out and the report's tables take
+# about as long, each, and the report's page takes some seconds of its own.
 PASSES, PAGE = 3, 5.0
-# Of the time that fits would take one by one, what a compiled batch of them takes at best.
+# Fits of a choice are compiled as one batch, which at best takes this share of their time one by
+# one: they read the same data.
 TOGETHER = 1 / 3
 
 
@@ -43,20 +49,33 @@ class Item:
 @final
 @dataclass(frozen=True)
 class Checked:
-    """What is known of a run before it starts; times are in seconds.
+    """The findings of a check; times are in seconds.
 
     Attributes:
-        formula: what a formula says and which priors it has, in words; nothing for other models.
-        refit: rows of the fits that decide about new ones, where they are others.
-        least_steps: the fewest that a fit takes before it can be called converged.
-        least_seconds: if all fits take the fewest steps.
-        seconds: the same if they take all their steps.
-        deciding_seconds: of decisions after the fits, and of the report.
-        ways: ways to a decision to choose among; none where the choice is left out.
-        least_choice_seconds: the same for the fits of the choice; NUTS and corrections take extra
-            time.
+        problem: model, outcome and loss, as they print.
+        formula: the formula and its priors; empty for other models.
+        sites: latents and outcome of the model.
+        arguments: of the model, for the rows of the fit.
+        rows: the number of rows to fit to.
+        held_out: the number of rows that judge the fits.
+        refit: the number of rows of the fits that decide about new rows, where these are other
+            fits; 0 where they are the same.
+        parameters: the number of parameters of the guide.
+        minibatches: the size of minibatches, in words.
+        expectation: how the loss is averaged over outcomes.
+        least_steps: the fewest steps after which a fit can be called converged.
+        steps: the most steps of a fit.
+        megabytes: the memory of a compiled fit, with its data.
+        least_seconds: the time of the fits if each takes the fewest steps.
+        seconds: the time of the fits if each takes all its steps.
+        deciding_seconds: the time of decisions and report, after the fits.
+        ways: the strategies to choose among; none where the run makes no choice.
+        folds: the number of folds of that choice.
+        least_choice_seconds: the time of the fits of the choice if each takes the fewest steps.
+            Corrections and NUTS take extra time.
+        choice_seconds: the same if each takes all its steps.
         notes: what is odd about the tables, but stops no fit.
-        about: how files are written, and what their columns hold.
+        about: how each file is written, and what each column holds.
     """
 
     problem: str
@@ -82,11 +101,19 @@ class Checked:
     notes: tuple[str, ...]
     about: tuple[str, ...]
 
-    def as_dict(self) -> dict[str, object]:
-        return asdict(self)
-
 
 def checked(job: Job) -> Checked:
+    """Check a job as far as that is possible without fitting, and estimate what a run takes.
+
+    Args:
+        job: what `read_job(path)` returns.
+
+    Returns:
+        What `stakes check` prints.
+
+    Raises:
+        InputError: where the model, its data or a strategy cannot be handled.
+    """
     checks.instance("`job`", job, Job, "what `read_job(path)` returns")
     key = jax.random.key(job.spec.seed)
     begin("tracing the model")
@@ -95,14 +122,27 @@ def checked(job: Job) -> Checked:
     whole = job_on_all_rows(job)
     pairs = 1 if whole is None else 2
     plan = study.plan
-    approximation, settings = plan.approximation, plan.settings
-    least = least_steps(sweeping(settings, approximation, approximation.start))
-    least = min(settings.steps, least)
-    which = (
+    approximation, most = plan.approximation, plan.settings.steps
+    least = min(most, least_steps(sweeping(plan.settings, approximation, approximation.start)))
+    both = (
         "both fits and timing some of their" if job.calibrates else "the fit and timing some of its"
     )
-    begin(f"compiling {which} steps")
-    rehearsed = _rehearsed(plan, key, calibrated=job.calibrates)
+    begin(f"compiling {both} steps")
+    vi = _timed(plan, plan.vi_step(), plan.vi_state(approximation.start), key)
+    # After some steps: where the guide starts, outcomes may spread over many more values.
+    plan = plan.sized(vi.params, key)
+    deciding, fits = _seconds_to_decide(plan, vi.params, key), [vi]
+    if job.calibrates:
+        decisions = np.zeros((*plan.problem.space.axes, *approximation.instances.shape))
+        fits.append(_timed(plan, plan.step(1.0), plan.state(vi.params, decisions), key))
+    compiling, step = sum(fit.compiling for fit in fits), sum(fit.step for fit in fits)
+    folds, choice_step = 0, 0.0
+    if job.choosing is not None:
+        given = job.choosing.folds
+        folds = given.blocks if isinstance(given, Forward) else int(given)
+        one_fold = vi.step + len(job.choosing.calibrated) * fits[-1].step
+        choice_step = (folds + 1) * one_fold  # each fold, and everything
+    batches = [f"{b.batch_size} of {b.size} {b.plate}" for b in approximation.subsamples]
     return Checked(
         problem=repr(job.problem),
         formula=str(job.problem.model) if job.by_table else "",
@@ -112,29 +152,21 @@ def checked(job: Job) -> Checked:
         held_out=0 if job.held_out is None else job.rows_in(job.held_out),
         refit=0 if whole is None else whole.rows_in(whole.fit),
         parameters=sum(leaf.size for leaf in jax.tree.leaves(approximation.start)),
-        minibatches=", ".join(
-            f"{part.batch_size} of {part.size} {part.plate}" for part in approximation.subsamples
-        )
-        or "none",
-        expectation=rehearsed.expectation,
+        minibatches=", ".join(batches) or "none",
+        expectation=str(plan.expectation),
         least_steps=least,
-        steps=settings.steps,
-        megabytes=rehearsed.bytes / 1e6,
-        least_seconds=pairs * rehearsed.seconds(least),
-        seconds=pairs * rehearsed.seconds(settings.steps),
-        deciding_seconds=(pairs + PASSES) * rehearsed.deciding + PAGE,
+        steps=most,
+        megabytes=max(fit.bytes for fit in fits) / 1e6,
+        least_seconds=pairs * (compiling + least * step),
+        seconds=pairs * (compiling + most * step),
+        deciding_seconds=(pairs + PASSES) * deciding + PAGE,
         ways=() if job.choosing is None else tuple(way.name for way in job.choosing.ways),
-        folds=_folds(job),
-        least_choice_seconds=rehearsed.choosing(job, least) * TOGETHER,
-        choice_seconds=rehearsed.choosing(job, settings.steps),
+        folds=folds,
+        least_choice_seconds=(compiling + least * choice_step) * TOGETHER if folds else 0.0,
+        choice_seconds=compiling + most * choice_step if folds else 0.0,
         notes=job.notes,
         about=job.tables.about,
     )
-
-
-def _folds(job: Job) -> int:
-    folds = 0 if job.choosing is None else job.choosing.folds
-    return folds.blocks if isinstance(folds, Forward) else int(folds)
 
 
 def _sites(plan: Plan) -> tuple[Item, ...]:
@@ -154,72 +186,32 @@ def _argument(name: str, value: Any) -> Item:
     return Item(name, "column" if array.ndim else "constant", array.shape, (), str(array.dtype))
 
 
-@final
-@dataclass(frozen=True)
-class _Rehearsed:
-    """What the parts of a run took.
-
-    Attributes:
-        compiling: of VI and of the calibrated fit together.
-        deciding: seconds to decide about all rows, with what has to be compiled for it.
-    """
-
-    expectation: str
-    bytes: float
-    compiling: float
-    vi_step: float
-    calibrated_step: float
-    deciding: float
-
-    def seconds(self, steps: int) -> float:
-        """Of both fits."""
-        return self.compiling + steps * (self.vi_step + self.calibrated_step)
-
-    def choosing(self, job: Job, steps: int) -> float:
-        """Of a fit for each fold, one for everything, and all strengths, one after the other."""
-        if job.choosing is None:
-            return 0.0
-        each = self.vi_step + len(job.choosing.calibrated) * self.calibrated_step
-        return self.compiling + (_folds(job) + 1) * steps * each
-
-
-def _rehearsed(plan: Plan, key: jax.Array, *, calibrated: bool) -> _Rehearsed:
-    """A few steps of plain VI, and of the calibrated fit from there, if there is to be one."""
-    vi = _steps(plan, plan.vi_step(), plan.vi_state(plan.approximation.start), key)
-    # After some steps: where the guide starts, outcomes may spread over many more values.
-    plan = plan.sized(vi.params, key)
-    deciding = _deciding(plan, vi.params, key)
-    if not calibrated:
-        return _Rehearsed(str(plan.expectation), vi.bytes, vi.compiling, vi.step, 0.0, deciding)
-    parts = plan.problem.space.axes
-    decisions = np.zeros((*parts, *plan.approximation.instances.shape))
-    fit = _steps(plan, plan.step(1.0), plan.state(vi.params, decisions), key)
-    return _Rehearsed(
-        expectation=str(plan.expectation),
-        bytes=max(vi.bytes, fit.bytes),
-        compiling=vi.compiling + fit.compiling,
-        vi_step=vi.step,
-        calibrated_step=fit.step,
-        deciding=deciding,
-    )
-
-
-def _deciding(plan: Plan, params: Params, key: jax.Array) -> float:
+def _seconds_to_decide(plan: Plan, params: Params, key: jax.Array) -> float:
+    """The time of decisions for all rows, including compilation."""
     posterior, started = FittedPosterior(plan.approximation, params), time.perf_counter()
     task, predictor = plan.problem.task, plan.predictors.on()
     predicting.decide(task, posterior, predictor, plan.expectation, key)
     return time.perf_counter() - started
 
 
-class _Steps(NamedTuple):
+class _Timed(NamedTuple):
+    """The first steps of a fit.
+
+    Attributes:
+        params: the variational parameters after them.
+        bytes: the memory of the compiled steps.
+        compiling: the seconds that compilation took.
+        step: the seconds that one step took.
+    """
+
     params: Params
     bytes: float
     compiling: float
     step: float
 
 
-def _steps(plan: Plan, step: Step, state: State, key: jax.Array) -> _Steps:
-    """The first steps of a fit: as many as fit into a short time."""
+def _timed(plan: Plan, step: Step, state: State, key: jax.Array) -> _Timed:
+    """Take as many steps of a fit as a short time allows."""
     approximation = plan.approximation
     took: list[float] = []
     schedule = Batches(key, approximation.subsamples)
@@ -244,4 +236,4 @@ def _steps(plan: Plan, step: Step, state: State, key: jax.Array) -> _Steps:
     if memory is not None:
         size += memory.argument_size_in_bytes + memory.output_size_in_bytes
         size += memory.temp_size_in_bytes
-    return _Steps(state.variables["params"], size, compiling, float(np.median(took)) / CHUNK)
+    return _Timed(state.variables["params"], size, compiling, float(np.median(took)) / CHUNK)

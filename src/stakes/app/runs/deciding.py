@@ -1,4 +1,8 @@
-"""Decisions for the rows of a file, a part at a time: memory does not grow with the file."""
+"""Decisions for the rows of a file, a part at a time, so that memory does not grow with the file.
+
+Each part has as many rows as the others: it is padded, so that one compiled program decides about
+all of them.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,21 +27,23 @@ from stakes.host.workers import ONE_AT_A_TIME, on_all_cores
 from stakes.study import NUTS, Calibrated, Plain, beyond_made
 from stakes.tables import Values
 
-# Of what is odd about rows.
-MOST_TOLD = 20
-# Sections of the spec of which decisions can try other values.
+# The most oddities of rows that are listed, one line each; the rest is counted.
+MOST_LISTED = 20
+# Sections of the spec in which decisions can try other values: the fits do not depend on them where
+# plain VI decides.
 TRIED = ("loss", "utility", "decision")
 COST, GAIN = "expected_cost", "expected_gain"
 
 
-class Handed(NamedTuple):
-    """What was written.
+class Decided(NamedTuple):
+    """What `decide_file` has written.
 
     Attributes:
-        decisions: of the rows that lack no value.
-        doubts: why some or all decisions are not to be relied on, and what was odd about the rows.
-        written: how, where that is not the usual way.
-        basis: which way has decided, and the rows that its fit rests on.
+        rows: the number of rows.
+        decisions: the number of rows with a decision: those that lack no value.
+        doubts: why decisions should not be relied on, and what is odd about rows.
+        written: how the file is written; empty for commas, decimal points and UTF-8.
+        basis: the strategy that has decided, and the rows that its fit rests on.
     """
 
     rows: int
@@ -57,21 +63,23 @@ def decide_file(
     changes: Sequence[str] = (),
     overwrite: bool = False,
     tell: Callable[[int], None] = lambda rows: None,
-) -> Handed:
-    """Write the rows of `source` with a decision for each, the central 90 % of what is predicted,
-    and what the decision will cost on average.
+) -> Decided:
+    """Write the rows of a table with a decision for each.
+
+    Each row also gets the central 90 % of its prediction, and the expected cost of the decision.
 
     Args:
-        source: a table, or `-` for standard input.
+        run: a finished run.
+        source: the table: a file, or `-` for standard input.
         target: a .csv or .parquet file, a device or pipe, or `-` for standard output.
-        known: whether the rows are those of the fit, in the same order; they are new otherwise.
-            Where a run has fitted all rows, with those held out, it is all of them.
-        way: the name of another way than the one that was chosen, as in the run's table.
-        changes: values to try in place of those of the spec, such as `loss.newsvendor.under=4`: in
+        known: whether the rows are those of the fit, in the same order; otherwise they are new.
+            Where a run has fitted all rows, those held out belong to them.
+        way: the name of the strategy to decide by, from the run's table; by default the chosen one.
+        changes: values to try in place of those of the spec, such as `loss.newsvendor.under=4`, in
             [loss], [utility] and [decision]. Plain VI then decides unless `way` says otherwise:
-            other ways have learned from the costs of the run. Also how the table is read, such as
-            `data.replace.price."n/a"=""`.
-        overwrite: whether to replace `target` if it is there.
+            other strategies have learned from the costs of the run. Also how the table is read,
+            such as `data.replace.price."n/a"=""`.
+        overwrite: whether to replace `target` if it exists.
         tell: called with the number of rows done after each part.
     """
     check_run(run)
@@ -84,7 +92,7 @@ def decide_file(
     changes = checks.names("`changes=`", changes)
     costs = [change for change in changes if path_of(change)[0] in TRIED]
     way = way or (TWO[0].name if costs else None)
-    run = changed_run(run.to_decide(way), [each for each in changes if each not in costs])
+    run = changed_run(run.to_decide(way), [change for change in changes if change not in costs])
     job = changed_job(run, costs) if costs else run.job
     inputs = (source, *run.folder.inputs, *map(Path, run.job.code))
     check_output(target, inputs, overwrite=overwrite)
@@ -102,7 +110,7 @@ def decide_file(
                 decided += int((~lacking).sum())
                 tell(done)
     written = "" if target.suffix.lower() == ".parquet" else dialect.unusual
-    return Handed(done, decided, tuple(decider.doubts()), written, decider.basis)
+    return Decided(done, decided, tuple(decider.doubts()), written, decider.basis)
 
 
 @final
@@ -147,6 +155,7 @@ class _Decider:
 
     @property
     def basis(self) -> str:
+        """The strategy that decides, and the rows that its fit rests on."""
         return f"by {self.solution.name(self.way)}, fitted to {rows_of_fit(self.rows.job)}"
 
     @cached_property
@@ -154,33 +163,32 @@ class _Decider:
         return Ranges.of(self.rows.job, self.rows.columns)
 
     @cached_property
-    def _odd(self) -> list[str]:
+    def _oddities(self) -> list[str]:
         return []
 
     def doubts(self) -> list[str]:
-        """To be asked when all rows are decided."""
-        more = len(self._odd) - MOST_TOLD
-        odd = self._odd[:MOST_TOLD] + ([f"... and {more} more"] if more > 0 else [])
-        return (
-            doubts_about(self.run.manifest, self.solution.name(self.way))
-            + self._ranges.told()
-            + odd
-        )
+        """Why not to rely on decisions, once all rows are decided."""
+        more = len(self._oddities) - MOST_LISTED
+        listed = self._oddities[:MOST_LISTED] + ([f"... and {more} more"] if more > 0 else [])
+        of_run = doubts_about(self.run.manifest, self.solution.name(self.way))
+        return of_run + self._ranges.warnings() + listed
 
     def decisions(self) -> Iterator[tuple[dict[str, Values], np.ndarray]]:
         """All columns with what is decided, and which rows lack a value, part by part."""
         return on_all_cores(self._with_decisions, self._parts())
 
     def _parts(self) -> Iterator[tuple[Part, int]]:
-        """The rows, checked, and how many a part is filled up to."""
-        size = 0
-        for part in self.rows.parts(self.rows.fitted if self.known else self._chunk):
+        """The rows, checked, and the number of rows that each part is padded to."""
+        size, shared = 0, self.rows.job.problem.task.per is not None
+        most = CHUNK if not shared else 2**31 - 1  # rows that may share a decision come together
+        for part in self.rows.parts(self.rows.fitted if self.known else most):
             if self.known:
                 self._check_known(part)
-            if part.lacking.any() and (self.known or self.rows.job.problem.task.per is not None):
+            if part.lacking.any() and (self.known or shared):
                 raise InputError(f"{self.rows.source}, {part.notes[0]} They cannot be left out.")
-            size = size or self._padded_size(part.rows)
-            self._odd.extend(str(note) for note in part.notes)
+            if not size:
+                size = self.rows.fitted if self.known else usual_size(self.rows.job, part.rows)
+            self._oddities.extend(str(note) for note in part.notes)
             self._ranges.look(part.arguments, self.rows.columns, part.start)
             yield part, size
 
@@ -188,28 +196,18 @@ class _Decider:
         part, size = given
         try:
             with columns_named(self.rows.job, first_row=part.start):
-                decided = self._decided(part.arguments, part.rows, size, part.start)
+                decided = self._decided(part, size)
         except NumericalError as error:  # rows far outside may be why
-            raise NumericalError(" ".join([str(error), *self._ranges.told()])) from None
+            raise NumericalError(" ".join([str(error), *self._ranges.warnings()])) from None
         blanked = {n: _blank(v, part.lacking) for n, v in decided.items()}
         return {**part.table, **blanked}, part.lacking
 
-    @property
-    def _chunk(self) -> int:
-        """Rows that may share a decision are read together."""
-        return CHUNK if self.rows.job.problem.task.per is None else 2**31 - 1
-
-    def _padded_size(self, rows: int) -> int:
-        return self.rows.fitted if self.known else usual_size(self.rows.job, rows)
-
-    def _decided(
-        self, arguments: dict[str, np.ndarray], rows: int, size: int, start: int
-    ) -> dict[str, np.ndarray]:
+    def _decided(self, part: Part, size: int) -> dict[str, np.ndarray]:
         job = self.rows.job
-        rows_up_to_size = padded(job, arguments, rows, size)
+        arguments = padded(job, part.arguments, part.rows, size)
         with ONE_AT_A_TIME:  # this runs the model, what follows only what was compiled of it
-            cases = new_cases(self.solution, rows_up_to_size, known=self.known, first_row=start)
-        found = self.solution.decide(cases, self.way)
+            cases = new_cases(self.solution, arguments, known=self.known, first_row=part.start)
+        decisions = self.solution.decide(cases, self.way)
         shape = cases.instances.shape
         if shape != (size,):
             raise InputError(
@@ -217,28 +215,30 @@ class _Decider:
                 f"`stakes decide` needs one for each row. Let the model take its number of rows "
                 f"from a column."
             )
-        decided = by_part(DECISION, cases.labels(found))
-        self._look_beyond(found[:rows])
-        if job.problem.action is None:  # otherwise what comes depends on the decision
+        decided = by_part(DECISION, cases.labels(decisions))
+        self._look_beyond(decisions[: part.rows])
+        if job.problem.action is None:  # otherwise the outcome depends on the decision
             posterior = self.solution.posterior(self.way)
             central = cases.forecast(posterior).central
-            cost = cases.expected_costs(posterior, found)
+            cost = cases.expected_costs(posterior, decisions)
             worth = (GAIN, -cost) if job.problem.loss is None else (COST, cost)
-            decided |= {LOW: central[:, 0], HIGH: central[:, -1], worth[0]: _rounded(worth[1])}
-        return {name: np.asarray(values)[:rows] for name, values in decided.items()}
+            # To four digits: these are means over draws.
+            rounded = np.array([float(f"{value:.4g}") for value in worth[1]])
+            decided |= {LOW: central[:, 0], HIGH: central[:, -1], worth[0]: rounded}
+        return {name: np.asarray(values)[: part.rows] for name, values in decided.items()}
 
     def _look_beyond(self, decisions: np.ndarray) -> None:
-        """Note decisions that were never made before, where they change what comes."""
+        """Note decisions unlike all in the data, where the decision changes the outcome."""
         action, fit = self.rows.job.problem.action, self.rows.job.fit
         if action is None:
             return
         made = np.asarray(fit.arguments[action], float)
         beyond = int(beyond_made(self.rows.job.problem.space, made, decisions).sum())
         if beyond:
-            self._odd.append(
+            self._oddities.append(
                 f"{beyond} of {len(decisions)} decisions about {action!r} lie outside those in the "
-                f"data of the fit, {made.min():.6g} to {made.max():.6g}: there the model is all "
-                f"that speaks for them."
+                f"data of the fit, {made.min():.6g} to {made.max():.6g}: only the model supports "
+                f"them."
             )
 
     def _check_known(self, part: Part) -> None:
@@ -255,11 +255,6 @@ class _Decider:
                 f"{source}, row {row + 1}: {labels[row]!r} is {own[row]!r} in the fit. Known rows "
                 f"have to be in the order of the fit; leave `--known` out for new ones."
             )
-
-
-def _rounded(costs: np.ndarray) -> np.ndarray:
-    """To four digits: these are means over draws."""
-    return np.array([float(f"{cost:.4g}") for cost in costs])
 
 
 def _blank(values: np.ndarray, lacking: np.ndarray) -> np.ndarray:

@@ -7,22 +7,25 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import IO, Any, final
+from typing import IO, final
 
 import numpy as np
 
 from stakes import checks
 from stakes.app.runs import manifest
 from stakes.app.runs.manifest import Manifest
-from stakes.app.spec import Table, Tables
+from stakes.app.spec import FIT, HELD_OUT, Table, Tables
 from stakes.errors import InputError, StorageError
 from stakes.host import files
 from stakes.host.trees import load_arrays, save_arrays
+from stakes.study import below
 from stakes.tables import Dialect
 
 DATA, STATE, CHOICE, REFIT = "data.npz", "state.npz", "choice.npz", "refit.npz"
 DECISIONS, DRAWS, LOG, REPORT = "decisions.csv", "draws.nc", "log.txt", "report.html"
 NEEDED = (DATA, STATE, CHOICE, REFIT)
+# What a table has, in data.npz.
+KINDS = ("arguments", "groups", "beside", "labels")
 # Made from the files needed, for others to read: what becomes of them does not matter.
 EXPORTS = (DECISIONS, DRAWS, LOG, REPORT)
 
@@ -136,52 +139,32 @@ def _lock(file: IO[str], path: Path) -> None:
         raise InputError(f"Another process is at work on {path}. Wait for it to end.") from None
 
 
-FIT, HELD_OUT, GROUPS, WRITTEN = "fit", "held_out", "groups", "written"
-
-
 def packed(tables: Tables) -> dict[str, np.ndarray]:
-    words = tables.fit.vocabulary.items()
-    written = asdict(replace(tables.dialect, compression=None)).items()
-    return {
-        **_packed(FIT, tables.fit),
-        **(_packed(HELD_OUT, tables.held_out) if tables.held_out is not None else {}),
-        **{f"vocabulary/{name}": np.array(categories) for name, categories in words},
-        **{f"{WRITTEN}/{name}": np.array(how) for name, how in written if how is not None},
-    }
-
-
-def _packed(part: str, table: Table) -> dict[str, np.ndarray]:
-    given = {name: value for name, value in table.arguments.items() if value is not None}
-    arrays = {f"{part}/{name}": np.asarray(value) for name, value in given.items()}
-    arrays |= {f"{GROUPS}_{part}/{name}": values for name, values in table.groups.items()}
-    arrays |= {f"beside/{part}/{name}": values for name, values in table.beside.items()}
-    return arrays if table.labels is None else {**arrays, f"labels/{part}": table.labels}
+    """Write tables as named arrays: `fit/arguments/x`, `held out/groups/store`, `words/store`."""
+    arrays = {f"words/{name}": np.array(words) for name, words in tables.fit.vocabulary.items()}
+    written = asdict(replace(tables.dialect, compression=None))
+    arrays |= {f"written/{name}": np.array(how) for name, how in written.items() if how is not None}
+    for part, table in tables.parts.items():
+        labels = {} if table.labels is None else {"rows": table.labels}
+        kinds = (table.arguments, table.groups, table.beside, labels)
+        for kind, values in zip(KINDS, kinds, strict=True):
+            given = {name: value for name, value in values.items() if value is not None}
+            arrays |= {f"{part}/{kind}/{name}": np.asarray(value) for name, value in given.items()}
+    return arrays
 
 
 def unpacked(arrays: Mapping[str, np.ndarray]) -> Tables:
-    parts: dict[str, dict[str, np.ndarray]] = {}
-    for name, array in arrays.items():
-        part, _, rest = name.partition("/")
-        parts.setdefault(part, {})[rest] = array
-    groups = {part: parts.pop(f"{GROUPS}_{part}", {}) for part in (FIT, HELD_OUT)}
-    others = {HELD_OUT, "labels", "vocabulary", "beside", WRITTEN}
-    if FIT not in parts or set(parts) - {FIT, *others}:
-        raise StorageError("data.npz does not hold the data of a run.")
-    vocabulary = {n: [str(w) for w in words] for n, words in parts.get("vocabulary", {}).items()}
-    labels, beside = parts.get("labels", {}), parts.get("beside", {})
+    """Read back what `packed` has written."""
+    vocabulary = {name: words.tolist() for name, words in below("words/", arrays).items()}
 
     def table(part: str) -> Table:
-        own = {n.removeprefix(f"{part}/"): a for n, a in beside.items() if n.startswith(f"{part}/")}
-        named = labels.get(part)
-        if named is not None and named.ndim == 1:  # as runs had it that could have one label only
-            named = named[:, None]
-        return Table(_arguments(parts[part]), named, vocabulary, groups[part], own)
+        arguments, groups, beside, labels = (below(f"{part}/{kind}/", arrays) for kind in KINDS)
+        # Single numbers and strings as such: a model may use them as sizes.
+        values = {name: a if a.ndim else a.item() for name, a in arguments.items()}
+        return Table(values, labels.get("rows"), vocabulary, groups, beside)
 
-    dialect = Dialect(**{name: str(how) for name, how in parts.get(WRITTEN, {}).items()})
-    held_out = table(HELD_OUT) if HELD_OUT in parts else None
-    return Tables(table(FIT), held_out, dialect=dialect)
-
-
-def _arguments(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Single numbers and strings as such: a model may use them as sizes."""
-    return {name: a if a.ndim else a.item() for name, a in arrays.items()}
+    parts = {name.partition("/")[0] for name in arrays} - {"words", "written"}
+    if not {FIT} <= parts <= {FIT, HELD_OUT}:
+        raise StorageError("data.npz does not hold the data of a run.")
+    dialect = Dialect(**{name: str(how) for name, how in below("written/", arrays).items()})
+    return Tables(table(FIT), table(HELD_OUT) if HELD_OUT in parts else None, dialect=dialect)

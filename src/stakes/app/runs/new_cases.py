@@ -1,4 +1,4 @@
-"""Rows of a new table: as cases to decide about, and those unlike what the fit has seen."""
+"""Rows of a new table: as cases to decide about, and the rows far from those of the fit."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,17 +11,20 @@ from stakes.app.spec import Job
 from stakes.study import Cases
 from stakes.tables import name_rows
 
-# A row is far outside where it is beyond the range of the fit by this share of its width.
+# A row is far outside if it is beyond the range of the fit by this share of the range's width:
+# beyond that, an effect that is a line in the data of the fit need not be one any more.
 BEYOND = 0.5
-# The most rows decided at once: what JAX compiles for one part serves all parts.
+# The most rows decided at once: what JAX compiles for one part serves all parts, and the draws for
+# as many rows fit into memory.
 CHUNK = 8192
 
 
 def usual_size(job: Job, rows: int) -> int:
-    """How many rows so many are padded to; draws depend on it, and so does what is shown of them.
+    """The number of rows that a part of a file is padded to.
 
-    A short file is not padded to the size of a whole part, and rows that may share a decision not
-    at all.
+    Draws depend on it, and so do the numbers shown. A short file is padded to the next power of
+    two, for which a program may have been compiled already. Rows that may share a decision are not
+    padded: the copies would share it, too.
     """
     if job.problem.task.per is not None or rows > CHUNK:
         return rows
@@ -31,16 +34,20 @@ def usual_size(job: Job, rows: int) -> int:
 def padded(
     job: Job, arguments: Mapping[str, np.ndarray], rows: int, size: int
 ) -> dict[str, np.ndarray]:
-    """Arguments of the model for a new table, with its last row repeated."""
+    """Repeat the last of some rows until there are `size` of them.
+
+    Args:
+        job: tells which arguments have a value for each row.
+        arguments: of the model, for these rows.
+        rows: the number of rows.
+        size: the number of rows to return.
+    """
     fitted = job.rows_in(job.fit)
-
-    def is_by_row(name: str) -> bool:
-        values = job.fit.arguments[name]
-        return bool(np.ndim(values)) and len(values) == fitted
-
+    given = {name: np.shape(job.fit.arguments[name])[:1] for name in arguments}
+    more = size - rows
     return {
-        name: np.concatenate([values, np.repeat(values[-1:], size - rows, axis=0)])
-        if is_by_row(name)
+        name: np.concatenate([values, np.repeat(values[-1:], more, axis=0)])
+        if given[name] == (fitted,)
         else values
         for name, values in arguments.items()
     }
@@ -54,7 +61,15 @@ def new_cases(
     first_row: int = 0,
     coords: Mapping[str, Sequence[Any]] | None = None,
 ) -> Cases:
-    """The cases of a new table; what is in no table, the model takes from the fit."""
+    """The cases of a new table.
+
+    Args:
+        solution: the fits of the run.
+        arguments: of the model, for the rows of the table; others are taken from the fit.
+        known: whether the rows are those of the fit.
+        first_row: the number of rows before these, for messages.
+        coords: labels of the plates' members, by plate.
+    """
     job, result = solution.job, solution.result
     asked = (job.problem.observations, job.problem.action)
     others = {n: v for n, v in job.fit.arguments.items() if n not in asked}
@@ -67,10 +82,12 @@ def new_cases(
 @final
 @dataclass(frozen=True)
 class Ranges:
-    """What the fit has seen of each column, and the rows far outside of that.
+    """The range of each column in the data of the fit, and the new rows far outside of it.
 
     Attributes:
-        far: column -> (row, value).
+        seen: column -> its lowest and highest value; dates count in days.
+        dates: columns that hold dates.
+        far: column -> the rows that are far outside, with their values as written.
     """
 
     seen: Mapping[str, tuple[float, float]]
@@ -79,7 +96,12 @@ class Ranges:
 
     @classmethod
     def of(cls, job: Job, columns: Mapping[str, str]) -> "Ranges":
-        """`columns`: the model's arguments and their columns."""
+        """The ranges of columns that hold numbers or dates.
+
+        Args:
+            job: with the data of the fit.
+            columns: argument of the model -> its column.
+        """
         dates, seen = frozenset(columns[name] for name in job.dates), {}
         for argument, column in columns.items():
             values = np.asarray(job.fit.arguments[argument])
@@ -93,36 +115,41 @@ class Ranges:
     def look(
         self, arguments: Mapping[str, np.ndarray], columns: Mapping[str, str], start: int
     ) -> None:
-        """Note rows that are far outside; `start` rows come before them."""
+        """Note the rows that are far outside.
+
+        Args:
+            arguments: of the model, for some rows.
+            columns: argument of the model -> its column.
+            start: the number of rows before these.
+        """
         for argument, column in columns.items():
             if column not in self.seen or arguments[argument].ndim != 1:
                 continue
             low, high = self.seen[column]
             numbers, room = _numbers(arguments[argument]), BEYOND * (high - low)
             outside = np.flatnonzero((numbers < low - room) | (numbers > high + room))
-            for place in outside:
-                found = self.far.setdefault(column, [])
-                found.append((start + int(place) + 1, f"{arguments[argument][place]}"))
+            rows = [(start + int(at) + 1, f"{arguments[argument][at]}") for at in outside]
+            if rows:
+                self.far.setdefault(column, []).extend(rows)
 
-    def told(self) -> list[str]:
-        return [
-            f"{name_rows([row for row, _ in found])} of column {column!r} "
-            f"{'lies' if len(found) == 1 else 'lie'} far outside what the fit has seen "
-            f"({self._shown(column)}): row {found[0][0]} has {found[0][1]}. Decisions there rest "
-            f"on the model alone."
-            for column, found in self.far.items()
-        ]
-
-    def _shown(self, column: str) -> str:
-        low, high = self.seen[column]
-        if column in self.dates:
-            days = np.array([low, high]).astype("datetime64[D]")
-            return f"{days[0]} to {days[1]}"
-        return f"{low:.6g} to {high:.6g}"
+    def warnings(self) -> list[str]:
+        """A sentence for each column in which some of the rows are far outside."""
+        sentences = []
+        for column, far in self.far.items():
+            low, high = (f"{end:.6g}" for end in self.seen[column])
+            if column in self.dates:
+                low, high = np.array(self.seen[column]).astype("datetime64[D]").astype(str)
+            sentences.append(
+                f"{name_rows([row for row, _ in far])} of column {column!r} "
+                f"{'lies' if len(far) == 1 else 'lie'} far outside what the fit has seen "
+                f"({low} to {high}): row {far[0][0]} has {far[0][1]}. Decisions there rest on the "
+                f"model alone."
+            )
+        return sentences
 
 
 def _numbers(values: np.ndarray) -> np.ndarray:
-    """Dates as days."""
+    """Numbers as they are, dates in days."""
     if values.dtype.kind == "U":
         return values.astype("datetime64[s]").astype(float) / 86400
     return values.astype(float)

@@ -145,7 +145,7 @@ def read_asked(job: Job, table: Path) -> Asked:
         raise InputError(f"{table} has no rows.")
     ranges = Ranges.of(job, reader.columns)
     ranges.look(part.arguments, reader.columns, part.start)
-    doubts = [*ranges.told()]
+    doubts = ranges.warnings()
     if further is not None:
         doubts.append(
             f"the table has more than {part.rows:,} rows. The page is about the first "

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from stakes import checks
-from stakes.app.spec import Job, Table
+from stakes.app.spec import FIT, HELD_OUT, Job, Table
 from stakes.errors import InputError, OutOfRangeError
 from stakes.fitting import Fit
 from stakes.predicting import Posterior
@@ -209,7 +209,7 @@ class Solution:
     @cached_property
     def parts(self) -> dict[str, tuple[Cases, Table]]:
         """The rows of the fit, and those held out if there are any: their cases and their table."""
-        parts = {"fit": (self.result.on_fit, self.job.fit)}
+        parts = {FIT: (self.result.on_fit, self.job.fit)}
         table, dims = self.job.held_out, self.result.approximation.instances.dims
         if table is not None:
             coords = {}
@@ -222,13 +222,13 @@ class Solution:
                 coords=coords,
                 by=by_of(self.job, table),
             )
-            parts["held out"] = (cases, table)
+            parts[HELD_OUT] = (cases, table)
         return parts
 
     @property
     def held_out(self) -> Cases | None:
         """The rows held out, with their labels; None where there are none."""
-        return self.parts["held out"][0] if "held out" in self.parts else None
+        return self.parts[HELD_OUT][0] if HELD_OUT in self.parts else None
 
 
 @contextmanager

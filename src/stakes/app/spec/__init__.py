@@ -1,5 +1,13 @@
-"""A decision problem as a TOML file: schema, messages, the user's code and the user's tables."""
+"""A decision problem as a TOML file, and what `stakes` makes of it.
 
+`schema` says which sections and fields there are, `constructors` makes the values that they name,
+and `assembly` puts the problem together. `data_tables` reads the tables that a spec names, and
+`new_file` tables of new rows. The result is a `Job`. `proposing` and `toml` write a spec for a
+table of the user.
+"""
+
+from stakes.app.spec.data_tables import FIT as FIT
+from stakes.app.spec.data_tables import HELD_OUT as HELD_OUT
 from stakes.app.spec.data_tables import Tables as Tables
 from stakes.app.spec.job import Job as Job
 from stakes.app.spec.job import job_of as job_of

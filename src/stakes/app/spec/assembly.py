@@ -1,4 +1,8 @@
-"""A spec on its way to a job: its parts looked up and checked one by one, mistakes gathered."""
+"""Assembly of a problem from a spec.
+
+Each part is made and checked by itself, and its mistakes are gathered, so that all of them are
+reported at once.
+"""
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
@@ -32,14 +36,21 @@ from stakes.study import (
     default_ways,
 )
 
-# Options of the fits that are values.
+# Sections that are options of the fits, and no part of the problem.
 OPTIONS = ("transform", "method", "expectation", "estimator")
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Choosing:
-    """Among which ways to choose, and by which rows."""
+    """The strategies to choose among, and the folds that judge them.
+
+    Attributes:
+        ways: the strategies.
+        folds: the number of random folds, blocks forward in time, or the fold of each outcome.
+        by: what says which outcomes stay in one fold: a group for each row, or the name of a plate
+            or argument.
+    """
 
     ways: tuple[Strategy, ...]
     folds: int | Forward | np.ndarray
@@ -47,19 +58,29 @@ class Choosing:
 
     @property
     def calibrated(self) -> tuple[Calibrated, ...]:
-        """The ways that take a calibrated fit."""
+        """The strategies that take a calibrated fit of their own."""
         return tuple(way for way in self.ways if isinstance(way, Calibrated))
 
 
 @final
 class Assembly:
-    """A spec whose parts are looked up, made and checked one by one.
+    """A problem with its tables, made from a spec.
+
+    Where there are mistakes, `mistakes` has them, and parts that depend on these are None.
 
     Args:
         raw: the spec as written.
         folder: where relative paths in it start from.
         tables: those of an earlier run, in place of the files that the spec names.
-        code: the checksums that its code has to have; None for any.
+        code: the checksums that the user's Python files must have; None for any.
+
+    Attributes:
+        spec: the spec, validated; sections with mistakes are left out.
+        mistakes: what is wrong with it.
+        code: the Python files that it names.
+        example: the built-in example that it names, if any.
+        problem: model, outcome and loss.
+        tables: the rows to fit to, and those held out.
     """
 
     def __init__(
@@ -88,7 +109,11 @@ class Assembly:
         self.tables = self._read_tables()
 
     def _make_values(self) -> dict[str, Any]:
-        """Section -> the value that it names."""
+        """Make the values that sections name: a loss, a guide, a method.
+
+        Returns:
+            Section -> its value.
+        """
         made: dict[str, Any] = {}
         for name, slot in SECTIONS.items():
             section = getattr(self.spec, name)
@@ -98,6 +123,15 @@ class Assembly:
         return made
 
     def _make_problem(self) -> Problem | None:
+        """Put model, loss and decision space together.
+
+        Where the spec leaves out guide, loss or space of an example, they are those of the example.
+        A choice that data cannot judge is a mistake if the spec asks for it, and is left out
+        otherwise.
+
+        Returns:
+            The problem; None where one of its parts has a mistake.
+        """
         if self.mistakes.mistakes or self._model is None or self._outcome is None:
             return None
         section, given = self.spec.decision, dict[str, Any]()
@@ -122,6 +156,11 @@ class Assembly:
         return None
 
     def _read_tables(self) -> Tables | None:
+        """The tables of the job.
+
+        They are those given, those of the example, or those of the files that the spec names. They
+        are read once, though a formula asks for them before the problem is complete.
+        """
         if self._tables is not None:
             return self._tables
         if self.example is not None:
@@ -146,7 +185,7 @@ class Assembly:
         return self._tables
 
     def options(self) -> Options:
-        """Those in the spec; for an example, its own where the spec has none."""
+        """The options of the fits; those of an example count where the spec has none."""
         given = self.spec.fit.model_dump(exclude_unset=True, exclude={"checkpoint_seconds"})
         rate = given.pop("learning_rate", None)
         given |= {} if rate is None else {"optimizer": adam(rate)}
@@ -157,6 +196,12 @@ class Assembly:
         return Options(**{**own, **given})
 
     def choosing(self, problem: Problem, fit: Table) -> Choosing | None:
+        """The strategies and folds to choose by; None where the run makes the two fits alone.
+
+        Args:
+            problem: the problem of the spec.
+            fit: the rows to fit to, which may have today's decisions, groups and an order.
+        """
         section = self.spec.choose
         if section.skip or problem.why_not_judged is not None:
             return None
@@ -172,6 +217,7 @@ class Assembly:
         return Choosing(tuple(ways), folds, fit.beside.get("by", section.by))
 
     def _make_ways(self) -> Sequence[Strategy] | None:
+        """The strategies that the spec lists; None where it lists none."""
         if self.spec.choose.ways is None:
             return None
         listed = enumerate(self.spec.choose.ways)
@@ -181,6 +227,7 @@ class Assembly:
         return None
 
     def _make_folds(self) -> int | Forward | None:
+        """The number of folds, or blocks forward in time."""
         given = self.spec.choose.folds
         if not isinstance(given, int):
             return self._makes.make(FOLDS, "choose.folds", given)
@@ -189,7 +236,11 @@ class Assembly:
         return None
 
     def _check_together(self) -> None:
-        """Check that the sections go together."""
+        """Check that the sections go together.
+
+        A problem has a loss or a utility. A transform makes a utility of a loss, and an example has
+        its data.
+        """
         given, add = {*self.raw}, self.mistakes.add
         if {"loss", "utility"} <= given:
             add("utility", "a problem has a loss or a utility, not both; leave one out.")
@@ -211,6 +262,7 @@ class Assembly:
             add("choose.today", "leave it out: an example has no table.")
 
     def _find_model(self) -> None:
+        """Find the model: the user's Python, a formula, or a built-in example."""
         model = self.spec.model
         if model.python is not None:
             self._outcome = model.outcome
@@ -227,7 +279,11 @@ class Assembly:
                 self.code.read(self.example.path)
 
     def _make_formula(self, text: str) -> None:
-        """A model from a formula and the table; the columns are those that it names."""
+        """Make the model of a formula.
+
+        Its columns are those that the formula names, so that the tables are read here: families and
+        priors depend on them.
+        """
         data, model = self.spec.data, self.spec.model
         if data is None:
             return
@@ -266,7 +322,12 @@ class Assembly:
         return next(reversed(data.columns), None)
 
     def _check_arguments(self, data: DataSection) -> None:
-        """The names in [data] against the model's signature."""
+        """Check the names in [data] against the signature of the model.
+
+        Every argument that the model needs must be given, and nothing that it does not take, unless
+        loss or decision space ask for it. Observations belong to an argument named like the
+        outcome.
+        """
         if self._model is None:
             return
         takes, model, latent = (
@@ -300,6 +361,12 @@ class Assembly:
 
 
 def _ways_to_give(name: str, data: DataSection) -> str:
+    """The ways in which a spec can give an argument that the model needs.
+
+    Args:
+        name: of the argument.
+        data: the [data] section, which may name a similar column.
+    """
     columns = {**{column: column for column in data.columns.values()}, **data.columns}
     close = difflib.get_close_matches(name, columns, n=1)
     counted = columns[close[0]] if close else "a column"
@@ -310,7 +377,7 @@ def _ways_to_give(name: str, data: DataSection) -> str:
 
 
 def _validated(raw: Mapping[str, object], mistakes: Collector) -> Spec:
-    """The spec; sections with mistakes are left out, so that those in the rest are found too."""
+    """Validate a spec; sections with mistakes are left out, so that the rest is checked, too."""
     try:
         return Spec.model_validate(dict(raw))
     except ValidationError as error:

@@ -1,9 +1,11 @@
-"""Values that a spec names: made by the classes of the library, or by the user's own code.
+"""Values that a spec names, made by the classes of the library or by the user's own code.
 
 `newsvendor = { under = 3, over = 1 }` is `stakes.Newsvendor(under=3, over=1)`: the name of a public
 class in snake case, and a table of its arguments. The name alone, `{}` and `true` stand for no
 arguments. `"costs.py:MyLoss"` is a name, too: a class of the user's, or a function with arguments,
 is called; anything else is the value itself.
+
+So the classes check their arguments themselves, and a new class can be named without a change here.
 """
 
 import csv
@@ -39,7 +41,7 @@ UTILITIES = (Utility, ExpUtility)
 
 @cache
 def _classes() -> dict[str, type]:
-    """The public classes of the library and the autoguides of NumPyro, by name."""
+    """The public classes of the library and NumPyro's autoguides, by name in snake case."""
     public = [getattr(stakes, name) for name in stakes.__all__]
     guides = [getattr(autoguide, name) for name in autoguide.__all__]
     return {
@@ -50,12 +52,15 @@ def _classes() -> dict[str, type]:
 @final
 @dataclass(frozen=True)
 class Slot(Generic[T]):
-    """What a spec can name in one place.
+    """A place in a spec, and what can be named there.
 
     Attributes:
-        makes: whether a class makes one.
-        check: return the value, or refuse one that does not fit; the text is what it is called.
-        instantiates: whether the value is made by the class, and is not the class itself.
+        noun: what is named, for messages, such as "a loss".
+        makes: whether the values of a class belong here.
+        check: returns a value that fits and refuses any other; its first argument names the value
+            in messages.
+        instantiates: whether the value is made by the class; otherwise it is the class itself, as
+            for a guide.
     """
 
     noun: str
@@ -65,11 +70,18 @@ class Slot(Generic[T]):
 
     @cached_property
     def classes(self) -> dict[str, type]:
+        """Name -> class, for the classes whose values belong here."""
         return {name: kind for name, kind in _classes().items() if self.makes(kind)}
 
 
 def _implementing(noun: str, contract: Any, but: tuple[type, ...] = ()) -> Slot[Any]:
-    """A slot for the values that implement a protocol, but for some that are named elsewhere."""
+    """A slot for values that implement a protocol.
+
+    Args:
+        noun: what is named, for messages.
+        contract: the protocol.
+        but: classes that implement it, too, but have a place of their own.
+    """
 
     def check(where: str, value: object) -> object:
         checks.choice(where, value, contract, noun)
@@ -88,12 +100,14 @@ def _implements(kind: type, contract: type) -> bool:
 
 
 def _is_loss(kind: type) -> bool:
+    """Whether a class makes losses, which are called with an outcome and a decision."""
     if not _implements(kind, Loss) or issubclass(kind, UTILITIES):
         return False
     return [*inspect.signature(kind.__call__).parameters][1:3] == ["outcome", "decision"]
 
 
 def _loss(where: str, value: Loss) -> Loss:
+    """A loss, or any function of an outcome and a decision."""
     rule = "a function of (outcome, decision), or a value that can be called like one"
     return checks.function(where, value, ("outcome", "decision"), rule, others=True)
 
@@ -108,11 +122,13 @@ def _is_guide(kind: type) -> bool:
 
 
 def _guide(where: str, value: T) -> T:
+    """A guide, checked."""
     check_guide(where, value)
     return value
 
 
 def _folds(where: str, value: object) -> int | Forward:
+    """A number of folds, or blocks forward in time."""
     return value if isinstance(value, Forward) else checks.whole(where, value, least=2)
 
 
@@ -120,13 +136,13 @@ LOSS = Slot("a loss", _is_loss, _loss)
 SPACE: Slot[Space] = _implementing("a decision space", Space)
 TRANSFORM: Slot[Transform] = _implementing("a transform", Transform)
 EXPECTATION: Slot[Expectation] = _implementing("an expectation", Expectation)
-WAY: Slot[Strategy] = _implementing("a way", Strategy)
+WAY: Slot[Strategy] = _implementing("a strategy", Strategy)
 FOLDS = Slot("folds", lambda kind: kind is Forward, _folds)
 GUIDE: Slot[Any] = Slot("an autoguide", _is_guide, _guide, instantiates=False)
 OWN: Slot[Any] = Slot(
     "a name in a Python file of your own", lambda kind: False, lambda where, value: value
 )
-# Section of a spec -> what it names.
+# Section of a spec -> what can be named there.
 SECTIONS: dict[str, Slot[Any]] = {
     "loss": LOSS,
     "utility": Slot("a utility", lambda kind: issubclass(kind, UTILITIES), _utility),
@@ -137,7 +153,7 @@ SECTIONS: dict[str, Slot[Any]] = {
     "expectation": EXPECTATION,
     "estimator": _implementing("an estimator", Estimator, UTILITIES),
 }
-# Arguments of our classes that are values themselves.
+# Arguments of our classes that are named values themselves.
 ARGUMENTS: dict[str, Slot[Any]] = {
     "base": WAY,
     "by": EXPECTATION,
@@ -154,7 +170,12 @@ ARGUMENTS: dict[str, Slot[Any]] = {
 @final
 @dataclass(frozen=True)
 class Constructors:
-    """Makes the values that a spec names; mistakes are noted with their place in the spec."""
+    """Makes the values that a spec names, and notes mistakes with their place in the spec.
+
+    Attributes:
+        code: the user's Python files.
+        mistakes: where mistakes are noted.
+    """
 
     code: UserCode
     mistakes: Collector
@@ -162,13 +183,16 @@ class Constructors:
     def make(
         self, slot: Slot[T], where: str, given: object, fields: Iterable[str] = ()
     ) -> T | None:
-        """The value that is named; None where there is a mistake.
+        """Make the value that is named.
 
         Args:
             slot: what can be named.
             where: the place in the spec.
             given: a name, or a table from it to its arguments.
-            fields: other names that belong there.
+            fields: other names that belong there, for suggestions.
+
+        Returns:
+            The value; None where there is a mistake.
         """
         table = {given: {}} if isinstance(given, str) else given
         rule = f"must be {slot.noun}: a name, or a table from one name to its arguments"
@@ -191,6 +215,7 @@ class Constructors:
         return None
 
     def _made(self, slot: Slot[T], place: str, name: str, arguments: object) -> T | None:
+        """Make a value by its class or by the user's function, and check it."""
         if not isinstance(arguments, Mapping):
             raise InputError(f"must be a table of arguments, `{{}}` for none; got {arguments!r}.")
         if _is_code(name):
@@ -215,7 +240,7 @@ class Constructors:
             raise InputError(f"{error}.") from error
 
     def _argument(self, maker: type, name: str, place: str, given: object) -> object:
-        """An argument of one of our classes: as it is, or a value that is named in its turn."""
+        """An argument of one of our classes: itself, or the value that it names."""
         if maker is CostTable and name == "costs" and isinstance(given, str):
             with self.mistakes.at(place):
                 return _costs_in(self.code.folder / given)
@@ -224,11 +249,20 @@ class Constructors:
 
 
 def _is_code(name: object) -> bool:
+    """Whether a name stands for the user's Python, such as `costs.py:MyLoss`."""
     return isinstance(name, str) and re.fullmatch(CODE, name) is not None
 
 
 def _misfits(maker: type, given: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Arguments that are unknown or lacking, and what is wrong with them."""
+    """Compare arguments with what a class takes.
+
+    Args:
+        maker: the class.
+        given: the names of the arguments.
+
+    Yields:
+        Each argument that is unknown or lacking, and what is wrong with it.
+    """
     parameters = inspect.signature(maker).parameters
     if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         return
@@ -242,7 +276,15 @@ def _misfits(maker: type, given: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def _costs_in(path: Path) -> dict[str, list[float | str]]:
-    """A row for each action: its label, and its cost for each class; the first row is a header."""
+    """Read a table of costs from a CSV file.
+
+    Args:
+        path: of a file with a header, and a row for each action: its label, then its cost for each
+            class.
+
+    Returns:
+        Action -> its costs; a cost that is no number is the name of a column.
+    """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             _, *rows = [row for row in csv.reader(file) if row]

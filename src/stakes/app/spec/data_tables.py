@@ -1,4 +1,8 @@
-"""Tables for the fit and for judging it, as a spec's [data] section describes them."""
+"""The tables that the [data] section of a spec names: rows to fit to, and rows held out.
+
+A file is read once. The doctor (`stakes.tables`) says what its columns hold, and all that is odd
+about them is reported with the field of the spec that names the column.
+"""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -29,7 +33,9 @@ from stakes.tables import (
     source_of,
 )
 
-# What the column of that field is called beside those of the model.
+# The two parts of the data: rows to fit to, and rows that judge the fits.
+FIT, HELD_OUT = "fit", "held out"
+# The name of that field's column beside those of the model.
 BY = "choose.by"
 
 
@@ -39,9 +45,11 @@ class Tables:
     """The data of a job.
 
     Attributes:
+        fit: the rows to fit to.
+        held_out: the rows that judge the fits; None where there are none.
         files: the files that they were read from.
         notes: what is odd about them, but stops no fit.
-        about: how files are written, and what their columns hold.
+        about: how each file is written, and what each column holds.
         dialect: how the file of the fit is written, as far as that is known.
     """
 
@@ -53,25 +61,44 @@ class Tables:
     dialect: Dialect = field(default_factory=Dialect)
 
     @property
-    def both(self) -> tuple[Table, ...]:
-        return (self.fit,) if self.held_out is None else (self.fit, self.held_out)
+    def parts(self) -> dict[str, Table]:
+        """The tables by the names that decisions and reports use."""
+        return {FIT: self.fit} | ({} if self.held_out is None else {HELD_OUT: self.held_out})
 
 
 def wanted(data: DataSection, outcome: str) -> dict[str, str]:
-    """The model's arguments and their columns, that of the outcome last."""
+    """The columns that the arguments of a model are read from.
+
+    Args:
+        data: the [data] section.
+        outcome: the argument with the outcomes.
+
+    Returns:
+        Argument -> its column; the outcome comes last.
+    """
     others = {name: column for name, column in data.columns.items() if name != outcome}
     return {**others, outcome: data.outcome or data.columns.get(outcome, outcome)}
 
 
 def table_file(data: DataSection, path: Path) -> TableFile:
-    """A file that is written as the spec says."""
+    """A file that is written in the dialect that the spec names."""
     return TableFile(path, Dialect(data.separator, data.decimal, data.encoding))
 
 
 def check_columns(
     where: str, file: TableFile, fields: Mapping[str, str], mistakes: Collector
 ) -> bool:
-    """Whether the file has all columns; `fields`: what names one -> the column."""
+    """Check that a file has all columns that are needed.
+
+    Args:
+        where: what names the file, for mistakes.
+        file: the file.
+        fields: what names a column -> the column.
+        mistakes: where a lack is noted.
+
+    Returns:
+        Whether it has them.
+    """
     with mistakes.at(where):
         there = file.columns
         asked = {name: source_of(column, there)[0] for name, column in fields.items()}
@@ -84,7 +111,13 @@ def check_columns(
 
 
 def hints_of(data: DataSection, column: str, kind: Kind | None) -> Hints:
-    """What the spec says of a column."""
+    """What the spec says of a column.
+
+    Args:
+        data: the [data] section.
+        column: the name of the column.
+        kind: what the column holds, where that is known.
+    """
     words, format = data.replace.get(column, {}), data.dates.get(column)
     return Hints(kind, words, date_format=format, gaps=data.missing == "drop")
 
@@ -96,7 +129,18 @@ def columns_of(
     decimal: str,
     first_row: int = 0,
 ) -> Examined:
-    """Columns of a table and parts of its dates, by these names, and all that is odd about them."""
+    """Look at the columns of a table, and at parts of its dates.
+
+    Args:
+        table: column -> its values, as read.
+        names: the columns asked for; `date_weekday` is the weekday of `date`.
+        hints: what is known of columns.
+        decimal: the decimal sign of numbers that are words.
+        first_row: the number of rows before these.
+
+    Returns:
+        The columns by these names, and all that is odd about them.
+    """
     sources = {name: source_of(name, table) for name in names}
     asked = {column: table[column] for column, _ in sources.values()}
     seen = examine(asked, hints, decimal=decimal, first_row=first_row)
@@ -109,7 +153,12 @@ def columns_of(
 
 
 def lacking_in(columns: Mapping[str, Column], rows: int) -> np.ndarray:
-    """Whether each row lacks a value in a column that is by row."""
+    """Which rows lack a value.
+
+    Args:
+        columns: columns of the table; those with another shape than one value a row do not count.
+        rows: the number of rows.
+    """
     lacking = np.zeros(rows, bool)
     for column in columns.values():
         if column.missing.shape == lacking.shape:
@@ -127,11 +176,19 @@ def read_tables(
     coded: bool = True,
     dates: Collection[str] = (),
 ) -> Tables | None:
-    """Both tables; None with mistakes noted.
+    """Read the table to fit to and the one held out.
 
     Args:
-        coded: otherwise words are kept as they are.
+        data: the [data] section.
+        choose: the [choose] section, which may name columns of its own.
+        outcome: the argument with the outcomes.
+        folder: where relative paths start from.
+        mistakes: where mistakes are noted.
+        coded: whether words become codes; a formula takes the words.
         dates: columns that hold dates.
+
+    Returns:
+        The tables; None where there are mistakes.
     """
     named = [("data.file", data.file)]
     if data.held_out is not None and data.held_out.file is not None:
@@ -150,7 +207,16 @@ def read_tables(
 @final
 @dataclass(frozen=True)
 class _FileReader:
-    """Reads the files of one spec."""
+    """Reads the files of one spec.
+
+    Attributes:
+        data: the [data] section.
+        beside: field of [choose] -> its column, for values that no model takes.
+        outcome: the argument with the outcomes.
+        mistakes: where mistakes are noted.
+        coded: whether words become codes.
+        dates: columns that hold dates.
+    """
 
     data: DataSection
     beside: dict[str, str]
@@ -182,6 +248,7 @@ class _FileReader:
         return fields | labels | {f"choose.{name}": column for name, column in self.beside.items()}
 
     def tables(self, files: list[tuple[str, TableFile]]) -> Tables | None:
+        """Read the files, code their words alike, and hold out what the spec says."""
         read: list[_Read] = []
         notes: list[str] = []
         for where, file in files:
@@ -207,7 +274,7 @@ class _FileReader:
         return Tables(fit, held_out, paths, tuple(notes), tuple(about), files[0][1].dialect)
 
     def _read(self, where: str, file: TableFile, like: Mapping[str, Column]) -> "_Read":
-        """The columns of one file, of the kinds that those of the first have."""
+        """Read the columns of one file, each as the kind that it is in the first file."""
         sources = [source_of(name, file.columns) for name in self.fields.values()]
         raw = file.whole(list(dict.fromkeys(column for column, _ in sources)))
         dates = {*self.dates, *self.data.dates, *(column for column, part in sources if part)}
@@ -246,7 +313,7 @@ class _FileReader:
         return _Read(raw, seen.columns, findings, order[~lacking[order]])
 
     def _vocabulary(self, parts: list[dict[str, Column]]) -> dict[str, list[str]]:
-        """The categories of all columns that have some."""
+        """Column -> its categories, in all files together, in the order of their codes."""
         data, mistakes = self.data, self.mistakes
         named = dict.fromkeys([*self.arguments.values(), *data.counts.values()])
         vocabulary = {
@@ -277,6 +344,7 @@ class _FileReader:
         return vocabulary
 
     def _table(self, read: "_Read", vocabulary: dict[str, list[str]], groups: list[str]) -> Table:
+        """The rows of one file as arguments of the model, with labels and groups."""
         data, columns = self.data, read.columns
         arguments: dict[str, object] = {}
         for argument, name in self.arguments.items():
@@ -307,6 +375,9 @@ class _Read(NamedTuple):
     """What was read from one file.
 
     Attributes:
+        raw: its columns as written.
+        columns: its columns as they are meant.
+        findings: all that is odd about them.
         kept: the rows that are used, in their order.
     """
 
@@ -317,7 +388,7 @@ class _Read(NamedTuple):
 
 
 def _holds_numbers(column: Column) -> bool:
-    """Whether all are numbers, even if they were read as words."""
+    """Whether all values are numbers, even if they were read as words."""
     try:
         np.asarray(column.values[column.values != ""], float)
     except ValueError:
@@ -328,7 +399,10 @@ def _holds_numbers(column: Column) -> bool:
 def _check_together(
     data: DataSection, groups: Mapping[str, np.ndarray], shape: tuple[int, ...], mistakes: Collector
 ) -> None:
-    """Arrays of an .npz file may have any shape."""
+    """Check the shapes of groups, and that an order is one of rows.
+
+    The arrays of an .npz file may have any shape.
+    """
     for column, values in groups.items():
         if values.shape != shape and not (values.ndim == 1 and len(values) in shape):
             mistakes.add(

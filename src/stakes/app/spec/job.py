@@ -1,4 +1,7 @@
-"""From a spec to all that a calibration needs, with all mistakes reported at once."""
+"""A job: a spec with its code run and its data read, ready to be fitted.
+
+All mistakes in a spec are reported at once.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,13 +28,17 @@ class Job:
     """A spec with its code run and its data read.
 
     Attributes:
-        raw: the spec as it was written.
+        spec: the spec, validated.
+        raw: the spec as written.
         folder: where relative paths in the spec start from.
+        problem: model, outcome and loss.
+        tables: the rows to fit to, and those held out.
+        options: of the fits.
         coords: labels that come with an example.
         known: plates whose members are the same in the held-out data.
         code: Python file -> its checksum.
-        unit: what costs are counted in, such as "€"; None where the spec does not say.
-        choosing: None for the two fits alone.
+        unit: of costs, such as "€"; None where the spec does not say.
+        choosing: strategies and folds to choose by; None for the two fits alone.
     """
 
     spec: Spec
@@ -48,27 +55,30 @@ class Job:
 
     @property
     def title(self) -> str:
+        """The title of the spec; made up where it has none."""
         return (
             self.spec.title or self.spec.model.example or f"Decisions about {self.problem.outcome}"
         )
 
     @property
     def about(self) -> str:
-        """The column of the outcomes; what the model calls them, where there is none."""
+        """The column of the outcomes; the name of the outcome, where there is no column."""
         data, outcome = self.spec.data, self.problem.outcome
         return outcome if data is None else data.outcome or data.columns.get(outcome, outcome)
 
     @property
     def fit(self) -> Table:
+        """The rows to fit to."""
         return self.tables.fit
 
     @property
     def held_out(self) -> Table | None:
+        """The rows that judge the fits; None where there are none."""
         return self.tables.held_out
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is odd about the tables but stops no fit, and costs that are not filled in."""
+        """What is odd about spec and tables but stops no fit, such as costs not filled in."""
         notes = list(self.tables.notes)
         if fields := unfilled(self.raw) if self.by_table else ():
             notes.append(
@@ -107,7 +117,15 @@ class Job:
         return self.spec.model.formula is not None
 
     def data(self, arguments: Mapping[str, Any], first_row: int = 0) -> Any:
-        """Data for the library: arguments, or the table that they are the columns of."""
+        """Data as `calibrate` takes them.
+
+        Args:
+            arguments: of the model.
+            first_row: the number of rows before these, for the labels of a table.
+
+        Returns:
+            The arguments; for a formula, the table that they are the columns of.
+        """
         if self.spec.model.formula is None:
             return arguments
         data = self.spec.data
@@ -117,13 +135,13 @@ class Job:
 
     @property
     def dates(self) -> tuple[str, ...]:
-        """What the formula calls columns of which it asks for parts of dates."""
+        """The columns, as a formula calls them, of which it asks for parts of dates."""
         if self.spec.model.formula is None:
             return ()
         return formula_columns(self.spec.model.formula, list(self.fit.arguments)).dates
 
     def rows_in(self, table: Table) -> int:
-        """As many as there are outcomes; of what is never observed, as the longest column has."""
+        """The number of outcomes in a table; of its longest column, where there are none."""
         seen = table.arguments.get(self.problem.outcome)
         columns = table.arguments.values() if seen is None else (seen,)
         return max(len(column) for column in columns if np.ndim(column))
@@ -134,8 +152,14 @@ def read_job(path: str | Path, *, choose: bool = True, changes: Sequence[str] = 
 
     Args:
         path: of the spec.
-        choose: otherwise it is for the two fits alone.
+        choose: whether to choose among strategies; otherwise the job is for the two fits alone.
         changes: values to try in place of those of the spec, such as `loss.newsvendor.under=4`.
+
+    Returns:
+        The job, which `stakes.app.runs.begin` makes a run of.
+
+    Raises:
+        SpecError: with all mistakes of the spec.
     """
     path = checks.path("`read_job(path)`", path)
     choose = checks.flag("`read_job(choose=...)`", choose)
@@ -159,8 +183,8 @@ def job_of(
         raw: the content.
         folder: where relative paths in it start from.
         tables: the data of an earlier run, in place of the files.
-        code: the checksums that its code has to have; None for any.
-        where: what the content is of, for messages.
+        code: the checksums that its code must have; None for any.
+        where: the name of the spec, for messages.
     """
     assembly = Assembly(raw, folder, tables, code)
     assembly.mistakes.raise_any(where)
@@ -183,7 +207,7 @@ def job_of(
 
 
 def job_on_all_rows(job: Job) -> Job | None:
-    """The same job with the rows held out in its fit; None where none are to go there."""
+    """The same job with the rows held out in its fit; None where they are to stay out."""
     whole = _all_rows(job) if _is_to_refit(job) else None
     if whole is None:
         return None
@@ -192,12 +216,13 @@ def job_on_all_rows(job: Job) -> Job | None:
 
 
 def _is_to_refit(job: Job) -> bool:
+    """Whether the spec asks for fits to all rows, after those without the rows held out."""
     how = None if job.spec.data is None else job.spec.data.held_out
     return how is not None and how.refit and job.held_out is not None
 
 
 def _all_rows(job: Job) -> Table | None:
-    """None where fit and rows held out cannot be put together."""
+    """Both tables as one; None where they cannot be put together."""
     data, held_out = job.spec.data, job.held_out
     assert data is not None and held_out is not None  # noqa: PT018
     assert data.held_out is not None

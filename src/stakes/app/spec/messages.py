@@ -1,4 +1,8 @@
-"""All mistakes in a spec at once, each with its field, the rule, what was given, and what to do."""
+"""Mistakes in a spec, reported all at once.
+
+Each names its field, the rule, the value given, and the remedy. Pydantic finds mistakes of form;
+its messages are replaced by those that the schema's descriptions make.
+"""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -13,6 +17,13 @@ from stakes.errors import InputError, suggestion
 
 
 class Mistake(NamedTuple):
+    """A mistake in a spec.
+
+    Attributes:
+        path: of the field, such as `data.columns.x`; empty for the spec as a whole.
+        message: the rule, the value given, and the remedy.
+    """
+
     path: str
     message: str
 
@@ -41,29 +52,43 @@ class FieldErrors(ValueError):  # noqa: N818 (several)
 @final
 @dataclass
 class Collector:
-    """Gathers mistakes, so that they can be reported together."""
+    """Gathers mistakes, so that they can be reported together.
+
+    Examples:
+        >>> mistakes = Collector()
+        >>> with mistakes.at("loss"):
+        ...     raise InputError("must be the name of a loss.")
+        >>> mistakes.raise_any("spec.toml")
+        Traceback (most recent call last):
+        ...
+        stakes.app.spec.messages.SpecError: spec.toml has 1 mistake:
+          loss: must be the name of a loss.
+    """
 
     mistakes: list[Mistake] = field(default_factory=list)
 
     def add(self, path: str, message: str) -> None:
+        """Note a mistake, unless it is noted already."""
         mistake = Mistake(path, message)
         if mistake not in self.mistakes:
             self.mistakes.append(mistake)
 
     @contextmanager
     def at(self, path: str) -> Iterator[None]:
-        """What is raised in here is a mistake in this field."""
+        """Note what is raised in the block as a mistake in this field."""
         try:
             yield
         except InputError as error:
             self.add(path, str(error))
 
     def raise_any(self, where: str) -> None:
+        """Raise all mistakes, if there are any; `where` names the spec."""
         if self.mistakes:
             raise SpecError(where, self.mistakes)
 
 
 def mistakes_of(error: ValidationError, schema: type[BaseModel]) -> Iterator[Mistake]:
+    """The mistakes that pydantic has found, worded by the descriptions of the schema."""
     for mistake in error.errors():
         path = ".".join(str(part) for part in mistake["loc"])
         cause = mistake.get("ctx", {}).get("error")
@@ -75,6 +100,7 @@ def mistakes_of(error: ValidationError, schema: type[BaseModel]) -> Iterator[Mis
 
 
 def _message(mistake: ErrorDetails, schema: type[BaseModel]) -> str:
+    """The message for a mistake: rule, value given, and a suggestion."""
     *parents, last = mistake["loc"] or ("",)
     section = _section(schema, parents)
     if mistake["type"] == "extra_forbidden":
@@ -94,6 +120,7 @@ def _message(mistake: ErrorDetails, schema: type[BaseModel]) -> str:
 
 
 def _section(schema: type[BaseModel], path: Iterable[object]) -> type[BaseModel] | None:
+    """The section that a path leads to; None where it leads into a table or a list."""
     for part in path:
         known = schema.model_fields.get(str(part))
         if known is None:

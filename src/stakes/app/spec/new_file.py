@@ -1,4 +1,8 @@
-"""The rows of a new file, a part at a time, as arguments of the model."""
+"""A file with new rows, read a part at a time as arguments of a run's model.
+
+Its words get the codes of the fit, its numbers the types of the fit, and what the fit has not seen
+is refused with row and column.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -29,11 +33,13 @@ class Part(NamedTuple):
     """Some consecutive rows.
 
     Attributes:
+        arguments: of the model.
         table: all columns with a value for each row, as they are written.
-        labels: column -> what names each row, in the words of the fit.
-        start: how many rows come before these.
-        lacking: whether each row lacks a value; arguments have one of the fit in its place.
-        notes: what is odd about them.
+        labels: column -> what identifies each row, in the words of the fit.
+        rows: the number of rows.
+        start: the number of rows before these.
+        lacking: whether each row lacks a value; arguments have a value of the fit in its place.
+        notes: what is odd about these rows.
     """
 
     arguments: dict[str, np.ndarray]
@@ -46,14 +52,19 @@ class Part(NamedTuple):
 
     @property
     def names(self) -> list[str] | None:
-        """One label for each row, of all its labels."""
+        """One label for each row, made of all its labels; None where it has none."""
         return [", ".join(row) for row in zip(*self.labels.values(), strict=True)] or None
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class NewFile:
-    """Reads the rows of a file as arguments of the model; outcomes are not needed."""
+    """A file of new rows; outcomes are not needed.
+
+    Attributes:
+        job: of the run, whose spec says what columns mean.
+        source: the path of the file.
+    """
 
     job: Job
     source: Path
@@ -74,16 +85,17 @@ class NewFile:
 
     @cached_property
     def file(self) -> TableFile:
-        """New tables may be written in another way than that of the fit; what is said holds."""
+        """The file; it may be written in another dialect than that of the fit."""
         return table_file(self._data, self.source)
 
     @property
     def label(self) -> list[str]:
+        """The columns that identify rows."""
         return self._data.label
 
     @cached_property
     def columns(self) -> dict[str, str]:
-        """The model's arguments and their columns, without outcome and what is decided about."""
+        """Argument of the model -> its column, without the outcome and what is decided."""
         problem = self.job.problem
         asked = (problem.outcome, problem.action)
         both = wanted(self._data, problem.outcome).items()
@@ -91,11 +103,15 @@ class NewFile:
 
     @cached_property
     def fitted(self) -> int:
-        """How many rows the fit had."""
+        """The number of rows of the fit."""
         return self.job.rows_in(self.job.fit)
 
     def parts(self, most: int) -> Iterator[Part]:
-        """The rows, at most `most` of them at a time."""
+        """Read the rows, at most `most` of them at a time.
+
+        Raises:
+            InputError: with all that stops a part, by row and column.
+        """
         start, hints = 0, self._hints()
         for raw in self.file.parts(self.file.columns, most):
             if raw.rows == 0:
@@ -144,7 +160,10 @@ class NewFile:
         return hints
 
     def _argument(self, argument: str, name: str, column: Column, start: int) -> np.ndarray:
-        """In the fit's number type: another would be compiled again, or mean something else."""
+        """The values of an argument, in the number type of the fit.
+
+        Another type would be compiled again, or mean something else.
+        """
         fitted = np.asarray(self.job.fit.arguments[argument])
         codes = encode(column, self.job.fit.vocabulary.get(name))
         codes = _filled(codes, column.missing, fitted)
@@ -161,7 +180,10 @@ class NewFile:
 
 
 def _filled(values: np.ndarray, missing: np.ndarray, fitted: np.ndarray) -> np.ndarray:
-    """With a value of the fit where one is missing: such rows get no decision."""
+    """Put a value of the fit where one is missing: the model needs some number there.
+
+    Rows that lack a value get no decision.
+    """
     if not missing.any():
         return values
     kind = np.result_type(values, fitted) if values.dtype.kind == "U" else values.dtype

@@ -1,4 +1,8 @@
-"""A spec for the user's own table: what its columns are, a formula, a split, costs to fill in."""
+"""A spec proposed for the user's own table.
+
+From what the columns hold follow a formula, a family for the outcomes, a split into rows to fit to
+and rows held out, and labels. Costs are left to be filled in: nobody else knows them.
+"""
 
 import keyword
 import re
@@ -13,32 +17,43 @@ import numpy as np
 from stakes.errors import InputError, suggestion
 from stakes.tables import Column, Examined, Finding, Hints, Kind, TableFile, examine
 
-# Up to so many categories have an effect each; more are groups that learn from each other.
+# The most categories that have an effect each; more are groups, which learn from each other.
 FEW = 4
-# Of the rows, the share from which on different words are labels rather than categories.
+# With more different words than this share of the rows, a column holds labels, not categories:
+# there are too few rows of each to learn an effect from.
 DISTINCT = 0.5
-# Counts of this size are as good as any number.
+# Counts of this size and more are taken as any numbers: a normal describes them as well.
 LARGE = 5000
-# Times the variance of Poisson counts, from which on they are another family.
+# Counts that vary more than this many times as Poisson counts do are negative binomial: less than
+# that may be chance in a table of some hundred rows.
 DISPERSED = 1.3
-# Rows; of fewer, none is held out.
+# With fewer rows, none are held out: a fifth of them could not tell strategies apart.
 LEAST_HELD_OUT = 50
-# Days between dates, up to which they are those of a week.
+# Dates at most this many days apart have weekdays; a shop may be closed on some of them.
 DAILY = 3
+# The fewest days of each weekday to learn its effect from.
 LEAST_WEEKS = 3
+# The fewest digits of a code, such as a postcode: shorter numbers are rather sizes or counts.
 CODE_DIGITS = 4
-# Names of columns, in some languages, of what was ordered.
+# Names, in some languages, of columns with the quantity ordered.
 ORDERED = re.compile(
     r"^(orders?|ordered|order_?qty|qty_?ordered|bestell|geplant|command|pedid|ordinat)", re.I
 )
-# Of the rows, the share that may bear the label of another, as where a row is there twice.
+# Labels identify rows even if this share of the rows has the label of another row: a table may have
+# a few rows twice.
 TWICE = 0.02
 
 
 def propose(path: Path, outcome: str | None, today: str | None = None) -> "Proposal":
     """Look at a table, and propose a spec for it.
 
-    Decisions of `today` are no predictor: those of rows to come are what is asked for.
+    Args:
+        path: of a .csv or .parquet file.
+        outcome: the column to decide about.
+        today: the column with today's decisions. It is no predictor: for new rows it is unknown.
+
+    Returns:
+        The proposal, which `spec_text` writes.
     """
     file = TableFile(path)
     if file.kind == "npz":
@@ -109,13 +124,15 @@ def _hints(first: Examined, outcome: str) -> dict[str, Hints]:
 @final
 @dataclass(frozen=True, eq=False)
 class Proposal:
-    """What a spec for a table says.
+    """The content of a spec for a table.
 
     Attributes:
+        file: the table.
+        columns: its columns, as they are meant.
         hints: what the spec says of columns.
         findings: all that is odd about the table.
         about: the column of the outcomes.
-        today: the column with what is decided today.
+        today: the column with today's decisions; None where there is none.
     """
 
     file: TableFile
@@ -127,17 +144,18 @@ class Proposal:
 
     @property
     def formula(self) -> str:
+        """The formula: the outcome, and all columns that may predict it."""
         terms = [term for texts in self._terms.values() for term in texts]
         return f"{self._names[self.about]} ~ {' + '.join(terms) or '1'}"
 
     @property
     def missing(self) -> str | None:
-        """What becomes of rows that lack a value, where some do."""
+        """The value of `data.missing`: rows that lack a value are left out, if any do."""
         return "drop" if self._lacking.any() else None
 
     @property
     def held_out(self) -> dict[str, object] | None:
-        """The rows that judge fits; none of few."""
+        """The rows that judge the fits, as in the spec; None for a table of few rows."""
         if int((~self._lacking).sum()) < LEAST_HELD_OUT:
             return None
         return {"fraction": 0.2, "pick": "last" if self.date else "random"}
@@ -155,18 +173,18 @@ class Proposal:
 
     @cached_property
     def date(self) -> str | None:
-        """The column that the rows are in order by."""
+        """The column of dates that the rows are in order by; None where there is none."""
         return next((n for n, c in self.columns.items() if c.kind is Kind.DATES), None)
 
     @cached_property
     def left_out(self) -> dict[str, str]:
-        """Column -> why it is not in the formula."""
+        """Column -> the reason why it is not in the formula."""
         reasons = {n: self._objection(n) for n in self.columns if n != self.about}
         return {name: reason for name, reason in reasons.items() if reason}
 
     @cached_property
     def label(self) -> tuple[str, ...]:
-        """What tells rows apart: dates, with categories where dates return."""
+        """The columns that tell rows apart: a date, with categories where dates return."""
         words = [
             name
             for name, column in self.columns.items()
@@ -185,7 +203,11 @@ class Proposal:
 
     @cached_property
     def family(self) -> tuple[str, str]:
-        """What the outcomes look like, given the columns beside them; and why."""
+        """The family of the outcomes, and the reason for it.
+
+        Counts are Poisson if they vary around a regression on the other columns no more than by
+        chance.
+        """
         column, values = self.columns[self.about], self._there(self.about)
         numbers = values.astype(float)
         whole = bool((numbers == np.round(numbers)).all())
@@ -215,10 +237,12 @@ class Proposal:
 
     @property
     def _used(self) -> set[str]:
+        """The columns that the formula needs, with the one that rows are in order by."""
         return {self.about, *self._terms, *([self.date] if self.date else [])}
 
     @property
     def _lacking(self) -> np.ndarray:
+        """Whether each row lacks a value that the formula needs."""
         return np.asarray(np.any([self.columns[n].missing for n in self._used], axis=0))
 
     @cached_property
@@ -227,6 +251,7 @@ class Proposal:
         return {n: self._terms_of(n) for n in self.columns if n not in (self.about, *self.left_out)}
 
     def _terms_of(self, name: str) -> list[str]:
+        """The terms of one column: a trend and weekdays, a group, or the column itself."""
         called = self._names[name]
         if name == self.date:  # a trend, and what returns every week
             return [*([f"C({called}_weekday)"] if self._is_weekly(name) else []), f"{called}_days"]
@@ -236,11 +261,19 @@ class Proposal:
         return [f"(1 | {called})" if is_group else called]
 
     def _there(self, name: str) -> np.ndarray:
+        """The values of a column that are not missing."""
         column = self.columns[name]
         return np.asarray(column.values[~column.missing])
 
     def _objection(self, name: str) -> str:
-        """Why a column is not in the formula; nothing where it is."""
+        """The reason why a column is not in the formula.
+
+        A column says nothing if it is the same in all rows, different in each, or the same as an
+        earlier one. Today's decision is unknown for new rows.
+
+        Returns:
+            The reason; empty where the column is in the formula.
+        """
         column, there = self.columns[name], self._there(name)
         if name == self.date:
             return "the same in all rows" if len(_days(there)) < 2 else ""
@@ -264,10 +297,17 @@ class Proposal:
         return ""
 
     def _same_as(self, name: str) -> str | None:
-        """A column of words that tells the same: of two such columns the first one is kept."""
+        """An earlier column of words that says the same as this one.
+
+        Numbers are compared only if they look like codes: the size of a shop tells something of
+        other shops, too.
+
+        Returns:
+            Its name; None where there is none.
+        """
         own = self.columns[name]
         if own.kind is Kind.NUMBERS and not _are_codes(self._there(name)):
-            return None  # such as the size of a shop, which tells something of other shops, too
+            return None
         words = [n for n, c in self.columns.items() if c.kind is Kind.CATEGORIES]
         for other in words[: words.index(name)] if name in words else words:
             both = ~(own.missing | self.columns[other].missing)
@@ -299,16 +339,17 @@ def _days(dates: np.ndarray) -> np.ndarray:
 
 
 def _weekdays(days: np.ndarray) -> np.ndarray:
+    """Days since 1970, a Thursday, as weekdays from Monday, 0."""
     return np.asarray((days + 3) % 7)
 
 
 def _numbers_rows(values: np.ndarray) -> bool:
-    """Whether these are the numbers of the rows."""
+    """Whether values are the numbers of the rows."""
     return len(values) > 2 and values.dtype.kind == "i" and bool((np.diff(values) == 1).all())
 
 
 def _are_codes(values: np.ndarray) -> bool:
-    """Whether these are like postcodes: whole numbers with as many digits, four or more."""
+    """Whether values look like postcodes: whole numbers of as many digits, four or more."""
     if values.dtype.kind != "i":
         return False
     digits = {len(str(value)) for value in np.unique(values).tolist()}
@@ -316,7 +357,7 @@ def _are_codes(values: np.ndarray) -> bool:
 
 
 def _names(columns: Sequence[str]) -> dict[str, str]:
-    """What a formula can call each column: its name, or one made of it."""
+    """Column -> what a formula can call it: its name, or one made of it."""
     names: dict[str, str] = {}
     for column in columns:
         name = re.sub(r"\W+", "_", column).strip("_")
@@ -329,7 +370,7 @@ def _names(columns: Sequence[str]) -> dict[str, str]:
 
 
 def _effects(column: Column, rows: np.ndarray) -> np.ndarray:
-    """A column as numbers that effects can be learned of: row x effect."""
+    """A column as numbers whose effects can be learned: row x effect."""
     values = column.values[rows]
     if column.kind is Kind.DATES:
         days = values.astype("datetime64[D]").astype(int)
@@ -341,13 +382,19 @@ def _effects(column: Column, rows: np.ndarray) -> np.ndarray:
 
 
 def _standard(values: np.ndarray) -> np.ndarray:
+    """Values less their mean, in units of their standard deviation."""
     return np.asarray((values - values.mean()) / (values.std() or 1.0))
 
 
 def dispersion(design: np.ndarray, counts: np.ndarray) -> float:
-    """By how much counts vary around a Poisson regression, over what they would by chance.
+    """How much counts vary around a Poisson regression, relative to chance.
 
-    Pearson's statistic over its degrees of freedom, after reweighted least squares.
+    That is Pearson's statistic over its degrees of freedom, after reweighted least squares. It is
+    about 1 for Poisson counts, and larger for counts that vary more.
+
+    Args:
+        design: row x effect.
+        counts: the outcomes.
     """
     mean, kept = counts + 0.5, 1e-6 * np.eye(design.shape[1])
     for _ in range(25):

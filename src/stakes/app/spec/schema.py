@@ -1,4 +1,7 @@
-"""The sections of a spec. Each description of a field completes "must be ..." in a message."""
+"""The sections and fields of a spec.
+
+Each description of a field completes "must be ..." in a message.
+"""
 
 import codecs
 from typing import Annotated, Any, Literal
@@ -7,17 +10,23 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from stakes.app.spec.messages import FieldErrors
 
-# What stands for the user's own Python: a file and a name in it.
+# A name in the user's own Python: a file and a name in it.
 CODE = r"[^:]+\.py:[A-Za-z_][A-Za-z_0-9]*"
 COUNT = "a whole number above zero"
 
 
 class Section(BaseModel):
+    """A section of a spec: no other fields, no conversions, no changes."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 def _one_of(section: Section, *names: str) -> str:
-    """The one of these fields that is given."""
+    """Check that exactly one of some fields is given.
+
+    Returns:
+        Its name.
+    """
     given = [name for name in names if name in section.model_fields_set]
     if len(given) != 1:
         *others, last = (f"`{name}`" for name in names)
@@ -46,6 +55,11 @@ MODELS = {"python": ("outcome", "latent"), "example": (), "formula": ("family", 
 
 
 class ModelSection(Section):
+    """[model]: where the model comes from.
+
+    It is the user's Python, a built-in example or a formula, and has the fields that go with it.
+    """
+
     python: str | None = Field(
         None,
         pattern=f"^{CODE}$",
@@ -60,6 +74,7 @@ class ModelSection(Section):
 
     @model_validator(mode="after")
     def _one_source(self) -> "ModelSection":
+        """Check that there is one source, with its own fields alone."""
         source = _one_of(self, *MODELS)
         others = [name for name in self.model_fields_set if name not in (source, *MODELS[source])]
         wrong = [(name, f"does not go with `{source}`; leave it out") for name in sorted(others)]
@@ -71,6 +86,12 @@ class ModelSection(Section):
 
 
 class HeldOutSection(Section):
+    """[data.held_out]: the rows that judge the fits.
+
+    They are in a `file` of their own, or a `fraction` of the rows: random ones, or the last ones.
+    Unless `refit` is false, the fits are made again with them before new rows are decided about.
+    """
+
     file: str | None = Field(None, description="a file with the same columns")
     fraction: float | None = Field(
         None, gt=0, lt=1, description="a number strictly between 0 and 1"
@@ -81,11 +102,20 @@ class HeldOutSection(Section):
 
     @model_validator(mode="after")
     def _one_way(self) -> "HeldOutSection":
+        """Check that the rows held out are described in one way."""
         _one_of(self, "file", "fraction")
         return self
 
 
 class DataSection(Section):
+    """[data]: the table, and what its columns mean.
+
+    How it is written: `file`, `separator`, `decimal`, `encoding`. What its values mean: `missing`,
+    `replace`, `dates`, `categories`. What the model gets: `columns`, `outcome`, `counts`,
+    `constants`. What rows are: `label` identifies them, `by` says which belong together, `ordered`
+    that they are in order of time, and `held_out` which ones judge the fits.
+    """
+
     file: str = Field(description="a .csv, .parquet or .npz file")
     separator: str | None = Field(
         None, min_length=1, max_length=1, description="the sign between values, such as ';'"
@@ -123,6 +153,7 @@ class DataSection(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> "DataSection":
+        """Check that each argument is given once, and that fields go together."""
         wrong = [
             (f"constants.{name}", f"must be a number or a string; got {value!r}")
             for name, value in self.constants.items()
@@ -144,6 +175,7 @@ class DataSection(Section):
 
 
 def _is_encoding(name: str) -> bool:
+    """Whether Python knows an encoding of this name."""
     try:
         codecs.lookup(name)
     except LookupError:
@@ -154,8 +186,12 @@ def _is_encoding(name: str) -> bool:
 class FitSection(Section):
     """[fit]: how long fits take, and how often they are saved.
 
+    `steps` is the most steps of each fit, `draws` the draws of the latents in each step, and
+    `warm_start` says whether the calibrated fit starts where plain VI has ended.
+
     Attributes:
-        learning_rate: that of Adam, which then makes the fit alone.
+        learning_rate: of Adam, which then makes the fit alone.
+        checkpoint_seconds: the time between two checkpoints; 0 for one after each chunk of steps.
     """
 
     steps: int = Field(30_000, gt=0, description=COUNT)
@@ -170,8 +206,13 @@ class FitSection(Section):
 
 
 class ChooseSection(Section):
+    """[choose]: the strategies to choose among, and the folds that judge them.
+
+    `today` names the column with today's decisions, one of the strategies to compare with.
+    """
+
     skip: bool = Field(False, description="true or false")
-    ways: list[Any] | None = Field(None, min_length=1, description="a list of ways")
+    ways: list[Any] | None = Field(None, min_length=1, description="a list of strategies")
     folds: Any = Field(
         5, description="a whole number of two or more, or `forward` with its arguments"
     )
@@ -180,7 +221,7 @@ class ChooseSection(Section):
 
 
 class NamedValue(Section):
-    """A section that names a value by its class, with the arguments as a table.
+    """A section that names a value by its class, with a table of its arguments.
 
     A name alone stands for the value without arguments.
     """
@@ -190,21 +231,29 @@ class NamedValue(Section):
     @model_validator(mode="before")
     @classmethod
     def _from_name(cls, given: object) -> object:
+        """Make a table of a name."""
         return {given: {}} if isinstance(given, str) else given
 
     @property
     def named(self) -> dict[str, object]:
-        """What there is beside the section's own fields: name -> arguments."""
+        """Name -> arguments: all that is not a field of the section itself."""
         return self.model_extra or {}
 
 
 class CostSection(NamedValue):
+    """[loss] or [utility]: what decisions cost or are worth, and the unit of that."""
+
     unit: str | None = Field(
         None, max_length=12, description='what costs are counted in, such as "€"'
     )
 
 
 class DecisionSection(NamedValue):
+    """[decision]: the decision space.
+
+    `argument` names the model's argument that is decided about, `per` what shares one decision.
+    """
+
     argument: str | None = Field(
         None, description="the argument of the model that is decided about"
     )
@@ -212,10 +261,13 @@ class DecisionSection(NamedValue):
 
 
 def _names(what: str) -> Any:
+    """A section that names a value, described for messages."""
     return Field(None, description=f"the name of {what}, or a table from it to its arguments")
 
 
 class Spec(Section):
+    """A whole spec."""
+
     title: str | None = Field(None, description="a string")
     seed: int = Field(0, ge=0, lt=2**32, description="a whole number from 0 to 4294967295")
     model: ModelSection = Field(

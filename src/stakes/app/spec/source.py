@@ -1,4 +1,8 @@
-"""The user's own Python: run as it stands in its file, and identified by the file's checksum."""
+"""The user's own Python, run as it stands in its file.
+
+A file is identified by its checksum, so that a run that is opened again uses the code that it was
+made with, or says that it has changed. What the user's code raises is reported with its line there.
+"""
 
 import hashlib
 import re
@@ -13,7 +17,7 @@ from typing import final
 
 from stakes.errors import InputError, suggestion
 
-# How modules that are run from here are called, which tells exceptions in them from ours.
+# Modules of the user's files begin with this, which tells exceptions in them from ours.
 PREFIX = "stakes_user_"
 JAX_TRACE = re.compile(
     r"\nThe error occurred while tracing the function.*?(?=\nSee http|\Z)", re.DOTALL
@@ -27,7 +31,7 @@ class UserCode:
 
     Args:
         folder: where relative paths start from.
-        expected: the checksums that the files have to have; None for any.
+        expected: the checksums that the files must have; None for any.
         checksums: file -> its checksum, for those read so far.
     """
 
@@ -37,7 +41,11 @@ class UserCode:
     _modules: dict[Path, ModuleType] = field(default_factory=dict)
 
     def read(self, path: Path) -> bytes:
-        """The content of a file, whose checksum is noted."""
+        """Read a file, and note its checksum.
+
+        Raises:
+            InputError: if the file cannot be read, or has changed since the run.
+        """
         try:
             content = path.read_bytes()
         except OSError as error:
@@ -52,7 +60,11 @@ class UserCode:
         return content
 
     def get(self, reference: str) -> object:
-        """What `file.py:name` stands for."""
+        """The value that a reference stands for.
+
+        Args:
+            reference: a file, relative to the folder, and a name in it, such as `model.py:model`.
+        """
         file, _, name = reference.rpartition(":")
         path = (self.folder / file).resolve()
         if path not in self._modules:
@@ -64,6 +76,7 @@ class UserCode:
         return members[name]
 
     def function(self, reference: str) -> Callable[..., object]:
+        """The function or class that `file.py:name` stands for."""
         value = self.get(reference)
         if not callable(value):
             file, _, name = reference.rpartition(":")
@@ -71,7 +84,7 @@ class UserCode:
         return value
 
     def call(self, reference: str, arguments: Mapping[str, object]) -> object:
-        """What the function or class of that name makes of these arguments."""
+        """Call the function or class that `file.py:name` stands for."""
         function = self.function(reference)
         with _errors_in_words(reference):
             return function(**arguments)
@@ -99,12 +112,12 @@ def _errors_in_words(what: str) -> Iterator[None]:
 
 
 def user_modules() -> list[ModuleType]:
-    """The modules that were run from here."""
+    """The modules that were made of the user's files."""
     return [module for name, module in [*sys.modules.items()] if name.startswith(PREFIX)]
 
 
 def user_error(error: BaseException) -> str | None:
-    """Where in the user's own code an exception arose, and what it says; None if elsewhere."""
+    """The line of the user's code where an exception arose, and its text; None if elsewhere."""
     place: tuple[str, int] | None = None
     trace: TracebackType | None = error.__traceback__
     while trace is not None:
@@ -117,7 +130,7 @@ def user_error(error: BaseException) -> str | None:
 
 
 def _text_of(error: BaseException) -> str:
-    """What an exception says, without what JAX adds about its own inner workings."""
+    """The text of an exception, without what JAX adds about its own inner workings."""
     text = traceback.TracebackException(type(error), error, None)
     notes = text.__notes__ or []
     text.__notes__ = [note for note in notes if "JAX_TRACEBACK_FILTERING" not in note]

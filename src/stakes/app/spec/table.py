@@ -1,4 +1,4 @@
-"""The user's table as arguments of the model, and its rows held out and put back."""
+"""A table as arguments of a model, and its division into rows to fit to and rows held out."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Rows to fit or decide about: the model's arguments, and a label for each row.
+    """Rows to fit to or decide about.
 
     Attributes:
-        labels: row x column of labels.
+        arguments: of the model; those with a value for each row are as long as the table.
+        labels: row x column of labels; None where nothing identifies rows.
+        vocabulary: column -> its categories, in the order of their codes.
         groups: column -> values that are equal where rows belong together.
-        beside: what rows have beside the model's arguments: `by`, their group, `today`, a decision,
-            and `when`, the number of their day.
+        beside: values of rows that no model takes: `by`, their group; `today`, a decision; and
+            `when`, their day, where the spec names a column to order them by.
     """
 
     arguments: dict[str, Any]
@@ -41,7 +43,12 @@ class Table:
         return np.array([", ".join(row) for row in self.labels.tolist()], str)
 
     def rows(self, chosen: np.ndarray, like: int) -> "Table":
-        """Some of the rows; arguments that are not as long as the table stay whole."""
+        """Some of the rows.
+
+        Args:
+            chosen: their places.
+            like: the number of rows; arguments of another length stay whole.
+        """
 
         def some(values: dict[str, Any]) -> dict[str, Any]:
             return {
@@ -61,7 +68,13 @@ class Table:
 def words_of(
     columns: Mapping[str, Values], names: Collection[str], replace: Mapping[str, Mapping[str, str]]
 ) -> dict[str, np.ndarray]:
-    """The columns that label or group rows, with the words that the spec replaces replaced."""
+    """The columns that label or group rows, as words.
+
+    Args:
+        columns: of the table, as written.
+        names: the columns asked for.
+        replace: column -> words, and what the spec puts in their place.
+    """
     words = {name: np.asarray(columns[name]).astype(str) for name in names}
     for name in words.keys() & replace.keys():
         replaced = [replace[name].get(word, word) for word in words[name].ravel().tolist()]
@@ -75,7 +88,14 @@ def by_name(
     categories: Collection[str] = (),
     first_row: int = 0,
 ) -> "pd.DataFrame":
-    """Columns as a table for a formula, rows counted from one; these are dates and categories."""
+    """The arguments of a formula's model as a table, whose rows are counted from one.
+
+    Args:
+        arguments: column -> its values.
+        dates: columns that hold dates.
+        categories: columns that hold categories, even if they look like numbers.
+        first_row: the number of rows before these.
+    """
     import pandas as pd
 
     columns = dict(arguments)
@@ -89,7 +109,15 @@ def by_name(
 
 
 def encode(column: Column, vocabulary: list[str] | None) -> np.ndarray:
-    """Numbers as they are, dates as 2024-12-31, categories as their codes."""
+    """The values of a column as a model takes them.
+
+    Args:
+        column: as the doctor sees it.
+        vocabulary: its categories; None where it has none.
+
+    Returns:
+        Numbers as they are, dates as 2024-12-31, categories as their codes.
+    """
     if vocabulary is None:
         return column.values.astype(str) if column.kind is Kind.DATES else column.values
     values = column.values.astype(str)
@@ -97,7 +125,14 @@ def encode(column: Column, vocabulary: list[str] | None) -> np.ndarray:
 
 
 def split(whole: Table, how: HeldOutSection, rows: int) -> tuple[Table, Table]:
-    """The rows to fit, and those held out: where rows are in order of days, only whole days."""
+    """Divide a table into rows to fit to and rows held out.
+
+    Args:
+        whole: the table.
+        how: the share held out, random or the last; where rows are in order of days, only whole
+            days.
+        rows: the number of rows.
+    """
     assert how.fraction is not None
     count = round(how.fraction * rows)
     if not 0 < count < rows:
@@ -118,14 +153,17 @@ def split(whole: Table, how: HeldOutSection, rows: int) -> tuple[Table, Table]:
 
 
 def _order(rows: int, how: HeldOutSection) -> np.ndarray:
-    """The last ones of these are held out."""
+    """The rows in an order whose end is held out."""
     if how.fraction is not None and how.pick == "random":
         return np.random.default_rng(how.seed).permutation(rows)
     return np.arange(rows)
 
 
 def days_of(ordered: Column) -> np.ndarray:
-    """The day of each row; the time, where all are of one day, and what is no date, as it is."""
+    """The day of each row, for rows in order of time.
+
+    The time, where all rows are of one day; and the value itself, where it is no date.
+    """
     if ordered.kind is not Kind.DATES:
         return ordered.values
     days = ordered.values.astype("datetime64[D]")
@@ -135,14 +173,20 @@ def days_of(ordered: Column) -> np.ndarray:
 def joined(
     fit: Table, held_out: Table, rows: tuple[int, int], how: HeldOutSection, *, columns: bool
 ) -> Table | None:
-    """One table again, in the order that it had; None where it cannot be told how.
+    """Both tables as one again, in the order that it had.
 
-    What is as long as the rows is joined, and what is the same in both stays as it is.
+    What has a value for each row is joined, and what is the same in both stays as it is.
 
     Args:
-        rows: how many each of them has.
-        columns: whether all has a value for each row; otherwise an array that is the same in both,
-            and as long as either, might be one or the other.
+        fit: the rows to fit to.
+        held_out: the rows held out.
+        rows: the number of rows of each.
+        how: the way in which they were held out.
+        columns: whether each argument has a value for each row; otherwise an array that is the same
+            in both, and as long as either, might be one or the other.
+
+    Returns:
+        The table; None where it cannot be told how the two go together.
     """
     order = _order(sum(rows), how)
     places = np.argsort(np.concatenate([np.sort(order[: rows[0]]), np.sort(order[rows[0] :])]))
@@ -166,6 +210,6 @@ def joined(
 
 
 def _are_of(one: Any, other: Any, rows: tuple[int, int]) -> bool:
-    """Whether these have a value for each of the rows, and values of the same shape."""
+    """Whether two arrays have a value for each row, and values of the same shape."""
     shapes = np.shape(one), np.shape(other)
     return all(shapes) and (shapes[0][0], shapes[1][0]) == rows and shapes[0][1:] == shapes[1][1:]

@@ -1,4 +1,4 @@
-"""Specs as TOML: read, changed, and written for a table of the user."""
+"""Specs as TOML: read from a file, changed by `--set`, and written for a table of the user."""
 
 import copy
 import json
@@ -46,6 +46,7 @@ no = [0, 1]
 
 
 def read_toml(path: Path) -> dict[str, object]:
+    """Read a spec file; what is no TOML is refused with its place."""
     text = ""
     try:
         text = path.read_text(encoding="utf-8")
@@ -61,7 +62,7 @@ def read_toml(path: Path) -> dict[str, object]:
 
 
 def without_choice(raw: Mapping[str, object]) -> dict[str, object]:
-    """A spec for the two fits alone."""
+    """The same spec without a choice among strategies: for the two fits alone."""
     choose = raw.get("choose", {})
     return {**raw, "choose": {**choose, "skip": True} if isinstance(choose, Mapping) else choose}
 
@@ -98,7 +99,12 @@ def with_values(raw: Mapping[str, object], changes: Sequence[str]) -> dict[str, 
 
 
 def path_of(change: str) -> list[str]:
-    """The names on the way to the field that is changed, which TOML may have in quotes."""
+    """The names on the way to the field that is changed, which TOML may have in quotes.
+
+    Examples:
+        >>> path_of('data.replace.price."n/a"=""')
+        ['data', 'replace', 'price', 'n/a']
+    """
     path = change.partition("=")[0]
     try:
         value: object = tomllib.loads(f"{path} = 0")
@@ -112,6 +118,7 @@ def path_of(change: str) -> list[str]:
 
 
 def _value(text: str) -> object:
+    """A value as TOML has it; what is no TOML is taken as a string."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -119,7 +126,12 @@ def _value(text: str) -> object:
 
 
 def spec_text(proposal: Proposal, folder: Path) -> str:
-    """The spec to be written into a folder."""
+    """The text of the spec that is proposed for a table, with a comment on each choice.
+
+    Args:
+        proposal: what was found out about the table.
+        folder: where the spec will be written, for the path of the table.
+    """
     table, (family, why), dated = proposal.file.path, proposal.family, proposal.date is not None
     hints = proposal.hinted
     codes = [name for name, hint in hints.items() if hint.kind is not None]
@@ -160,7 +172,7 @@ def spec_text(proposal: Proposal, folder: Path) -> str:
 
 
 def findings_text(proposal: Proposal) -> list[str]:
-    """What was odd about the table, a line each; what the spec settles, without the remedy."""
+    """What is odd about the table, a line each, and how the spec settles it."""
     lines = []
     for finding in proposal.findings:
         where = f"column {finding.column!r}: " if finding.column else ""
@@ -191,14 +203,19 @@ def unfilled(raw: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def unit_of(raw: Mapping[str, object]) -> str | None:
-    """What costs are counted in, where a spec says so."""
+    """The unit of costs, where a spec names it.
+
+    Examples:
+        >>> unit_of({"loss": {"squared": True, "unit": "€"}})
+        '€'
+    """
     sections = [raw.get(name) for name in ("loss", "utility")]
     units = [section.get("unit") for section in sections if isinstance(section, Mapping)]
     return next(filter(None, units), None)
 
 
 def _line(name: str, value: object, comment: str = "") -> str:
-    """A field and its value; nothing where there is none."""
+    """A field and its value, with a comment; nothing where it has no value."""
     if value is None or value in ([], {}):
         return ""
     text = f"{name} = {_toml(value)}"
@@ -206,11 +223,13 @@ def _line(name: str, value: object, comment: str = "") -> str:
 
 
 def _toml(value: object) -> str:
+    """A value as TOML writes it."""
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{_key(k)} = {_toml(v)}" for k, v in value.items()) + " }"
     return json.dumps(value, ensure_ascii=False)
 
 
 def _key(name: str) -> str:
+    """A name as TOML writes it, in quotes where it needs them."""
     bare = name.isascii() and name.replace("_", "").replace("-", "").isalnum()
     return name if bare else json.dumps(name, ensure_ascii=False)
