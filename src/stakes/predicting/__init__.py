@@ -1,56 +1,25 @@
-"""Posteriors, and what they predict and decide for all instances."""
+"""Posteriors, and what they predict and decide for all cases."""
 
-from stakes.predicting.decisions import (
-    begin_to_decide,
-    decide,
-    draws_for,
-    draws_to_decide,
-    expected,
-    second_minimum,
-)
-from stakes.predicting.instances import (
-    CENTRAL,
-    Observations,
-    observations,
-    observed,
-    one_outcome,
-    outcomes,
-    outcomes_by_batch,
-    predict,
-    predictive_costs,
-)
-from stakes.predicting.posteriors import (
-    FittedPosterior,
-    Posterior,
-    SampledPosterior,
-    derived_draws,
-    explained,
-    latent_draws,
-)
-from stakes.predicting.reweighting import decide_weighted, weighed
-
-__all__ = [
-    "CENTRAL",
-    "FittedPosterior",
-    "Observations",
-    "Posterior",
-    "SampledPosterior",
-    "begin_to_decide",
-    "decide",
-    "decide_weighted",
-    "derived_draws",
-    "draws_for",
-    "draws_to_decide",
-    "expected",
-    "explained",
-    "latent_draws",
-    "observations",
-    "observed",
-    "one_outcome",
-    "outcomes",
-    "outcomes_by_batch",
-    "predict",
-    "predictive_costs",
-    "second_minimum",
-    "weighed",
-]
+from stakes.predicting.decisions import begin_to_decide as begin_to_decide
+from stakes.predicting.decisions import decide as decide
+from stakes.predicting.decisions import draws_for as draws_for
+from stakes.predicting.decisions import draws_to_decide as draws_to_decide
+from stakes.predicting.decisions import expected as expected
+from stakes.predicting.decisions import second_minimum as second_minimum
+from stakes.predicting.instances import CENTRAL as CENTRAL
+from stakes.predicting.instances import Observations as Observations
+from stakes.predicting.instances import observations as observations
+from stakes.predicting.instances import observed as observed
+from stakes.predicting.instances import one_outcome as one_outcome
+from stakes.predicting.instances import outcomes as outcomes
+from stakes.predicting.instances import outcomes_by_batch as outcomes_by_batch
+from stakes.predicting.instances import predict as predict
+from stakes.predicting.instances import predictive_costs as predictive_costs
+from stakes.predicting.posteriors import FittedPosterior as FittedPosterior
+from stakes.predicting.posteriors import Posterior as Posterior
+from stakes.predicting.posteriors import SampledPosterior as SampledPosterior
+from stakes.predicting.posteriors import derived_draws as derived_draws
+from stakes.predicting.posteriors import explained as explained
+from stakes.predicting.posteriors import latent_draws as latent_draws
+from stakes.predicting.reweighting import decide_weighted as decide_weighted
+from stakes.predicting.reweighting import weighed as weighed

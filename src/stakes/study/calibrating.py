@@ -123,7 +123,9 @@ def calibration_of(study: Study, *, plain: bool = False) -> Calibration:
         study: without folds.
         plain: leave the calibrated fit out.
     """
-    study.strengths = {} if plain else {None: (PAPER,)}
+    study.strengths.clear()
+    if not plain:
+        study.ask(None, PAPER)
     fits = study.fits()
     # Plain VI first: its decisions and their losses give M_q, and calibration starts from there.
     vi = fits.plain(study.everything)

@@ -1,12 +1,12 @@
 """Choose among ways to a decision by what their decisions cost on outcomes they have not seen."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stakes import checks
-from stakes._types import Data, Key, Model
+from stakes._types import Data, Key
 from stakes.errors import InputError, NoScaleError, NumericalError, warn
 from stakes.host.progress import begin, parts_of, waiting
 from stakes.host.workers import checked_client
@@ -16,7 +16,6 @@ from stakes.study.choice import Choice
 from stakes.study.comparison import Diagnosis, Score
 from stakes.study.data import Coords
 from stakes.study.dependence import By
-from stakes.study.fits import Strength
 from stakes.study.folds import Folds
 from stakes.study.options import Options
 from stakes.study.strategies.baselines import Same
@@ -113,7 +112,7 @@ def enter(study: Study, strategies: Sequence[Strategy]) -> None:
             f"`choose(...)` judges ways by observed outcomes, but decisions about "
             f"{study.problem.action!r} change the outcome. Use `calibrate(...)`."
         )
-    study.strengths = strengths_of(strategies)
+    study.strengths.clear()
     for strategy in strategies:
         strategy.check(study)
 
@@ -162,18 +161,6 @@ def check_ways(ways: object) -> list[Strategy]:
             "`ways=` has nothing but what is there to compare with; add a way such as `Plain()`."
         )
     return listed
-
-
-def strengths_of(strategies: Sequence[Strategy]) -> dict[Model | None, tuple[Strength, ...]]:
-    """For each guide, the strengths of calibration that strategies and their bases ask for."""
-    strengths: dict[Any, tuple[Strength, ...]] = {}
-    for strategy in strategies:
-        for guide, more in strengths_of(strategy.bases).items():
-            strengths[guide] = (*strengths.get(guide, ()), *more)
-        if isinstance(strategy, Calibrated):
-            own = Strength(strategy.transform, strategy.strength)
-            strengths[strategy.guide] = (*strengths.get(strategy.guide, ()), own)
-    return {guide: tuple(dict.fromkeys(each)) for guide, each in strengths.items()}
 
 
 def score(study: Study, strategy: Strategy) -> Score:

@@ -84,6 +84,11 @@ class Fits:
         self._references: dict[Transform | None, Reference] = {}
         self._cases: dict[Expectation, Cases] = {}
 
+    @property
+    def _strengths(self) -> tuple[Strength, ...]:
+        """All strengths of calibration that strategies will ask for, to be fitted together."""
+        return tuple(self.study.strengths.get(self._guide, ()))
+
     def posterior(self, fit: Fit) -> FittedPosterior:
         """The posterior that a fit found."""
         return FittedPosterior(self.plan.approximation, fit.params)
@@ -120,7 +125,7 @@ class Fits:
         if mask not in table and mask is self.study.everything and alone:
             table[mask] = self._calibrated_alone(strength)
         elif mask not in table:
-            strengths = dict.fromkeys([*self.study.strengths_of(self._guide), strength])
+            strengths = dict.fromkeys([*self._strengths, strength])
             for transform in dict.fromkeys(each.transform for each in strengths):
                 self._calibrated_batches(
                     transform, [each for each in strengths if each.transform == transform]
@@ -181,7 +186,7 @@ class Fits:
         study, plan, begin = self.study, self.plan, self.plan.approximation.start
         meanwhile = None
         if study.work.processes is None:
-            meanwhile = plan.meanwhile(study.keys, plain=not study.strengths_of(self._guide))
+            meanwhile = plan.meanwhile(study.keys, plain=not self._strengths)
         state = plan.vi_state(owned(begin))
         vi = self._alone("VI", plan.vi_step(), state, study.keys.vi, begin, meanwhile)
         vi.check("VI")

@@ -11,6 +11,7 @@ from stakes import checks
 from stakes._types import Key
 from stakes.errors import InputError, some
 from stakes.port import Instances
+from stakes.study.intervals import Ordered
 
 
 @final
@@ -94,6 +95,8 @@ class Splits:
     """fold x instance."""
     judged: np.ndarray
     title: str
+    order: Ordered | None = None
+    """How outcomes depend on each other, where folds go forward in time."""
 
     @cached_property
     def masks(self) -> tuple[Mask, ...]:
@@ -124,13 +127,21 @@ def split(
     counted: np.ndarray,
     instances: Instances,
     key: Key,
+    index: object = None,
 ) -> Splits:
     """Divide the outcomes that count into folds.
 
-    Outcomes of one group stay together.
+    Args:
+        folds: as in `choose`.
+        groups: for each outcome; those of one group stay together.
+        counted: which outcomes count.
+        instances: the shape of the outcomes, and the names of its axes.
+        key: of random folds.
+        index: labels of a table's rows, to refuse those that are not in order of time.
     """
     units = np.arange(counted.size).reshape(counted.shape) if groups is None else groups
     if isinstance(folds, Forward):
+        check_order(folds, index)
         return _forward(folds, units, counted, instances)
     if np.ndim(folds):
         return _given(folds, units, counted)
@@ -211,7 +222,7 @@ def _forward(
                 f"what is judged cannot stay together with what came before. Leave `by` out."
             )
     title = f"{folds.blocks} blocks forward in time, {judged.sum()} of {len(rows)} outcomes"
-    return Splits(fitted, judged, title)
+    return Splits(fitted, judged, title, Ordered(folds.together))
 
 
 def _undivided(

@@ -25,8 +25,8 @@ from stakes.study.cases import Cases
 from stakes.study.data import Coords
 from stakes.study.dependence import By, dependence_of
 from stakes.study.fits import Fits, Strength
-from stakes.study.folds import NO_FOLDS, Folds, Forward, Mask, check_order, split
-from stakes.study.intervals import Clustered, Dependence, Independent, Ordered
+from stakes.study.folds import NO_FOLDS, Folds, Mask, split
+from stakes.study.intervals import Clustered, Dependence, Independent
 from stakes.study.options import Journal, Keys, Options
 from stakes.study.plan import Plan, prepare
 from stakes.study.streaming import StreamedRows, opened, options_for_stream
@@ -107,7 +107,7 @@ class Study:
                 self.beyond, options, data = data, options_for_stream(options), data.sample
         self.options, self._data = options, data
         self.plan = self._prepared(problem)
-        self.strengths: dict[Any, tuple[Strength, ...]] = {}
+        self.strengths: dict[Model | None, dict[Strength, None]] = {}
         self.everything = Mask(np.ones(self.plan.approximation.instances.shape, bool))
         self.splits = NO_FOLDS
         self.dependence: Dependence = Independent()
@@ -131,16 +131,14 @@ class Study:
     def split(self, folds: Folds, by: By = None) -> None:
         """Divide the outcomes into folds, by which strategies are judged."""
         instances, table = self.plan.approximation.instances, self.plan.table
-        forward = folds if isinstance(folds, Forward) else None
-        if forward is not None and table is not None:
-            check_order(forward, table.rows.index)
         together = dependence_of(by, self.predictor)
         groups = None
         if by is not None and isinstance(together, Clustered):
             groups = together.groups.reshape(instances.shape)
-        self.splits = split(folds, groups, self.seen.counted, instances, self.keys.folds)
-        if by is None and forward is not None:
-            together = Ordered(forward.together)
+        index = None if table is None else table.rows.index
+        self.splits = split(folds, groups, self.seen.counted, instances, self.keys.folds, index)
+        if by is None and self.splits.order is not None:
+            together = self.splits.order
         self.dependence = together.among(self.splits.ever_judged)
         for mask in self.splits.masks:
             self.cases(mask)  # refuses folds of which nothing can be predicted
@@ -217,14 +215,16 @@ class Study:
 
     # What is fitted, each thing once.
 
-    def strengths_of(self, guide: Model | None) -> tuple[Strength, ...]:
-        """All strengths of calibration that strategies will ask for, to be fitted together."""
-        return self.strengths.get(guide, ())
+    def ask(self, guide: Model | None, strength: Strength) -> None:
+        """Note that a strength of calibration will be needed: those of a guide are one batch."""
+        self.strengths.setdefault(self._none_for_own(guide), {})[strength] = None
+
+    def _none_for_own(self, guide: Model | None) -> Model | None:
+        return None if guide == self.problem.guide else guide
 
     def fits(self, guide: Model | None = None) -> Fits:
         """The fits with this guide; with the problem's own for None."""
-        if guide == self.problem.guide:
-            guide = None
+        guide = self._none_for_own(guide)
         if guide not in self._fits:
             plan = self.plan
             if guide is not None:

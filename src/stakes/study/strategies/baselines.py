@@ -11,9 +11,8 @@ from stakes.decisions import DecisionTask
 from stakes.errors import InputError
 from stakes.predicting import Observations
 from stakes.study.cases import Cases
-from stakes.study.comparison import Diagnosis
 from stakes.study.folds import Mask
-from stakes.study.strategies.strategy import value_of
+from stakes.study.strategies.strategy import FittedStrategy, Strategy, value_of
 from stakes.tables import TableRows
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ PLACES, FINER, ROUNDS = 200, 20, 4
 
 @final
 @dataclass(frozen=True)
-class Same:
+class Same(Strategy):
     """The same decision for all: the best single one for the outcomes of the fit.
 
     Examples:
@@ -35,7 +34,6 @@ class Same:
     """
 
     is_baseline: ClassVar[bool] = True
-    bases: ClassVar[tuple[Any, ...]] = ()
     name: ClassVar[str] = "the same for all"
     description: ClassVar[str] = "one decision for all, the best single one for the outcomes known"
 
@@ -54,21 +52,14 @@ class Same:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Constant:
+class Constant(FittedStrategy):
     """One decision for all; a number for each part, where decisions have several."""
 
     value: np.ndarray
 
-    seconds: ClassVar[float] = 0.0
-    diagnosis: ClassVar[Diagnosis] = Diagnosis()
-    posterior: ClassVar[None] = None
-
     def decide(self, cases: Cases) -> np.ndarray:
         """The decision, kept inside the limits of each instance."""
         return cases.inside(_for_all(self.value, cases.instances.shape))
-
-    def predict(self, cases: Cases) -> None:
-        """It predicts nothing."""
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The decision."""
@@ -77,7 +68,7 @@ class Constant:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Given:
+class Given(Strategy, FittedStrategy):
     """What is done today: a decision for each outcome, or the data argument that has them.
 
     A pandas series with labels of its own must have those of the table, in the same order.
@@ -92,12 +83,8 @@ class Given:
     labels: list[Any] | None = field(default=None, init=False, repr=False)
 
     is_baseline: ClassVar[bool] = True
-    bases: ClassVar[tuple[Any, ...]] = ()
     name: ClassVar[str] = "what is done today"
     description: ClassVar[str] = "the decisions of today, from the table"
-    seconds: ClassVar[float] = 0.0
-    diagnosis: ClassVar[Diagnosis] = Diagnosis()
-    posterior: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         import pandas as pd
@@ -151,9 +138,6 @@ class Given:
             rule = f"finite numbers of shape {shape}, one for each outcome"
             raise checks.refused(where, rule, numbers)
         return np.asarray(numbers)
-
-    def predict(self, cases: Cases) -> None:
-        """It predicts nothing."""
 
 
 def _words(decisions: Any) -> np.ndarray | None:

@@ -26,9 +26,9 @@ from stakes.study.fits import Fits, Strength
 from stakes.study.folds import Mask
 from stakes.study.leave_one_out import BAD, smoothed
 from stakes.study.options import check_kind
+from stakes.study.strategies.strategy import Strategy
 
 if TYPE_CHECKING:
-    from stakes.study.strategies.strategy import Strategy
     from stakes.study.study import Study
 
 BEST = "the best decision for what the model predicts"
@@ -58,7 +58,7 @@ class ByPosterior:
 
 @final
 @dataclass(frozen=True)
-class Plain:
+class Plain(Strategy):
     """Plain VI, with the problem's own guide or a richer one.
 
     Examples:
@@ -70,8 +70,6 @@ class Plain:
 
     guide: Any = None
 
-    is_baseline: ClassVar[bool] = False
-    bases: ClassVar[tuple[Any, ...]] = ()
     description: ClassVar[str] = BEST
 
     def __post_init__(self) -> None:
@@ -99,7 +97,7 @@ class Plain:
 
 @final
 @dataclass(frozen=True)
-class Calibrated:
+class Calibrated(Strategy):
     """VI calibrated for the decision: `Linearized()` by default, with M found from plain VI.
 
     Examples:
@@ -111,9 +109,6 @@ class Calibrated:
     transform: Transform | None = None
     strength: float = 1.0
     guide: Any = None
-
-    is_baseline: ClassVar[bool] = False
-    bases: ClassVar[tuple[Any, ...]] = ()
 
     def __post_init__(self) -> None:
         check_kind("`Calibrated({}=...)`", "transform", self.transform)
@@ -142,6 +137,7 @@ class Calibrated:
                 f"`{self}`: the problem is given by a utility, which needs no transform and has no "
                 f"scale M that could be stronger or weaker. Take `Calibrated()`."
             )
+        study.ask(self.guide, Strength(self.transform, self.strength))
         study.fits(self.guide)
 
     def fit(self, study: "Study", mask: Mask) -> ByPosterior:
@@ -157,7 +153,7 @@ class Calibrated:
 
 @final
 @dataclass(frozen=True)
-class NUTS:
+class NUTS(Strategy):
     """Draws of NUTS from four chains.
 
     Examples:
@@ -169,8 +165,6 @@ class NUTS:
     draws: int = 1000
     warmup: int = 500
 
-    is_baseline: ClassVar[bool] = False
-    bases: ClassVar[tuple[Any, ...]] = ()
     name: ClassVar[str] = "NUTS"
     description: ClassVar[str] = f"{BEST}, fitted by sampling"
 
@@ -184,9 +178,9 @@ class NUTS:
 
     def fit(self, study: "Study", mask: Mask) -> ByPosterior:
         """Draws under the mask; on a cluster, those under all masks are made at once."""
-        return study.once(self, lambda: self._fit_each(study))[study.masks.index(mask)]
+        return study.once(self, lambda: self._fit_each(study))[mask]
 
-    def _fit_each(self, study: "Study") -> list[ByPosterior]:
+    def _fit_each(self, study: "Study") -> dict[Mask, ByPosterior]:
         started, work = time.monotonic(), study.work
         show = work.progress and work.client is None
         draw = partial(nuts, warmup=self.warmup, draws=self.draws, progress=show)
@@ -200,7 +194,9 @@ class NUTS:
         else:
             sampled = run_all(draw, pieces, title=self.name, on=work.client, show=work.progress)
         each = (time.monotonic() - started) / len(pieces)
-        return [ByPosterior(p, each, _mixing(p)) for p in (SampledPosterior(*s) for s in sampled)]
+        posteriors = (SampledPosterior(*draws) for draws in sampled)
+        fitted = [ByPosterior(own, each, _mixing(own)) for own in posteriors]
+        return dict(zip(study.masks, fitted, strict=True))
 
     def restore(self, study: "Study", arrays: Mapping[str, np.ndarray]) -> ByPosterior:
         """The draws."""
@@ -240,7 +236,7 @@ def _restored(fits: Fits, name: str, arrays: Mapping[str, np.ndarray]) -> ByPost
 
 @final
 @dataclass(frozen=True)
-class Reweighted:
+class Reweighted(Strategy):
     """Draws of another fit, with Pareto-smoothed importance weights p(D, θ) / q(θ).
 
     Where the tail of the weights is too heavy (k̂ above 0.7), the way is refused: the table shows
@@ -254,8 +250,6 @@ class Reweighted:
 
     base: Any = Plain()
     draws: int = 4000
-
-    is_baseline: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         rule = "a variational fit, `Plain(...)` or `Calibrated(...)`"
@@ -274,7 +268,7 @@ class Reweighted:
         return f"{self.base.description}, its draws weighted towards the exact posterior"
 
     @property
-    def bases(self) -> "tuple[Strategy, ...]":
+    def bases(self) -> tuple[Strategy, ...]:
         """The fit whose draws are weighted."""
         return (self.base,)
 

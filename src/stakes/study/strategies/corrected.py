@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @final
 @dataclass(frozen=True)
-class Corrected:
+class Corrected(Strategy):
     """Another way, its decisions corrected by a calibration map.
 
     The head is a calibration map: it takes what that way predicts and decides to another decision.
@@ -41,8 +41,6 @@ class Corrected:
 
     base: Any = Plain()  # noqa: RUF009 (a frozen value)
     head: CalibrationMap = Shift()  # noqa: RUF009
-
-    is_baseline: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         checks.choice("`Corrected(base=...)`", self.base, Strategy, "one such as `Plain()`")

@@ -16,30 +16,33 @@ if TYPE_CHECKING:
 
 
 class FittedStrategy(Protocol):
-    """A strategy, fitted to some outcomes; it decides about any cases."""
+    """A strategy, fitted to some outcomes; it decides about any cases.
+
+    Derive from this class to inherit the defaults, those of decisions without a posterior.
+    """
 
     @property
     def seconds(self) -> float:
-        """What its fit took."""
-        ...
+        """How long the fit took."""
+        return 0.0
 
     @property
     def diagnosis(self) -> Diagnosis:
         """What there is to say about the fit."""
-        ...
+        return Diagnosis()
 
     @property
     def posterior(self) -> Posterior | None:
-        """What it predicts by; None for a strategy that predicts nothing."""
-        ...
+        """The posterior that it predicts by; None for a strategy that predicts nothing."""
+        return None
 
     def decide(self, cases: Cases) -> np.ndarray:
         """A decision for each instance."""
         ...
 
     def predict(self, cases: Cases) -> Forecast | None:
-        """What it predicts; None for a strategy that predicts nothing."""
-        ...
+        """Quantiles of what it predicts; None for a strategy that predicts nothing."""
+        return None
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All that it decides by, as named arrays, from which `Strategy.restore` makes it again."""
@@ -47,7 +50,10 @@ class FittedStrategy(Protocol):
 
 
 class Strategy(Protocol):
-    """A way to a decision: fitted to a study, it decides about any cases. A frozen value."""
+    """A way to a decision: fitted to a study, it decides about any cases. A frozen value.
+
+    Derive from this class to inherit the defaults, those of a strategy that stands by itself.
+    """
 
     @property
     def name(self) -> str:
@@ -62,12 +68,12 @@ class Strategy(Protocol):
     @property
     def is_baseline(self) -> bool:
         """Whether it is there for comparison: it is chosen only where all else is worse."""
-        ...
+        return False
 
     @property
     def bases(self) -> "tuple[Strategy, ...]":
         """Strategies that it stands on."""
-        ...
+        return ()
 
     def check(self, study: "Study") -> None:
         """Refuse, before any fit, a problem or data that the strategy cannot handle."""
