@@ -80,7 +80,7 @@ def outcomes_in(
     return outcome, weight[0]
 
 
-_outcomes_batch = Program(outcomes_in, static=("draws",))
+_outcomes_batch = Program(outcomes_in, static=("draws", "responding"))
 
 
 def _predicted(given: Mapping[str, Any]) -> int:
