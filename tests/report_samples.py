@@ -59,8 +59,6 @@ def sample_report(
             sentence=text("Calibration lowers the risk on held-out data by 0.97 %."),
             tone="better",
             gain=False,
-            instances=rows,
-            held_out=True,
             setting=text("Linearized, M = 5"),
             notes=(text("A note."),),
             comparison=_comparison(),

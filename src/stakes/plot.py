@@ -5,7 +5,6 @@ the report: plain VI blue, calibrated orange. Needs Matplotlib, which the extra 
 """
 
 from collections.abc import Mapping, Sequence
-from functools import singledispatch
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
 
 import numpy as np
@@ -100,33 +99,25 @@ class _Shown(NamedTuple):
     observed: np.ndarray | None
 
 
-@singledispatch
-def _shown(result: object) -> _Shown:
-    raise NotImplementedError
-
-
-@_shown.register
-def _(result: Calibration) -> _Shown:
-    return _shown(result.on_fit)
-
-
-@_shown.register
-def _(cases: Cases) -> _Shown:
+def _shown(result: Calibration | Cases | Choice) -> _Shown:
+    match result:
+        case Choice():
+            cases = result.study.home
+        case Calibration():
+            cases = result.on_fit
+        case _:
+            cases = result
     cases.problem.check_single("`decisions(result)`")
-    central = cases.forecast(cases.posteriors["LCVI"]).central
-    observed = None if cases.observed is None else cases.observed.values
-    return _Shown(cases.problem, cases.decisions, cases.by_posterior, METHODS, central, observed)
-
-
-@_shown.register
-def _(choice: Choice) -> _Shown:
-    problem, home, fitted = choice.study.problem, choice.study.home, choice.fitted()
-    problem.check_single("`decisions(result)`")
-    labelled, forecast = home.labels(fitted.decide(home)), fitted.predict(home)
+    if isinstance(result, Choice):
+        fitted = result.fitted()
+        labelled, forecast = cases.labels(fitted.decide(cases)), fitted.predict(cases)
+        taken, names = {"LCVI": labelled.values}, {"LCVI": result.chosen}
+    else:
+        labelled, forecast = cases.decisions, cases.forecast(cases.posteriors["LCVI"])
+        taken, names = cases.by_posterior, METHODS
     central = None if forecast is None else forecast.central
-    observed = None if home.observed is None else home.observed.values
-    taken, names = {"LCVI": labelled.values}, {"LCVI": choice.chosen}
-    return _Shown(problem, labelled, taken, names, central, observed)
+    observed = None if cases.observed is None else cases.observed.values
+    return _Shown(cases.problem, labelled, taken, names, central, observed)
 
 
 def expected_loss(

@@ -4,8 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import final
 
-import numpy as np
-
 from stakes import checks
 from stakes.errors import InputError
 from stakes.fitting import Fit
@@ -39,8 +37,6 @@ class Verdict:
     """`better`, `worse` or `unclear`."""
     gain: bool
     """Whether decisions are judged by a utility, and not by their risk."""
-    instances: int
-    held_out: bool
     setting: str
     notes: tuple[str, ...] = ()
     comparison: Comparison | None = None
@@ -197,8 +193,6 @@ def verdict(comparison: Comparison) -> Verdict:
         sentence=comparison.verdict,
         tone="unclear" if comparison.notes else tone,
         gain=comparison.gain,
-        instances=comparison.instances,
-        held_out=comparison.held_out,
         setting=comparison.setting,
         notes=_unreliable(comparison.notes),
         comparison=comparison,
@@ -216,8 +210,6 @@ def _unjudged(cases: Cases) -> Verdict:
         sentence=sentence,
         tone="unclear",
         gain=problem.loss is None,
-        instances=int(np.prod(cases.instances.shape)),
-        held_out=cases.held_out,
         setting=setting,
         notes=_unreliable(cases.unconverged),
     )

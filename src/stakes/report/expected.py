@@ -47,12 +47,14 @@ def _lines(
     rows: Rows, groups: dict[str, np.ndarray], tried: np.ndarray, beyond: np.ndarray
 ) -> tuple[CostLine, ...]:
     cases = rows.cases
-    own, counted = cases.problem.task.per is None, _counted(cases)
+    own, seen = cases.problem.task.per is None, cases.observations
+    # Cases that matter to a decision that they share.
+    counted = np.ones(cases.size, bool) if seen is None else seen.counted.ravel()
     shared = replace(cases, problem=replace(cases.problem, per="all")) if own else cases
 
     def at(decision: float) -> np.ndarray:
         """(mean, low, high) x case, of all cases together that share the decision."""
-        found = shared.expected(cases.posteriors[rows.method], float(decision), DRAWS)
+        found = shared.expected(rows.posterior, float(decision), DRAWS)
         return found.reshape(3, -1)
 
     curves = np.stack([at(decision) for decision in tried], axis=1)
@@ -89,9 +91,8 @@ def _tried(cases: Cases) -> tuple[np.ndarray, tuple[str, ...]]:
 def _groups(rows: Rows) -> dict[str, np.ndarray]:
     """Name -> the cases that share a decision; all together where each has its own."""
     cases, per = rows.cases, rows.cases.problem.task.per
-    size = int(np.prod(cases.instances.shape))
     if per is None or per == "all":
-        return {"": np.arange(size)}
+        return {"": np.arange(cases.size)}
     number = np.asarray(cases.predictor.columns((GroupOf(per),))[GroupOf(per)]).ravel()
     found = {}
     for each in np.unique(number):
@@ -110,10 +111,3 @@ def _name(rows: Rows, per: str, member: int, number: int) -> str:
         return str(number if labels is None else np.asarray(labels)[number])
     values = np.broadcast_to(np.asarray(rows.cases.predictor.arrays[per]), shape)
     return str(values.ravel()[member])
-
-
-def _counted(cases: Cases) -> np.ndarray:
-    """Which cases matter to a decision that they share."""
-    seen = cases.observations
-    size = int(np.prod(cases.instances.shape))
-    return np.ones(size, bool) if seen is None else seen.counted.ravel()

@@ -9,7 +9,7 @@ import numpy as np
 
 from stakes import checks
 from stakes.losses import AnyLoss, CostTable
-from stakes.predicting import CENTRAL
+from stakes.predicting import CENTRAL, FittedPosterior
 from stakes.report.worth import Quality, Recommendation
 from stakes.study import (
     Cases,
@@ -84,25 +84,24 @@ class Rows:
 
     @property
     def method(self) -> str:
-        """The posterior that decides, where no other way was chosen."""
+        """The name of that posterior."""
         is_judged = self.cases.problem.why_not_judged is None
         return "LCVI" if is_judged and "LCVI" in self.cases.posteriors else "VI"
 
     @property
-    def _best(self) -> np.ndarray:
-        return self.cases.decide(self.cases.posteriors[self.method])
+    def posterior(self) -> FittedPosterior:
+        """The posterior that decides, where no other strategy was chosen."""
+        return self.cases.posteriors[self.method]
 
     @property
     def decisions(self) -> np.ndarray:
         """The decisions to take, as numbers."""
-        found = self._best if self.decided is None else self.decided
+        found = self.cases.decide(self.posterior) if self.decided is None else self.decided
         return np.asarray(found, float).ravel()
 
     @property
     def draws(self) -> np.ndarray:
-        if self.drawn is not None:
-            return self.drawn
-        return self.cases.drawn(self.cases.posteriors[self.method])
+        return self.cases.drawn(self.posterior) if self.drawn is None else self.drawn
 
     @cached_property
     def ranges(self) -> np.ndarray:

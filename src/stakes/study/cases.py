@@ -90,6 +90,8 @@ class Cases:
     coords: Mapping[str, Any]
     held_out: bool
     """Whether these are other cases than those of the fit."""
+    start: FittedPosterior
+    """The posterior that fits begin with: what was observed is the same under any."""
     posteriors: Mapping[str, FittedPosterior] = field(default_factory=dict)
     setting: str = ""
     """How the posteriors were fitted, in words."""
@@ -256,7 +258,7 @@ class Cases:
     @cached_property
     def observations(self) -> Observations | None:
         """The outcomes that were observed and which of them count; None where there are none."""
-        return predicting.observations(next(iter(self.posteriors.values())), self.predictor)
+        return predicting.observations(self.start, self.predictor)
 
     @property
     def observed(self) -> "xr.DataArray | None":

@@ -92,10 +92,7 @@ class Plan:
         known: str | Sequence[str] = (),
         coords: Coords | None = None,
     ) -> Cases:
-        """The cases with other data; those of the fit where there are none.
-
-        They have the posterior that plain VI begins with.
-        """
+        """The cases with other data; those of the fit where there are none."""
         approximation, predictor, labels = self.approximation, self.predictors.on(), self.coords
         if read is not None:
             predictor, labels = predictor_for(
@@ -108,7 +105,7 @@ class Plan:
             keys=keys,
             coords=labels,
             held_out=read is not None,
-            posteriors={"VI": FittedPosterior(approximation, approximation.start)},
+            start=FittedPosterior(approximation, approximation.start),
         )
 
     @property
