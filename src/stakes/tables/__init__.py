@@ -1,5 +1,9 @@
 """Tables of the user: their columns as numbers, the same ones as in the fit, and their rows."""
 
+from stakes.tables.columns import Column as Column
+from stakes.tables.columns import Hints as Hints
+from stakes.tables.columns import Kind as Kind
+from stakes.tables.columns import Values as Values
 from stakes.tables.copying import ROW as ROW
 from stakes.tables.copying import OnDisk as OnDisk
 from stakes.tables.copying import Passes as Passes
@@ -16,15 +20,11 @@ from stakes.tables.dataframes import lacking as lacking
 from stakes.tables.dataframes import read as read
 from stakes.tables.delimited import Dialect as Dialect
 from stakes.tables.delimited import Raw as Raw
-from stakes.tables.doctor import Column as Column
 from stakes.tables.doctor import Examined as Examined
-from stakes.tables.doctor import Finding as Finding
-from stakes.tables.doctor import Hints as Hints
-from stakes.tables.doctor import Kind as Kind
-from stakes.tables.doctor import Values as Values
 from stakes.tables.doctor import examine as examine
-from stakes.tables.doctor import name_rows as name_rows
-from stakes.tables.doctor import refuse as refuse
+from stakes.tables.findings import Finding as Finding
+from stakes.tables.findings import name_rows as name_rows
+from stakes.tables.findings import refuse as refuse
 from stakes.tables.sources import Stream as Stream
 from stakes.tables.sources import TableFile as TableFile
 from stakes.tables.values import DATE_PARTS as DATE_PARTS

@@ -22,7 +22,9 @@ import jax
 import numpy as np
 
 from stakes.errors import InputError, StorageError, suggestion, warn
-from stakes.tables.doctor import IN_STREAM, Column, Hints, Kind, Values, Words, examine
+from stakes.tables.columns import Column, Hints, Kind, Values, Words
+from stakes.tables.doctor import examine
+from stakes.tables.findings import IN_STREAM
 from stakes.tables.sources import Source, explained
 from stakes.tables.values import Coding, categories_of, codes_of, holds_dates, part_of, source_of
 

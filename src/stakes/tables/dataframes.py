@@ -12,7 +12,9 @@ import numpy as np
 
 from stakes.errors import InputError, suggestion, warn
 from stakes.host.packages import how_to_install
-from stakes.tables.doctor import IN_FRAME, Column, Hints, Kind, Values, examine, name_rows, refuse
+from stakes.tables.columns import Column, Hints, Kind, Values
+from stakes.tables.doctor import examine
+from stakes.tables.findings import IN_FRAME, name_rows, refuse
 from stakes.tables.values import (
     DAYS,
     Coding,

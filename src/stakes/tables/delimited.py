@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple, final
 
 from stakes.errors import InputError, listed
-from stakes.tables.doctor import Finding, Values
+from stakes.tables.columns import Values
+from stakes.tables.findings import Finding
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 # How compressed files begin.

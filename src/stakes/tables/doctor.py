@@ -1,22 +1,17 @@
-"""The data doctor: what the columns of a table are, and all that is odd about them, in words."""
+"""The data doctor: what the columns of a table hold, and all that is odd about them."""
 
-import re
 import unicodedata
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import NamedTuple, TypeAlias, final
+from dataclasses import dataclass
+from typing import NamedTuple, final
 
 import numpy as np
 
-from stakes.errors import InputError, suggestion
+from stakes.errors import suggestion
+from stakes.tables.columns import Column, Hints, Kind, Values, Words
+from stakes.tables.findings import IN_SPEC, SHOWN, Finding, Remedies, name_rows
 from stakes.tables.values import FORMATS, Dates, Numbers, dates_in, numbers_in, truths_in
 
-# Rows and words that a finding names.
-SHOWN = 5
-# Categories that a summary names.
-MOST_NAMED = 12
 # Of a column of words, the share of numbers from which on they were probably meant as such.
 MANY = 0.5
 # What stands for no value, wherever words are not meant as such.
@@ -25,200 +20,6 @@ LETTERS = ("na", "n/a", "n.a.", "#n/a", "#nv", "nan", "null", "<na>", "k.a.", "k
 SIGNS = ("?", "??", "-", "--", "---", "\u2013", "\u2014", ".")
 # What may stand for no value among categories, in small or capital letters: users are asked.
 DOUBTFUL = frozenset((*LETTERS, *SIGNS))
-
-
-class Kind(StrEnum):
-    NUMBERS = "numbers"
-    DATES = "dates"
-    CATEGORIES = "categories"
-
-
-@final
-@dataclass(frozen=True)
-class Finding:
-    """Something odd in a table.
-
-    Attributes:
-        rows: counted from one, below the header.
-        stops: whether nothing can be fitted before it is settled; otherwise it is a note.
-        change: words, and what to put in their place to settle it.
-        format: one of several ways in which dates may be written.
-        codes: whether numbers look like codes, such as postcodes that begin with a zero.
-    """
-
-    column: str
-    what: str
-    remedy: str = ""
-    rows: tuple[int, ...] = ()
-    stops: bool = True
-    change: tuple[tuple[str, str], ...] = ()
-    format: str | None = None
-    codes: bool = False
-
-    def __str__(self) -> str:
-        where = f"column {self.column!r}: " if self.column else ""
-        return f"{where}{self.what}.{f' {self.remedy}' if self.remedy else ''}"
-
-
-@final
-@dataclass(frozen=True)
-class Hints:
-    """What is known of a column before anybody looks at it.
-
-    Attributes:
-        replace: words, and what they stand for; "" is no value.
-        known: the categories of the fit.
-        new: whether there may be others.
-        gaps: whether values may be missing.
-    """
-
-    kind: Kind | None = None
-    replace: Mapping[str, str] = field(default_factory=dict)
-    known: Sequence[str] | None = None
-    new: bool = False
-    date_format: str | None = None
-    gaps: bool = False
-
-
-@final
-@dataclass(frozen=True)
-class Remedies:
-    """How to settle a finding, for those who have the table in this form.
-
-    Attributes:
-        change: words put in the place of others.
-        format: the way in which dates are written.
-        assigns: what stands between a word and the one in its place.
-    """
-
-    missing: str
-    change: str
-    categories: str
-    format: str
-    unseen: str
-    assigns: str = ": "
-
-    def changing(self, column: str, change: Mapping[str, str]) -> str:
-        pairs = ", ".join(f"{word!r}{self.assigns}{to!r}" for word, to in change.items())
-        key = column if re.fullmatch(r"[A-Za-z0-9_-]+", column) else repr(column)
-        return self.change.format(column=column, key=key, pairs=pairs)
-
-
-IN_SPEC = Remedies(
-    missing='Drop or fill them; `missing = "drop"` in [data] leaves such rows out.',
-    change="`replace.{key} = {{ {pairs} }}` in [data]",
-    categories="list the column in `data.categories`",
-    format='`dates = {{ {column} = "{format}" }}` in [data]',
-    unseen="If it is new, leave the row out, or fit a model that can tell what new ones are like, "
-    "such as a formula with `(1 | {column})`.",
-    assigns=" = ",
-)
-IN_FRAME = Remedies(
-    missing="Drop or fill them.",
-    change="`frame[{column!r}].replace({{{pairs}}})`",
-    categories="say so with `frame[{column!r}].astype('category')`",
-    format="`pandas.to_datetime(frame[{column!r}], format={format!r})`",
-    unseen="New ones can be drawn where the model has a plate for them whose members it counts, "
-    "as in `len(np.unique({column}))`.",
-)
-IN_STREAM = Remedies(
-    missing="Drop or fill such rows.",
-    change="{{{pairs}}} in the query, or where the files are written",
-    categories="write it as a dictionary, as pandas does for its categories",
-    format="write them as 2024-12-31",
-    unseen="",
-)
-
-
-class Column(NamedTuple):
-    """A column as it is meant.
-
-    Attributes:
-        values: numbers, dates, or words; nan, NaT or "" where missing.
-        missing: whether each value is.
-    """
-
-    kind: Kind
-    values: np.ndarray
-    missing: np.ndarray
-
-    def counts(self) -> list[tuple[str, int]]:
-        """Its categories, the most frequent first."""
-        return Counter(self.values[~self.missing].tolist()).most_common()
-
-    @property
-    def summary(self) -> str:
-        """What it holds, in words: a range, or categories with their counts."""
-        there = self.values[~self.missing] if self.values.ndim == 1 else self.values
-        if not there.size:
-            return f"no {self.kind}"
-        if self.kind is Kind.CATEGORIES and there.ndim == 1:
-            counts = self.counts()
-            shown = ", ".join(f"{word!r} {count}" for word, count in counts[:MOST_NAMED])
-            more = f", and {len(counts) - MOST_NAMED} more" if len(counts) > MOST_NAMED else ""
-            return f"{len(counts)} categories: {shown}{more}"
-        if self.kind is Kind.NUMBERS:
-            return f"numbers from {there.min():g} to {there.max():g}"
-        words = there.astype(str).tolist()
-        return f"{self.kind} from {min(words)} to {max(words)}"
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Words:
-    """A column of words: which there are, in order of appearance, and where.
-
-    Attributes:
-        first: the row where each comes first.
-        codes: the word of each row, by its place here, and -1 for none; None where rows are not at
-            hand.
-    """
-
-    different: list[str]
-    counts: np.ndarray
-    first: np.ndarray
-    codes: np.ndarray | None = None
-
-    @classmethod
-    def of(cls, values: Collection[str] | np.ndarray) -> "Words":
-        import pandas as pd
-
-        codes, different = pd.factorize(np.array([str(value) for value in values], object))
-        first = np.unique(codes, return_index=True)[1]
-        return cls(list(different), np.bincount(codes, minlength=len(different)), first, codes)
-
-    def __len__(self) -> int:
-        return int(self.counts.sum())
-
-    def replaced(self, change: Mapping[str, str]) -> "Words":
-        """The same column with some words in the place of others."""
-        changed = Words.of([change.get(word, word) for word in self.different])
-        codes = changed.codes
-        assert codes is not None
-        counts = np.bincount(codes, self.counts, minlength=len(changed.different)).astype(int)
-        own = None if self.codes is None else codes[self.codes]
-        return Words(changed.different, counts, self.first[changed.first], own)
-
-    def only(self, kept: np.ndarray) -> "Words":
-        """Some of the words; rows with others are left out."""
-        number = np.where(kept, np.cumsum(kept) - 1, -1)
-        different = [word for word, keep in zip(self.different, kept, strict=True) if keep]
-        own = None if self.codes is None else np.where(self.codes < 0, -1, number[self.codes])
-        return Words(different, self.counts[kept], self.first[kept], own)
-
-    def rows(self, which: np.ndarray | Sequence[int]) -> np.ndarray:
-        """The rows with these words; where rows are not at hand, the first with each."""
-        if self.codes is None:
-            return np.sort(self.first[which])
-        return np.flatnonzero(np.isin(self.codes, which))
-
-    def spread(self, values: np.ndarray) -> np.ndarray:
-        """A value for each word, as one for each row."""
-        return values if self.codes is None else np.asarray(values[self.codes])
-
-
-# Words as written, or what a table with types has.
-Values: TypeAlias = Sequence[str] | np.ndarray
 
 
 class Examined(NamedTuple):
@@ -489,23 +290,6 @@ class _Look:
 
     def _changing(self, change: Mapping[str, str]) -> str:
         return self.remedies.changing(self.name, change)
-
-
-def refuse(where: str, faults: Sequence[object]) -> None:
-    """Raise all that stops a fit, if there is something."""
-    if len(faults) == 1:
-        raise InputError(f"{where}: {faults[0]}")
-    if faults:
-        lines = "\n".join(f"  {fault}" for fault in faults)
-        raise InputError(f"{where} has {len(faults)} faults:\n{lines}")
-
-
-def name_rows(rows: Sequence[object]) -> str:
-    """'row 12', 'rows 12 and 40', or the first few and how many more."""
-    shown, more = [str(row) for row in rows[:SHOWN]], len(rows) - SHOWN
-    if more > 0:
-        return f"rows {', '.join(shown)} and {more} more"
-    return f"rows {', '.join(shown[:-1])} and {shown[-1]}" if len(rows) > 1 else f"row {shown[0]}"
 
 
 def alike(categories: Iterable[str]) -> list[list[str]]:

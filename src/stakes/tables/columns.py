@@ -1,0 +1,127 @@
+"""A column of a table: as it is written, and as it is meant."""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple, TypeAlias, final
+
+import numpy as np
+
+# The most categories that a summary names.
+MOST_NAMED = 12
+# Words as written, or what a table with types has.
+Values: TypeAlias = Sequence[str] | np.ndarray
+
+
+class Kind(StrEnum):
+    NUMBERS = "numbers"
+    DATES = "dates"
+    CATEGORIES = "categories"
+
+
+@final
+@dataclass(frozen=True)
+class Hints:
+    """What is known of a column before anybody looks at it.
+
+    Attributes:
+        replace: words, and what they stand for; "" is no value.
+        known: the categories of the fit.
+        new: whether there may be others.
+        gaps: whether values may be missing.
+    """
+
+    kind: Kind | None = None
+    replace: Mapping[str, str] = field(default_factory=dict)
+    known: Sequence[str] | None = None
+    new: bool = False
+    date_format: str | None = None
+    gaps: bool = False
+
+
+class Column(NamedTuple):
+    """A column as it is meant.
+
+    Attributes:
+        values: numbers, dates, or words; nan, NaT or "" where missing.
+        missing: whether each value is.
+    """
+
+    kind: Kind
+    values: np.ndarray
+    missing: np.ndarray
+
+    def counts(self) -> list[tuple[str, int]]:
+        """Its categories, the most frequent first."""
+        return Counter(self.values[~self.missing].tolist()).most_common()
+
+    @property
+    def summary(self) -> str:
+        """What it holds, in words: a range, or categories with their counts."""
+        there = self.values[~self.missing] if self.values.ndim == 1 else self.values
+        if not there.size:
+            return f"no {self.kind}"
+        if self.kind is Kind.CATEGORIES and there.ndim == 1:
+            counts = self.counts()
+            shown = ", ".join(f"{word!r} {count}" for word, count in counts[:MOST_NAMED])
+            more = f", and {len(counts) - MOST_NAMED} more" if len(counts) > MOST_NAMED else ""
+            return f"{len(counts)} categories: {shown}{more}"
+        if self.kind is Kind.NUMBERS:
+            return f"numbers from {there.min():g} to {there.max():g}"
+        words = there.astype(str).tolist()
+        return f"{self.kind} from {min(words)} to {max(words)}"
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Words:
+    """A column of words: which there are, in order of appearance, and where.
+
+    Attributes:
+        first: the row where each comes first.
+        codes: the word of each row, by its place here, and -1 for none; None where rows are not at
+            hand.
+    """
+
+    different: list[str]
+    counts: np.ndarray
+    first: np.ndarray
+    codes: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, values: Collection[str] | np.ndarray) -> "Words":
+        import pandas as pd
+
+        codes, different = pd.factorize(np.array([str(value) for value in values], object))
+        first = np.unique(codes, return_index=True)[1]
+        return cls(list(different), np.bincount(codes, minlength=len(different)), first, codes)
+
+    def __len__(self) -> int:
+        return int(self.counts.sum())
+
+    def replaced(self, change: Mapping[str, str]) -> "Words":
+        """The same column with some words in the place of others."""
+        changed = Words.of([change.get(word, word) for word in self.different])
+        codes = changed.codes
+        assert codes is not None
+        counts = np.bincount(codes, self.counts, minlength=len(changed.different)).astype(int)
+        own = None if self.codes is None else codes[self.codes]
+        return Words(changed.different, counts, self.first[changed.first], own)
+
+    def only(self, kept: np.ndarray) -> "Words":
+        """Some of the words; rows with others are left out."""
+        number = np.where(kept, np.cumsum(kept) - 1, -1)
+        different = [word for word, keep in zip(self.different, kept, strict=True) if keep]
+        own = None if self.codes is None else np.where(self.codes < 0, -1, number[self.codes])
+        return Words(different, self.counts[kept], self.first[kept], own)
+
+    def rows(self, which: np.ndarray | Sequence[int]) -> np.ndarray:
+        """The rows with these words; where rows are not at hand, the first with each."""
+        if self.codes is None:
+            return np.sort(self.first[which])
+        return np.flatnonzero(np.isin(self.codes, which))
+
+    def spread(self, values: np.ndarray) -> np.ndarray:
+        """A value for each word, as one for each row."""
+        return values if self.codes is None else np.asarray(values[self.codes])
