@@ -6,30 +6,17 @@ passing one as `expectation=` overrides it. `stats` has the statistics that clos
 need, `families` what is known of each distribution.
 """
 
-from stakes.expectation import families, stats
-from stakes.expectation.closed_form import ClosedForm
-from stakes.expectation.componentwise import Componentwise
-from stakes.expectation.enumeration import Enumeration
-from stakes.expectation.monte_carlo import MonteCarlo, ScoreFunction
-from stakes.expectation.points import ByPoints
-from stakes.expectation.predicted import Mixture, Single
-from stakes.expectation.quadrature import Quadrature
-from stakes.expectation.selection import check, choose
-from stakes.expectation.sums import Rule
-
-__all__ = [
-    "ByPoints",
-    "ClosedForm",
-    "Componentwise",
-    "Enumeration",
-    "Mixture",
-    "MonteCarlo",
-    "Quadrature",
-    "Rule",
-    "ScoreFunction",
-    "Single",
-    "check",
-    "choose",
-    "families",
-    "stats",
-]
+from stakes.expectation import families as families
+from stakes.expectation import stats as stats
+from stakes.expectation.closed_form import ClosedForm as ClosedForm
+from stakes.expectation.componentwise import Componentwise as Componentwise
+from stakes.expectation.enumeration import Enumeration as Enumeration
+from stakes.expectation.monte_carlo import MonteCarlo as MonteCarlo
+from stakes.expectation.monte_carlo import ScoreFunction as ScoreFunction
+from stakes.expectation.points import ByPoints as ByPoints
+from stakes.expectation.predicted import Mixture as Mixture
+from stakes.expectation.predicted import Single as Single
+from stakes.expectation.quadrature import Quadrature as Quadrature
+from stakes.expectation.selection import check as check
+from stakes.expectation.selection import choose as choose
+from stakes.expectation.sums import Rule as Rule

@@ -1,6 +1,5 @@
 """A decision problem, as the user states it, and what it says about its data."""
 
-from stakes.problem.problem import Problem
-from stakes.problem.validation import check_guide, checked_key
-
-__all__ = ["Argument", "Problem", "check_guide", "checked_key"]
+from stakes.problem.problem import Problem as Problem
+from stakes.problem.validation import check_guide as check_guide
+from stakes.problem.validation import checked_key as checked_key
