@@ -21,7 +21,7 @@ from stakes import (
     Squared,
     calibrate,
 )
-from stakes.study import given
+from stakes.study import read_data
 
 KEY = jax.random.key(0)
 
@@ -109,4 +109,4 @@ def test_words_of_what_is_decided_about_stand_for_the_actions():
     space = OneOf(["placebo", "drug"])
     problem = Problem(trial, outcome="well", loss=Squared(), decision={"treat": space})
     frame = pd.DataFrame({"treat": ["placebo", "drug", "placebo"], "well": [0.0, 1.0, 0.1]})
-    assert given(problem, frame, needs_outcome=True).data["treat"].tolist() == [0, 1, 0]
+    assert read_data(problem, frame, needs_outcome=True).data["treat"].tolist() == [0, 1, 0]

@@ -7,6 +7,7 @@ from typing import final
 import numpy as np
 
 from stakes.study import Saving, Summary
+from stakes.wording import percent
 
 
 def shown(value: float, unit: str | None = None) -> str:
@@ -88,7 +89,7 @@ class Recommendation:
         if self.costs is None:
             return ""
         under, over = self.costs
-        share = _percent(under / (under + over))
+        share = percent(under / (under + over), 0)
         return (
             f"One too few costs {shown(under, self.unit)}, one too many {shown(over, self.unit)}, "
             f"so decisions are what is enough in {share} of cases, not the mean."
@@ -174,9 +175,9 @@ class Quality:
             return ""
         (wide, held, _), *rest = sorted(self.coverage, reverse=True)
         also = "".join(
-            f", the {_percent(level)} ranges {_percent(held)}" for level, held, _ in rest
+            f", the {percent(level, 0)} ranges {percent(held, 0)}" for level, held, _ in rest
         )
-        return f"The {_percent(wide)} ranges held {_percent(held)} of {self.about}{also}."
+        return f"The {percent(wide, 0)} ranges held {percent(held, 0)} of {self.about}{also}."
 
     @property
     def _coverage_warning(self) -> str:
@@ -199,7 +200,7 @@ class Quality:
         if not self.shares:
             return ""
         said = [
-            f"{_percent(due, 1)} of {name}, and there were {_percent(share, 1)}"
+            f"{percent(due)} of {name}, and there were {percent(share)}"
             for name, due, share in self.shares
         ]
         return f"In {self.about}, the model expected {'; '.join(said)}."
@@ -266,7 +267,3 @@ class Quality:
     @staticmethod
     def _is_off(by: float, error: float, least: float) -> bool:
         return abs(by) > max(TOO_FAR * error, least)
-
-
-def _percent(share: float, decimals: int = 0) -> str:
-    return f"{100 * share:.{decimals}f} %"

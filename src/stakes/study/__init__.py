@@ -25,7 +25,7 @@ from stakes.study.comparison import Comparison as Comparison
 from stakes.study.comparison import Diagnosis as Diagnosis
 from stakes.study.comparison import net_benefit as net_benefit
 from stakes.study.data import Coords as Coords
-from stakes.study.data import given as given
+from stakes.study.data import read_data as read_data
 from stakes.study.dependence import By as By
 from stakes.study.dependence import dependence_of as dependence_of
 from stakes.study.folds import Forward as Forward

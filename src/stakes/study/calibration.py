@@ -10,7 +10,7 @@ import numpy as np
 
 from stakes import checks, predicting
 from stakes._types import Data
-from stakes.bridge import NumPyroApproximation
+from stakes.bridge import NumPyroApproximation, nuts
 from stakes.errors import InputError
 from stakes.fitting import Fit, Stop
 from stakes.predicting import FittedPosterior, SampledPosterior
@@ -20,7 +20,7 @@ from stakes.study.cases import Cases, check_judged, labelled
 from stakes.study.comparison import Comparison
 from stakes.study.data import CheckedData, Coords, handed_back
 from stakes.study.dependence import By, dependence_of
-from stakes.study.draws import data_tree, nuts_draws, posterior_draws, prior_draws
+from stakes.study.draws import data_tree, posterior_draws, prior_draws
 from stakes.study.leave_one_out import leave_one_out
 from stakes.study.options import Keys
 from stakes.study.plan import Plan
@@ -30,6 +30,8 @@ from stakes.tables import is_table
 if TYPE_CHECKING:
     import xarray as xr
 
+WARMUP = 500
+"""Steps of each chain of NUTS before its draws."""
 LEAST_DRAWS = 100
 """Of which the tail of the weights can be told."""
 
@@ -433,7 +435,9 @@ class Calibration:
         """This many draws of NUTS from four chains, with their diagnostics; made once."""
         draws = checks.whole("`nuts(draws)`", draws)
         if draws not in self._nuts:
-            self._nuts[draws] = nuts_draws(self, draws)
+            how: dict[str, Any] = {"warmup": WARMUP, "draws": draws, "progress": False}
+            sampled = nuts(self.approximation, self.keys.nuts, **how)
+            self._nuts[draws] = SampledPosterior(*sampled)
         return self._nuts[draws]
 
     def __repr__(self) -> str:

@@ -304,7 +304,7 @@ def coverage_doubt(held: float, outcomes: int) -> str:
     if NOMINAL - held <= max(LEAST_SHORTFALL, ERRORS * error):
         return ""
     return (
-        f"The model's 90 % ranges held {100 * held:.0f} % of {outcomes} outcomes that it had not "
+        f"The model's 90 % ranges held {percent(held, 0)} of {outcomes} outcomes that it had not "
         f"seen, so that its decisions are not to be relied on. Look for what it leaves out, or "
         f"another family of outcomes."
     )

@@ -191,7 +191,7 @@ def _out_of_fold(
     decisions = np.zeros((*study.problem.space.axes, *outcomes.shape))
     inside = np.zeros((outcomes.size, 2), bool)
     predicts = True
-    for mask, judged, strategy in zip(study.masks, splits.judged, fitted, strict=False):
+    for mask, judged, strategy in zip(splits.masks, splits.judged, fitted, strict=False):
         cases = study.cases(mask)
         decisions[..., judged] = strategy.decide(cases)[..., judged]
         forecast = strategy.predict(cases)

@@ -1,12 +1,13 @@
 """Data as they are given: a mapping from the model's arguments to arrays, or a table."""
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 import numpy as np
 
 from stakes._types import Data
-from stakes.arguments import Columns, arguments_of
+from stakes.arguments import Columns, arguments_of, columns_of
 from stakes.bridge import ModelTrace
 from stakes.errors import InputError, name_of
 from stakes.problem import Problem
@@ -38,6 +39,8 @@ class CheckedData(NamedTuple):
     """Without the arguments, which are the data; None where the data are a mapping."""
     fitted: Read | None = None
     """The table of the fit: this one, for the data of the fit."""
+    columns: Mapping[str, Columns] = MappingProxyType({})
+    """Names of the columns of arguments that are tables themselves."""
 
     def coords(self, cases: ModelTrace, known: Coords | None) -> Coords | None:
         """Labels of members: those known, of the table's rows, and of categories with a plate.
@@ -60,21 +63,22 @@ class CheckedData(NamedTuple):
         return labels | dict(known or {})
 
 
-def given(
+def read_data(
     problem: Problem,
     data: Data,
     *,
     needs_outcome: bool,
-    columns: Mapping[str, Columns] | None = None,
-    fitted: Read | None = None,
+    fit: CheckedData | None = None,
     cases: ModelTrace | None = None,
 ) -> CheckedData:
-    """The data as arrays, or an error that names the argument, the rule and the rows.
+    """Return the data as arrays, or an error that names the argument, the rule and the rows.
 
     Args:
+        problem: what the data are for.
+        data: a mapping from the model's arguments to arrays, or a table.
         needs_outcome: whether the outcomes have to be there, and whole.
-        columns: those of arguments that are tables themselves, as in the fit.
-        fitted: the table of the fit, if it had one; and `cases`, the model on the data of the fit.
+        fit: the data of the fit, where these are others.
+        cases: the model on the data of the fit.
     """
     if isinstance(data, Stream):
         raise InputError(
@@ -86,7 +90,9 @@ def given(
         table = data._replace(arguments={})
         return CheckedData(checked, table, table)
     if not is_table(data):
-        return CheckedData(problem.check_data(data, needs_outcome=needs_outcome, columns=columns))
+        columns = None if fit is None else fit.columns
+        checked = problem.check_data(data, needs_outcome=needs_outcome, columns=columns)
+        return CheckedData(checked, columns=columns_of(data))
     model = problem.model
     beside = problem.named_needs
     if reads_tables(model):
@@ -100,12 +106,13 @@ def given(
         names = tuple(dict.fromkeys((*arguments.names, *beside)))
         required = [n for n in arguments.required if needs_outcome or n != problem.action]
         wanted = Wanted(names, tuple(required), problem.observations, name_of(model))
+        fitted = None if fit is None else fit.table
         before = None if cases is None else Coding() if fitted is None else fitted.coding
         counted = () if cases is None or before is None else _counted(cases, before)
         table = read(data, wanted, before, counted=counted, needs_outcome=needs_outcome)
     checked = problem.check_data(_with_actions(problem, table), needs_outcome=needs_outcome)
     table = table._replace(arguments={})
-    return CheckedData(checked, table, table if cases is None else fitted)
+    return CheckedData(checked, table, table if fit is None else fit.table)
 
 
 def _with_actions(problem: Problem, table: Read) -> dict[str, np.ndarray]:

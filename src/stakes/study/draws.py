@@ -6,20 +6,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stakes import predicting
-from stakes.bridge import nuts
 from stakes.bridge import prior_draws as drawn_from_prior
 from stakes.fitting import Fit
 from stakes.port import Instances
-from stakes.predicting import FittedPosterior, SampledPosterior
+from stakes.predicting import FittedPosterior
 from stakes.study.cases import Cases, labelled
 
 if TYPE_CHECKING:
     import xarray as xr
 
     from stakes.study.calibration import Calibration
-
-WARMUP = 500
-"""Steps of each chain of NUTS before its draws."""
 
 
 def posterior_draws(result: "Calibration", fit: Fit | None, draws: int) -> "xr.Dataset":
@@ -49,14 +45,6 @@ def _drawn(
             for name, values in found.items()
         }
     )
-
-
-def nuts_draws(result: "Calibration", draws: int) -> SampledPosterior:
-    """As `Calibration.nuts` says."""
-    sampled = nuts(
-        result.approximation, result.keys.nuts, warmup=WARMUP, draws=draws, progress=False
-    )
-    return SampledPosterior(*sampled)
 
 
 def data_tree(

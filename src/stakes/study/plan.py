@@ -12,7 +12,6 @@ import numpy as np
 
 from stakes import checks, predicting
 from stakes._types import Array, Batch, Data, Key, Number, Params, PyTree
-from stakes.arguments import Columns, columns_of
 from stakes.bridge import Divided, NumPyroApproximation, Predictors, approximate, divided
 from stakes.decisions import DecisionTask, objective_of
 from stakes.errors import InputError, listed, some, warn
@@ -33,12 +32,12 @@ from stakes.predicting import FittedPosterior
 from stakes.problem import Problem, checked_key
 from stakes.protocols import Estimator, Expectation, Objective, Space, Transform
 from stakes.study.cases import Cases
-from stakes.study.data import CheckedData, Coords, given
+from stakes.study.data import CheckedData, Coords, read_data
 from stakes.study.fit_choices import checked_expectation
 from stakes.study.members import check_coords, predictor_for
 from stakes.study.options import Keys, Options
 from stakes.tables import Read
-from stakes.varying import Columns as CaseColumns
+from stakes.varying import Columns
 
 MOST_AHEAD = 100_000
 """Parameters and decisions of a problem for which programs are compiled before they are needed:
@@ -63,8 +62,6 @@ class Plan:
     """Of the approximation, for all results of this plan."""
     data: CheckedData
     """What the model was traced on."""
-    columns: Mapping[str, Columns]
-    """Names of the columns of arguments that are tables."""
     coords: Mapping[str, Any]
     """Labels of members, by plate."""
 
@@ -75,13 +72,9 @@ class Plan:
 
     def read(self, data: Data, *, needs_outcome: bool = False) -> CheckedData:
         """Other data, with the same numbers for the same things as in the fit."""
-        return given(
-            self.problem,
-            data,
-            needs_outcome=needs_outcome,
-            columns=self.columns,
-            fitted=self.table,
-            cases=self.approximation.trace,
+        cases = self.approximation.trace
+        return read_data(
+            self.problem, data, needs_outcome=needs_outcome, fit=self.data, cases=cases
         )
 
     def cases(
@@ -211,7 +204,7 @@ class Plan:
     def objective(
         self,
         scale: Number | None,
-        columns: CaseColumns | None = None,
+        columns: Columns | None = None,
         *,
         task: DecisionTask | None = None,
     ) -> Objective:
@@ -265,7 +258,7 @@ def prepare(
         rule = "the `approximation` of another plan"
         checks.instance("`approximation=`", approximation, NumPyroApproximation, rule)
     transform = options.transform_for(problem)
-    read = given(problem, data, needs_outcome=True)
+    read = read_data(problem, data, needs_outcome=True)
     if approximation is None:
         approximation = approximate(problem, read.data, key)
     check_shared(problem, approximation)
@@ -283,7 +276,6 @@ def prepare(
         settings=options.fit_settings(draws=draws, progress=progress),
         predictors=Predictors(problem, approximation),
         data=read,
-        columns={} if read.table is not None else columns_of(data),
         coords=dict(coords or {}),
     )
 

@@ -142,9 +142,8 @@ class Given(Strategy, FittedStrategy):
 
 def _words(decisions: Any) -> np.ndarray | None:
     """Labels of actions; None where they are not words."""
-    if not isinstance(decisions, list | tuple | np.ndarray) and not hasattr(decisions, "to_numpy"):
+    if not checks.is_many(decisions):
         return None
-
     found = np.asarray(decisions, object)
     words = found.ndim > 0 and found.size > 0 and all(isinstance(w, str) for w in found.ravel())
     return found if words else None

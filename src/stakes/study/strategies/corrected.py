@@ -106,7 +106,7 @@ class Corrected(Strategy):
     def _out_of_fold(self, study: "Study") -> MapInputs:
         """What the base decides and predicts for each outcome that it was judged by."""
         whole: MapInputs | None = None
-        for mask, judged in zip(study.masks, study.splits.judged, strict=False):
+        for mask, judged in zip(study.splits.masks, study.splits.judged, strict=True):
             part = _inputs(study.fitted(self.base, mask), self.head, study.cases(mask))
             if whole is None:
                 whole = part._replace(
