@@ -31,13 +31,16 @@ SHOWN = 10
 @final
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What is kept of one group: plain values, which can travel between processes."""
+    """What is kept of one group: plain values, which can travel between processes.
+
+    Attributes:
+        decided: for the further cases of the group, if there were any.
+        row: of the table.
+    """
 
     decisions: "pd.Series"
     decided: "pd.Series | None"
-    """For the further cases of the group, if there were any."""
     row: Mapping[str, Any]
-    """Of the table."""
     verdict: str
 
 
@@ -45,6 +48,9 @@ class Answer:
 @dataclass(frozen=True, eq=False, repr=False)
 class Answers:
     """The answers for many groups. Made by `stakes.map`; prints as a table.
+
+    Attributes:
+        failures: group -> the error that its problem ended in.
 
     Examples:
         >>> import stakes
@@ -55,7 +61,6 @@ class Answers:
 
     answers: Mapping[Hashable, Answer]
     failures: Mapping[Hashable, str]
-    """Group -> the error that its problem ended in."""
 
     def __post_init__(self) -> None:
         checks.fields(self, answers=Mapping, failures=Mapping)

@@ -169,10 +169,13 @@ def _broadcast(need: str | PerCase, values: Array, shape: tuple[int, ...]) -> Ar
 
 
 class CanVary:
-    """For frozen dataclasses, some of whose fields may differ from case to case."""
+    """For frozen dataclasses, some of whose fields may differ from case to case.
+
+    Attributes:
+        numbers: fields that, as numbers, compiled programs may take as arguments.
+    """
 
     numbers: ClassVar[tuple[str, ...]] = ()
-    """Fields that, as numbers, compiled programs may take as arguments."""
 
     def split_numbers(self) -> tuple[Self, tuple[float, ...]]:
         """The same without its numbers, and these."""

@@ -38,10 +38,13 @@ def draws_to_decide(task: DecisionTask, expectation: Expectation, instances: int
 
 @dataclass(frozen=True)
 class Question:
-    """What to ask of the outcomes that a posterior predicts for a batch of instances."""
+    """What to ask of the outcomes that a posterior predicts for a batch of instances.
+
+    Attributes:
+        ask: of a task, an expectation, a key, outcomes, weights, and a decision if there is one.
+    """
 
     ask: Callable[..., Any]
-    """Of a task, an expectation, a key, outcomes, weights, and a decision if there is one."""
     task: DecisionTask
     expectation: Expectation
     draws: int

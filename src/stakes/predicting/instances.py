@@ -153,12 +153,15 @@ def _observed_batch(posterior: Posterior, predictor: Predictor, batch: Batch) ->
 
 
 class Observations(NamedTuple):
-    """Outcomes to judge decisions by, and which of them count."""
+    """Outcomes to judge decisions by, and which of them count.
+
+    Attributes:
+        predictor: of the cases that they are of.
+    """
 
     outcomes: np.ndarray
     counted: np.ndarray
     predictor: Predictor
-    """Of the cases that they are of."""
 
     def to_try(self, task: DecisionTask) -> tuple[DecisionTask, np.ndarray]:
         """The task for, and the outcomes of, cases that a loss is tried on before any fit.

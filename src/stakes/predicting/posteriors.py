@@ -16,12 +16,15 @@ from stakes.port import Instances, RowIndex, Subsample, params_in, sweep
 
 
 class Members(NamedTuple):
-    """Whose latents to draw."""
+    """Whose latents to draw.
+
+    Attributes:
+        batch: members of the fit, by plate; plates that the fit does not know are left out.
+        part: global latents are the same for every part, local ones are drawn again for each.
+    """
 
     batch: Batch
-    """Members of the fit, by plate; plates that the fit does not know are left out."""
     part: Array | int = 0
-    """Global latents are the same for every part, local ones are drawn again for each."""
 
 
 class Posterior(Protocol):
@@ -79,11 +82,14 @@ def _filled(members: Array | None, size: int) -> Array:
 )
 @dataclass(frozen=True)
 class SampledPosterior:
-    """A posterior given as draws, such as those of NUTS."""
+    """A posterior given as draws, such as those of NUTS.
+
+    Attributes:
+        diagnostics: of the chains that the draws come from; None where nothing is known of them.
+    """
 
     samples: dict[str, Array]
     diagnostics: Diagnostics | None = None
-    """Of the chains that the draws come from; None where nothing is known of them."""
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{name} {values.shape}" for name, values in self.samples.items())

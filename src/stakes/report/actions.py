@@ -29,16 +29,19 @@ class Benefit:
 @final
 @dataclass(frozen=True)
 class ActionTable:
-    """Actions by the classes that came."""
+    """Actions by the classes that came.
+
+    Attributes:
+        counts: action x class.
+        costs: what all cases of an action and a class cost together.
+        benefits: for two actions and two classes.
+    """
 
     actions: tuple[str, ...]
     classes: tuple[str, ...]
     counts: tuple[tuple[int, ...], ...]
-    """Action x class."""
     costs: tuple[tuple[float, ...], ...]
-    """What all cases of an action and a class cost together."""
     benefits: tuple[Benefit, ...] = ()
-    """For two actions and two classes."""
 
     @property
     def some_benefits(self) -> tuple[Benefit, ...]:

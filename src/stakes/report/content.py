@@ -30,30 +30,36 @@ from stakes.study import (
 @final
 @dataclass(frozen=True)
 class Verdict:
-    """Did calibration help?"""
+    """Did calibration help?
+
+    Attributes:
+        tone: `better`, `worse` or `unclear`.
+        gain: whether decisions are judged by a utility, and not by their risk.
+        comparison: none where data cannot judge decisions, or there is nothing to compare with.
+    """
 
     sentence: str
     tone: str
-    """`better`, `worse` or `unclear`."""
     gain: bool
-    """Whether decisions are judged by a utility, and not by their risk."""
     setting: str
     notes: tuple[str, ...] = ()
     comparison: Comparison | None = None
-    """None where data cannot judge decisions, or there is nothing to compare with."""
 
 
 @final
 @dataclass(frozen=True)
 class Origin:
-    """Where the report comes from, and how to make it again."""
+    """Where the report comes from, and how to make it again.
+
+    Attributes:
+        provenance: what the result was made from, such as versions, seed and hashes.
+        command: the command that makes this report again.
+        program: the Python program that makes this report again.
+    """
 
     provenance: Mapping[str, str] = field(default_factory=dict)
-    """What the result was made from, such as versions, seed and hashes."""
     command: str | None = None
-    """The command that makes this report again."""
     program: str | None = None
-    """The Python program that makes this report again."""
 
     def __post_init__(self) -> None:
         where = "`Origin({}=...)`".format
@@ -69,32 +75,35 @@ class Origin:
 @final
 @dataclass(frozen=True, eq=False)
 class Report:
-    """Everything on the page."""
+    """Everything on the page.
+
+    Attributes:
+        what_if: none where the loss has no parameter to vary.
+        scale: none for a problem given by a utility, and where plain VI is the only fit.
+        price: none where plain VI is the only fit.
+        quality: none where no outcomes were observed.
+        choice: none where there was no choice among ways.
+        unit: what costs are counted in.
+        actions: none where decisions are no actions of a table of costs, or no outcomes came.
+        curve: none where decisions do not change outcomes.
+    """
 
     title: str
     loss: str
     verdict: Verdict
     decisions: Decisions
     what_if: WhatIf | None
-    """None where the loss has no parameter to vary."""
     movement: Movement
     fits: Mapping[str, Fit]
     scale: ScaleOfLosses | None
-    """None for a problem given by a utility, and where plain VI is the only fit."""
     price: Price | None
-    """None where plain VI is the only fit."""
     origin: Origin
     answer: Recommendation
     quality: Quality | None
-    """None where no outcomes were observed."""
     choice: Summary | None = None
-    """None where there was no choice among ways."""
     unit: str | None = None
-    """What costs are counted in."""
     actions: ActionTable | None = None
-    """None where decisions are no actions of a table of costs, or no outcomes came."""
     curve: Curve | None = None
-    """None where decisions do not change outcomes."""
 
 
 def summarise(

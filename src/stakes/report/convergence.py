@@ -17,16 +17,19 @@ COVERED = (0.5, 0.9)
 @final
 @dataclass(frozen=True, eq=False)
 class ScaleOfLosses:
-    """Where M lies among the losses of plain VI's decisions."""
+    """Where M lies among the losses of plain VI's decisions.
+
+    Attributes:
+        share: the share of losses that are at most M.
+        beyond: losses to the right of the last edge.
+    """
 
     transform: str
     value: float
     share: float
-    """The share of losses that are at most M."""
     edges: np.ndarray
     counts: np.ndarray
     beyond: int
-    """Losses to the right of the last edge."""
 
     @property
     def bins(self) -> list[tuple[float, float, int]]:
@@ -48,12 +51,15 @@ class Coverage:
 @final
 @dataclass(frozen=True)
 class Price:
-    """What calibration cost in fit to the data."""
+    """What calibration cost in fit to the data.
+
+    Attributes:
+        error: standard error of the difference.
+    """
 
     elbo_vi: float
     elbo_calibrated: float
     error: float
-    """Standard error of the difference."""
     coverage: tuple[Coverage, ...]
     instances: int
     held_out: bool

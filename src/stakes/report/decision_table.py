@@ -23,36 +23,42 @@ Column: TypeAlias = tuple[str | int | float, ...]
 @final
 @dataclass(frozen=True, eq=False)
 class Decisions:
-    """One row for each instance; nan where no outcome was observed."""
+    """One row for each instance; nan where no outcome was observed.
+
+    Attributes:
+        labels: column name -> what identifies each row.
+        high: ends of the 90 % predictive interval, of the way chosen or the calibrated posterior.
+        total: how many instances there are: more than there are rows, if the table was cut short.
+        draws: draws of the predictive distribution, from which the intervals come.
+        chosen: by the way that was chosen; None where there was no choice.
+        costs: what each decision is expected to cost, or to gain; None where that is not known.
+        inputs: column name -> what the model was told about each row.
+        parts: where each row comes from: "new", "held out" or "fit"; none where all come from the
+            fit.
+        chances: for classes: class -> its probability for each row.
+        actions: names of the actions, of which decisions are the numbers from zero; none for
+            quantities.
+        about: what is decided, where that changes the outcome and is no guess of it, such as a
+            price.
+    """
 
     outcome: str
     labels: Mapping[str, Column]
-    """Column name -> what identifies each row."""
     low: np.ndarray
     high: np.ndarray
-    """Ends of the 90 % predictive interval, of the way chosen or the calibrated posterior."""
     vi: np.ndarray
     calibrated: np.ndarray
     observed: np.ndarray
     decimals: int
     total: int
-    """How many instances there are: more than there are rows, if the table was cut short."""
     draws: int
-    """Draws of the predictive distribution, from which the intervals come."""
     chosen: np.ndarray | None = None
-    """By the way that was chosen; None where there was no choice."""
     costs: np.ndarray | None = None
-    """What each decision is expected to cost, or to gain; None where that is not known."""
     inputs: Mapping[str, Column] = field(default_factory=dict)
-    """Column name -> what the model was told about each row."""
     parts: tuple[str, ...] = ()
-    """Where each row comes from: "new", "held out" or "fit"; none where all come from the fit."""
     chances: Mapping[str, np.ndarray] = field(default_factory=dict)
-    """For classes: class -> its probability for each row."""
     actions: tuple[str, ...] = ()
-    """Names of the actions, of which decisions are the numbers from zero; none for quantities."""
     about: str | None = None
-    """What is decided, where that changes the outcome and is no guess of it, such as a price."""
 
     def __len__(self) -> int:
         return len(self.calibrated)
@@ -164,16 +170,19 @@ def _plain(values: Sequence[object]) -> Column:
 
 
 class ShownColumn(NamedTuple):
-    """A column of the page's table, one value for each row."""
+    """A column of the page's table, one value for each row.
+
+    Attributes:
+        kind: `text`, `number` with so many decimals, or `given`: a number as it came.
+        style: `wide` columns are left out where there is little room, `extra` ones on paper.
+    """
 
     name: str
     title: str
     kind: str
-    """`text`, `number` with so many decimals, or `given`: a number as it came."""
     values: Sequence[str | int | float | None]
     decimals: int = 0
     style: str = ""
-    """`wide` columns are left out where there is little room, `extra` ones on paper."""
 
 
 def columns(table: Decisions, unit: str | None, *, gain: bool = False) -> list[ShownColumn]:

@@ -34,24 +34,30 @@ Element: TypeAlias = tuple[str, int]
 @final
 @dataclass(frozen=True)
 class Moments:
-    """A marginal of one posterior in four numbers."""
+    """A marginal of one posterior in four numbers.
+
+    Attributes:
+        low: 5 % quantile.
+        high: 95 % quantile.
+    """
 
     mean: float
     sd: float
     low: float
-    """5 % quantile."""
     high: float
-    """95 % quantile."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Marginal:
-    """One latent under each method."""
+    """One latent under each method.
+
+    Attributes:
+        element: the site, and the number among its values.
+    """
 
     name: str
     element: tuple[str, int]
-    """The site, and the number among its values."""
     grid: np.ndarray
     density: Mapping[str, np.ndarray]
     moments: Mapping[str, Moments]
@@ -60,12 +66,15 @@ class Marginal:
 @final
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Two latents together, under each method."""
+    """Two latents together, under each method.
+
+    Attributes:
+        points: method -> draws x 2.
+    """
 
     x: str
     y: str
     points: Mapping[str, np.ndarray]
-    """Method -> draws x 2."""
     correlation: Mapping[str, float]
 
 
@@ -75,12 +84,14 @@ class Movement:
     """How calibration moved the posterior; the latents that moved most come first.
 
     Those that are clearest, where plain VI is the only fit.
+
+    Attributes:
+        total: how many latents the model has, members of plates counted one by one.
     """
 
     marginals: tuple[Marginal, ...]
     pairs: tuple[Pair, ...]
     total: int
-    """How many latents the model has, members of plates counted one by one."""
     draws: int
 
 

@@ -41,14 +41,17 @@ ORDER = {"fit": 0, "held out": 1, "new": 2}
 @final
 @dataclass(frozen=True, eq=False)
 class Overview:
-    """Rows, or means of groups, from left to right; nan where a value is not known."""
+    """Rows, or means of groups, from left to right; nan where a value is not known.
+
+    Attributes:
+        values: (low end of the 90 % range, high end, decision, outcome) x row.
+        parts: which rows begin another part, and what that is called.
+    """
 
     caption: str
     names: tuple[str, ...]
     values: np.ndarray
-    """(low end of the 90 % range, high end, decision, outcome) x row."""
     parts: tuple[tuple[int, str], ...] = ()
-    """Which rows begin another part, and what that is called."""
 
     @property
     def decisions(self) -> np.ndarray:

@@ -86,13 +86,16 @@ def improvements(comparison: Comparison, colors: Mapping[str, str]) -> list[Impr
 
 
 class Range(NamedTuple):
-    """Central ranges of what is predicted, one for each case."""
+    """Central ranges of what is predicted, one for each case.
+
+    Attributes:
+        width: of the line.
+    """
 
     label: str
     low: np.ndarray
     high: np.ndarray
     width: float
-    """Of the line."""
 
 
 class Mark(NamedTuple):

@@ -40,29 +40,31 @@ class Rows:
     What is left out comes from the calibrated posterior; or from plain VI, if there is no
     calibrated one, or if decisions cannot be judged by data, so that nothing shows that calibration
     helps.
+
+    Attributes:
+        part: where they come from: "new", "held out" or "fit".
+        where: the same in words that readers understand, such as the name of a file.
+        labels: what identifies each row; by default the labels of the plates.
+        inputs: what the model was told about each row.
+        decided: by the way that was chosen.
+        drawn: outcomes that this way predicts: draw x instance.
+        others: what simple rules would decide.
+        doubts: why decisions about some of these rows are not to be relied on.
+        basis: which rows the fit behind the decisions rests on, as a sentence.
+        about: what the outcomes are called by the user; as in the model where left out.
     """
 
     part: str
-    """Where they come from: "new", "held out" or "fit"."""
     cases: Cases
     where: str = ""
-    """The same in words that readers understand, such as the name of a file."""
     labels: Labels | None = None
-    """What identifies each row; by default the labels of the plates."""
     inputs: Labels = field(default_factory=dict)
-    """What the model was told about each row."""
     decided: np.ndarray | None = None
-    """By the way that was chosen."""
     drawn: np.ndarray | None = None
-    """Outcomes that this way predicts: draw x instance."""
     others: Mapping[str, np.ndarray] = field(default_factory=dict)
-    """What simple rules would decide."""
     doubts: tuple[str, ...] = ()
-    """Why decisions about some of these rows are not to be relied on."""
     basis: str = ""
-    """Which rows the fit behind the decisions rests on, as a sentence."""
     about: str = ""
-    """What the outcomes are called by the user; as in the model where left out."""
 
     def __post_init__(self) -> None:
         texts = {"where": str, "basis": str, "about": str}

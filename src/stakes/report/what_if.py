@@ -31,84 +31,101 @@ HANDLES = {
 @final
 @dataclass(frozen=True)
 class Handle:
-    """A cost, or another parameter of the loss, that the reader may turn."""
+    """A cost, or another parameter of the loss, that the reader may turn.
+
+    Attributes:
+        value: as in the fit.
+        span: it may be turned up and down by this factor.
+    """
 
     name: str
     value: float
-    """As in the fit."""
     span: float
-    """It may be turned up and down by this factor."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class CostDial:
-    """Which costs of a table the handles of a what-if turn."""
+    """Which costs of a table the handles of a what-if turn.
+
+    Attributes:
+        cells: action by action and class by class, the number of its handle; -1 where it costs
+            nothing.
+        factors: for each handle, what it is multiplied by in each row; None for one.
+        taken: the number of the action for each row.
+    """
 
     actions: tuple[str, ...]
     cells: tuple[int, ...]
-    """Action by action and class by class, the number of its handle; -1 where it costs nothing."""
     factors: tuple[np.ndarray | None, ...]
-    """For each handle, what it is multiplied by in each row; None for one."""
     taken: np.ndarray
-    """The number of the action for each row."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class WhatIf:
-    """All that the page needs to decide again for other parameters of the loss."""
+    """All that the page needs to decide again for other parameters of the loss.
+
+    Attributes:
+        kind: `costs`, of a unit short and one too many, `linex`, or `table` of costs of actions.
+        levels: of the quantiles; the numbers of the classes for a table.
+        rows: which rows of the decision table take part.
+        quantiles: of the predictive distribution: row x level; for a table, the chances of the
+            classes.
+        dial: for a table.
+    """
 
     kind: str
-    """`costs`, of a unit short and one too many, `linex`, or `table` of costs of actions."""
     handles: tuple[Handle, ...]
     levels: np.ndarray
-    """Of the quantiles; the numbers of the classes for a table."""
     rows: np.ndarray
-    """Which rows of the decision table take part."""
     quantiles: np.ndarray
-    """Of the predictive distribution: row x level; for a table, the chances of the classes."""
     whole_numbers: bool
     dial: CostDial | None = None
-    """For a table."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class CostLine:
-    """The expected cost of a case, or its gain, over the decisions that were tried."""
+    """The expected cost of a case, or its gain, over the decisions that were tried.
+
+    Attributes:
+        group: which cases these are; nothing where there is one line for all.
+        high: it lies between these with 90 % of the posterior probability.
+        decision: the decision to take; the mean of all where every case has its own.
+        expected: (mean, low, high) there.
+        beyond: whether that lies beyond all decisions that were ever made.
+    """
 
     group: str
-    """Which cases these are; nothing where there is one line for all."""
     mean: np.ndarray
     low: np.ndarray
     high: np.ndarray
-    """It lies between these with 90 % of the posterior probability."""
     decision: float
-    """The decision to take; the mean of all where every case has its own."""
     expected: tuple[float, float, float]
-    """(mean, low, high) there."""
     beyond: bool
-    """Whether that lies beyond all decisions that were ever made."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Decisions that change outcomes, and what each would cost a group of cases."""
+    """Decisions that change outcomes, and what each would cost a group of cases.
+
+    Attributes:
+        action: the argument of the model that is decided about.
+        labels: of the decisions, where they are actions; none for numbers.
+        groups: how many there are; more than lines, where there are too many.
+        made: the least and the largest decision in the data of the fit.
+        beyond: how many of the decisions to take lie outside these.
+    """
 
     action: str
-    """The argument of the model that is decided about."""
     decisions: np.ndarray
     labels: tuple[str, ...]
-    """Of the decisions, where they are actions; none for numbers."""
     lines: tuple[CostLine, ...]
     groups: int
-    """How many there are; more than lines, where there are too many."""
     made: tuple[float, float]
-    """The least and the largest decision in the data of the fit."""
     beyond: int
-    """How many of the decisions to take lie outside these."""
     count: int
     gain: bool = False
 

@@ -55,33 +55,36 @@ def _span(low: float | None, high: float | None, unit: str | None) -> str:
 @final
 @dataclass(frozen=True)
 class Recommendation:
-    """The decisions to take, and what they are expected to cost."""
+    """The decisions to take, and what they are expected to cost.
+
+    Attributes:
+        where: which rows these are, in words: "of tomorrow.csv", or "held out".
+        every: how many rows there are, of which these may be the latest.
+        rows: those to show first: their places in the table of decisions.
+        total: of the decisions, where they can be added up.
+        actions: how often each action is to be taken; none where decisions are quantities.
+        cost: expected, of all together; gain, where there is a utility. nan where it is not known.
+        others: what other rules would be expected to cost for the same rows.
+        doubts: why some of them are not to be relied on.
+        basis: which rows the fit behind them rests on, as a sentence.
+        about: what is decided, such as the name of the column of the outcomes.
+        costs: of one too few and one too many, where that is what a wrong decision costs.
+    """
 
     where: str
-    """Which rows these are, in words: "of tomorrow.csv", or "held out"."""
     count: int
     every: int
-    """How many rows there are, of which these may be the latest."""
     rows: tuple[int, ...]
-    """Those to show first: their places in the table of decisions."""
     total: float | None
-    """Of the decisions, where they can be added up."""
     actions: tuple[tuple[str, int], ...]
-    """How often each action is to be taken; none where decisions are quantities."""
     cost: float
-    """Expected, of all together; gain, where there is a utility. nan where it is not known."""
     others: tuple[tuple[str, float], ...] = ()
-    """What other rules would be expected to cost for the same rows."""
     doubts: tuple[str, ...] = ()
-    """Why some of them are not to be relied on."""
     basis: str = ""
-    """Which rows the fit behind them rests on, as a sentence."""
     gain: bool = False
     unit: str | None = None
     about: str = ""
-    """What is decided, such as the name of the column of the outcomes."""
     costs: tuple[float, float] | None = None
-    """Of one too few and one too many, where that is what a wrong decision costs."""
 
     @property
     def why(self) -> str:
@@ -126,27 +129,28 @@ TOO_FAR = 2.5
 @final
 @dataclass(frozen=True)
 class Quality:
-    """Is the model any good? What it expected, and what happened."""
+    """Is the model any good? What it expected, and what happened.
+
+    Attributes:
+        unseen: whether these outcomes had no part in the fit.
+        coverage: (level, share of outcomes inside the central range of that level, share that was
+            due). Ranges of counts hold a little more than their level. None for classes.
+        shares: for classes: (class, share that was expected, share that came).
+        realised: mean cost of a decision; mean gain, where there is a utility.
+        error: standard error of the realised one.
+        folds: what decisions cost where ways were compared, on other outcomes than these.
+    """
 
     outcomes: int
     unseen: bool
-    """Whether these outcomes had no part in the fit."""
     coverage: tuple[tuple[float, float, float], ...] = ()
-    """(level, share of outcomes inside the central range of that level, share that was due).
-
-    Ranges of counts hold a little more than their level. None for classes.
-    """
     shares: tuple[tuple[str, float, float], ...] = ()
-    """For classes: (class, share that was expected, share that came)."""
     expected: float | None = None
     realised: float | None = None
-    """Mean cost of a decision; mean gain, where there is a utility."""
     error: float | None = None
-    """Standard error of the realised one."""
     gain: bool = False
     unit: str | None = None
     folds: Summary | None = None
-    """What decisions cost where ways were compared, on other outcomes than these."""
 
     @property
     def about(self) -> str:

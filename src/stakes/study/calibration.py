@@ -39,20 +39,23 @@ LEAST_DRAWS = 100
 @final
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """Decisions, the calibrated posterior behind them, and whether calibration helped."""
+    """Decisions, the calibrated posterior behind them, and whether calibration helped.
+
+    Attributes:
+        plan: how it was fitted, with M and the expectation found.
+        keys: random keys, one for each purpose.
+        by: which instances belong together, as in `compare`; inferred from the plates if None.
+        beyond: all rows of the stream that it was fitted to, of which the data here are a sample.
+        home: the cases of the fit, where something is known of them already.
+    """
 
     plan: Plan
-    """How it was fitted, with M and the expectation found."""
     keys: Keys
-    """Random keys, one for each purpose."""
     vi: Fit
     calibrated: Fit
     by: By = None
-    """Which instances belong together, as in `compare`; inferred from the plates if None."""
     beyond: StreamedRows | None = None
-    """All rows of the stream that it was fitted to, of which the data here are a sample."""
     home: Cases | None = None
-    """The cases of the fit, where something is known of them already."""
     _nuts: dict[int, SampledPosterior] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:

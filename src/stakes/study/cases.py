@@ -66,12 +66,15 @@ Value = TypeVar("Value")
 
 
 class Forecast(NamedTuple):
-    """What is predicted for each instance."""
+    """What is predicted for each instance.
+
+    Attributes:
+        quantiles: instance x level, at the levels that calibration maps see.
+        central: instance x (low of 90 %, low of 50 %, high of 50 %, high of 90 %).
+    """
 
     quantiles: np.ndarray
-    """Instance x level, at the levels that calibration maps see."""
     central: np.ndarray
-    """Instance x (low of 90 %, low of 50 %, high of 50 %, high of 90 %)."""
 
 
 @final
@@ -81,6 +84,15 @@ class Cases:
 
     `Calibration.assess` makes them for a calibration, whose posteriors are then "VI" and "LCVI",
     the calibrated one, unless only plain VI was fitted.
+
+    Attributes:
+        held_out: whether these are other cases than those of the fit.
+        start: the posterior that fits begin with: what was observed is the same under any.
+        setting: how the posteriors were fitted, in words.
+        unconverged: fits that did not converge, and why they ended.
+        by: which instances belong together, as in `Calibration.compare`.
+        asked: the instances asked about; for others, decisions and forecasts may be anything.
+        most_draws: draws of θ to decide by, and half as many as to predict by; None for many.
     """
 
     problem: Problem
@@ -89,20 +101,13 @@ class Cases:
     keys: Keys
     coords: Mapping[str, Any]
     held_out: bool
-    """Whether these are other cases than those of the fit."""
     start: FittedPosterior
-    """The posterior that fits begin with: what was observed is the same under any."""
     posteriors: Mapping[str, FittedPosterior] = field(default_factory=dict)
     setting: str = ""
-    """How the posteriors were fitted, in words."""
     unconverged: tuple[str, ...] = ()
-    """Fits that did not converge, and why they ended."""
     by: By = None
-    """Which instances belong together, as in `Calibration.compare`."""
     asked: np.ndarray | None = None
-    """The instances asked about; for others, decisions and forecasts may be anything."""
     most_draws: int | None = None
-    """Draws of θ to decide by, and half as many as to predict by; None for many."""
     _kept: dict[tuple[str, int], Any] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:

@@ -24,24 +24,27 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True)
 class WayLine:
-    """A way to a decision, and what its decisions cost on outcomes that it had not seen."""
+    """A way to a decision, and what its decisions cost on outcomes that it had not seen.
+
+    Attributes:
+        words: what it is, in plain words.
+        risk: mean cost of a decision, in the user's unit; mean utility where there is one.
+        better_by: by which share the risk is below that of plain VI, with a 95 % interval.
+        low: none where it is not finite, as for all of these.
+        coverage_50: shares of outcomes in the central 50 and 90 % of what was predicted.
+        note: why not to rely on it.
+    """
 
     name: str
     words: str
-    """What it is, in plain words."""
     risk: float
-    """Mean cost of a decision, in the user's unit; mean utility where there is one."""
     better_by: float | None
-    """By which share the risk is below that of plain VI, with a 95 % interval."""
     low: float | None
-    """None where it is not finite, as for all of these."""
     high: float | None
     coverage_50: float | None
-    """Shares of outcomes in the central 50 and 90 % of what was predicted."""
     coverage_90: float | None
     seconds: float
     note: str = ""
-    """Why not to rely on it."""
 
 
 @final
@@ -58,21 +61,24 @@ class Saving:
 @final
 @dataclass(frozen=True)
 class Summary:
-    """The choice among ways to a decision."""
+    """The choice among ways to a decision.
+
+    Attributes:
+        base: the way that others are compared with.
+        folds: the outcomes by which the ways were judged, in words.
+        gain: whether risks are mean utilities.
+        error: standard error of the mean cost of the way that decides.
+    """
 
     way: str
     base: str
-    """The way that others are compared with."""
     verdict: str
     folds: str
-    """The outcomes by which the ways were judged, in words."""
     outcomes: int
     gain: bool
-    """Whether risks are mean utilities."""
     ways: list[WayLine]
     saved: list[Saving]
     error: float
-    """Standard error of the mean cost of the way that decides."""
 
     def line(self, name: str | None = None) -> WayLine:
         """That of the way that decides, or of the one of this name."""
@@ -98,14 +104,16 @@ class Choice:
 
     Made by `choose`. Risk is the mean cost of a decision: smaller is better. For a problem given by
     a utility the cost is minus the utility.
+
+    Attributes:
+        scores: of each strategy.
+        left_out: by the name of a way whose numbers failed: why.
     """
 
     study: Study
     strategies: tuple[Strategy, ...]
     scores: tuple[Score, ...]
-    """Of each strategy."""
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """By the name of a way whose numbers failed: why."""
 
     def __post_init__(self) -> None:
         checks.fields(self, left_out=Mapping, scores=tuple, strategies=tuple)

@@ -24,14 +24,17 @@ if TYPE_CHECKING:
 
 
 class Diagnosis(NamedTuple):
-    """What there is to say about a fit."""
+    """What there is to say about a fit.
+
+    Attributes:
+        note: why not to rely on it.
+        refused: why its decisions must not be used.
+    """
 
     note: str = ""
-    """Why not to rely on it."""
     k_hat: float = np.nan
     r_hat: float = np.nan
     refused: str = ""
-    """Why its decisions must not be used."""
 
     @classmethod
     def worst(cls, several: Iterable["Diagnosis"]) -> "Diagnosis":
@@ -44,15 +47,18 @@ class Diagnosis(NamedTuple):
 
 
 class Score(NamedTuple):
-    """What the decisions of a strategy have cost on outcomes that it had not seen."""
+    """What the decisions of a strategy have cost on outcomes that it had not seen.
+
+    Attributes:
+        costs: one for each outcome.
+        inside: whether each outcome lay in the central 50 and 90 % of what was predicted.
+        seconds: what all its fits took.
+    """
 
     name: str
     costs: np.ndarray
-    """One for each outcome."""
     inside: np.ndarray | None
-    """Whether each outcome lay in the central 50 and 90 % of what was predicted."""
     seconds: float
-    """What all its fits took."""
     diagnosis: Diagnosis
     is_baseline: bool
 
@@ -71,13 +77,16 @@ class Score(NamedTuple):
 
 
 class Reduction(NamedTuple):
-    """By how much a risk is below another, as a share of that, with a 95 % interval."""
+    """By how much a risk is below another, as a share of that, with a 95 % interval.
+
+    Attributes:
+        method: how the interval was found, in words.
+    """
 
     better_by: float
     low: float
     high: float
     method: str
-    """How the interval was found, in words."""
 
     @property
     def numbers(self) -> dict[str, float]:
@@ -95,23 +104,26 @@ class Comparison:
 
     `risk` and `reduction` are plain numbers; smaller risk is better. For a problem given by a
     utility the cost is minus the utility, so risk is minus the gain.
+
+    Attributes:
+        costs: method -> cost of its decision for each instance that counts.
+        gain: whether costs are minus a utility, shown as gains.
+        nuts: of the draws of NUTS, where its decisions are compared, too.
+        dependence: which instances belong together, for the interval.
+        base: the method that others are compared with.
+        widening: how much wider intervals are for decisions of several folds, whose fits share
+            data.
     """
 
     costs: dict[str, np.ndarray]
-    """Method -> cost of its decision for each instance that counts."""
     gain: bool
-    """Whether costs are minus a utility, shown as gains."""
     setting: str
     held_out: bool
     notes: tuple[str, ...] = ()
     nuts: Diagnostics | None = None
-    """Of the draws of NUTS, where its decisions are compared, too."""
     dependence: Dependence = field(default_factory=Independent)
-    """Which instances belong together, for the interval."""
     base: str = "VI"
-    """The method that others are compared with."""
     widening: float | None = None
-    """How much wider intervals are for decisions of several folds, whose fits share data."""
 
     def __post_init__(self) -> None:
         checks.fields(self, costs=Mapping, setting=str)

@@ -32,15 +32,18 @@ def reads_tables(model: object) -> TypeGuard[ReadsTables]:
 
 
 class CheckedData(NamedTuple):
-    """Data, checked, and the table that they come from."""
+    """Data, checked, and the table that they come from.
+
+    Attributes:
+        table: without the arguments, which are the data; None where the data are a mapping.
+        fitted: the table of the fit: this one, for the data of the fit.
+        columns: names of the columns of arguments that are tables themselves.
+    """
 
     data: Data
     table: Read | None = None
-    """Without the arguments, which are the data; None where the data are a mapping."""
     fitted: Read | None = None
-    """The table of the fit: this one, for the data of the fit."""
     columns: Mapping[str, Columns] = MappingProxyType({})
-    """Names of the columns of arguments that are tables themselves."""
 
     def coords(self, cases: ModelTrace, known: Coords | None) -> Coords | None:
         """Labels of members: those known, of the table's rows, and of categories with a plate.

@@ -52,10 +52,13 @@ FEWEST_DRAWS = 4
 
 
 class Strength(NamedTuple):
-    """How strongly to calibrate: M is divided by the factor."""
+    """How strongly to calibrate: M is divided by the factor.
+
+    Attributes:
+        transform: none for the default one.
+    """
 
     transform: Transform | None = None
-    """None for the default one."""
     factor: float = 1.0
 
 

@@ -89,14 +89,17 @@ class Mask:
 @final
 @dataclass(frozen=True, eq=False)
 class Splits:
-    """For each fold, the outcomes that its fits may see and those that they are judged by."""
+    """For each fold, the outcomes that its fits may see and those that they are judged by.
+
+    Attributes:
+        fitted: fold x instance.
+        order: how outcomes depend on each other, where folds go forward in time.
+    """
 
     fitted: np.ndarray
-    """fold x instance."""
     judged: np.ndarray
     title: str
     order: Ordered | None = None
-    """How outcomes depend on each other, where folds go forward in time."""
 
     @cached_property
     def masks(self) -> tuple[Mask, ...]:

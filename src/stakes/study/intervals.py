@@ -192,10 +192,13 @@ INDEPENDENT = Independent()
 @final
 @dataclass(frozen=True, eq=False)
 class Clustered:
-    """Instances of one group belong together: sales of one shop, pupils of one school."""
+    """Instances of one group belong together: sales of one shop, pupils of one school.
+
+    Attributes:
+        groups: A label for each instance, kept as numbers.
+    """
 
     groups: np.ndarray
-    """A label for each instance, kept as numbers."""
     name: str = GIVEN
 
     def __post_init__(self) -> None:
@@ -224,10 +227,12 @@ class Crossed:
 
     The variance is that of Cameron, Gelbach and Miller (2011): by one, plus by the other, less what
     both count. Where it is smaller than that of one alone, that one is taken.
+
+    Attributes:
+        groups: two labels for each instance, kept as numbers.
     """
 
     groups: tuple[np.ndarray, np.ndarray]
-    """Two labels for each instance, kept as numbers."""
     names: tuple[str, str] = (GIVEN, GIVEN)
 
     def __post_init__(self) -> None:

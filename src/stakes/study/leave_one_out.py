@@ -148,12 +148,15 @@ def _unconverged(again: Mapping[str, Mapping[int, Fit]]) -> tuple[str, ...]:
 
 
 class Weights(NamedTuple):
-    """How much each draw counts for each instance, once its own outcome is left out."""
+    """How much each draw counts for each instance, once its own outcome is left out.
+
+    Attributes:
+        log_weights: draw x instance; they add up to one.
+        k_hat: of each instance: how heavy the tail of its weights is.
+    """
 
     log_weights: np.ndarray
-    """Draw x instance; they add up to one."""
     k_hat: np.ndarray
-    """Of each instance: how heavy the tail of its weights is."""
 
 
 def smoothed(log_weights: np.ndarray) -> Weights:

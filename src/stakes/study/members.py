@@ -15,18 +15,21 @@ from stakes.study.data import CheckedData, Coords
 
 
 class Membership(NamedTuple):
-    """What the user has said about the members of plates."""
+    """What the user has said about the members of plates.
+
+    Attributes:
+        new: plates of new members.
+        known: plates of the fit's members.
+        rows: plate -> for each of its members the number that it has in the fit, -1 for a new one.
+        same: plates that are labelled just as in the fit.
+        alike: plates of which no label is the fit's, though some look like it.
+    """
 
     new: tuple[str, ...]
-    """Plates of new members."""
     known: tuple[str, ...]
-    """Plates of the fit's members."""
     rows: dict[str, np.ndarray]
-    """Plate -> for each of its members the number that it has in the fit, -1 for a new one."""
     same: tuple[str, ...]
-    """Plates that are labelled just as in the fit."""
     alike: tuple[str, ...]
-    """Plates of which no label is the fit's, though some look like it."""
 
 
 def predictor_for(

@@ -109,24 +109,28 @@ def _folded(key: Key) -> list[Key]:
 
 
 class Keys(NamedTuple):
-    """One for each purpose; under `vmap`, with a leading axis of seeds."""
+    """One for each purpose; under `vmap`, with a leading axis of seeds.
+
+    Attributes:
+        decisions: the same for every posterior, so that their decisions differ by no luck of the
+            draw.
+        spread: of outcomes that show over which values an expectation has to reach.
+        scale: of predicted outcomes whose losses give M.
+        parts: of latents that are drawn part by part.
+        left_out: of draws that are reweighted.
+    """
 
     setup: Key
     vi: Key
     calibrated: Key
     decisions: Key
-    """The same for every posterior, so that their decisions differ by no luck of the draw."""
     spread: Key
-    """Of outcomes that show over which values an expectation has to reach."""
     predictions: Key
     scale: Key
-    """Of predicted outcomes whose losses give M."""
     posterior: Key
     parts: Key
-    """Of latents that are drawn part by part."""
     nuts: Key
     left_out: Key
-    """Of draws that are reweighted."""
     folds: Key
     maps: Key
     prior: Key

@@ -47,23 +47,27 @@ with more, the fit itself takes the time, and would need the memory twice."""
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Plan:
-    """A decision problem with everything chosen, for `calibrate` to carry out."""
+    """A decision problem with everything chosen, for `calibrate` to carry out.
+
+    Attributes:
+        transform: from loss to utility, with M once it is known; None for a problem given by a
+            utility.
+        predictors: of the approximation, for all results of this plan.
+        data: what the model was traced on.
+        coords: labels of members, by plate.
+    """
 
     problem: Problem
     approximation: NumPyroApproximation
     transform: Transform | None
-    """From loss to utility, with M once it is known; None for a problem given by a utility."""
     method: Method
     expectation: Expectation
     estimator: Estimator | None
     warm_start: bool
     settings: FitSettings
     predictors: Predictors
-    """Of the approximation, for all results of this plan."""
     data: CheckedData
-    """What the model was traced on."""
     coords: Mapping[str, Any]
-    """Labels of members, by plate."""
 
     @property
     def table(self) -> Read | None:

@@ -41,18 +41,23 @@ Value = TypeVar("Value")
 @final
 @dataclass(frozen=True, eq=False)
 class Work:
-    """How and where the fits of a study are made."""
+    """How and where the fits of a study are made.
+
+    Attributes:
+        progress: whether to show progress bars on a terminal.
+        journal: A record of the fits, from which they can be resumed.
+        client: the client of a Dask cluster that makes the fits of the folds; None to make them
+            here.
+        processes: the processes that make each fit together.
+        before: A study of the same model, data, key and folds about another loss, whose plain fits
+            serve.
+    """
 
     progress: bool = True
-    """Whether to show progress bars on a terminal."""
     journal: Journal | None = None
-    """A record of the fits, from which they can be resumed."""
     client: Any = None
-    """The client of a Dask cluster that makes the fits of the folds; None to make them here."""
     processes: Processes | None = None
-    """The processes that make each fit together."""
     before: "Study | None" = None
-    """A study of the same model, data, key and folds about another loss, whose plain fits serve."""
 
     def __post_init__(self) -> None:
         checks.flags(self, "progress")

@@ -27,14 +27,17 @@ UNDEFINED = 1e100
 
 
 class MapInputs(NamedTuple):
-    """What a calibration map sees of each instance: what its base decides and predicts."""
+    """What a calibration map sees of each instance: what its base decides and predicts.
+
+    Attributes:
+        decisions: one of the base for each instance.
+        quantiles: of the base's prediction, one row for each instance, at `LEVELS`.
+        covariates: one row for each instance, for a map that asks for them.
+    """
 
     decisions: np.ndarray
-    """One of the base for each instance."""
     quantiles: np.ndarray
-    """Of the base's prediction, one row for each instance, at `LEVELS`."""
     covariates: np.ndarray | None = None
-    """One row for each instance, for a map that asks for them."""
 
     def rows(self, chosen: np.ndarray | slice) -> "MapInputs":
         """Some of the rows."""

@@ -140,13 +140,16 @@ def _left_out(fold: np.ndarray) -> Array:
 @final
 @dataclass(frozen=True, eq=False)
 class Units(Numbers):
-    """What a map's input is measured in, so that it does not depend on the outcome's unit."""
+    """What a map's input is measured in, so that it does not depend on the outcome's unit.
+
+    Attributes:
+        middle: mean of each feature.
+        scale: its standard deviation; infinite where it does not vary.
+    """
 
     least_spread: float
     middle: np.ndarray
-    """Mean of each feature."""
     scale: np.ndarray
-    """Its standard deviation; infinite where it does not vary."""
 
     @classmethod
     def of(cls, inputs: MapInputs, outcomes: np.ndarray) -> "Units":
