@@ -1,4 +1,8 @@
-"""From a table to the columns of a formula, the same ones for every table (by formulae)."""
+"""From a table to the columns of a formula, by formulae: the same columns for every table.
+
+What depends on the data of the fit, such as levels of categories, knots of splines and means, is
+learned from the first table and kept.
+"""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -15,12 +19,18 @@ if TYPE_CHECKING:
     import pandas as pd
     from formulae.matrices import DesignMatrices
 
-# Rows that are tried one by one to tell which of them a term refuses.
+# The most rows that are tried one by one to tell which of them a term refuses.
 MOST_TRIED = 1000
 
 
 class Term(NamedTuple):
-    """A term of the formula and its columns in a matrix."""
+    """A term of the formula, and its columns in a matrix.
+
+    Attributes:
+        name: as formulae calls it, such as `sun` or `bs(x, df=5)`.
+        columns: their places in the matrix of all terms.
+        labels: a label for each column.
+    """
 
     name: str
     columns: slice
@@ -28,11 +38,12 @@ class Term(NamedTuple):
 
 
 class GroupTerm(NamedTuple):
-    """Effects that differ from group to group.
+    """A term with effects that differ from group to group.
 
     Attributes:
-        factor: what the groups are called: `store`, or `store:year`.
-        columns: of the table, that tell the groups.
+        name: as formulae calls it, such as `1|store`.
+        factor: what tells the groups apart, such as `store` or `store:year`.
+        columns: of the table, that the factor is made of.
     """
 
     name: str
@@ -50,6 +61,7 @@ class Parts(NamedTuple):
 
     Attributes:
         common: row x column; those of the intercept and of offsets are left out.
+        offset: what is added as it is, for each row; None where nothing is.
         groups: group term -> row x column.
     """
 
@@ -61,7 +73,15 @@ class Parts(NamedTuple):
 @final
 @dataclass(frozen=True, eq=False)
 class Design:
-    """What formulae has learned from the first table: levels, knots, means."""
+    """What formulae has learned from the first table: levels, knots, means.
+
+    Attributes:
+        made: the matrices of formulae.
+        terms: the terms with the same effect in all rows.
+        offsets: the names of offsets.
+        intercept: whether there is one.
+        groups: the terms with effects that differ from group to group.
+    """
 
     made: "DesignMatrices"
     terms: tuple[Term, ...]
@@ -71,6 +91,12 @@ class Design:
 
     @classmethod
     def of(cls, parsed: Parsed, frame: "pd.DataFrame") -> "Design":
+        """Learn the design from the first table.
+
+        Args:
+            parsed: the formula, found harmless.
+            frame: its columns.
+        """
         from formulae.environment import Environment
         from formulae.matrices import DesignMatrices
         from formulae.model_description import model_description
@@ -100,7 +126,12 @@ class Design:
         return cls(made, tuple(terms), offsets, intercept, groups)
 
     def parts(self, frame: "pd.DataFrame", rows: TableRows) -> Parts:
-        """The columns for the rows of another table, or of the same one."""
+        """The columns for the rows of another table, or of the same one.
+
+        Args:
+            frame: the columns of the formula.
+            rows: what the rows are called, for messages.
+        """
         count = len(frame)
         common = {} if self.made.common is None else self.made.common.terms
 
@@ -135,7 +166,10 @@ class Design:
 
 
 def _refused(term: Any, frame: "pd.DataFrame", rows: TableRows, error: ValueError) -> InputError:
-    """With the rows that have a value which the first table had not, where that is why."""
+    """The error for a table with values that the first table did not have.
+
+    Rows are tried one by one, to name those that are refused.
+    """
 
     def is_refused(at: int) -> bool:
         try:
@@ -158,7 +192,18 @@ def _refused(term: Any, frame: "pd.DataFrame", rows: TableRows, error: ValueErro
 def framed(
     table: object, parsed: Parsed, coding: Coding | None, *, needs_outcome: bool
 ) -> "tuple[pd.DataFrame, Read]":
-    """The columns of the formula as formulae takes them: numbers, and categories with an order."""
+    """Read the columns of the formula as formulae takes them: numbers, and categories with an
+    order.
+
+    Args:
+        table: of the user.
+        parsed: the formula.
+        coding: what numbers stand for in the table of the fit; None for that table itself.
+        needs_outcome: whether there must be outcomes.
+
+    Returns:
+        The columns of its right side, and all columns as they were read.
+    """
     import pandas as pd
 
     right = tuple(dict.fromkeys((*parsed.names, *parsed.groups)))
@@ -180,7 +225,15 @@ def framed(
 def members_of(
     frame: "pd.DataFrame", columns: Sequence[str]
 ) -> tuple[np.ndarray, tuple[Hashable, ...]]:
-    """The group of each row, and all groups."""
+    """The members of groups.
+
+    Args:
+        frame: the columns of the formula.
+        columns: those that tell the groups apart.
+
+    Returns:
+        The number of the group of each row, and the labels of all groups.
+    """
     listed = [frame[name].tolist() for name in columns]
     labels = (
         listed[0]
@@ -193,6 +246,7 @@ def members_of(
 
 
 def trials_of(trials: str | int, table: Read, rows: int) -> np.ndarray:
+    """The number of trials of each row, which must be whole and not negative."""
     values = np.full(rows, trials) if isinstance(trials, int) else table.arguments[trials]
     bad = np.flatnonzero((values < 0) | (values != np.round(values)))
     if len(bad):
@@ -204,6 +258,7 @@ def trials_of(trials: str | int, table: Read, rows: int) -> np.ndarray:
 
 
 def check_outcomes(family: str, name: str, outcomes: np.ndarray, rows: TableRows) -> None:
+    """Refuse outcomes that the family cannot have, with their row."""
     bad = np.flatnonzero(~FAMILIES[family].allows(outcomes))
     if len(bad):
         raise InputError(
@@ -214,5 +269,5 @@ def check_outcomes(family: str, name: str, outcomes: np.ndarray, rows: TableRows
 
 
 def parts_of_dates(columns: Sequence[str]) -> list[str]:
-    """What a formula may ask of columns that hold dates."""
+    """The names of all parts of dates that a formula may ask of these columns."""
     return [f"{name}_{part}" for name in columns for part in (*DATE_PARTS, DAYS)]

@@ -1,4 +1,7 @@
-"""Families of outcomes, and links between their mean and a sum of effects."""
+"""Families of outcomes, and links between their mean and a sum of effects.
+
+Each is there twice: as a function, and as the text that a program has in its place.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +24,8 @@ class Link(NamedTuple):
     """How the mean follows from the sum of effects.
 
     Attributes:
+        inverse: from the sum of effects, eta, to the mean.
+        of: from a mean to the sum of effects.
         source: the inverse as a program writes it.
     """
 
@@ -29,12 +34,11 @@ class Link(NamedTuple):
     source: str
 
 
-def _share(
-    inverse: Callable[[Array], Array],
-    of: Callable[[np.ndarray | float], np.ndarray | float],
-    source: str,
-) -> Link:
-    """Of a mean between 0 and 1, which it never reaches: rounding would make it impossible."""
+def _share(inverse: Callable[[Array], Array], of: OfMean, source: str) -> Link:
+    """The link of a mean between 0 and 1, which it never reaches.
+
+    Rounding would otherwise give an outcome a probability of zero.
+    """
     return Link(
         lambda eta: jnp.clip(inverse(eta), LEAST, 1 - LEAST),
         of,
@@ -42,6 +46,7 @@ def _share(
     )
 
 
+# Shares stay this far from 0 and 1: 32-bit floats cannot tell 1 - 1e-8 from 1.
 LEAST = 1e-6
 # The spread of effects where the link has no unit: times 2.5, a factor of 4.5 for a log.
 UNITLESS = 0.6
@@ -68,12 +73,15 @@ class Family:
 
     Attributes:
         links: those that it may have, the usual one first.
-        make: of the mean, the number of trials where there is one, and further parameters by name.
+        make: from the mean, the number of trials where there is one, and further parameters by
+            name, to the distribution of an outcome.
         source: the same as a program writes it.
         rule: which outcomes there may be, in words.
-        parameters: name -> prior, and what it is in words; a scale is in units of the outcomes'
-            spread. Priors are made when asked for: to import this must not be the first use of JAX,
-            which `join` has to come before.
+        allows: whether each of some outcomes may be.
+        parameters: name -> the function that makes its prior, and what the parameter is, in words.
+            The scale of a `sigma` is in units of the outcomes' spread. Priors are made when they
+            are asked
+            for: importing this must not be the first use of JAX.
         scaled: whether the spread of the outcomes sets that of effects.
     """
 
@@ -87,6 +95,7 @@ class Family:
 
 
 def _whole(y: np.ndarray) -> np.ndarray:
+    """Whether each outcome is a count."""
     return (y >= 0) & (y == np.round(y))
 
 
@@ -201,7 +210,14 @@ FAMILIES: dict[str, Family] = {
 
 
 def typical(name: str, link: str, outcomes: np.ndarray, trials: np.ndarray | None) -> float:
-    """Where the sum of effects lies, roughly: the link of the mean outcome."""
+    """Where the sum of effects lies, roughly: the link of the mean outcome.
+
+    Args:
+        name: of the family.
+        link: its name.
+        outcomes: those of the first table.
+        trials: the number of trials of each; None for a family without.
+    """
     if name == "ordinal":
         return 0.0
     if name == "lognormal":
@@ -215,13 +231,27 @@ def typical(name: str, link: str, outcomes: np.ndarray, trials: np.ndarray | Non
 
 
 def spread(name: str, link: str, outcomes: np.ndarray) -> float:
-    """How far sums of effects lie apart, roughly."""
+    """How far sums of effects lie apart, roughly.
+
+    That is the spread of the outcomes, where effects are in their unit.
+
+    Args:
+        name: of the family.
+        link: its name.
+        outcomes: those of the first table.
+    """
     if link != "identity" or not FAMILIES[name].scaled:
         return UNITLESS
     return float(np.std(np.log(outcomes) if name == "lognormal" else outcomes)) or 1.0
 
 
 def cutpoints_of(outcomes: np.ndarray) -> np.ndarray:
-    """Those that give each category its share of the data."""
+    """The limits between ordered categories that give each its share of the data.
+
+    Examples:
+        >>> import numpy as np
+        >>> cutpoints_of(np.array([0, 1, 1, 2])).round(2).tolist()
+        [-0.98, 0.98]
+    """
     counts = np.bincount(outcomes.astype(int)) + 0.5
     return np.asarray(special.logit(counts.cumsum()[:-1] / counts.sum()))

@@ -1,4 +1,19 @@
-"""What a formula may say. Its text is data: nothing but what is listed here is passed on."""
+"""What a formula may say. Its text is data: nothing but what is listed here is passed on to
+formulae.
+
+    formula    = response "~" sum
+    response   = column | ("p" | "prop" | "proportion") "(" column "," trials ")"
+    trials     = number | column
+    sum        = ["+" | "-"] power {("+" | "-" | "*" | "/" | ":") power}
+    power      = atom ["**" number]
+    atom       = "0" | "1" | "(" sum ["|" group] ")" | named
+    group      = column {":" column}
+    named      = column | function "(" expression {"," [name "="] number} ")"
+    expression = ["+" | "-"] operand {("+" | "-" | "*" | "/" | "**") ["+" | "-"] operand}
+    operand    = number | "(" expression ")" | named
+
+Lengths and depths are limited, so that no formula takes long to read or makes millions of columns.
+"""
 
 import keyword
 import re
@@ -11,7 +26,8 @@ from stakes.errors import InputError, some, suggestion
 
 # Functions of one expression.
 MATHS = ("abs", "exp", "log", "log1p", "sqrt")
-# All functions, with the settings they take and the largest value of each.
+# All functions, with the settings they take and the largest value of each: a basis of more columns
+# takes much memory, and learns nothing.
 FUNCTIONS: dict[str, dict[str, float]] = {
     **{name: {} for name in (*MATHS, "center", "scale", "standardize", "C", "I", "offset")},
     "bs": {"df": 50, "degree": 10},
@@ -20,6 +36,8 @@ FUNCTIONS: dict[str, dict[str, float]] = {
     "poly": {"degree": 10},
 }
 PROPORTIONS = ("p", "prop", "proportion")
+# The most characters, tokens and nested brackets of a formula: so reading it takes no time,
+# and formulae, which calls itself for each bracket, does not run out of stack.
 LONGEST = 2000
 MOST_TOKENS = 300
 DEEPEST = 12
@@ -31,6 +49,14 @@ TOKEN = re.compile(
 
 
 class Token(NamedTuple):
+    """A name, a number or a sign of a formula.
+
+    Attributes:
+        kind: "name", "number", "op" for a sign, or "end".
+        text: as written.
+        at: its place in the formula.
+    """
+
     kind: str
     text: str
     at: int
@@ -42,9 +68,11 @@ class Parsed:
     """A formula that has been found harmless.
 
     Attributes:
+        response: the column of the outcomes.
+        trials: how many trials they are of, or the column that says so; None for other outcomes.
         right: the part after `~`.
-        names: columns on the right but for those that only name groups.
-        groups: columns that name groups.
+        names: columns on the right, except for those that only name groups; ordered, hence a dict.
+        groups: columns that name groups; ordered, hence a dict.
     """
 
     response: str = ""
@@ -55,9 +83,20 @@ class Parsed:
 
 
 def parse(text: str, columns: Sequence[str], parts: Sequence[str] = ()) -> Parsed:
-    """A formula that has nothing but known columns, functions, operators and numbers.
+    """Read a formula that has nothing but known columns, functions, operators and numbers.
 
-    `parts` are further names: what can be asked of columns of dates.
+    Args:
+        text: the formula.
+        columns: of the table.
+        parts: further names: what can be asked of columns of dates.
+
+    Raises:
+        InputError: with the place of what is refused.
+
+    Examples:
+        >>> parsed = parse("sold ~ log(price) + (1 | store)", ["sold", "price", "store"])
+        >>> parsed.response, list(parsed.names), list(parsed.groups)
+        ('sold', ['price'], ['store'])
     """
     if len(text) > LONGEST:
         raise InputError(f"`formula(text)` has {len(text)} characters; at most {LONGEST} will do.")
@@ -66,6 +105,7 @@ def parse(text: str, columns: Sequence[str], parts: Sequence[str] = ()) -> Parse
 
 
 def _tokens(text: str) -> list[Token]:
+    """The names, numbers and signs of a formula, and a token for its end."""
     tokens: list[Token] = []
     at = 0
     stripped = text.rstrip()
@@ -83,6 +123,7 @@ def _tokens(text: str) -> list[Token]:
 
 
 def _refuse(text: str, at: int, why: str) -> NoReturn:
+    """Refuse a formula, with the place and what a formula may have."""
     shown = text if len(text) <= 100 else f"{text[:97]}..."
     raise InputError(
         f"`formula(text)`: {why} (character {at + 1} of {shown!r}). A formula has names of "
@@ -92,7 +133,11 @@ def _refuse(text: str, at: int, why: str) -> NoReturn:
 
 @final
 class _Parser:
-    """Goes through the tokens once, by the rules, and notes the columns."""
+    """Goes through the tokens once, by the rules above, and notes the columns.
+
+    There is a method for each rule. Each begins at `token`, and leaves `token` behind what it has
+    read.
+    """
 
     def __init__(
         self, text: str, tokens: list[Token], columns: Sequence[str], parts: Sequence[str]
@@ -104,19 +149,22 @@ class _Parser:
 
     @property
     def token(self) -> Token:
+        """The token to be read next."""
         return self.tokens[self.at]
 
     def refuse(self, why: str, token: Token | None = None) -> NoReturn:
+        """Refuse the formula at this token, or at the next one."""
         _refuse(self.text, (token or self.token).at, why)
 
     def take(self, *texts: str) -> Token | None:
-        """The token here, if it is one of these signs."""
+        """Read a sign, if it is one of these; None otherwise."""
         if self.token.kind != "op" or self.token.text not in texts:
             return None
         self.at += 1
         return self.tokens[self.at - 1]
 
     def need(self, text: str) -> Token:
+        """Read a sign that must be here."""
         token = self.take(text)
         if token is None:
             came = "the formula ends" if self.token.kind == "end" else f"{self.token.text!r} stands"
@@ -124,6 +172,7 @@ class _Parser:
         return token
 
     def formula(self) -> Parsed:
+        """Rule: `formula = response "~" sum`."""
         self.response()
         start = self.need("~")
         self.parsed.right = self.text[start.at + 1 :].strip()
@@ -135,6 +184,7 @@ class _Parser:
         return self.parsed
 
     def response(self) -> None:
+        """Rule: `response = column | proportion "(" column "," trials ")"`."""
         token = self.name()
         if token.text in PROPORTIONS and self.take("("):
             self.parsed.response = self.column(self.name())
@@ -145,6 +195,7 @@ class _Parser:
             self.parsed.response = self.column(token)
 
     def trials(self) -> str | int:
+        """Rule: `trials = number | column`."""
         if self.token.kind == "number":
             number = self.number()
             if number != int(number) or number < 1:
@@ -153,6 +204,7 @@ class _Parser:
         return self.column(self.name())
 
     def name(self) -> Token:
+        """Read a name that can be one of Python, without characters that only look like others."""
         token = self.token
         if token.kind != "name":
             came = "the formula ends" if token.kind == "end" else f"{token.text!r} stands"
@@ -166,6 +218,7 @@ class _Parser:
         return token
 
     def column(self, token: Token) -> str:
+        """Check that a name is that of a column."""
         if self.token.kind == "op" and self.token.text == "(":
             self.refuse(
                 f"{token.text!r} is no function known to formulas."
@@ -180,6 +233,7 @@ class _Parser:
         return token.text
 
     def number(self) -> float:
+        """Read a number."""
         token = self.token
         if token.kind != "number":
             self.refuse(f"a number was expected where {token.text or 'the end'!r} stands")
@@ -187,7 +241,7 @@ class _Parser:
         return float(token.text)
 
     def sum(self, *, top: bool = False) -> None:
-        """Terms and the signs between them; formulae knows which sign binds closer."""
+        """Rule: `sum = [sign] power {sign power}`; formulae knows which sign binds closer."""
         self.deeper()
         self.take("+", "-")
         self.power(top=top)
@@ -198,11 +252,13 @@ class _Parser:
         self.depth -= 1
 
     def cross(self, sign: Token) -> None:
+        """Count a product, which doubles the number of terms."""
         self.crossed += 1
         if self.crossed > MOST_CROSSED:
             self.refuse(f"there are more than {MOST_CROSSED} products", sign)
 
     def power(self, *, top: bool) -> None:
+        """Rule: `power = atom ["**" number]`."""
         self.atom(top=top)
         if sign := self.take("**"):
             self.cross(sign)
@@ -210,6 +266,7 @@ class _Parser:
                 self.refuse(f"powers of terms go from 1 to {MOST_CROSSED}", sign)
 
     def atom(self, *, top: bool) -> None:
+        """Rule: `atom = "0" | "1" | "(" sum ["|" group] ")" | named`."""
         if self.token.kind == "number":
             token = self.token
             if self.number() not in (0, 1):
@@ -223,6 +280,7 @@ class _Parser:
             self.named()
 
     def group(self, *, top: bool) -> None:
+        """Rule: `group = column {":" column}`; only in a term of its own."""
         sign = self.need("|")
         if not top:
             self.refuse("groups such as `(1 | store)` are terms of their own", sign)
@@ -232,7 +290,7 @@ class _Parser:
                 return
 
     def named(self) -> None:
-        """A column, or a function of some."""
+        """Rule: `named = column | function "(" expression {"," setting} ")"`."""
         token = self.name()
         if token.text in FUNCTIONS and self.take("("):
             self.arguments(token)
@@ -240,6 +298,7 @@ class _Parser:
             self.parsed.names[self.column(token)] = None
 
     def arguments(self, function: Token) -> None:
+        """What a function is of, and its settings, by name or in their order."""
         self.deeper()
         if function.text == "C":
             self.parsed.names[self.column(self.name())] = None
@@ -274,6 +333,7 @@ class _Parser:
         self.depth -= 1
 
     def operand(self) -> None:
+        """Rule: `operand = number | "(" expression ")" | named`."""
         if self.token.kind == "number":
             self.number()
         elif self.take("("):
@@ -283,6 +343,7 @@ class _Parser:
             self.named()
 
     def deeper(self) -> None:
+        """Count a bracket that opens."""
         self.depth += 1
         if self.depth > DEEPEST:
             self.refuse("brackets are nested too deeply")

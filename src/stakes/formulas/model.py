@@ -31,9 +31,13 @@ from stakes.tables import Coding, Read, columns_in, is_table
 
 
 class Names(NamedTuple):
-    """What arguments and plates are called; none like the outcome or a term.
+    """What arguments and plates of the model are called; none like the outcome or a term.
 
     Attributes:
+        rows: the number of rows.
+        design: row x column of the terms.
+        offset: what is added as it is.
+        trials: the number of trials.
         row: the plate of the rows.
         groups: factor -> its argument and plate.
     """
@@ -99,6 +103,7 @@ class FormulaModel:
 
     @property
     def response(self) -> str:
+        """The column of the outcomes."""
         return self.parsed.response
 
     @property
@@ -157,6 +162,7 @@ class FormulaModel:
 
     @property
     def kind(self) -> Family:
+        """The family of the outcomes."""
         return FAMILIES[self.family]
 
     def design_of(self, at: int) -> str:
@@ -166,6 +172,7 @@ class FormulaModel:
     def _grouped(
         self, at: int, group: GroupTerm, by_name: Mapping[str, Site], plate: Any, given: Any
     ) -> Array:
+        """What a group term adds to the sum of effects."""
         sigma = by_name[f"{group.name}_sigma"]
         spread = sigma.drawn()
         unit = dist.Normal(0, 1)
@@ -205,6 +212,7 @@ class FormulaModel:
         return Read(arguments, data.rows, Coding(dict(members)), members)
 
     def _signature(self) -> inspect.Signature:
+        """The arguments of the model by name, which tables are read as."""
         names, kind = self.names, inspect.Parameter.KEYWORD_ONLY
         listed = [names.rows]
         listed += [names.design] if self.design.terms else []
@@ -319,7 +327,8 @@ class FormulaColumns(NamedTuple):
     """What a formula needs of a table.
 
     Attributes:
-        columns: all that it names, the outcomes' column among them.
+        response: the column of the outcomes.
+        columns: all columns that it names, that of the outcomes among them.
         dates: those of which it asks for a part of the date.
     """
 
@@ -329,7 +338,12 @@ class FormulaColumns(NamedTuple):
 
 
 def formula_columns(text: str, columns: Sequence[str]) -> FormulaColumns:
-    """The columns that a formula names, of a table that has these."""
+    """The columns that a formula names.
+
+    Args:
+        text: the formula.
+        columns: those of the table.
+    """
     parsed = parse(checks.text("`formula(text)`", text), columns, parts_of_dates(columns))
     trials = (parsed.trials,) if isinstance(parsed.trials, str) else ()
     names = dict.fromkeys((*parsed.names, *parsed.groups, *trials, parsed.response))

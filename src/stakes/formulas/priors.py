@@ -1,4 +1,8 @@
-"""What is learned, and its priors: weakly informative, scaled to the data, each to be replaced."""
+"""What is learned, and its priors: weakly informative, scaled to the data, each to be replaced.
+
+The scale of an effect is such that two and a half standard deviations of the outcome are within
+reach of one of the predictor, as in rstanarm: a prior of that width rules out the absurd alone.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -12,17 +16,21 @@ from stakes._types import Array, Distribution
 from stakes.errors import InputError, some, suggestion
 from stakes.formulas.design import Design, Parts
 
-# Standard deviations of the outcome that one of a predictor may make, and the intercept be off.
+# Standard deviations of the outcome that one standard deviation of a predictor may make, and by
+# which the intercept may be off.
 WIDE = 2.5
 # Standard deviations of the outcome by which groups may differ.
 GROUPS = 2.0
 
 
 class Site(NamedTuple):
-    """Something that is learned.
+    """Something that is learned: an intercept, the effects of a term, a spread between groups.
 
     Attributes:
+        name: of the site.
+        prior: its distribution, of a single number or one for each.
         size: how many numbers; None for a single one.
+        words: what it is, for those who read the priors.
     """
 
     name: str
@@ -36,7 +44,7 @@ class Site(NamedTuple):
         return f"{self.name}_decentered"
 
     def drawn(self) -> Array:
-        """Its value; of a normal prior in units of its scale, which is easier to fit."""
+        """Sample it; where its prior is normal, in units of its scale, which is easier to fit."""
         kinds = {dist.Normal: dist.Normal(0, 1), dist.HalfNormal: dist.HalfNormal(1)}
         kind = kinds.get(type(self.prior))
         if kind is None:
@@ -51,7 +59,7 @@ class Site(NamedTuple):
 
     @property
     def source(self) -> str:
-        """The same as a program writes it."""
+        """What `drawn` does, as a program writes it."""
         prior, size, name = self.prior, self.size, self.name
         many = "" if size is None else f".expand([{size}]).to_event(1)"
         match type(prior):
@@ -79,6 +87,8 @@ def default_sites(
     """All that is learned, with default priors.
 
     Args:
+        design: the terms of the formula.
+        parts: their columns, for the first table.
         parameters: of the family, but for the mean.
         level: where the sum of effects lies; None for a model without an intercept.
         scale: how far sums of effects lie apart.
@@ -120,25 +130,34 @@ def _units(name: str, columns: np.ndarray, varies: bool) -> np.ndarray:
 
 
 def repeated(prior: Distribution, size: int | None) -> Distribution:
+    """A prior for each of several numbers; the prior itself for a single one."""
     return prior if size is None else prior.expand([size]).to_event(1)
 
 
 def shown(prior: Distribution, number: Callable[[ArrayLike], str]) -> str:
-    """A distribution as a program writes it."""
+    """A distribution as a program writes it.
+
+    Args:
+        prior: the distribution.
+        number: writes a parameter, which may be an array.
+    """
     arguments = ", ".join(f"{name}={number(getattr(prior, name))}" for name in parameters(prior))
     return f"dist.{type(prior).__name__}({arguments})"
 
 
 def parameters(prior: Distribution) -> list[str]:
+    """The parameters that a distribution was made with."""
     return [name for name in prior.arg_constraints if hasattr(prior, name)]
 
 
 def number(value: ArrayLike) -> str:
+    """A number, or an array of them, as a program writes it."""
     array = np.asarray(value, float)
     return repr(float(array)) if array.ndim == 0 else f"jnp.array({array.tolist()})"
 
 
 def _short(value: ArrayLike) -> str:
+    """A number with three digits; of an array, the first few numbers."""
     array = np.asarray(value, float)
     shortened = [f"{entry:.3g}" for entry in array.ravel()]
     if array.ndim == 0 or len(set(shortened)) == 1:
@@ -147,7 +166,12 @@ def _short(value: ArrayLike) -> str:
 
 
 def replaced(sites: list[Site], priors: Mapping[str, Distribution] | None) -> list[Site]:
-    """The sites with priors of the user's own where there are any."""
+    """Put priors of the user's own in the place of default ones.
+
+    Args:
+        sites: all that is learned.
+        priors: name -> prior; None for the default ones.
+    """
     if priors is None:
         return sites
     if not isinstance(priors, Mapping):
@@ -176,6 +200,7 @@ def replaced(sites: list[Site], priors: Mapping[str, Distribution] | None) -> li
 
 
 def _check(site: Site, prior: Distribution) -> None:
+    """Refuse a prior of another shape, or one that reaches below zero where that has no meaning."""
     shape = () if site.size is None else (site.size,)
     if prior.event_shape or prior.batch_shape not in ((), shape):
         raise InputError(

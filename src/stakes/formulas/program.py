@@ -1,4 +1,8 @@
-"""What a model made from a formula stands for: a NumPyro program, and effects in plain words."""
+"""What a model made from a formula stands for: a NumPyro program, and effects in plain words.
+
+The program does what `FormulaModel.__call__` does, line by line, so that it can be read, copied and
+changed.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -19,7 +23,14 @@ WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", 
 
 
 def source_of(model: "FormulaModel") -> str:
-    """The program, to be read, copied and changed."""
+    """The program, with the numbers that the first table gave it.
+
+    Args:
+        model: the model, whose arguments are those of the program.
+
+    Returns:
+        The text of a Python module with one function, `model`.
+    """
     arguments = ", ".join(
         name if parameter.default is parameter.empty else f"{name}=None"
         for name, parameter in model.__signature__.parameters.items()  # type: ignore[attr-defined]
@@ -32,6 +43,7 @@ def source_of(model: "FormulaModel") -> str:
 
 
 def _lines(model: "FormulaModel") -> list[str]:
+    """The body of the program."""
     names, sites = model.names, {site.name: site for site in model.sites}
     lines = [f"# {model.text}", f"eta = jnp.zeros({names.rows})"]
     if "intercept" in sites:
@@ -66,6 +78,11 @@ def _lines(model: "FormulaModel") -> list[str]:
 
 
 def _grouped(model: "FormulaModel", at: int) -> list[str]:
+    """The lines of a group term: a spread, an offset for each group, and what they add.
+
+    Args:
+        at: the place of the term among the group terms, which names its variables.
+    """
     group = model.design.groups[at]
     argument = model.names.groups[group.factor]
     sigma = {site.name: site for site in model.sites}[f"{group.name}_sigma"]
@@ -85,6 +102,7 @@ def _grouped(model: "FormulaModel", at: int) -> list[str]:
 
 
 def _cutpoints(around: np.ndarray) -> list[str]:
+    """The lines of limits between ordered categories, around those of the data."""
     return [
         f'unit = numpyro.sample("cutpoints_decentered", '
         f"dist.Normal(0, 1).expand([{len(around)}]).to_event(1))",
@@ -96,7 +114,15 @@ def _cutpoints(around: np.ndarray) -> list[str]:
 
 
 def effects_of(model: "FormulaModel", draws: Mapping[str, Array]) -> dict[str, np.ndarray]:
-    """Draws of all latents, along the first axis, as draws of the effects that they stand for."""
+    """Draws of the effects that a model's latents stand for.
+
+    Args:
+        model: the model.
+        draws: latent -> draws, along the first axis.
+
+    Returns:
+        Effect -> draws: those of the terms in their own units, and those of each group.
+    """
     effects = {}
     for site in model.sites:
         unit = draws.get(site.unit)
@@ -112,9 +138,11 @@ def effects_of(model: "FormulaModel", draws: Mapping[str, Array]) -> dict[str, n
 def title_of(
     model: "FormulaModel", name: str, place: tuple[int, ...], coords: Mapping[str, Sequence[object]]
 ) -> str:
-    """What one of the numbers of an effect is called, such as `town: Bonn`.
+    """The title of one of the numbers of an effect, such as `town: Bonn`.
 
     Args:
+        model: the model.
+        name: of the effect.
         place: of the number, among those that the effect has.
         coords: group -> the labels of its members.
     """
@@ -135,6 +163,7 @@ def title_of(
 
 
 def _level(label: re.Match[str]) -> str:
+    """The title of a column of a category, with weekdays by name."""
     name, level = label[1] or label[2], label[3]
     if name.endswith("_weekday") and level.isdecimal():
         return f"{name}: {WEEKDAYS[int(level)]}"
@@ -142,4 +171,5 @@ def _level(label: re.Match[str]) -> str:
 
 
 def _numbered(place: tuple[int, ...]) -> str:
+    """The place of a number in brackets; nothing for a single number."""
     return f"[{', '.join(map(str, place))}]" if place else ""

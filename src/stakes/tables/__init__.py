@@ -1,4 +1,14 @@
-"""Tables of the user: their columns as numbers, the same ones as in the fit, and their rows."""
+"""Tables of the user: frames, files and streams, whose columns become numbers.
+
+`sources` and `delimited` read files and open streams; `dataframes` reads frames of pandas, Polars
+or PyArrow.
+
+The `doctor` says what a column holds, and what is odd about it: `columns` has what a column is,
+`findings` how a finding reads. `values` has what words stand for, so that other tables get the same
+numbers as that of the fit.
+
+`copying` shuffles a table larger than memory on disk.
+"""
 
 from stakes.tables.columns import Column as Column
 from stakes.tables.columns import Hints as Hints

@@ -15,6 +15,8 @@ Values: TypeAlias = Sequence[str] | np.ndarray
 
 
 class Kind(StrEnum):
+    """What a column holds."""
+
     NUMBERS = "numbers"
     DATES = "dates"
     CATEGORIES = "categories"
@@ -26,9 +28,11 @@ class Hints:
     """What is known of a column before anybody looks at it.
 
     Attributes:
+        kind: what it holds; None where that is to be found out.
         replace: words, and what they stand for; "" is no value.
-        known: the categories of the fit.
-        new: whether there may be others.
+        known: the categories of the fit; None for a table that is fitted.
+        new: whether there may be categories that the fit has not seen.
+        date_format: the way in which dates are written, as for `strftime`.
         gaps: whether values may be missing.
     """
 
@@ -44,6 +48,7 @@ class Column(NamedTuple):
     """A column as it is meant.
 
     Attributes:
+        kind: what it holds.
         values: numbers, dates, or words; nan, NaT or "" where missing.
         missing: whether each value is.
     """
@@ -53,7 +58,7 @@ class Column(NamedTuple):
     missing: np.ndarray
 
     def counts(self) -> list[tuple[str, int]]:
-        """Its categories, the most frequent first."""
+        """Its categories and how often each occurs, the most frequent first."""
         return Counter(self.values[~self.missing].tolist()).most_common()
 
     @property
@@ -76,12 +81,16 @@ class Column(NamedTuple):
 @final
 @dataclass(frozen=True, eq=False)
 class Words:
-    """A column of words: which there are, in order of appearance, and where.
+    """A column of words, as the different words and the rows where they are.
+
+    Work grows with the number of different words, not of rows.
 
     Attributes:
+        different: the words, in order of appearance.
+        counts: how often each occurs.
         first: the row where each comes first.
-        codes: the word of each row, by its place here, and -1 for none; None where rows are not at
-            hand.
+        codes: the place in `different` of the word of each row, and -1 for none; None where rows
+            are not at hand.
     """
 
     different: list[str]
@@ -91,6 +100,13 @@ class Words:
 
     @classmethod
     def of(cls, values: Collection[str] | np.ndarray) -> "Words":
+        """The words of a column.
+
+        Examples:
+            >>> words = Words.of(["oak", "elm", "oak"])
+            >>> words.different, words.counts.tolist(), words.first.tolist()
+            (['oak', 'elm'], [2, 1], [0, 1])
+        """
         import pandas as pd
 
         codes, different = pd.factorize(np.array([str(value) for value in values], object))
@@ -110,18 +126,22 @@ class Words:
         return Words(changed.different, counts, self.first[changed.first], own)
 
     def only(self, kept: np.ndarray) -> "Words":
-        """Some of the words; rows with others are left out."""
+        """Some of the words; rows with others are left out.
+
+        Args:
+            kept: whether each of the different words is kept.
+        """
         number = np.where(kept, np.cumsum(kept) - 1, -1)
         different = [word for word, keep in zip(self.different, kept, strict=True) if keep]
         own = None if self.codes is None else np.where(self.codes < 0, -1, number[self.codes])
         return Words(different, self.counts[kept], self.first[kept], own)
 
     def rows(self, which: np.ndarray | Sequence[int]) -> np.ndarray:
-        """The rows with these words; where rows are not at hand, the first with each."""
+        """The rows with these words; where rows are not at hand, the first row with each."""
         if self.codes is None:
             return np.sort(self.first[which])
         return np.flatnonzero(np.isin(self.codes, which))
 
     def spread(self, values: np.ndarray) -> np.ndarray:
-        """A value for each word, as one for each row."""
+        """A value for each different word, as one for each row."""
         return values if self.codes is None else np.asarray(values[self.codes])

@@ -1,6 +1,8 @@
-"""A table of pandas, Polars, PyArrow or the like as arguments of a model.
+"""A table of pandas, Polars, PyArrow or the like, as arguments of a model.
 
-All that is wrong with it is raised at once.
+A column is an argument by its name; `day_weekday` is the weekday of the column `day`. Categories
+become codes, dates days or parts of dates, and `Coding` keeps what they stand for, so that another
+table gets the same numbers. All that is wrong with a table is raised at once.
 """
 
 from collections.abc import Collection, Hashable, Iterable, Mapping
@@ -38,11 +40,13 @@ SIGNS = ("__narwhals_dataframe__", "__dataframe__", "__arrow_c_stream__", "__nar
 
 
 class Wanted(NamedTuple):
-    """What a model takes.
+    """What a model takes of a table.
 
     Attributes:
+        names: the arguments that it takes.
+        required: those without a default.
         outcome: the argument with the observed outcomes.
-        program: what the model is called.
+        program: the name of the model, for messages.
     """
 
     names: tuple[str, ...]
@@ -54,10 +58,11 @@ class Wanted(NamedTuple):
 @final
 @dataclass(frozen=True, eq=False)
 class TableRows:
-    """The rows of a table: what they are called, and a column for them as that table has it.
+    """The rows of a table, and how to make a column for them that is of the table's kind.
 
     Attributes:
-        like: a table of narwhals, where it was not one of pandas.
+        index: what rows are called, as pandas has it.
+        like: the table as narwhals sees it; None for a table of pandas.
     """
 
     index: "pd.Index[Any]"
@@ -68,7 +73,7 @@ class TableRows:
 
     @property
     def labels(self) -> list[Hashable] | None:
-        """Of the rows; None where they are just numbered, which says nothing of who they are."""
+        """The labels of the rows; None where they are just numbered, which identifies nobody."""
         import pandas as pd
 
         index = self.index
@@ -78,7 +83,7 @@ class TableRows:
         return index.tolist()
 
     def names(self, at: np.ndarray) -> list[str]:
-        """What these rows are called."""
+        """What these rows are called in messages."""
         return [repr(label) for label in self.index[at].tolist()]
 
     def series(self, values: np.ndarray, name: str) -> Any:
@@ -98,6 +103,8 @@ class Read(NamedTuple):
     """A table as arguments of a model.
 
     Attributes:
+        arguments: by name.
+        rows: what the rows are called.
         coding: what the numbers here stand for.
         members: plate -> its members, where the model itself says who they are.
     """
@@ -109,18 +116,25 @@ class Read(NamedTuple):
 
 
 def is_table(data: object) -> bool:
-    """Whether these are columns with names: a DataFrame of pandas, Polars, PyArrow or the like."""
+    """Whether data are a table with named columns: of pandas, Polars, PyArrow or the like.
+
+    Examples:
+        >>> import pandas as pd
+        >>> is_table(pd.DataFrame({"x": [1.0]})), is_table({"x": [1.0]})
+        (True, False)
+    """
     if isinstance(data, type):
         return False
     return any(hasattr(data, sign) for sign in SIGNS) or _is_lazy(data)
 
 
 def _is_lazy(data: object) -> bool:
+    """Whether a table is a query that is not computed yet."""
     return type(data).__name__ == "LazyFrame"
 
 
 def columns_in(table: object) -> list[str]:
-    """The names of all columns."""
+    """The names of all columns of a table."""
     return [str(name) for name in _open(table).columns]
 
 
@@ -132,12 +146,15 @@ def read(
     counted: Collection[str] = (),
     needs_outcome: bool,
 ) -> Read:
-    """The columns that the model's arguments name.
+    """Read the columns that the model's arguments name.
 
     Args:
+        table: of pandas, Polars, PyArrow or the like.
+        wanted: what the model takes.
         fitted: what the numbers in the data of the fit stand for; None for the fit itself.
         counted: categories whose members the model counts, so that there may be others here.
-        needs_outcome: otherwise outcomes are left out where one of them is missing.
+        needs_outcome: whether there must be outcomes; otherwise they are left out if one is
+            missing.
     """
     there = columns_in(table)
     sources = {name: source_of(name, there, days=True) for name in wanted.names}
@@ -170,7 +187,7 @@ def read(
 def lacking(
     wanted: Wanted, sources: Collection[str], there: list[str], *, needs_outcome: bool
 ) -> list[str]:
-    """Columns that the model needs and the table does not have."""
+    """A sentence for each column that the model needs and the table does not have."""
     needed = [name for name in wanted.required if name != wanted.outcome]
     needed += [wanted.outcome] if needs_outcome else []
     return [
@@ -188,7 +205,16 @@ class _Faults(Exception):  # noqa: N818 (gathered, and raised together)
 @final
 @dataclass(frozen=True, eq=False)
 class _ColumnReader:
-    """Reads one column as an argument, and notes what its numbers stand for."""
+    """Reads one column as an argument, and notes what its numbers stand for.
+
+    Attributes:
+        name: of the argument.
+        column: of the table.
+        series: its values.
+        rows: what rows are called.
+        fitted: what the numbers in the data of the fit stand for; None for the fit itself.
+        coding: where it is noted what numbers stand for here.
+    """
 
     name: str
     column: str
@@ -198,7 +224,7 @@ class _ColumnReader:
     coding: Coding
 
     def part(self, part: str) -> np.ndarray:
-        """What the argument asks of dates."""
+        """A part of dates, such as the weekday, or days since the first date of the fit."""
         import pandas as pd
 
         dates = self._examined(values_of(self.series), Hints(Kind.DATES)).values
@@ -218,6 +244,7 @@ class _ColumnReader:
 
         Args:
             anew: whether categories are numbered from 0 again, known ones first, and may be new.
+            is_outcome: whether they are the outcomes, whose truth values become numbers.
         """
         import pandas as pd
 
@@ -258,6 +285,7 @@ class _ColumnReader:
         return codes_of(column.values.tolist(), [str(category) for category in before])
 
     def _examined(self, values: Values, hints: Hints) -> Column:
+        """The column as the doctor sees it; faults are raised, notes are warnings."""
         seen = examine(
             {self.column: values},
             {self.column: hints},
@@ -272,6 +300,7 @@ class _ColumnReader:
         return seen.columns[self.column]
 
     def _check_words(self) -> None:
+        """Refuse values that are neither numbers nor words, such as lists."""
         gaps = self.series.isna().tolist()
         for row, value in enumerate(self.series.tolist() if self.series.dtype == object else []):
             if not gaps[row] and not isinstance(value, str):
@@ -296,7 +325,8 @@ def values_of(series: "Series", words: Mapping[Any, str] = NONE) -> Values:
     """A column as the doctor takes it: numbers and dates as they are, all else as words.
 
     Args:
-        words: those that stand for certain values.
+        series: the column.
+        words: values, and the words that stand for them.
     """
     import pandas as pd
 
@@ -340,7 +370,7 @@ def as_frame(table: object, names: Iterable[str]) -> "tuple[pd.DataFrame, TableR
 
 
 def _open(table: object) -> Any:
-    """As narwhals sees it; one of pandas as it is."""
+    """A table as narwhals sees it; one of pandas as it is."""
     import pandas as pd
 
     if isinstance(table, pd.DataFrame):

@@ -1,4 +1,8 @@
-"""Files of separated values: how they are written, and their rows of words, a part at a time."""
+"""Files of separated values: the dialect they are written in, and their rows, a part at a time.
+
+Separator, decimal sign, encoding and compression are found out from the file, so that a table that
+Excel has saved in Germany is read like any other.
+"""
 
 import bz2
 import codecs
@@ -30,9 +34,11 @@ MARKS = {
 }
 # Encodings that are better described than named.
 WORDS = {"utf-8-sig": "utf-8 with a mark, as Excel writes it"}
-# Lines that separator and decimal sign are told from.
+# The number of lines from which separator and decimal sign are found.
 SAMPLE = 1000
+# Bytes that are read at once to find the encoding.
 BLOCK = 2**20
+# Values with a decimal sign, and values with commas between thousands.
 FRACTION = {sign: re.compile(rf"[^\d.,]*\d+{re.escape(sign)}\d+[^\d.,]*") for sign in ",."}
 THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+")
 
@@ -41,6 +47,12 @@ THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+")
 @dataclass(frozen=True)
 class Dialect:
     """How a file is written. What is None has not been said, and is found out.
+
+    Attributes:
+        separator: the sign between values.
+        decimal: the decimal sign.
+        encoding: of the text.
+        compression: gzip, bzip2, xz or zip; None for a plain file.
 
     Examples:
         >>> print(Dialect(";", ",", "cp1252"))
@@ -63,13 +75,19 @@ class Dialect:
 
     @property
     def unusual(self) -> str:
-        """How a file is written, unless it is with commas, decimal points and in UTF-8."""
+        """How a file is written, in words; empty for commas, decimal points and UTF-8."""
         written = str(replace(self, compression=None))
         return "" if written == str(Dialect()) else written
 
 
 class Raw(NamedTuple):
-    """Some rows of a file."""
+    """Some rows of a file, as written.
+
+    Attributes:
+        columns: by name.
+        rows: the number of rows.
+        findings: rows with more or fewer values than the header has names.
+    """
 
     columns: dict[str, Values]
     rows: int
@@ -90,7 +108,14 @@ def header_of(path: Path, dialect: Dialect) -> list[str]:
 def parts_of(
     path: Path, dialect: Dialect, columns: Sequence[str], most: int | None
 ) -> Iterator[Raw]:
-    """Some columns, at most so many rows at a time; lines without anything are no rows."""
+    """Read some columns of a file; lines without anything are no rows.
+
+    Args:
+        path: of the file.
+        dialect: how it is written.
+        columns: the names of the columns.
+        most: the most rows at a time; None for all of them at once.
+    """
     header, start = header_of(path, dialect), 0
     twice = [name for name in columns if name and header.count(name) > 1]
     if twice:
@@ -107,6 +132,7 @@ def parts_of(
 
 @contextmanager
 def _records(path: Path, dialect: Dialect) -> Iterator[Iterator[list[str]]]:
+    """The rows of a file as lists of words, with the header first."""
     with _text_of(path, dialect) as text:
         try:
             records = csv.reader(text, delimiter=dialect.separator or ",")
@@ -118,7 +144,7 @@ def _records(path: Path, dialect: Dialect) -> Iterator[Iterator[list[str]]]:
 def _uneven(
     rows: list[list[str]], width: int, start: int, separator: str | None
 ) -> tuple[Finding, ...]:
-    """Make all rows as long as the header, and say which were not."""
+    """Make all rows as long as the header, and say which ones were not."""
     uneven = {}
     for at, row in enumerate(rows):
         if len(row) != width:
@@ -134,9 +160,11 @@ def _uneven(
 
 
 def sniff(path: Path, known: Dialect, *, whole: bool = True) -> Dialect:
-    """How this file is written, where that is not known.
+    """Find out how a file is written, where that is not known.
 
     Args:
+        path: of the file.
+        known: what is known.
         whole: whether all of it is looked at for its encoding, and not just its beginning.
     """
     with path.open("rb") as file:
@@ -167,6 +195,7 @@ def _text_of(path: Path, dialect: Dialect) -> Iterator[IO[str]]:
 
 @contextmanager
 def _bytes_of(path: Path, compression: str | None) -> Iterator[Any]:
+    """The content of a file, whatever it is compressed with."""
     if compression == "zip":
         with zipfile.ZipFile(path) as archive:
             names = [name for name in archive.namelist() if not name.endswith("/")]
@@ -201,7 +230,7 @@ def _encoding(path: Path, compression: str | None, whole: bool) -> str:
 
 
 def _regularity(lines: list[str], separator: str) -> tuple[float, int]:
-    """The share of lines with as many values as the first has names, and how many these are."""
+    """The share of lines with as many values as the first has names, and that number."""
     widths = [len(row) for row in csv.reader(lines, delimiter=separator) if row]
     if not widths or widths[0] == 1:
         return 0.0, 0

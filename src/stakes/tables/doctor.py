@@ -1,4 +1,9 @@
-"""The data doctor: what the columns of a table hold, and all that is odd about them."""
+"""The data doctor: what the columns of a table hold, and all that is odd about them.
+
+It refuses rather than guesses. A column is numbers or dates if most of its words are, the others
+are findings; words that differ by a space, or may stand for no value, are findings, too. Each names
+its rows, and says how to settle it.
+"""
 
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -12,7 +17,7 @@ from stakes.tables.columns import Column, Hints, Kind, Values, Words
 from stakes.tables.findings import IN_SPEC, SHOWN, Finding, Remedies, name_rows
 from stakes.tables.values import FORMATS, Dates, Numbers, dates_in, numbers_in, truths_in
 
-# Of a column of words, the share of numbers from which on they were probably meant as such.
+# If more than this share of words are numbers or dates, the column was probably meant so.
 MANY = 0.5
 # What stands for no value, wherever words are not meant as such.
 MISSING = frozenset(("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "<NA>"))
@@ -23,6 +28,13 @@ DOUBTFUL = frozenset((*LETTERS, *SIGNS))
 
 
 class Examined(NamedTuple):
+    """What the doctor says of a table.
+
+    Attributes:
+        columns: the columns, as they are meant.
+        findings: all that is odd about them.
+    """
+
     columns: dict[str, Column]
     findings: list[Finding]
 
@@ -36,13 +48,13 @@ def examine(
     names: Callable[[np.ndarray], list[str]] | None = None,
     remedies: Remedies = IN_SPEC,
 ) -> Examined:
-    """What the columns of a table are, and all that is odd about them.
+    """Look at the columns of a table.
 
     Args:
         table: columns of words as written, of numbers, or of dates.
         hints: what is known of columns; of others, nothing is.
         decimal: the decimal sign.
-        first_row: how many rows come before these.
+        first_row: the number of rows before these.
         names: what rows are called, by their place here; otherwise they have numbers.
         remedies: how findings can be settled.
 
@@ -66,7 +78,17 @@ def examine(
 @final
 @dataclass(frozen=True)
 class _Look:
-    """A look at one column."""
+    """A look at one column.
+
+    Attributes:
+        name: of the column.
+        hints: what is known of it.
+        decimal: the decimal sign.
+        first_row: the number of rows before these.
+        names: what rows are called, by their place here.
+        remedies: how findings can be settled.
+        findings: where they are added.
+    """
 
     name: str
     hints: Hints
@@ -87,17 +109,24 @@ class _Look:
         format: str | None = None,
         codes: bool = False,
     ) -> None:
+        """Add a finding about this column; `rows` are places here."""
         numbers = tuple(self.first_row + int(row) + 1 for row in rows)
         pairs = tuple((change or {}).items())
         self.findings.append(Finding(self.name, what, remedy, numbers, stops, pairs, format, codes))
 
     def named(self, rows: np.ndarray) -> str:
+        """Name rows as the user does."""
         return name_rows(self.names(rows))
 
     def remedy(self, text: str) -> str:
+        """A remedy with the name of the column in it."""
         return text.format(column=self.name)
 
     def column(self, values: Values | Words) -> Column:
+        """The column as it is meant.
+
+        Words that stand for no value are set apart first, so that they do not make numbers words.
+        """
         if isinstance(values, np.ndarray) and values.dtype.kind not in "USO":
             return self._typed(values)
         words = values if isinstance(values, Words) else Words.of(values)
@@ -120,7 +149,7 @@ class _Look:
         return Column(kind, words.spread(every), words.spread(missing))
 
     def _typed(self, values: np.ndarray) -> Column:
-        """A column of a table that knows its types."""
+        """A column of a table that knows its types, such as one of Parquet."""
         gaps = np.isnan(values) if values.dtype.kind in "fM" else np.zeros(values.shape, bool)
         if self.hints.kind is Kind.CATEGORIES and values.ndim == 1:
             return self.column(np.where(gaps, "", values.astype(str)))
@@ -137,17 +166,25 @@ class _Look:
         return Column(Kind.NUMBERS, values, missing)
 
     def _note_missing(self, rows: np.ndarray) -> None:
+        """Note rows without a value."""
         if len(rows):
             remedy = "" if self.hints.gaps else self.remedies.missing
             what = f"has no value in {self.named(rows)}"
             self.note(what, remedy, rows, stops=not self.hints.gaps)
 
     def _note_infinite(self, rows: np.ndarray) -> None:
+        """Note rows with infinite values."""
         if len(rows):
             self.note(f"is infinite in {self.named(rows)}", "Drop or fill them.", rows)
 
     def _read(self, words: Words) -> tuple[Kind, np.ndarray]:
-        """Words that are there, as they are meant."""
+        """Read the words that are there, as the kind that they are.
+
+        Dates are tried first, then truth values and numbers; all else is categories.
+
+        Returns:
+            The kind, and a value for each different word.
+        """
         kind, different = self.hints.kind, words.different
         if kind in (None, Kind.DATES):
             dates = dates_in(different, self.hints.date_format)
@@ -177,9 +214,11 @@ class _Look:
         return Kind.CATEGORIES, np.array(different, str)
 
     def _are_few(self, others: np.ndarray, words: Words) -> bool:
+        """Whether some words are so few of all that they are the odd ones."""
         return bool(words.counts[others].sum() < MANY * len(words))
 
     def _note_dates(self, dates: Dates, words: Words) -> None:
+        """Note words that are no dates, and dates that may be meant in two ways."""
         if len(dates.others):
             self._note_others("dates", dates.others, words)
         elif len(dates.formats) > 1:
@@ -189,6 +228,7 @@ class _Look:
             self.note(what, f"Say which: {remedy}.", format=dates.formats[0])
 
     def _note_numbers(self, numbers: Numbers, words: Words) -> None:
+        """Note words that are no numbers, different units, and zeros in front."""
         different, units = words.different, list(numbers.units.values())
         if len(numbers.others):
             self._note_others("numbers", numbers.others, words)
@@ -210,6 +250,7 @@ class _Look:
         self._note_infinite(words.rows(np.flatnonzero(np.isinf(numbers.values))))
 
     def _note_others(self, what: str, others: np.ndarray, words: Words) -> None:
+        """Note words of another kind than the rest of the column."""
         rows, odd = words.rows(others), [words.different[at] for at in others]
         if len(others) == len(words.different):
             self.note(f"must hold {what}; {self.named(rows[:1])} has {odd[0]!r}")
@@ -289,11 +330,17 @@ class _Look:
                 self.note(what, f"{meant} {self.remedy(self.remedies.unseen)}", rows)
 
     def _changing(self, change: Mapping[str, str]) -> str:
+        """What to write so that words are changed."""
         return self.remedies.changing(self.name, change)
 
 
 def alike(categories: Iterable[str]) -> list[list[str]]:
-    """Words that differ in nothing but spaces, capital letters, or how accents are stored."""
+    """Words that differ in nothing but spaces, capital letters, or how accents are stored.
+
+    Examples:
+        >>> alike(["Ulm", "ulm", "Bonn"])
+        [['Ulm', 'ulm']]
+    """
     together: dict[str, list[str]] = {}
     for word in categories:
         together.setdefault(_plain(word).casefold(), []).append(word)
@@ -308,8 +355,10 @@ def _difference(words: Iterable[str]) -> str:
 
 
 def _plain(word: str) -> str:
+    """A word with single spaces, and accents stored in one way."""
     return unicodedata.normalize("NFC", " ".join(word.split()))
 
 
 def _say(rows: Sequence[int] | np.ndarray) -> str:
+    """The verb for what rows have."""
     return "says" if len(rows) == 1 else "say"

@@ -17,7 +17,10 @@ class Finding:
     """Something odd in a table.
 
     Attributes:
-        rows: counted from one, below the header.
+        column: its name; empty for the table as a whole.
+        what: what is odd, as a clause.
+        remedy: how to settle it, as a sentence.
+        rows: the rows, counted from one, below the header.
         stops: whether nothing can be fitted before it is settled; otherwise it is a note.
         change: words, and what to put in their place to settle it.
         format: one of several ways in which dates may be written.
@@ -41,11 +44,17 @@ class Finding:
 @final
 @dataclass(frozen=True)
 class Remedies:
-    """How to settle a finding, for those who have the table in this form.
+    """How to settle findings, for those who have the table in one form.
+
+    Each is a text with `{column}`, the name of the column.
 
     Attributes:
-        change: words put in the place of others.
-        format: the way in which dates are written.
+        missing: for values that are missing.
+        change: for words to put in the place of others, `{pairs}`; `{key}` is the column as TOML
+            needs it.
+        categories: for numbers or doubtful words that are categories.
+        format: for dates that may be written in several ways, of which one is `{format}`.
+        unseen: for categories that the fit has not seen.
         assigns: what stands between a word and the one in its place.
     """
 
@@ -57,6 +66,7 @@ class Remedies:
     assigns: str = ": "
 
     def changing(self, column: str, change: Mapping[str, str]) -> str:
+        """What to write so that words are changed."""
         pairs = ", ".join(f"{word!r}{self.assigns}{to!r}" for word, to in change.items())
         key = column if re.fullmatch(r"[A-Za-z0-9_-]+", column) else repr(column)
         return self.change.format(column=column, key=key, pairs=pairs)
@@ -89,7 +99,20 @@ IN_STREAM = Remedies(
 
 
 def refuse(where: str, faults: Sequence[object]) -> None:
-    """Raise all that stops a fit, if there is something."""
+    """Raise all that stops a fit, if there is something.
+
+    Args:
+        where: what has the faults, for the message.
+        faults: a sentence each.
+
+    Examples:
+        >>> refuse("sales.csv", ["column 'price' is empty.", "there are no rows."])
+        Traceback (most recent call last):
+        ...
+        stakes.errors.InputError: sales.csv has 2 faults:
+          column 'price' is empty.
+          there are no rows.
+    """
     if len(faults) == 1:
         raise InputError(f"{where}: {faults[0]}")
     if faults:
@@ -98,7 +121,12 @@ def refuse(where: str, faults: Sequence[object]) -> None:
 
 
 def name_rows(rows: Sequence[object]) -> str:
-    """'row 12', 'rows 12 and 40', or the first few and how many more."""
+    """Name the first few rows, and how many more there are.
+
+    Examples:
+        >>> name_rows([12]), name_rows([12, 40]), name_rows(range(8))
+        ('row 12', 'rows 12 and 40', 'rows 0, 1, 2, 3, 4 and 3 more')
+    """
     shown, more = [str(row) for row in rows[:SHOWN]], len(rows) - SHOWN
     if more > 0:
         return f"rows {', '.join(shown)} and {more} more"

@@ -26,12 +26,12 @@ KINDS = {".csv": "csv", ".tsv": "csv", ".txt": "csv", ".parquet": "parquet", ".n
 COMPRESSED = (".gz", ".bz2", ".xz", ".zip")
 # The files of a folder that a stream takes.
 STREAMED = (".parquet", ".csv", ".tsv")
-# Rows of a stream that are read at a time.
+# Rows of a stream that are read at a time: as many as take some megabytes.
 AT_ONCE = 2**16
 
 
 def _plain(path: Path) -> str:
-    """The kind of a file as its name ends, whatever it is compressed with."""
+    """The ending of a file's name, without that of its compression."""
     name = path.name.lower()
     return Path(
         next((name.removesuffix(end) for end in COMPRESSED if name.endswith(end)), name)
@@ -44,6 +44,7 @@ class TableFile:
     """A file with a table in it.
 
     Args:
+        path: of a .csv, .parquet or .npz file.
         known: what the spec says of the way it is written.
     """
 
@@ -52,6 +53,7 @@ class TableFile:
 
     @cached_property
     def kind(self) -> str:
+        """What kind of file it is: csv, parquet or npz."""
         kind = KINDS.get(_plain(self.path))
         if kind is None:
             is_sheet = re.search(r"\.(xlsx?|ods)$", self.path.name.lower())
@@ -73,6 +75,7 @@ class TableFile:
 
     @property
     def decimal(self) -> str:
+        """The decimal sign of its words."""
         return self.dialect.decimal or "."
 
     @cached_property
@@ -91,7 +94,12 @@ class TableFile:
                         return list(archive.files)
 
     def parts(self, columns: Sequence[str], most: int | None = None) -> Iterator[Raw]:
-        """Some columns, at most so many rows at a time."""
+        """Read some columns.
+
+        Args:
+            columns: their names.
+            most: the most rows at a time; None for all of them at once.
+        """
         with _explained(self.path):
             match self.kind:
                 case "csv":
@@ -108,7 +116,7 @@ class TableFile:
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """What goes wrong while reading, in words."""
+    """Report what goes wrong while reading, in words."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -151,10 +159,12 @@ class Source(NamedTuple):
     """One of the places that the rows of a stream come from, such as a file.
 
     Attributes:
-        parts: columns -> their rows, some at a time.
-        stamp: what changes when its content does.
-        length: how many rows it says it has.
-        first_stamp: its stamp when it was opened.
+        name: of the file.
+        schema: the columns and their types.
+        parts: from the names of columns to their rows, some at a time.
+        stamp: what changes when the content of the file does.
+        length: how many rows it says it has; None where it does not say.
+        first_stamp: the stamp when it was opened.
         decimal: the decimal sign of text, whose types are guessed; None where columns have types.
     """
 
@@ -216,7 +226,7 @@ class Stream:
         return f"Stream({source}{more})"
 
     def sources(self) -> list[Source]:
-        """Where the rows come from, opened and ready to be read."""
+        """Open the files or the stream that rows come from."""
         try:
             import pyarrow as pa
         except ModuleNotFoundError:
@@ -228,16 +238,19 @@ class Stream:
 
 
 def _is_arrow(source: object) -> bool:
+    """Whether this is an Arrow stream, such as a DuckDB relation or a Polars frame."""
     return hasattr(source, "__arrow_c_stream__") and not isinstance(source, type)
 
 
 def _selected(reader: "pa.RecordBatchReader", names: list[str]) -> "Iterator[pa.RecordBatch]":
+    """Some columns of a stream, few rows at a time."""
     for batch in reader:
         for start in range(0, batch.num_rows, AT_ONCE):
             yield batch.slice(start, AT_ONCE).select(names)
 
 
 def _files(source: Any) -> list[Path]:
+    """The files that a path, a folder, a pattern or a list of these stands for."""
     if not isinstance(source, str | Path):
         return [path for part in source for path in _files(part)]
     path = Path(source).expanduser()
@@ -296,7 +309,7 @@ def _source(path: Path) -> Source:
 
 @contextmanager
 def explained(name: str) -> Iterator[None]:
-    """What goes wrong while a stream is read, in words that name the file."""
+    """Report what goes wrong while a stream is read, in words that name the file."""
     import pyarrow as pa
 
     try:
