@@ -2,6 +2,10 @@
 
 A run folder holds arrays, text and JSON only: no code, no pickles. Every byte is covered by a
 checksum, and every file is replaced as a whole.
+
+`opening` makes and opens runs, `execution` carries them out, `journal` and `folder` keep them.
+`solution` has the fits and what decides by them; `deciding` and `reporting` use it for new rows,
+and `outputs` writes files. `checking` says what a run will take.
 """
 
 from stakes.app.runs.checking import Checked, checked

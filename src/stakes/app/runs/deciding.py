@@ -116,7 +116,14 @@ def decide_file(
 @final
 @dataclass(frozen=True, eq=False)
 class _Decider:
-    """Decides about the rows of a file with the result of a run."""
+    """Decides about the rows of a file with the result of a run.
+
+    Attributes:
+        run: with the fits that decide.
+        rows: the file, read a part at a time; its job may have other costs than the run's.
+        known: whether the rows are those of the fit.
+        way: the name of the strategy to decide by; None for the chosen one.
+    """
 
     run: Run
     rows: NewFile
@@ -140,7 +147,7 @@ class _Decider:
 
     @property
     def way_is_free(self) -> bool:
-        """Whether the way decides by a posterior alone, so that it can decide for other costs."""
+        """Whether the strategy decides by a posterior alone, and so for any costs."""
         job, name = self.run.job, self.way or TWO[0].name
         strategies = [*TWO, *(job.choosing.ways if job.choosing is not None else ())]
         free = (Plain, Calibrated, NUTS)
@@ -148,7 +155,7 @@ class _Decider:
 
     @cached_property
     def solution(self) -> Solution:
-        """Made once the first rows have been read and checked."""
+        """The fits, read back once the first rows have been read and checked."""
         solution, job = restore(self.run), self.rows.job
         begin("compiling what decides, and deciding")
         return solution if job is self.run.job else solution.at_costs_of(job)
@@ -193,6 +200,7 @@ class _Decider:
             yield part, size
 
     def _with_decisions(self, given: tuple[Part, int]) -> tuple[dict[str, Values], np.ndarray]:
+        """The columns of a part with those of the decisions, and which rows lack a value."""
         part, size = given
         try:
             with columns_named(self.rows.job, first_row=part.start):
@@ -203,6 +211,7 @@ class _Decider:
         return {**part.table, **blanked}, part.lacking
 
     def _decided(self, part: Part, size: int) -> dict[str, np.ndarray]:
+        """The columns of the decisions about a part; draws depend on its padded size."""
         job = self.rows.job
         arguments = padded(job, part.arguments, part.rows, size)
         with ONE_AT_A_TIME:  # this runs the model, what follows only what was compiled of it
@@ -228,7 +237,10 @@ class _Decider:
         return {name: np.asarray(values)[: part.rows] for name, values in decided.items()}
 
     def _look_beyond(self, decisions: np.ndarray) -> None:
-        """Note decisions unlike all in the data, where the decision changes the outcome."""
+        """Note decisions unlike all in the data, where the decision changes the outcome.
+
+        The data say nothing of what they would lead to.
+        """
         action, fit = self.rows.job.problem.action, self.rows.job.fit
         if action is None:
             return
@@ -242,6 +254,10 @@ class _Decider:
             )
 
     def _check_known(self, part: Part) -> None:
+        """Refuse rows that are not those of the fit, in their order.
+
+        They are told apart by their labels, where both have some.
+        """
         source, fitted = self.rows.source, self.rows.fitted
         if part.start or part.rows != fitted:
             raise InputError(
@@ -258,7 +274,12 @@ class _Decider:
 
 
 def _blank(values: np.ndarray, lacking: np.ndarray) -> np.ndarray:
-    """No decision for rows that lack a value."""
+    """No decision for rows that lack a value.
+
+    Args:
+        values: of all rows.
+        lacking: whether each lacks a value.
+    """
     if not lacking.any():
         return values
     if values.dtype.kind == "f":

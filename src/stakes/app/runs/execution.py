@@ -7,8 +7,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
 from stakes import checks
 from stakes.app.runs.folder import CHOICE, DECISIONS, DRAWS, REFIT, REPORT, STATE, RunFolder
 from stakes.app.runs.journal import FileJournal, Record, ended_by, interruption
@@ -263,34 +261,29 @@ def _export(run: Run, solution: Solution, *, report: bool) -> Comparison | None:
 def _ending(
     solution: Solution, comparison: Comparison | None, fits: Mapping[str, Fit], failed: bool
 ) -> Ending:
-    result = solution.result
-    stopped = {title: str(fit.reason) for title, fit in fits.items()}
-    stopped |= {"all rows": str(Stop.NUMERICAL_FAILURE)} if failed else {}
-    converged = not failed and all(fit.converged for fit in fits.values())
-    if comparison is None or "LCVI" not in comparison.risk:
-        why = result.problem.why_not_judged
-        return Ending(
-            risk={} if comparison is None else comparison.risk,
-            held_out=False if comparison is None else comparison.held_out,
-            gain=result.problem.loss is None,
-            instances=int(np.prod(result.on_fit.instances.shape)),
-            verdict=NOT_CALIBRATED if why is None else f"{why} Plain VI decides.",
-            setting=f"{result.problem!r}; {result.on_fit.setting}.",
-            scale=result.scale,
-            stopped=stopped,
-            converged=converged,
-        )
-    low, high = comparison.interval
-    return Ending(
-        risk=comparison.risk,
-        reduction=finite(comparison.reduction),
-        interval=(finite(low), finite(high)),
-        held_out=comparison.held_out,
-        gain=comparison.gain,
-        instances=comparison.instances,
-        verdict=comparison.verdict,
-        setting=comparison.setting,
+    """The numbers of a run, for its manifest."""
+    result, why = solution.result, solution.result.problem.why_not_judged
+    ending = Ending(
+        held_out=False,
+        gain=result.problem.loss is None,
+        instances=result.on_fit.size,
+        verdict=NOT_CALIBRATED if why is None else f"{why} Plain VI decides.",
+        setting=f"{result.problem!r}; {result.on_fit.setting}.",
         scale=result.scale,
-        stopped=stopped,
-        converged=converged,
+        stopped={title: str(fit.reason) for title, fit in fits.items()}
+        | ({"all rows": str(Stop.NUMERICAL_FAILURE)} if failed else {}),
+        converged=not failed and all(fit.converged for fit in fits.values()),
     )
+    if comparison is None:
+        return ending
+    judged: dict[str, object] = {"risk": comparison.risk, "held_out": comparison.held_out}
+    if "LCVI" in comparison.risk:
+        low, high = comparison.interval
+        judged |= {
+            "reduction": finite(comparison.reduction),
+            "interval": (finite(low), finite(high)),
+            "instances": comparison.instances,
+            "verdict": comparison.verdict,
+            "setting": comparison.setting,
+        }
+    return ending.model_copy(update=judged)

@@ -1,4 +1,8 @@
-"""A run's folder: its files, their checksums, and a lock against a second process."""
+"""The folder of a run: its files, their checksums, and a lock against a second process.
+
+It holds arrays, text and JSON alone, and no code. Every file is replaced as a whole, so that a run
+that is killed at any moment can be resumed.
+"""
 
 import os
 import shutil
@@ -26,14 +30,18 @@ DECISIONS, DRAWS, LOG, REPORT = "decisions.csv", "draws.nc", "log.txt", "report.
 NEEDED = (DATA, STATE, CHOICE, REFIT)
 # What a table has, in data.npz.
 KINDS = ("arguments", "groups", "beside", "labels")
-# Made from the files needed, for others to read: what becomes of them does not matter.
+# Made from the files needed, for others to read, who may edit or delete them.
 EXPORTS = (DECISIONS, DRAWS, LOG, REPORT)
 
 
 @final
 @dataclass(frozen=True)
 class RunFolder:
-    """The folder of one run."""
+    """The folder of one run.
+
+    Attributes:
+        path: of the folder.
+    """
 
     path: Path
 
@@ -67,6 +75,7 @@ class RunFolder:
         return tuple(self / name for name in (manifest.NAME, *NEEDED))
 
     def manifest(self) -> Manifest:
+        """Read the manifest."""
         return manifest.load(self.path)
 
     def update(self, **fields: object) -> Manifest:
@@ -78,7 +87,7 @@ class RunFolder:
         return updated
 
     def verified(self) -> Manifest:
-        """The manifest, after checking against their checksums the files that a run is read from.
+        """Read the manifest, and check the files that a run is read from against their checksums.
 
         During a run its state keeps changing; that file carries a checksum of its own.
         """
@@ -100,12 +109,21 @@ class RunFolder:
         return found
 
     def tables(self) -> Tables:
-        """What the fit saw, whatever becomes of the file of the table."""
+        """The tables of the run, as they were when it was begun."""
         return unpacked(load_arrays(self / DATA))
 
     @contextmanager
     def log(self) -> Iterator[IO[str]]:
-        """The log to write to, which also keeps a second process from working on the run."""
+        """Open the log, which also keeps a second process from working on the run.
+
+        Examples:
+            >>> import pathlib, tempfile
+            >>> folder = RunFolder(pathlib.Path(tempfile.mkdtemp()))
+            >>> with folder.log() as log:
+            ...     print("begun", file=log)
+            >>> (folder / "log.txt").read_text()
+            'begun\\n'
+        """
         with files.explained("write", self / LOG):
             log = (self / LOG).open("a", encoding="utf-8")
         with log:
@@ -114,7 +132,11 @@ class RunFolder:
 
 
 def check_free(path: Path) -> None:
-    """Refuse a folder for a new run in which there is something already."""
+    """Refuse a folder for a new run in which there is something already.
+
+    Raises:
+        InputError: with what is in it, and how to go on.
+    """
     if path.exists() and not (path.is_dir() and not any(path.iterdir())):
         raise InputError(f"{path} {_occupied(path)} Choose another folder with `-o`.")
 
@@ -129,6 +151,7 @@ def _occupied(path: Path) -> str:
 
 
 def _lock(file: IO[str], path: Path) -> None:
+    """Refuse to work on a run on which another process is at work."""
     try:
         import fcntl
     except ModuleNotFoundError:  # not a POSIX system

@@ -1,4 +1,7 @@
-"""manifest.json: what a run was made from, how it went, and the checksums of its other files."""
+"""manifest.json: what a run was made from, how it went, and the checksums of its other files.
+
+The file carries a checksum of its own, so that no byte of a run can change unnoticed.
+"""
 
 import hashlib
 import json
@@ -21,11 +24,13 @@ SEAL = re.compile(r'"sha256": "([0-9a-f]{64})"\n}\n\Z')
 
 
 class _Part(BaseModel):
+    """A part of the manifest: no other fields, no conversions, no changes."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class SourceFile(_Part):
-    """A file that the run was made from, as it was then."""
+    """A file that the run was made from, and its checksum then."""
 
     path: str
     sha256: str
@@ -35,9 +40,17 @@ class Ending(_Part):
     """The numbers of a finished run.
 
     Attributes:
-        risk: None where data cannot judge the decisions.
-        interval: None where it is not finite.
-        stopped: fit -> why it ended.
+        risk: fit -> mean cost; empty where data cannot judge the decisions.
+        reduction: by which share the calibrated fit lowers the risk; None where it is not finite.
+        interval: the 95 % interval of that share; None for ends that are not finite.
+        held_out: whether rows held out judged the fits.
+        gain: whether the problem has a utility, so that risks are minus that.
+        instances: the number of decisions.
+        verdict: whether to use the calibrated fit.
+        setting: the problem, and how it was fitted.
+        scale: M, from loss to utility; None for a utility.
+        stopped: fit -> the reason why it ended.
+        converged: whether all fits have converged.
     """
 
     risk: dict[str, float] = {}
@@ -57,7 +70,8 @@ class Refit(_Part):
     """The fits to all rows, with those held out, which decide about new rows.
 
     Attributes:
-        ways: the ways that were fitted so.
+        rows: the number of rows.
+        ways: the names of the strategies that were fitted so.
         latents: latent -> its shape.
     """
 
@@ -70,12 +84,23 @@ class Manifest(_Part):
     """What a run was made from, how it went, and which files belong to it.
 
     Attributes:
-        format: runs of format 3 have the two fits alone.
+        format: of the files of a run.
+        status: where the run stands.
         reason: why it was interrupted or failed.
-        folder: the folder that relative paths in the spec start from.
-        timings: what took time -> seconds.
-        choice: None where the run has the two fits alone, or has not chosen yet.
-        refit: None where no rows are held out, or are to stay so.
+        title: of the run.
+        created: the time when it was begun.
+        command: the command line that began it.
+        seed: for all that is random.
+        spec: as it was written.
+        folder: where relative paths in the spec start from.
+        code: the user's Python files.
+        data: the files of its tables.
+        versions: of Python and of the libraries that numbers depend on.
+        precision: of the numbers in JAX.
+        timings: fit, "choice" or "total" -> seconds.
+        ending: its numbers; None until it is finished.
+        choice: among strategies; None where the run has the two fits alone, or has not chosen yet.
+        refit: the fits to all rows; None where no rows are held out, or are to stay so.
         latents: latent -> its shape: what the fitted parameters are about.
         files: file -> SHA-256.
     """
@@ -102,6 +127,7 @@ class Manifest(_Part):
 
 
 def save(folder: Path, manifest: Manifest) -> None:
+    """Write the manifest into a run's folder, with its own checksum in it."""
     fields = manifest.model_dump(mode="json")
     text = json.dumps({**fields, "sha256": UNSEALED}, indent=2, ensure_ascii=True) + "\n"
     digest = hashlib.sha256(text.encode()).hexdigest()
@@ -109,6 +135,7 @@ def save(folder: Path, manifest: Manifest) -> None:
 
 
 def load(folder: Path) -> Manifest:
+    """Read the manifest of a run; what is damaged or of another version is refused."""
     path = folder / NAME
     if not folder.is_dir() or not path.exists():
         raise StorageError(
@@ -139,7 +166,15 @@ def load(folder: Path) -> Manifest:
 
 
 def doubts_about(manifest: Manifest, way: str) -> list[str]:
-    """Why the decisions of a run are not to be relied on, if so."""
+    """Why the decisions of a run should not be relied on.
+
+    Args:
+        manifest: of the run.
+        way: the name of the strategy that decides.
+
+    Returns:
+        A sentence for each reason.
+    """
     found, ending = [], manifest.ending
     if ending is not None and not ending.converged:
         found.append(
@@ -153,7 +188,7 @@ def doubts_about(manifest: Manifest, way: str) -> list[str]:
 
 
 def unsettled(manifest: Manifest) -> str:
-    """What it means that fits of a run had not converged, and what to do, in its own terms."""
+    """What it means that fits had not converged, and what to do, in the run's own terms."""
     assert manifest.ending is not None
     ended = manifest.ending.stopped.items()
     why = "; ".join(f"{fit}: {reason}" for fit, reason in ended if reason != Stop.CONVERGED)
@@ -169,8 +204,10 @@ def unsettled(manifest: Manifest) -> str:
 
 
 def precision() -> Literal["single", "double"]:
+    """The precision of numbers in JAX."""
     return "double" if jnp.result_type(float) == jnp.float64 else "single"
 
 
 def now() -> str:
+    """The time, in UTC."""
     return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,4 +1,7 @@
-"""A run: a job and the folder it is carried out in, newly begun, reopened or read back."""
+"""A run, newly begun, reopened or read back.
+
+A run that is reopened has the data and the code that it was made with, or says which have changed.
+"""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +29,9 @@ class Run:
     """A job and the folder that it is carried out in.
 
     Attributes:
+        folder: of the run.
         manifest: as it was when the run was opened.
+        job: what is to be fitted and decided.
         refit: whether its fits are those to all rows, of which none are held out.
     """
 
@@ -57,10 +62,11 @@ class Run:
                 check_study(run.study, run.job)
 
     def to_decide(self, way: str | None = None) -> "Run":
-        """With the fits that decide about new rows: those to all rows, where there are some.
+        """The run with the fits that decide about new rows: those to all rows, where there are
+        some.
 
         Args:
-            way: the name of one that is asked for in place of the chosen one.
+            way: the name of the strategy that decides; None for the chosen one.
         """
         made = self.manifest.refit
         if made is None or (way is not None and way not in made.ways):
@@ -69,7 +75,16 @@ class Run:
 
 
 def begin(job: Job, path: str | Path, *, command: str) -> Run:
-    """Make the run folder, with the data in it and nothing fitted yet."""
+    """Make the folder of a new run, with the data in it and nothing fitted yet.
+
+    Args:
+        job: what `read_job(path)` returns.
+        path: of the folder, which must be free.
+        command: the command line, for the manifest.
+
+    Returns:
+        The run, which `carry_out` fits.
+    """
     checks.instance("`begin(job=...)`", job, Job, "what `read_job(path)` returns")
     path = checks.path("`begin(path=...)`", path)
     checks.text("`begin(command=...)`", command)
@@ -95,11 +110,11 @@ def begin(job: Job, path: str | Path, *, command: str) -> Run:
 def reopen(
     path: str | Path, *, allow_changed_model: bool = False, model: str | Path | None = None
 ) -> Run:
-    """Check the files that a run is read from, and read back what it was made of.
+    """Open a run that exists: check its files, and read back what it was made of.
 
     Args:
         path: of the run folder.
-        allow_changed_model: proceed even if the model's file has changed since the run.
+        allow_changed_model: whether to proceed even if the model's file has changed since the run.
         model: the model's file, or the folder of its project, where they have moved.
     """
     path = checks.path("`reopen(path)`", path)
@@ -128,14 +143,19 @@ def reopen(
     return Run(folder, manifest, job)
 
 
-# Before the names of what strategies decide by that were fitted to all rows.
+# In choice.npz, the names of arrays of strategies that were fitted to all rows begin with this.
 ALL = "all rows/"
-# Fields of [data] that say how a table is read: that of new rows may be written otherwise.
+# Fields of [data] that say how a table is read: a table of new rows may be written in another way.
 READING = ("replace", "dates", "missing", "separator", "decimal", "encoding")
 
 
 def changed_run(run: Run, changes: Sequence[str]) -> Run:
-    """The run with other values for the table of new rows; the fits have read theirs."""
+    """The run with other values for the table of new rows.
+
+    Args:
+        run: the run.
+        changes: such as `data.replace.price."n/a"=""`. Those that went into the fits are refused.
+    """
     for change in changes:
         section, *rest = path_of(change)
         if section != "data" or rest[:1] not in [[name] for name in READING]:
@@ -159,7 +179,7 @@ def changed_job(run: Run, changes: Sequence[str]) -> Job:
 
 
 def _moved(manifest: Manifest, model: Path) -> Path:
-    """The folder that a spec's paths start from, told from where its model is now."""
+    """The folder that a spec's paths start from, found from where its model is now."""
     named = str(manifest.spec.get("model", {}).get("python") or "").rpartition(":")[0]
     if not named or Path(named).is_absolute():
         raise InputError("`--model`: the spec of the run names no model relative to itself.")
@@ -172,7 +192,7 @@ def _moved(manifest: Manifest, model: Path) -> Path:
 
 
 def _check_code(path: Path, code: Iterable[str]) -> None:
-    """A run folder may come from anywhere, so no code may come from it."""
+    """Refuse code inside a run's folder: that may come from anywhere."""
     for name in code:
         if path.resolve() in Path(name).resolve().parents:
             raise StorageError(
@@ -181,6 +201,7 @@ def _check_code(path: Path, code: Iterable[str]) -> None:
 
 
 def _check_versions(manifest: Manifest) -> None:
+    """Refuse another precision, and warn of other versions."""
     if manifest.precision != precision():
         raise InputError(
             f"The run was made in {manifest.precision} precision, but JAX is now set to "
@@ -205,7 +226,14 @@ def check_run(run: Run) -> None:
 
 
 def restore(run: Run) -> Solution:
-    """The fits of a finished run, and what decides by them."""
+    """The fits of a finished run, and what decides by them.
+
+    Args:
+        run: what `reopen(path)` returns.
+
+    Raises:
+        InputError: if the run is not finished, or the model has other latents than it had.
+    """
     check_run(run)
     path, manifest = run.folder.path, run.manifest
     if manifest.status != "done":
@@ -235,4 +263,5 @@ def restore(run: Run) -> Solution:
 
 
 def _shapes(latents: Mapping[str, list[int]]) -> str:
+    """Latents and their shapes, for a message."""
     return ", ".join(f"{name!r} {shape}" for name, shape in latents.items())

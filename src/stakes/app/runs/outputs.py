@@ -1,4 +1,8 @@
-"""Files for people and other programs: decisions as CSV or Parquet, draws as netCDF."""
+"""Files for people and other programs: decisions as CSV or Parquet, draws as netCDF.
+
+A CSV file is written as the user's table is, so that the same program opens it. Numbers have as
+many digits as their type holds.
+"""
 
 import csv
 import io
@@ -22,16 +26,22 @@ if TYPE_CHECKING:
     import xarray as xr
 
 Columns: TypeAlias = Mapping[str, Sequence[Any] | np.ndarray]
-# Writes the next rows; None and nan are no values.
+# A function that writes the next rows; None and nan are no values.
 Add: TypeAlias = Callable[[Columns], None]
 # Columns of tables of decisions.
 DECISION, LOW, HIGH = "decision", "predicted_low", "predicted_high"
-# Draws of latents held at once.
+# The most draws of latents held at once: 256 MB in double precision.
 MOST_VALUES = 2**25
 
 
 def check_output(target: Path, inputs: Iterable[Path], *, overwrite: bool = True) -> None:
-    """Refuse what cannot be written, and what would overwrite something that is read."""
+    """Refuse what cannot be written, and what would overwrite something that is read.
+
+    Args:
+        target: the file to write.
+        inputs: the files that are read.
+        overwrite: whether it may exist.
+    """
     for path in inputs:
         if target.exists() and path.exists() and target.samefile(path):
             raise InputError(
@@ -53,7 +63,15 @@ def check_output(target: Path, inputs: Iterable[Path], *, overwrite: bool = True
 
 @contextmanager
 def output(target: Path, dialect: Dialect | None = None) -> Iterator[Add]:
-    """What writes rows to a file, which is either whole or not there; CSV in this dialect."""
+    """Open a table for writing; it is either whole or not there.
+
+    Args:
+        target: a .csv or .parquet file, a device or a pipe.
+        dialect: how CSV is written.
+
+    Yields:
+        A function that writes the next rows.
+    """
     table = FORMATS.get(target.suffix.lower(), _csv)
     with files.writing(target) as file, table(file, dialect or Dialect()) as add:
         yield add
@@ -61,6 +79,7 @@ def output(target: Path, dialect: Dialect | None = None) -> Iterator[Add]:
 
 @contextmanager
 def _csv(file: IO[bytes], dialect: Dialect) -> Iterator[Add]:
+    """Write rows as CSV."""
     encoding = dialect.encoding or "utf-8"
     # A name of an action need not be in the encoding of the table.
     text = io.TextIOWrapper(file, encoding, "backslashreplace", newline="", write_through=True)
@@ -93,6 +112,7 @@ def _cells(values: Sequence[Any] | np.ndarray, decimal: str) -> list[str]:
 
 @contextmanager
 def _parquet(file: IO[bytes], dialect: Dialect) -> Iterator[Add]:
+    """Write rows as Parquet; the first ones set the types."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -133,6 +153,14 @@ def write_decisions(path: Path, solution: Solution) -> None:
 
 
 def _decisions(part: str, solution: Solution, cases: Cases, table: Table) -> "pd.DataFrame":
+    """A row for each instance, with all that the run decides about it.
+
+    Args:
+        part: the name of the rows, such as "fit".
+        solution: what decides.
+        cases: the rows, as cases.
+        table: the same rows, as they were read.
+    """
     import pandas as pd
 
     data, observed = solution.job.spec.data, cases.observed
@@ -155,7 +183,12 @@ def _decisions(part: str, solution: Solution, cases: Cases, table: Table) -> "pd
 
 
 def by_part(name: str, decisions: "xr.DataArray") -> dict[str, np.ndarray]:
-    """A column of decisions; one for each part, where they have several."""
+    """A column of decisions; one for each part, where they have several.
+
+    Args:
+        name: of the column.
+        decisions: for all cases.
+    """
     if "part" not in decisions.dims:
         return {name: decisions.values.ravel()}
     parts = decisions.coords["part"].values
@@ -163,7 +196,7 @@ def by_part(name: str, decisions: "xr.DataArray") -> dict[str, np.ndarray]:
 
 
 def write_draws(path: Path, solution: Solution) -> None:
-    """Draws from both posteriors, for ArviZ and the like; fewer of them for large models."""
+    """Write draws from both posteriors, for ArviZ and the like; fewer of them for large models."""
     import pandas as pd
     import xarray as xr
 

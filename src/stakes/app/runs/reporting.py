@@ -1,4 +1,4 @@
-"""The report of a run: its page from what the run has saved, and from rows to decide about."""
+"""The report of a run: its page, made from what the run has saved, and from a table of new rows."""
 
 import shlex
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from stakes.wording import count
 if TYPE_CHECKING:
     from stakes import report
 
-# Of a table that a report decides about.
+# The most rows of a table that a report decides about: its page holds the numbers of all of them.
 MOST_ROWS = 100_000
 
 
@@ -27,6 +27,7 @@ class Asked(NamedTuple):
     """The rows of a new table that a report decides about.
 
     Attributes:
+        source: the path of the table.
         part: all rows that were read, also those without a decision.
         doubts: which rows lie far outside what the fit has seen.
         changes: values in place of those of the spec, by which the table was read.
@@ -56,13 +57,13 @@ class Asked(NamedTuple):
 
     @property
     def options(self) -> str:
-        """Those of the command that asks so."""
+        """The options of the command that makes the same report."""
         changes = [word for change in self.changes for word in ("--set", change)]
         return shlex.join(["--for", str(self.source), *changes])
 
     @property
     def given(self) -> str:
-        """The same in Python."""
+        """The arguments of the Python function that makes the same report."""
         return f", {str(self.source)!r}" + (f", {list(self.changes)!r}" if self.changes else "")
 
     @property
@@ -86,6 +87,9 @@ def write_report(
     """Write the report of a run.
 
     Args:
+        path: of the page, in the folder of the run.
+        solution: the fits of the run.
+        manifest: of the run.
         asked: the rows of a new table, which the report opens with, and what decides about them.
         required: whether to refuse a report that cannot be written; otherwise a warning says why.
     """
@@ -120,7 +124,12 @@ def write_report(
 
 
 def report_rows(solution: Solution, refit: Refit | None = None) -> "list[report.Rows]":
-    """The rows of the run, those held out first: they are the latest where time matters."""
+    """The rows of the run, those held out first: they are the latest where time matters.
+
+    Args:
+        solution: what decides.
+        refit: the fits that decide about new rows, where there are others.
+    """
     job, rows = solution.job, list["report.Rows"]()
     for part, (cases, table) in solution.parts.items():
         labels = None
@@ -137,7 +146,12 @@ def report_rows(solution: Solution, refit: Refit | None = None) -> "list[report.
 
 
 def read_asked(job: Job, table: Path) -> Asked:
-    """Read a new table; rows that lack a value are left out, as `stakes decide` leaves them."""
+    """Read a table of new rows; rows that lack a value are left out, as by `stakes decide`.
+
+    Args:
+        job: of the run, whose spec says what columns mean.
+        table: the path of the table.
+    """
     reader = NewFile(job, table)
     parts = reader.parts(MOST_ROWS)
     part, further = next(parts, None), next(parts, None)
@@ -166,7 +180,12 @@ def read_asked(job: Job, table: Path) -> Asked:
 
 
 def asked_rows(solution: Solution, asked: Asked) -> "report.Rows":
-    """The rows of a new table, and what is decided about them."""
+    """The rows of a new table, and what is decided about them.
+
+    Args:
+        solution: what decides.
+        asked: the rows, as `read_asked` reads them.
+    """
     job, part, kept = solution.job, asked.part, asked.kept
     dims = solution.result.approximation.instances.dims
     coords = {}
@@ -226,7 +245,12 @@ def _rows(
 
 
 def _columns(job: Job, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """What the model was told, under the names of the table's columns, with words for codes."""
+    """The predictors of each row, under the names of the table's columns, with words for codes.
+
+    Args:
+        job: of the run.
+        arguments: of the model, for these rows.
+    """
     if job.spec.data is None:
         return {}
     found = {}
@@ -247,6 +271,11 @@ runs.rewrite_report(runs.reopen({path!r}){table})
 
 
 def _provenance(manifest: Manifest) -> dict[str, str]:
+    """What the page says of where its numbers come from.
+
+    Returns:
+        Label -> text, in the order of the page.
+    """
     return {
         "made": manifest.created,
         "by": manifest.command,

@@ -1,4 +1,4 @@
-"""The study of a run, and what decides: its fits, the strategy chosen, and others to ask."""
+"""The solution of a run: its fits, the strategy that decides, and the others that can be asked."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -39,7 +39,7 @@ from stakes.study import (
 if TYPE_CHECKING:
     import xarray as xr
 
-# The strategies whose fits to everything a run has anyway.
+# The strategies whose fits to all outcomes every run has.
 TWO: tuple[Strategy, Strategy] = (Plain(), Calibrated())
 # What the files of a run call these two fits.
 TITLES = ("VI", "calibrated")
@@ -47,7 +47,7 @@ TODAY, SAME = Given.name, Same.name
 
 
 def study_of(job: Job) -> Study:
-    """The problem of a job traced on the rows of its fit, with all labels of the table."""
+    """The problem of a job, traced on the rows of its fit, with all labels of the table."""
     with columns_named(job):
         study = Study(
             jax.random.key(job.spec.seed),
@@ -80,12 +80,16 @@ def take_part(study: Study, job: Job) -> None:
 @final
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """The fits of a run, the strategies that were compared, and the one to decide by.
+    """The fits of a run, the strategies that were compared, and the one that decides.
 
     Attributes:
-        summary: None where the run has the two fits alone: it then decides by the calibrated one,
-            or by plain VI where data cannot judge decisions.
-        arrays: what strategies decide by that were fitted in an earlier program, by their names.
+        job: what was to be fitted and decided.
+        study: the problem with its data, and all fits.
+        result: plain VI and the calibrated fit.
+        summary: of the comparison; None where the run has the two fits alone. The calibrated one
+            then decides, or plain VI where data cannot judge decisions.
+        arrays: what strategies decide by that were fitted in an earlier program; the name of each
+            begins with that of its strategy.
     """
 
     job: Job
@@ -96,19 +100,19 @@ class Solution:
 
     @classmethod
     def of(cls, job: Job, study: Study, *, plain: bool = False) -> "Solution":
-        """The two fits of a study; or plain VI alone."""
+        """Plain VI and the calibrated fit of a study; plain VI alone if `plain`."""
         result = calibration_of(study, plain=plain or not job.calibrates)
         return cls(job, study, replace(result, by=by_of(job, job.fit)))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the strategies that can decide."""
+        """The names of the strategies that can decide."""
         if self.summary is None:
             return tuple(strategy.name for strategy in TWO)
         return tuple(line.name for line in self.summary.ways)
 
     def name(self, way: str | None = None) -> str:
-        """The name of the strategy to decide by, unless another is asked for."""
+        """The name of the strategy that decides, unless another is asked for."""
         if way is not None:
             return checks.one_of("`--way`", way, self.names)
         if self.summary is not None:
@@ -134,12 +138,18 @@ class Solution:
         return {}
 
     def decide(self, cases: Cases, way: str | None = None) -> np.ndarray:
-        """Decisions as numbers, with as many digits as the fits have."""
+        """Decisions as numbers, with as many digits as the fits have.
+
+        Args:
+            cases: the cases to decide about.
+            way: the name of a strategy; None for the one that decides.
+        """
         name = self.name(way)
         decisions = self._today(cases) if name == TODAY else self.fitted(name).decide(cases)
         return decisions.astype(jax.dtypes.canonicalize_dtype(float))
 
     def _today(self, cases: Cases) -> np.ndarray:
+        """Today's decisions, which are known for the rows of the run."""
         for own, table in self.parts.values():
             if own is cases:
                 return cases.problem.space.from_labels("`choose.today`", table.beside["today"])
@@ -149,11 +159,17 @@ class Solution:
         )
 
     def labels(self, cases: Cases, way: str | None = None) -> "xr.DataArray":
-        """Decisions as users see them."""
+        """Decisions as users see them: with labels of cases, and of actions where decisions have
+        some.
+
+        Args:
+            cases: the cases to decide about.
+            way: the name of a strategy; None for the one that decides.
+        """
         return cases.labels(self.decide(cases, way))
 
     def posterior(self, way: str | None = None) -> Posterior:
-        """What the strategy predicts by; plain VI's posterior where it predicts nothing."""
+        """The posterior that a strategy predicts by; plain VI's where it predicts nothing."""
         own = self.fitted(way).posterior
         return self.result.posteriors["VI"] if own is None else own
 
@@ -167,7 +183,11 @@ class Solution:
         return {name: self.decide(cases, name) for name in sorted(names, key=self.names.index)}
 
     def at_costs_of(self, job: Job) -> "Solution":
-        """The same fits, for decisions that cost what this job says."""
+        """The same fits, for decisions that cost what another job says.
+
+        Args:
+            job: on the same data.
+        """
         plan = prepare(
             self.result.keys.setup, job.problem, job.data(job.fit.arguments), job.options
         )
@@ -176,7 +196,7 @@ class Solution:
         return replace(self, job=job, result=replace(self.result, plan=plan, home=None))
 
     def to_refit(self) -> list[Strategy]:
-        """Strategies that are fitted again to all rows: the one that decides, and baselines."""
+        """The strategies that are fitted again to all rows: the one that decides, and baselines."""
         if self.summary is None or self.job.choosing is None:
             return [*TWO] if self.job.calibrates else [TWO[0]]
         names = {self.summary.way, SAME} - {TODAY}  # which comes with the table
@@ -185,7 +205,13 @@ class Solution:
         return list(dict.fromkeys([*(b for each in chosen for b in each.bases), *chosen]))
 
     def kept(self, strategies: Sequence[Strategy] | None = None) -> dict[str, np.ndarray]:
-        """What strategies decide by, but for the two fits, which have a file of their own."""
+        """What strategies decide by, as arrays to be saved.
+
+        The two fits are left out: they have a file of their own.
+
+        Args:
+            strategies: those to be saved; None for all.
+        """
         assert self.job.choosing is not None
         every = self.job.choosing.ways if strategies is None else strategies
         return {
@@ -202,7 +228,7 @@ class Solution:
 
     @property
     def latents(self) -> dict[str, list[int]]:
-        """The shape of each latent. Some guides keep the parameters of all in one array."""
+        """The shape of each latent: some guides keep the parameters of all in one array."""
         latents = self.result.approximation.latents
         return {name: list(latent.shape) for name, latent in latents.items()}
 
@@ -233,7 +259,12 @@ class Solution:
 
 @contextmanager
 def columns_named(job: Job, *, first_row: int | None = None) -> Iterator[None]:
-    """Tell an index beyond its plate by its column; `first_row` is where these rows start."""
+    """Name the column of an index beyond its plate.
+
+    Args:
+        job: whose spec names the columns.
+        first_row: the number of rows before those at hand; None where rows are not named.
+    """
     try:
         yield
     except OutOfRangeError as error:
@@ -253,7 +284,8 @@ def columns_named(job: Job, *, first_row: int | None = None) -> Iterator[None]:
 
 
 def new_plates(plan: Plan, job: Job) -> tuple[str, ...]:
-    """Plates to call new for another table: with as many rows, they would pass for the fit's.
+    """The plates of another table's rows, which are new: with as many rows, they would pass for the
+    fit's.
 
     Only plates with latents of their own matter.
     """
@@ -262,7 +294,7 @@ def new_plates(plan: Plan, job: Job) -> tuple[str, ...]:
 
 
 def rows_of_fit(job: Job) -> str:
-    """How many rows its fits rest on, and how many they do not, in words."""
+    """How many rows the fits of a job rest on, and how many they do not, in words."""
     fitted = f"{job.rows_in(job.fit):,} rows"
     if job.held_out is None:
         return f"all {fitted}"
@@ -278,7 +310,7 @@ def by_of(job: Job, table: Table) -> By:
 
 
 def _row_plates(plan: Plan, rows: int) -> tuple[str, ...]:
-    """Plates of the outcome with one member for each row of the table."""
+    """The plates of the outcome with one member for each row of the table."""
     instances = plan.approximation.instances
     return tuple(d for d, n in zip(instances.dims, instances.shape, strict=True) if n == rows)
 
