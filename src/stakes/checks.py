@@ -20,8 +20,8 @@ import numpy as np
 from stakes.errors import InputError, name_of, some
 
 T = TypeVar("T")
+# The largest count: JAX numbers the elements of an array up to here.
 LARGEST = 2**31 - 1
-"""The largest count: JAX numbers the elements of an array up to here."""
 
 
 def shown(value: object) -> str:

@@ -60,8 +60,8 @@ from stakes.port import Approximation, Draw, Instances, NormalPair, Response, Ro
 from stakes.problem import Problem
 from stakes.varying import Need, columns_for
 
+# Folding in 0 or 1 gives the two keys of a split, which is how NumPyro seeds a guide's sites.
 AFTER_SPLIT = 2
-"""Folding in 0 or 1 gives the two keys of a split, which is how NumPyro seeds a guide's sites."""
 
 
 class Weighed(NamedTuple):

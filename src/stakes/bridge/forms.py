@@ -25,8 +25,8 @@ from stakes.host.programs import TRACING_ERRORS
 from stakes.port import Subsample
 from stakes.problem import Problem
 
+# Tuples are tried as they are in all combinations, of which more than three have too many.
 MOST_TUPLES = 3
-"""More tuples than this are not tried as they are."""
 
 
 class WholeNumbers(np.ndarray):

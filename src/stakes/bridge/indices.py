@@ -32,9 +32,10 @@ from stakes.errors import InputError, OutOfRangeError, listed, some
 from stakes.host.programs import Program
 from stakes.port import sweep
 
+# Larger than any array, with room in 32 bits for a model that adds to it.
 HUGE = 2**30
+# The same as a gather, but for `checkify`, which does not know it.
 ASKED: Any = Primitive("asked_gather")
-"""The same as a gather, but for `checkify`, which does not know it."""
 ASKED.def_effectful_abstract_eval(lax.gather_p.abstract_eval)
 mlir.register_lowering(ASKED, mlir.lower_fun(lax.gather_p.bind, multiple_results=False))
 

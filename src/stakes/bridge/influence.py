@@ -29,9 +29,10 @@ from stakes.host.compiling import ONCE
 from stakes.host.programs import Program
 from stakes.port import Instances, RowIndex, over_batches, params_in, sweep
 
+# In place of the number of a member, where there is none.
 NO_MEMBER = -1
+# Draws of the latents: a slope that vanishes at one of them may be an accident.
 DRAWS = 4
-"""Of the latents: a slope that vanishes at one of them may be an accident."""
 
 
 def groups_of(predictor: Predictor, *, least: int = 1) -> dict[str, np.ndarray]:

@@ -43,8 +43,8 @@ from stakes.problem import Problem
 
 Given = Mapping[str, PyTree]
 """Values by the names of sites."""
+# What densities and predictions need of a site.
 PARTS = ("name", "type", "fn", "value", "scale", "is_observed", "cond_indep_stack")
-"""What densities and predictions need of a site."""
 
 
 @final

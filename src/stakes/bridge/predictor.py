@@ -42,8 +42,8 @@ from stakes.problem import Problem
 from stakes.varying import Need, PerCase, columns_for
 
 Made = TypeVar("Made")
+# Shapes of other cases that are kept: a file is decided about in parts of two or three.
 MOST_TRACED = 16
-"""Shapes of other cases that are kept: a file is decided about in parts of two or three."""
 
 
 @final

@@ -14,8 +14,8 @@ import jax
 from stakes._types import Array, PyTree
 from stakes.checks import is_traced
 
+# Stands for an array among what is known.
 ARRAY = object()
-"""Stands for an array among what is known."""
 
 
 @final

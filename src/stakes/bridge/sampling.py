@@ -22,10 +22,12 @@ from stakes.errors import InputError, listed, some
 if TYPE_CHECKING:
     from numpyro.infer import MCMC
 
+# At least four, as Vehtari et al. advise: fewer do not show that chains disagree.
 CHAINS = 4
 # Of each chain: R-hat compares the halves of chains.
 FEWEST_DRAWS = 4
-# Vehtari et al., Rank-normalization, folding, and localization: an improved R-hat (2021).
+# The bounds of Vehtari et al. (2021): with 100 effective draws of each chain, R-hat and quantiles
+# can be told.
 LARGEST_R_HAT = 1.01
 FEWEST_EFFECTIVE = 400
 

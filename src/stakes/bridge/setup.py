@@ -32,8 +32,8 @@ from stakes.bridge.sites import (
 )
 from stakes.host import compiling, programs
 
+# What an `AutoNormal` needs to know of a site, beside shape and support.
 KEPT = ("name", "type", "is_observed", "infer", "cond_indep_stack", "args")
-"""What an `AutoNormal` needs to know of a site, beside shape and support."""
 
 
 class GuideSetup(NamedTuple):

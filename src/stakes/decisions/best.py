@@ -42,25 +42,27 @@ from stakes.errors import NoClosedForm
 from stakes.port import Outcome, responds
 from stakes.protocols import Expectation
 
+# Where a search starts: places spread evenly over the range of the outcome, and quantiles, near
+# which costs bend.
 EVENLY, QUANTILES = 17, 49
-"""Where a search starts: places spread over the range of the outcome, and its quantiles."""
+# Evaluations of the risk after those where a search starts, at most.
 ROUNDS = 40
+# Times the range of the outcome, on either side: where another local minimum is looked for.
 AROUND = 3
-"""Times the range of the outcome, on either side: where another local minimum is looked for."""
+# With fewer draws of θ than this a search takes up to so many times as many places.
 FEW, MORE = 256, 8
-"""With fewer draws of θ than this a search takes up to so many times as many places."""
+# Times the standard deviation of another component; a table would miss still narrower ones.
 ALIKE = 8.0
-"""Times the standard deviation of another component; a table would miss still narrower ones."""
+# Standard deviations from a decision that was found by such a table.
 NEARBY = (-0.1, 0.0, 0.1)
-"""Standard deviations from a decision that was found by such a table."""
+# Which of the quantiles have to cost as much as the decision that was found.
 COMPARED = slice(QUANTILES // 10, None, QUANTILES // 5)
-"""Which of the quantiles have to cost as much as the decision that was found."""
+# The part of a cost that is not worth a thorough search.
 CLOSE = 1e-3
-"""The part of a cost that is not worth a thorough search."""
+# The part of the least cost that a second minimum may cost more.
 NEARLY = 0.01
-"""The part of the least cost that a second minimum may cost more."""
+# The part of the least cost that decisions between the two minima cost more, at least.
 BARRIER = 0.05
-"""The part of the least cost that decisions between the two minima cost more, at least."""
 
 
 def best_decision(

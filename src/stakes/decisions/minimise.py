@@ -20,14 +20,14 @@ from stakes._types import Array, Bool, Float, PerInstance
 
 Curve: TypeAlias = Callable[[PerInstance], PerInstance]
 
+# How far around the grid to look, in multiples of the reach.
 RUNGS = (1.0, 4.0, 16.0, 64.0)
-"""How far around the grid to look."""
+# Steps further out, each four times as long as the one before: the last is beyond all outcomes.
 STRIDES = 30
-"""Further out, each four times as long as the one before."""
+# Units in the last place by which rounding may change a value.
 NOISE = 16
-"""Units in the last place by which rounding may change a value."""
+# The part of the least value by which a place has to promise less, to be tried.
 WORTH = {np.dtype(np.float32): 2e-6, np.dtype(np.float64): 1e-9}
-"""The part of the least value by which a place has to promise less, to be tried."""
 
 
 class At(NamedTuple):

@@ -19,10 +19,11 @@ from stakes.expectation import Mixture
 from stakes.port import Outcome, outcome_at
 from stakes.protocols import Expectation
 
+# Values in one table of all components: enough to find a decision to a thousandth of its cost; with
+# fewer, or where memory has no room for more, there is no table.
 MOST_POOLED, LEAST_POOLED = 512, 128
-"""Values in a table of all components."""
+# Values held at once while averaging over draws of θ.
 MOST_ELEMENTS = 2**24
-"""Values held at once while averaging over draws of θ."""
 
 
 def risk_of(

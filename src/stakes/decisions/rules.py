@@ -39,11 +39,12 @@ from stakes.port import Outcome, responds
 from stakes.protocols import Gain, Groups, Objective, Space, Tabled, UtilityTerm
 from stakes.spaces import ALONE, Real
 
+# Places over the range of the outcome: few, since the next M-step goes on from the best.
 PLACES = 7
+# Draws of outcomes, whose range decisions are searched in.
 DRAWS = 16
-"""Of outcomes, whose range decisions are searched in."""
+# How often an M-step goes through the parts of a decision.
 SWEEPS = 3
-"""Through the parts of a decision."""
 REAL = Real()
 
 

@@ -30,15 +30,16 @@ from stakes.decisions.minimise import (
 )
 from stakes.protocols import Criterion, Expectation, Groups, Space
 
+# Beyond all limits of decisions, and finite in single precision.
 FAR = 1e30
-"""Beyond all limits of decisions."""
+# How often to go through the parts of a decision; and evaluations for each part the first time.
 SWEEPS, ROUNDS = 14, 24
-"""Through the parts of a decision; and the first time, for each part."""
+# Places over the range of outcomes at which the first sweep begins, for each part.
 PLACES = 17
+# How far the second sweep looks, in ranges of the outcome, and each further one less.
 NEAR = 0.25
-"""Of the range of outcomes: how far the second sweep looks, and each further one less."""
+# How far to go on in the direction of a sweep.
 STEPS = (1.0, 2.0, 4.0, 8.0)
-"""How far to go on in the direction of a sweep."""
 
 Way: TypeAlias = Literal["actions", "parts", "limits", "outcomes"]
 """Among all actions, in one part after the other, between the limits of the space, or over the

@@ -23,8 +23,9 @@ from stakes.protocols import Criterion, Groups, Space
 from stakes.spaces import ALONE, Real, Shared
 from stakes.varying import Columns, GroupOf, Need
 
+# Decisions for each case that are tried at once, enough for all of `check_observed`; and for all
+# cases together, as many numbers as fit into some megabytes.
 AT_ONCE, MOST_AT_ONCE = 18, 2**22
-"""Decisions for each case that are tried at once, and for all cases together."""
 
 
 @final

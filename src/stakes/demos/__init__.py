@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from stakes.problem import Problem
     from stakes.study import Forward
 
+# Each with the decision that it is about.
 NAMES = {
     "eight-schools": "how large an effect to promise each school",
     "newsvendor": "how many portions to prepare each day",
     "bank": "whom to call",
 }
-"""Each with the decision that it is about."""
 
 Arguments: TypeAlias = Callable[[], Mapping[str, Any]]
 """What returns the arguments of a model, by name."""

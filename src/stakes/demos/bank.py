@@ -24,14 +24,14 @@ from stakes.study import Calibration, calibrate
 if TYPE_CHECKING:
     import pandas as pd
 
+# What a call costs, whoever answers.
 CALL = 6.0
-"""What a call costs, whoever answers."""
+# What a deposit earns: so much, and a share of the balance up to this.
 LEAST_EARNED, SHARE_EARNED, MOST_COUNTED = 10.0, 0.02, 5000.0
-"""What a deposit earns: so much, and a share of the balance up to this."""
+# Customers, picked at random, that the fit does not see.
 HELD_OUT = 1000
-"""Customers, picked at random, that the fit does not see."""
+# Plates whose members are the same in `held_out()` as in `data()`.
 KNOWN = ("feature",)
-"""Plates whose members are the same in `held_out()` as in `data()`."""
 NUMBERS = ("age", "balance", "day", "campaign", "previous")
 WORDS = (
     "job",

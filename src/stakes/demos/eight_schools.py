@@ -18,6 +18,7 @@ from stakes.study import Calibration, calibrate
 from stakes.utilities import Linearized
 
 SCHOOLS = ("A", "B", "C", "D", "E", "F", "G", "H")
+# Observed effects of coaching, in points of the test, and their standard errors.
 EFFECT = (28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0)
 SIGMA = (15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0)
 
@@ -50,8 +51,8 @@ def labels() -> dict[str, tuple[str, ...]]:
     return {"school": SCHOOLS}
 
 
+# The published setting.
 FITTED_WITH = {"transform": Linearized(scale=7)}
-"""The published setting."""
 
 
 def solve(key: Key, transform: Transform = FITTED_WITH["transform"]) -> Calibration:

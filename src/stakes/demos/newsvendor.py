@@ -23,16 +23,17 @@ from stakes.study import Calibration, Forward, calibrate
 if TYPE_CHECKING:
     import pandas as pd
 
+# The dish that is decided about unless another is named.
 DISH = "shrimp"
+# What a portion short and a portion left over cost.
 UNDERAGE, OVERAGE = 3.0, 1.0
-"""What a portion short and a portion left over cost."""
+# Days are judged by what was known before them.
 FOLDS = Forward()
-"""Days are judged by what was known before them."""
 WEEKDAYS = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
+# Days at the end that the fit does not see.
 HELD_OUT = 160
-"""Days at the end that the fit does not see."""
+# Plates whose members are the same in `held_out()` as in `data()`.
 KNOWN = ("day_of_week", "feature")
-"""Plates whose members are the same in `held_out()` as in `data()`."""
 
 
 def model(

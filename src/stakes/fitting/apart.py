@@ -39,9 +39,9 @@ from stakes.port import Approximation, Batches
 if TYPE_CHECKING:
     from distributed import Client
 
+# Numbers in the states of a batch up to which there are several at a time: a step of a larger one
+# uses all cores by itself, and several would take as many times the memory.
 MOST_BESIDE = 10_000_000
-"""Numbers in the states of a batch up to which there are several at a time: a step of a larger one
-uses all cores by itself, and several would take as many times the memory."""
 
 
 class Together(NamedTuple):

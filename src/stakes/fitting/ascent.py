@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 Bound: TypeAlias = Callable[[PyTree], tuple[Array, tuple[Array, Array, *tuple[Any, ...]]]]
 """Variables in the batch -> bound, (elbo, utility) and whatever else the step is to hand on."""
 
+# The rows of an array that has none of its own: it is taken as a whole.
 WHOLE = RowIndex({}, {})
 
 
@@ -69,6 +70,7 @@ class Chart(NamedTuple):
     held: Callable[[PyTree], PyTree]
 
 
+# Coordinates of variables without limits: their own.
 SAME = Chart(lambda variables: variables, lambda free: free)
 
 

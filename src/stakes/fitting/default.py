@@ -24,20 +24,21 @@ from stakes.port import NormalPair
 if TYPE_CHECKING:
     import optax
 
+# What the squared mean of the last steps is, in units of their mean square, if all is noise.
 NOISE = (1 - MEMORY) / (1 + MEMORY)
-"""What the squared mean of the last steps is, in units of their mean square, if all is noise."""
+# From here on a step has its full length.
 SIGNAL = NOISE + 0.3
-"""From here on a step has its full length."""
+# The length of a step where all is noise, as a part of the full one.
 LEAST = 0.2
-"""Of a step's length, where all is noise."""
+# What is kept of the share of signal: longer than the mean of the steps, so that the length of a
+# step hardly depends on its own noise, which would bias where a fit ends.
 SLOW_MEMORY = 0.98
-"""What is kept of the share of signal: longer than the mean of the steps, so that the length of a
-step hardly depends on its own noise, which would bias where a fit ends."""
 
+# The integers that hold the bits of bfloat16, which files have no type for.
 PACKED = jnp.uint16
+# Numbers in an array whose means are kept in half of the memory: each is rounded to eight bits, and
+# where gradients stay the same a mean ends up to four per cent short of them.
 MANY = 10_000_000
-"""Numbers in an array whose means are kept in half of the memory: each is rounded to eight bits,
-and where gradients stay the same a mean ends up to four per cent short of them."""
 
 
 class AdaptiveState(NamedTuple):

@@ -31,12 +31,12 @@ from stakes.fitting.stages import (
 from stakes.fitting.step import Info, State
 from stakes.host.trees import load_tree
 
+# Step sizes of the stages of a round, as factors of the optimiser's own.
 RATES = (1.0, 0.1, 0.01)
-"""Step sizes of the stages of a round, as factors of the optimiser's own."""
+# How often a row comes up in a stage of full step size, at least: fewer tell nothing of drift.
 VISITS = 6
-"""How often a row comes up in a stage of full step size, at least."""
+# Steps in a row without a finite gradient before a fit gives up.
 MOST_SKIPPED = 50
-"""Steps in a row without a finite gradient before a fit gives up."""
 
 
 Look: TypeAlias = Callable[[PyTree], np.ndarray]

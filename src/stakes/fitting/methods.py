@@ -28,10 +28,10 @@ from stakes.port import (
 )
 from stakes.protocols import DecisionRule, Gain, Groups, Objective, Space
 
+# Draws of θ for an M-step that has no others.
 OF_THEIR_OWN = 15
-"""Draws of θ for an M-step that has no others."""
+# Draws of θ to decide by: fewer leave out what is not known of θ, and bias decisions.
 ENOUGH = 10
-"""Draws of θ to decide by: fewer leave out what is not known of θ, and bias decisions."""
 
 
 @final

@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 Path: TypeAlias = tuple[object, ...]
 """Of a parameter in a tree."""
 
+# A step moves a location by at most so many standard deviations, or so far where that is further,
+# since a sharp posterior would otherwise creep towards a distant optimum; the logarithm of a scale
+# by at most the first.
 SDS, FAR = 0.2, 0.1
-"""A step moves a location by at most so many standard deviations, or so far where that is further,
-since a sharp posterior would otherwise creep towards a distant optimum; the logarithm of a scale by
-at most the first."""
+# Steps that a row which comes up rarely may make up for, when it does.
 MOST_AT_ONCE = 5.0
-"""Steps that a row which comes up rarely may make up for, when it does."""
+# Where the gradients of single steps are cut off, in the same way, before their mean is taken.
 WILD_SDS, WILD_FAR = 10.0, 1.0
-"""Where the gradients of single steps are cut off, in the same way, before their mean is taken."""
+# Nothing is cut off within so many times the noise of the last gradients.
 WILD_NOISE = 10.0
-"""Times the noise of the last gradients, within which none is cut off."""
+# What is kept of the mean of the steps, and of the mean square of Adam's gradients, at each step.
 MEMORY, SQUARED_MEMORY = 0.9, 0.99
-"""What is kept of the mean of the steps, and of the mean square of Adam's gradients."""
 
 
 class NaturalState(NamedTuple):

@@ -7,10 +7,10 @@ import numpy as np
 
 from stakes._types import Array, PyTree
 
+# Variables whose drift is watched; of more, about so many, evenly spread.
 MOST_WATCHED = 1000
-"""Variables whose drift is watched; of more, about so many, evenly spread."""
+# Numbers in an array of which no second copy is made without need.
 LARGE = 2**20
-"""Numbers in an array of which no second copy is made without need."""
 
 
 def has_stopped_rising(chunks: np.ndarray, patience: int) -> bool:

@@ -32,10 +32,11 @@ T = TypeVar("T")
 Option: TypeAlias = bool | int
 """The value of an option of XLA."""
 
+# Bytes of compiled programs to keep on disk.
 LARGEST_CACHE = 2**28
-"""Bytes of compiled programs to keep on disk."""
+# Programs kept. They hold no data but what a model has made constants of.
 MOST_COMPILED = 256
-"""Programs kept. They hold no data but what a model has made constants of."""
+# Those of JAX that programs depend on.
 SETTINGS = (
     "jax_default_device",
     "jax_default_matmul_precision",
@@ -44,24 +45,23 @@ SETTINGS = (
     "jax_numpy_dtype_promotion",
     "jax_threefry_partitionable",
 )
-"""Those of JAX that programs depend on."""
+# Options for programs that run once: they compile in a third of the time, and run as slowly.
 ONCE: dict[str, Option] = {
     "xla_backend_optimization_level": 0,
     "xla_cpu_use_fusion_emitters": False,
     "xla_llvm_disable_expensive_passes": True,
 }
-"""Options for programs that run once: they compile in a third of the time, and run as slowly."""
+# Options for programs that compute few numbers: they compile in half of the time.
 SMALL: dict[str, Option] = {
     "xla_backend_optimization_level": 1,
     "xla_cpu_use_fusion_emitters": False,
 }
-"""Options for programs that compute few numbers: they compile in half of the time."""
+# Numbers that such a program computes, at most; with more, it would run several times as long.
 LITTLE = 100_000
-"""Numbers that such a program computes, at most; with more, it would run several times as long."""
+# Numbers with which a program takes longer to run once, with `ONCE`, than to compile well.
 MUCH = 3 * 10**8
-"""Numbers with which a program takes longer to run once, with `ONCE`, than to compile well."""
+# Options for all others: as many numbers at once as the processor can, where XLA takes half.
 WIDE: dict[str, Option] = {"xla_cpu_prefer_vector_width": 512}
-"""Options for all others: as many numbers at once as the processor can, where XLA takes half."""
 
 
 def setting(name: str) -> bool | str | None:
@@ -143,8 +143,8 @@ class Compiling:
         return self._work() if self._made.exception() else self._made.result()
 
 
+# By the text of the lowered program.
 COMPILED: LRU[Compiling] = LRU(MOST_COMPILED)
-"""By the text of the lowered program."""
 
 
 def compiled(

@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NoReturn, final
 
+# Signals that ask a program to end: Ctrl-C, `kill`, and a terminal that was closed.
 ENDING = tuple(
     signal.Signals[name]
     for name in ("SIGINT", "SIGTERM", "SIGHUP")
     if name in signal.Signals.__members__
 )
-"""Signals that ask a program to end: Ctrl-C, `kill`, and a terminal that was closed."""
 
 
 @final

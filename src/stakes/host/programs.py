@@ -25,15 +25,15 @@ from stakes.host.compiling import LRU, SETTINGS, Compiling, Option, setting
 P = ParamSpec("P")
 R = TypeVar("R")
 
+# For so many kinds of arguments each function remembers which program serves them.
 MOST_TRACED = 32
-"""For so many kinds of arguments each function remembers which program serves them."""
+# What JAX raises where a program asks for a value that is not known while it is compiled.
 TRACING_ERRORS = (
     jax.errors.ConcretizationTypeError,
     jax.errors.NonConcreteBooleanIndexError,
     jax.errors.TracerArrayConversionError,
     jax.errors.TracerIntegerConversionError,
 )
-"""What JAX raises where a program asks for a value that is not known while it is compiled."""
 
 
 class CallArguments(NamedTuple):

@@ -21,6 +21,7 @@ from stakes.errors import StorageError, some
 from stakes.host import files
 
 T = TypeVar("T")
+# The comment of an archive: these words, and the digits of its checksum.
 SEAL = b"stakes sha256 "
 DIGITS = 64
 

@@ -165,6 +165,7 @@ class Newsvendor(TwoSided):
         return self.over
 
 
+# A loss whose level is replaced by those of some cases.
 MEDIAN = Tilted(0.5)
 
 

@@ -19,8 +19,8 @@ from stakes.protocols import Criterion, Gain, Loss, Space, Transform
 from stakes.spaces import Real
 from stakes.utilities import ExpUtility, Utility
 
+# Beyond all limits of decisions, and finite in single precision.
 FAR = 1e30
-"""Beyond all limits of decisions."""
 
 
 @final

@@ -17,10 +17,11 @@ from stakes.errors import InputError, some
 from stakes.protocols import Space
 from stakes.varying import Varying
 
+# Whole numbers are tried one by one where there are at most this many.
 FEW = 64
-"""So many whole numbers are tried one by one."""
+# How far from its limits, as a part of the interval, a decision starts to follow gradients: at a
+# limit the map to the line is infinite.
 EDGE = 1e-3
-"""How far from its limits, as a part of the interval, a decision starts on its way by gradients."""
 
 
 @final
