@@ -108,13 +108,13 @@ def test_everything_odd_is_told_at_once_with_row_and_column() -> None:
         "column 'price': 3 of 4 values are numbers; row 3 says 'n/a'. If that means no value: "
         "`replace.price = { 'n/a' = '' }` in [data]."
     )
-    assert "'€2.90' and the like are read as numbers, here 2.9" in told[1]
+    assert "'€2.90' and similar words are read as numbers, here 2.9" in told[1]
     assert "'Köln ' (1 time, first in row 1)" in told[2]
     assert "differ by spaces alone" in told[2]
     assert "differ by capital letters alone" in told[3]
     assert "3 of 4 values are dates; row 3 says 'soon'" in told[4]
     assert "has no value in rows 2 and 4" in told[5]
-    assert "'01067' and the like begin with a zero. They are read as numbers" in told[6]
+    assert "'01067' and similar numbers begin with a zero. They are read as numbers" in told[6]
 
 
 def test_what_is_said_of_columns_settles_what_is_odd() -> None:

@@ -221,8 +221,7 @@ class _Parser:
         """Check that a name is that of a column."""
         if self.token.kind == "op" and self.token.text == "(":
             self.refuse(
-                f"{token.text!r} is no function known to formulas."
-                f"{suggestion(token.text, FUNCTIONS)}",
+                f"formulas have no function {token.text!r}.{suggestion(token.text, FUNCTIONS)}",
                 token,
             )
         if token.text not in self.known:

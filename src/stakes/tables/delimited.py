@@ -33,7 +33,7 @@ MARKS = {
     codecs.BOM_UTF16_BE: "utf-16",
 }
 # Encodings that are better described than named.
-WORDS = {"utf-8-sig": "utf-8 with a mark, as Excel writes it"}
+WORDS = {"utf-8-sig": "UTF-8 with a byte order mark, as Excel writes it"}
 # The number of lines from which separator and decimal sign are found.
 SAMPLE = 1000
 # Bytes that are read at once to find the encoding.

@@ -237,7 +237,9 @@ class _Look:
             self.note(f"has numbers of different units: {shown}", "Write all in the same one.")
         elif units:
             word, value = different[units[0]], numbers.values[units[0]]
-            self.note(f"{word!r} and the like are read as numbers, here {value:g}", stops=False)
+            self.note(
+                f"{word!r} and similar words are read as numbers, here {value:g}", stops=False
+            )
         elif numbers.grouped is not None:
             word, value = different[numbers.grouped], numbers.values[numbers.grouped]
             self.note(f"{word!r} is read as {value:.12g}", stops=False)
@@ -245,7 +247,7 @@ class _Look:
         if zeros:
             categories = self.remedy(self.remedies.categories)
             remedy = f"They are read as numbers; if they are codes, {categories}."
-            what = f"{zeros[0]!r} and the like begin with a zero"
+            what = f"{zeros[0]!r} and similar numbers begin with a zero"
             self.note(what, remedy, stops=False, codes=True)
         self._note_infinite(words.rows(np.flatnonzero(np.isinf(numbers.values))))
 

@@ -21,7 +21,7 @@ def test_init_tells_each_defect_with_row_and_column(bakery: Path) -> None:
     said = (bakery / "said.txt").read_text(encoding="utf-8")
     for told in (
         "column 'Preis': 398 of 400 values are numbers; rows 12 and 40 say 'n/a'",
-        "column 'Preis': '€3,26' and the like are read as numbers, here 3.26",
+        "column 'Preis': '€3,26' and similar words are read as numbers, here 3.26",
         "column 'sunshine': has no value in rows 7 and 333",
         "'Bonn ' (1 time, first in row 100) differ by spaces alone",
     ):

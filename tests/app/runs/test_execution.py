@@ -179,7 +179,7 @@ def test_a_calibrated_fit_that_cannot_be_chosen_is_not_made(tmp_path: Path) -> N
     spec = {**SPEC, "choose": {"ways": ["plain", "same"], "folds": 2}}
     result = invoke("run", write_project(tmp_path, spec), "-o", tmp_path / "run")
     assert result.exit_code == 4, result.output
-    assert "A fit looks step by step for what suits the data best" in result.stderr
+    assert "A fit stopped before it had found the best parameters" in result.stderr
     assert "VI: reached the step limit" in result.stderr
     assert "`steps = 30000` under [fit]" in result.stderr
     assert "Better by: in per cent of the cost of plain VI." in result.stdout

@@ -12,7 +12,7 @@ def test_doubts_are_told_with_the_decisions(finished: Path, tmp_path: Path) -> N
     assert result.exit_code == 0, result.stderr
     assert "warning: row 2 of column 'x' lies far outside what the fit has seen" in result.stderr
     assert "row 2 has 55" in result.stderr
-    assert "warning: The decisions of this run are not to be relied on yet." in result.stderr
+    assert "warning: Do not rely on the decisions of this run yet." in result.stderr
     again = invoke("decide", finished, table, "-o", out)
     assert again.exit_code == 2
     assert "--overwrite" in again.stderr

@@ -60,7 +60,7 @@ def test_a_spec_settles_what_is_odd_in_its_table(folder: Path) -> None:
     assert "sales.csv: semicolons between values, decimal commas, cp1252" in job.tables.about
     assert "town: 3 categories: 'Köln' 2, 'Ulm; Mitte' 1, 'Bonn' 1" in job.tables.about
     assert "sales.csv: rows 2 and 3 left out: a value is missing" in job.tables.notes
-    assert any("'€2,90' and the like are read as numbers" in note for note in job.tables.notes)
+    assert any("'€2,90' and similar words are read as numbers" in note for note in job.tables.notes)
 
 
 def test_groups_of_rows_have_the_words_that_the_spec_gives_them(folder: Path) -> None:

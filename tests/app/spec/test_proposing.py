@@ -65,7 +65,7 @@ def test_columns_that_tell_the_same_and_codes_are_seen(tmp_path: Path) -> None:
         table.write_text("\n".join(["Tag;Filiale;PLZ;Fläche;Fest;Brote", *lines]) + "\n", "utf-8")
         found = propose(table, "Brote")
         assert found.formula == "Brote ~ Tag_days + (1 | Filiale) + Fläche"
-        assert found.left_out["PLZ"] == "it goes with Filiale, one to one"
+        assert found.left_out["PLZ"] == "it says the same as Filiale"
         assert found.label == ("Tag", "Filiale")
     lines = [f"{i % 9};{7 * i % 5:03d};{i % 4}" for i in range(40)]
     (tmp_path / "codes.csv").write_text("\n".join(["y;code;x", *lines]) + "\n", "utf-8")

@@ -4,7 +4,10 @@ import sys
 
 
 def main() -> None:
-    """Run `stakes`; what it needs beyond the library comes with the extra `cli`."""
+    """Run `stakes`.
+
+    What it needs beyond the library comes with the extra `cli`.
+    """
     try:
         from stakes.app.cli.app import app
     except ModuleNotFoundError as error:

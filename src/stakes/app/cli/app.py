@@ -1,4 +1,10 @@
-"""The commands of `stakes`, in the order of `--help`."""
+"""The commands of `stakes`, in the order of `--help`.
+
+Each is a function in a module of its own name, or of that of a similar command. Its docstring is
+its help, its annotations are its options. A new command is added to the list below.
+
+Everything is imported when a command runs, so that help appears at once.
+"""
 
 from typing import Annotated
 
@@ -29,6 +35,7 @@ app = typer.Typer(
 
 
 def _version(wanted: bool) -> None:
+    """Print the version and exit, if that is asked for."""
     if wanted:
         from importlib.metadata import version
 
@@ -45,6 +52,7 @@ def options(
         ),
     ] = False,
 ) -> None:
+    """Options of `stakes` itself."""
     pass
 
 

@@ -39,6 +39,12 @@ def check(
 
 
 def _text(spec: Path, outlook: "Checked") -> str:
+    """The findings of a check, for people.
+
+    Args:
+        spec: the path of the spec.
+        outlook: the findings.
+    """
     from stakes.wording import text_table
 
     head = ("site", "kind", "shape", "plates", "type")
@@ -47,7 +53,7 @@ def _text(spec: Path, outlook: "Checked") -> str:
     ]
     data = [(d.name, d.kind, str(d.shape), "", d.dtype) for d in outlook.arguments]
     rows = [head, *sites, ("",) * 5, ("argument", *head[1:3], "", "type"), *data]
-    again = f"; then {outlook.refit:,} to fit, for decisions about new ones"
+    again = f"; then {outlook.refit:,} to fit, to decide about new rows"
     steps = f"{outlook.steps:,} steps"
     if outlook.least_steps < outlook.steps:
         steps = f"{outlook.least_steps:,} to {steps}, until it converges"
@@ -60,12 +66,12 @@ def _text(spec: Path, outlook: "Checked") -> str:
         "expectation": outlook.expectation,
         "memory": f"about {outlook.megabytes:,.0f} MB in addition to Python and JAX",
         "time": f"about {_span(outlook.least_seconds, outlook.seconds)}, each fit taking {steps}; "
-        f"deciding and the report about {_duration(outlook.deciding_seconds)} in addition",
+        f"decisions and report about another {_duration(outlook.deciding_seconds)}",
         "ways": "; ".join(outlook.ways) or "the two fits alone",
     }
     if outlook.ways:
         about["to choose"] = (
-            f"about {_span(outlook.least_choice_seconds, outlook.choice_seconds)} in addition, for "
+            f"about another {_span(outlook.least_choice_seconds, outlook.choice_seconds)}, for "
             f"{outlook.folds} folds; corrections and NUTS take extra time"
         )
     parts = [
@@ -78,11 +84,18 @@ def _text(spec: Path, outlook: "Checked") -> str:
 
 
 def _span(least: float, most: float) -> str:
+    """From one duration to another; a single one where they read the same."""
     low, high = _duration(least), _duration(most)
     return low if low == high else f"{low} to {high}"
 
 
 def _duration(seconds: float) -> str:
+    """A time in its usual unit.
+
+    Examples:
+        >>> _duration(90), _duration(600), _duration(36_000)
+        ('90 s', '10 min', '10 h')
+    """
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 120 * 60 else f"{seconds / 3600:.0f} h"

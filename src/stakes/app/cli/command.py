@@ -35,7 +35,7 @@ Set = Annotated[
     typer.Option(
         "--set",
         metavar="FIELD=VALUE",
-        help="Try another value, such as fit.steps=9000; repeatable.",
+        help="Use another value, such as fit.steps=9000; may be repeated.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs to read.")]

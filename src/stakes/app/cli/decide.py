@@ -18,7 +18,13 @@ AllowChangedModel = Annotated[
 
 
 class DecideOptions(NamedTuple):
-    """How to decide, if not as the run has chosen."""
+    """How to decide, if not as the run has chosen.
+
+    Attributes:
+        known: whether the rows are those of the fit.
+        way: the name of the strategy to decide by.
+        set: values to try in place of those of the spec.
+    """
 
     known: Annotated[
         bool, typer.Option("--known", help="The rows are those of the fit, in the same order.")
@@ -28,7 +34,7 @@ class DecideOptions(NamedTuple):
         typer.Option(
             "--way",
             metavar="NAME",
-            help="Decide by this way from the run's table, not by the chosen one.",
+            help="Decide by this strategy of the run's table instead of the chosen one.",
         ),
     ] = None
     set: Set = None
@@ -58,7 +64,7 @@ def decide(
         ),
     ] = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace OUT.csv if it is there already.")
+        bool, typer.Option("--overwrite", help="Replace OUT.csv if it exists.")
     ] = False,
     allow_changed_model: AllowChangedModel = False,
     json: Json = False,
@@ -107,7 +113,7 @@ def decide(
             say("Rows with a value missing get no decision.")
         as_chosen = not (options.way or options.set)  # the page decides as the run does
         if as_chosen and out not in STANDARD_OUTPUT and table not in STANDARD_OUTPUT:
-            say(f"As a page to show: stakes report {run} --for {table}")
+            say(f"For a page to show: stakes report {run} --for {table}")
 
 
 @command

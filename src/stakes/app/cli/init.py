@@ -1,4 +1,7 @@
-"""`stakes init`: a spec to start from, with a model and a table or for a table of the user."""
+"""`stakes init`: a spec to start from.
+
+It comes with an example model and table, or is written for a table of the user.
+"""
 
 from importlib import resources
 from pathlib import Path
@@ -34,7 +37,7 @@ def init(
         typer.Option(
             "--today",
             metavar="COLUMN",
-            help="Its column with what is decided today, such as what was ordered.",
+            help="The column with today's decisions, such as the quantity ordered.",
         ),
     ] = None,
 ) -> None:
@@ -76,6 +79,11 @@ def init(
 
 
 def _start() -> dict[str, bytes]:
+    """The files of the example.
+
+    Returns:
+        Name -> content.
+    """
     templates = resources.files("stakes.app.cli") / "start"
     # Python in the package carries a suffix, so that no tool takes it for the library's own.
     sources = {name: f"{name}.txt" if name.endswith(".py") else name for name in FILES}

@@ -1,4 +1,4 @@
-"""How runs end: results, files and exit code of one, and `stakes compare` for several."""
+"""The result of a run on the command line, its exit code, and `stakes compare` for several runs."""
 
 import sys
 from contextlib import nullcontext
@@ -32,7 +32,14 @@ def finish(
     processes: "Processes | None" = None,
     beat: "Beat | None" = None,
 ) -> None:
-    """Carry out the run, print its result, and exit accordingly."""
+    """Carry out a run, print its result, and exit accordingly.
+
+    Args:
+        run: newly begun, or reopened.
+        report: whether to write its report.
+        json: whether to print JSON, for other programs to read.
+        on: a client of a Dask cluster, which makes the fits of a choice.
+    """
     from stakes.app import runs
 
     say(f"Run folder: {run.folder.path}")
@@ -62,7 +69,7 @@ def show_ended(run: "Run", *, json: bool) -> None:
 
 
 def _held_out(run: "Run", manifest: "Manifest") -> str:
-    """By which rows decisions were judged, and on how many those about new rows rest."""
+    """A sentence on the rows that judged decisions, and those that new decisions rest on."""
     job = run.job
     if job.held_out is None or job.spec.data is None:
         return ""
@@ -76,7 +83,7 @@ def _held_out(run: "Run", manifest: "Manifest") -> str:
 
 
 def _verdict(manifest: "Manifest", comparison: "Comparison | None", unit: str | None) -> str:
-    """The choice among ways, or the comparison of the two fits, or why there is neither."""
+    """The choice among strategies, or the comparison of the two fits, or why there is neither."""
     if manifest.choice is not None:
         return _text_of(manifest.choice, unit)
     assert manifest.ending is not None
@@ -86,7 +93,7 @@ def _verdict(manifest: "Manifest", comparison: "Comparison | None", unit: str | 
 
 
 def _text_of(chosen: "Summary", unit: str | None = None) -> str:
-    """The ways side by side, and which one decides."""
+    """The strategies side by side, and which one decides."""
     mean = ("gain" if chosen.gain else "cost") + (f", {unit}" if unit else "")
     rows = [["", mean, "better by", "95 % interval", "in 50 %", "in 90 %"]]
     for row in chosen.ways:
@@ -102,12 +109,13 @@ def _text_of(chosen: "Summary", unit: str | None = None) -> str:
 
 
 def _conclude(manifest: "Manifest") -> None:
+    """Exit with the code of the run's ending, and say why, unless all is well."""
     from stakes.app.runs import unsettled
     from stakes.fitting import Stop
 
     assert manifest.ending is not None
     if str(Stop.NUMERICAL_FAILURE) in manifest.ending.stopped.values():
-        say("error: a fit found no finite gradient in many steps; its last good state is saved.")
+        say("error: many steps of a fit had no finite gradient; its last good state is saved.")
         raise typer.Exit(Exit.NUMERICAL_FAILURE)
     if not manifest.ending.converged:
         say(f"Not converged: the results are written, but not reliable. {unsettled(manifest)}")
@@ -115,6 +123,7 @@ def _conclude(manifest: "Manifest") -> None:
 
 
 def _summary(run: "Run", manifest: "Manifest") -> dict[str, object]:
+    """The result of a run, for other programs."""
     return {
         "run": str(run.folder.path),
         "status": manifest.status,
@@ -129,6 +138,7 @@ def _summary(run: "Run", manifest: "Manifest") -> dict[str, object]:
 
 
 def _written(run: "Run") -> str:
+    """The files that a run has written, for people."""
     from stakes.app.runs import DECISIONS, DRAWS, REPORT
 
     names = {DECISIONS: "Decisions", DRAWS: "Draws", REPORT: "Report"}
@@ -171,11 +181,13 @@ def compare(
 
 
 def _fields(path: Path, manifest: "Manifest", ending: "Ending") -> dict[str, object]:
+    """The result of one run of several, for other programs."""
     about = {"run": str(path), "title": manifest.title, "seed": manifest.seed}
     return about | ending.model_dump()
 
 
 def _row(path: Path, manifest: "Manifest", ending: "Ending") -> tuple[str, ...]:
+    """The result of one run, as a row of the table of several."""
     from stakes.app.spec import unit_of
 
     sign = -1 if ending.gain else 1

@@ -177,9 +177,7 @@ def doubts_about(manifest: Manifest, way: str) -> list[str]:
     """
     found, ending = [], manifest.ending
     if ending is not None and not ending.converged:
-        found.append(
-            f"The decisions of this run are not to be relied on yet. {unsettled(manifest)}"
-        )
+        found.append(f"Do not rely on the decisions of this run yet. {unsettled(manifest)}")
     chosen = manifest.choice
     held = None if chosen is None else chosen.line(way).coverage_90
     if chosen is not None and held is not None:
@@ -197,9 +195,8 @@ def unsettled(manifest: Manifest) -> str:
         steps = manifest.spec.get("fit", {}).get("steps", Options.steps)
         more = f"more, with `steps = {max(2 * steps, Options.steps)}` under [fit] in the spec"
     return (
-        f"A fit looks step by step for what suits the data best, and here it stopped before it "
-        f"had found that ({why}): with more steps, decisions and costs may change. Allow {more}, "
-        f"and run again."
+        f"A fit stopped before it had found the best parameters ({why}): with more steps, "
+        f"decisions and costs may change. Allow {more}, and run again."
     )
 
 

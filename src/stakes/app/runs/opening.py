@@ -160,7 +160,7 @@ def changed_run(run: Run, changes: Sequence[str]) -> Run:
         section, *rest = path_of(change)
         if section != "data" or rest[:1] not in [[name] for name in READING]:
             raise InputError(
-                f"`--set {change}`: that went into the fits; change it in the spec, and run again. "
+                f"`--set {change}`: the fits depend on it; change it in the spec, and run again. "
                 f"Decisions can try other values of [loss], [utility] and [decision], and read "
                 f"their table by another `data.{'`, `data.'.join(READING)}`."
             )
@@ -182,7 +182,7 @@ def _moved(manifest: Manifest, model: Path) -> Path:
     """The folder that a spec's paths start from, found from where its model is now."""
     named = str(manifest.spec.get("model", {}).get("python") or "").rpartition(":")[0]
     if not named or Path(named).is_absolute():
-        raise InputError("`--model`: the spec of the run names no model relative to itself.")
+        raise InputError("`--model`: the spec of the run names no model by a relative path.")
     given, parts = model.resolve(), Path(named).parts
     if given.is_dir():
         return given

@@ -45,7 +45,7 @@ def check_output(target: Path, inputs: Iterable[Path], *, overwrite: bool = True
     for path in inputs:
         if target.exists() and path.exists() and target.samefile(path):
             raise InputError(
-                f"`-o {target}` would overwrite {path}, which is read from. Choose another file."
+                f"`-o {target}` would overwrite {path}, which is an input. Choose another file."
             )
     suffix = target.suffix.lower()
     if suffix not in FORMATS and not files.is_stream(target):
@@ -58,7 +58,7 @@ def check_output(target: Path, inputs: Iterable[Path], *, overwrite: bool = True
             f"`-o {target}` needs pyarrow: {how_to_install('parquet')}; or write a .csv file."
         )
     if not overwrite and target.is_file() and target.stat().st_size:
-        raise InputError(f"{target} exists already; say `--overwrite` to replace it.")
+        raise InputError(f"{target} exists already; pass `--overwrite` to replace it.")
 
 
 @contextmanager

@@ -201,8 +201,8 @@ def asked_rows(solution: Solution, asked: Asked) -> "report.Rows":
         every = new_cases(solution, padded(job, part.arguments, part.rows, size))
         rows = _rows("new", *own, every=every, at=kept)
     basis = (
-        f"These decisions come from a fit to {rows_of_fit(job)}. How good they are was judged by "
-        f"fits that had not seen the outcomes in question."
+        f"These decisions come from a fit to {rows_of_fit(job)}. How good they are was judged on "
+        f"outcomes that no fit had seen."
     )
     return replace(rows, where=asked.where, doubts=asked.doubts, basis=basis)
 

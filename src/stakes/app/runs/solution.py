@@ -154,8 +154,8 @@ class Solution:
             if own is cases:
                 return cases.problem.space.from_labels("`choose.today`", table.beside["today"])
         raise InputError(
-            f"{TODAY.capitalize()} is known for the rows of the run alone. About new rows, let "
-            f"another way from the run's table decide, such as `--way {TWO[0].name!r}`."
+            f"{TODAY.capitalize()} is known for the rows of the run alone. For new rows, name "
+            f"another strategy of the run's table, such as `--way {TWO[0].name!r}`."
         )
 
     def labels(self, cases: Cases, way: str | None = None) -> "xr.DataArray":

@@ -97,10 +97,8 @@ class Assembly:
         self._tables = tables
         self._model: Callable[..., Any] | None = None
         self._outcome: str | None = None
-        self._dates: tuple[str, ...] = ()
-        """Columns of which a formula asks for parts of dates."""
-        self._needs: tuple[str, ...] = ()
-        """What loss and decisions ask for, beside the model."""
+        self._dates: tuple[str, ...] = ()  # columns of which a formula asks for parts of dates
+        self._needs: tuple[str, ...] = ()  # arguments that loss and decision space ask for
         self._check_together()
         self._find_model()
         self._made = self._make_values()
@@ -245,7 +243,7 @@ class Assembly:
         if {"loss", "utility"} <= given:
             add("utility", "a problem has a loss or a utility, not both; leave one out.")
         if {"transform", "utility"} <= given:
-            add("transform", "turns a loss into a utility; leave it out where there is `utility`.")
+            add("transform", "turns a loss into a utility; leave it out with a `utility`.")
         if "model" not in given:
             add("model", "is required: a table with `python` and `outcome`, or `example`.")
         model = self.spec.model

@@ -83,7 +83,7 @@ class Job:
         if fields := unfilled(self.raw) if self.by_table else ():
             notes.append(
                 f"{' and '.join(fields)}: still as `stakes init` proposes. Fill in what a wrong "
-                f"decision costs you: all decisions rest on that."
+                f"decision costs you: all decisions depend on it."
             )
         today, data = self.spec.choose.today, self.spec.data
         if self.by_table and data is not None and today in data.columns.values():
@@ -101,7 +101,7 @@ class Job:
             )
         if _is_to_refit(self) and _all_rows(self) is None:
             notes.append(
-                "data.held_out: these rows cannot be put together with the others, so decisions "
+                "data.held_out: these rows cannot be joined with the others, so decisions "
                 "about new rows will come from a fit without them."
             )
         return tuple(notes)

@@ -72,7 +72,7 @@ def propose(path: Path, outcome: str | None, today: str | None = None) -> "Propo
     unsettled = [*raw.findings, *(f for f in settled.findings if f.stops)]
     if unsettled:
         lines = "\n".join(f"  {finding}" for finding in unsettled)
-        raise InputError(f"{path} has to be put right first:\n{lines}")
+        raise InputError(f"{path} needs corrections first:\n{lines}")
     findings = [f for f in first.findings if f.stops or (f.codes and f.column != outcome)]
     findings += [f for f in settled.findings if not _repeats(f, findings)]
     if today is not None and (today not in names or today == outcome):
@@ -81,8 +81,7 @@ def propose(path: Path, outcome: str | None, today: str | None = None) -> "Propo
     column = settled.columns[outcome]
     if column.kind is not Kind.NUMBERS:
         raise InputError(
-            f"`--outcome {outcome}`: the column holds {column.kind}, where numbers are needed to "
-            f"decide about."
+            f"`--outcome {outcome}`: the column holds {column.kind}; outcomes must be numbers."
         )
     if len(np.unique(column.values[~column.missing])) < 2:
         raise InputError(f"`--outcome {outcome}`: all outcomes are the same.")
@@ -219,13 +218,13 @@ class Proposal:
                 _effects(self.columns[name], rows) for name in sorted(self._used - {self.about})
             ]
             if dispersion(np.column_stack([np.ones(len(counts)), *design]), counts) < DISPERSED:
-                return "poisson", "outcomes are counts that vary no more than by chance"
-            return "negative binomial", "outcomes are counts that vary more than by chance"
+                return "poisson", "outcomes are counts that vary as Poisson counts do"
+            return "negative binomial", "outcomes are counts that vary more than Poisson counts"
         spread = numbers - numbers.mean()
         skewed = (spread**3).mean() > (spread**2).mean() ** 1.5
         if numbers.min() > 0 and skewed:
             return "gamma", "outcomes are above zero, a few of them large"
-        return "normal", 'outcomes are any numbers; "student" allows for some far off'
+        return "normal", 'outcomes are any numbers; "student" allows for outliers'
 
     @property
     def _rows(self) -> int:
@@ -279,7 +278,7 @@ class Proposal:
             return "the same in all rows" if len(_days(there)) < 2 else ""
         different = len(np.unique(there))
         if name == self.today:
-            return "it is what is decided today (`today`, below)"
+            return "it has today's decisions (`today`, below)"
         if column.kind is Kind.DATES:
             return "a second column of dates"
         if different < 2:
@@ -291,7 +290,7 @@ class Proposal:
         if column.kind is Kind.NUMBERS and _numbers_rows(there):
             return "it numbers the rows"
         if same := self._same_as(name):
-            return f"it goes with {same}, one to one"
+            return f"it says the same as {same}"
         if self.date is not None and self._is_of_weekday(name, self.date):
             return f"it depends on the weekday alone, which {self.date} already gives"
         return ""

@@ -168,7 +168,7 @@ class DataSection(Section):
         if self.encoding is not None and not _is_encoding(self.encoding):
             wrong.append(("encoding", f"there is no encoding {self.encoding!r}"))
         if self.by and self.ordered:
-            wrong.append(("ordered", "rows belong together `by` columns or in order, not both"))
+            wrong.append(("ordered", "rows are grouped `by` columns or in order, not both"))
         if wrong:
             raise FieldErrors(*wrong)
         return self
@@ -217,7 +217,7 @@ class ChooseSection(Section):
         5, description="a whole number of two or more, or `forward` with its arguments"
     )
     by: str | None = Field(None, description="the name of a column with groups of rows")
-    today: str | None = Field(None, description="the name of a column with the decisions of today")
+    today: str | None = Field(None, description="the name of a column with today's decisions")
 
 
 class NamedValue(Section):
@@ -243,9 +243,7 @@ class NamedValue(Section):
 class CostSection(NamedValue):
     """[loss] or [utility]: what decisions cost or are worth, and the unit of that."""
 
-    unit: str | None = Field(
-        None, max_length=12, description='what costs are counted in, such as "€"'
-    )
+    unit: str | None = Field(None, max_length=12, description='the unit of costs, such as "€"')
 
 
 class DecisionSection(NamedValue):

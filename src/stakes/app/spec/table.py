@@ -143,8 +143,8 @@ def split(whole: Table, how: HeldOutSection, rows: int) -> tuple[Table, Table]:
         changes = np.flatnonzero(np.diff(whole.beside["when"])) + 1
         if not len(changes):
             raise InputError(
-                "`held_out.pick = 'last'`: all rows say the same in the column that `ordered` "
-                "names, so that none of them is the last. Take `pick = 'random'`."
+                "`held_out.pick = 'last'`: all rows have the same value in the column that "
+                "`ordered` names, so none of them is the last. Use `pick = 'random'`."
             )
         count = rows - int(changes[np.abs(changes - (rows - count)).argmin()])
     order = _order(rows, how)

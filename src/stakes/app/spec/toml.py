@@ -21,7 +21,7 @@ HEAD = """\
 COSTS = """\
 [loss]                            # what a wrong decision costs: FILL IN, in your own unit
 newsvendor = { under = 1, over = 1 }  # one unit too few, one too many; or squared, lin_ex, ...
-# unit = "€"                      # what costs are counted in, for the report
+# unit = "€"                      # of costs, for the report
 """
 # Names of columns, in some languages, of what was sold.
 SALES = re.compile(
@@ -29,13 +29,13 @@ SALES = re.compile(
 )
 NOT_DEMAND = """\
 # Sold is not demand: where a shelf was empty, more would have been sold, and orders that follow
-# such days stay too low. Leave out the rows of days that sold out, or put what was asked for.
+# such days stay too low. Leave out the rows of days that sold out, or put in what was asked for.
 """
 REPLACED = """
 [data.replace]                    # words, and what is meant; "" is no value
 """
 TODAY = """\
-# today = "COLUMN"                # what is decided today, to compare with; not in the formula
+# today = "COLUMN"                # today's decisions, to compare with; not in the formula
 """
 ACTIONS = """\
 [loss]                            # what a wrong decision costs: FILL IN, in your own unit
@@ -164,9 +164,9 @@ def spec_text(proposal: Proposal, folder: Path) -> str:
         "\n",
         ACTIONS if family == "bernoulli" else COSTS,
         "\n[choose]\n",
-        _line("folds", folds, "ways are judged forward in time"),
-        _line("ways", ways, '"calibrated" may be added; it takes far longer'),
-        _line("today", proposal.today, "CHECK: what is decided today, to compare with") or TODAY,
+        _line("folds", folds, "strategies are judged forward in time"),
+        _line("ways", ways, '"calibrated" can be added, but takes far longer'),
+        _line("today", proposal.today, "CHECK: today's decisions, to compare with") or TODAY,
     ]
     return "".join(text)
 
