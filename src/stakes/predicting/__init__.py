@@ -2,7 +2,6 @@
 
 from stakes.predicting.decisions import begin_to_decide as begin_to_decide
 from stakes.predicting.decisions import decide as decide
-from stakes.predicting.decisions import draws_for as draws_for
 from stakes.predicting.decisions import draws_to_decide as draws_to_decide
 from stakes.predicting.decisions import expected as expected
 from stakes.predicting.decisions import second_minimum as second_minimum

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from stakes import checks
 from stakes._types import Data, Key
-from stakes.errors import InputError, warn
+from stakes.errors import warn
 from stakes.fitting import Method, Stop
 from stakes.host.progress import waiting
 from stakes.problem import Problem
@@ -94,7 +94,7 @@ def calibrate(
         >>> result.decisions.dims
         ('toss',)
     """
-    given = Options(
+    chosen = Options(
         transform=transform,
         method=method,
         expectation=expectation,
@@ -105,10 +105,7 @@ def calibrate(
         optimizer=optimizer,
         all_steps=all_steps,
         warm_start=warm_start,
-    )
-    if options is not None and given != Options():
-        raise InputError("`calibrate(options=...)` replaces the other options: leave those out.")
-    chosen = given if options is None else options
+    ).replaced_by(options, "calibrate")
     work = Work(progress=checks.flag("`progress=`", progress), journal=journal, processes=on)
     study = Study(key, problem, data, chosen, coords=coords, work=work)
     result = calibration_of(study)

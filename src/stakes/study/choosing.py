@@ -87,9 +87,7 @@ def choose(
         >>> choice.chosen
         'plain VI'
     """
-    given = Options(steps=steps, draws=draws, optimizer=optimizer)
-    if options is not None and given != Options():
-        raise InputError("`choose(options=...)` replaces the other options: leave those out.")
+    chosen = Options(steps=steps, draws=draws, optimizer=optimizer).replaced_by(options, "choose")
     checks.instance("`problem`", problem, Problem, "a `Problem(model, outcome=..., loss=...)`")
     reason = problem.why_not_single("`choose(problem)`", parts=True)
     if reason is not None:
@@ -99,7 +97,6 @@ def choose(
         progress=checks.flag("`progress=`", progress),
         client=None if on is None else checked_client(on),
     )
-    chosen = given if options is None else options
     study = Study(key, problem, data, chosen, folds=folds, by=by, coords=coords, work=work)
     enter(study, strategies)
     return chosen_among(study, strategies)

@@ -83,6 +83,14 @@ class Options:
             progress=progress,
         )
 
+    def replaced_by(self, options: "Options | None", where: str) -> "Options":
+        """Return the options given as one value, if any, which leaves no room for single ones."""
+        if options is None:
+            return self
+        if self != Options():
+            raise InputError(f"`{where}(options=...)` replaces the other options: leave those out.")
+        return options
+
     def transform_for(self, problem: Problem) -> Transform | None:
         """From loss to utility, `Linearized()` by default; None for a problem with a utility."""
         if problem.utility is None:

@@ -148,7 +148,7 @@ class Study:
         for mask in self.splits.masks:
             self.cases(mask)  # refuses folds of which nothing can be predicted
 
-    def merge(self) -> None:
+    def drop_folds(self) -> None:
         """Have no folds any more: strategies are fitted to everything alone."""
         self.splits, self.dependence = NO_FOLDS, Independent()
 

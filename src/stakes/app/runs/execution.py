@@ -135,7 +135,7 @@ def _refitted(run: Run, solution: Solution, work: Work) -> tuple[Solution | None
         return None, False
     strategies, rows = solution.to_refit(), whole.job.rows_in(whole.job.fit)
     begin(f"fitting again, to all {rows:,} rows, for decisions about new ones")
-    whole.study.merge()
+    whole.study.drop_folds()
     # Several processes have to begin the same fits, whatever is chosen afterwards.
     plain = work.processes is None and TWO[1] not in strategies
     try:
