@@ -1,4 +1,15 @@
-"""A problem with its data, studied: fits, strategies, comparisons, and what is decided."""
+"""A problem with its data, studied: fits, strategies, comparisons, and what is decided.
+
+A `Study` is a problem with its data, checked and traced once (`study.py`, `plan.py`, `data.py`).
+Folds and everything are masks over the outcomes of that one trace (`folds.py`). `Fits` make each
+fit once, by strength of calibration and mask (`fits.py`). A `Strategy` turns fits into decisions
+(`strategies/`), `Cases` are what it decides about (`cases.py`), and a `Comparison` is what the
+decisions of several strategies have cost on the same cases (`comparison.py`), with intervals that
+allow for dependence (`intervals.py`, `dependence.py`).
+
+`calibrate` is a study without folds and two fits; `choose` is one with folds and any number of
+strategies. They return a `Calibration` and a `Choice`.
+"""
 
 from stakes.study.calibrating import calibrate as calibrate
 from stakes.study.calibrating import calibration_of as calibration_of

@@ -1,4 +1,9 @@
-"""The choice of an expectation, and a trial of loss and method, before any fit."""
+"""The choice of an expectation, and a trial of loss and method, before any fit.
+
+A loss that fails on the user's outcomes, a method that cannot follow it, or an expectation without
+a formula for it would otherwise show after minutes of fitting, or as a silent nan. So all of them
+are tried once, on the observed outcomes and on draws from where the fit starts.
+"""
 
 from dataclasses import dataclass
 from typing import final
@@ -31,7 +36,7 @@ from stakes.study.options import Options
 
 
 def _check_classes(problem: Problem, outcome: Distribution) -> None:
-    """Refuse a loss for classes that the outcome does not have."""
+    """Refuse a loss for classes that the outcome does not have, such as a table of costs."""
     if problem.loss is None:
         return
     loss, discrete = AnyLoss(problem.loss), outcome.support.is_discrete
@@ -50,9 +55,14 @@ def checked_expectation(
     approximation: NumPyroApproximation,
     key: Key,
 ) -> tuple[Expectation, int]:
-    """Try loss, expectation and method before any fit, on observed outcomes and where it starts.
+    """Return the expectation, and how many draws of θ a step usually takes with it.
 
-    Also says how many draws of θ are usual for it.
+    Args:
+        problem: model, outcome, loss or utility.
+        transform: from loss to utility; None for a problem given by a utility.
+        options: with the expectation and the method that the user has chosen, if any.
+        approximation: model and guide, where the fit starts.
+        key: for one draw of the latents and the outcomes.
     """
     posterior = FittedPosterior(approximation, approximation.start)
     predictor = Predictors(problem, approximation).on()
@@ -97,7 +107,12 @@ def checked_expectation(
 
 
 def usual_draws(expectation: Expectation, outcome: Distribution, rows: int) -> int:
-    """For small problems, more draws of θ cost next to nothing; formulas of counts are long."""
+    """Return how many draws of θ a step takes where the user does not say.
+
+    More draws make a step less noisy. For small problems whose expectations are closed forms they
+    cost next to nothing; but closed forms for counts are long, so that fewer rows count as small
+    there.
+    """
     if not expectation.cost.free:
         return 10
     is_count = outcome.support.is_discrete and expectations.stats.few_values(outcome) is None
@@ -105,7 +120,11 @@ def usual_draws(expectation: Expectation, outcome: Distribution, rows: int) -> i
 
 
 def _check_slope(problem: Problem, task: DecisionTask, drawn: np.ndarray) -> None:
-    """Refuse, for a latent, a cost in steps: it would have no slope to follow."""
+    """Refuse a cost in steps for decisions about a latent.
+
+    The expectation of a latent's cost is followed through its draws, and through them a step
+    function has no slope. Nine values around each draw, up to one away, show whether there is any.
+    """
     decision = task.space.unpack(task.everywhere(drawn, jnp.median(drawn)))
     tried = drawn + jnp.linspace(-1, 1, 9).reshape(-1, *(1 for _ in drawn.shape))
     slope = jax.grad(lambda y: jnp.sum(task.criterion.cost(y, decision)))(tried)
@@ -120,7 +139,15 @@ def _check_slope(problem: Problem, task: DecisionTask, drawn: np.ndarray) -> Non
 def _try_cost(
     of_seen: DecisionTask, seen: np.ndarray, task: DecisionTask, drawn: np.ndarray
 ) -> None:
-    """Refuse a loss or utility that fails on observed outcomes; warn where others show a fault."""
+    """Refuse a loss or utility that fails on observed outcomes; warn if it fails on likely ones.
+
+    Args:
+        of_seen: decisions and costs of the cases that were observed.
+        seen: their outcomes.
+        task: decisions and costs of the first batch.
+        drawn: outcomes that the guide's start predicts there; they may be far from the observed
+            ones.
+    """
     middle, width = np.median(seen).astype(seen.dtype), seen.max() - seen.min()
     of_seen.check_observed(seen)
     # What is drawn before a fit may be anywhere.
@@ -133,7 +160,11 @@ def _try_cost(
 @final
 @dataclass(frozen=True)
 class _AllAsked:
-    """All that is asked of an expectation: the utility term in the fit, the risk for decisions."""
+    """All that will be asked of an expectation: the utility term of the fit, and the risk of
+    decisions.
+
+    It stands in for the gain while an expectation is chosen, so that the choice can do both.
+    """
 
     gain: Gain
     estimator: Estimator | None
@@ -158,6 +189,7 @@ class _AllAsked:
         return self.gain.exact_decision(predicted)
 
     def term(self, expectation: Expectation, estimator: Estimator | None = None) -> UtilityTerm:
+        """Return the utility term; where it is computed, the risk is, too."""
         term = self.gain.term(expectation, self.estimator)
 
         def both(key: Key, outcome: Distribution, decision: Array) -> Array:

@@ -1,4 +1,9 @@
-"""From a problem and data to a plan: everything chosen and checked before the first fit."""
+"""A plan: a decision problem with everything chosen and checked before the first fit.
+
+`prepare` traces model and guide, reads the data, and finds a transform, a method and an
+expectation that fit together; what does not is refused here and not after minutes of fitting.
+The scale M is the one thing that a plan lacks: `Plan.with_scale` finds it from plain VI.
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -47,12 +52,17 @@ with more, the fit itself takes the time, and would need the memory twice."""
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Plan:
-    """A decision problem with everything chosen, for `calibrate` to carry out.
+    """A decision problem with everything chosen, for `Fits` to carry out.
 
     Attributes:
         transform: from loss to utility, with M once it is known; None for a problem given by a
             utility.
-        predictors: of the approximation, for all results of this plan.
+        method: how decisions and variational parameters are optimised together.
+        expectation: how the loss or utility is averaged over outcomes.
+        estimator: of the utility term, where the transform puts a utility inside a logarithm.
+        warm_start: whether calibrated fits start from plain VI's optimum.
+        settings: of each fit, such as the number of steps.
+        predictors: the model on any data, shared by all results of this plan.
         data: what the model was traced on.
         coords: labels of members, by plate.
     """
@@ -75,7 +85,12 @@ class Plan:
         return self.data.table
 
     def read(self, data: Data, *, needs_outcome: bool = False) -> CheckedData:
-        """Other data, with the same numbers for the same things as in the fit."""
+        """Read other data: words and dates become the same numbers as in the fit.
+
+        Args:
+            data: a mapping or a table, as in the fit.
+            needs_outcome: whether to refuse data without observed outcomes.
+        """
         cases = self.approximation.trace
         return read_data(
             self.problem, data, needs_outcome=needs_outcome, fit=self.data, cases=cases
@@ -89,7 +104,15 @@ class Plan:
         known: str | Sequence[str] = (),
         coords: Coords | None = None,
     ) -> Cases:
-        """The cases with other data; those of the fit where there are none."""
+        """Return the cases with other data, or those of the fit.
+
+        Args:
+            keys: random keys of the result that the cases belong to.
+            read: the other data; None for the cases of the fit.
+            new: plates of which all members are new.
+            known: plates whose members are those of the fit.
+            coords: labels of the plates' members, by plate.
+        """
         approximation, predictor, labels = self.approximation, self.predictors.on(), self.coords
         if read is not None:
             predictor, labels = predictor_for(
@@ -111,18 +134,18 @@ class Plan:
         return (*self.problem.space.axes, *self.approximation.instances.shape)
 
     def on(self, approximation: NumPyroApproximation) -> "Plan":
-        """The plan for another approximation, of the same model."""
+        """Return the plan for another approximation of the same model."""
         if approximation is self.approximation:
             return self
         predictors = Predictors(self.problem, approximation)
         return replace(self, approximation=approximation, predictors=predictors)
 
     def showing(self, *, progress: bool) -> "Plan":
-        """The plan, its fits with progress bars or without."""
+        """Return the plan, its fits with progress bars or without."""
         return replace(self, settings=replace(self.settings, progress=progress))
 
     def divided(self, count: int) -> Divided:
-        """The approximation with its rows divided among so many processes."""
+        """Return the approximation with its rows divided among that many processes."""
         if self.problem.per is not None:
             raise InputError(
                 f"`Problem(per={self.problem.per!r})`: several processes cannot find decisions "
@@ -131,10 +154,11 @@ class Plan:
         return divided(self.approximation, count)
 
     def meanwhile(self, keys: Keys, *, plain: bool) -> Callable[[], None] | None:
-        """What may be compiled beside the steps of plain VI, so that nothing waits for it later.
+        """Return what to compile beside the steps of plain VI, so that nothing waits for it later.
 
-        Decisions and calibrated fit, where the problem is small, and it is known before plain VI
-        what they need.
+        That is the program that decides and, unless only the `plain` fit is wanted, the calibrated
+        step. None for a large problem, whose fits take all cores, and where the programs depend on
+        what plain VI finds.
         """
         size = math.prod(self.shape) + sum(map(np.size, jax.tree.leaves(self.approximation.start)))
         if usable_cores() < 2 or size > MOST_AHEAD or not self.expectation.is_sized:
@@ -142,6 +166,7 @@ class Plan:
         return lambda: self._begin_to_compile(keys, np.zeros(self.shape), plain)
 
     def _begin_to_compile(self, keys: Keys, decisions: np.ndarray, plain: bool) -> None:
+        """Begin to compile what decides, and the calibrated step with any M."""
         approximation, start = self.approximation, self.approximation.start
         posterior, predictor = FittedPosterior(approximation, start), self.predictors.on()
         task, key = self.problem.task, keys.decisions
@@ -153,22 +178,27 @@ class Plan:
         begin_to_compile(step, approximation, state, keys.calibrated, self.settings)
 
     def vi_step(self) -> Step:
+        """Return the step of plain VI."""
         return VI().step(self.settings)
 
     def vi_state(self, params: Params) -> State:
+        """Return the state that plain VI starts from, with these parameters."""
         return VI().init(params, self.settings)
 
     def sized(self, params: Params, key: Key) -> "Plan":
-        """The plan, its expectation's open settings chosen for what these parameters predict."""
+        """Return the plan with an expectation that fits what these parameters predict.
+
+        An enumeration of counts, for example, has to reach as far as outcomes may spread.
+        """
         posterior = FittedPosterior(self.approximation, params)
         some = self.problem.some_decisions
         outcomes = predicting.outcomes_by_batch(posterior, self.predictors.on(), key, some)
         return replace(self, expectation=self.expectation.size_for(outcomes))
 
     def with_scale(self, params: Params, decisions: np.ndarray, keys: Keys) -> "Plan":
-        """The plan with M_q from the losses of VI's own decisions.
+        """Return the plan with M_q, the q-quantile of the losses of VI's own decisions.
 
-        Where no outcome is observed, since decisions are about a latent, they are the losses that
+        Where no outcome is observed, since decisions are about a latent, these are the losses that
         plain VI itself expects.
         """
         posterior = FittedPosterior(self.approximation, params)
@@ -212,9 +242,12 @@ class Plan:
         *,
         task: DecisionTask | None = None,
     ) -> Objective:
-        """What the calibrated fit maximises beside the ELBO; where asked for, for some cases.
+        """Return what the calibrated fit maximises beside the ELBO.
 
-        With an `task` in place of the problem's, which is the same but for traced numbers.
+        Args:
+            scale: M; it may be traced.
+            columns: what differs from case to case, to have the objective for some cases alone.
+            task: in place of the problem's, which is the same but for traced numbers.
         """
         task = task or self.problem.task
         gain = self.problem.gain(self.transform, scale, columns, task.criterion.loss)
@@ -225,12 +258,13 @@ class Plan:
         return objective._replace(needs=task.needs, build=partial(self.objective, scale, task=task))
 
     def state(self, params: Params, decisions: Array | np.ndarray) -> State:
-        """From these parameters and a copy of the decisions."""
+        """Return the state that a calibrated fit starts from; it has a copy of the decisions."""
         return self.method.init(params, jnp.array(decisions), self.settings)
 
     @property
     def hands_over(self) -> bool:
-        """Whether nobody else has the arrays of a state, if it begins with a copy of parameters.
+        """Whether a fit may reuse the memory of its first state, if that has a copy of the
+        parameters.
 
         An optimiser or a method of the user may have made arrays that are still in use elsewhere.
         """
@@ -247,10 +281,17 @@ def prepare(
     progress: bool = False,
     approximation: NumPyroApproximation | None = None,
 ) -> Plan:
-    """Trace model and guide, choose what was left open, and find what does not fit together.
+    """Trace model and guide, choose what was left open, and refuse what does not fit together.
 
-    An `approximation` of the same model and data saves the tracing, and programs compiled for it
-    are reused.
+    Args:
+        key: for the start of the guide.
+        problem: model, outcome, loss or utility, and guide.
+        data: with the observed outcomes.
+        options: what the user has chosen.
+        coords: labels of the plates' members, by plate.
+        progress: whether fits show progress bars.
+        approximation: one of the same model and data, to save the tracing; programs that were
+            compiled for it are used again.
     """
     key = checked_key(key)
     rule = "a `Problem(model, outcome=..., loss=...)`"
@@ -285,6 +326,13 @@ def prepare(
 
 
 def warn_of_unseen_decisions(problem: Problem, arrays: Data, decisions: np.ndarray) -> None:
+    """Warn of best decisions that were never made: the model alone speaks for them.
+
+    Args:
+        problem: about decisions that change outcomes.
+        arrays: the data, with the decisions that were made.
+        decisions: the best ones under plain VI.
+    """
     assert problem.action is not None
     made = np.asarray(arrays[problem.action], float)
     low, high = made.min(), made.max()
@@ -309,7 +357,10 @@ def warn_of_unseen_decisions(problem: Problem, arrays: Data, decisions: np.ndarr
 
 
 def beyond_made(space: Space, made: np.ndarray, decisions: np.ndarray) -> np.ndarray:
-    """Which decisions lie beyond all that were ever made; of actions, which never were."""
+    """Return which decisions lie beyond the least and the greatest ever made.
+
+    For actions, return which of them were never taken.
+    """
     if space.labels:
         return ~np.isin(decisions, made)
     found: np.ndarray = (decisions < made.min() - 1e-6) | (decisions > made.max() + 1e-6)
@@ -333,7 +384,7 @@ def check_shared(problem: Problem, approximation: NumPyroApproximation) -> None:
 
 
 def seeing(counted: Array, step: Step) -> Step:
-    """A step that sees these outcomes only."""
+    """Return the step with the other outcomes hidden from it."""
 
     def some(whole: Any, state: State, key: Key, batch: Batch, /) -> tuple[State, Info]:
         return step(whole.counting(counted), state, key, batch)
@@ -342,5 +393,5 @@ def seeing(counted: Array, step: Step) -> Step:
 
 
 def stacked(trees: Sequence[PyTree]) -> PyTree:
-    """Several trees of the same structure as one, with a leading axis."""
+    """Return trees of the same structure as one tree, with a leading axis."""
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)

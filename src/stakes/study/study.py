@@ -1,7 +1,8 @@
-"""A study: a decision problem with its data, checked and traced once, and what is made of it once.
+"""A study: a decision problem with its data, checked and traced once, and all that is made of it.
 
-Folds and everything are masks over the same trace. A strategy is fitted to the study under a mask;
-fits, decisions and predictions are kept, so that nothing is computed twice.
+Folds and everything are masks over the same trace: a mask says which outcomes a fit may see. A
+strategy is fitted to the study under a mask. Fits, decisions and predictions are kept, so that
+nothing is computed twice.
 """
 
 from collections.abc import Callable
@@ -82,6 +83,14 @@ class Study:
         by: outcomes that belong together, as in `choose`.
         coords: labels of the plates' members, by plate.
         work: how and where fits are made.
+
+    Attributes:
+        plan: the problem with everything chosen that a fit needs.
+        beyond: all rows of a stream, of which the data are a sample; None for other data.
+        everything: the mask that hides no outcome.
+        splits: the folds; none where strategies are not judged.
+        dependence: which of the outcomes that judge strategies vary together.
+        strengths: guide -> the strengths of calibration that strategies will ask for.
     """
 
     def __init__(
@@ -120,6 +129,7 @@ class Study:
             self.split(folds, by)
 
     def _prepared(self, problem: Problem) -> Plan:
+        """Trace the problem; with a `before`, its trace of the same model and data is used again."""
         before = self.work.before
         with waiting("tracing the model", show=self.work.progress):
             plan = prepare(
@@ -134,7 +144,10 @@ class Study:
         return plan if self.beyond is None else self.beyond.of(plan, self.work.journal)
 
     def split(self, folds: Folds, by: By = None) -> None:
-        """Divide the outcomes into folds, by which strategies are judged."""
+        """Divide the outcomes into folds, by which strategies are judged.
+
+        Refuses folds that leave out all that the model could learn one of its parameters from.
+        """
         instances, table = self.plan.approximation.instances, self.plan.table
         together = dependence_of(by, self.predictor)
         groups = None
@@ -149,11 +162,12 @@ class Study:
             self.cases(mask)  # refuses folds of which nothing can be predicted
 
     def drop_folds(self) -> None:
-        """Have no folds any more: strategies are fitted to everything alone."""
+        """Forget the folds: from now on strategies are fitted to everything alone."""
         self.splits, self.dependence = NO_FOLDS, Independent()
 
     @property
     def problem(self) -> Problem:
+        """Model, outcome, loss or utility, and guide."""
         return self.plan.problem
 
     @property
@@ -163,7 +177,7 @@ class Study:
 
     @cached_property
     def seen(self) -> Observations:
-        """The outcomes of the fit, and which of them count."""
+        """The outcomes of the fit, and which of them count; refuses data without any."""
         seen = self.home.observations
         if seen is None or not seen.counted.any():
             raise InputError("`choose(...)` needs observed outcomes; the mask leaves none.")
@@ -173,7 +187,7 @@ class Study:
 
     @property
     def masks(self) -> tuple[Mask, ...]:
-        """One for each fold, and then that of everything."""
+        """The mask of each fold, and last the mask of everything."""
         return (*self.splits.masks, self.everything)
 
     @cached_property
@@ -182,7 +196,11 @@ class Study:
         return self.plan.cases(self.keys)
 
     def cases(self, mask: Mask) -> Cases:
-        """The cases of the fit as a fit under this mask meets them: what it has not seen is new."""
+        """Return the cases of the fit as a fit under this mask meets them.
+
+        Members of plates whose outcomes the mask hides are new to that fit: their latents are drawn
+        from the model.
+        """
         if mask is self.everything:
             return self.home
         if mask not in self._cases:
@@ -192,7 +210,7 @@ class Study:
         return self._cases[mask]
 
     def _without(self, mask: Mask) -> Cases:
-        """The cases of the fit; members of which the mask hides all outcomes are new."""
+        """Return the cases of the fit; members are new if the mask hides all their outcomes."""
         approximation = self.plan.approximation.counting(jnp.asarray(mask.seen))
         lost = lost_parameters(approximation, self.keys.spread)
         if lost:
@@ -208,27 +226,31 @@ class Study:
         return replace(self.home, predictor=predictor)
 
     def employ(self, work: Work) -> None:
-        """Make all further fits in this way."""
+        """Make all further fits in this way, such as by other processes or with a journal."""
         self.work = work
         self.plan = self.plan.showing(progress=work.progress)
         for fits in self._fits.values():
             fits.plan = fits.plan.showing(progress=work.progress)
 
     def label(self, coords: Coords) -> None:
-        """Name further members of plates, before anything is fitted."""
+        """Add labels of the members of plates, before anything is fitted."""
         self.plan = replace(self.plan, coords={**self.plan.coords, **coords})
 
     # What is fitted, each thing once.
 
     def ask(self, guide: Model | None, strength: Strength) -> None:
-        """Note that a strength of calibration will be needed: those of a guide are one batch."""
+        """Note that a strength of calibration will be needed.
+
+        All strengths of one guide are fitted together, as one compiled program.
+        """
         self.strengths.setdefault(self._none_for_own(guide), {})[strength] = None
 
     def _none_for_own(self, guide: Model | None) -> Model | None:
+        """Return the guide, or None for the problem's own, so that it has one name."""
         return None if guide == self.problem.guide else guide
 
     def fits(self, guide: Model | None = None) -> Fits:
-        """The fits with this guide; with the problem's own for None."""
+        """Return the fits with this guide; with the problem's own for None."""
         guide = self._none_for_own(guide)
         if guide not in self._fits:
             plan = self.plan
@@ -238,13 +260,13 @@ class Study:
         return self._fits[guide]
 
     def fitted(self, strategy: "Strategy", mask: Mask) -> "FittedStrategy":
-        """The strategy, fitted to what the mask lets it see."""
+        """Return the strategy, fitted once to what the mask lets it see."""
         if (strategy, mask) not in self._fitted:
             self._fitted[strategy, mask] = strategy.fit(self, mask)
         return self._fitted[strategy, mask]
 
     def once(self, key: object, make: Callable[[], Value]) -> Value:
-        """What all masks share, by the strategy that makes it."""
+        """Return what `make` makes, made once for all masks; `key` is the strategy that asks."""
         if key not in self._shared:
             self._shared[key] = make()
         value: Value = self._shared[key]
