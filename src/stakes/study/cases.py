@@ -1,4 +1,9 @@
-"""Cases to decide about: those of a fit or others, and all that posteriors say of them."""
+"""Cases to decide about: those of a fit or others, and all that posteriors say of them.
+
+Decisions, predictions and expected costs are computed once for each posterior, and handed to
+comparisons, exports and reports. All posteriors get the same random numbers, so that their
+decisions differ by no luck of the draw.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,7 +37,14 @@ AT_ONCE = 10_000
 
 
 def predictive_quantiles(draws: np.ndarray, levels: np.ndarray) -> np.ndarray:
-    """Instance x level; quantiles of whole numbers are whole numbers, too."""
+    """Return quantiles of what is predicted: case x level.
+
+    Quantiles of whole numbers are whole numbers, too.
+
+    Args:
+        draws: of the outcomes, draw x case.
+        levels: between 0 and 1.
+    """
     method: Any = "inverted_cdf" if are_whole_numbers(draws) else "linear"
     quantiles = np.empty((draws.shape[1], len(levels)))
     for start in range(0, draws.shape[1], AT_ONCE):
@@ -42,7 +54,13 @@ def predictive_quantiles(draws: np.ndarray, levels: np.ndarray) -> np.ndarray:
 
 
 def are_inside(central: np.ndarray, outcomes: np.ndarray) -> np.ndarray:
-    """Whether outcomes lie in the central 50 and 90 % of a forecast: ... x instance x level."""
+    """Return whether outcomes lie in the central 50 and 90 % of a forecast: ... x case x (50 %, 90
+    %).
+
+    Args:
+        central: case x (5, 25, 75, 95 %), as in `Forecast`.
+        outcomes: one for each case, or draws of them.
+    """
     low, lower, upper, high = central.T
     half, most = (lower, upper), (low, high)
     inside = [(start <= outcomes) & (outcomes <= end) for start, end in (half, most)]
@@ -50,7 +68,7 @@ def are_inside(central: np.ndarray, outcomes: np.ndarray) -> np.ndarray:
 
 
 def are_whole_numbers(values: np.ndarray) -> bool:
-    """Whether all of these are whole numbers."""
+    """Return whether all of these are whole numbers."""
     return bool((values == np.round(values)).all())
 
 
@@ -66,11 +84,11 @@ Value = TypeVar("Value")
 
 
 class Forecast(NamedTuple):
-    """What is predicted for each instance.
+    """Quantiles of what a strategy predicts for each case.
 
     Attributes:
-        quantiles: instance x level, at the levels that calibration maps see.
-        central: instance x (low of 90 %, low of 50 %, high of 50 %, high of 90 %).
+        quantiles: case x level, at the levels that calibration maps see.
+        central: case x (low of 90 %, low of 50 %, high of 50 %, high of 90 %).
     """
 
     quantiles: np.ndarray
@@ -82,16 +100,21 @@ class Forecast(NamedTuple):
 class Cases:
     """Cases with their data, and what posteriors decide and predict for them, computed once.
 
-    `Calibration.assess` makes them for a calibration, whose posteriors are then "VI" and "LCVI",
-    the calibrated one, unless only plain VI was fitted.
+    `Calibration.assess` makes them for a calibration, whose posteriors are "VI" and "LCVI", the
+    calibrated one, unless only plain VI was fitted.
 
     Attributes:
+        predictor: the model on the data of these cases.
+        expectation: how the loss or utility is averaged over outcomes.
+        keys: random keys, the same for all posteriors.
+        coords: labels of members, by plate.
         held_out: whether these are other cases than those of the fit.
         start: the posterior that fits begin with: what was observed is the same under any.
+        posteriors: those to compare, by name.
         setting: how the posteriors were fitted, in words.
         unconverged: fits that did not converge, and why they ended.
-        by: which instances belong together, as in `Calibration.compare`.
-        asked: the instances asked about; for others, decisions and forecasts may be anything.
+        by: which cases belong together, as in `Calibration.compare`.
+        asked: the cases asked about; for others, decisions and forecasts may be anything.
         most_draws: draws of θ to decide by, and half as many as to predict by; None for many.
     """
 
@@ -126,11 +149,12 @@ class Cases:
 
     @property
     def instances(self) -> Instances:
+        """The shape of the cases, and the names of its axes."""
         return self.predictor.trace.instances
 
     @property
     def size(self) -> int:
-        """The number of instances."""
+        """The number of cases."""
         return int(np.prod(self.instances.shape))
 
     @property
@@ -139,10 +163,13 @@ class Cases:
         return {**self.predictor.trace.constants, **self.predictor.arrays}
 
     def judged(self, asked: np.ndarray | None = None) -> "Cases":
-        """The same cases, decided by fewer draws because decisions are only judged there.
+        """Return the same cases, decided by fewer draws because decisions are only judged there.
 
-        All strategies have the same 512 draws, or fewer for many instances, so that they differ by
-        no luck; more draws change a decision by little beside the spread of outcomes.
+        All strategies have the same 512 draws, or fewer for many cases. More draws change a
+        decision by little beside the spread of outcomes.
+
+        Args:
+            asked: the cases that are judged; all of them where left out.
         """
         draws = int(np.clip(MOST_DECIDED // max(self.size, 1), 128, 512))
         return replace(self, asked=asked, most_draws=draws)
@@ -150,7 +177,7 @@ class Cases:
     # What posteriors decide and predict.
 
     def decide(self, posterior: Posterior) -> np.ndarray:
-        """The best decision for each instance."""
+        """Return the best decision for each case under a posterior."""
         _check_posterior(posterior)
         return self._once("decide", posterior, lambda: self._decide(posterior))
 
@@ -167,7 +194,10 @@ class Cases:
         return decisions
 
     def _wide_enough(self, posterior: Posterior, decisions: Sequence[float]) -> Expectation:
-        """Outcomes of these cases may spread over more values than those of the fit."""
+        """Return the expectation with room for all outcomes that a posterior predicts here.
+
+        They may spread over more values than those of the fit.
+        """
         outcomes = predicting.outcomes_by_batch(
             posterior, self.predictor, self.keys.spread, decisions
         )
@@ -180,7 +210,7 @@ class Cases:
         return task.at(self.predictor.columns(task.needs))
 
     def forecast(self, posterior: Posterior) -> Forecast:
-        """Quantiles of what is predicted for each instance."""
+        """Return quantiles of what a posterior predicts for each case."""
 
         def make() -> Forecast:
             levels = np.array([*LEVELS, *CENTRAL])
@@ -190,10 +220,10 @@ class Cases:
         return self._once("forecast", posterior, make)
 
     def drawn(self, posterior: Posterior) -> np.ndarray:
-        """Outcomes that may come, draw x instance: many draws for a few instances, or fewer.
+        """Return outcomes that a posterior predicts, draw x case; more draws for fewer cases.
 
-        They are kept, unless there are many instances, or many posteriors because decisions are
-        only judged here.
+        They are kept, unless there are many cases, or many posteriors because decisions are only
+        judged here.
         """
         if self.most_draws is not None:
             return self._drawn(posterior, MOST_VALUES // 4, 2 * self.most_draws)
@@ -209,11 +239,19 @@ class Cases:
         return np.asarray(drawn).reshape(len(drawn), -1)
 
     def expected_costs(self, posterior: Posterior, decisions: np.ndarray) -> np.ndarray:
-        """What a posterior expects each decision to cost; minus its utility, where there is one."""
+        """Return what a posterior expects each decision to cost.
+
+        For a problem given by a utility, minus the expected utility.
+        """
         return self.mean_costs(self.drawn(posterior), decisions)
 
     def mean_costs(self, drawn: np.ndarray, decisions: np.ndarray) -> np.ndarray:
-        """What each decision costs on average over outcomes that may come, draw x instance."""
+        """Return what each decision costs on average over drawn outcomes.
+
+        Args:
+            drawn: outcomes, draw x case.
+            decisions: one for each case.
+        """
         outcomes = jnp.asarray(drawn.reshape(-1, *self.instances.shape))
         packed = self.problem.space.unpack(jnp.asarray(decisions))
         cost = self._task.criterion.cost(outcomes, packed)
@@ -221,7 +259,14 @@ class Cases:
         return mean.ravel()
 
     def expected(self, posterior: Posterior, decision: float, draws: int) -> np.ndarray:
-        """What a decision for all would cost, or be worth: (mean, 5 %, 95 %) x instance."""
+        """Return what one decision for all would cost, or be worth: (mean, 5 %, 95 % over θ) x
+        case.
+
+        Args:
+            posterior: what is believed.
+            decision: the same for all cases.
+            draws: of θ.
+        """
         task, key = self.problem.task, self.keys.decisions
         decisions = (*self.problem.some_decisions, decision) if self.problem.action else ()
         wide = self._wide_enough(posterior, decisions)
@@ -230,7 +275,7 @@ class Cases:
         )
 
     def predictive(self, posterior: Posterior, draws: int) -> "xr.Dataset":
-        """Draws of the outcome, as ArviZ expects them."""
+        """Return draws of the outcome, as ArviZ expects them."""
         import xarray as xr
 
         _check_posterior(posterior)
@@ -240,11 +285,15 @@ class Cases:
         return xr.Dataset({name: self.labelled(drawn, name, ("chain", "draw"))})
 
     def inside(self, decisions: np.ndarray) -> np.ndarray:
-        """The nearest decisions that are allowed."""
+        """Return the nearest decisions that are allowed."""
         return np.array(self._task.space.inside(jnp.asarray(decisions)))
 
     def covariates(self, names: Sequence[str]) -> np.ndarray | None:
-        """Data arguments with one row for each instance: instance x column."""
+        """Return data arguments that have one row for each case, side by side: case x column.
+
+        Args:
+            names: of the arguments; None is returned where there are none.
+        """
         shape, columns = self.instances.shape, []
         for name in names:
             values = np.asarray(self.data[name]) if name in self.data else None
@@ -262,7 +311,7 @@ class Cases:
 
     @cached_property
     def observations(self) -> Observations | None:
-        """The outcomes that were observed and which of them count; None where there are none."""
+        """The outcomes observed and which of them count; None where there are none."""
         return predicting.observations(self.start, self.predictor)
 
     @property
@@ -280,7 +329,12 @@ class Cases:
         return self.compared()
 
     def compared(self, nuts: SampledPosterior | None = None, *, by: By = None) -> Comparison:
-        """Risk of the decisions by each of the posteriors, and by draws of NUTS where given."""
+        """Compare the decisions by each of the posteriors.
+
+        Args:
+            nuts: draws of NUTS, to compare their decisions, too.
+            by: which cases belong together, as in `Calibration.compare`.
+        """
         if nuts is not None:
             checks.instance("`nuts=`", nuts, SampledPosterior, "what `result.nuts(draws)` returns")
         check_judged(self.problem)
@@ -312,12 +366,12 @@ class Cases:
 
     @property
     def decisions(self) -> "xr.DataArray":
-        """The best decision for each instance under the calibrated posterior."""
+        """The best decision for each case under the calibrated posterior."""
         return self.labels(self.decide(self.posteriors["LCVI"]))
 
     @property
     def vi_decisions(self) -> "xr.DataArray":
-        """The best decision for each instance under plain VI."""
+        """The best decision for each case under plain VI."""
         return self.labels(self.decide(self.posteriors["VI"]))
 
     @property
@@ -326,7 +380,7 @@ class Cases:
         return {name: self.decide(posterior) for name, posterior in self.posteriors.items()}
 
     def labels(self, decisions: np.ndarray) -> "xr.DataArray":
-        """Decisions as users see them; their parts, where there are several, along a last axis."""
+        """Return decisions as users see them; several parts lie along a last axis."""
         space = self.problem.space
         shown = space.to_labels(decisions)
         if not space.axes:
@@ -338,15 +392,15 @@ class Cases:
     def labelled(
         self, values: np.ndarray, name: str, leading: tuple[str, ...] = ()
     ) -> "xr.DataArray":
-        """Values for each instance with the names of their axes and members."""
+        """Return values for each case with the names of their axes and members."""
         return labelled(values, self.instances, self.coords, name, leading)
 
     def take_over(self, other: "Cases") -> None:
-        """Take over what was found for the same cases before."""
+        """Take over what was computed for the same cases before."""
         self._kept.update(other._kept)
 
     def _once(self, what: str, posterior: Posterior, make: Callable[[], Value]) -> Value:
-        """Computed once for each posterior.
+        """Return what `make` makes, once for each posterior.
 
         A posterior is known by its numbers, which are kept, so that their address stays theirs.
         """
@@ -399,7 +453,15 @@ def labelled(
     name: str,
     leading: tuple[str, ...] = (),
 ) -> "xr.DataArray":
-    """An array with the names of its axes, and labels or numbers of their members."""
+    """Return an array with the names of its axes, and labels or numbers of their members.
+
+    Args:
+        values: leading axes, those of the cases, and any further axes.
+        instances: the shape of the cases, and the names of its axes.
+        coords: labels of members, by axis.
+        name: of the array, and of its further axes.
+        leading: names of the leading axes.
+    """
     import pandas as pd
     import xarray as xr
 

@@ -1,4 +1,8 @@
-"""Data as they are given: a mapping from the model's arguments to arrays, or a table."""
+"""Data as they are given: a mapping from the model's arguments to arrays, or a table.
+
+Either way they become arrays for the model. Of a table, the coding of words and dates is kept, so
+that new rows get the same numbers for the same words.
+"""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -22,12 +26,15 @@ Coords: TypeAlias = Mapping[str, Sequence[Any]]
 
 @runtime_checkable
 class ReadsTables(Protocol):
-    """A model that makes its arguments of a table itself."""
+    """A model, such as one of `formula`, that makes its arguments of a table itself."""
 
-    def read_table(self, table: object, *, needs_outcome: bool) -> Read: ...
+    def read_table(self, table: object, *, needs_outcome: bool) -> Read:
+        """Return the arguments that the model makes of a table."""
+        ...
 
 
 def reads_tables(model: object) -> TypeGuard[ReadsTables]:
+    """Return whether a model makes its arguments of a table itself."""
     return isinstance(model, ReadsTables)
 
 
@@ -46,10 +53,12 @@ class CheckedData(NamedTuple):
     columns: Mapping[str, Columns] = MappingProxyType({})
 
     def coords(self, cases: ModelTrace, known: Coords | None) -> Coords | None:
-        """Labels of members: those known, of the table's rows, and of categories with a plate.
+        """Return labels of members: those given, of the table's rows, and of categories with a
+        plate.
 
         Args:
             cases: the model on the data of the fit.
+            known: labels that the user gave, which go before all others.
         """
         if self.table is None:
             return known
@@ -119,7 +128,7 @@ def read_data(
 
 
 def _with_actions(problem: Problem, table: Read) -> dict[str, np.ndarray]:
-    """Words of what is decided about stand for actions, by their place among these."""
+    """Return the arguments, with labels of actions as their numbers in the space."""
     action = problem.action or ""
     words = table.coding.categories.get(action)
     if words is None or action not in table.arguments:
@@ -130,7 +139,7 @@ def _with_actions(problem: Problem, table: Read) -> dict[str, np.ndarray]:
 
 
 def handed_back(decisions: "xr.DataArray", table: Read | None) -> "xr.DataArray":
-    """Decisions as a column of the table that went in, where one did."""
+    """Return decisions as a column of the table that went in, where one did."""
     if table is None or decisions.shape != (len(table.rows),):
         return decisions
     column: Any = table.rows.series(decisions.values, str(decisions.name))
@@ -139,13 +148,19 @@ def handed_back(decisions: "xr.DataArray", table: Read | None) -> "xr.DataArray"
 
 
 def _counted(cases: ModelTrace, coding: Coding) -> frozenset[str]:
-    """Categories whose members the model counts: it looks at them, and has a plate for them."""
+    """Return the categories whose members the model counts.
+
+    The model looks at their codes while it is traced, and has a plate for the members.
+    """
     looked_at = {n for n, value in cases.constants.items() if isinstance(value, np.ndarray)}
     return frozenset(name for name in _plates(cases, coding) if name in looked_at)
 
 
 def _plates(cases: ModelTrace, coding: Coding) -> dict[str, str]:
-    """Category -> the plate of its members: of the same name, or the only one of its size."""
+    """Return category -> the plate of its members.
+
+    That is the plate of the same name, or the only one of the same size.
+    """
     sizes = {name: len(words) for name, words in coding.categories.items()}
     plates = {name: name for name, size in sizes.items() if cases.plates.get(name) == size}
     others = [p for p in cases.plates if p not in plates and p not in cases.instances.dims]

@@ -1,4 +1,10 @@
-"""Which instances belong together: as the user says, or as the model's plates suggest."""
+"""Which cases vary together: as the user says, or as the model's plates suggest.
+
+Outcomes that share a latent, such as the effect of their store, err together, and an interval that
+takes them for independent is too narrow. Without `by=`, the axes of the outcome that cross are
+taken, and plates with ten members or more whose latents are shared by outcomes, at most two of
+them.
+"""
 
 from typing import Any, TypeAlias
 
@@ -30,16 +36,16 @@ RULE = (
     "case, a pair of these, or a value such as `stakes.Ordered()`"
 )
 Groups: TypeAlias = tuple[str, np.ndarray]
-"""A name, and the number of the group of each instance, along one axis."""
+"""A name, and the number of the group of each case, in one dimension."""
 
 
 def dependence_of(by: By, predictor: Predictor, counted: np.ndarray | None = None) -> Dependence:
-    """Which of these cases' instances belong together.
+    """Return which of these cases vary together.
 
     Args:
         by: as in `Calibration.compare`.
         predictor: the model on these cases.
-        counted: which instances count, in the outcome's shape; all of them where left out.
+        counted: which cases count, in the outcome's shape; all of them where left out.
     """
     checks.instance("`predictor`", predictor, Predictor, "what `Predictors(...).on()` returns")
     found = _all_together(by, predictor)
@@ -52,6 +58,7 @@ def dependence_of(by: By, predictor: Predictor, counted: np.ndarray | None = Non
 
 
 def _all_together(by: By, predictor: Predictor) -> Dependence:
+    """Return the dependence of all cases: a value of the user, or clusters."""
     instances = predictor.trace.instances
     if by is None:
         return _clustered(_by_plates(predictor))
@@ -65,16 +72,19 @@ def _all_together(by: By, predictor: Predictor) -> Dependence:
 
 
 def _is_part(value: Any) -> bool:
+    """Return whether a value may be a name or labels."""
     if isinstance(value, str):
         return True
     return checks.is_many(value) and not isinstance(value, type) and np.ndim(value) > 0
 
 
 def _part(by: Any, predictor: Predictor) -> Groups:
+    """Return the groups that a name or labels stand for."""
     return _named(by, predictor) if isinstance(by, str) else _labelled(by, predictor)
 
 
 def _clustered(groups: list[Groups]) -> Dependence:
+    """Return the dependence by no, one or two kinds of groups."""
     match groups:
         case []:
             return Independent()
@@ -86,6 +96,7 @@ def _clustered(groups: list[Groups]) -> Dependence:
 
 
 def _checked(by: Dependence, instances: Instances) -> Dependence:
+    """Refuse a dependence that is about other cases than these."""
     checks.choice(WHERE, by, Dependence, "one such as `stakes.Ordered()`", hashable=False)
     if isinstance(by, Ordered) and len(instances.shape) != 1:
         raise InputError(
@@ -99,7 +110,7 @@ def _checked(by: Dependence, instances: Instances) -> Dependence:
 
 
 def _named(name: str, predictor: Predictor) -> Groups:
-    """Along a plate of the outcome, by an argument along it, or by another plate."""
+    """Return the groups of a plate of the outcome, of an argument along it, or of another plate."""
     cases, instances = predictor.trace, predictor.trace.instances
     if name in instances.dims:
         return name, _axis(instances, instances.dims.index(name))
@@ -129,6 +140,7 @@ def _named(name: str, predictor: Predictor) -> Groups:
 
 
 def _labelled(labels: Any, predictor: Predictor) -> Groups:
+    """Return the groups that labels make; a named column gives them its name."""
     instances = predictor.trace.instances
     if not _fits(labels, instances):
         raise InputError(
@@ -142,6 +154,7 @@ def _labelled(labels: Any, predictor: Predictor) -> Groups:
 
 
 def _fits(values: Any, instances: Instances) -> bool:
+    """Return whether there is a value for each case, or for each member of an axis."""
     shape = np.shape(values)
     return bool(shape) and (
         shape == instances.shape or (len(shape) == 1 and shape[0] in instances.shape)
@@ -149,7 +162,7 @@ def _fits(values: Any, instances: Instances) -> bool:
 
 
 def _spread(name: str, values: Any, instances: Instances) -> np.ndarray:
-    """A value for each instance, along one axis."""
+    """Return a value for each case, in one dimension."""
     values = np.asarray(values)
     if values.shape == instances.shape:
         return np.asarray(values.ravel())
@@ -163,15 +176,16 @@ def _spread(name: str, values: Any, instances: Instances) -> np.ndarray:
 
 
 def _axis(instances: Instances, axis: int) -> np.ndarray:
-    """For each instance its number along one axis."""
+    """Return for each case its number along one axis."""
     return np.asarray(np.indices(instances.shape)[axis].ravel())
 
 
 def _by_plates(predictor: Predictor) -> list[Groups]:
-    """Along the axes of the outcome, where there are several, and by plates such as those of
-    `effect[county]`: those with the fewest members, two at most.
+    """Return the groups that the model suggests, two at most, those with the fewest members.
 
-    A plate within another one, such as shops within towns, says nothing more.
+    They are the axes of the outcome, where there are several, and plates such as that of
+    `effect[county]`. A plate within another one, such as shops within towns, says nothing more and
+    is left out.
     """
     instances = predictor.trace.instances
     found = {plate: at.ravel() for plate, at in groups_of(predictor, least=ENOUGH).items()}
@@ -189,6 +203,6 @@ def _by_plates(predictor: Predictor) -> list[Groups]:
 
 
 def _is_within(fine: np.ndarray, coarse: np.ndarray) -> bool:
-    """Whether each group of the one lies in one group of the other."""
+    """Return whether each group of the one lies in one group of the other."""
     pairs = np.unique(fine * (coarse.max() + 1) + coarse)
     return len(pairs) == len(np.unique(fine))

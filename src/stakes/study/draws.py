@@ -1,4 +1,8 @@
-"""Draws as ArviZ reads them: labelled arrays, in groups of one tree."""
+"""Draws as ArviZ reads them: labelled arrays, in groups of one tree.
+
+The groups and their names are those of ArviZ's schema, "InferenceData". All draws are independent,
+and so make up one chain.
+"""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -19,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def posterior_draws(result: "Calibration", fit: Fit | None, draws: int) -> "xr.Dataset":
-    """As `Calibration.posterior` says."""
+    """Return draws of latents and deterministic sites, for `Calibration.posterior`."""
     posterior, cases = result.posterior_of(fit), result.approximation.trace
     key = result.keys.posterior
     found = predicting.latent_draws(posterior, key, draws)
@@ -28,7 +32,7 @@ def posterior_draws(result: "Calibration", fit: Fit | None, draws: int) -> "xr.D
 
 
 def prior_draws(result: "Calibration", draws: int) -> "xr.Dataset":
-    """As `Calibration.prior` says."""
+    """Return draws of the latents before any outcome was seen, for `Calibration.prior`."""
     found = drawn_from_prior(result.approximation, result.keys.prior, draws)
     return _drawn(result, found, result.approximation.latents)
 
@@ -36,7 +40,7 @@ def prior_draws(result: "Calibration", draws: int) -> "xr.Dataset":
 def _drawn(
     result: "Calibration", found: Mapping[str, Any], axes: Mapping[str, Instances]
 ) -> "xr.Dataset":
-    """Draws of some sites, as one chain."""
+    """Return draws of some sites as one chain, with the axes of each."""
     import xarray as xr
 
     return xr.Dataset(
@@ -55,12 +59,14 @@ def data_tree(
     draws: int,
     words: Mapping[str, tuple[object, ...]],
 ) -> "xr.DataTree":
-    """The groups of each fit, its names after a prefix, and those of the data.
+    """Return the groups of each fit, their names after a prefix, and those of the data.
 
     Args:
         cases: the data of the fit.
-        posteriors: draws of each fit's latents.
-        words: for arguments that stand for categories, these.
+        fits: prefix of the names -> posterior.
+        posteriors: draws of each fit's latents, by the same prefix.
+        draws: of each fit.
+        words: the words of arguments that stand for categories.
     """
     import xarray as xr
 
@@ -78,7 +84,7 @@ def data_tree(
 
 
 def _explained(cases: Cases, fit: FittedPosterior, draws: int) -> "tuple[xr.Dataset, xr.Dataset]":
-    """The likelihood of each outcome that counts, and outcomes drawn."""
+    """Return the log likelihood of each outcome that counts, and outcomes drawn."""
     import xarray as xr
 
     name, leading = cases.problem.outcome, ("chain", "draw")
@@ -96,7 +102,7 @@ def _explained(cases: Cases, fit: FittedPosterior, draws: int) -> "tuple[xr.Data
 
 
 def _constants(cases: Cases, words: Mapping[str, tuple[Any, ...]]) -> "xr.Dataset":
-    """All that the model was given but the outcomes."""
+    """Return all that the model was given but the outcomes, codes as words."""
     import xarray as xr
 
     data = {**cases.predictor.trace.constants, **cases.predictor.arrays}
@@ -112,7 +118,7 @@ def _constants(cases: Cases, words: Mapping[str, tuple[Any, ...]]) -> "xr.Datase
 
 
 def _axes(name: str, array: np.ndarray, instances: Instances) -> Instances:
-    """Those of the outcome, as far as the array has a row for each instance; others have none."""
+    """Return an array's axes: the outcome's, as far as it has a row for each case, and its own."""
     own = [f"{name}_dim_{axis}" for axis in range(array.ndim)]
     count = len(instances.shape)
     if array.shape[:count] == instances.shape and name not in instances.dims:

@@ -1,8 +1,9 @@
-"""What decisions cost where each is made without its own outcome: for data too small to hold out.
+"""What decisions cost if each is made without its own outcome: for data too small to hold out.
 
-Draws of a fit are reweighted for each instance to a posterior that has not seen it, by
-Pareto-smoothed weights (Vehtari, Gelman and Gabry 2017). Where these are not reliable, k̂ > 0.7,
-the fit is made again without that instance.
+Draws of a fit are reweighted for each case to a posterior that has not seen its outcome, by
+Pareto-smoothed weights (Vehtari, Gelman and Gabry, *Practical Bayesian model evaluation using
+leave-one-out cross-validation and WAIC*, 2017). Where these are not reliable, k̂ > 0.7, the fit is
+made again without that case.
 """
 
 from collections.abc import Mapping
@@ -34,12 +35,12 @@ AT_ONCE = 64
 def leave_one_out(
     cases: Cases, plan: Plan, fits: Mapping[str, Fit], *, draws: int, by: By
 ) -> Comparison:
-    """Risk of each fit's decisions, each made without the outcome that it is judged by.
+    """Return the risk of each fit's decisions, each made without the outcome that it is judged by.
 
     Args:
         cases: on the data of the fit.
         plan: how the fits were made.
-        fits: by the names that the cases has for their posteriors.
+        fits: by the names that the cases have for their posteriors.
         draws: of each fit, to be reweighted.
         by: as in `Calibration.compare`.
     """
@@ -73,10 +74,10 @@ def leave_one_out(
 def _reweighted(
     cases: Cases, posterior: FittedPosterior, draws: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Decisions without each instance's own outcome, and k̂.
+    """Return decisions without each case's own outcome, and k̂ of each.
 
-    The weights lead to the exact posterior, with the outcome and without it. The difference that
-    it makes there is made to the fit's own decision, which may be another than the exact one.
+    The weights lead to the exact posterior, with the outcome and without it. The difference between
+    the two decisions is added to the fit's own decision, which may be another than the exact one.
     """
     drawn = predicting.weighed(posterior, cases.keys.left_out, draws)
     without = weights_without_each(drawn)
@@ -107,7 +108,7 @@ def _decide_again(
     again: Mapping[str, Mapping[int, Fit]],
     decisions: Mapping[str, np.ndarray],
 ) -> None:
-    """Put in the decisions of fits that were made again."""
+    """Replace the decisions of cases without which a fit was made again."""
     seen = cases.observations
     assert seen is not None
     for name, fits in again.items():
@@ -130,6 +131,7 @@ def _decide_again(
 
 
 def _remark(bad: Mapping[str, np.ndarray]) -> str:
+    """Return which cases a fit was made again without, in words."""
     if not any(map(len, bad.values())):
         return f"no weights with a k\u0302 above {BAD}"
     listed = "; ".join(
@@ -139,6 +141,7 @@ def _remark(bad: Mapping[str, np.ndarray]) -> str:
 
 
 def _unconverged(again: Mapping[str, Mapping[int, Fit]]) -> tuple[str, ...]:
+    """Return a note for each fit whose repetitions did not all converge."""
     found = []
     for name, fits in again.items():
         short = [fit for fit in fits.values() if not fit.converged]
@@ -148,11 +151,11 @@ def _unconverged(again: Mapping[str, Mapping[int, Fit]]) -> tuple[str, ...]:
 
 
 class Weights(NamedTuple):
-    """How much each draw counts for each instance, once its own outcome is left out.
+    """How much each draw counts for each case, once its own outcome is left out.
 
     Attributes:
-        log_weights: draw x instance; they add up to one.
-        k_hat: of each instance: how heavy the tail of its weights is.
+        log_weights: draw x case; the weights of a case add up to one.
+        k_hat: of each case: the shape of a Pareto tail fitted to its largest weights.
     """
 
     log_weights: np.ndarray
@@ -160,7 +163,11 @@ class Weights(NamedTuple):
 
 
 def smoothed(log_weights: np.ndarray) -> Weights:
-    """Pareto-smoothed weights, by arviz-stats; draws along a leading axis."""
+    """Return Pareto-smoothed weights, by arviz-stats.
+
+    Args:
+        log_weights: with draws along a leading axis; they need not add up to one.
+    """
     if missing("arviz_stats"):
         raise InputError(
             f"Pareto-smoothed weights need arviz-stats, which is not installed: "
@@ -179,12 +186,16 @@ def smoothed(log_weights: np.ndarray) -> Weights:
 
 
 def weights_without_each(draws: Weighed) -> Weights:
-    """Of the exact posterior given all other outcomes, whatever the draws come from."""
+    """Return weights that lead to the exact posterior given all outcomes but one, for each of
+    these.
+
+    p(θ | D without y_i) / q(θ) is proportional to p(D, θ) / q(θ) / p(y_i | θ).
+    """
     return smoothed(_ratio(draws) - np.asarray(draws.log_likelihood, float))
 
 
 def _ratio(draws: Weighed) -> np.ndarray:
-    """log p(D, θ) - log q(θ), with an axis for each of the instances'."""
+    """Return log p(D, θ) - log q(θ) of each draw, with an axis for each of the cases'."""
     axes = (1,) * (draws.log_likelihood.ndim - 1)
     return np.asarray(draws.log_ratio, float).reshape(-1, *axes)
 
@@ -192,7 +203,7 @@ def _ratio(draws: Weighed) -> np.ndarray:
 def refitted(
     plan: Plan, fits: Mapping[str, Fit], rows: Mapping[str, np.ndarray], cases: Cases
 ) -> dict[str, dict[int, Fit]]:
-    """Each fit made again without each of its rows, from where it ended with them."""
+    """Return each fit made again without each of its cases, from where it ended with them."""
     keys = {"VI": cases.keys.vi, "LCVI": cases.keys.calibrated}
     steps = {"VI": plan.vi_step(), "LCVI": plan.step(plan.scale)}
     start = {
@@ -207,6 +218,10 @@ def refitted(
 
 
 def _without(rows: np.ndarray, plan: Plan, step: Step, start: State, key: Key) -> dict[int, Fit]:
+    """Return a fit without each of these cases, many of them in one compiled batch.
+
+    All have the random numbers of the fit with all cases, so that they differ by the data alone.
+    """
     shape, found = plan.approximation.instances.shape, dict[int, Fit]()
     for at in range(0, len(rows), AT_ONCE):
         these = rows[at : at + AT_ONCE]

@@ -1,4 +1,10 @@
-"""Who the members of other data are: told by their labels, by the user, or by their number."""
+"""Who the members of other data are: the fit's or new ones.
+
+What a fit has learned about a member, such as one store, is used for that member; latents of a new
+member are drawn from the model. Labels tell which is which, if fit and data have both; otherwise
+the user does, by `new=` and `known=`; otherwise a plate of the same size is taken to hold the same
+members, and a warning says so.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -41,7 +47,17 @@ def predictor_for(
     known: str | Sequence[str],
     coords: Coords | None,
 ) -> tuple[Predictor, Coords]:
-    """The model on other cases, and the labels of their members; `labels` are those of the fit."""
+    """Return the model on other cases, and the labels of their members.
+
+    Args:
+        predictors: of the fit.
+        approximation: model and guide on the data of the fit.
+        labels: of the fit's members, by plate.
+        read: the other data.
+        new: plates of which all members are new.
+        known: plates whose members are those of the fit.
+        coords: labels that the user gives for these cases.
+    """
     fresh, kept = checks.names("`new=`", new), checks.names("`known=`", known)
     if coords is not None:
         coords = checks.labels("`coords=`", coords)
@@ -67,7 +83,15 @@ def compare_labels(
     fresh: tuple[str, ...],
     kept: tuple[str, ...],
 ) -> Membership:
-    """Compare the labels of other data with those of the fit, where both have any."""
+    """Compare the labels of other data with those of the fit, where both have any.
+
+    Args:
+        fitted: the model on the data of the fit.
+        labels: of its members, by plate.
+        coords: labels of the other data.
+        fresh: plates that the user calls new.
+        kept: plates that the user calls known.
+    """
     both = [name for name in fresh if name in kept]
     if both:
         raise InputError(f"{some(both)} is in `new=` and in `known=`; a plate can only be one.")
@@ -88,12 +112,12 @@ def compare_labels(
 
 
 def _are_alike(before: Iterable[Any], here: Iterable[Any]) -> bool:
-    """Whether labels differ in their type alone: 1 and '1'."""
+    """Return whether labels differ in their type alone: 1 and "1"."""
     return not {str(label) for label in before}.isdisjoint(str(label) for label in here)
 
 
 def _is_changed(fitted: NumPyroApproximation, predictor: Predictor) -> bool:
-    """Whether anything but the outcomes differs from the data of the fit."""
+    """Return whether anything but the outcomes differs from the data of the fit."""
     before, here = fitted.data, {**predictor.trace.constants, **predictor.arrays}
     return any(
         name != fitted.trace.observed
@@ -103,6 +127,7 @@ def _is_changed(fitted: NumPyroApproximation, predictor: Predictor) -> bool:
 
 
 def _check(members: Membership, coords: Coords, fitted: ModelTrace, here: ModelTrace) -> None:
+    """Refuse labels and plates that do not fit the model or the data of the fit."""
     check_coords(coords, *_every_axis(here))
     unknown = [name for name in members.known if name not in here.plates]
     if unknown:
@@ -125,7 +150,10 @@ def _check(members: Membership, coords: Coords, fitted: ModelTrace, here: ModelT
 
 
 def _warn(members: Membership, fitted: ModelTrace, here: ModelTrace, *, changed: bool) -> None:
-    """Of plates with latents of their own: for others it makes no difference."""
+    """Warn where only a guess says who the members of a plate are.
+
+    Plates without latents of their own are left out: it makes no difference there.
+    """
     for plate in members.alike:
         warn(
             f"No label of {plate!r} is one of the fit's, so all its members are taken to be new; "
@@ -156,24 +184,32 @@ def _warn(members: Membership, fitted: ModelTrace, here: ModelTrace, *, changed:
 def _members_of_fit(
     members: Membership, fitted: ModelTrace, here: ModelTrace, *, changed: bool
 ) -> frozenset[str]:
-    """Plates of the outcome whose members are the fit's in the same order, and so its labels."""
+    """Return the outcome's plates whose members are the fit's, in the same order."""
     alike = {p for p, size in here.plates.items() if fitted.plates.get(p) == size}
     sure = here.known_plates | set(members.known) | (set() if changed else alike)
     return frozenset((sure & alike) - set(members.new) - members.rows.keys())
 
 
 def _every_axis(cases: ModelTrace) -> Iterable[Instances]:
-    """All that can be labelled: plates, and axes of outcomes and latents."""
+    """Return all that can be labelled: plates, and axes of outcomes and latents."""
     plates = Instances(tuple(cases.plates.values()), tuple(cases.plates))
     return (cases.instances, *cases.latents.values(), plates)
 
 
 def _are_unique(labels: list[Any]) -> bool:
+    """Return whether no label comes twice."""
     return len(set(labels)) == len(labels)
 
 
 def _numbers(dim: str, before: list[Any], here: list[Any], *, all_known: bool) -> np.ndarray:
-    """The number that each member has in the fit; -1 for new ones."""
+    """Return the number that each member has in the fit; -1 for a new one.
+
+    Args:
+        dim: the plate.
+        before: labels in the fit.
+        here: labels of the other data.
+        all_known: whether the user says that all of them are the fit's.
+    """
     for labels, where in ((before, " in the fit"), (here, "")):
         if not _are_unique(labels):
             twice = [label for label, times in Counter(labels).items() if times > 1]
@@ -192,7 +228,7 @@ def _numbers(dim: str, before: list[Any], here: list[Any], *, all_known: bool) -
 
 
 def check_coords(coords: Coords | None, *labelled: Instances) -> None:
-    """Refuse labels of what has no members, or of another number of them."""
+    """Refuse labels of an unknown plate, or another number of them than it has members."""
     sizes = {d: n for each in labelled for d, n in zip(each.dims, each.shape, strict=True)}
     given = {} if coords is None else checks.labels("`coords=`", coords)
     for name, labels in given.items():

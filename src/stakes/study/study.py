@@ -129,7 +129,7 @@ class Study:
             self.split(folds, by)
 
     def _prepared(self, problem: Problem) -> Plan:
-        """Trace the problem; with a `before`, its trace of the same model and data is used again."""
+        """Trace the problem, or use the trace of an earlier study of the same model and data."""
         before = self.work.before
         with waiting("tracing the model", show=self.work.progress):
             plan = prepare(
