@@ -55,7 +55,9 @@ class Strength(NamedTuple):
     """How strongly to calibrate: M is divided by the factor.
 
     Attributes:
-        transform: none for the default one.
+        transform: from loss to utility; None for the default one.
+        factor: a utility on a smaller scale M falls more steeply with the loss, and so moves the
+            posterior more.
     """
 
     transform: Transform | None = None
@@ -93,11 +95,11 @@ class Fits:
         return tuple(self.study.strengths.get(self._guide, ()))
 
     def posterior(self, fit: Fit) -> FittedPosterior:
-        """The posterior that a fit found."""
+        """Return the posterior that a fit found."""
         return FittedPosterior(self.plan.approximation, fit.params)
 
     def plain(self, mask: Mask) -> Fit:
-        """Plain VI under a mask; those under all masks that have none yet are made together."""
+        """Return plain VI under a mask; all masks that have no fit yet are fitted together."""
         if mask not in self._plain:
             before, masks = self.study.work.before, self.study.masks
             if before is not None:
@@ -118,11 +120,11 @@ class Fits:
 
     @property
     def _journal(self) -> Journal | None:
-        """The record of the fits: it has those of the problem's own guide alone."""
+        """The record of the fits, which has those of the problem's own guide alone."""
         return self.study.work.journal if self._guide is None else None
 
     def calibrated(self, strength: Strength, mask: Mask) -> Fit:
-        """A calibrated fit under a mask; all strengths that are asked for are made together."""
+        """Return a calibrated fit under a mask; all strengths asked for are fitted together."""
         table = self._calibrated.setdefault(strength, {})
         alone = self._is_alone and (strength == Strength() or not self.study.splits.masks)
         if mask not in table and mask is self.study.everything and alone:
@@ -138,7 +140,10 @@ class Fits:
     # What calibrated fits start from.
 
     def reference(self, transform: Transform | None = None) -> Reference:
-        """The plan with M_q from the losses of plain VI's decisions; and these decisions."""
+        """Return the plan with M_q from the losses of plain VI's decisions, and these decisions.
+
+        Equation 4 of the paper: M_q is the q-quantile of the losses over the training data.
+        """
         if transform not in self._references:
             everything, keys, work = self.study.everything, self.study.keys, self.study.work
             vi = self.plain(everything)
@@ -152,7 +157,7 @@ class Fits:
         return self._references[transform]
 
     def _decisions_alone(self, plan: Plan) -> np.ndarray:
-        """Plain VI's decisions; a journal may have them already."""
+        """Return plain VI's decisions, which a journal may have already."""
         journal = self._journal
         known = None if journal is None else journal.decisions(plan.shape)
         if known is not None:
@@ -166,7 +171,7 @@ class Fits:
         return decisions
 
     def cases(self, expectation: Expectation) -> Cases:
-        """The cases of the fit, decided about with this expectation."""
+        """Return the cases of the fit, decided about with this expectation."""
         if expectation not in self._cases:
             predictor = self.plan.predictors.on()
             home = replace(self.study.home, expectation=expectation, predictor=predictor)
@@ -174,7 +179,7 @@ class Fits:
         return self._cases[expectation]
 
     def decisions(self, mask: Mask) -> np.ndarray:
-        """Decisions of a plain fit for the cases of the fit, by as many draws as folds have."""
+        """Return decisions of a plain fit, by as many draws as the fits of folds have."""
         if mask not in self._decisions:
             self._decisions[mask] = self._judged.decide(self.posterior(self.plain(mask)))
         return self._decisions[mask]
@@ -220,7 +225,7 @@ class Fits:
         return calibrated
 
     def not_made(self, why: Stop) -> Fit:
-        """A calibrated fit that was not wanted, or not begun, where it would have begun."""
+        """Return a calibrated fit of no steps: it was not wanted, or was interrupted before."""
         plan, decisions = self.reference()
         vi = self.plain(self.study.everything)
         begin = vi.params if plan.warm_start else plan.approximation.start
@@ -239,7 +244,18 @@ class Fits:
         meanwhile: Callable[[], None] | None = None,
         recorded: bool = True,
     ) -> Fit:
-        """One fit, from where its journal left it; on the rows of a stream, if there is one."""
+        """Make one fit, from where its journal left it, and on the rows of a stream, if there is
+        one.
+
+        Args:
+            title: of the fit, in the journal and on the screen.
+            step: to repeat.
+            state: to start from where the journal has no record.
+            key: of all random numbers.
+            begin: the parameters that `state` starts from.
+            meanwhile: what to compile beside the first steps.
+            recorded: whether the journal keeps this fit.
+        """
         work, beyond, plan = self.study.work, self.study.beyond, self.plan
         journal, shared = self._journal if recorded else None, self._shared
         hooks, history = Hooks(on=work.processes), None
@@ -274,6 +290,7 @@ class Fits:
     # Several masks: one compiled batch.
 
     def _plain_batch(self, masks: Sequence[Mask]) -> list[Fit]:
+        """Make the plain fits of these masks as one compiled batch."""
         count = len(masks)
         plan = self._with_fewer_draws(self.plan, count)
         start = plan.vi_state(plan.approximation.start)
@@ -287,7 +304,7 @@ class Fits:
     def _calibrated_batches(
         self, transform: Transform | None, strengths: Sequence[Strength]
     ) -> None:
-        """A fit for each strength and mask; the fits of one strength are one batch."""
+        """Make a fit for each strength and mask; those of one strength are one batch."""
         plan, masks = self.reference(transform).plan, self.study.masks
         plan = self._with_fewer_draws(plan, len(masks) * len(strengths))
         plan = replace(plan, expectation=self._wide_enough(plan.expectation))
@@ -312,13 +329,13 @@ class Fits:
                 table.setdefault(mask, fit)
 
     def _in_words(self, masks: Sequence[Mask]) -> str:
-        """How many fits there are."""
+        """Return how many fits there are, in words."""
         if self.study.everything not in masks:
             return f"{len(masks)} folds"
         return f"{len(masks) - 1} folds and all" if len(masks) > 1 else "all"
 
     def _scale(self, transform: Transform, mask: Mask) -> float:
-        """M, from the losses of plain VI's decisions for the outcomes that the fit saw."""
+        """Return M for a mask, from the losses of plain VI's decisions on the outcomes it shows."""
         seen = self.study.seen
         seen = seen._replace(counted=seen.counted & mask.seen)
         scale = transform.fitted(seen.costs(self.plan.problem.task, self.decisions(mask))).scale
@@ -326,7 +343,7 @@ class Fits:
         return scale
 
     def _wide_enough(self, expectation: Expectation) -> Expectation:
-        """With room for what every plain fit predicts."""
+        """Return the expectation with room for what every plain fit predicts."""
         predictor, key = self.study.home.predictor, self.study.keys.spread
         for mask in self.study.masks[:-1]:
             posterior = self.posterior(self.plain(mask))
@@ -335,7 +352,7 @@ class Fits:
         return expectation
 
     def _with_fewer_draws(self, plan: Plan, fits: int) -> Plan:
-        """The plan, with fewer draws of θ in a step where many fits take it at once.
+        """Return the plan, with fewer draws of θ in a step where many fits take it at once.
 
         Each stage of a fit ends in an average over many steps, so that fewer draws cost little.
         """
@@ -357,7 +374,7 @@ class Fits:
         key: Key,
         masks: Sequence[Mask],
     ) -> Together:
-        """A fit for each mask, with the same random numbers, so that they differ by no luck."""
+        """Return a fit for each mask, all with the same random numbers."""
 
         def masked(own: tuple[PyTree, Array]) -> Step:
             value, mask = own
@@ -367,6 +384,7 @@ class Fits:
         return Together(title, masked, None, plan.approximation, states, keys, plan.settings)
 
     def _made(self, title: str, batches: Sequence[Together]) -> list[list[Fit]]:
+        """Make all batches, here or on a cluster; refuse a fit that failed or was cut short."""
         made = run_apart(title, batches, self.study.work.client)
         for batch, fits in zip(batches, made, strict=True):
             for fit in fits:
@@ -375,13 +393,13 @@ class Fits:
 
 
 def _for_masks(batch: Together, values: Any, masks: Sequence[Mask]) -> Together:
-    """The batch, with a value for the step of each fit, and its mask."""
+    """Return the batch, with a value for the step of each fit, and its mask."""
     seen = np.stack([mask.seen for mask in masks])
     return batch._replace(each=(values, jnp.asarray(seen)))
 
 
 def warn_of_second_minimum(problem: Problem, second: SecondMinimum) -> None:
-    """Where decisions far apart are nearly equally good, chance may choose between them."""
+    """Warn where decisions far apart are nearly equally good: chance may choose."""
     exists = np.asarray(second.exists)
     if not exists.any():
         return

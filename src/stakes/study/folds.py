@@ -1,4 +1,8 @@
-"""Folds: which outcomes the fits of each fold may see, and which they are judged by."""
+"""Folds: which outcomes the fits of each fold may see, and which of them judge it.
+
+Random folds, blocks forward in time, or the number of the fold of each outcome. Outcomes that
+belong together stay in one fold: otherwise a fit has seen the neighbours of what judges it.
+"""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -54,7 +58,7 @@ class Forward:
 
     @property
     def _known_by(self) -> tuple[Any, ...]:
-        """All of it: an array is neither equal to another, nor has it a hash."""
+        """All that it is compared by: an array is not equal to another, nor has it a hash."""
         when = self.together
         return self.blocks, self.start, when if when is None else (when.shape, *when.ravel())
 
@@ -81,7 +85,7 @@ Folds: TypeAlias = int | Forward | np.ndarray
 @final
 @dataclass(frozen=True, eq=False)
 class Mask:
-    """Outcomes that a fit may see; compared by identity, as a key for what is made with it."""
+    """The outcomes that a fit may see; compared by identity, as a key of what is fitted to them."""
 
     seen: np.ndarray
 
@@ -89,10 +93,12 @@ class Mask:
 @final
 @dataclass(frozen=True, eq=False)
 class Splits:
-    """For each fold, the outcomes that its fits may see and those that they are judged by.
+    """For each fold, the outcomes that its fits may see and those that judge them.
 
     Attributes:
-        fitted: fold x instance.
+        fitted: fold x case, whether a fit may see the outcome.
+        judged: fold x case, whether the outcome judges it.
+        title: the folds in words.
         order: how outcomes depend on each other, where folds go forward in time.
     """
 
@@ -103,18 +109,20 @@ class Splits:
 
     @cached_property
     def masks(self) -> tuple[Mask, ...]:
-        """What the fits of each fold see."""
+        """What the fits of each fold may see."""
         return tuple(map(Mask, self.fitted))
 
     @property
     def ever_judged(self) -> np.ndarray:
+        """Whether an outcome judges any fold."""
         return np.asarray(self.judged.any(axis=0))
 
     @property
     def widening(self) -> float:
         """How much wider intervals are, because the fits of the folds share data.
 
-        The factor of Nadeau and Bengio (2003), √(1 + outcomes judged by / outcomes fitted to).
+        The factor of Nadeau and Bengio, *Inference for the generalization error* (2003): √(1 +
+        outcomes that judge / outcomes fitted to).
         """
         fitted = self.fitted.sum(axis=tuple(range(1, self.fitted.ndim))).mean()
         return float(np.sqrt(1 + self.ever_judged.sum() / fitted))
@@ -166,11 +174,13 @@ def split(
 
 
 def _by_number(number: np.ndarray, count: int, counted: np.ndarray, title: str) -> Splits:
+    """Return the folds in which each outcome judges the fold of its number; -1 for none."""
     judged = np.stack([number == k for k in range(count)])
     return Splits(counted & ~judged, judged, title)
 
 
 def _given(folds: Any, units: np.ndarray, counted: np.ndarray) -> Splits:
+    """Return the folds whose numbers the user gives, if they leave something to fit to."""
     number = checks.array("`folds=`", folds)
     if number.shape != counted.shape or number.dtype.kind not in "iu":
         rule = f"whole numbers of shape {counted.shape}, one for each outcome"
@@ -198,6 +208,7 @@ def _given(folds: Any, units: np.ndarray, counted: np.ndarray) -> Splits:
 def _forward(
     folds: Forward, units: np.ndarray, counted: np.ndarray, instances: Instances
 ) -> Splits:
+    """Return blocks forward in time, each fitted to what came before it."""
     if len(instances.shape) != 1:
         raise InputError(
             f"`folds={folds}` goes forward along one axis of outcomes, but there are "
@@ -231,7 +242,7 @@ def _forward(
 def _undivided(
     folds: Forward, starts: np.ndarray, rows: np.ndarray, shape: tuple[int, ...]
 ) -> np.ndarray:
-    """Where blocks begin: at these places, or the nearest ones that divide no rows of one time."""
+    """Return where blocks begin: moved to where no rows of one time are divided."""
     if folds.together is None:
         return starts
     if folds.together.shape != shape:

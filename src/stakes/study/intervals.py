@@ -26,13 +26,14 @@ NONE = 1e-12
 @final
 @dataclass(frozen=True, eq=False)
 class Costs:
-    """What two sets of decisions cost for the same instances, or for groups of them."""
+    """What two sets of decisions cost for the same cases, or for groups of them."""
 
     base: np.ndarray
     other: np.ndarray
 
     @property
     def change(self) -> np.ndarray:
+        """By how much each case costs less."""
         return np.asarray(self.base - self.other)
 
     @property
@@ -51,12 +52,17 @@ class Costs:
         return np.asarray((self.change - self.reduction * self.size) / self.size.mean())
 
     def summed(self, groups: np.ndarray) -> "Costs":
-        """Of each group together."""
+        """Return the costs of each group together."""
         return Costs(summed(self.base, groups), summed(self.other, groups))
 
 
 def by_bootstrap(costs: Costs, rng: np.random.Generator) -> tuple[float, float]:
-    """Studentised: errors in units of their own standard error are drawn anew."""
+    """Return a studentised bootstrap interval: errors in units of their standard error are drawn
+    anew.
+
+    Hall, *The Bootstrap and Edgeworth Expansion* (1992): its error falls faster than that of a
+    plain percentile interval, which matters for few and skewed costs.
+    """
     count = len(costs.base)
     rows = rng.integers(count, size=(RESAMPLES, count))
     change, size = costs.change[rows], costs.size[rows]
@@ -73,9 +79,9 @@ def by_bootstrap(costs: Costs, rng: np.random.Generator) -> tuple[float, float]:
 
 
 def by_signs(costs: Costs, rng: np.random.Generator) -> tuple[float, float]:
-    """All reductions at which the residuals might as well have had the other sign.
+    """Return all reductions at which the residuals might as well have had the other sign.
 
-    Exact where the two costs of an instance are exchangeable, however heavy their tails.
+    Exact where the two costs of a case are exchangeable, however heavy their tails.
     """
     signs = _signs(len(costs.base), rng)
     changes, sizes = signs @ costs.change, signs @ costs.size
@@ -100,7 +106,7 @@ def _signs(count: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def _edge(plausible: Callable[[float], bool], start: float, sign: float) -> float:
-    """How far one may go from the start; infinite where there is no end."""
+    """Return how far one may go from the start; infinite where there is no end."""
     inside, outside = 0.0, 1e-3 + 0.1 * abs(start)
     while plausible(start + sign * outside):
         inside, outside = outside, 2 * outside
@@ -115,6 +121,7 @@ def _edge(plausible: Callable[[float], bool], start: float, sign: float) -> floa
 
 
 def summed(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """Return the sum of each group."""
     _, numbers = np.unique(groups, return_inverse=True)
     return np.bincount(numbers, values)
 
@@ -139,7 +146,7 @@ class ConfidenceInterval(NamedTuple):
 
 
 class Dependence(Protocol):
-    """Which instances belong together."""
+    """Which cases vary together, and the interval that allows for it."""
 
     @property
     def words(self) -> str:
@@ -148,15 +155,15 @@ class Dependence(Protocol):
 
     @property
     def size(self) -> int | None:
-        """How many instances it is about; None for any number."""
+        """How many cases it is about; None for any number."""
         ...
 
     def among(self, chosen: np.ndarray) -> "Dependence":
-        """That of some of the instances: a truth value for each, in the outcome's shape."""
+        """Return that of some of the cases: a truth value for each, in their shape."""
         ...
 
     def interval(self, costs: Costs, rng: np.random.Generator) -> ConfidenceInterval:
-        """95 % of the reduction."""
+        """Return a 95 % interval of the reduction."""
         ...
 
 
@@ -407,11 +414,17 @@ def numbered(where: str, labels: object) -> np.ndarray:
 
 
 def _no_claim(why: str) -> ConfidenceInterval:
+    """Return an interval without ends, and why there is no other."""
     return ConfidenceInterval(-np.inf, np.inf, why)
 
 
 def _of_independent(costs: Costs, words: str, rng: np.random.Generator) -> ConfidenceInterval:
-    """Of costs that are independent of each other: instances, or sums over groups."""
+    """Return the interval for costs that are independent of each other: of cases, or sums over
+    groups.
+
+    The t interval holds where no residual dominates. Otherwise two intervals by resampling are
+    joined: each of them alone is too narrow for some heavy tails.
+    """
     residuals, count = costs.residuals, len(costs.base)
     if count < FEWEST:
         return _no_claim(f"{words}, of which {count} are too few for a claim")
@@ -429,6 +442,7 @@ def _of_independent(costs: Costs, words: str, rng: np.random.Generator) -> Confi
 
 
 def _by_t(reduction: float, error: float, freedom: int, words: str) -> ConfidenceInterval:
+    """Return the interval of a t distribution with so many degrees of freedom."""
     from scipy import stats  # slow to import
 
     half = float(stats.t.ppf((1 + LEVEL) / 2, freedom) * error)

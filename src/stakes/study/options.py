@@ -73,7 +73,12 @@ class Options:
         )
 
     def fit_settings(self, *, draws: int, progress: bool) -> FitSettings:
-        """Settings of both fits, with this number of draws where none was given."""
+        """Return the settings of both fits.
+
+        Args:
+            draws: of θ at each step, where the user gave no number.
+            progress: whether to show progress bars.
+        """
         return FitSettings(
             steps=self.steps,
             draws=draws if self.draws is None else self.draws,

@@ -1,4 +1,8 @@
-"""Strategies without a model: one decision for all, and what is done today."""
+"""Baselines, strategies without a model: one decision for all, and what is done today.
+
+They show what a model is worth. One of them is chosen only where every other strategy is reliably
+worse.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,15 +42,15 @@ class Same(Strategy):
     description: ClassVar[str] = "one decision for all, the best single one for the outcomes known"
 
     def check(self, study: "Study") -> None:
-        """Any problem has a best single decision."""
+        """Accept any problem: each has a best single decision."""
 
     def fit(self, study: "Study", mask: Mask) -> "Constant":
-        """The decision that costs least, on average, for the outcomes seen."""
+        """Return the decision that costs least, on average, for the outcomes seen."""
         task = study.seen.task(study.problem.task)
         return Constant(best_single(task, study.seen, mask.seen))
 
     def restore(self, study: "Study", arrays: Mapping[str, np.ndarray]) -> "Constant":
-        """The decision that was found."""
+        """Return the decision that was kept."""
         return Constant(value_of(arrays, "value", f"What was kept of {self.name!r}"))
 
 
@@ -58,11 +62,11 @@ class Constant(FittedStrategy):
     value: np.ndarray
 
     def decide(self, cases: Cases) -> np.ndarray:
-        """The decision, kept inside the limits of each instance."""
+        """Return the decision, inside the limits of each case."""
         return cases.inside(_for_all(self.value, cases.instances.shape))
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The decision."""
+        """Return the decision."""
         return {"value": np.asarray(self.value)}
 
 
@@ -109,19 +113,19 @@ class Given(Strategy, FittedStrategy):
             )
 
     def fit(self, study: "Study", mask: Mask) -> "Given":
-        """Nothing has to be fitted."""
+        """Return the strategy itself: nothing has to be fitted."""
         return self
 
     def restore(self, study: "Study", arrays: Mapping[str, np.ndarray]) -> "Given":
-        """Nothing has to be kept."""
+        """Return the strategy itself: nothing has to be kept."""
         return self
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Nothing: the decisions come with the data."""
+        """Return nothing: the decisions come with the data."""
         return {}
 
     def decide(self, cases: Cases) -> np.ndarray:
-        """The decisions given, or those that a data argument has."""
+        """Return the decisions given, or those that a data argument has."""
         decisions, where = self.decisions, "`Given(decisions)`"
         if isinstance(decisions, str):
             where = f"`Given({decisions!r})`: that data argument"
@@ -141,7 +145,7 @@ class Given(Strategy, FittedStrategy):
 
 
 def _words(decisions: Any) -> np.ndarray | None:
-    """Labels of actions; None where they are not words."""
+    """Return labels of actions; None where they are not words."""
     if not checks.is_many(decisions):
         return None
     found = np.asarray(decisions, object)
@@ -150,16 +154,20 @@ def _words(decisions: Any) -> np.ndarray | None:
 
 
 def _for_all(decision: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """One decision for cases of this shape; its parts, if it has several, in front."""
+    """Return one decision for each case of a shape; its parts, if it has several, in front."""
     parts = np.shape(decision)
     laid = np.reshape(decision, (*parts, *(1,) * len(shape)))
     return np.broadcast_to(laid, (*parts, *shape)).astype(float)
 
 
 def best_single(task: DecisionTask, seen: Observations, mask: np.ndarray) -> np.ndarray:
-    """The decision that costs least on average; its parts are found in turn, again and again.
+    """Return the decision that costs least on average; several parts are found in turn, again and
+    again.
 
-    `task` has the values of these cases in place.
+    Args:
+        task: decisions and costs, with the values of these cases in place.
+        seen: the outcomes.
+        mask: which of them count beside their own mask.
     """
     counted, space = seen.counted & mask, task.space
     outcomes = seen.outcomes[counted]
@@ -192,7 +200,7 @@ def best_single(task: DecisionTask, seen: Observations, mask: np.ndarray) -> np.
 def _best_number(
     actions: Sequence[float] | None, outcomes: np.ndarray, best_of: Callable[..., int]
 ) -> float:
-    """On an ever finer grid around the best so far, or the best of some actions."""
+    """Return the best action, or the best number on ever finer grids around the best so far."""
     if actions is not None:
         return actions[best_of(np.array(actions))]
     places = np.unique(np.quantile(outcomes, np.linspace(0, 1, PLACES), method="inverted_cdf"))

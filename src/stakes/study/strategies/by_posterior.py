@@ -1,4 +1,7 @@
-"""Strategies that decide by a posterior: plain VI, calibrated VI, reweighted draws, and NUTS."""
+"""Strategies that decide by a posterior: plain VI, calibrated VI, reweighted draws, and NUTS.
+
+Each has its own posterior, and all decide alike: the best decision for what the posterior predicts.
+"""
 
 import time
 from collections.abc import Mapping
@@ -44,15 +47,15 @@ class ByPosterior:
     diagnosis: Diagnosis = Diagnosis()  # noqa: RUF009
 
     def decide(self, cases: Cases) -> np.ndarray:
-        """The best decision for each instance."""
+        """Return the best decision for each case."""
         return cases.decide(self.posterior)
 
     def predict(self, cases: Cases) -> Forecast:
-        """Quantiles of what the posterior predicts."""
+        """Return quantiles of what the posterior predicts."""
         return cases.forecast(self.posterior)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The parameters of the guide, or the draws."""
+        """Return the parameters of the guide, or the draws."""
         return save_tree(self.posterior.numbers)
 
 
@@ -85,13 +88,13 @@ class Plain(Strategy):
         study.fits(self.guide)
 
     def fit(self, study: "Study", mask: Mask) -> ByPosterior:
-        """Plain VI under the mask."""
+        """Return plain VI under the mask."""
         fits = study.fits(self.guide)
         fit = fits.plain(mask)
         return _by_fit(fits, fit, fit.seconds)
 
     def restore(self, study: "Study", arrays: Mapping[str, np.ndarray]) -> ByPosterior:
-        """Plain VI with these parameters."""
+        """Return plain VI with these parameters."""
         return _restored(study.fits(self.guide), self.name, arrays)
 
 
@@ -131,7 +134,7 @@ class Calibrated(Strategy):
         return f"{BEST}, fitted with the cost in mind{strength}"
 
     def check(self, study: "Study") -> None:
-        """Refuse a strength where the problem is given by a utility."""
+        """Refuse a strength where the problem is given by a utility, and ask for this one."""
         if study.problem.utility is not None and self != Calibrated(guide=self.guide):
             raise InputError(
                 f"`{self}`: the problem is given by a utility, which needs no transform and has no "
@@ -141,13 +144,13 @@ class Calibrated(Strategy):
         study.fits(self.guide)
 
     def fit(self, study: "Study", mask: Mask) -> ByPosterior:
-        """Calibrated VI under the mask, from plain VI under it."""
+        """Return calibrated VI under the mask, from plain VI under it."""
         fits = study.fits(self.guide)
         fit = fits.calibrated(Strength(self.transform, self.strength), mask)
         return _by_fit(fits, fit, fits.plain(mask).seconds + fit.seconds)
 
     def restore(self, study: "Study", arrays: Mapping[str, np.ndarray]) -> ByPosterior:
-        """Calibrated VI with these parameters."""
+        """Return calibrated VI with these parameters."""
         return _restored(study.fits(self.guide), self.name, arrays)
 
 
@@ -177,10 +180,11 @@ class NUTS(Strategy):
         check_sampling(study.plan.approximation)
 
     def fit(self, study: "Study", mask: Mask) -> ByPosterior:
-        """Draws under the mask; on a cluster, those under all masks are made at once."""
+        """Return draws under the mask; on a cluster, those under all masks are made at once."""
         return study.once(self, lambda: self._fit_each(study))[mask]
 
     def _fit_each(self, study: "Study") -> dict[Mask, ByPosterior]:
+        """Return draws under each mask."""
         started, work = time.monotonic(), study.work
         show = work.progress and work.client is None
         draw = partial(nuts, warmup=self.warmup, draws=self.draws, progress=show)
@@ -199,12 +203,12 @@ class NUTS(Strategy):
         return dict(zip(study.masks, fitted, strict=True))
 
     def restore(self, study: "Study", arrays: Mapping[str, np.ndarray]) -> ByPosterior:
-        """The draws."""
+        """Return the draws."""
         return _by_draws(study, self.name, arrays)
 
 
 def _by_draws(study: "Study", name: str, arrays: Mapping[str, np.ndarray]) -> ByPosterior:
-    """Decisions by draws of the latents that were kept."""
+    """Return decisions by draws of the latents that were kept."""
     kind, latents = jnp.result_type(float), study.plan.approximation.latents
     # As many draws as there are.
     like = {latent: jnp.zeros((0, *own.shape), kind) for latent, own in latents.items()}
@@ -216,6 +220,7 @@ def _kept_of(name: str) -> str:
 
 
 def _mixing(posterior: SampledPosterior) -> Diagnosis:
+    """Return what the chains say of their draws."""
     found = posterior.diagnostics
     if found is None:
         return Diagnosis()
@@ -284,7 +289,7 @@ class Reweighted(Strategy):
             )
 
     def fit(self, study: "Study", mask: Mask) -> ByPosterior:
-        """Draws that stand for the exact posterior of the outcomes seen."""
+        """Return draws that stand for the exact posterior of the outcomes seen."""
         base, started = study.fitted(self.base, mask), time.monotonic()
         posterior, k_hat = reweighted(base.posterior, mask.seen, study.keys.left_out, self.draws)
         refused = "" if k_hat <= BAD else f"k̂ = {k_hat:.2f}: the weights cannot be relied on"
@@ -292,14 +297,21 @@ class Reweighted(Strategy):
         return ByPosterior(posterior, base.seconds + time.monotonic() - started, diagnosis)
 
     def restore(self, study: "Study", arrays: Mapping[str, np.ndarray]) -> ByPosterior:
-        """The draws, each as often as its weight says."""
+        """Return the draws, each as often as its weight says."""
         return _by_draws(study, self.name, arrays)
 
 
 def reweighted(
     posterior: object, seen: np.ndarray, key: Key, draws: int
 ) -> tuple[SampledPosterior, float]:
-    """Draws that stand for the exact posterior of the outcomes seen, equally often; and k̂."""
+    """Return draws that stand for the exact posterior of the outcomes seen, equally often; and k̂.
+
+    Args:
+        posterior: of a fit, whose draws are weighted by p(D, θ) / q(θ).
+        seen: which outcomes the exact posterior has seen.
+        key: of draws and their resampling.
+        draws: how many.
+    """
     assert isinstance(posterior, FittedPosterior)
     draw_key, place_key = jax.random.split(key)
     counting = posterior.approximation.counting(jnp.asarray(seen))

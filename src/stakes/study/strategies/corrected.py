@@ -1,4 +1,8 @@
-"""Another way's decisions, corrected by what happened to rows that it had not seen."""
+"""A strategy whose decisions are corrected by what happened after it had decided.
+
+Folds give decisions and predictions for outcomes that the fit behind them had not seen. A
+calibration map learns from these how decisions should have been moved, and moves new ones.
+"""
 
 import time
 from collections.abc import Mapping
@@ -48,6 +52,7 @@ class Corrected(Strategy):
 
     @property
     def name(self) -> str:
+        """Its name in tables."""
         return f"{self.base.name}, corrected by {self.head.title}"
 
     @property
@@ -58,11 +63,12 @@ class Corrected(Strategy):
 
     @property
     def bases(self) -> tuple[Strategy, ...]:
+        """The strategy whose decisions are corrected."""
         return (self.base,)
 
     @staticmethod
     def objection(problem: Problem) -> str | None:
-        """Why decisions of this problem cannot be corrected; None where they can."""
+        """Return why decisions of this problem cannot be corrected; None where they can."""
         if problem.space.labels:
             return "a correction moves numbers, and the decisions are actions"
         if problem.space.axes:
@@ -85,7 +91,7 @@ class Corrected(Strategy):
         study.home.covariates(self.head.covariates)
 
     def fit(self, study: "Study", mask: Mask) -> "FittedCorrected":
-        """The map, fitted to what the base predicted for outcomes that it had not seen."""
+        """Return the map, fitted to what the base predicted for outcomes it had not seen."""
         if not study.splits.masks:
             raise InputError(f"`{self}` learns from rows left out, and the study has no folds.")
         base, started = study.fitted(self.base, mask), time.monotonic()
@@ -99,12 +105,12 @@ class Corrected(Strategy):
         return FittedCorrected(base, self.head, fitted, seconds, base.diagnosis)
 
     def restore(self, study: "Study", arrays: Mapping[str, np.ndarray]) -> "FittedCorrected":
-        """The base and the map that were found."""
+        """Return the base and the map that were kept."""
         base = self.base.restore(study, below("base/", arrays))
         return FittedCorrected(base, self.head, self.head.restore(below("map/", arrays)))
 
     def _out_of_fold(self, study: "Study") -> MapInputs:
-        """What the base decides and predicts for each outcome that it was judged by."""
+        """Return what the base decides and predicts for each outcome that judges it."""
         whole: MapInputs | None = None
         for mask, judged in zip(study.splits.masks, study.splits.judged, strict=True):
             part = _inputs(study.fitted(self.base, mask), self.head, study.cases(mask))
@@ -132,25 +138,26 @@ class FittedCorrected:
 
     @property
     def posterior(self) -> Posterior | None:
-        """What the base predicts by."""
+        """The posterior that the base predicts by."""
         return self.base.posterior
 
     def decide(self, cases: Cases) -> np.ndarray:
-        """The base's decisions, corrected, inside their limits."""
+        """Return the base's decisions, corrected, inside their limits."""
         decisions = self.fitted.decide(_inputs(self.base, self.head, cases))
         return cases.inside(decisions.reshape(cases.instances.shape))
 
     def predict(self, cases: Cases) -> Forecast | None:
-        """What the base predicts."""
+        """Return what the base predicts."""
         return self.base.predict(cases)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """What the base decides by, and the map."""
+        """Return what the base decides by, and the map."""
         base = {f"base/{name}": array for name, array in self.base.arrays().items()}
         return base | {f"map/{name}": array for name, array in self.fitted.arrays().items()}
 
 
 def _inputs(base: FittedStrategy, head: CalibrationMap, cases: Cases) -> MapInputs:
+    """Return what a map sees of these cases."""
     forecast = base.predict(cases)
     assert forecast is not None
     covariates = cases.covariates(head.covariates)

@@ -1,4 +1,8 @@
-"""What all calibration maps share: their inputs, their costs, and when a correction pays."""
+"""The base of all calibration maps: their inputs, their costs, and when a correction pays.
+
+A correction is fitted to few rows and noisy costs, so it is judged by rows that it has not seen: it
+is made in part, or not at all, unless that saves more than the noise of the saving.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -40,7 +44,7 @@ class MapInputs(NamedTuple):
     covariates: np.ndarray | None = None
 
     def rows(self, chosen: np.ndarray | slice) -> "MapInputs":
-        """Some of the rows."""
+        """Return some of the rows."""
         covariates = None if self.covariates is None else self.covariates[chosen]
         return MapInputs(self.decisions[chosen], self.quantiles[chosen], covariates)
 
@@ -49,11 +53,11 @@ class FittedMap(Protocol):
     """A correction that was found."""
 
     def decide(self, inputs: MapInputs) -> np.ndarray:
-        """A decision for each instance."""
+        """Return a decision for each case."""
         ...
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Its numbers, from which `CalibrationMap.restore` makes it again; none for no change."""
+        """Return its numbers, from which `CalibrationMap.restore` makes it; none for no change."""
         ...
 
 
@@ -78,11 +82,11 @@ class CalibrationMap(Protocol):
     def fit(
         self, key: Key, inputs: MapInputs, outcomes: np.ndarray, criterion: Criterion
     ) -> FittedMap:
-        """The correction for these outcomes; on them it costs no more than the base."""
+        """Return the correction for these outcomes; on them it costs no more than the base."""
         ...
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> FittedMap:
-        """The correction that these arrays were made from."""
+        """Return the correction that these arrays were made from."""
         ...
 
 
@@ -92,11 +96,11 @@ class Identity:
     """The base's own decisions, where no correction lowers the cost."""
 
     def decide(self, inputs: MapInputs) -> np.ndarray:
-        """The base's decisions."""
+        """Return the base's decisions."""
         return checked(inputs).decisions
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Nothing has to be kept."""
+        """Return nothing: there is nothing to keep."""
         return {}
 
 
@@ -110,15 +114,17 @@ class RowCosts:
 
     @property
     def rows(self) -> int:
+        """The number of rows."""
         return len(self.outcomes)
 
     def each(self, decisions: np.ndarray) -> np.ndarray:
-        """Of each row; where a cost is undefined or infinite, more than any other."""
+        """Return the cost of each row; undefined and infinite costs exceed any other."""
         found = _cost(self.criterion, self.outcomes, np.asarray(decisions, self.outcomes.dtype))
         each = np.asarray(found, np.float64)
         return np.where(np.isfinite(each), each, UNDEFINED)
 
     def mean(self, decisions: np.ndarray) -> float:
+        """Return the mean cost of these decisions."""
         return float(self.each(decisions).mean())
 
 
@@ -138,7 +144,7 @@ def check_columns(columns: np.ndarray, fitted: int) -> None:
 
 
 def checked(inputs: MapInputs) -> MapInputs:
-    """As arrays of finite numbers, one row for each instance."""
+    """Return the inputs as arrays of finite numbers, one row for each case, or refuse them."""
     checks.instance("`inputs`", inputs, MapInputs, "a `MapInputs(decisions, quantiles)`")
     rows = (*_shape(inputs.decisions), 1)[0]
     decisions = _numbers("`inputs.decisions`", inputs.decisions, (rows,))
@@ -158,6 +164,7 @@ def checked(inputs: MapInputs) -> MapInputs:
 
 
 def _numbers(where: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Return finite numbers of this shape, or refuse the value."""
     if _shape(value) != shape:
         rule = "one row for each case" if len(shape) > 1 else "one value for each case"
         raise InputError(
@@ -175,6 +182,7 @@ def _numbers(where: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _shape(value: Any) -> tuple[int, ...]:
+    """Return the shape of a value; none for rows of different lengths."""
     try:
         return np.shape(value)
     except ValueError:  # rows of different lengths
@@ -182,26 +190,29 @@ def _shape(value: Any) -> tuple[int, ...]:
 
 
 def not_finite(found: np.ndarray) -> int:
-    """How many of them are not."""
+    """Return how many values are not finite."""
     return int((~np.isfinite(found)).sum())
 
 
 def folds(key: Key, rows: int, count: int = FOLDS) -> np.ndarray:
-    """A random fold for each row, all of them equally large."""
+    """Return a random fold for each row, all folds equally large."""
     rng = np.random.default_rng(np.asarray(jax.random.key_data(checked_key(key))))
     return rng.permutation(rows) % count
 
 
 def pays(costs: RowCosts, decisions: np.ndarray, held_out: np.ndarray) -> bool:
-    """Whether corrections that had not seen their row save more than the noise of the saving."""
+    """Return whether corrections that had not seen their row save more than the noise of the
+    saving.
+    """
     saved = costs.each(decisions) - costs.each(held_out)
     return bool(saved.mean() > saved.std() / np.sqrt(costs.rows))
 
 
 def best_share(costs: RowCosts, decisions: np.ndarray, held_out: np.ndarray) -> tuple[float, float]:
-    """How much of a correction to make, and the mean cost of that.
+    """Return how much of a correction to make, and the mean cost of that.
 
-    It is what is best by corrections that had not seen their row, or nothing unless that pays.
+    Shrinking towards no correction guards against noise. The share is the best one by corrections
+    that had not seen their row; zero unless that pays.
     """
     changed = [(t, decisions + t * (held_out - decisions)) for t in np.linspace(0.1, 1, 10)]
     share, best = min(changed, key=lambda pair: costs.mean(pair[1]))
@@ -214,12 +225,12 @@ class Numbers:
     """A correction that consists of the numbers in its fields; for frozen dataclasses."""
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The fields as named arrays."""
+        """Return the fields as named arrays."""
         return {name: np.asarray(value) for name, value in vars(self).items()}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
-        """The correction that these arrays were made from."""
+        """Return the correction that these arrays were made from."""
         where = "A calibration map that was kept"
         names = [field.name for field in fields(cls)]  # type: ignore[arg-type]
         return cls(**{name: value_of(arrays, name, where)[()] for name in names})
@@ -233,16 +244,16 @@ class LearnedMap(ABC):
 
     @abstractmethod
     def learn(self, key: Key, inputs: MapInputs, costs: RowCosts) -> FittedMap:
-        """The correction for these rows, which have been checked."""
+        """Return the correction for these rows, which have been checked."""
 
     @abstractmethod
     def remade(self, arrays: Mapping[str, np.ndarray]) -> FittedMap:
-        """The correction that these arrays, of which there are some, were made from."""
+        """Return the correction that these arrays, of which there are some, were made from."""
 
     def fit(
         self, key: Key, inputs: MapInputs, outcomes: np.ndarray, criterion: Criterion
     ) -> FittedMap:
-        """The correction for these outcomes; none for few rows, or where it does not pay there."""
+        """Return the correction; none for few rows, or where it does not pay on them."""
         checked_key(key)
         inputs = checked(inputs)
         if self.covariates and inputs.covariates is None:
@@ -259,5 +270,5 @@ class LearnedMap(ABC):
         return correction if is_better else Identity()
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> FittedMap:
-        """The correction that was found; no change where nothing was kept."""
+        """Return the correction that was kept; no change where nothing was."""
         return self.remade(arrays) if arrays else Identity()

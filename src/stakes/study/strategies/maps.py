@@ -77,15 +77,17 @@ class Line(Numbers):
     slope: float
 
     def shrunk(self, share: float) -> "Line":
+        """Return the line, moved towards no change: `share` of it is left."""
         return Line(self.centre, share * self.shift, 1 + share * (self.slope - 1))
 
     def decide(self, inputs: MapInputs) -> np.ndarray:
+        """Return the decisions on the line."""
         decisions = checked(inputs).decisions
         return self.centre + self.shift + self.slope * (decisions - self.centre)
 
 
 def _best_line(costs: RowCosts, decisions: np.ndarray, weight: np.ndarray) -> Line:
-    """By a grid, then by a simplex: neither needs a slope of the cost, which may jump."""
+    """Find a line by a grid, then by a simplex: neither needs a slope of the cost, which may jump."""
     from scipy.optimize import minimize
 
     centre = float(np.average(decisions, weights=weight))
@@ -142,17 +144,18 @@ class LevelMap(Numbers):
     level: float
 
     def decide(self, inputs: MapInputs) -> np.ndarray:
+        """Return the quantile of each case's prediction."""
         return quantiles_at(checked(inputs).quantiles, self.level)
 
 
 def _unit(costs: RowCosts, decisions: np.ndarray) -> float:
-    """How far decisions may have to move: as far as outcomes are from them."""
+    """Return how far decisions may have to move: as far as outcomes are from them."""
     away = np.asarray(costs.outcomes, np.float64) - decisions
     return float(np.sqrt(np.mean(away**2))) or 1.0
 
 
 def quantiles_at(quantiles: np.ndarray, level: float) -> np.ndarray:
-    """Between those of `LEVELS`, by a line in the normal's scores: exact where a normal is."""
+    """Return quantiles between `LEVELS`, linear in the normal's scores: exact for a normal."""
     place = float(np.interp(ndtri(level), ndtri(LEVELS), np.arange(len(LEVELS))))
     low = min(int(place), len(LEVELS) - 2)
     below, above = quantiles[:, low], quantiles[:, low + 1]
@@ -210,6 +213,7 @@ class Offsets(Numbers):
     by: np.ndarray
 
     def decide(self, inputs: MapInputs) -> np.ndarray:
+        """Return the decisions, each moved by the offset there."""
         decisions = checked(inputs).decisions
         return np.asarray(decisions + np.interp(decisions, self.at, self.by))
 
@@ -224,6 +228,7 @@ class Blocks:
 
     @classmethod
     def of(cls, decisions: np.ndarray, count: int) -> "Blocks":
+        """Return blocks of about equally many rows, with at least twenty in each."""
         levels = np.linspace(0, 1, count + 1)[1:-1]
         rising, start = np.sort(decisions), 0
         edges: list[float] = []
@@ -257,14 +262,14 @@ class Blocks:
 
 
 def _running_best(values: np.ndarray, far: np.ndarray) -> np.ndarray:
-    """Where the least of all values up to each place is; of several, the one that is least far."""
+    """Return where the least of all values so far is; of ties, the least offset."""
     order, rank = np.lexsort((far, values)), np.empty(len(values), int)
     rank[order] = np.arange(len(values))
     return np.asarray(order[np.minimum.accumulate(rank)])
 
 
 def _offsets(costs: RowCosts, decisions: np.ndarray) -> np.ndarray:
-    """From where the farthest outcome below its decision is to the farthest above."""
+    """Return offsets as far as any outcome is from its decision, denser around zero."""
     away = np.asarray(costs.outcomes, np.float64) - decisions
     reach = float(np.abs(away).max()) or 1.0
     return np.asarray(reach * np.sinh(6 * np.linspace(-1, 1, OFFSETS)) / np.sinh(6))
@@ -277,7 +282,7 @@ def _tables(
     grids: list[Blocks],
     fold: np.ndarray,
 ) -> list[np.ndarray]:
-    """For each grid, the costs of each fold (first axis) and block at each offset (last)."""
+    """Return for each grid the costs of each fold (first axis) and block at each offset (last)."""
     tables = [np.zeros((FOLDS, len(blocks.centres), len(offsets))) for blocks in grids]
     for place, offset in enumerate(offsets):
         each = costs.each(decisions + offset)
@@ -325,6 +330,7 @@ class Regressor(LearnedMap):
 
     @property
     def title(self) -> str:
+        """Its short name in tables."""
         return name_of(type(self.estimator))
 
     @property
@@ -357,10 +363,11 @@ class FittedRegressor:
     columns: int
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Refused: what a regressor has learned is known to itself alone."""
+        """Refuse: what a regressor has learned is known to itself alone."""
         raise _no_numbers(self.title)
 
     def decide(self, inputs: MapInputs) -> np.ndarray:
+        """Return what the regressor predicts."""
         columns = _columns(checked(inputs))
         check_columns(columns, self.columns)
         if not len(columns):
@@ -385,11 +392,12 @@ def _no_numbers(title: str) -> InputError:
 
 
 def _columns(inputs: MapInputs) -> np.ndarray:
+    """Return what a regressor sees of each row."""
     parts = [inputs.decisions[:, None], inputs.quantiles]
     return np.hstack(parts if inputs.covariates is None else [*parts, inputs.covariates])
 
 
 def _cloned(estimator: Any) -> Any:
-    """Unfitted where scikit-learn knows how, so that the user's own stays as it is."""
+    """Return an unfitted copy, so that the user's own stays as it is."""
     own = getattr(estimator, "__sklearn_clone__", None)
     return copy.deepcopy(estimator) if own is None else own()

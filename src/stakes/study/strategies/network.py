@@ -1,4 +1,10 @@
-"""A small neural network that corrects the base's decisions."""
+"""A small neural network that corrects decisions, for any cost.
+
+The network sees the shape of each prediction and where the decision lies in it, all in units of the
+prediction's spread, and gives a correction in the same unit. It follows the slope of the mean cost.
+For a cost that jumps there is none at most places, so the slope of an average of the cost over a
+small interval around the decision is followed.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -70,6 +76,7 @@ class Network(LearnedMap):
 
     @property
     def title(self) -> str:
+        """Its short name in tables."""
         return "network"
 
     @property
@@ -107,7 +114,14 @@ class Network(LearnedMap):
 
 
 class _Rows(NamedTuple):
-    """What is known of each instance; for a batch, of those in it."""
+    """What is known of each row; for a batch, of the rows in it.
+
+    Attributes:
+        features: of the prediction, standardised.
+        spread: of the prediction, the unit of a correction.
+        decision: of the base.
+        outcome: what happened.
+    """
 
     features: Float[Array, "row feature"]
     spread: Float[Array, "row"]
@@ -116,20 +130,20 @@ class _Rows(NamedTuple):
 
 
 def _room(rows: int) -> int:
-    """Rows rounded up a little, so that one compiled program serves folds of similar size."""
+    """Return the number of rows rounded up, so that folds of similar size share a program."""
     step = 1 << max(rows.bit_length() - 4, 0)
     return -(-rows // step) * step
 
 
 def _rows(units: "Units", inputs: MapInputs, outcomes: np.ndarray) -> _Rows:
-    """All rows, and copies of the first that fill the room."""
+    """Return all rows, and copies of the first one that fill the room."""
     every = np.append(np.arange(len(outcomes)), np.zeros(_room(len(outcomes)) - len(outcomes), int))
     values = (*units.seen(inputs), inputs.decisions, outcomes)
     return _Rows(*(jnp.asarray(each[every], jnp.result_type(float)) for each in values))
 
 
 def _left_out(fold: np.ndarray) -> Array:
-    """For each member the rows that it is not trained on, filled up with -1."""
+    """Return for each member the rows that it is not trained on, filled up with -1."""
     found = np.full((FOLDS, -(-_room(len(fold)) // FOLDS)), -1)
     for k in range(FOLDS):
         own = np.flatnonzero(fold == k)
@@ -153,6 +167,7 @@ class Units(Numbers):
 
     @classmethod
     def of(cls, inputs: MapInputs, outcomes: np.ndarray) -> "Units":
+        """Return the units for these rows; the least spread keeps a correction finite."""
         spreads = _spreads(inputs)
         some = spreads[spreads > 0]
         least = 0.1 * float(np.median(some)) if some.size else float(np.std(outcomes)) or 1.0
@@ -162,7 +177,7 @@ class Units(Numbers):
         return cls(least, middle, np.where(scale > rounding, scale, np.inf))
 
     def seen(self, inputs: MapInputs) -> tuple[np.ndarray, np.ndarray]:
-        """Features, and the spread in whose units a correction is."""
+        """Return features, and the spread in whose units a correction is."""
         spreads = np.maximum(_spreads(inputs), self.least_spread)
         raw = _features(inputs, spreads)
         check_columns(raw, len(self.middle))
@@ -171,13 +186,13 @@ class Units(Numbers):
 
 
 def _spreads(inputs: MapInputs) -> np.ndarray:
-    """About a standard deviation of each prediction."""
+    """Return about a standard deviation of each prediction."""
     low, high = (inputs.quantiles[:, LEVELS.index(level)] for level in (0.15, 0.85))
     return np.asarray((high - low) / 2)
 
 
 def _features(inputs: MapInputs, spreads: np.ndarray) -> np.ndarray:
-    """Shape, place and size of the prediction, where the decision is in it, and covariates."""
+    """Return shape, place and size of the prediction, where the decision is in it, and covariates."""
     median = inputs.quantiles[:, LEVELS.index(0.5)]
     shape = (inputs.quantiles - median[:, None]) / spreads[:, None]
     within = (inputs.decisions - median) / spreads
@@ -195,7 +210,7 @@ class NetworkMap:
     share: float = 1.0
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Units, weights and intercepts."""
+        """Return units, weights and intercepts."""
         units = {f"units/{name}": array for name, array in self.units.arrays().items()}
         layers = {
             f"members/{i}/{j}": np.asarray(part)
@@ -205,13 +220,14 @@ class NetworkMap:
         return {**units, **layers, "share": np.asarray(self.share)}
 
     def decide(self, inputs: MapInputs) -> np.ndarray:
+        """Return the decisions, moved by the mean of what the networks say."""
         inputs = checked(inputs)
         each = [self.of_member(k, inputs) for k in range(FOLDS)]
         mean = np.mean(each, axis=0)
         return np.asarray(inputs.decisions + self.share * (mean - inputs.decisions))
 
     def of_member(self, member: int, inputs: MapInputs) -> np.ndarray:
-        """The decisions of one network, in bounded memory."""
+        """Return the decisions of one network, in bounded memory."""
         layers = jax.tree.map(lambda leaf: leaf[member].astype(np.float64), self.members)
         found = [np.zeros(0)]
         for start in range(0, len(inputs.decisions), ROWS_AT_ONCE):
@@ -222,7 +238,7 @@ class NetworkMap:
 
 
 def _forward(tanh: Callable[[Any], Any], layers: Layers, features: Any) -> Any:
-    """The network's output for each row, by NumPy or JAX."""
+    """Return the network's output for each row, by NumPy or JAX."""
     *hidden, (weight, intercept) = layers
     for inner, constant in hidden:
         features = tanh(features @ inner + constant)
@@ -230,7 +246,7 @@ def _forward(tanh: Callable[[Any], Any], layers: Layers, features: Any) -> Any:
 
 
 def _start(key: Key, features: int, width: int) -> Layers:
-    """Random hidden layers for each member, and no correction yet."""
+    """Return random hidden layers for each member, and no correction yet."""
     sizes = [(features, width), (width, width)]
     keys = jax.random.split(key, len(sizes))
     hidden = [
@@ -241,9 +257,11 @@ def _start(key: Key, features: int, width: int) -> Layers:
 
 
 def _slope(criterion: Criterion, rows: _Rows, correction: Array) -> Float[Array, "row"]:
-    """By how much the cost rises with the correction, averaged over a little way around it.
+    """Return by how much the cost rises with the correction, averaged over a small interval around
+    it.
 
-    That average has a slope where the cost itself has a kink or jumps, and none in between.
+    The average has a slope where the cost itself has a kink or jumps: the difference of the costs
+    at both ends of the interval.
     """
     decision = rows.decision + rows.spread * correction
     away = BLUR * rows.spread
@@ -263,7 +281,10 @@ def _train(
     left_out: Float[Array, "member row"],
     count: int | Array,
 ) -> Layers:
-    """Each member where its left-out rows cost least, among `LOOKS` looks of `steps` steps."""
+    """Return each member as it was when its left-out rows cost least.
+
+    They are looked at `LOOKS` times, after each `steps` steps of Adam with a falling rate.
+    """
     import optax  # here, since deciding does without it
 
     room = len(rows.outcome)
