@@ -142,7 +142,8 @@ class Fits:
     def reference(self, transform: Transform | None = None) -> Reference:
         """Return the plan with M_q from the losses of plain VI's decisions, and these decisions.
 
-        Equation 4 of the paper: M_q is the q-quantile of the losses over the training data.
+        M_q is the q-quantile of their losses over the training data, as below equation 2 of the
+        paper.
         """
         if transform not in self._references:
             everything, keys, work = self.study.everything, self.study.keys, self.study.work

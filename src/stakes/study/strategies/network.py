@@ -192,7 +192,7 @@ def _spreads(inputs: MapInputs) -> np.ndarray:
 
 
 def _features(inputs: MapInputs, spreads: np.ndarray) -> np.ndarray:
-    """Return shape, place and size of the prediction, where the decision is in it, and covariates."""
+    """Return the prediction's shape, place and size, the decision's place in it, and covariates."""
     median = inputs.quantiles[:, LEVELS.index(0.5)]
     shape = (inputs.quantiles - median[:, None]) / spreads[:, None]
     within = (inputs.decisions - median) / spreads
