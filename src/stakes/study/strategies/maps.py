@@ -87,7 +87,7 @@ class Line(Numbers):
 
 
 def _best_line(costs: RowCosts, decisions: np.ndarray, weight: np.ndarray) -> Line:
-    """Find a line by a grid, then by a simplex: neither needs a slope of the cost, which may jump."""
+    """Find a line by a grid, then by a simplex: the cost may jump, and needs no slope for them."""
     from scipy.optimize import minimize
 
     centre = float(np.average(decisions, weights=weight))
