@@ -152,7 +152,7 @@ def test_counts_that_vary_more_than_by_chance_are_told() -> None:
     [
         ("x,y\n1,2\n", None, "say which column to decide about with `--outcome`"),
         ("x,y\n1,2\n", "z", "there is no 'z'"),
-        ("x,y\na,1\nb,2\n", "x", "holds categories, where numbers are needed"),
+        ("x,y\na,1\nb,2\n", "x", "holds categories; outcomes must be numbers"),
         ("x,y\n1,2\n1,2\n", "y", "all outcomes are the same"),
         ("x,y\n1,€2\n1,$3\n", "y", "different units"),
         ("x,y\n1,2\nBonn, Markt,3\n", "y", "row 2 has 3"),
