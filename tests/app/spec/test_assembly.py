@@ -172,7 +172,10 @@ def test_the_model_of_a_formula_is_the_same_in_a_run_that_is_opened_again(tmp_pa
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"model": {"formula": "loaves ~ sum(sun)"}}, r"model\.formula: .*formulas have no function 'sum'"),
+        (
+            {"model": {"formula": "loaves ~ sum(sun)"}},
+            r"model\.formula: .*formulas have no function 'sum'",
+        ),
         (
             {"model": {"formula": "loaves ~ __import__('os')"}},
             r"model\.formula: .*'_' has no place",
