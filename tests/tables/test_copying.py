@@ -247,7 +247,7 @@ def test_text_of_a_stream_is_read_as_its_files_are_written(tmp_path: Path) -> No
     (tmp_path / "a.csv").write_bytes(german.encode("cp1252"))
     (tmp_path / "b.csv.gz").write_bytes(gzip.compress(german.encode()))
     names = ["Tag_weekday", "Filiale", "Sonne", "Preis"]
-    with pytest.warns(stakes.StakesWarning, match=r"'1\.234,50 €' and the like are read as"):
+    with pytest.warns(stakes.StakesWarning, match=r"'1\.234,50 €' and similar words are read as"):
         found = copy_shuffled(stakes.Stream(tmp_path).sources(), names, "y", [1])
     rows = found.in_order()
     assert rows["Tag_weekday"].tolist() == [3, 3, 3, 3]

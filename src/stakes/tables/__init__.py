@@ -7,14 +7,13 @@ The `doctor` says what a column holds, and what is odd about it: `columns` has w
 `findings` how a finding reads. `values` has what words stand for, so that other tables get the same
 numbers as that of the fit.
 
-`copying` shuffles a table larger than memory on disk.
+`copying` shuffles a table larger than memory on disk, as the records that `records` makes of it.
 """
 
 from stakes.tables.columns import Column as Column
 from stakes.tables.columns import Hints as Hints
 from stakes.tables.columns import Kind as Kind
 from stakes.tables.columns import Values as Values
-from stakes.tables.copying import ROW as ROW
 from stakes.tables.copying import OnDisk as OnDisk
 from stakes.tables.copying import Passes as Passes
 from stakes.tables.copying import Scratch as Scratch
@@ -35,6 +34,7 @@ from stakes.tables.doctor import examine as examine
 from stakes.tables.findings import Finding as Finding
 from stakes.tables.findings import name_rows as name_rows
 from stakes.tables.findings import refuse as refuse
+from stakes.tables.records import ROW as ROW
 from stakes.tables.sources import Stream as Stream
 from stakes.tables.sources import TableFile as TableFile
 from stakes.tables.values import DATE_PARTS as DATE_PARTS

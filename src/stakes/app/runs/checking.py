@@ -20,7 +20,7 @@ from stakes.fitting import State, Step, compiled, least_steps, sweeping
 from stakes.host.progress import begin
 from stakes.port import Batches
 from stakes.predicting import FittedPosterior
-from stakes.study import Forward, Plan
+from stakes.study import Plan
 
 # Steps that are timed together, as in a fit, so that what a call costs is spread over them.
 CHUNK = 20
@@ -136,11 +136,9 @@ def checked(job: Job) -> Checked:
         decisions = np.zeros((*plan.problem.space.axes, *approximation.instances.shape))
         fits.append(_timed(plan, plan.step(1.0), plan.state(vi.params, decisions), key))
     compiling, step = sum(fit.compiling for fit in fits), sum(fit.step for fit in fits)
-    folds, choice_step = 0, 0.0
+    folds, choice_step = len(study.splits.masks), 0.0
     if job.choosing is not None:
-        given = job.choosing.folds
-        folds = given.blocks if isinstance(given, Forward) else int(given)
-        one_fold = vi.step + len(job.choosing.calibrated) * fits[-1].step
+        one_fold = vi.step + sum(map(len, study.strengths.values())) * fits[-1].step
         choice_step = (folds + 1) * one_fold  # each fold, and everything
     batches = [f"{b.batch_size} of {b.size} {b.plate}" for b in approximation.subsamples]
     return Checked(
