@@ -15,7 +15,7 @@ from numpyro.primitives import Messenger
 
 from stakes import checks
 from stakes._types import Array, Data, Model
-from stakes.errors import InputError, listed, name_of, some
+from stakes.errors import InputError, name_of, name_rows, some
 
 Columns: TypeAlias = tuple[Any, ...]
 """Names of a table's columns, in order."""
@@ -203,13 +203,13 @@ def _checked_array(name: str, value: object) -> Array:
     if bad.any():
         raise InputError(
             f"`data[{name!r}]` has {int(bad.sum())} values that are NaN or infinite"
-            f"{'' if not np.isfinite(array).all() else f' in {held.dtype}'}, in rows "
-            f"{listed(rows_where(bad), 5)}. Drop or fill them; to leave entries out of the fit, "
+            f"{'' if not np.isfinite(array).all() else f' in {held.dtype}'}, in "
+            f"{rows_where(bad)}. Drop or fill them; to leave entries out of the fit, "
             f"fill them and mask the outcome site."
         )
     return held
 
 
-def rows_where(bad: np.ndarray) -> np.ndarray:
-    """The rows of an array in which something is bad; a single number is row 0."""
-    return np.unique(np.argwhere(np.atleast_1d(bad))[:, 0])
+def rows_where(bad: np.ndarray) -> str:
+    """Return in words in which rows of an array something is bad; a single number is row 0."""
+    return name_rows(np.unique(np.argwhere(np.atleast_1d(bad))[:, 0]).tolist())

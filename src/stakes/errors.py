@@ -3,7 +3,7 @@
 import difflib
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class StakesError(Exception):
@@ -76,6 +76,19 @@ def listed(parts: Iterable[object], limit: int = 8) -> str:
     """The first of these, as they are."""
     every = [str(part) for part in parts]
     return ", ".join(every[:limit]) + (", ..." if len(every) > limit else "")
+
+
+def name_rows(rows: Sequence[object]) -> str:
+    """Name the first few rows, and how many more there are.
+
+    Examples:
+        >>> name_rows([12]), name_rows([12, 40]), name_rows(range(8))
+        ('row 12', 'rows 12 and 40', 'rows 0, 1, 2, 3, 4 and 3 more')
+    """
+    shown, more = [str(row) for row in rows[:5]], len(rows) - 5
+    if more > 0:
+        return f"rows {', '.join(shown)} and {more} more"
+    return f"rows {', '.join(shown[:-1])} and {shown[-1]}" if len(rows) > 1 else f"row {shown[0]}"
 
 
 def suggestion(name: str, allowed: Iterable[str]) -> str:

@@ -34,8 +34,8 @@ WEEK = np.arange(1, 8)
 
 
 BEYOND = (
-    r"`data\['weekday'\]`.*0 to 6 \(the plate 'day of week' has 7 members\), but there is 7 in "
-    r"1 rows: 6\."
+    r"`data\['weekday'\]`.*0 to 6 \(the plate 'day of week' has 7 members\), but the data "
+    r"have 7, in row 6\."
 )
 
 
@@ -50,7 +50,7 @@ def test_an_index_beyond_its_plate_is_refused_in_other_data() -> None:
     good = {"weekday": WEEK - 1, "y": np.zeros(7)}
     predictors = Predictors(problem(weekly), approximate(weekly, good, weekly_by_hand))
     # JAX counts negative ones from the end.
-    negative = r"'weekday'.*may be 0 to 6.*there is {}"
+    negative = r"'weekday'.*may be 0 to 6.*the data have {}"
     for weekday, message in (
         (WEEK, BEYOND),
         (WEEK - 7, negative.format(-6)),
@@ -131,7 +131,7 @@ def test_an_index_beyond_its_array_is_allowed_where_the_model_says_what_it_means
     ],
 )
 def test_an_index_beyond_its_array_is_refused_where_the_model_does_not(look_up: Any) -> None:
-    with pytest.raises(stakes.InputError, match=r"'at'.*may be 0 to 2.*there is 9 in 1 rows: 1"):
+    with pytest.raises(stakes.InputError, match=r"'at'.*may be 0 to 2.*the data have 9, in row 1"):
         approximate(looked_up(look_up), {"at": np.array([0, 9]), "y": np.zeros(2)}, level_guide)
 
 
@@ -143,7 +143,7 @@ def test_two_arguments_with_the_same_index_out_of_range_do_not_hide_each_other()
             numpyro.sample("y", dist.Normal(strength[home] - strength[away], 1), obs=y)
 
     data = {"home": np.array([0, 4]), "away": np.array([4, 1]), "y": np.zeros(2)}
-    with pytest.raises(stakes.InputError, match=r"'home'.*0 to 3, but there is 4 in 1 rows: 1"):
+    with pytest.raises(stakes.InputError, match=r"'home'.*0 to 3, but the data have 4, in row 1"):
         approximate(model, data, level_guide)
 
 

@@ -19,14 +19,18 @@ OUTCOMES = {
     "a negative count": (
         lambda r: dist.Poisson(r),
         [1, -1, 2],
-        "from 0; there is -1, in the rows 1",
+        "from 0; the data have -1, in row 1",
     ),
-    "half a count": (lambda r: dist.Poisson(r), [1.0, 2.5, 2.0], "there is 2.5"),
-    "a third side": (lambda r: dist.Bernoulli(r / (1 + r)), [0, 1, 2], "are 0 and 1; there is 2"),
-    "more than were tried": (lambda r: dist.Binomial(3, r / (1 + r)), [0, 1, 4], "there is 4"),
-    "a class too many": (lambda r: dist.Categorical(THREE * r / r), [0, 3, 1], "there is 3"),
-    "no time at all": (lambda r: dist.Gamma(2, r), [0.0, 1.0, 4.0], "above 0; there is 0"),
-    "more than all": (lambda r: dist.Beta(2, r), [0.5, 1.2, 0.1], "from 0 to 1; there is 1.2"),
+    "half a count": (lambda r: dist.Poisson(r), [1.0, 2.5, 2.0], "the data have 2.5"),
+    "a third side": (
+        lambda r: dist.Bernoulli(r / (1 + r)),
+        [0, 1, 2],
+        "and 1; the data have 2",
+    ),
+    "more than were tried": (lambda r: dist.Binomial(3, r / (1 + r)), [0, 1, 4], "the data have 4"),
+    "a class too many": (lambda r: dist.Categorical(THREE * r / r), [0, 3, 1], "the data have 3"),
+    "no time at all": (lambda r: dist.Gamma(2, r), [0.0, 1.0, 4.0], "above 0; the data have 0"),
+    "more than all": (lambda r: dist.Beta(2, r), [0.5, 1.2, 0.1], "from 0 to 1; the data have 1.2"),
 }
 
 
@@ -73,5 +77,5 @@ def test_an_outcome_without_a_plate_is_looked_at() -> None:
 
     made = stakes.Problem(model, outcome="y", loss=stakes.Absolute())
     prepare(jax.random.key(0), made, {"y": np.array(2)}, Options())
-    with pytest.raises(stakes.InputError, match="there is -1"):
+    with pytest.raises(stakes.InputError, match="the data have -1"):
         prepare(jax.random.key(0), made, {"y": np.array(-1)}, Options())

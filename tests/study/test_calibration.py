@@ -531,7 +531,7 @@ def test_a_verdict_warns_of_draws_of_nuts_that_are_no_good(schools: stakes.Calib
     found = schools.compare()
     slow = sampling.diagnose({"tau": chains()["slow"]}, 0)
     verdict = replace(found, nuts=slow).verdict
-    assert verdict.startswith(f"{found.verdict} NUTS is no baseline here: ")
+    assert verdict.startswith(f"{found.verdict} NUTS is not a reliable reference here: ")
     assert "fewer than 400 effective draws (tau 1" in verdict
     good = sampling.diagnose({"tau": chains()["good"]}, 0)
     assert replace(found, nuts=good).verdict == found.verdict

@@ -147,13 +147,13 @@ def _refusal(
         where = f"it leads to the index {found.at}, where {allowed} is allowed."
         return InputError(f"{points}: {where} {advice}")
     bad = (values >= found.size) | (values < 0)
-    rows, came = rows_where(bad), listed(np.unique(values[bad]), 5)
-    where = f"its values may be {allowed}, but there is {came} in {len(rows)} rows"
+    came = listed(np.unique(values[bad]), 5)
+    where = f"its values may be {allowed}, but the data have {came}, in {rows_where(bad)}"
     return OutOfRangeError(
-        f"{points}: {where}: {listed(rows, 5)}. {advice}",
+        f"{points}: {where}. {advice}",
         argument=name,
         value=int(values[bad].flat[0]),
-        row=int(rows[0]),
+        row=int(np.argwhere(bad)[0, 0]),
         size=found.size,
     )
 

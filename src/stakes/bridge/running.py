@@ -98,7 +98,7 @@ def _start(
     if instances.shape != site["fn"].shape():
         raise InputError(
             "`CalibratedELBO` takes the data as a whole, and the model takes them in minibatches. "
-            "Leave `subsample_size` out, or use `calibrate`, which knows minibatches."
+            "Leave `subsample_size` out, or use `calibrate`, which supports minibatches."
         )
     if start is not None:
         if jnp.shape(start) != instances.shape:

@@ -3,7 +3,7 @@
 The checks are those of Vehtari, Gelman, Simpson, Carpenter and Bürkner, "Rank-normalization,
 folding, and localization: an improved R-hat", Bayesian Analysis 16 (2021): several chains, R-hat at
 most 1.01, and at least 400 effective draws. NUTS is the reference for other strategies, so a chain
-that has not mixed is said to be no baseline, rather than reported as the truth.
+that has not mixed is said to be unreliable, rather than reported as the truth.
 """
 
 import functools
@@ -81,8 +81,8 @@ class Diagnostics:
         if not self.problems:
             return ""
         return (
-            f"NUTS is no baseline here: {'; '.join(self.problems)}. Take more draws or, against "
-            f"divergences, write the model with standardised latents."
+            f"NUTS is not a reliable reference here: {'; '.join(self.problems)}. Take more draws; "
+            f"against divergences, write the model with standardised latents."
         )
 
     def __str__(self) -> str:

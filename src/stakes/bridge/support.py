@@ -51,12 +51,12 @@ def check_support(trace: ModelTrace, site: Site, arrays: dict[str, Array]) -> No
         return
     came = np.unique(values[~possible])
     shown = listed((f"{value:g}" for value in came), 5)
-    rows = "" if batches != [{}] else f", in the rows {listed(rows_where(~possible), 5)}"
+    rows = "" if batches != [{}] else f", in {rows_where(~possible)}"
     allowed = _allowed(outcome)
     name = trace.observed or trace.outcome
     raise InputError(
         f"`data[{name!r}]`: {int((~possible).sum())} of {possible.size} outcomes are impossible "
-        f"under the model's {type(outcome).__name__}{allowed}; there is "
+        f"under the model's {type(outcome).__name__}{allowed}; the data have "
         f"{shown}{rows}. Correct the data, or take another distribution."
     )
 

@@ -170,16 +170,15 @@ class DecisionTask:
             high: the largest one.
             least: the least cost between these two.
         """
-        where, limit = (
-            ("falls", "lowest - decision") if end < low else ("rises", "decision - highest")
-        )
+        falls = end < low
+        where, limit = ("falls", "lowest - decision") if falls else ("rises", "decision - highest")
         if least > costs[0] >= costs[1] >= costs[2]:
             raise InputError(
-                f"Under `{self.criterion.title}`, decisions get better without end as the decision "
-                f"{where}: the mean cost of the observed outcomes is {costs[2]:.4g} at "
-                f"{end:.4g}, but {least:.4g} or more between {low:.4g} and {high:.4g}, "
-                f"where they lie. The decision needs limits: say `decision=Interval(low, "
-                f"high)`, or add what exceeding them costs, such as "
+                f"Under `{self.criterion.title}`, the cost falls without end as the decision "
+                f"{where}: over the observed outcomes its mean is {costs[2]:.4g} for a decision of "
+                f"{end:.4g}, and at least {least:.4g} for decisions from {low:.4g} to {high:.4g}, "
+                f"where the outcomes lie. The decision needs limits. Say `decision=Interval(low, "
+                f"high)`, or add to the loss what a decision beyond them costs, such as "
                 f"`1000 * jnp.maximum({limit}, 0)`."
             )
 

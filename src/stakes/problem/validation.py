@@ -55,7 +55,7 @@ def argument(stated: Mapping[str, Space] | str) -> Argument:
         raise checks.refused("`Problem(decision=...)`", rule, stated)
     [(name, space)] = stated.items()
     known = "`Interval(low, high)`, `Integers(low, high)` or `OneOf(labels)`"
-    checks.choice(f"`Problem(decision=...)`: that of {name!r}", space, Space, known)
+    checks.choice(f"`Problem(decision=...)`: the space of {name!r}", space, Space, known)
     return Argument(str(name), space)
 
 

@@ -231,8 +231,8 @@ class OneOf(Space):
             if len(seen) == len(self) and np.isfinite(seen).all():
                 return
         raise InputError(
-            f"{where}: as numbers in {kind.name}, {some(self.labels)} are not different "
-            f"and finite. Give these labels as text."
+            f"{where}: {some(self.labels)} have to be different and finite as numbers in "
+            f"{kind.name}, and are not. Give these labels as text."
         )
 
     @property

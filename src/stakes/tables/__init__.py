@@ -32,7 +32,6 @@ from stakes.tables.delimited import Raw as Raw
 from stakes.tables.doctor import Examined as Examined
 from stakes.tables.doctor import examine as examine
 from stakes.tables.findings import Finding as Finding
-from stakes.tables.findings import name_rows as name_rows
 from stakes.tables.findings import refuse as refuse
 from stakes.tables.records import ROW as ROW
 from stakes.tables.sources import Stream as Stream

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, final
 
 import numpy as np
 
-from stakes.errors import InputError, suggestion, warn
+from stakes.errors import InputError, name_rows, suggestion, warn
 from stakes.host.packages import how_to_install
 from stakes.tables.columns import Column, Hints, Kind, Values
 from stakes.tables.doctor import examine
-from stakes.tables.findings import IN_FRAME, name_rows, refuse
+from stakes.tables.findings import IN_FRAME, refuse
 from stakes.tables.values import (
     DAYS,
     Coding,

@@ -12,9 +12,9 @@ from typing import NamedTuple, final
 
 import numpy as np
 
-from stakes.errors import suggestion
+from stakes.errors import name_rows, suggestion
 from stakes.tables.columns import Column, Hints, Kind, Values, Words
-from stakes.tables.findings import IN_SPEC, SHOWN, Finding, Remedies, name_rows
+from stakes.tables.findings import IN_SPEC, SHOWN, Finding, Remedies
 from stakes.tables.values import FORMATS, Dates, Numbers, dates_in, numbers_in, truths_in
 
 # If more than this share of words are numbers or dates, the column was probably meant so.

@@ -118,16 +118,3 @@ def refuse(where: str, faults: Sequence[object]) -> None:
     if faults:
         lines = "\n".join(f"  {fault}" for fault in faults)
         raise InputError(f"{where} has {len(faults)} faults:\n{lines}")
-
-
-def name_rows(rows: Sequence[object]) -> str:
-    """Name the first few rows, and how many more there are.
-
-    Examples:
-        >>> name_rows([12]), name_rows([12, 40]), name_rows(range(8))
-        ('row 12', 'rows 12 and 40', 'rows 0, 1, 2, 3, 4 and 3 more')
-    """
-    shown, more = [str(row) for row in rows[:SHOWN]], len(rows) - SHOWN
-    if more > 0:
-        return f"rows {', '.join(shown)} and {more} more"
-    return f"rows {', '.join(shown[:-1])} and {shown[-1]}" if len(rows) > 1 else f"row {shown[0]}"

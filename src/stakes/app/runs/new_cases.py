@@ -8,8 +8,8 @@ import numpy as np
 
 from stakes.app.runs.solution import Solution, new_plates
 from stakes.app.spec import Job
+from stakes.errors import name_rows
 from stakes.study import Cases
-from stakes.tables import name_rows
 
 # A row is far outside if it is beyond the range of the fit by this share of the range's width:
 # beyond that, an effect that is a line in the data of the fit need not be one any more.

@@ -14,7 +14,7 @@ import numpy as np
 from stakes.app.spec.messages import Collector
 from stakes.app.spec.schema import ChooseSection, DataSection
 from stakes.app.spec.table import Table, days_of, encode, split, words_of
-from stakes.errors import suggestion
+from stakes.errors import name_rows, suggestion
 from stakes.tables import (
     Column,
     Dialect,
@@ -28,7 +28,6 @@ from stakes.tables import (
     categories_of,
     examine,
     holds_dates,
-    name_rows,
     part_of,
     source_of,
 )
