@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 Group = TypeVar("Group", bound=Hashable)
 GroupData = TypeVar("GroupData", bound=Data)
+# Rows that a printed table has of groups, and of failures.
 SHOWN = 10
-"""Rows that a printed table has of groups, and of failures."""
 
 
 @final

@@ -37,15 +37,17 @@ if TYPE_CHECKING:
 
 __all__ = ["decisions", "expected_loss", "posterior", "reduction"]
 
+# The colour of a prior, beside those of posteriors.
 PRIOR = "#999999"
+# Cases whose labels are all written below the axis.
 MOST_NAMED = 30
-"""Cases whose labels are all written below the axis."""
+# Draws behind the density of a prior.
 PRIOR_DRAWS = 4000
+# Decisions at which a curve is computed.
 POINTS = 41
-"""Decisions that a curve is computed at."""
 
+# A case: its number, or its label along each axis of the decisions.
 Place: TypeAlias = int | str | tuple[int | str, ...]
-"""A case: its number, or its label along each axis of the decisions."""
 
 
 def decisions(result: Calibration | Cases | Choice, *, ax: "Axes | None" = None) -> "Axes":

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from sklearn.utils import Tags
 
 Table: TypeAlias = "ArrayLike | pd.DataFrame"
+# What the columns of an array are called in a formula.
 COLUMN = "x{}"
-"""What the columns of an array are called in a formula."""
 
 
 @final

@@ -50,12 +50,12 @@ class GroupOf:
     name: str
 
 
+# Where values come from: a data argument, an array, or groups of cases.
 Need: TypeAlias = str | PerCase | GroupOf
-"""Where values come from: a data argument, an array, or groups of cases."""
+# A number, the name of a data argument, an array, or values in place of these.
 Varying: TypeAlias = Any
-"""A number, the name of a data argument, an array, or values in place of these."""
+# The values for some cases, one for each.
 Columns: TypeAlias = Mapping[Need, Array]
-"""The values for some cases, one for each."""
 
 
 def number(where: str, value: object, **limits: Any) -> Varying:

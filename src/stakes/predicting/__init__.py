@@ -1,4 +1,10 @@
-"""Posteriors, and what they predict and decide for all cases."""
+"""Posteriors, and what they predict and decide for all cases.
+
+A `Posterior` is a source of draws of the latents: the guide of a fit, or draws of NUTS. With the
+model on some data, a `Predictor`, it gives the distribution of each outcome, p(y|θ), for each draw;
+from these come decisions, predictions and costs. Cases are gone through batch by batch, as the
+model takes them, so that memory stays bounded.
+"""
 
 from stakes.predicting.decisions import begin_to_decide as begin_to_decide
 from stakes.predicting.decisions import decide as decide

@@ -1,4 +1,8 @@
-"""The best decisions under a posterior for all instances, and what others would cost."""
+"""The best decisions under a posterior for all cases, and what others would cost.
+
+A decision minimises the expected cost over θ and y. For each draw of θ the expectation over y is a
+formula or a sum, so that a few hundred draws of θ suffice.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -20,18 +24,22 @@ from stakes.predicting.posteriors import Posterior
 from stakes.protocols import Expectation
 from stakes.varying import Columns as CaseColumns
 
+# Instances times draws held at once; 128 MB per array in single precision.
 MOST_ELEMENTS = 2**25
-"""Instances times draws held at once; 128 MB per array in single precision."""
+# Draws of θ to look for a second minimum by: it is a warning, and no decision rests on it.
 DRAWS_FOR_MINIMA = 256
 
 
 def draws_for(instances: int) -> int:
-    """How many draws of θ to evaluate with: many for a few instances, fewer for many."""
+    """Return how many draws of θ to evaluate with: many for a few cases, fewer for many."""
     return int(np.clip(MOST_ELEMENTS // (16 * max(instances, 1)), 256, 8192))
 
 
 def draws_to_decide(task: DecisionTask, expectation: Expectation, instances: int) -> int:
-    """Fewer where decisions have to be tried: a cost known to be convex has a formula for them."""
+    """Return how many draws of θ to decide by: fewer where decisions have to be tried.
+
+    A cost that is known to be convex has a formula for its best decision, and takes less memory.
+    """
     values = expectation.cost.mixture if task.criterion.convex else expectation.cost.trial
     return draws_for(instances * values)
 
@@ -84,9 +92,16 @@ def decide(
     draws: int | None = None,
     asked: np.ndarray | None = None,
 ) -> np.ndarray:
-    """The best decision for each instance, for the original loss or utility.
+    """Return the best decision for each case, for the original loss or utility.
 
-    Those of instances that are not asked about may be anything.
+    Args:
+        task: decisions and costs.
+        posterior: what is believed.
+        predictor: the model on the cases.
+        expectation: how costs are averaged over outcomes.
+        key: the same for all posteriors that are compared.
+        draws: of θ; as many as memory allows where left out.
+        asked: the cases asked about; decisions about others may be anything.
     """
     question = _which_is_best(task, predictor, expectation, draws)
 
@@ -124,7 +139,10 @@ def second_minimum(
     expectation: Expectation,
     key: Key,
 ) -> SecondMinimum | None:
-    """Of the first batch of instances, other decisions that are nearly as good as the best."""
+    """Return other decisions that are nearly as good as the best, for the first batch of cases.
+
+    None where there cannot be any: under a convex cost, or among actions.
+    """
     if task.criterion.convex or task.space.actions is not None or task.space.axes:
         return None
     question = Question(second_minimum_of, task, expectation, DRAWS_FOR_MINIMA)
@@ -142,9 +160,9 @@ def expected(
     decision: float,
     draws: int,
 ) -> np.ndarray:
-    """What a decision costs, or is worth, if taken for all: (mean, 5 %, 95 % over θ) x instance.
+    """Return what a decision costs if taken for all: (mean, 5 %, 95 % over θ) x case.
 
-    Where outcomes share a decision, all of them together.
+    Where outcomes share a decision, that is the cost of all of them together.
     """
     question, same = Question(_expected, task, expectation, draws), jnp.asarray(decision)
 
@@ -163,6 +181,7 @@ def _expected(
     weight: Array,
     decision: Array,
 ) -> Float[Array, "statistic *instance"]:
+    """Compute what one decision costs under each draw of θ, and its mean and quantiles."""
     groups = task.groups.counting(weight)
     same = jnp.full_like(weight, decision)
 

@@ -1,4 +1,8 @@
-"""What a posterior says of the outcomes of instances, and what was observed; in bounded memory."""
+"""What a posterior says of the outcomes of cases, and what was observed; in bounded memory.
+
+Whatever is asked is asked of one batch of cases after the other, as the model takes them, and put
+together to an array for all cases.
+"""
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,18 +21,18 @@ from stakes.host.programs import Program
 from stakes.port import Outcome, count_in, over_batches, sweep
 from stakes.predicting.posteriors import Members, Posterior
 
+# Levels of the quantiles that are the ends of the central 90 and 50 % of what is predicted.
 CENTRAL = (0.05, 0.25, 0.75, 0.95)
-"""Levels of the quantiles that are the ends of the central 90 and 50 % of what is predicted."""
+# Draws of θ that show over which values outcomes spread.
 DRAWS_FOR_SIZE = 64
-"""Draws of θ that show over which values outcomes spread."""
+# Outcomes that a loss is tried on before a fit, and for which costs are computed at once.
 MOST_TO_TRY, MOST_AT_ONCE = 2**20, 2**22
-"""Outcomes that a loss is tried on before a fit, and for which costs are computed at once."""
 
 
 def outcomes(
     posterior: Posterior, predictor: Predictor, key: Key, draws: int
 ) -> tuple[Distribution, Array]:
-    """p(y|θ) for the first batch of instances, draws of θ along a leading axis; and weights."""
+    """Return p(y|θ) for the first batch, draws of θ along a leading axis; and weights."""
     batch = next(sweep(predictor.trace.subsamples))
     return _outcomes_batch(posterior, predictor, key, batch, draws)
 
@@ -36,7 +40,7 @@ def outcomes(
 def one_outcome(
     posterior: Posterior, predictor: Predictor, key: Key
 ) -> tuple[Distribution, Array, np.ndarray]:
-    """p(y|θ) for one θ and the first batch of instances; weights; and a draw of y."""
+    """Return p(y|θ) for one θ and the first batch of cases; weights; and a draw of y."""
     batch = next(sweep(predictor.trace.subsamples))
     outcome, weight, drawn = _one_batch(posterior, predictor, key, batch)
     return outcome, weight, np.asarray(drawn)
@@ -63,7 +67,17 @@ def outcomes_in(
     *,
     responding: bool = False,
 ) -> tuple[Outcome, Array]:
-    """p(y|θ) for the batch, or p(y|θ, h) where decisions change outcomes and that is asked for."""
+    """Return p(y|θ) for a batch, and how much each case counts.
+
+    Args:
+        posterior: what draws of θ come from.
+        predictor: the model on the cases.
+        key: of θ, and of what the model draws itself.
+        batch: members of the plates that the model takes in minibatches.
+        draws: of θ.
+        part: the number of the batch; local latents are drawn anew for each.
+        responding: return p(y|θ, h) where decisions change outcomes.
+    """
     latent_key, model_key = jax.random.split(key)
     members = Members(predictor.fitted_members(batch), part)
     latents = posterior.latents(latent_key, draws, members)
@@ -107,9 +121,13 @@ def predict_batch(
 def outcomes_by_batch(
     posterior: Posterior, predictor: Predictor, key: Key, decisions: Sequence[float] = ()
 ) -> Iterator[Distribution]:
-    """p(y|θ) for a few draws of θ along a leading axis, one batch of instances after the other.
+    """Yield p(y|θ) for a few draws of θ, one batch of cases after the other.
 
-    Where decisions change outcomes, also if all of these were taken.
+    Args:
+        posterior: what draws of θ come from.
+        predictor: the model on the cases.
+        key: of θ.
+        decisions: where decisions change outcomes, yield what comes of each of these, too.
     """
     for batch in sweep(predictor.trace.subsamples):
         yield _outcomes_batch(posterior, predictor, key, batch, DRAWS_FOR_SIZE)[0]
@@ -128,7 +146,7 @@ def _responses_batch(
 
 
 def weights(posterior: Posterior, predictor: Predictor) -> np.ndarray:
-    """How much each instance counts, for any θ: its mask times the minibatch scale."""
+    """Return how much each case counts, for any θ: its mask times the minibatch scale."""
     return everywhere(lambda batch: _weigh_batch(posterior, predictor, batch), predictor)
 
 
@@ -138,7 +156,7 @@ def _weigh_batch(posterior: Posterior, predictor: Predictor, batch: Batch) -> Ar
 
 
 def observed(posterior: Posterior, predictor: Predictor) -> np.ndarray | None:
-    """The observed outcomes of all instances, the same for any θ; None where there are none."""
+    """Return the observed outcomes, the same for any θ; None where there are none."""
     if not predictor.trace.is_observed:
         return None
     return everywhere(lambda batch: _observed_batch(posterior, predictor, batch), predictor)
@@ -164,9 +182,9 @@ class Observations(NamedTuple):
     predictor: Predictor
 
     def to_try(self, task: DecisionTask) -> tuple[DecisionTask, np.ndarray]:
-        """The task for, and the outcomes of, cases that a loss is tried on before any fit.
+        """Return the task and the outcomes of cases that a loss is tried on before any fit.
 
-        About a million at most, one from each stretch of cases, with the least and the greatest
+        They are a million at most, one from each stretch of cases, with the least and the greatest
         outcome among them.
         """
         outcomes, counted, columns = self._flat(task)
@@ -182,7 +200,7 @@ class Observations(NamedTuple):
         return task.at({need: whole[places] for need, whole in columns.items()}), filled[places]
 
     def task(self, task: DecisionTask) -> DecisionTask:
-        """With the values of these cases in place."""
+        """Return the task with the values of these cases in place."""
         return task.at(self.predictor.columns(task.needs))
 
     def check(self, task: DecisionTask, decisions: np.ndarray) -> None:
@@ -192,14 +210,14 @@ class Observations(NamedTuple):
             here.check_cost(_filled(outcomes, counted, middle), decided)
 
     def costs(self, task: DecisionTask, decisions: np.ndarray) -> np.ndarray:
-        """ℓ(y_i, h_i), or minus the utility, of each instance that counts."""
+        """Return ℓ(y_i, h_i), or minus the utility, of each case that counts."""
         parts = self._parts(task, decisions)
         return np.concatenate([here.costs(y, decided)[c] for here, y, c, decided in parts])
 
     def _parts(
         self, task: DecisionTask, decisions: np.ndarray
     ) -> Iterator[tuple[DecisionTask, np.ndarray, np.ndarray, np.ndarray]]:
-        """A few million cases at a time: task, outcomes, which of them count, and decisions."""
+        """Yield a few million cases at a time: task, outcomes, which count, and decisions."""
         if self.outcomes.size <= MOST_AT_ONCE:
             yield self.task(task), self.outcomes, self.counted, decisions
             return
@@ -212,7 +230,7 @@ class Observations(NamedTuple):
             yield here, outcomes[part], counted[part], decisions[..., part]
 
     def _flat(self, task: DecisionTask) -> tuple[np.ndarray, np.ndarray, dict[Any, Array]]:
-        """One case after the other: outcomes, which of them count, and what the task asks for."""
+        """Return cases in one dimension: outcomes, which count, and what the task asks for."""
         further = self.outcomes.shape[self.counted.ndim :]
         columns = self.predictor.columns(task.needs)
         return (
@@ -233,7 +251,7 @@ def _filled(outcomes: np.ndarray, counted: np.ndarray, middle: Any) -> np.ndarra
 
 
 def observations(posterior: Posterior, predictor: Predictor) -> Observations | None:
-    """The observed outcomes and which of them the mask lets count; None where there are none."""
+    """Return the outcomes observed and which of them count; None where there are none."""
     outcomes = observed(posterior, predictor)
     if outcomes is None:
         return None
@@ -241,7 +259,7 @@ def observations(posterior: Posterior, predictor: Predictor) -> Observations | N
 
 
 def count_of(outcomes: Distribution) -> int:
-    """Of draws of θ: a posterior given as draws may have fewer than were asked for."""
+    """Return the number of draws of θ: a posterior given as draws may have fewer than asked for."""
     return int(jax.tree.leaves(outcomes)[0].shape[0])
 
 
@@ -251,6 +269,7 @@ def everywhere(
     leading: tuple[int, ...] = (),
     asked: np.ndarray | None = None,
 ) -> np.ndarray:
+    """Return the answers to a question for all cases, asked batch by batch."""
     cases = predictor.trace
     return over_batches(question, cases.instances, cases.subsamples, leading=leading, asked=asked)
 
@@ -262,10 +281,16 @@ def predict(
     draws: int,
     asked: np.ndarray | None = None,
 ) -> np.ndarray:
-    """One outcome for each draw of θ, draws along a leading axis.
+    """Return one outcome for each draw of θ, draws along a leading axis.
 
-    A posterior that has fewer draws of θ gives several outcomes for each. Those of instances that
-    are not asked about may be anything.
+    A posterior that has fewer draws of θ gives several outcomes for each.
+
+    Args:
+        posterior: what draws of θ come from.
+        predictor: the model on the cases.
+        key: of θ and outcomes.
+        draws: of outcomes.
+        asked: the cases asked about; outcomes of others may be anything.
     """
 
     parts = itertools.count()
@@ -307,7 +332,7 @@ def predictive_costs(
     key: Key,
     draws: int = 100,
 ) -> np.ndarray:
-    """Costs of outcomes drawn from the predictive distribution, as in the paper's notebooks."""
+    """Return costs of predicted outcomes, by which the paper's notebooks set M."""
     counted = weights(posterior, predictor) > 0
     found = predict(posterior, predictor, key, draws)
     criterion = task.at(predictor.columns(task.needs)).criterion

@@ -31,7 +31,7 @@ class Posterior(Protocol):
     """A source of draws of the latents; to JAX, a tree of arrays."""
 
     def latents(self, key: Key, draws: int, members: Members) -> dict[str, Array]:
-        """Latents of these members, draws along a leading axis."""
+        """Return latents of these members, draws along a leading axis."""
         ...
 
     @property
@@ -66,7 +66,7 @@ class FittedPosterior:
 
 
 def _filled(members: Array | None, size: int) -> Array:
-    """As many members as a batch of the fit has; those asked for come first."""
+    """Return as many members as a batch of the fit has; those asked for come first."""
     if members is None:
         return jnp.arange(size)
     return jnp.pad(jnp.asarray(members), (0, size - len(members)))
@@ -108,7 +108,7 @@ class SampledPosterior:
 
 
 def latent_draws(posterior: FittedPosterior, key: Key, draws: int) -> dict[str, np.ndarray]:
-    """Draws of every latent, draws along a leading axis, local ones for all members."""
+    """Return draws of every latent along a leading axis, local ones for all members."""
     fit = posterior.approximation
     return _everywhere(_latents, posterior, None, key, draws, fit.latents, fit.subsamples)
 
@@ -116,7 +116,7 @@ def latent_draws(posterior: FittedPosterior, key: Key, draws: int) -> dict[str, 
 def derived_draws(
     posterior: FittedPosterior, predictor: Predictor, key: Key, draws: int
 ) -> dict[str, np.ndarray]:
-    """The model's deterministic sites for the same draws of the latents."""
+    """Return the model's deterministic sites for the same draws of the latents."""
     trace = predictor.trace
     return _everywhere(_derived, posterior, predictor, key, draws, trace.derived, trace.subsamples)
 
@@ -124,9 +124,10 @@ def derived_draws(
 def explained(
     posterior: FittedPosterior, predictor: Predictor, key: Key, draws: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """log p(y_i|θ) of what was observed, and outcomes drawn, for the draws of `latent_draws`.
+    """Return log p(y_i|θ) of what was observed, and outcomes drawn, for the draws of
+    `latent_draws`.
 
-    Draws along a leading axis.
+    Both have draws along a leading axis.
     """
     trace = predictor.trace
     shapes = {"log_likelihood": trace.instances, "outcome": trace.instances}
@@ -192,7 +193,7 @@ def _everywhere(
     shapes: Mapping[str, Instances],
     subsamples: tuple[Subsample, ...],
 ) -> dict[str, np.ndarray]:
-    """Readings of these shapes for all members, draws along a leading axis, batch by batch.
+    """Return readings of these shapes for all members, draws along a leading axis, batch by batch.
 
     What differs from batch to batch, but has no plate that says whose it is, is left out.
     """

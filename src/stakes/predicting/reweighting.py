@@ -1,4 +1,8 @@
-"""Decisions under draws of a fit that count differently for each instance."""
+"""Decisions under draws of a fit that count differently for each case.
+
+Each case resamples the draws by its own weights, and then decides by draws that count alike. So
+closed forms of expectations serve here, too.
+"""
 
 import copy
 from functools import partial
@@ -17,12 +21,13 @@ from stakes.predicting.posteriors import FittedPosterior
 from stakes.protocols import Expectation
 from stakes.varying import Columns
 
+# Rounding that a density may show where parameters are laid out anew.
 CLOSE = 1e-3
 
 
 @partial(Program, static=("draws",))
 def weighed(posterior: FittedPosterior, key: Key, draws: int) -> Weighed:
-    """Draws of the posterior along a leading axis, with all that weights are made of."""
+    """Return draws of the posterior, and the densities that weights are made of."""
     keys = jax.random.split(key, draws)
     return jax.vmap(lambda k: posterior.approximation.weigh(posterior.params, k))(keys)
 
@@ -35,9 +40,15 @@ def decide_weighted(
     log_weights: Float[np.ndarray, "draw *instance"],
     columns: Columns | None = None,
 ) -> np.ndarray:
-    """The best decision for each instance under its own weights of the draws.
+    """Return the best decision for each case under its own weights of the draws.
 
-    `columns` has what differs from case to case, for all of them.
+    Args:
+        task: decisions and costs.
+        expectation: how costs are averaged over outcomes.
+        key: of the resampling and the decision.
+        draws: of the posterior.
+        log_weights: they need not add up to one.
+        columns: what differs from case to case, for all of them.
     """
     place_key, decision_key = jax.random.split(key)
     start = float(jax.random.uniform(place_key))
@@ -64,7 +75,10 @@ def _decide(
 
 
 def _resampled(log_weights: np.ndarray, start: float) -> np.ndarray:
-    """As many draws for each instance, each as often as its weight says: at even places."""
+    """Return as many draws for each case, each as often as its weight says.
+
+    Places are evenly spaced from one random start (systematic resampling), which adds little noise.
+    """
     count = len(log_weights)
     weights = np.exp(log_weights - log_weights.max(axis=0))
     ends = weights.reshape(count, -1).cumsum(axis=0)
@@ -74,7 +88,7 @@ def _resampled(log_weights: np.ndarray, start: float) -> np.ndarray:
 
 
 def _taken(outcomes: Distribution, chosen: Array) -> Distribution:
-    """p(y_i|θ) with draws of θ of its own for each instance i."""
+    """Return p(y_i|θ) with draws of θ of its own for each case i."""
     shape = chosen.shape[1:]
 
     def of(leaf: Array) -> Array:
@@ -91,7 +105,7 @@ def _taken(outcomes: Distribution, chosen: Array) -> Distribution:
 
 
 def _of_shape(outcome: Distribution, shape: tuple[int, ...]) -> Distribution:
-    """A distribution says the shape that its arrays have now."""
+    """Return the distribution with the shape that its arrays have now."""
     known = copy.copy(outcome)
     if not outcome.event_shape:
         known._batch_shape = shape
@@ -101,7 +115,7 @@ def _of_shape(outcome: Distribution, shape: tuple[int, ...]) -> Distribution:
 
 
 def _check(outcomes: Distribution, taken: Distribution, chosen: Array) -> None:
-    """Refuse distributions whose arrays are not laid out along the instances."""
+    """Refuse distributions whose arrays are not laid out along the cases."""
     try:
         value = outcomes.support.feasible_like(jnp.zeros(chosen.shape[1:]))
         before = jax.vmap(lambda each: each.log_prob(value))(outcomes)

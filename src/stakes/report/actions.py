@@ -10,10 +10,10 @@ from stakes.losses import CostTable
 from stakes.report.rows import Rows
 from stakes.study import net_benefit
 
+# Chances above which to act, at which the net benefit is drawn: denser where events are rare.
 THRESHOLDS = tuple(round(0.01 * k, 2) for k in (*range(1, 10), *range(10, 65, 5)))
-"""Chances above which to act, at which the net benefit is drawn."""
+# Thresholds whose net benefit is given in a table, too.
 IN_NUMBERS = (0.05, 0.1, 0.2, 0.3, 0.5)
-"""Thresholds whose net benefit is given in a table, too."""
 
 
 @final

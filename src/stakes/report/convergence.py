@@ -9,9 +9,10 @@ import numpy as np
 from stakes.fitting import finite_mean
 from stakes.study import Calibration, Cases, are_inside
 
+# Bars of the histogram of losses.
 MOST_BINS = 40
+# Levels of the central intervals whose coverage is shown.
 COVERED = (0.5, 0.9)
-"""Levels of the central intervals whose coverage is shown."""
 
 
 @final

@@ -12,11 +12,12 @@ from stakes.errors import InputError
 from stakes.report.rows import Labels, Rows
 from stakes.study import are_whole_numbers
 
+# Rows of the decision table; one of more cases is cut short, and the page says so.
 MOST_ROWS = 100_000
-"""In the decision table."""
+# Columns of input that a printed table has room for.
 ON_PAPER = 3
-"""Columns of input that a printed table has room for."""
 
+# The values of a column, one for each row.
 Column: TypeAlias = tuple[str | int | float, ...]
 
 

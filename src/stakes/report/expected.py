@@ -10,12 +10,12 @@ from stakes.report.what_if import CostLine, Curve
 from stakes.study import Calibration, Cases, beyond_made
 from stakes.varying import GroupOf
 
+# Decisions between their limits at which a curve is computed.
 POINTS = 33
-"""Decisions that are tried, between their limits."""
+# Draws of θ behind each point of a curve: its band needs its 5 and 95 % quantiles alone.
 DRAWS = 400
-"""Of θ."""
+# Groups of cases that share a decision, each with a curve of its own.
 MOST_GROUPS = 6
-"""Of cases that share a decision, each with a curve of its own."""
 
 
 def curve(result: Calibration, rows: Rows) -> Curve | None:

@@ -12,23 +12,27 @@ from scipy.stats import gaussian_kde
 from stakes.predicting import SampledPosterior
 from stakes.study import Calibration
 
+# Latents shown, those that moved most.
 MARGINALS = 6
+# All pairs of this many latents are shown.
 PAIRED = 3
-"""All pairs of this many latents are shown."""
+# Draws of each posterior, from which densities and moments come.
 DRAWS = 4000
+# Points at which a density is drawn.
 GRID = 120
+# Draws of all latents together held at once: 80 MB in single precision.
 MOST_VALUES = 20_000_000
-"""Draws of all latents together held at once."""
+# Rounds of draws for a model with many latents, which have fewer draws in the end.
 MOST_ROUNDS = 20
+# The most draws times grid points in a density; draws are thinned to that.
 MOST_TERMS = 5_000_000
-"""The most draws times grid points in a density; draws are thinned to that."""
+# The fewest draws for a density; where there are fewer, they are repeated.
 FEWEST = 10
-"""The fewest draws for a density; where there are fewer, they are repeated."""
+# An eighth of a grid is added at each end, and reflected: a density does not dip at a bound.
 MARGIN = 8
-"""An eighth of a grid is added at each end, and reflected."""
 
+# A latent, and which of its members.
 Element: TypeAlias = tuple[str, int]
-"""A latent, and which of its members."""
 
 
 @final

@@ -25,16 +25,19 @@ from stakes.report.pictures import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+# The latest rows that are shown one by one: more cannot be told apart on a page.
 MOST_ROWS = 90
-"""The latest rows that are shown one by one."""
+# The fewest and the most groups whose means are shown in place of rows.
 GROUPS = (2, 24)
-"""How many groups there may be to show these in place of rows."""
+# Cases with outcomes that a picture of probabilities needs: three in each bin.
 FEWEST = 30
-"""Cases with outcomes that a picture of probabilities needs."""
+# Groups of cases of similar probability.
 BINS = 10
+# Letters of a name below the picture.
 LONGEST = 24
-"""Letters of a name below the picture."""
+# How a label begins that is a date.
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+# The order of parts in time.
 ORDER = {"fit": 0, "held out": 1, "new": 2}
 
 

@@ -21,17 +21,21 @@ from stakes.study import Comparison
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+# Colours by Okabe and Ito: colour-blind readers can tell them apart, also in grey.
 COLORS = {"VI": "#0072b2", "LCVI": "#d55e00", "NUTS": "#999999"}
-"""By Okabe and Ito: colour-blind readers can tell them apart, also in grey."""
+# The names of methods for readers.
 METHODS = {"VI": "Plain VI", "LCVI": "Calibrated", "NUTS": "NUTS"}
-"""What readers know each method of a comparison by."""
+# Lines of methods, for readers who see no colours.
 DASHES = {"VI": "--", "LCVI": "-", "NUTS": ":"}
+# Markers of methods, for the same reason.
 MARKERS = {"VI": "o", "LCVI": "^", "NUTS": "s"}
+# A grey that stands out on a light and on a dark page.
 NEUTRAL = "#767676"
-"""Stands out on a light and on a dark page."""
+# Text and outcomes, labels and axes, lines of a grid, and ranges of predictions.
 INK, QUIET, RULE, PREDICTED = "#1d1d1f", "#5f6166", "#e2e2de", "#00629b"
+# Colours that the page sets, by whether it is light, dark or printed.
 THEME = {INK: "var(--ink)", QUIET: "var(--quiet)", RULE: "var(--rule)", PREDICTED: "var(--vi-text)"}
-"""Colours that the page sets, by whether it is light, dark or printed."""
+# Settings of Matplotlib that suit a page; a user's own style must not change a report.
 STYLE = {
     "axes.axisbelow": True,
     "axes.edgecolor": QUIET,
@@ -50,21 +54,22 @@ STYLE = {
     "xtick.color": QUIET,
     "ytick.color": QUIET,
 }
+# Pixels in an inch: Matplotlib's own unit in SVG.
 PIXELS = 72
-"""For an inch: Matplotlib's own unit in SVG."""
+# The width of a letter in pixels, to see how many names there is room for.
 LETTER = 7
-"""The width of a letter in pixels."""
+# Letters of a name that are drawn.
 LONGEST = 40
-"""Letters of a name that are drawn."""
+# Draws shown of each method in a pair; the contours are made from many more.
 POINTS = 200
-"""Draws shown of each method in a pair; the contours are made from many more."""
+# Stretches of steps whose means show a bound without its noise.
 STRETCHES = 250
-"""Of steps, in the picture of a bound."""
+# Cells of a density of two latents along each axis.
 CELLS = 40
+# Shares of the posterior that the contours enclose.
 INSIDE = (0.5, 0.9)
-"""How much of the posterior the contours enclose."""
+# Marks above which they are drawn as pixels, also in vector formats: files stay small.
 DENSE = 5_000
-"""Marks above which they are drawn as pixels, also in vector formats."""
 
 
 class Improvement(NamedTuple):

@@ -35,16 +35,18 @@ if TYPE_CHECKING:
     from markupsafe import Markup
     from matplotlib.axes import Axes
 
+# Packages of the extra `cli` that a page needs.
 NEEDED = ("jinja2", "markupsafe", "matplotlib")
+# Scripts of the page, in the order in which they build on each other.
 SCRIPTS = ("table.js", "line_chart.js", "what_if.js", "main.js")
+# Width of the picture of all decisions, and the most rows in it.
 SCREENS = {"large": (900, 90), "small": (420, 30)}
-"""Width of the picture of all decisions, and the most rows in it."""
+# Widths of pictures of which two or three stand side by side.
 HALF, THIRD = 440, 320
-"""Widths of pictures of which two or three stand side by side."""
+# Rows of the decision table that are written into the page, for readers without scripts.
 FIRST_ROWS = 15
-"""Rows of the decision table that are written into the page, for readers without scripts."""
+# Columns on the first screen.
 SHORT = ("label", "chosen", "vi", "calibrated", "low", "high", "chance", "cost")
-"""Columns on the first screen."""
 
 
 def objection() -> str | None:

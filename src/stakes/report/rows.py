@@ -19,17 +19,20 @@ from stakes.study import (
     predictive_quantiles,
 )
 
+# Outcomes of more values than this are quantities and not classes.
 MOST_CLASSES = 6
+# Where rows may come from.
 PARTS = ("new", "held out", "fit")
 
+# Rows that stand for the present where nobody says which rows to decide about: a week of days.
 LATEST = 7
-"""Rows that stand for the present where nobody says which rows to decide about."""
+# Rows of decisions on the first screen; a few more, where these are all.
 FIRST, ALL = 7, 10
-"""Rows of decisions on the first screen; a few more, where these are all."""
+# Where rows come from, as a sentence says it.
 WHERE = {"held out": "held out", "fit": "of the fit", "new": "that are new"}
 
+# Column name -> a value for each case.
 Labels = Mapping[str, Sequence[Any]]
-"""Column name -> a value for each instance."""
 
 
 @final

@@ -13,19 +13,21 @@ from stakes.report.rows import Rows
 from stakes.study import are_whole_numbers, predictive_quantiles
 from stakes.varying import Columns, value_at
 
+# Rows that the page decides about again: a browser does that while a handle moves.
 MOST_VARIED = 2_000
-"""Rows that the page decides about again."""
+# Costs of a table that a reader may turn; with more, no reader would.
 MOST_HANDLES = 12
+# A cost of an action may be turned up and down by this factor.
 TABLE_SPAN = 5.0
-"""A cost of an action may be turned up and down by this factor."""
+# Levels in each tail, where costs of 500 to 1 still put a decision.
 TAIL = (0.002, 0.005, 0.01, 0.02, 0.03)
+# Levels of the quantiles from which the page decides again.
 LEVELS = np.array([*TAIL, *np.linspace(0.05, 0.95, 31), *(1 - t for t in reversed(TAIL))])
-"""Of the quantiles from which the page decides again."""
+# What a loss has to turn, each with the factor by which.
 HANDLES = {
     "costs": (("cost of a unit short", 5.0), ("cost of a unit too many", 5.0)),
     "linex": (("c, how lopsided the loss is", 3.0),),
 }
-"""What a loss has to turn, each with the factor by which."""
 
 
 @final

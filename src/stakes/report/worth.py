@@ -17,11 +17,11 @@ def shown(value: float, unit: str | None = None) -> str:
     return f"{text}\N{NO-BREAK SPACE}{unit}" if unit else text
 
 
+# Simple rules, as a sentence calls them.
 RULES = {
     "the same for all": "deciding the same for all",
     "what is done today": "what is done today",
 }
-"""Simple rules, as a sentence calls them."""
 
 
 def worth_in_words(summary: Summary, unit: str | None = None) -> list[str]:
@@ -122,8 +122,9 @@ class Recommendation:
         return self.cost / max(self.count, 1)
 
 
+# Standard errors by which a share or a mean must be off before the page says so; chance alone does
+# that in about 1 of 100 cases.
 TOO_FAR = 2.5
-"""Standard errors by which a share or a mean has to be off before it is said to be."""
 
 
 @final

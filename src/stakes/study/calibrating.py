@@ -19,8 +19,8 @@ from stakes.study.study import Study, Work
 if TYPE_CHECKING:
     import optax
 
+# The strength of calibration of the paper: M is the quantile, neither larger nor smaller.
 PAPER = Strength()
-"""M as the paper has it, neither stronger nor weaker."""
 
 
 def calibrate(

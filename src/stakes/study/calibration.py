@@ -30,10 +30,10 @@ from stakes.tables import is_table
 if TYPE_CHECKING:
     import xarray as xr
 
+# Steps of each chain of NUTS before its draws, in which it adapts its step size.
 WARMUP = 500
-"""Steps of each chain of NUTS before its draws."""
+# Fewer draws than this do not show how heavy the tail of their weights is.
 LEAST_DRAWS = 100
-"""Of which the tail of the weights can be told."""
 
 
 @final

@@ -30,10 +30,11 @@ if TYPE_CHECKING:
     import xarray as xr
 
 _LOW = (0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4)
+# Levels of the predictive quantiles that a calibration map sees, denser in the tails, where
+# lopsided losses put their decisions.
 LEVELS: tuple[float, ...] = (*_LOW, 0.5, *(round(1 - level, 3) for level in reversed(_LOW)))
-"""Levels of the predictive quantiles that a calibration map sees, denser in the tails."""
+# Cases whose draws are sorted at once, to bound the memory of their copies.
 AT_ONCE = 10_000
-"""Instances whose draws are sorted at once."""
 
 
 def predictive_quantiles(draws: np.ndarray, levels: np.ndarray) -> np.ndarray:
@@ -72,12 +73,13 @@ def are_whole_numbers(values: np.ndarray) -> bool:
     return bool((values == np.round(values)).all())
 
 
+# Predicted outcomes held at once: about 32 MB in double precision.
 MOST_VALUES = 4_000_000
-"""Predicted outcomes held at once: about 32 MB in double precision."""
+# Predicted outcomes of each case, however many cases there are: fewer say little about the tails.
 FEWEST_DRAWS = 200
-"""Predicted outcomes of each instance, however many instances there are."""
+# Cases times draws of θ, to decide by where decisions are only judged.
 MOST_DECIDED = 2**20
-"""Instances times draws of θ, to decide by where decisions are judged."""
+# What a report says in place of a verdict about calibration.
 NOT_CALIBRATED = "Calibrated VI is none of the ways to choose among, and was not fitted."
 
 Value = TypeVar("Value")

@@ -90,11 +90,12 @@ def finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
+# The coverage that central 90 % ranges promise.
 NOMINAL = 0.9
+# A smaller lack of coverage changes decisions by little, and gets no warning.
 LEAST_SHORTFALL = 0.1
-"""Of the share of outcomes that 90 % ranges hold, what is worth a word."""
+# Standard errors by which coverage must fall short, or it may be chance.
 ERRORS = 3.0
-"""And by how many standard errors, or it may be chance."""
 
 
 @final

@@ -27,6 +27,7 @@ from stakes.study.study import Study, Work
 if TYPE_CHECKING:
     import optax
 
+# Strengths of calibration that are tried by default: none is the best for all problems.
 STRENGTHS = (0.25, 1.0, 4.0, 16.0)
 
 

@@ -94,6 +94,7 @@ class Reduction(NamedTuple):
         return {"better_by": self.better_by, "low": self.low, "high": self.high}
 
 
+# What to do where the calibrated fit is not the better one.
 ACTS = "`stakes.choose` compares both with other ways, and decides by what helps."
 
 

@@ -20,8 +20,8 @@ from stakes.tables import Coding, Read, Stream, Wanted, is_table, read
 if TYPE_CHECKING:
     import xarray as xr
 
+# Plate -> a label for each member.
 Coords: TypeAlias = Mapping[str, Sequence[Any]]
-"""Plate -> a label for each member."""
 
 
 @runtime_checkable

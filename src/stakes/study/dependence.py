@@ -25,18 +25,18 @@ from stakes.study.intervals import (
     numbered,
 )
 
+# A name, labels, a pair of these, a `Dependence`, or None.
 By: TypeAlias = Any
-"""A name, labels, a pair of these, a `Dependence`, or None."""
+# Members of a plate that stand for more of their kind. Fewer, such as weekdays, are all there are,
+# and no reason to take their outcomes together.
 ENOUGH = 10
-"""Members of a plate that stand for more of their kind. Fewer, such as weekdays, are all there are,
-and no reason to take their outcomes together."""
 WHERE = "`by=`"
 RULE = (
     "the name of a plate or of an argument along the outcome, an array with a label for each "
     "case, a pair of these, or a value such as `stakes.Ordered()`"
 )
+# A name, and the number of the group of each case, in one dimension.
 Groups: TypeAlias = tuple[str, np.ndarray]
-"""A name, and the number of the group of each case, in one dimension."""
 
 
 def dependence_of(by: By, predictor: Predictor, counted: np.ndarray | None = None) -> Dependence:

@@ -46,8 +46,9 @@ from stakes.study.plan import Plan, seeing, stacked
 if TYPE_CHECKING:
     from stakes.study.study import Study
 
+# Outcomes times draws of θ times fits in one step: with more, a batch of fits takes minutes.
 MOST_VALUES = 2**15
-"""Outcomes times draws of θ times fits in one step: with more, a batch of fits takes minutes."""
+# The fewest draws of θ in each step of a batch.
 FEWEST_DRAWS = 4
 
 

@@ -78,8 +78,9 @@ def check_order(folds: Forward, index: object) -> None:
     )
 
 
+# The number of random folds, folds forward in time, or a fold's number for each outcome, where -1
+# is never judged.
 Folds: TypeAlias = int | Forward | np.ndarray
-"""How many random ones, forward in time, or a fold's number for each outcome (-1: never judged)."""
 
 
 @final
@@ -128,8 +129,8 @@ class Splits:
         return float(np.sqrt(1 + self.ever_judged.sum() / fitted))
 
 
+# For strategies that are fitted to everything, and not judged.
 NO_FOLDS = Splits(np.zeros((0,), bool), np.zeros((0,), bool), "everything")
-"""For strategies that are fitted to everything, and not judged."""
 
 
 def split(

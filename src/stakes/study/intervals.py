@@ -15,12 +15,14 @@ import numpy as np
 from stakes import checks
 from stakes.errors import InputError
 
+# The share of data sets in which an interval holds the true reduction.
 LEVEL = 0.95
+# With this many, the 2.5 % quantile of resampled values is one of them: the 50th of 1999.
 RESAMPLES = 1999
+# Up to this many costs, all 2¹² = 4096 changes of their signs are tried; beyond, some at random.
 ALL_SIGNS = 12
-"""Up to so many costs, every change of their signs is tried."""
+# A difference below this share of the costs is a rounding error.
 NONE = 1e-12
-"""What is smaller than this, as a share of the costs, is a rounding error."""
 
 
 @final
@@ -126,14 +128,17 @@ def summed(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
     return np.bincount(numbers, values)
 
 
+# Share of one residual in all their squares beyond which no normal approximation is used.
 HEAVY = 0.1
-"""Share of one residual in all their squares beyond which no normal approximation is used."""
+# More costs than this are summed over as many groups before they are resampled: the sums are nearly
+# normal, and memory stays bounded.
 MOST = 1000
-"""More costs than this are summed over as many groups before they are resampled."""
+# Fewer independent groups than this allow no claim at the 95 % level: of 2⁵ changes of sign, the
+# two most extreme are 6 %.
 FEWEST = 6
-"""Fewer independent groups than this allow no claim at the 95 % level: of 2⁵ changes of sign, the
-two most extreme are 6 %."""
+# Fewer cosine transforms than this leave a t distribution whose tails allow no useful claim.
 FEWEST_WAVES = 4
+# The name of groups that the user gave without one.
 GIVEN = "the groups given"
 
 
@@ -193,6 +198,7 @@ class Independent:
         return _of_independent(costs, self.words, rng)
 
 
+# The default of every comparison.
 INDEPENDENT = Independent()
 
 

@@ -17,8 +17,8 @@ from stakes.fitting import NOWHERE, State
 from stakes.processes import Processes
 from stakes.tables import OnDisk, Scratch, release_pages
 
+# Rows that are in memory while one array on disk is copied to another.
 COPIED = 2**18
-"""Rows that are in memory while one array on disk is copied to another."""
 
 
 @final

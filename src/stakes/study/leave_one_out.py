@@ -24,12 +24,12 @@ from stakes.study.comparison import Comparison
 from stakes.study.dependence import By, dependence_of
 from stakes.study.plan import Plan, seeing, stacked
 
+# k̂ above which weights are not reliable, as Vehtari and others recommend.
 BAD = 0.7
-"""k̂ above which weights are not reliable."""
+# Log weights that differ by no more, as by rounding, are equal and need no smoothing.
 SAME = 1e-3
-"""Log weights that differ by no more, as by rounding, are equal and need no smoothing."""
+# Fits that run as one batch, to bound memory.
 AT_ONCE = 64
-"""Fits that run as one batch."""
 
 
 def leave_one_out(

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     import optax
 
 
+# The protocol that each of these options has to implement, and values of the library that do.
 CONTRACTS: dict[str, tuple[type, str]] = {
     "transform": (Transform, "`Linearized(...)` or `Exponential(...)`"),
     "method": (Method, "`Joint()` or `EM()`"),
     "expectation": (Expectation, "one such as `Quadrature()`"),
     "estimator": (Estimator, "`Nested()`, `Jensen()` or `Taylor()`"),
 }
-"""What each of these options has to be, and what there is, in words."""
 
 
 def check_kind(where: str, name: str, value: object) -> None:

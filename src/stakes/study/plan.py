@@ -44,9 +44,9 @@ from stakes.study.options import Keys, Options
 from stakes.tables import Read
 from stakes.varying import Columns
 
+# Parameters and decisions of a problem for which programs are compiled before they are needed: with
+# more, the fit itself takes the time, and would need the memory twice.
 MOST_AHEAD = 100_000
-"""Parameters and decisions of a problem for which programs are compiled before they are needed:
-with more, the fit itself takes the time, and would need the memory twice."""
 
 
 @final

@@ -54,10 +54,10 @@ from stakes.tables import (
     source_of,
 )
 
+# Rows that the model is tried on, to see how many a step takes.
 PROBED = 2**17
-"""Rows that the model is tried on, to see how many a step takes."""
+# Decisions of rows that are in memory at most, while those of a window go to the disk.
 HELD = 2**20
-"""Decisions of rows that are in memory at most, while those of a window go to the disk."""
 
 
 @final

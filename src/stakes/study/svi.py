@@ -17,8 +17,8 @@ from stakes.protocols import Estimator, Expectation, Transform
 from stakes.study.options import check_kind
 from stakes.utilities import Linearized
 
+# The name of the parameter that holds the decisions.
 DECISIONS = "decisions"
-"""The parameter that holds them."""
 
 
 @final

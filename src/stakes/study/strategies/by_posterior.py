@@ -34,6 +34,7 @@ from stakes.study.strategies.strategy import Strategy
 if TYPE_CHECKING:
     from stakes.study.study import Study
 
+# How all of these decide, for the descriptions of strategies.
 BEST = "the best decision for what the model predicts"
 
 

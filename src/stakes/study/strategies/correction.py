@@ -22,12 +22,12 @@ from stakes.protocols import Criterion
 from stakes.study.cases import LEVELS
 from stakes.study.strategies.strategy import value_of
 
+# Rows below which no correction can be told from luck: the base's decisions are kept.
 FEWEST = 20
-"""Rows below which no correction can be told from luck: the base's decisions are kept."""
+# Parts of the rows, each of which judges a correction fitted to the others.
 FOLDS = 5
-"""Parts of the rows, each of which judges a correction fitted to the others."""
+# A finite number in place of an undefined or infinite cost, so that means can be compared.
 UNDEFINED = 1e100
-"""What stands for a cost that is undefined or infinite."""
 
 
 class MapInputs(NamedTuple):

@@ -35,8 +35,8 @@ from stakes.study.strategies.correction import (
     pays,
 )
 
+# The most that decisions may be spread: if all are nearly the same, their differences are noise.
 STEEPEST = 3.0
-"""How far decisions may be spread: if all are nearly the same, how they differ is noise."""
 
 
 @final
@@ -162,9 +162,10 @@ def quantiles_at(quantiles: np.ndarray, level: float) -> np.ndarray:
     return np.asarray(below + (place - low) * (above - below))
 
 
+# Numbers of blocks that are tried, as far as each block has enough rows.
 BLOCKS = (1, 2, 4, 8, 16, 32)
+# Offsets that are tried, close to one another around zero; odd, so that zero is among them.
 OFFSETS = 257
-"""How many are tried, close to one another around zero."""
 
 
 @final

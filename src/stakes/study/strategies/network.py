@@ -33,18 +33,24 @@ from stakes.study.strategies.correction import (
 )
 from stakes.study.strategies.strategy import below, value_of
 
+# Weights and intercepts; with a leading axis of members where there are several.
 Layers: TypeAlias = list[tuple[Any, Any]]
-"""Weights and intercepts; with a leading axis of members where there are several."""
+# Rows in each step of the training.
 BATCH = 256
+# Steps of the training, however few rows there are.
 LEAST_STEPS = 1000
+# How often the held-out cost is computed, to keep each member as it was when that was least.
 LOOKS = 40
-"""How often the held-out cost is looked at, to keep the best of what a member has been."""
+# Step size of Adam at first; it falls to zero along a cosine.
 RATE = 0.005
+# Weight decay, against fitting the noise of small samples.
 DECAY = 0.01
+# Half the width, in units of the predictive spread, over which the cost is averaged to have a
+# slope.
 BLUR = 0.1
-"""Half the width, in units of the predictive spread, over which the cost is averaged."""
+# Standard deviations beyond which features are clipped: the network has seen nothing out there.
 FAR = 5.0
-"""Standard deviations beyond which a feature is taken for one as far out as that."""
+# Rows decided about at once, to bound memory.
 ROWS_AT_ONCE = 2**16
 
 
