@@ -1,4 +1,7 @@
-"""The command `stakes`: outside the package, so that Ctrl-C is heard while that is imported."""
+"""The command `stakes`, which can be interrupted from its first moment.
+
+It stands outside the package, so that Ctrl-C is heard while that is imported.
+"""
 
 import os
 import signal
@@ -7,9 +10,13 @@ from typing import Any
 
 
 def main() -> None:
+    """Run the command line.
+
+    Until it is imported, Ctrl-C ends the process at once: an exception in the middle of an import
+    can crash a library written in C.
+    """
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:
-        # At once: an exception in the middle of an import can crash a library written in C.
         signal.signal(signal.SIGINT, _leave)
     from stakes.app.cli import main as run
 
@@ -21,6 +28,7 @@ def main() -> None:
 
 
 def _leave(*_: Any) -> None:
+    """End the process as an interrupted one ends."""
     print("error: Interrupted.", file=sys.stderr, flush=True)
     os._exit(128 + signal.SIGINT)
 

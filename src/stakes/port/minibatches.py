@@ -1,4 +1,8 @@
-"""Minibatches: which members of the subsampled plates a step sees, and where their rows are."""
+"""Minibatches: which members of the subsampled plates a step sees, and where their rows are.
+
+A parameter or a decision with one row for each member of a plate is gathered for a step, updated,
+and scattered back, so that the cost of a step does not grow with the number of rows.
+"""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -22,8 +26,17 @@ class Batches:
     They are a pure function of the key and the step, so a fit can be resumed at any step.
 
     Args:
+        key: of the order.
+        subsamples: the plates, with their sizes and those of their batches.
         start: the first member, where the plates are shares of larger ones.
         share: the number of the share; each has an order of its own.
+
+    Examples:
+        >>> import jax
+        >>> from stakes.port import Subsample
+        >>> batches = Batches(jax.random.key(0), (Subsample("row", 4, 2),)).take(0, 2)
+        >>> sorted(batches["row"].ravel().tolist())
+        [0, 1, 2, 3]
     """
 
     def __init__(
@@ -47,12 +60,14 @@ class Batches:
         }
 
     def _batch(self, index: int, part: Subsample, step: int) -> np.ndarray:
+        """The members of one plate in one step."""
         per_epoch = -(-part.size // part.batch_size)
         epoch, position = divmod(step, per_epoch)
         order = self._order(index, part, epoch)
         return order[position * part.batch_size : (position + 1) * part.batch_size]
 
     def _order(self, index: int, part: Subsample, epoch: int) -> np.ndarray:
+        """The members of one plate in the order of one epoch."""
         if (part.plate, epoch) not in self._orders:
             self._orders = {k: v for k, v in self._orders.items() if k[0] != part.plate}
             rng = np.random.Generator(
@@ -107,9 +122,11 @@ class RowIndex:
         return bool(self._members)
 
     def gather(self, whole: Array) -> Array:
+        """The rows of the members; the whole, if it has no rows."""
         return whole[self._index(whole.shape)] if self._members else whole
 
     def scatter(self, whole: Array, part: Array) -> Array:
+        """The whole with other values in these rows."""
         return whole.at[self._index(whole.shape)].set(part) if self._members else part
 
     def fill(self, whole: np.ndarray, part: np.ndarray) -> None:
@@ -117,6 +134,7 @@ class RowIndex:
         whole[self._index(whole.shape) if self._members else ...] = part
 
     def _index(self, shape: tuple[int, ...]) -> Any:
+        """The index of the rows, along all axes that have some."""
         if len(self._members) == 1:
             [(axis, members)] = self._members.items()
             return (slice(None),) * axis + (members,)
@@ -133,10 +151,12 @@ class HasColumns(Protocol):
 
 
 def gather(tree: PyTree, rows: PyTree) -> PyTree:
+    """The rows of each array of a tree."""
     return jax.tree.map(lambda whole, at: at.gather(whole), tree, rows)
 
 
 def scatter(tree: PyTree, parts: PyTree, rows: PyTree) -> PyTree:
+    """A tree with other values in the rows of its arrays."""
     return jax.tree.map(lambda whole, part, at: at.scatter(whole, part), tree, parts, rows)
 
 

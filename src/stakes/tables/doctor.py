@@ -15,7 +15,7 @@ import numpy as np
 from stakes.errors import name_rows, suggestion
 from stakes.tables.columns import Column, Hints, Kind, Values, Words
 from stakes.tables.findings import IN_SPEC, SHOWN, Finding, Remedies
-from stakes.tables.values import FORMATS, Dates, Numbers, dates_in, numbers_in, truths_in
+from stakes.tables.values import FORMATS, Dates, NumericWords, dates_in, numbers_in, truths_in
 
 # If more than this share of words are numbers or dates, the column was probably meant so.
 MANY = 0.5
@@ -227,7 +227,7 @@ class _Look:
             remedy = self.remedies.format.format(column=self.name, format=dates.formats[0])
             self.note(what, f"Say which: {remedy}.", format=dates.formats[0])
 
-    def _note_numbers(self, numbers: Numbers, words: Words) -> None:
+    def _note_numbers(self, numbers: NumericWords, words: Words) -> None:
         """Note words that are no numbers, different units, and zeros in front."""
         different, units = words.different, list(numbers.units.values())
         if len(numbers.others):

@@ -97,7 +97,7 @@ def number(word: str, decimal: str = ".") -> Number | None:
     return Number(value, match["before"] or match["after"] or "", bool(grouped[2]))
 
 
-class Numbers(NamedTuple):
+class NumericWords(NamedTuple):
     """Words read as numbers.
 
     Attributes:
@@ -115,7 +115,7 @@ class Numbers(NamedTuple):
     grouped: int | None
 
 
-def numbers_in(words: Sequence[str], decimal: str) -> Numbers:
+def numbers_in(words: Sequence[str], decimal: str) -> NumericWords:
     """Words as numbers, in the way people write them."""
     values = np.full(len(words), np.nan)
     others: list[int] = []
@@ -135,7 +135,7 @@ def numbers_in(words: Sequence[str], decimal: str) -> Numbers:
             units.setdefault(read.unit, place)
         if read.grouped and grouped is None:
             grouped = place
-    return Numbers(values, np.array(others, int), whole, units, grouped)
+    return NumericWords(values, np.array(others, int), whole, units, grouped)
 
 
 def truths_in(words: Sequence[str]) -> np.ndarray | None:
