@@ -44,7 +44,7 @@ class Posterior(Protocol):
 @partial(jax.tree_util.register_dataclass, data_fields=["approximation", "params"], meta_fields=[])
 @dataclass(frozen=True)
 class FittedPosterior:
-    """The posterior that a fit found: draws come from the guide."""
+    """The posterior that a fit found, whose draws come from the guide."""
 
     approximation: NumPyroApproximation
     params: Params
@@ -55,6 +55,7 @@ class FittedPosterior:
         return self.params
 
     def latents(self, key: Key, draws: int, members: Members) -> dict[str, Array]:
+        """Return draws from the guide; members of the fit have their own local parameters."""
         batch, part = members
         here = {
             each.plate: _filled(batch.get(each.plate), each.batch_size)
@@ -101,7 +102,7 @@ class SampledPosterior:
         return self.samples
 
     def latents(self, key: Key, draws: int, members: Members) -> dict[str, Array]:
-        """Thinned to the number of draws asked for."""
+        """Return the draws, thinned to the number asked for."""
         have = next(iter(self.samples.values())).shape[0]
         chosen = np.linspace(0, have - 1, min(draws, have)).round().astype(int)
         return {name: values[chosen] for name, values in self.samples.items()}
@@ -148,18 +149,21 @@ class Reading(Protocol):
 def _latents(
     predictor: None, latents: dict[str, Array], keys: tuple[Key, Key], batch: Batch
 ) -> dict[str, Array]:
+    """Read off the latents themselves."""
     return latents
 
 
 def _derived(
     predictor: Predictor, latents: dict[str, Array], keys: tuple[Key, Key], batch: Batch
 ) -> dict[str, Array]:
+    """Read off the model's deterministic sites."""
     return predictor.derived(latents, keys[0], batch)
 
 
 def _explained(
     predictor: Predictor, latents: dict[str, Array], keys: tuple[Key, Key], batch: Batch
 ) -> dict[str, Array]:
+    """Read off the log likelihood of what was observed, and an outcome drawn."""
     outcome, weight = predictor.predict(latents, keys[1], batch)
     log_p = outcome.log_prob(predictor.observed(latents, keys[1], batch))
     drawn = outcome.expand(weight.shape).sample(keys[1])
@@ -179,6 +183,7 @@ def _read_batch(
     draws: int,
     part: Array | int,
 ) -> dict[str, Array]:
+    """Return readings of one batch, draws along a leading axis."""
     latents = posterior.latents(key, draws, Members(batch, part))
     keys = jax.random.split(jax.random.fold_in(key, part), draws)
     return jax.vmap(lambda one, own: read(predictor, one, (key, own), batch))(latents, keys)

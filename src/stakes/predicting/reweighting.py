@@ -71,6 +71,7 @@ def _decide(
     numbers: tuple[Any, ...],
     expectation: Expectation,
 ) -> Array:
+    """Return the best decision for each case, whose outcomes are resampled already."""
     return best_decision(task.with_numbers(numbers).at(columns), expectation, key, outcomes, like)
 
 

@@ -1,6 +1,10 @@
 """A calibration as one self-contained page: what was decided, whether it helped, what it cost.
 
-`summarise` turns a result into a `Report`, a tree of plain values; `render` turns that into HTML.
+`summarise` turns a result into a `Report`, a tree of plain values with a dataclass for each
+section; `render` turns that into HTML, with pictures drawn by Matplotlib. The page works without a
+network and, but for what it computes anew, without scripts.
+
+`Rows` say which cases the page is about, and what is decided about them.
 """
 
 from stakes.report.content import Origin as Origin

@@ -1,4 +1,8 @@
-"""Actions by the classes that came: how often, at what cost, and what acting is worth."""
+"""Actions by the classes that came: how often, at what cost, and what acting is worth.
+
+For two actions and two classes, the net benefit over thresholds shows what the model adds whatever
+the costs are (Vickers and Elkin, *Decision curve analysis*, 2006).
+"""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -19,7 +23,13 @@ IN_NUMBERS = (0.05, 0.1, 0.2, 0.3, 0.5)
 @final
 @dataclass(frozen=True)
 class Benefit:
-    """What acting on all above a chance is worth, in cases for each 1,000."""
+    """What acting on all cases above a chance is worth, in cases for each 1,000.
+
+    Attributes:
+        threshold: the chance above which to act.
+        by_model: the net benefit with the chances of the model.
+        on_all: the net benefit of acting on all cases.
+    """
 
     threshold: float
     by_model: float
@@ -45,12 +55,12 @@ class ActionTable:
 
     @property
     def some_benefits(self) -> tuple[Benefit, ...]:
-        """Those at round thresholds, for a table."""
+        """The benefits at round thresholds, for a table."""
         return tuple(line for line in self.benefits if line.threshold in IN_NUMBERS)
 
 
 def action_table(rows: Rows) -> ActionTable | None:
-    """Count actions by class; None where the loss is no table of costs, or no outcomes came."""
+    """Count actions by class; None without a table of costs, or without outcomes."""
     problem, seen = rows.cases.problem, rows.cases.observations
     loss = rows.cost_table
     if loss is None or seen is None or problem.action is not None:
@@ -72,13 +82,13 @@ def action_table(rows: Rows) -> ActionTable | None:
 
 
 def number_of(loss: CostTable, decisions: np.ndarray) -> np.ndarray:
-    """The number of the action that each decision stands for."""
+    """Return the number of the action that each decision stands for."""
     number: np.ndarray = np.abs(decisions[:, None] - np.array(loss.space.actions)).argmin(axis=1)
     return number
 
 
 def class_names(loss: CostTable) -> tuple[str, ...]:
-    """Numbers of the classes, or the values that make each."""
+    """Return numbers of the classes, or the values that make each."""
     if loss.bins is None:
         return tuple(map(str, range(loss.classes)))
     edges = [f"{edge:.4g}" for edge in loss.bins]
@@ -89,6 +99,7 @@ def class_names(loss: CostTable) -> tuple[str, ...]:
 def _benefits(
     rows: Rows, loss: CostTable, outcome: np.ndarray, counted: np.ndarray
 ) -> tuple[Benefit, ...]:
+    """Return the net benefit at each threshold."""
     chance = np.asarray(loss.class_of(rows.draws)).mean(axis=0)[counted]
     chances = (chance, np.ones(len(chance)))
     return tuple(

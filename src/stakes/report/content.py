@@ -1,4 +1,7 @@
-"""From a calibration to the content of its report: plain values, a dataclass for each section."""
+"""From a calibration to the content of its report: plain values, a dataclass for each section.
+
+The page shows nothing that is not here, so that what it says can be tested without HTML.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -175,11 +178,12 @@ def summarise(
 
 
 def unfit(problem: Problem) -> str | None:
-    """Why there is no report about such decisions; None where there is."""
+    """Return why there is no report about such decisions; None where there is."""
     return problem.why_not_single("A report")
 
 
 def _checked(where: str, rows: object) -> list[Rows]:
+    """Return the rows, or refuse what is no list of them."""
     if not isinstance(rows, Sequence) or not rows:
         raise checks.refused(where, "a list of `Rows(...)`, at least one", rows)
     for part in rows:
@@ -188,6 +192,7 @@ def _checked(where: str, rows: object) -> list[Rows]:
 
 
 def _verdict(cases: Cases, sampled: SampledPosterior | None) -> Verdict:
+    """Return the verdict of the comparison; without one where data cannot judge."""
     if cases.problem.why_not_judged is not None:
         return _unjudged(cases)
     comparison = cases.comparison if sampled is None else cases.compared(sampled)
@@ -195,7 +200,7 @@ def _verdict(cases: Cases, sampled: SampledPosterior | None) -> Verdict:
 
 
 def verdict(comparison: Comparison) -> Verdict:
-    """Whether calibration helped, by what decisions cost."""
+    """Return whether calibration helped, by what decisions cost."""
     low, high = comparison.interval
     tone = "better" if low > 0 else "worse" if high < 0 else "unclear"
     return Verdict(
@@ -209,7 +214,7 @@ def verdict(comparison: Comparison) -> Verdict:
 
 
 def _unjudged(cases: Cases) -> Verdict:
-    """Where data cannot say how good decisions have been, or there is nothing to compare with."""
+    """Return a verdict where data cannot judge, or there is nothing to compare with."""
     problem = cases.problem
     reason, sentence, setting = problem.why_not_judged, NOT_CALIBRATED, f"{problem!r}."
     if reason is not None:
@@ -225,7 +230,7 @@ def _unjudged(cases: Cases) -> Verdict:
 
 
 def _unreliable(notes: Sequence[str]) -> tuple[str, ...]:
-    """What it means to a reader that fits had not converged."""
+    """Return what it means to a reader that fits had not converged."""
     if not notes:
         return ()
     return (
@@ -238,6 +243,6 @@ def _unreliable(notes: Sequence[str]) -> tuple[str, ...]:
 
 
 def _in_words(note: str) -> str:
-    """A note such as `VI: why it ended.`, with the page's name of the method."""
+    """Return a note such as `VI: why it ended.` with the page's name of the method."""
     name = note.partition(" ")[0].rstrip(":")
     return METHODS.get(name, name) + note[len(name) :].rstrip(".")

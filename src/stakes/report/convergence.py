@@ -1,4 +1,8 @@
-"""Where M lies among the losses, and what calibration cost in fit."""
+"""Where M lies among the losses, and what calibration cost in fit.
+
+A calibrated posterior explains the data less well than plain VI's, by as much as its bound without
+the utility term, the ELBO, is lower. It is shown beside what decisions gained.
+"""
 
 import math
 from dataclasses import dataclass
@@ -34,7 +38,7 @@ class ScaleOfLosses:
 
     @property
     def bins(self) -> list[tuple[float, float, int]]:
-        """(from, to, how many)."""
+        """(from, to, how many) of each bar."""
         edges = self.edges.tolist()
         return list(zip(edges[:-1], edges[1:], self.counts.tolist(), strict=True))
 
@@ -42,7 +46,13 @@ class ScaleOfLosses:
 @final
 @dataclass(frozen=True)
 class Coverage:
-    """Share of outcomes inside their central predictive interval."""
+    """Share of outcomes inside their central predictive interval.
+
+    Attributes:
+        level: of the interval.
+        vi: the share by plain VI.
+        calibrated: the share by the calibrated fit.
+    """
 
     level: float
     vi: float
@@ -67,11 +77,12 @@ class Price:
 
     @property
     def given_up(self) -> float:
+        """How much higher the ELBO of plain VI is."""
         return self.elbo_vi - self.elbo_calibrated
 
     @property
     def sentence(self) -> str:
-        """In words that follow the numbers."""
+        """What that means, in words that follow the numbers."""
         if self.given_up > 2 * self.error:
             how = "fits the data worse than plain VI does"
         elif self.given_up < -2 * self.error:
@@ -82,14 +93,14 @@ class Price:
 
     @property
     def decimals(self) -> int:
-        """As many as are meaningful, given the error."""
+        """As many digits as are meaningful, given the error."""
         if not 0 < self.error < math.inf:
             return 3
         return min(max(1 - math.floor(math.log10(self.error)), 0), 9)
 
 
 def scale_of_losses(result: Calibration) -> ScaleOfLosses | None:
-    """None for a problem given by a utility, and where plain VI is the only fit."""
+    """Return where M lies; None without a loss, or without a calibrated fit."""
     transform, scale = result.transform, result.scale
     judged = result.problem.why_not_judged is None
     if transform is None or scale is None or not judged or "LCVI" not in result.fits:
@@ -110,7 +121,13 @@ def scale_of_losses(result: Calibration) -> ScaleOfLosses | None:
 
 
 def price(result: Calibration, judged: Cases, *, covered: bool) -> Price:
-    """What calibration cost in fit; with coverage, where the table of ways does not have it."""
+    """Return what calibration cost in fit.
+
+    Args:
+        result: with both fits.
+        judged: cases whose outcomes show the coverage.
+        covered: whether to show it; a table of strategies has it already.
+    """
     ends = [fit.last_tenth(fit.elbo) for fit in result.fits.values()]
     ends = [end[np.isfinite(end)] for end in ends]
     errors = [float(end.var() / len(end)) if len(end) else float("nan") for end in ends]
@@ -126,6 +143,7 @@ def price(result: Calibration, judged: Cases, *, covered: bool) -> Price:
 
 
 def _coverage(cases: Cases) -> tuple[Coverage, ...]:
+    """Return the coverage by both fits; nothing without outcomes."""
     seen = cases.observations
     if seen is None:
         return ()

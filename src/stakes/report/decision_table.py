@@ -1,4 +1,7 @@
-"""The decision table: what is known, decided and predicted for each row, and its columns."""
+"""The decision table: what is known, decided and predicted for each row, and its columns.
+
+The table is kept as arrays, one value for each row; the page draws those rows that are in view.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -71,7 +74,12 @@ class Decisions:
 
 
 def decision_table(parts: Sequence[Rows], *, gain: bool = False) -> Decisions:
-    """One row for each instance, part by part, or for the first ones where there are too many."""
+    """Return one row for each case, part by part, or for the first ones where there are too many.
+
+    Args:
+        parts: the first has the decisions to take.
+        gain: whether costs are minus a utility.
+    """
 
     def joined(values: Sequence[np.ndarray]) -> np.ndarray:
         return np.concatenate(values)[:MOST_ROWS]
@@ -115,13 +123,13 @@ def decision_table(parts: Sequence[Rows], *, gain: bool = False) -> Decisions:
 
 
 def _around(decisions: np.ndarray) -> np.ndarray:
-    """The span of decisions that are no guesses of outcomes, for as many decimals as they need."""
+    """Return the span of decisions that are no guesses of outcomes, for their decimals."""
     size = np.ptp(decisions) or abs(float(decisions[0]))
     return np.array([[0.0, size]])
 
 
 def _decimals(ends: np.ndarray, whole_numbers: bool) -> int:
-    """Enough to show a hundredth of the width of a typical interval."""
+    """Return decimals enough to show a hundredth of the width of a typical interval."""
     width = float(np.median(ends[:, 1] - ends[:, 0]))
     if whole_numbers or not 0 < width < math.inf:
         return 0 if whole_numbers else 3
@@ -129,7 +137,7 @@ def _decimals(ends: np.ndarray, whole_numbers: bool) -> int:
 
 
 def _side_by_side(parts: dict[Rows, dict[str, Column]]) -> dict[str, Column]:
-    """Columns of all parts, one below the other; empty where a part has no such column."""
+    """Return columns of all parts, one below the other; empty where a part lacks one."""
     names = dict.fromkeys(name for columns in parts.values() for name in columns)
     return {
         name: tuple(
@@ -142,7 +150,7 @@ def _side_by_side(parts: dict[Rows, dict[str, Column]]) -> dict[str, Column]:
 
 
 def _row_labels(part: Rows) -> dict[str, Column]:
-    """Labels that were given, or those of the plates."""
+    """Return labels that were given, or those of the plates."""
     if part.labels is not None:
         return _columns("labels", part.labels, part)
     decisions = part.cases.vi_decisions
@@ -154,6 +162,7 @@ def _row_labels(part: Rows) -> dict[str, Column]:
 
 
 def _columns(argument: str, labels: Labels, part: Rows) -> dict[str, Column]:
+    """Return columns as plain values, one for each case, or refuse them."""
     total = len(part.decisions)
     columns = {str(name): np.ravel(np.asarray(values)) for name, values in labels.items()}
     for name, values in columns.items():
@@ -166,7 +175,7 @@ def _columns(argument: str, labels: Labels, part: Rows) -> dict[str, Column]:
 
 
 def _plain(values: Sequence[object]) -> Column:
-    """Numbers as numbers, so that they sort as such; all else as text."""
+    """Return numbers as numbers, so that they sort as such; all else as text."""
     return tuple(v if type(v) is int or type(v) is float else str(v) for v in values)
 
 
@@ -187,7 +196,15 @@ class ShownColumn(NamedTuple):
 
 
 def columns(table: Decisions, unit: str | None, *, gain: bool = False) -> list[ShownColumn]:
-    """From left to right: which row, what was known, what to decide, what may come, what came."""
+    """Return the columns from left to right.
+
+    First which row it is, then what was known, what to decide, what may come, and what came.
+
+    Args:
+        table: of decisions.
+        unit: what costs are counted in.
+        gain: whether costs are minus a utility.
+    """
     digits, first = table.decimals, next(iter(table.labels), None)
     shown = [
         _words(name, values, "" if name == first else "wide", "label")
@@ -219,6 +236,7 @@ def columns(table: Decisions, unit: str | None, *, gain: bool = False) -> list[S
 
 
 def _choice(table: Decisions, name: str, title: str, values: np.ndarray, style: str) -> ShownColumn:
+    """Return a column of decisions: names of actions, or numbers."""
     if table.actions:
         words = [table.actions[int(value)] for value in values]
         return ShownColumn(name, title, "text", words, style=style)
@@ -226,7 +244,7 @@ def _choice(table: Decisions, name: str, title: str, values: np.ndarray, style: 
 
 
 def _words(title: str, values: Column, style: str, name: str = "input") -> ShownColumn:
-    """Labels or inputs: numbers as they came where all are numbers, words otherwise."""
+    """Return a column of labels or inputs: numbers as they came if all are numbers, or words."""
     numbers = [value for value in values if not isinstance(value, str)]
     if len(numbers) < len(values):
         return ShownColumn(name, title, "text", [str(value) for value in values], style=style)
@@ -237,11 +255,12 @@ def _words(title: str, values: Column, style: str, name: str = "input") -> Shown
 def _numbers(
     name: str, title: str, values: np.ndarray, decimals: int, style: str = ""
 ) -> ShownColumn:
+    """Return a column of numbers with so many decimals."""
     return ShownColumn(name, title, "number", rounded(values, decimals + 2), decimals, style)
 
 
 def _cost_decimals(costs: np.ndarray) -> int:
-    """As many as show three digits of a typical cost."""
+    """Return as many decimals as show three digits of a typical cost."""
     size = float(np.median(np.abs(costs))) if len(costs) else 1.0
     return int(np.clip(2 - math.floor(math.log10(size)), 0, 6)) if size > 0 else 2
 
@@ -252,6 +271,7 @@ def rounded(values: np.ndarray, digits: int) -> list[float | int | None]:
 
 
 def _compact(value: float) -> float | int | None:
+    """Return whole numbers without a decimal point, and None for what is not finite."""
     if not math.isfinite(value):
         return None
     return int(value) if value == int(value) else value

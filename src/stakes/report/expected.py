@@ -1,4 +1,9 @@
-"""What each decision is expected to cost, where decisions change outcomes."""
+"""What each decision is expected to cost, where decisions change outcomes.
+
+Nobody has seen what other decisions would have led to, so the curve rests on the model. It is drawn
+for each group of cases that shares a decision, with a band for what is not known of θ, and says
+which decisions were never made.
+"""
 
 from dataclasses import replace
 
@@ -19,7 +24,13 @@ MOST_GROUPS = 6
 
 
 def curve(result: Calibration, rows: Rows) -> Curve | None:
-    """None where decisions do not change outcomes."""
+    """Return the expected cost of a range of decisions; None where decisions do not change
+    outcomes.
+
+    Args:
+        result: whose data have the decisions made so far.
+        rows: the cases to decide about.
+    """
     problem, cases = result.problem, rows.cases
     if problem.action is None:
         return None
@@ -46,6 +57,14 @@ def curve(result: Calibration, rows: Rows) -> Curve | None:
 def _lines(
     rows: Rows, groups: dict[str, np.ndarray], tried: np.ndarray, beyond: np.ndarray
 ) -> tuple[CostLine, ...]:
+    """Return the curve of each group of cases.
+
+    Args:
+        rows: the cases.
+        groups: name -> numbers of the cases that share a decision.
+        tried: decisions at which the curve is computed.
+        beyond: which decisions to take were never made.
+    """
     cases = rows.cases
     own, seen = cases.problem.task.per is None, cases.observations
     # Cases that matter to a decision that they share.
@@ -80,6 +99,7 @@ def _lines(
 
 
 def _tried(cases: Cases) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Return decisions between their limits, or all actions; and the labels of actions."""
     space = cases.problem.space
     some = np.array(cases.problem.some_decisions)
     if space.actions is not None:
@@ -89,7 +109,7 @@ def _tried(cases: Cases) -> tuple[np.ndarray, tuple[str, ...]]:
 
 
 def _groups(rows: Rows) -> dict[str, np.ndarray]:
-    """Name -> the cases that share a decision; all together where each has its own."""
+    """Return name -> the cases that share a decision; all together where each has its own."""
     cases, per = rows.cases, rows.cases.problem.task.per
     if per is None or per == "all":
         return {"": np.arange(cases.size)}
@@ -102,7 +122,7 @@ def _groups(rows: Rows) -> dict[str, np.ndarray]:
 
 
 def _name(rows: Rows, per: str, member: int, number: int) -> str:
-    """What a group of cases is called: a word of the table, a label of the plate, or a number."""
+    """Return what a group is called: a word of the table, a label of the plate, or a number."""
     shape, dims = rows.cases.instances
     if per in rows.inputs:
         return str(rows.inputs[per][member])

@@ -1,4 +1,8 @@
-"""How calibration moved the posterior: the latents that moved most, one by one and in pairs."""
+"""How calibration moved the posterior: the latents that moved most, one by one and in pairs.
+
+Both posteriors are drawn with the same random numbers, so that most of the noise in their
+difference cancels. Densities are kernel estimates on a grid, reflected at its ends.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -103,11 +107,15 @@ class Movement:
 class HasEffects(Protocol):
     """A model whose latents stand for something that has a name of its own."""
 
-    def effects(self, draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]: ...
+    def effects(self, draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return draws of the effects, by name."""
+        ...
 
     def title(
         self, name: str, place: tuple[int, ...], coords: Mapping[str, Sequence[object]]
-    ) -> str: ...
+    ) -> str:
+        """Return the name of one value of a site, for readers."""
+        ...
 
 
 def moved_latents(result: Calibration, nuts: SampledPosterior | None) -> Movement:
@@ -132,25 +140,26 @@ def moved_latents(result: Calibration, nuts: SampledPosterior | None) -> Movemen
 
 
 def before_data(result: Calibration, where: Element, draws: int) -> np.ndarray | None:
-    """Draws of one value from its prior; None where it has none of its own."""
+    """Return draws of one value from its prior; None where it has none of its own."""
     prior = result.prior(draws=draws).squeeze("chain")
     drawn = _effects(result, {str(name): prior[name].values for name in prior})
     return _element(drawn[where[0]], where[1]) if where[0] in drawn else None
 
 
 def _effects(result: Calibration, latents: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Draws of latents, or of what a formula calls them and in its units."""
+    """Return draws of latents, or of what a formula calls them, in its units."""
     model = _model_of_effects(result)
     return latents if model is None else model.effects(latents)
 
 
 def _model_of_effects(result: Calibration) -> HasEffects | None:
+    """Return the model, if its latents have names of their own."""
     model: object = result.problem.model
     return model if isinstance(model, HasEffects) else None
 
 
 def _element(draws: np.ndarray, member: int) -> np.ndarray:
-    """Draws of one of the values of a site."""
+    """Return draws of one of the values of a site."""
     return draws.reshape(len(draws), -1)[:, member]
 
 
@@ -200,7 +209,7 @@ def _most_moved(
 
 
 def _name(result: Calibration, name: str, member: int, shape: tuple[int, ...]) -> str:
-    """theta[A]: members by their labels, where they have some; or as a formula says it."""
+    """Return a name such as theta[A]: members by their labels, or as a formula says it."""
     place, model = tuple(map(int, np.unravel_index(member, shape))), _model_of_effects(result)
     if model is not None:
         return model.title(name, place, result.plan.coords)
@@ -212,6 +221,7 @@ def _name(result: Calibration, name: str, member: int, shape: tuple[int, ...]) -
 
 
 def _marginal(name: str, element: Element, draws: Mapping[str, np.ndarray]) -> Marginal:
+    """Return densities and moments of one latent under each method."""
     ends = np.array([np.quantile(values, (0.003, 0.997)) for values in draws.values()])
     low, high = float(np.min(ends[:, 0])), float(np.max(ends[:, 1]))
     if not low < high:
@@ -226,15 +236,17 @@ def _marginal(name: str, element: Element, draws: Mapping[str, np.ndarray]) -> M
 
 
 def _pair(x: str, y: str, points: Mapping[str, np.ndarray]) -> Pair:
+    """Return draws of two latents under each method, and their correlation."""
     return Pair(x, y, points, {method: _correlation(*xy.T) for method, xy in points.items()})
 
 
 def _correlation(x: np.ndarray, y: np.ndarray) -> float:
+    """Return the correlation; nan where one of them does not vary."""
     return float(np.corrcoef(x, y)[0, 1]) if x.std() > 0 and y.std() > 0 else math.nan
 
 
 def centres(low: float, high: float, count: int) -> np.ndarray:
-    """Middles of that many cells of equal width."""
+    """Return middles of that many cells of equal width."""
     edges = np.linspace(low, high, count + 1)
     return (edges[:-1] + edges[1:]) / 2
 
@@ -270,7 +282,7 @@ def density_of(draws: np.ndarray, axes: Sequence[np.ndarray]) -> np.ndarray:
 def _suitable(
     draws: np.ndarray, axes: Sequence[np.ndarray], half_cell: np.ndarray, most: int
 ) -> np.ndarray:
-    """The draws that lie on the grid, thinned or repeated; all where hardly any lie there."""
+    """Return the draws on the grid, thinned or repeated; all where hardly any lie there."""
     low = np.array([axis[0] for axis in axes]) - half_cell
     high = np.array([axis[-1] for axis in axes]) + half_cell
     inside = draws[((low <= draws) & (draws <= high)).all(axis=1)]
@@ -292,7 +304,7 @@ def _bandwidth(draws: np.ndarray, least: np.ndarray) -> float:
 
 
 def levels(density: np.ndarray, shares: Sequence[float]) -> np.ndarray:
-    """For each share of the draws, the density on the line around the densest part that has it."""
+    """Return for each share the density on the contour of the densest region that holds it."""
     falling: np.ndarray = np.sort(density.ravel())[::-1]
     held = np.cumsum(falling) / falling.sum()
     return falling[np.searchsorted(held, np.array(shares))]

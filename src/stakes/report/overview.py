@@ -1,4 +1,9 @@
-"""One picture of decisions, ranges and outcomes: which rows it shows, and how."""
+"""One picture of decisions, ranges and outcomes: which rows it shows, and how.
+
+Rows with dates are shown in time, several rows of one date as their means; many rows without dates
+as means of groups, if a column makes few enough of them. For two classes, the picture shows instead
+how often the second one came where the model gave it some probability.
+"""
 
 import math
 import re
@@ -47,6 +52,8 @@ class Overview:
     """Rows, or means of groups, from left to right; nan where a value is not known.
 
     Attributes:
+        caption: what the picture shows, as a sentence.
+        names: below the picture.
         values: (low end of the 90 % range, high end, decision, outcome) x row.
         parts: which rows begin another part, and what that is called.
     """
@@ -58,11 +65,12 @@ class Overview:
 
     @property
     def decisions(self) -> np.ndarray:
+        """The decision of each row."""
         decisions: np.ndarray = self.values[2]
         return decisions
 
     def draw(self, ax: "Axes") -> None:
-        """Decisions and outcomes over ranges, with as many names as there is room for."""
+        """Draw decisions and outcomes over ranges, with as many names as there is room for."""
         low, high, decisions, observed = self.values
         marks = [
             Mark("outcome", ".", INK, observed),
@@ -87,13 +95,20 @@ class Overview:
 @final
 @dataclass(frozen=True, eq=False)
 class Agreement:
-    """How often the second of two classes came, where the model gave it some probability."""
+    """How often the second of two classes came, where the model gave it some probability.
+
+    Attributes:
+        caption: what the picture shows, as a sentence.
+        chances: the mean probability of each group of cases.
+        shares: how often the class came there.
+    """
 
     caption: str
     chances: np.ndarray
     shares: np.ndarray
 
     def draw(self, ax: "Axes") -> None:
+        """Draw the groups as points; on the dashed line, chances and shares agree."""
         top = max(self.chances.max(), self.shares.max())
         ax.plot([0, top], [0, top], color=NEUTRAL, linestyle="--", linewidth=1)
         ax.plot(self.chances, self.shares, "o", color=COLORS["LCVI"], markersize=9)
@@ -126,7 +141,7 @@ def overview(table: Decisions, most: int = MOST_ROWS) -> Picture | None:
 
 
 def _in_time(table: Decisions) -> tuple[np.ndarray, np.ndarray | None]:
-    """The rows by their dates, or by their parts; and the dates, if there are any."""
+    """Return the rows by their dates, or by their parts; and the dates, if there are any."""
     parts = np.array([ORDER.get(part, 0) for part in table.parts] or [0] * len(table))
     for values in (*table.labels.values(), *table.inputs.values()):
         if all(isinstance(value, str) and DATE.match(value) for value in values):
@@ -136,6 +151,7 @@ def _in_time(table: Decisions) -> tuple[np.ndarray, np.ndarray | None]:
 
 
 def _groups(table: Decisions) -> tuple[str, Column] | None:
+    """Return the first column of words that makes few enough groups, and its name."""
     for name, values in (*table.inputs.items(), *table.labels.items()):
         are_words = all(isinstance(value, str) for value in values)
         if are_words and GROUPS[0] <= len(set(values)) <= GROUPS[1]:
@@ -144,6 +160,7 @@ def _groups(table: Decisions) -> tuple[str, Column] | None:
 
 
 def _by_row(table: Decisions, shown: np.ndarray, dated: bool) -> Overview:
+    """Return the rows that are shown, one by one."""
     names = next(iter(table.labels.values()), tuple(range(1, len(table) + 1)))
     order = "day by day" if dated else "row by row"
     latest = f"; the latest {len(shown):,} of {len(table):,}" if len(shown) < len(table) else ""
@@ -156,13 +173,14 @@ def _by_row(table: Decisions, shown: np.ndarray, dated: bool) -> Overview:
 
 
 def _by_group(table: Decisions, name: str, values: Column) -> Overview:
+    """Return the means of each group."""
     kinds, members = np.unique(np.array(values, str), return_inverse=True)
     caption = f"{table.outcome}: means of decisions, ranges and outcomes, by {name}."
     return Overview(caption, tuple(kinds.tolist()), _means(table, members))
 
 
 def _by_date(table: Decisions, dates: np.ndarray, most: int) -> Overview:
-    """Of several rows for each date, their means."""
+    """Return the means of the rows of each date."""
     days, first, members = np.unique(dates, return_index=True, return_inverse=True)
     # As the user writes them, where a label does.
     as_written = (np.array(values) for values in table.labels.values())
@@ -178,22 +196,24 @@ def _by_date(table: Decisions, dates: np.ndarray, most: int) -> Overview:
 
 
 def _values(table: Decisions) -> tuple[np.ndarray, ...]:
+    """Return what the picture shows of each row."""
     return (table.low, table.high, table.taken, table.observed)
 
 
 def _means(table: Decisions, members: np.ndarray) -> np.ndarray:
-    """Of ranges, decisions and outcomes, for each group; nan where nothing is known of it."""
+    """Return means of each group; nan where nothing is known of it."""
     import pandas as pd
 
     return pd.DataFrame(np.stack(_values(table), axis=1)).groupby(members).mean().to_numpy().T
 
 
 def _starts(parts: Sequence[str]) -> tuple[tuple[int, str], ...]:
-    """Where rows of another part begin, and which."""
+    """Return where rows of another part begin, and which."""
     return tuple((i, parts[i]) for i in range(1, len(parts)) if parts[i] != parts[i - 1])
 
 
 def _agreement(table: Decisions) -> Agreement | None:
+    """Return ten groups of cases by probability; None for too few outcomes."""
     known = np.isfinite(table.observed)
     chance, came = table.chances["1"][known], table.observed[known]
     if len(came) < FEWEST:

@@ -1,6 +1,7 @@
 """The pictures of a report, drawn by Matplotlib on axes, and figures as parts of a page.
 
-`stakes.plot` draws with the same functions on the axes of a notebook.
+`stakes.plot` draws with the same functions on the axes of a notebook. On the page, a picture is an
+SVG element: its words stay words, and its colours follow the page from light to dark.
 """
 
 import io
@@ -73,7 +74,15 @@ DENSE = 5_000
 
 
 class Improvement(NamedTuple):
-    """By how much decisions are better than others, as a share of what those cost."""
+    """By how much decisions are better than others, as a share of what those cost.
+
+    Attributes:
+        name: of the method or strategy.
+        better_by: the share.
+        low: lower end of its interval.
+        high: upper end.
+        color: of the point and its line.
+    """
 
     name: str
     better_by: float
@@ -83,7 +92,7 @@ class Improvement(NamedTuple):
 
 
 def improvements(comparison: Comparison, colors: Mapping[str, str]) -> list[Improvement]:
-    """How much better each method is than the base of the comparison."""
+    """Return how much better each method is than the base of the comparison."""
     return [
         Improvement(METHODS.get(name, name), color=colors.get(name, INK), **found.numbers)
         for name, found in comparison.reductions.items()
@@ -113,7 +122,7 @@ class Mark(NamedTuple):
 
 
 def draw_improvements(ax: "Axes", rows: Sequence[Improvement]) -> None:
-    """Points with their intervals, in per cent, one below the other; zero is marked."""
+    """Draw points with their intervals, in per cent; zero is marked."""
     ax.axvline(0, color=NEUTRAL, linestyle="--", linewidth=1)
     for number, row in enumerate(rows):
         if np.isfinite([row.low, row.high]).all():
@@ -125,7 +134,7 @@ def draw_improvements(ax: "Axes", rows: Sequence[Improvement]) -> None:
 
 
 def draw_cases(ax: "Axes", ranges: Sequence[Range], marks: Sequence[Mark], *, color: str) -> None:
-    """Decisions and outcomes, case by case, over what is predicted; the last lie on top."""
+    """Draw decisions and outcomes, case by case, over ranges; the last lie on top."""
     for label, low, high, width in ranges:
         style: dict[str, Any] = {"color": color, "alpha": 0.35, "linewidth": width}
         ax.vlines(range(len(low)), low, high, label=label, rasterized=len(low) > DENSE, **style)
@@ -137,7 +146,7 @@ def draw_cases(ax: "Axes", ranges: Sequence[Range], marks: Sequence[Mark], *, co
 
 
 def draw_marginal(ax: "Axes", shown: Marginal) -> None:
-    """Densities of one latent under each method."""
+    """Draw densities of one latent under each method."""
     for method, density in shown.density.items():
         style: dict[str, Any] = {"linestyle": DASHES[method], "linewidth": 2}
         ax.plot(shown.grid, density, color=COLORS[method], label=METHODS[method], **style)
@@ -149,7 +158,7 @@ def draw_marginal(ax: "Axes", shown: Marginal) -> None:
 
 
 def draw_pair(ax: "Axes", shown: Pair) -> None:
-    """Draws of two latents together, and contours around most of them."""
+    """Draw two latents together, with contours around most of the draws."""
     # NUTS first, so that it lies behind.
     for method, points in reversed(list(shown.points.items())):
         color = COLORS[method]
@@ -168,13 +177,19 @@ def draw_pair(ax: "Axes", shown: Pair) -> None:
 
 
 def draw_band(ax: "Axes", x: np.ndarray, y: np.ndarray, color: str) -> None:
-    """A curve in its band: (mean, low, high) at each x."""
+    """Draw a curve in its band: (mean, low, high) at each x."""
     ax.fill_between(x, y[1], y[2], color=color, alpha=0.15, linewidth=0)
     ax.plot(x, y[0], color=color, label="expected, 90 % band")
 
 
 def draw_curve(ax: "Axes", shown: Curve, line: CostLine) -> None:
-    """Expected cost with its band, the decision to take, and the decisions ever made."""
+    """Draw the expected cost with its band, the decision to take, and the decisions ever made.
+
+    Args:
+        ax: to draw on.
+        shown: what is known of all decisions.
+        line: the curve of one group of cases.
+    """
     if shown.labels:
         ax.vlines(shown.decisions, line.low, line.high, color=COLORS["VI"])
         ax.plot(shown.decisions, line.mean, "o", color=COLORS["VI"])
@@ -189,7 +204,7 @@ def draw_curve(ax: "Axes", shown: Curve, line: CostLine) -> None:
 
 
 def draw_benefit(ax: "Axes", table: ActionTable) -> None:
-    """Net benefit over thresholds; acting on all soon costs more than it brings."""
+    """Draw the net benefit over thresholds, by the model and for acting on all cases."""
     x = [100 * line.threshold for line in table.benefits]
     by_model = [line.by_model for line in table.benefits]
     on_all = [line.on_all for line in table.benefits]
@@ -204,7 +219,14 @@ def draw_benefit(ax: "Axes", table: ActionTable) -> None:
 
 
 def draw_bound(ax: "Axes", fit: Fit, color: str) -> None:
-    """The bound of a fit as means over stretches of steps, which show its way and not the noise."""
+    """Draw the bound of a fit as means over stretches of steps, which show its way and not the
+    noise.
+
+    Args:
+        ax: to draw on.
+        fit: with the trace of its bound.
+        color: of the line.
+    """
     width = -(-fit.steps // STRETCHES) or 1
     starts = np.arange(0, fit.steps, width)
     bound = np.array([finite_mean(fit.bound[start : start + width]) for start in starts])
@@ -220,7 +242,7 @@ def draw_bound(ax: "Axes", fit: Fit, color: str) -> None:
 
 
 def draw_losses(ax: "Axes", scale: ScaleOfLosses) -> None:
-    """A histogram of losses, with M among them."""
+    """Draw a histogram of losses, with M among them."""
     style: dict[str, Any] = {"color": COLORS["VI"], "alpha": 0.55, "linewidth": 0}
     ax.bar(scale.edges[:-1], scale.counts, np.diff(scale.edges), align="edge", **style)
     ax.axvline(scale.value, color=COLORS["LCVI"], linewidth=2)
@@ -229,13 +251,13 @@ def draw_losses(ax: "Axes", scale: ScaleOfLosses) -> None:
 
 
 def legend_above(ax: "Axes") -> None:
-    """In one line above the axes."""
+    """Put the legend above the axes, in one line."""
     style: dict[str, Any] = {"borderaxespad": 0.2, "handletextpad": 0.5, "columnspacing": 1.5}
     ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=4, **style)
 
 
 def drawable(name: str, most: int = LONGEST) -> str:
-    """A name as it can be drawn: not too long, and without what is no letter."""
+    """Return a name as it can be drawn: not too long, and without control characters."""
     name = re.sub(r"[\x00-\x1f\x7f\ud800-\udfff]", "\ufffd", name)
     return name if len(name) <= most else f"{name[: most - 1]}…"
 
@@ -273,7 +295,7 @@ def svg(name: str, width: int, height: int, draw: Callable[["Axes"], None]) -> s
 
 
 def _themed(tag: str) -> str:
-    """A tag with short numbers, without an id that nothing refers to, and in the page's colours."""
+    """Return a tag with short numbers, in the page's colours, without an id that nobody uses."""
     tag = re.sub(r'<g id="[^"]*"', "<g", " ".join(tag.split()))
     tag = re.sub(r"\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", tag)
     return re.sub("|".join(THEME), lambda color: THEME[color[0]], tag)

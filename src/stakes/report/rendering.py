@@ -50,13 +50,27 @@ SHORT = ("label", "chosen", "vi", "calibrated", "low", "high", "chance", "cost")
 
 
 def objection() -> str | None:
-    """What has to be installed before a page can be made; None where all is."""
+    """Return what has to be installed before a page can be made; None where all is."""
     absent = missing(*NEEDED)
     return f"The report needs {', '.join(absent)}: {how_to_install('cli')}." if absent else None
 
 
 def render(report: Report | Answers) -> str:
-    """The page as a string: of one calibration, or of the answers for many groups."""
+    """Return the page as a string.
+
+    Args:
+        report: of one calibration, or the answers for many groups.
+
+    Examples:
+        >>> import stakes
+        >>> from stakes.report import objection, render
+        >>> objection() is None  # all that a page needs is installed
+        True
+        >>> render(stakes.Answers({}, {"north": "InputError: no rows"})).startswith(
+        ...     "<!doctype html>"
+        ... )
+        True
+    """
     rule = "what `summarise(...)` or `stakes.map(...)` returns"
     checks.instance("`report`", report, (Report, Answers), rule)
     reason = objection()
@@ -68,6 +82,7 @@ def render(report: Report | Answers) -> str:
 
 @singledispatch
 def _page(report: object) -> str:
+    """Return the page of a report or of answers."""
     raise NotImplementedError
 
 
@@ -113,7 +128,7 @@ def _(report: Report) -> str:
 def _pictures(
     report: Report, overviews: Mapping[str, Picture | None]
 ) -> Iterator[tuple[str, int, int, "Callable[[Axes], None]"]]:
-    """The name of each picture, its width and height, and what draws it."""
+    """Yield the name of each picture, its width and height, and what draws it."""
     for screen, picture in overviews.items():
         if picture is not None:
             yield f"overview-{screen}", SCREENS[screen][0], 300, picture.draw
@@ -141,6 +156,7 @@ def _pictures(
 
 
 def _template(name: str) -> "Template":
+    """Return a template of the page, which escapes all text."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -163,7 +179,12 @@ def _template(name: str) -> "Template":
 
 
 def write(report: Report | Answers, path: str | os.PathLike[str]) -> None:
-    """Render into a file, which is either complete or not touched at all."""
+    """Render into a file, which is either complete or not touched at all.
+
+    Args:
+        report: as for `render`.
+        path: of the file.
+    """
     target = checks.path("`path`", path)
     try:
         files.write(target, render(report).encode("utf-8"))
@@ -173,7 +194,7 @@ def write(report: Report | Answers, path: str | os.PathLike[str]) -> None:
 
 
 def safe_json(value: object) -> "Markup":
-    """JSON that is safe inside a script element, whatever its strings contain."""
+    """Return JSON that is safe inside a script element, whatever its strings contain."""
     from markupsafe import Markup
 
     text = json.dumps(
@@ -185,9 +206,9 @@ def safe_json(value: object) -> "Markup":
 
 
 def number(value: float | str | None, decimals: int | None = None) -> str:
-    """With this many decimals, or four significant digits; a dash for what is not known.
+    """Return a number with this many decimals, or four significant digits; a dash for none.
 
-    The name of an action is shown as it is.
+    The name of an action is returned as it is.
     """
     if isinstance(value, str):
         return value
@@ -204,7 +225,7 @@ def number(value: float | str | None, decimals: int | None = None) -> str:
 
 
 def words(text: str) -> "Markup":
-    """A sentence made for a terminal: what is in backticks as code, and true minus signs."""
+    """Return a sentence of a terminal as HTML: backticks as code, and true minus signs."""
     from markupsafe import Markup, escape
 
     signed = re.sub(r"(?<=[\s(])-(?=\d)", "−", text)
@@ -212,12 +233,12 @@ def words(text: str) -> "Markup":
 
 
 def page_percent(share: float | None, decimals: int = 1) -> str:
-    """A share in per cent, with a true minus; a dash for what is not known."""
+    """Return a share in per cent, with a true minus; a dash for what is not known."""
     return percent(share, decimals, unknown="–").replace("-", "−")
 
 
 def _data(report: Report, shown: list[ShownColumn]) -> dict[str, Any]:
-    """What the scripts of the page work with."""
+    """Return what the scripts of the page work with."""
     what_if, table = report.what_if, report.decisions
     digits = table.decimals + 2
     data: dict[str, Any] = {
@@ -236,11 +257,12 @@ def _data(report: Report, shown: list[ShownColumn]) -> dict[str, Any]:
 
 
 def _rows(shown: list[ShownColumn], rows: Iterable[int]) -> list[list[tuple[ShownColumn, Any]]]:
-    """Cells, each with its column."""
+    """Return cells, each with its column."""
     return [[(column, column.values[row]) for column in shown] for row in rows]
 
 
 def _policy(*scripts: str) -> str:
+    """Return a content security policy that allows these scripts and nothing from elsewhere."""
     hashes = [hashlib.sha256(script.encode("utf-8")).digest() for script in scripts]
     allowed = " ".join(f"'sha256-{base64.b64encode(code).decode('ascii')}'" for code in hashes)
     return (
@@ -251,6 +273,7 @@ def _policy(*scripts: str) -> str:
 
 
 def _inline(script: str) -> "Markup":
+    """Return a script or style that cannot end its element early."""
     from markupsafe import Markup
 
     # Either would end the element early, and a carriage return would change the hash.
@@ -259,4 +282,5 @@ def _inline(script: str) -> "Markup":
 
 
 def _file(name: str) -> str:
+    """Return the text of a file of the page."""
     return resources.files("stakes.report").joinpath("page", name).read_text("utf-8")

@@ -1,4 +1,8 @@
-"""The cases that a report is about: what is decided, at what cost, and whether to believe it."""
+"""The cases that a report is about: what is decided, at what cost, and whether to believe it.
+
+`Rows` are cases with a decision for each: by the strategy that was chosen, or else by a posterior.
+`answer` says what to do now, and `quality` what was expected of outcomes that came since.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -83,7 +87,7 @@ class Rows:
 
     @property
     def cost_table(self) -> CostTable | None:
-        """The table of costs that decisions are judged by; None for any other loss or utility."""
+        """The table of costs that decisions are judged by; None for any other loss."""
         loss = self.cases.problem.loss
         return loss if isinstance(loss, CostTable) else None
 
@@ -106,20 +110,21 @@ class Rows:
 
     @property
     def draws(self) -> np.ndarray:
+        """Outcomes that the strategy predicts: draw x case."""
         return self.cases.drawn(self.posterior) if self.drawn is None else self.drawn
 
     @cached_property
     def ranges(self) -> np.ndarray:
-        """Instance x (5, 25, 75, 95 %) of what is predicted."""
+        """Case x (5, 25, 75, 95 %) of what is predicted."""
         return predictive_quantiles(self.draws, np.array(CENTRAL))
 
     @cached_property
     def costs(self) -> np.ndarray:
-        """What each decision is expected to cost; minus what it gains, where there is a utility."""
+        """What each decision is expected to cost; minus its utility, where there is one."""
         return self.expected(self.decisions)
 
     def expected(self, decisions: np.ndarray) -> np.ndarray:
-        """What decisions about these cases are expected to cost; nan where they change outcomes."""
+        """Return what decisions are expected to cost; nan where they change outcomes."""
         if self.cases.problem.action is not None:
             return np.full(self.draws.shape[1], np.nan)
         return self.cases.mean_costs(self.draws, decisions.reshape(self.cases.instances.shape))
@@ -149,7 +154,7 @@ class Rows:
 
     @cached_property
     def classes(self) -> tuple[float, ...]:
-        """The values of outcomes that are classes: a few whole numbers from zero, and actions."""
+        """The values of outcomes that are classes: a few whole numbers from zero."""
         if not (are_whole_numbers(self.draws) and self.draws.min() >= 0):
             return ()
         top = max(self.draws.max(), np.nanmax(self.seen, initial=0.0))
@@ -172,7 +177,13 @@ class Rows:
 
 
 def answer(rows: Rows, *, gain: bool, unit: str | None) -> Recommendation:
-    """The decisions to take: all of a new table, or the latest of the data."""
+    """Return the decisions to take: all of a new table, or the latest of the data.
+
+    Args:
+        rows: the cases to decide about.
+        gain: whether costs are minus a utility.
+        unit: what costs are counted in.
+    """
     every, problem = len(rows.decisions), rows.cases.problem
     count = every if rows.part == "new" or every <= 2 * LATEST else LATEST
     taken = slice(every - count, every)
@@ -208,7 +219,15 @@ def answer(rows: Rows, *, gain: bool, unit: str | None) -> Recommendation:
 def quality(
     judged: Rows, choice: Summary | None, *, unseen: bool, gain: bool, unit: str | None
 ) -> Quality | None:
-    """What the model expected of outcomes that came, best of outcomes that it had not seen."""
+    """Return what the model expected of outcomes that came, best of outcomes that it had not seen.
+
+    Args:
+        judged: cases with outcomes.
+        choice: what strategies cost on folds, which judge where no rows are held out.
+        unseen: whether the fit had not seen these outcomes.
+        gain: whether costs are minus a utility.
+        unit: what costs are counted in.
+    """
     counted = np.isfinite(judged.seen)
     if not counted.any():
         return None
@@ -240,7 +259,7 @@ def quality(
 
 
 def _shares(judged: Rows, counted: np.ndarray) -> tuple[tuple[str, float, float], ...]:
-    """Of classes: what was expected of each, and what came; zero is what is left."""
+    """Return how often each class but zero was expected, and how often it came."""
     came = judged.seen[counted]
     return tuple(
         (name, float(chance[counted].mean()), float((came == float(name)).mean()))
@@ -252,7 +271,7 @@ def _shares(judged: Rows, counted: np.ndarray) -> tuple[tuple[str, float, float]
 def _coverage(
     judged: Rows, outcomes: np.ndarray, counted: np.ndarray | slice = slice(None)
 ) -> dict[float, float]:
-    """Level -> share of outcomes within the central range of that level."""
+    """Return level -> share of outcomes within the central range of that level."""
     inside = are_inside(judged.ranges[counted], outcomes[..., counted])
     half, most = inside.reshape(-1, 2).mean(axis=0)
     return {0.9: float(most), 0.5: float(half)}

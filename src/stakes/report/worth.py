@@ -1,4 +1,8 @@
-"""What to decide, what that is worth and how sure it is, in words that follow the numbers."""
+"""What to decide, what that is worth and how sure it is, in words that follow the numbers.
+
+Every sentence is chosen by the figures in it: where chance explains a difference, the sentence says
+so, and where the model is wrong, it says what to do.
+"""
 
 import math
 from dataclasses import dataclass
@@ -11,7 +15,12 @@ from stakes.wording import percent
 
 
 def shown(value: float, unit: str | None = None) -> str:
-    """Three significant digits, with thousands apart, and the unit if there is one."""
+    """Return three significant digits, with thousands apart, and the unit if there is one.
+
+    Examples:
+        >>> shown(1234.5, "€").replace(chr(160), " "), shown(-0.01234)
+        ('1,234 €', '−0.0123')
+    """
     size = math.floor(math.log10(abs(value))) if 0 < abs(value) < math.inf else 0
     text = f"{value:,.{max(2 - size, 0)}f}".replace("-", "−")
     return f"{text}\N{NO-BREAK SPACE}{unit}" if unit else text
@@ -25,7 +34,7 @@ RULES = {
 
 
 def worth_in_words(summary: Summary, unit: str | None = None) -> list[str]:
-    """What a decision has cost on average, and what is saved against simple rules."""
+    """Return what a decision has cost on average, and what is saved against simple rules."""
     verb = "gained" if summary.gain else "cost"
     cost = (
         f"On {summary.outcomes:,} outcomes left out of its fit, a decision {verb} "
@@ -36,6 +45,7 @@ def worth_in_words(summary: Summary, unit: str | None = None) -> list[str]:
 
 
 def _saving_in_words(saving: Saving, unit: str | None) -> str:
+    """Return what is saved against one rule, as a sentence."""
     than, (low, high) = RULES[saving.than], (saving.low, saving.high)
     size = shown(abs(saving.each), unit)
     if low is not None and low > 0:
@@ -47,6 +57,7 @@ def _saving_in_words(saving: Saving, unit: str | None) -> str:
 
 
 def _span(low: float | None, high: float | None, unit: str | None) -> str:
+    """Return an interval in brackets; nothing where it has no ends."""
     if low is None or high is None:
         return ""
     return f" (95 % interval {shown(low)} to {shown(high, unit)})"
@@ -115,10 +126,12 @@ class Recommendation:
 
     @property
     def known(self) -> bool:
+        """Whether the expected cost is known."""
         return math.isfinite(self.cost)
 
     @property
     def each(self) -> float:
+        """The expected cost of one decision."""
         return self.cost / max(self.count, 1)
 
 
@@ -155,11 +168,13 @@ class Quality:
 
     @property
     def about(self) -> str:
+        """The outcomes that it is about, in words."""
         seen = "that the fit had not seen" if self.unseen else "of the fit itself"
         return f"{self.outcomes:,} outcomes {seen}"
 
     @property
     def sentences(self) -> tuple[str, ...]:
+        """What was expected and what happened."""
         found = (
             self._coverage_sentence,
             self._shares_sentence,
@@ -176,6 +191,7 @@ class Quality:
 
     @property
     def _coverage_sentence(self) -> str:
+        """How many outcomes the ranges held."""
         if not self.coverage:
             return ""
         (wide, held, _), *rest = sorted(self.coverage, reverse=True)
@@ -186,6 +202,7 @@ class Quality:
 
     @property
     def _coverage_warning(self) -> str:
+        """Why the ranges are not to be relied on."""
         off = [
             held - due
             for _, held, due in self.coverage
@@ -202,6 +219,7 @@ class Quality:
 
     @property
     def _shares_sentence(self) -> str:
+        """How often each class was expected, and how often it came."""
         if not self.shares:
             return ""
         said = [
@@ -212,6 +230,7 @@ class Quality:
 
     @property
     def _shares_warning(self) -> str:
+        """Which probabilities are off."""
         off = [
             name
             for name, share, came in self.shares
@@ -221,6 +240,7 @@ class Quality:
 
     @property
     def _cost_sentence(self) -> str:
+        """What decisions were expected to cost, and did cost."""
         if self.expected is None or self.realised is None:
             return ""
         what = "bring" if self.gain else "cost"
@@ -259,6 +279,7 @@ class Quality:
 
     @property
     def _cost_warning(self) -> str:
+        """Whether costs are far from what was expected."""
         if self.expected is None or self.realised is None:
             return ""
         size = max(abs(self.expected), abs(self.realised))
@@ -271,4 +292,5 @@ class Quality:
 
     @staticmethod
     def _is_off(by: float, error: float, least: float) -> bool:
+        """Return whether a difference is more than chance, and large enough to matter."""
         return abs(by) > max(TOO_FAR * error, least)
