@@ -238,7 +238,7 @@ def test_values_that_are_not_finite_are_counted_and_located() -> None:
     spoilt[10] = np.inf
     data = {"x": np.ones(12), "y": spoilt}
     with pytest.raises(
-        InputError, match=r"`data\['y'\]` has 4 values.*NaN or infinite.*rows 2, 5, 7, 10.*mask"
+        InputError, match=r"`data\['y'\]` has 4 values.*NaN or infinite.*rows 2, 5, 7 and 10.*mask"
     ):
         calibrate(problem(), data)
 
@@ -246,7 +246,7 @@ def test_values_that_are_not_finite_are_counted_and_located() -> None:
 def test_only_the_first_rows_that_are_not_finite_are_listed() -> None:
     data = {"x": np.full((12, 2), np.nan), "y": np.ones(12)}
     with pytest.raises(
-        InputError, match=r"`data\['x'\]` has 24 values.*rows 0, 1, 2, 3, 4, \.\.\."
+        InputError, match=r"`data\['x'\]` has 24 values.*rows 0, 1, 2, 3, 4 and 7 more"
     ):
         calibrate(problem(), data)
 
