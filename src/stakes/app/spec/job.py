@@ -160,6 +160,13 @@ def read_job(path: str | Path, *, choose: bool = True, changes: Sequence[str] = 
 
     Raises:
         SpecError: with all mistakes of the spec.
+
+    Examples:
+        >>> import pathlib, tempfile
+        >>> spec = pathlib.Path(tempfile.mkdtemp()) / "schools.toml"
+        >>> _ = spec.write_text('model = { example = "eight-schools" }')
+        >>> read_job(spec, changes=["title=Eight schools"]).title
+        'Eight schools'
     """
     path = checks.path("`read_job(path)`", path)
     choose = checks.flag("`read_job(choose=...)`", choose)
@@ -185,6 +192,12 @@ def job_of(
         tables: the data of an earlier run, in place of the files.
         code: the checksums that its code must have; None for any.
         where: the name of the spec, for messages.
+
+    Examples:
+        >>> spec = {"model": {"example": "eight-schools"}}
+        >>> job = job_of(spec, Path("."), where="the spec")
+        >>> job.rows_in(job.fit)
+        8
     """
     assembly = Assembly(raw, folder, tables, code)
     assembly.mistakes.raise_any(where)

@@ -54,6 +54,16 @@ def propose(path: Path, outcome: str | None, today: str | None = None) -> "Propo
 
     Returns:
         The proposal, which `spec_text` writes.
+
+    Examples:
+        >>> import pathlib, tempfile
+        >>> table = pathlib.Path(tempfile.mkdtemp()) / "sales.csv"
+        >>> _ = table.write_text(
+        ...     "day,sun,sold\\n2024-05-01,3,8\\n2024-05-02,7,12\\n2024-05-03,5,9\\n"
+        ... )
+        >>> proposal = propose(table, "sold")
+        >>> proposal.formula, proposal.label
+        ('sold ~ day_days + sun', ('day',))
     """
     file = TableFile(path)
     if file.kind == "npz":
