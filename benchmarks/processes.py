@@ -22,7 +22,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -30,11 +30,10 @@ import numpy as np
 
 import stakes
 from examples import matrix_factorization
-from stakes.bridge import divided
 from stakes.bridge.sites import Times
 from stakes.fitting import Fit, Hooks, State, Step, adam, compiled, run, start_history
 from stakes.port import Batches, Division
-from stakes.processes import join
+from stakes.processes import Processes, join
 from stakes.study import Options, prepare
 from stakes.study.plan import Plan
 from stakes.wording import text_table
@@ -42,6 +41,13 @@ from stakes.wording import text_table
 METHODS = {"VI": None, "Joint": stakes.Joint(), "EM": stakes.EM(every=5)}
 HEADS = ["method", "batch", "processes", "bound", "parameters", "decisions"]
 HEADS += ["ms a step", "of one", "from", "to", "processor", "share alone"]
+
+
+class Member(NamedTuple):
+    """One of several processes, as its share of the rows knows it."""
+
+    index: int
+    count: int
 
 
 class Cost(NamedTuple):
@@ -138,14 +144,15 @@ def begun(plan: Plan, method: str) -> tuple[Step, State]:
 def alone(plan: Plan, step: Step, state: State, count: int, steps: int) -> tuple[Any, np.ndarray]:
     """Variables and bounds of one process with the minibatches of several."""
     keys = jax.random.split(jax.random.key(1))
-    division = Division(plan.approximation.subsamples[0], count)
+    [part] = plan.approximation.subsamples
+    shares = [Division(part, cast(Processes, Member(i, count))) for i in range(count)]
     taken = [
-        Batches(keys[1], (division.share(i),), start=int(division.starts[i]), share=i)
-        for i in range(count)
+        Batches(keys[1], (share.own,), start=int(share.starts[i]), share=i)
+        for i, share in enumerate(shares)
     ]
     batches = {"row": np.concatenate([b.take(0, steps)["row"] for b in taken], axis=1)}
-    times = np.repeat(division.weights, division.part.batch_size // count)[:, None]
-    with Times("row", None if division.is_even else jnp.asarray(times)):
+    weights = shares[0].weights
+    with Times("row", None if weights is None else jnp.asarray(weights)):
         state, info = compiled(step)(
             plan.approximation,
             start_history(state).state,
@@ -179,7 +186,7 @@ def team(
         member = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )
-        os.sched_setaffinity(member.pid, own)
+        os.sched_setaffinity(member.pid, own if len(cores) == 1 else os.sched_getaffinity(0))
         members.append(member)
     try:
         yield members
@@ -212,7 +219,7 @@ def work(asked: Any, index: str, count: str, port: str, folder: str) -> None:
     [method], [batch] = asked.methods, asked.batches
     plan = planned(asked, method, batch)
     step, state = begun(plan, method)
-    approximation = plan.approximation if on is None else divided(plan.approximation, on.count)
+    approximation = plan.approximation if on is None else plan.approximation.divided(on)
     for _ in sys.stdin:
         clock = list[float]()
 
@@ -222,18 +229,13 @@ def work(asked: Any, index: str, count: str, port: str, folder: str) -> None:
             return False
 
         key, settings = jax.random.key(1), plan.settings
-        if on is None:
-            fit = run(method, step, approximation, state, key, settings, hooks=Hooks(watch=tick))
-        else:
-            fit = run(
-                method, step, approximation, state, key, settings, hooks=Hooks(on=on, due=tick)
-            )
+        fit = run(method, step, approximation, state, key, settings, hooks=Hooks(watch=tick))
         if on is None or on.speaks:
             save(Path(folder) / f"{count}.npz", fit)
             processor = np.median(np.diff(clock)[1:]) / settings.chunk
             print(json.dumps([1e3 * fit.step_seconds, 1e3 * processor]), flush=True)
     if on is not None:
-        on.leave()
+        on.gather(np.zeros(()))
 
 
 def save(path: Path, fit: Fit) -> None:

@@ -341,12 +341,6 @@ CALLS: dict[str, Call] = {
         lambda: {"m_step": stakes.BayesDecisions(), "draws": 3, "every": 2},
         {"m_step": "own or None", "draws": "count or None", "every": "count"},
     ),
-    "join": Call(
-        stakes.join,
-        lambda: {"coordinator": "127.0.0.1:8476", "process": 0, "of": 2},
-        {"coordinator": "own", "process": "index", "of": "count"},
-        works=False,
-    ),
     "keep_compiled": Call(
         stakes.keep_compiled,
         lambda: {"folder": "programs"},
@@ -444,10 +438,9 @@ CALLS: dict[str, Call] = {
             "progress": "flag",
             "journal": "own or None",
             "client": TRACED,
-            "processes": "own or None",
+            "processes": TRACED,
             "before": TRACED,
         },
-        named={"processes": "on"},
     ),
     "prepare": Call(
         study.prepare,
@@ -800,8 +793,6 @@ CALLS: dict[str, Call] = {
             "report": "flag",
             "progress": "flag",
             "on": "own or None",
-            "processes": "own or None",
-            "beat": TRACED,
         },
         works=False,
     ),

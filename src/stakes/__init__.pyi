@@ -36,7 +36,6 @@ from .losses import ZeroOne as ZeroOne
 from .many import Answers as Answers
 from .many import map as map
 from .problem import Problem as Problem
-from .processes import join as join
 from .spaces import Integers as Integers
 from .spaces import Interval as Interval
 from .spaces import OneOf as OneOf

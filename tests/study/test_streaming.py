@@ -1,10 +1,8 @@
 """Tables larger than memory: every row once a pass, whatever their order; and what is refused."""
 
 import warnings
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
@@ -18,19 +16,13 @@ import pytest
 from parquet_parts import write_parts
 from scipy.optimize import minimize
 from scipy.special import expit
-from threads import together
 
 import stakes
-from stakes.bridge.sites import Times
-from stakes.errors import StorageError
 from stakes.fitting import Hooks, run
-from stakes.predicting import FittedPosterior
-from stakes.processes import AXIS
 from stakes.study import Options, Study, Work, calibration_of, prepare
-from stakes.study.options import Keys
 from stakes.study.plan import Plan
 from stakes.study.streaming import StreamedRows, opened
-from stakes.tables import ROW, Passes, Shuffled, copy_shuffled
+from stakes.tables import Passes, Shuffled, copy_shuffled
 
 pa = pytest.importorskip("pyarrow")
 import pyarrow.csv as csv  # noqa: E402
@@ -235,28 +227,6 @@ def test_a_guide_that_looks_at_the_data_sees_those_of_the_rows_it_decides_about(
     assert np.std(found - numbers["x"] - own) < 0.2  # draws; own has a deviation of 0.8
 
 
-def test_one_process_without_room_on_its_disk_ends_all(
-    shares: list["Own"],
-) -> None:
-    posterior = FittedPosterior(shares[0].plan.approximation, shares[0].plan.approximation.start)
-
-    def decided(on: Any) -> Any:
-        plan, beyond = shares[0].plan, replace(shares[on.index].beyond, on=on, _decided=[])
-        if on.index == 1:
-            full = SimpleNamespace(array=no_room)
-            beyond = replace(beyond, copy=replace(beyond.copy, folder=full))
-        keys = Keys.of(KEY)
-        return beyond.decisions(PROBLEM, posterior, plan.predictors.on(), plan.expectation, keys)
-
-    first, second = together(2, decided)
-    assert first == "`Stream(...)`: process 1 has no room for decisions, and says where."
-    assert second == "no room"
-
-
-def no_room(*_: Any) -> None:
-    raise StorageError("no room")
-
-
 def test_steps_with_rows_on_disk_are_those_with_all_rows_in_memory(number_files: Path) -> None:
     """Also where a chunk ends one pass and begins the next, so that rows come twice in it, and a
     minibatch that has rows of both passes."""
@@ -297,141 +267,6 @@ class Own(NamedTuple):
 
 
 STEPS = 20
-
-
-@pytest.fixture(scope="module")
-def shares(files: Path) -> list[Own]:
-    """Of two processes, with the rows of some steps."""
-    options = Options(method=stakes.EM(draws=3), draws=3, independent=True)
-
-    def one(on: Any) -> Own:
-        beyond = opened(PROBLEM, stakes.Stream(files, constants={"shops": 3}), 100, KEY, on)
-        assert isinstance(beyond, StreamedRows)
-        plan = beyond.of(prepare(KEY, PROBLEM, beyond.sample, options))
-        with beyond.feeding(beyond.share(plan.divided(2)), KEY) as feed:
-            given, batches = feed(0, STEPS)
-        return Own(beyond, plan, given, np.asarray(batches["row"]))
-
-    return together(2, one)
-
-
-def test_each_process_has_its_share_of_the_rows_and_no_more(shares: list[Own]) -> None:
-    copies = [own.beyond.copy for own in shares]
-    held = [copy.in_order()[ROW] for copy in copies]
-    np.testing.assert_array_equal(np.sort(np.concatenate(held)), np.arange(ROWS))
-    for copy, rows in zip(copies, held, strict=True):
-        parts = [path for path in copy.folder.path.iterdir() if path.name.isdigit()]
-        on_disk = sum(path.stat().st_size for path in parts)
-        assert on_disk == len(rows) * copy.dtype.itemsize
-        assert 0.45 * ROWS < len(rows) == copy.shares[copy.process] < 0.55 * ROWS
-        one_pass = Passes(copy, [5]).take(0, len(rows))[ROW]
-        np.testing.assert_array_equal(np.sort(one_pass), rows)
-
-
-def test_processes_look_at_the_same_sample_of_all_rows(shares: list[Own]) -> None:
-    """A plan is made from it, and M_q found with it."""
-    arrays = [own.plan.approximation.arrays for own in shares]
-    jax.tree.map(np.testing.assert_array_equal, *arrays)
-    assert abs(np.mean(arrays[0]["y"]) - DATA["y"].mean()) < 4 * 0.5 / np.sqrt(100 * BATCH)
-
-
-@pytest.mark.parametrize("title", ["VI", "calibrated"])
-def test_steps_of_shares_are_those_of_one_process_with_all_their_rows(
-    shares: list[Own], title: str
-) -> None:
-    """Where rows of a share count for as many as that has of each row that is taken."""
-    plan, count, each = shares[0].plan, len(shares), BATCH // len(shares)
-    [part] = plan.approximation.subsamples
-    start = plan.approximation.start
-    step, state = plan.vi_step(), plan.vi_state(start)
-    if title == "calibrated":
-        decisions = np.zeros(plan.approximation.instances.shape, np.float32)
-        step, state = plan.step(1.0), plan.state(start, decisions)
-    keys = jax.random.split(KEY, STEPS)
-
-    each_has = [jax.tree.leaves(own.given) for own in shares]  # in one structure: that of the first
-    both_have = [jnp.stack(leaves) for leaves in zip(*each_has, strict=True)]
-    stacked = jax.tree.unflatten(jax.tree.structure(shares[0].given), both_have)
-    members = np.stack([own.batches for own in shares], axis=1)
-
-    def of_each(states: Any, x: Any) -> Any:
-        key, mine = x
-        one = jax.vmap(lambda own, state, at: step(own, state, key, {"row": at}), axis_name=AXIS)
-        return one(stacked, states, mine)
-
-    both = jax.tree.map(lambda leaf: jnp.stack([leaf] * count), state)
-    found, info = jax.jit(lambda *xs: jax.lax.scan(of_each, *xs))(both, (keys, members))
-
-    def all_taken(name: str) -> np.ndarray:
-        parts = [np.asarray(own.given.whole.arrays[name])[: STEPS * each] for own in shares]
-        return np.concatenate([part.reshape(STEPS, each) for part in parts], axis=1)
-
-    names = ("shop", "x", "y")
-    arrays = {name: jnp.asarray(np.resize(all_taken(name), part.size)) for name in names}
-    whole = replace(plan.approximation, times=None).of_rows(arrays)
-    times = np.repeat(shares[0].beyond.copy.shares * count / part.size, each)
-
-    def of_one(state: Any, x: Any) -> Any:
-        key, at = x
-        with Times("row", jnp.asarray(times)):
-            return step(whole, state, key, {"row": at})
-
-    batches = np.arange(STEPS * BATCH).reshape(STEPS, BATCH)
-    expected, known = jax.jit(lambda *xs: jax.lax.scan(of_one, *xs))(state, (keys, batches))
-    np.testing.assert_allclose(np.asarray(info.elbo)[:, 0], known.elbo, rtol=1e-5)
-    np.testing.assert_allclose(np.asarray(info.utility)[:, 0], known.utility, rtol=1e-4)
-    for name, value in expected.variables["params"].items():
-        here = np.asarray(found.variables["params"][name])
-        np.testing.assert_array_equal(here[0], here[1])
-        np.testing.assert_allclose(here[0], value, rtol=0, atol=1e-5 * np.abs(value).max())
-
-
-def test_processes_tell_each_other_their_decisions(shares: list[Own]) -> None:
-    plan, keys = shares[0].plan, Keys.of(KEY)
-    posterior = FittedPosterior(plan.approximation, plan.approximation.start)
-
-    def decided(on: Any) -> np.ndarray:
-        beyond = replace(shares[on.index].beyond, on=on, _decided=[])
-        return beyond.decisions(PROBLEM, posterior, plan.predictors.on(), plan.expectation, keys)
-
-    found = together(2, decided)
-    np.testing.assert_array_equal(*found)
-    assert found[0].shape == (ROWS,)
-    shop = np.searchsorted(SHOPS, DATA["shop"])
-    some = np.array([3, ROWS // 2, ROWS - 1])
-    start = plan.approximation.start
-    level, slope = np.asarray(start["level_at"]), float(start["slope_at"])
-    best = expit(level[shop[some]] + slope * DATA["x"][some])
-    np.testing.assert_allclose(found[0][some], best, atol=0.02)
-
-
-def test_all_processes_end_where_one_has_a_row_that_the_model_cannot_take(
-    shares: list[Own],
-) -> None:
-    def one(on: Any) -> None:
-        beyond = replace(shares[on.index].beyond, on=on)
-        if on.index == 1:  # as if its rows were others
-            names = {"shop": (*SHOPS, "zoo")}
-            coded = replace(
-                beyond.copy,
-                places={"shop": np.array([0, 1, 3], np.int32)},
-                coding=replace(beyond.copy.coding, categories=names),
-            )
-            beyond = replace(beyond, copy=coded)
-        beyond.of(shares[on.index].plan)
-
-    first, second = together(2, one)
-    assert first == "`Stream(...)`: process 1 has rows that the model cannot take, and says which."
-    assert "column 'shop' has 'zoo'" in second
-
-
-def test_processes_that_have_read_other_rows_are_told(files: Path) -> None:
-    def gather(own: Any) -> np.ndarray:
-        return np.array([own, own if isinstance(own, bool) else own + 1])
-
-    on: Any = SimpleNamespace(gather=gather, index=0, count=2)
-    with pytest.raises(stakes.InputError, match=r"processes have read are not the same.*sort"):
-        opened(PROBLEM, stakes.Stream(files, constants={"shops": 3}), 100, KEY, on)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

@@ -9,11 +9,9 @@ samples by NUTS.
 from stakes.bridge.approximation import NumPyroApproximation as NumPyroApproximation
 from stakes.bridge.approximation import Weighed as Weighed
 from stakes.bridge.approximation import approximate as approximate
+from stakes.bridge.approximation import check_even as check_even
 from stakes.bridge.approximation import prior_draws as prior_draws
 from stakes.bridge.approximation import row_check as row_check
-from stakes.bridge.dividing import Divided as Divided
-from stakes.bridge.dividing import check_even as check_even
-from stakes.bridge.dividing import divided as divided
 from stakes.bridge.forms import parts_of as parts_of
 from stakes.bridge.influence import groups_of as groups_of
 from stakes.bridge.influence import lost_parameters as lost_parameters

@@ -9,7 +9,7 @@ outcome is kept as a distribution, for the expected loss.
 
 import functools
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple, final
@@ -56,8 +56,19 @@ from stakes.bridge.sites import (
     trace_of,
 )
 from stakes.bridge.support import check_support
-from stakes.port import Approximation, Draw, Instances, NormalPair, Response, RowIndex, Subsample
+from stakes.errors import InputError
+from stakes.port import (
+    Approximation,
+    Division,
+    Draw,
+    Instances,
+    NormalPair,
+    Response,
+    RowIndex,
+    Subsample,
+)
 from stakes.problem import Problem
+from stakes.processes import Processes
 from stakes.varying import Need, columns_for
 
 # Folding in 0 or 1 gives the two keys of a split, which is how NumPyro seeds a guide's sites.
@@ -98,7 +109,7 @@ class Structure:
 @functools.partial(
     jax.tree_util.register_dataclass,
     data_fields=["arrays", "counted", "times"],
-    meta_fields=["structure"],
+    meta_fields=["structure", "division"],
     drop_fields=["start"],
 )
 @dataclass(frozen=True)
@@ -110,6 +121,7 @@ class NumPyroApproximation(Approximation):
         start: where the guide starts for the key it was set up with; compiled programs do not know.
         times: how many rows each row in minibatches stands for, where these are a sample of more
             rows.
+        division: how the rows are divided among processes; None where one process has them all.
     """
 
     arrays: dict[str, Array]
@@ -117,6 +129,7 @@ class NumPyroApproximation(Approximation):
     counted: Bool[Array, "*instance"] | None = None
     start: Params = field(default_factory=dict)
     times: Float[Array, ""] | None = None
+    division: Division | None = None
 
     def counting(self, counted: Bool[Array, "*instance"]) -> "NumPyroApproximation":
         """Return the same approximation, fitted to these outcomes only.
@@ -133,6 +146,30 @@ class NumPyroApproximation(Approximation):
     def of_rows(self, arrays: dict[str, Array]) -> "NumPyroApproximation":
         """Return the same approximation with other rows, as many as before."""
         return replace(self, arrays={**self.arrays, **arrays})
+
+    def divided(
+        self, processes: Processes, stands_for: tuple[int, ...] | None = None
+    ) -> "NumPyroApproximation":
+        """Return the same approximation, its rows in minibatches divided among processes.
+
+        Args:
+            processes: each of which takes an equal part of every minibatch from its own rows.
+            stands_for: how many rows those of each process are a sample of, where they are one.
+        """
+        [part] = self.subsamples
+        check_even(part, processes.count)
+        arrays = jax.tree.map(processes.shared, self.arrays)
+        times = None if self.times is None else processes.shared(self.times)
+        division = Division(part, processes, stands_for)
+        return replace(self, arrays=arrays, times=times, division=division)
+
+    def _counting_rows(self) -> AbstractContextManager[object]:
+        """Let rows in minibatches count for as many as they stand for."""
+        times, division = self.times, self.division
+        weights = None if division is None else division.weights
+        if weights is not None:
+            times = jnp.asarray(weights if times is None else weights * times)
+        return nullcontext() if times is None else Times(self.subsamples[0].plate, times)
 
     @property
     def trace(self) -> ModelTrace:
@@ -247,7 +284,7 @@ class NumPyroApproximation(Approximation):
         drawn."""
         normals = self._normal_sites if noise else {}
         given = GivenNoise({site: (noise or {})[f"{stem}_loc"] for site, stem in normals.items()})
-        with nullcontext() if self.times is None else Times(self.subsamples[0].plate, self.times):
+        with self._counting_rows():
             with given:
                 guide_sites = self._guide_sites(params, key, batch)
             drawn = {name: guide_sites[name]["value"] for name in self.latents}
@@ -312,6 +349,15 @@ class NumPyroApproximation(Approximation):
         """Return the handler that puts constrained parameters in place."""
         values = {name: self.structure.transforms[name](value) for name, value in params.items()}
         return GivenParams(values, self.structure.parameter_plates)
+
+
+def check_even(part: Subsample, count: int) -> None:
+    """Refuse minibatches of which processes cannot take equal parts."""
+    if part.batch_size % count:
+        raise InputError(
+            f"The minibatches of {part.plate!r} have {part.batch_size} members, which cannot be "
+            f"divided evenly among {count} processes: let `subsample_size` be a multiple of that."
+        )
 
 
 def draw_of(guide_sites: Sites, model_sites: Sites, outcome: str, **kind: bool) -> Draw:

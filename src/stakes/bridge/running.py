@@ -43,11 +43,6 @@ class Running:
     normals: ClassVar[tuple[NormalPair, ...]] = ()
     times: ClassVar[None] = None
     division: ClassVar[None] = None
-    has_own_rows: ClassVar[bool] = False
-
-    def own_key(self, key: Key) -> Key:
-        """The same key: one process has all rows."""
-        return key
 
     def draw(self, params: Params, key: Key, batch: Batch, noise: object = None) -> Draw:
         """Draw from the guide as `Trace_ELBO` does: the same key gives the same values."""

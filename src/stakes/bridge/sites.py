@@ -126,7 +126,11 @@ class Times(numpyro.primitives.Messenger):  # type: ignore[misc]
     def process_message(self, msg: Site) -> None:
         if self.times is None or msg["type"] != "sample" or self.plate not in site_plates(msg):
             return
-        msg["scale"] = self.times if msg["scale"] is None else msg["scale"] * self.times
+        times = self.times
+        if times.ndim:  # one number for each member
+            [dim] = [frame.dim for frame in msg["cond_indep_stack"] if frame.name == self.plate]
+            times = times.reshape((-1,) + (1,) * (-dim - 1))
+        msg["scale"] = times if msg["scale"] is None else msg["scale"] * times
 
 
 class Counting(numpyro.primitives.Messenger):  # type: ignore[misc]

@@ -43,9 +43,6 @@ from stakes.fitting.methods import Joint as Joint
 from stakes.fitting.natural import natural_gradient as natural_gradient
 from stakes.fitting.settings import FitSettings as FitSettings
 from stakes.fitting.settings import adam as adam
-from stakes.fitting.shares import NOWHERE as NOWHERE
-from stakes.fitting.shares import Keeper as Keeper
-from stakes.fitting.shares import Share as Share
 from stakes.fitting.stages import Average as Average
 from stakes.fitting.stages import are_drifting as are_drifting
 from stakes.fitting.stages import finite_mean as finite_mean

@@ -78,7 +78,7 @@ def _loop(batch: Together, chunk: "partial[tuple[State, Info]]", hooks: Hooks) -
     schedule = Batches(keys.batches[0], batch.approximation.subsamples)
     feed = always((batch.approximation, batch.each), schedule)
     history = start_history(batch.states, (len(batch.keys),))
-    return Loop(bound(chunk, keys.step), feed, history, settings, hooks)
+    return Loop(bound(chunk, keys.step), feed, history, settings, hooks=hooks)
 
 
 def run_apart(

@@ -24,7 +24,6 @@ from stakes.fitting.step import Info, State
 from stakes.host.compiling import once
 from stakes.port import (
     Approximation,
-    Division,
     Draw,
     NormalPair,
     Outcome,
@@ -100,13 +99,12 @@ def ascend(
     *,
     chart: Chart | None = None,
     normals: tuple[NormalPair, ...] = (),
-    division: Division | None = None,
 ) -> tuple[PyTree, State, Info, *tuple[PyTree, ...]]:
     """One step up in the trained variables; skipped where value or gradient is not finite.
 
     With a `chart`, the step is one in other coordinates, in which there are no limits. The
     optimiser is told which parameters belong to `normals`, and which share of its step is taken.
-    Where rows are divided among processes, the step is that of all together. What the objective
+    What the objective
     returns beside elbo and utility comes last.
     """
     import optax
@@ -127,11 +125,6 @@ def ascend(
         lambda free: objective(chart.held(free)), has_aux=True
     )(here)
     is_finite = jnp.isfinite(value) & _all_finite(slope)
-    if division is not None:
-        found = (value, elbo, utility, is_finite.astype(value.dtype), of_no_row(optimizer, memory))
-        found, slope = _together(division, found, slope, trained_rows)
-        value, elbo, utility, agreed, common = found
-        is_finite, memory = agreed == 1, with_of_no_row(optimizer, memory, common)
     updates, memory_after = optax.with_extra_args_support(optimizer).update(
         jax.tree.map(jnp.negative, slope),
         memory,
@@ -208,7 +201,6 @@ def climb(
         state,
         chart=trained.chart,
         normals=normals_of(approximation),
-        division=approximation.division,
     )
     return after, state, info, outcomes
 
@@ -262,7 +254,7 @@ def _bound_and_outcomes(
 
     def gained(key: Key, outcome: Outcome, weight: Array) -> Array:
         here = term.weighing(weight) if hasattr(term, "weighing") else term
-        each = here(approximation.own_key(key), outcome, decisions)
+        each = here(key, outcome, decisions)
         shape = decisions.shape[jnp.ndim(decisions) - weight.ndim :]
         check_shape("The utility term of the loss or utility", each.shape, shape)
         counted = jnp.where(weight > 0, weight * each, 0.0)
@@ -287,69 +279,19 @@ def draws_of(
 ) -> tuple[Draw, Key]:
     """Draws of θ, along a leading axis, and for each a key for what comes next.
 
-    Those of normals are in pairs and evenly spread, unless they are to be `independent` or rows are
-    divided among processes.
+    Those of normals are in pairs and evenly spread, unless they are to be `independent`.
     """
 
     def draw(key: Key, noise: dict[str, Array]) -> Draw:
         return approximation.draw(params, key, batch, noise)
 
-    # Noise that is spread over all rows is not known to a process that has some of them.
-    alone = approximation.division is None
-    normals = normals_of(approximation) if alone and not independent else ()
+    normals = () if independent else normals_of(approximation)
     noise = noise_for(normals, params, jax.random.fold_in(key, draws), draws)
     keys = jax.vmap(jax.random.split)(jax.random.split(key, draws))
     return jax.vmap(draw)(keys[:, 0], noise), keys[:, 1]
 
 
-def of_no_row(optimizer: "optax.GradientTransformation", memory: PyTree) -> list[Array]:
-    """Numbers that an optimiser keeps of whole arrays, not of each parameter.
-
-    Processes with different rows find different ones, and take their mean.
-    """
-    found: list[Array] = []
-
-    def look(leaf: Array) -> Array:
-        found.append(leaf)
-        return leaf
-
-    _beside(optimizer, memory, look)
-    return found
-
-
-def with_of_no_row(
-    optimizer: "optax.GradientTransformation", memory: PyTree, numbers: list[Array]
-) -> PyTree:
-    """Return the memory with other numbers in place of those that `of_no_row` gave."""
-    each = iter(numbers)
-    return _beside(optimizer, memory, lambda leaf: next(each))
-
-
-def _beside(
-    optimizer: "optax.GradientTransformation", memory: PyTree, change: Callable[[Array], Array]
-) -> PyTree:
-    import optax
-
-    def one(leaf: Array) -> Array:
-        return change(leaf) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
-
-    return optax.tree_map_params(optimizer, lambda leaf: leaf, memory, transform_non_params=one)
-
-
-def _together(
-    division: Division, found: tuple[Any, ...], slope: PyTree, rows: PyTree
-) -> tuple[tuple[Any, ...], PyTree]:
-    """What all processes find, by one message of each; slopes of rows are those of one alone."""
-    slopes, tree = jax.tree.flatten(slope)
-    own = [bool(at) for at in jax.tree.leaves(rows)]
-    shared = [s for s, is_own in zip(slopes, own, strict=True) if not is_own]
-    found, shared = division.mean((found, shared))
-    means = iter(shared)
-    both = [
-        s / division.count if is_own else next(means) for s, is_own in zip(slopes, own, strict=True)
-    ]
-    return found, jax.tree.unflatten(tree, both)
-
-
 def _all_finite(tree: PyTree) -> Array:
-    return jnp.all(jnp.array([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(tree)]))
+    # As a sum, which processes find in one message with those of the gradient.
+    bad = [jnp.sum(~jnp.isfinite(leaf), dtype=float) for leaf in jax.tree.leaves(tree)]
+    return jnp.array(bad).sum() == 0

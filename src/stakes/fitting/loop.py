@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from stakes._types import Array, Batch, Key, Number, Params, PyTree
-from stakes.fitting.crew import Crew
+from stakes.fitting.crew import Crew, axes_of
 from stakes.fitting.fit import Fit, Stop
 from stakes.fitting.history import (
     History,
@@ -23,14 +23,12 @@ from stakes.fitting.history import (
     verdict,
 )
 from stakes.fitting.settings import FitSettings
-from stakes.fitting.shares import Keeper
 from stakes.fitting.stages import finite_mean, some_of
 from stakes.fitting.step import Info, ParametricStep, State, Step
 from stakes.host import progress
 from stakes.host.interrupts import deferred_ctrl_c
 from stakes.host.programs import Bound, Program
 from stakes.port import Approximation, Batches, steps_of_a_pass
-from stakes.processes import Processes
 
 Feed: TypeAlias = Callable[[int, int], tuple[Any, Batch]]
 """(first step, how many) -> the approximation with the rows of these steps, and their batches."""
@@ -64,20 +62,12 @@ class Hooks:
         rows: has what the state has for these rows, and takes it back; averages over the steps are
             of everything else.
         meanwhile: called while the steps are compiled, if they have to be.
-        on: several processes that make one fit together. State, history and what becomes of them
-            are whole in each.
-        due: says, before a chunk of several processes, that a record is due; they call `watch`
-            then and at the end, and in one process alone.
-        keeper: called in place of `watch`, in every process, with what each of them has.
     """
 
     watch: Watch | None = None
     feed: Feed | None = None
     rows: RowsElsewhere | None = None
     meanwhile: Callable[[], None] | None = None
-    on: Processes | None = None
-    due: Callable[[], bool] = lambda: False
-    keeper: Keeper | None = None
 
     def look(self, variables: PyTree) -> np.ndarray:
         """Some of the variables, to be watched: none of rows, which are others in each chunk."""
@@ -121,28 +111,18 @@ def run(
     keys, hooks = split(key), hooks or Hooks()
     settings = sweeping(settings, approximation, state.variables["params"])
     history = history or start_history(state, look=hooks.look)
-    if hooks.on is None:
-        feed = hooks.feed or always(approximation, Batches(keys.batches, approximation.subsamples))
-        loop = Loop(bound(compiled(step), keys.step), feed, history, settings, hooks)
+    division, feed, look = approximation.division, hooks.feed, hooks.look
+    if division is None:
+        feed = feed or always(approximation, Batches(keys.batches, approximation.subsamples))
+        loop = Loop(bound(compiled(step), keys.step), feed, history, settings, look, hooks)
         return run_loop(title, loop).fit()
-    make, due = _parametric(step), hooks.due
-    crew = Crew(hooks.on, approximation, state, settings, _steps, make, keys.step, due)
-    feed = hooks.feed or always(approximation, crew.schedule(keys.batches))
-    return _run_on(crew, title, history, feed, settings, hooks)
-
-
-def _run_on(
-    crew: Crew, title: str, history: History, feed: Feed, settings: FitSettings, hooks: Hooks
-) -> Fit:
-    recording = replace(hooks, watch=crew.recording(hooks.watch, hooks.keeper))
-    chunk = partial(partial, crew.chunk)
-    loop = Loop(chunk, feed, crew.cut(history), settings, recording, crew.watched)
-    run_loop(title, loop, crew.agreed)
-    if hooks.keeper is not None:
-        crew.keep(loop.history, hooks.keeper)
+    crew = Crew(division, axes_of(approximation, division.part.plate, state, settings))
+    parametric = _parametric(step)
+    chunk = crew.chunks(parametric, _steps(parametric), keys.step)
+    feed = feed or always(approximation, crew.schedule(keys.batches))
+    look = partial(crew.look, rows=hooks.rows is None)
+    loop = run_loop(title, Loop(chunk, feed, crew.cut(history), settings, look, hooks))
     loop.history = crew.whole(loop.history)
-    if hooks.keeper is None:
-        crew.record(loop.history, hooks.watch)
     return loop.fit()
 
 
@@ -180,8 +160,8 @@ class Loop:
     feed: Feed
     history: History
     settings: FitSettings
+    look: Look = some_of
     hooks: Hooks = Hooks()
-    look: Look | None = None
     asked: Callable[[], bool] = lambda: False
     """Whether it has been asked to stop."""
     tell: progress.Tell = lambda done, bound, utility: None
@@ -214,7 +194,7 @@ class Loop:
         began, done = time.monotonic(), len(self.history.elbo)
         if self.hooks.rows is not None:
             self.hooks.rows.put(taken.state, done)
-        history = extended(self.history, taken.state, taken.info, self.look or self.hooks.look)
+        history = extended(self.history, taken.state, taken.info, self.look)
         self.history = history._replace(seconds=time.monotonic() - self._began)
         seconds = self._between + taken.seconds + time.monotonic() - began
         self._step_seconds.append(seconds / (len(history.elbo) - done))
@@ -234,18 +214,14 @@ class Loop:
         return fit_of(self.history, self.reason, self.step_seconds)
 
 
-def run_loop(
-    title: str,
-    loop: Loop,
-    agreed: Callable[[Callable[[], bool]], Callable[[], bool]] = lambda asked: asked,
-) -> Loop:
+def run_loop(title: str, loop: Loop) -> Loop:
     """Take the chunks of a fit one after the other; Ctrl-C stops it after the one at hand."""
     settings = loop.settings
     with (
         deferred_ctrl_c() as interruption,
         progress.bar(title, settings.steps, show=settings.progress) as tell,
     ):
-        loop.asked, loop.tell = agreed(interruption.asked), tell
+        loop.asked, loop.tell = interruption.asked, tell
         while (chunk := loop.begin()) is not None:
             loop.end(chunk())
     return loop

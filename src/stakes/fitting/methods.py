@@ -184,7 +184,6 @@ class EM:
             approximation: Approximation, state: State, key: Key, batch: Batch
         ) -> tuple[State, Info]:
             e_key, theta_key, y_key = jax.random.split(key, 3)
-            y_key = approximation.own_key(y_key)
             params, decisions = state.variables["params"], state.variables["decisions"]
             at = rows_of_decisions(approximation, batch, leading=parted)
             here = at.gather(decisions)
@@ -257,7 +256,6 @@ class FreshDecisions:
             approximation: Approximation, state: State, key: Key, batch: Batch
         ) -> tuple[State, Info]:
             e_key, theta_key, y_key = jax.random.split(key, 3)
-            y_key = approximation.own_key(y_key)
             params = state.variables["params"]
             aims = objective.at(columns_in(approximation, objective.needs, batch))
             # Not those of the step to come: no draws should both choose decisions and judge them.

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 
 from stakes._types import Array, PyTree
+from stakes.processes import is_shared
 
 # Variables whose drift is watched; of more, about so many, evenly spread.
 MOST_WATCHED = 1000
@@ -163,6 +164,9 @@ def taken_over(tree: PyTree) -> PyTree:
 
 
 def _copied(leaf: object) -> Array:
+    if is_shared(leaf):
+        assert isinstance(leaf, jax.Array)
+        return leaf.copy()
     copy: Array = jax.device_put(np.array(leaf))
     return copy
 

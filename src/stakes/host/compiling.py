@@ -213,9 +213,14 @@ def once(x: Array) -> Array:
 
     On CPU, XLA recomputes an expression in every loop that uses it, which takes five times as long
     where that is a product with five covariates; and it carries a transposition through all that
-    follows, where every loop then jumps about in memory.
+    follows, where every loop then jumps about in memory. Where several processes have parts of an
+    array, each would fetch the whole of it to lay it out.
     """
-    if jax.default_backend() != "cpu" or not jnp.issubdtype(jnp.result_type(x), jnp.floating):
+    if (
+        jax.default_backend() != "cpu"
+        or jax.process_count() > 1
+        or not jnp.issubdtype(jnp.result_type(x), jnp.floating)
+    ):
         return x
     constrained: Any = with_layout_constraint
     laid_out: Array = constrained(jnp.asarray(x), Layout(tuple(range(jnp.ndim(x)))))

@@ -95,22 +95,35 @@ def checked_client(on: object) -> "Client":
     return on
 
 
+def shared_folder() -> str | None:
+    """The folder for temporary files that Dask is set to use; None for that of the system."""
+    import dask
+
+    folder: str | None = dask.config.get("temporary-directory")
+    return folder
+
+
 @contextmanager
-def connected(address: str | None, sent: Iterable[ModuleType] = ()) -> Iterator["Client | None"]:
-    """A client of the cluster whose scheduler has this address; None for no address.
+def connected(
+    address: str | None, count: int | None = None, sent: Iterable[ModuleType] = ()
+) -> Iterator["Client | None"]:
+    """A client of a cluster; None where there is to be none.
 
     Args:
+        address: of its scheduler.
+        count: of the workers of a cluster that is started here, for as long as the client is used.
         sent: modules that the workers do not have, and get a copy of.
     """
-    if address is None:
+    if address is None and count is None:
         yield None
         return
     try:
         from distributed import Client
     except ModuleNotFoundError:
-        raise InputError(f"`--dask` needs Dask: {how_to_install('cluster')}.") from None
+        asked = "--processes" if address is None else "--dask"
+        raise InputError(f"`{asked}` needs Dask: {how_to_install('cluster')}.") from None
     try:
-        client = Client(address, timeout=10)
+        client = _local_client(count) if address is None else Client(address, timeout=10)
     except (OSError, ValueError) as error:
         said = str(error).strip().splitlines() or [type(error).__name__]
         raise InputError(f"`--dask {address}`: no scheduler answers there ({said[0]}).") from None
@@ -120,6 +133,17 @@ def connected(address: str | None, sent: Iterable[ModuleType] = ()) -> Iterator[
             copy.write_bytes(Path(str(module.__file__)).read_bytes())
             client.upload_file(str(copy))
         yield client
+
+
+def _local_client(count: int | None) -> "Client":
+    """A client of a cluster on this machine, which nobody else can reach."""
+    from distributed import Client
+
+    made: Any = Client
+    client: Client = made(
+        n_workers=count, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
+    )
+    return client
 
 
 def attempt(work: Callable[..., Made], *piece: object) -> Made | Failed:

@@ -23,4 +23,3 @@ from stakes.port.minibatches import rows_of_decisions as rows_of_decisions
 from stakes.port.minibatches import rows_of_params as rows_of_params
 from stakes.port.minibatches import scatter as scatter
 from stakes.port.minibatches import sweep as sweep
-from stakes.port.own_draws import key_of_part as key_of_part

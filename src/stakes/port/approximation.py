@@ -121,15 +121,6 @@ class Approximation(Protocol):
         """How the rows are divided among processes; None where one process has them all."""
         return None
 
-    @property
-    def has_own_rows(self) -> bool:
-        """Whether data differ from process to process."""
-        return False
-
-    def own_key(self, key: Key) -> Key:
-        """A key with which each instance gets draws of its own, whichever process has it."""
-        return key
-
     def init(self, key: Key) -> Params:
         """Variational parameters to start from."""
         ...

@@ -1,79 +1,73 @@
-"""Rows divided among processes: who has which, and how what they find becomes one step.
+"""Rows divided among processes: who has which, and where a step finds those of its minibatch.
 
-Each process takes its part of the minibatch, from its own rows, and finds the bound of a step that
-had only that part. What all together would find is the mean of these: in each of them, what belongs
-to no row counts in full, and rows as many times more as there are processes.
+Each process takes its part of the minibatch from its own rows, so that no row travels.
 """
 
 from dataclasses import dataclass
-from typing import final
+from functools import partial
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from stakes._types import Array, Batch, PyTree
-from stakes.port.approximation import Approximation, Subsample
-from stakes.processes import mean_of_all, own_index
+from stakes._types import Array
+from stakes.port.approximation import Subsample
+from stakes.processes import AXIS, Processes, spread_along
 
 
 @final
 @dataclass(frozen=True)
 class Division:
-    """The members of a subsampled plate in shares that differ by one member at most."""
+    """The members of a subsampled plate in shares, one for each process.
+
+    Attributes:
+        part: the plate.
+        processes: that have the shares.
+        stands_for: how many rows those of each process are a sample of; by default, they are all.
+    """
 
     part: Subsample
-    count: int
-
-    @property
-    def plate(self) -> str:
-        return self.part.plate
+    processes: Processes
+    stands_for: tuple[int, ...] | None = None
 
     @property
     def starts(self) -> np.ndarray:
         """The first member of each share, and where the last one ends."""
-        return np.arange(self.count + 1) * self.part.size // self.count
+        count = self.processes.count
+        starts: np.ndarray = np.arange(count + 1) * self.part.size // count
+        return starts
 
     @property
     def most(self) -> int:
         """The members of the largest share: in each process, arrays have so many rows."""
-        return -(-self.part.size // self.count)
+        return int(np.diff(self.starts).max())
 
     @property
-    def is_even(self) -> bool:
-        return self.part.size % self.count == 0
-
-    def share(self, index: int) -> Subsample:
-        """The share of one process as a plate of its own; members count from zero."""
-        start, end = self.starts[index : index + 2]
-        return Subsample(self.plate, int(end - start), self.part.batch_size // self.count)
-
-    def start(self) -> Array:
-        """The first member of the share of the process that asks, inside a program."""
-        return jnp.asarray(self.starts[:-1], jnp.int32)[own_index()]
-
-    def has(self, members: Array | np.ndarray) -> Array:
-        """Which of these members are in the share of the process that asks."""
-        start, end = self.start(), jnp.asarray(self.starts[1:], jnp.int32)[own_index()]
-        return (jnp.asarray(members) >= start) & (jnp.asarray(members) < end)
+    def own(self) -> Subsample:
+        """The share of this process as a plate of its own; members count from zero."""
+        start, end = self.starts[self.processes.index :][:2]
+        each = self.part.batch_size // self.processes.count
+        return Subsample(self.part.plate, int(end - start), each)
 
     @property
-    def weights(self) -> np.ndarray:
-        """What a row of each share stands for, beside one of a share of mean size.
+    def weights(self) -> np.ndarray | None:
+        """What each row of a minibatch counts for; None where all count alike.
 
         Minibatches have as many rows of a small share as of a large one. So each of its rows comes
         more often, and counts for less when it does.
         """
-        return np.diff(self.starts) * (self.count / self.part.size)
+        sizes = np.diff(self.starts) if self.stands_for is None else np.array(self.stands_for)
+        if (sizes == sizes[0]).all():
+            return None
+        each = self.part.batch_size // self.processes.count
+        weights: np.ndarray = np.repeat(sizes / sizes.mean(), each)
+        return weights
 
-    def weight(self) -> Array | float:
-        """That of the rows of the process that asks, inside a program."""
-        return 1.0 if self.is_even else jnp.asarray(self.weights)[own_index()]
-
-    def cut(self, whole: ArrayLike, axis: int, index: int) -> np.ndarray:
-        """The rows of one process; the smaller shares are filled up."""
-        start, end = self.starts[index : index + 2]
+    def cut(self, whole: ArrayLike, axis: int) -> np.ndarray:
+        """The rows of this process; the smaller shares are filled up."""
+        start, end = self.starts[self.processes.index :][:2]
         own = np.asarray(whole)[(slice(None),) * axis + (slice(start, end),)]
         spare = [(0, self.most - (end - start) if i == axis else 0) for i in range(own.ndim)]
         return np.pad(own, spare, mode="edge")
@@ -84,22 +78,29 @@ class Division:
         parts = [np.moveaxis(s, axis, 0)[:n] for s, n in zip(shares, sizes, strict=True)]
         return np.moveaxis(np.concatenate(parts), 0, axis)
 
-    def mean(self, values: PyTree) -> PyTree:
-        """Over all processes, by one message of each: those of a step are small, and many wait."""
-        leaves, tree = jax.tree.flatten(values)
-        if not leaves:
-            return values
-        sizes = np.cumsum([leaf.size for leaf in leaves])[:-1]
-        message = jnp.concatenate([jnp.ravel(leaf) for leaf in leaves])
-        parts = jnp.split(mean_of_all(message), sizes)
-        both = zip(parts, leaves, strict=True)
-        found = [part.reshape(leaf.shape).astype(leaf.dtype) for part, leaf in both]
-        return jax.tree.unflatten(tree, found)
+    def gather(self, whole: Array, axis: int, members: Array) -> Array:
+        """Some rows of an array, of which each process has its own."""
 
+        def own(rows: Array, members: Array) -> Array:
+            return rows[(slice(None),) * axis + (self._places(members),)]
 
-def placed(approximation: Approximation, batch: Batch) -> Batch:
-    """Where the rows of the batch's members are in the variables of a fit."""
-    division = approximation.division
-    if division is None:
-        return batch
-    return {p: m - division.start() if p == division.plate else m for p, m in batch.items()}
+        found: Array = self._in_each(own, axis, 1)(whole, members)
+        return found
+
+    def scatter(self, whole: Array, axis: int, members: Array, part: Array) -> Array:
+        """The array with other values in these rows."""
+
+        def own(rows: Array, members: Array, part: Array) -> Array:
+            return rows.at[(slice(None),) * axis + (self._places(members),)].set(part)
+
+        changed: Array = self._in_each(own, axis, 2)(whole, members, part)
+        return changed
+
+    def _places(self, members: Array) -> Array:
+        return members - jnp.asarray(self.starts, jnp.int32)[jax.lax.axis_index(AXIS)]
+
+    def _in_each(self, work: Any, axis: int, others: int) -> Any:
+        rows = spread_along(axis)
+        given = (rows, spread_along(0), rows)[: 1 + others]
+        mapped: Any = partial(jax.shard_map, mesh=self.processes.mesh, check_vma=False)
+        return mapped(work, in_specs=given, out_specs=rows)

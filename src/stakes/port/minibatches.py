@@ -15,7 +15,7 @@ import numpy as np
 
 from stakes._types import Array, Batch, Float, Key, Params, PyTree
 from stakes.port.approximation import Approximation, Instances, Subsample
-from stakes.port.division import placed
+from stakes.port.division import Division
 from stakes.varying import Need
 
 
@@ -108,14 +108,25 @@ class RowIndex:
     can be mapped together.
     """
 
-    def __init__(self, axes: Mapping[str, int], batch: Batch) -> None:
+    def __init__(
+        self, axes: Mapping[str, int], batch: Batch, division: Division | None = None
+    ) -> None:
         self._members = {axis: batch[plate] for plate, axis in axes.items() if plate in batch}
+        self._division = division
 
     @classmethod
-    def of(cls, instances: Instances, batch: Batch, *, leading: int = 0) -> "RowIndex":
+    def of(
+        cls,
+        instances: Instances,
+        batch: Batch,
+        *,
+        leading: int = 0,
+        division: Division | None = None,
+    ) -> "RowIndex":
         """In an array with the axes of these instances, after `leading` other axes."""
         dims = instances.dims
-        return cls({p: leading + dims.index(p) for p in batch if p in dims}, batch)
+        axes = {p: leading + dims.index(p) for p in batch if p in dims}
+        return cls(axes, batch, division)
 
     def __bool__(self) -> bool:
         """Whether the array has rows at all."""
@@ -123,10 +134,16 @@ class RowIndex:
 
     def gather(self, whole: Array) -> Array:
         """The rows of the members; the whole, if it has no rows."""
+        if self._division is not None and self._members:
+            [(axis, members)] = self._members.items()
+            return self._division.gather(whole, axis, members)
         return whole[self._index(whole.shape)] if self._members else whole
 
     def scatter(self, whole: Array, part: Array) -> Array:
         """The whole with other values in these rows."""
+        if self._division is not None and self._members:
+            [(axis, members)] = self._members.items()
+            return self._division.scatter(whole, axis, members, part)
         return whole.at[self._index(whole.shape)].set(part) if self._members else part
 
     def fill(self, whole: np.ndarray, part: np.ndarray) -> None:
@@ -162,14 +179,15 @@ def scatter(tree: PyTree, parts: PyTree, rows: PyTree) -> PyTree:
 
 def rows_of_params(approximation: Approximation, params: Params, batch: Batch) -> dict[str, PyTree]:
     """The rows of each parameter, which may itself be a tree, such as the weights of a flow."""
-    here = placed(approximation, batch)
-    rows = {name: RowIndex(approximation.plates_of(name), here) for name in params}
+    plates, division = approximation.plates_of, approximation.division
+    rows = {name: RowIndex(plates(name), batch, division) for name in params}
     return {name: jax.tree.map(lambda _, at=rows[name]: at, params[name]) for name in params}
 
 
 def rows_of_decisions(approximation: Approximation, batch: Batch, *, leading: int = 0) -> RowIndex:
     """The rows of decisions, which have `leading` axes before those of the instances."""
-    return RowIndex.of(approximation.instances, placed(approximation, batch), leading=leading)
+    division = approximation.division
+    return RowIndex.of(approximation.instances, batch, leading=leading, division=division)
 
 
 def params_in(approximation: Approximation, params: Params, batch: Batch) -> Params:

@@ -39,8 +39,10 @@ from stakes.study.data import Coords as Coords
 from stakes.study.data import read_data as read_data
 from stakes.study.dependence import By as By
 from stakes.study.dependence import dependence_of as dependence_of
+from stakes.study.file_journal import FileJournal as FileJournal
 from stakes.study.folds import Forward as Forward
 from stakes.study.folds import Mask as Mask
+from stakes.study.gang_fits import fit_on_workers as fit_on_workers
 from stakes.study.intervals import Clustered as Clustered
 from stakes.study.intervals import Crossed as Crossed
 from stakes.study.intervals import Dependence as Dependence

@@ -1,26 +1,30 @@
 """Section 5 of the paper: from a problem and data to calibrated decisions."""
 
-from typing import TYPE_CHECKING
+import shutil
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from stakes import checks
 from stakes._types import Data, Key
-from stakes.errors import warn
+from stakes.errors import InputError, warn
 from stakes.fitting import Method, Stop
 from stakes.host.progress import waiting
-from stakes.problem import Problem
-from stakes.processes import Processes
+from stakes.host.workers import checked_client, shared_folder
+from stakes.problem import Problem, checked_key
 from stakes.protocols import Estimator, Expectation, Transform
 from stakes.study.calibration import Calibration
 from stakes.study.data import Coords
-from stakes.study.fits import Strength
-from stakes.study.options import Journal, Options
+from stakes.study.fits import PAPER
+from stakes.study.gang_fits import fit_on_workers
+from stakes.study.options import Journal, KeyWords, Options
 from stakes.study.study import Study, Work
+from stakes.tables import Stream
 
 if TYPE_CHECKING:
     import optax
-
-# The strength of calibration of the paper: M is the quantile, neither larger nor smaller.
-PAPER = Strength()
+    from distributed import Client
 
 
 def calibrate(
@@ -42,7 +46,7 @@ def calibrate(
     coords: Coords | None = None,
     progress: bool = True,
     journal: Journal | None = None,
-    on: Processes | None = None,
+    on: object = None,
 ) -> Calibration:
     """Fit plain VI, find M_q, transform the loss, and fit the calibrated posterior.
 
@@ -78,9 +82,9 @@ def calibrate(
         coords: labels of the plates' members, by plate; `decide` recognises members by them.
         progress: whether to show a progress bar on a terminal.
         journal: keeps a record of both fits, from which they can be resumed.
-        on: the processes that make both fits together, as `join` returned them. Each calls
-            `calibrate` with the same arguments and gets the same result; rows are divided among
-            them, and with the rows local parameters, decisions and their optimiser state.
+        on: a `dask.distributed.Client`: its workers make both fits together. The rows of
+            minibatches are divided among them, and with the rows local parameters, decisions and
+            their optimiser state.
 
     Examples:
         >>> import jax, numpyro, numpyro.distributions as dist, stakes
@@ -106,11 +110,56 @@ def calibrate(
         all_steps=all_steps,
         warm_start=warm_start,
     ).replaced_by(options, "calibrate")
-    work = Work(progress=checks.flag("`progress=`", progress), journal=journal, processes=on)
-    study = Study(key, problem, data, chosen, coords=coords, work=work)
+    work = Work(progress=checks.flag("`progress=`", progress), journal=journal)
+    client = None if on is None else checked_client(on)
+    if client is not None and journal is not None:
+        raise InputError("`journal=`: workers keep one of their own; leave it out with `on=`.")
+    if client is None:
+        study = Study(key, problem, data, chosen, coords=coords, work=work)
+    else:
+        study = _fitted_on(client, key, problem, data, chosen, coords, work)
     result = calibration_of(study)
     _warn_of_unconverged(result, chosen)
     return result
+
+
+def _fitted_on(
+    client: "Client",
+    key: Key,
+    problem: Problem,
+    data: Data,
+    options: Options,
+    coords: Coords | None,
+    work: Work,
+) -> Study:
+    """A study with the fits that workers have made; they alone have all rows of a stream."""
+    make = partial(_study, KeyWords.of(checked_key(key)), problem, data, options, coords)
+    given: object = data
+    study = None if isinstance(given, Stream) else make(work)
+    batch = None if study is None else study.plan.divided_batch()
+    folder = tempfile.mkdtemp(prefix="stakes-", dir=shared_folder())
+    try:
+        with waiting("fitting on the workers", show=work.progress):
+            made = fit_on_workers(client, make, Path(folder) / "fits.npz", batch=batch)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if study is None:
+        rows: Any = made.stream
+        study = Study(key, problem, rows, options, coords=coords, work=work)
+    made.handed_to(study)
+    return study
+
+
+def _study(
+    words: KeyWords,
+    problem: Problem,
+    data: Data,
+    options: Options,
+    coords: Coords | None,
+    work: Work,
+) -> Study:
+    """The study, made again in another process."""
+    return Study(words.key(), problem, data, options, coords=coords, work=work)
 
 
 def calibration_of(study: Study, *, plain: bool = False) -> Calibration:
@@ -128,7 +177,7 @@ def calibration_of(study: Study, *, plain: bool = False) -> Calibration:
     vi = fits.plain(study.everything)
     calibrated = fits.not_made(Stop.LEFT_OUT) if plain else fits.calibrated(PAPER, study.everything)
     plan = fits.reference().plan
-    result = Calibration(
+    return Calibration(
         plan=plan,
         keys=study.keys,
         vi=vi,
@@ -136,15 +185,6 @@ def calibration_of(study: Study, *, plain: bool = False) -> Calibration:
         beyond=study.beyond,
         home=fits.cases(plan.expectation),
     )
-    if (
-        study.beyond is not None
-        and study.work.processes is not None
-        and not plan.problem.space.axes
-    ):
-        # Each process decides about its rows; later they may not be together any more.
-        with waiting("deciding about all rows", show=study.work.progress):
-            _ = result.decisions, result.vi_decisions
-    return result
 
 
 def _warn_of_unconverged(result: Calibration, options: Options) -> None:

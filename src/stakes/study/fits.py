@@ -16,7 +16,7 @@ import numpy as np
 
 from stakes import predicting
 from stakes._types import Array, Key, Params, PyTree
-from stakes.bridge import Divided, NumPyroApproximation
+from stakes.bridge import NumPyroApproximation
 from stakes.decisions import SecondMinimum
 from stakes.errors import warn
 from stakes.fitting import (
@@ -65,6 +65,10 @@ class Strength(NamedTuple):
     factor: float = 1.0
 
 
+PAPER = Strength()
+"""M as the paper has it, neither stronger nor weaker."""
+
+
 class Reference(NamedTuple):
     """What calibrated fits start from: the plan with M, and plain VI's decisions."""
 
@@ -89,6 +93,20 @@ class Fits:
         self._calibrated: dict[Strength, dict[Mask, Fit]] = {}
         self._references: dict[Transform | None, Reference] = {}
         self._cases: dict[Expectation, Cases] = {}
+        self._decided: np.ndarray | None = None
+
+    def adopt(self, plain: Fit, decisions: np.ndarray, calibrated: Fit | None) -> None:
+        """Take over what others have fitted to everything.
+
+        Args:
+            plain: the fit of plain VI.
+            decisions: its decisions for the cases of the fit.
+            calibrated: the calibrated fit; None where there is none.
+        """
+        everything = self.study.everything
+        self._plain[everything], self._decided = plain, decisions
+        if calibrated is not None:
+            self._calibrated[PAPER] = {everything: calibrated}
 
     @property
     def _strengths(self) -> tuple[Strength, ...]:
@@ -116,8 +134,7 @@ class Fits:
     @property
     def _is_alone(self) -> bool:
         """Whether the fits to everything are made alone, with or without folds."""
-        recorded = self._journal is not None or self.study.work.processes is not None
-        return recorded or not self.study.splits.masks
+        return self._journal is not None or not self.study.splits.masks
 
     @property
     def _journal(self) -> Journal | None:
@@ -161,7 +178,7 @@ class Fits:
     def _decisions_alone(self, plan: Plan) -> np.ndarray:
         """Return plain VI's decisions, which a journal may have already."""
         journal = self._journal
-        known = None if journal is None else journal.decisions(plan.shape)
+        known = self._decided if journal is None else journal.decisions(plan.shape)
         if known is not None:
             return known
         posterior = self.posterior(self.plain(self.study.everything))
@@ -207,12 +224,11 @@ class Fits:
 
         Even from random λ, h starts at VI's decision: far from it, U has a flat tail.
         """
-        study, work = self.study, self.study.work
+        study = self.study
         vi = self.plain(study.everything)
         with deferred_ctrl_c() as heard:
             plan, decisions = self.reference(strength.transform)
-        asked = heard.asked() if work.processes is None else work.processes.any(heard.asked())
-        if asked or vi.reason is Stop.INTERRUPTED:
+        if heard.asked() or vi.reason is Stop.INTERRUPTED:
             return self.not_made(Stop.INTERRUPTED)
         if self._journal is not None:
             self._journal.keep_decisions(decisions)
@@ -258,36 +274,28 @@ class Fits:
             meanwhile: what to compile beside the first steps.
             recorded: whether the journal keeps this fit.
         """
-        work, beyond, plan = self.study.work, self.study.beyond, self.plan
+        beyond, plan = self.study.beyond, self.plan
         journal, shared = self._journal if recorded else None, self._shared
-        hooks, history = Hooks(on=work.processes), None
+        hooks, history = Hooks(), None
         if beyond is None or journal is not None:
             history = start_history(state, handed_over=plan.hands_over)
             if journal is not None:
                 history = journal.history(title, history)
-                hooks = replace(
-                    hooks,
-                    watch=partial(journal.watch, title),
-                    due=journal.due,
-                    keeper=journal.keeper(title),
-                )
+                hooks = replace(hooks, watch=partial(journal.watch, title))
             state = history.state
         go = partial(run, title, step, shared, state, key, plan.settings, history=history)
         if beyond is not None:
             return beyond.fit(go, shared, state, plan.settings, key, begin, hooks)
         return go(hooks=replace(hooks, meanwhile=meanwhile))
 
-    @property
-    def _shared(self) -> NumPyroApproximation | Divided:
-        """The approximation, its rows divided while several processes make the fits."""
-        return self.plan.approximation if self.study.work.processes is None else self._divided
-
     @cached_property
-    def _divided(self) -> Divided:
+    def _shared(self) -> NumPyroApproximation:
+        """The approximation, its rows divided while several processes make the fits."""
         processes, beyond = self.study.work.processes, self.study.beyond
-        assert processes is not None
-        divided = self.plan.divided(processes.count)
-        return divided if beyond is None else beyond.share(divided)
+        if processes is None:
+            return self.plan.approximation
+        shares = None if beyond is None else tuple(map(int, beyond.copy.shares))
+        return self.plan.approximation.divided(processes, shares)
 
     # Several masks: one compiled batch.
 

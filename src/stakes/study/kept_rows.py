@@ -5,16 +5,15 @@ Processes that share the rows have to ask together.
 """
 
 from collections.abc import Callable
-from typing import Any, TypeVar, final
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from stakes._types import Array, Params, PyTree
-from stakes.errors import InputError, NumericalError, StorageError
-from stakes.fitting import NOWHERE, State
-from stakes.processes import Processes
+from stakes.fitting import State
+from stakes.processes import NOWHERE, Processes, own_part
 from stakes.tables import OnDisk, Scratch, release_pages
 
 # Rows that are in memory while one array on disk is copied to another.
@@ -68,7 +67,7 @@ class KeptRows:
     def put(self, state: State, start: int) -> None:
         places, leaves = self._places(start), jax.tree.leaves(state)
         for i, array in self._arrays.items():
-            rows = np.moveaxis(np.asarray(leaves[i]), self._axes[i], 0)
+            rows = np.moveaxis(np.asarray(own_part(leaves[i])), self._axes[i], 0)
             # A row that comes twice has been stepped with where it comes first: that is set last.
             array[places[::-1]] = rows[::-1]
             release_pages(array)
@@ -110,26 +109,6 @@ def _fill(made: OnDisk, given: np.ndarray) -> None:
         release_pages(made)
         if isinstance(given, np.memmap):
             release_pages(given)
-
-
-T = TypeVar("T")
-
-
-def agreed(on: Processes | None, work: Callable[[], T], said: str) -> T:
-    """What it returns; where it fails in one process, all end: they would wait for it forever."""
-    if on is None:
-        return work()
-    failure, made = None, []
-    try:
-        made.append(work())
-    except (InputError, StorageError, NumericalError) as error:
-        failure = error
-    faults = on.gather(failure is not None)
-    if failure is not None:
-        raise failure
-    if faults.any():
-        raise InputError(f"`Stream(...)`: process {int(np.flatnonzero(faults)[0])} {said}.")
-    return made[0]
 
 
 def of_all(own: np.ndarray, on: Processes | None) -> np.ndarray:

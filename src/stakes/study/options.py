@@ -10,7 +10,7 @@ import numpy as np
 from stakes import checks
 from stakes._types import Key
 from stakes.errors import InputError
-from stakes.fitting import EM, FitSettings, History, Joint, Keeper, Method
+from stakes.fitting import EM, FitSettings, History, Joint, Method
 from stakes.host.programs import Program
 from stakes.problem import Problem
 from stakes.protocols import Estimator, Expectation, Transform
@@ -153,6 +153,21 @@ class Keys(NamedTuple):
         return cls(*_folded(key))
 
 
+class KeyWords(NamedTuple):
+    """A key as plain numbers, which can travel between processes."""
+
+    kind: str
+    words: np.ndarray
+
+    @classmethod
+    def of(cls, key: Key) -> "KeyWords":
+        return cls(str(jax.random.key_impl(key)), np.asarray(jax.random.key_data(key)))
+
+    def key(self) -> Key:
+        key: Key = jax.random.wrap_key_data(jnp.asarray(self.words), impl=self.kind)
+        return key
+
+
 class Journal(Protocol):
     """A record of the two fits, "VI" and "calibrated", that outlives the process.
 
@@ -166,14 +181,6 @@ class Journal(Protocol):
     def watch(self, title: str, history: History) -> None:
         """Record where the fit stands; called after every chunk of steps."""
         ...
-
-    def due(self) -> bool:
-        """Whether a record is due after the next chunk; asked where several processes fit."""
-        return True
-
-    def keeper(self, title: str) -> Keeper | None:
-        """What keeps the rows of each process, where several processes write the record."""
-        return None
 
     def decisions(self, shape: tuple[int, ...]) -> np.ndarray | None:
         """VI's decisions, of this shape; None where there is no record of them."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from stakes import checks, predicting
 from stakes._types import Array, Batch, Data, Key, Number, Params, PyTree
-from stakes.bridge import Divided, NumPyroApproximation, Predictors, approximate, divided
+from stakes.bridge import NumPyroApproximation, Predictors, approximate
 from stakes.decisions import DecisionTask, objective_of
 from stakes.errors import InputError, listed, some, warn
 from stakes.fitting import (
@@ -144,14 +144,30 @@ class Plan:
         """Return the plan, its fits with progress bars or without."""
         return replace(self, settings=replace(self.settings, progress=progress))
 
-    def divided(self, count: int) -> Divided:
-        """Return the approximation with its rows divided among that many processes."""
+    def why_not_divided(self) -> str | None:
+        """Say why several processes could not make one fit together; None where they could."""
         if self.problem.per is not None:
-            raise InputError(
+            return (
                 f"`Problem(per={self.problem.per!r})`: several processes cannot find decisions "
                 f"that cases share. Fit in one process, without `on=`."
             )
-        return divided(self.approximation, count)
+        parts = self.approximation.subsamples
+        has = f"those of {some(part.plate for part in parts)}" if parts else "none"
+        return (
+            None
+            if len(parts) == 1
+            else (
+                f"Processes divide the rows of one plate that is taken in minibatches, "
+                f"`numpyro.plate(name, size, subsample_size=...)`; this model has {has}."
+            )
+        )
+
+    def divided_batch(self) -> int:
+        """How many rows a minibatch has, of which several processes take equal parts."""
+        reason = self.why_not_divided()
+        if reason is not None:
+            raise InputError(reason)
+        return self.approximation.subsamples[0].batch_size
 
     def meanwhile(self, keys: Keys, *, plain: bool) -> Callable[[], None] | None:
         """Return what to compile beside the steps of plain VI, so that nothing waits for it later.

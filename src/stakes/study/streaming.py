@@ -14,13 +14,12 @@ import jax
 import numpy as np
 
 from stakes import predicting
-from stakes._types import Batch, Key, Params
+from stakes._types import Array, Batch, Key, Params
 from stakes.arguments import arguments_of
-from stakes.bridge import Divided, NumPyroApproximation, Predictor, check_even, parts_of, row_check
+from stakes.bridge import NumPyroApproximation, Predictor, check_even, parts_of, row_check
 from stakes.errors import InputError, OutOfRangeError, name_of, some
 from stakes.fitting import (
     EM,
-    NOWHERE,
     Feed,
     Fit,
     FitSettings,
@@ -33,10 +32,10 @@ from stakes.host.workers import ahead, on_all_cores
 from stakes.port import Instances, Subsample
 from stakes.predicting import FittedPosterior
 from stakes.problem import Problem
-from stakes.processes import Processes
+from stakes.processes import NOWHERE, Processes
 from stakes.protocols import Expectation
 from stakes.study.data import reads_tables
-from stakes.study.kept_rows import KeptRows, agreed, joined_rows, of_all
+from stakes.study.kept_rows import KeptRows, joined_rows, of_all
 from stakes.study.options import Journal, Keys, Options
 from stakes.study.plan import Plan
 from stakes.tables import (
@@ -72,6 +71,8 @@ class StreamedRows:
     key: Key
     on: Processes | None = None
     """The processes that share the rows."""
+    rows: np.ndarray | None = None
+    """The sample, where the rows themselves are on the disks of workers."""
     _decided: list[tuple[Params, np.ndarray]] = field(default_factory=list)
     """Parameters of a fit, and the decisions by it."""
     _kept: list[tuple[Params, KeptRows]] = field(default_factory=list)
@@ -86,8 +87,23 @@ class StreamedRows:
     @property
     def sample(self) -> Read:
         """A window of rows, chosen at random from all of them, the same in every process."""
+        return _read(self.copy, self._sampled(), self)
+
+    def _sampled(self) -> np.ndarray:
+        if self.rows is not None:
+            return self.rows
         own = Passes(self.copy, _seed(self.key)).take(0, self._each)
-        return _read(self.copy, of_all(own, self.on), self)
+        return of_all(own, self.on)
+
+    def elsewhere(self) -> "StreamedRows":
+        """The same for a process that has no rows of its own; each process has to ask."""
+        return replace(
+            self, rows=self._sampled(), on=None, _kept=[], _decided=[], copy=self.copy.elsewhere()
+        )
+
+    def add_decisions(self, params: Params, decisions: np.ndarray) -> None:
+        """Add what was decided elsewhere about all rows, by these parameters."""
+        self._decided.append((params, decisions))
 
     def of(self, plan: Plan, journal: Journal | None = None) -> Plan:
         """A plan for the sample, as one for all rows."""
@@ -99,14 +115,11 @@ class StreamedRows:
                 f"`journal=` keeps no parameters of single rows of a `Stream(...)`, and the guide "
                 f"has {some(local)} for each. Leave the journal out."
             )
-        self._check_rows(plan)
+        if self.rows is None:
+            self._check_rows(plan)
         assert isinstance(plan.method, EM)
         approximation = plan.approximation.standing_for(len(self))
         return replace(plan.on(approximation), method=FreshDecisions(plan.method))
-
-    def share(self, approximation: Divided) -> Divided:
-        """The approximation with rows of this process alone, which stand for its share."""
-        return approximation.apart(int(self.copy.shares[self.copy.process]))
 
     @property
     def _each(self) -> int:
@@ -116,7 +129,7 @@ class StreamedRows:
     def fit(
         self,
         go: Callable[..., Fit],
-        approximation: NumPyroApproximation | Divided,
+        approximation: NumPyroApproximation,
         state: State,
         settings: FitSettings,
         key: Key,
@@ -133,11 +146,7 @@ class StreamedRows:
         with self.feeding(approximation, key) as feed:
             if all(axis == NOWHERE for axis in jax.tree.leaves(axes)):
                 return go(hooks=replace(hooks, feed=feed))
-            kept = agreed(
-                self.on,
-                lambda: self._kept_rows(axes, state, key, start),
-                "cannot keep what belongs to its rows, and says why",
-            )
+            kept = self._kept_rows(axes, state, key, start)
             found = go(hooks=replace(hooks, feed=feed, rows=kept))
         places = Passes(self.copy, _seed(self.key)).places(0, self._each)
         params = kept.params(found.params, places)
@@ -168,7 +177,7 @@ class StreamedRows:
             self._kept.append((params, rows))
 
     @contextmanager
-    def feeding(self, approximation: NumPyroApproximation | Divided, key: Key) -> Iterator[Feed]:
+    def feeding(self, approximation: NumPyroApproximation, key: Key) -> Iterator[Feed]:
         """The rows of each chunk of steps, read while the chunk before is at work.
 
         A process takes its part of every minibatch from its own rows.
@@ -176,16 +185,16 @@ class StreamedRows:
         passes, part, processes = Passes(self.copy, _seed(key)), self.part, self.copy.processes
         each, share = part.batch_size // processes, int(self.copy.shares[self.copy.process])
 
-        def make(step: int, count: int) -> tuple[NumPyroApproximation | Divided, Batch]:
+        def make(step: int, count: int) -> tuple[NumPyroApproximation, Batch]:
             rows = passes.take(step * each, self._each)
-            # Arrays are as long as in one process, and each process looks at its part of them.
-            filled = np.resize(rows, part.size)
             at = np.arange(count * each)
             if step * each % share + len(rows) > share:
                 at = _first_of(rows[ROW][: count * each])
             members = (self.copy.process * self._each + at).astype(np.int32).reshape(count, each)
-            return approximation.of_rows(self._arrays(filled)), {part.plate: members}
+            return approximation.of_rows(self._arrays(rows, put)), {part.plate: members}
 
+        # Of several processes, each has its part of the rows of a chunk.
+        put = jax.device_put if self.on is None else partial(self.on.shared, axis=0)
         with ahead(make) as feed:
             yield feed
 
@@ -204,6 +213,11 @@ class StreamedRows:
         for params, known in self._decided:
             if params is posterior.params:
                 return known
+        if self.rows is not None:
+            raise InputError(
+                "Workers decide about all rows of a `Stream(...)` by the two fits that they have "
+                "made, and by no other."
+            )
         if problem.space.axes:
             raise InputError("Decisions with several parts are not found for all rows of a stream.")
 
@@ -226,8 +240,7 @@ class StreamedRows:
             return rows[ROW], found[: len(rows)]
 
         kind = np.dtype(jax.dtypes.canonicalize_dtype(float))
-        name, full = f"decisions {len(self._decided)}", "has no room for decisions, and says where"
-        made = agreed(self.on, lambda: self.copy.folder.array(name, kind, (len(self),)), full)
+        made = self.copy.folder.array(f"decisions {len(self._decided)}", kind, (len(self),))
         # A collective gives up when another process keeps it waiting for long: nothing is computed
         # beside it where there are several.
         spread = on_all_cores if self.on is None else map
@@ -243,7 +256,7 @@ class StreamedRows:
         form = np.dtype([(ROW, np.int64), ("decision", kind)])
         for _ in range(-(-int(self.copy.shares.max()) // self.part.size)):
             # A smaller share has none left in the end.
-            numbers, found = agreed(self.on, lambda: next(own, ((), ())), "cannot decide")
+            numbers, found = next(own, ((), ()))
             told = np.empty(len(numbers), form)
             told[ROW], told["decision"] = numbers, found
             told = of_all(told, self.on)
@@ -251,10 +264,6 @@ class StreamedRows:
 
     def _check_rows(self, plan: Plan) -> None:
         """Refuse rows that the model cannot take: the sample need not have them."""
-        said = "has rows that the model cannot take, and says which"
-        agreed(self.on, lambda: self._check_own_rows(plan), said)
-
-    def _check_own_rows(self, plan: Plan) -> None:
         check = row_check(plan.problem, plan.approximation, self.key)
         for _, rows in self._windows():
             try:
@@ -283,9 +292,12 @@ class StreamedRows:
             held = np.concatenate([held, self.copy.read(file)])
         yield from ((start + i, held[i : i + size]) for i in range(0, len(held), size))
 
-    def _arrays(self, rows: np.ndarray) -> dict[str, Any]:
+    def _arrays(
+        self, rows: np.ndarray, put: Callable[[np.ndarray], Array] = jax.device_put
+    ) -> dict[str, Any]:
         names = [name for name in self.copy.dtype.names or () if name != ROW]
-        return {name: jax.device_put(np.ascontiguousarray(rows[name])) for name in names}
+        arrays = {name: np.ascontiguousarray(rows[name]) for name in names}
+        return {name: put(array) for name, array in arrays.items()}
 
 
 def opened(
@@ -315,8 +327,7 @@ def opened(
     copying = partial(
         copy_shuffled, sources, names, problem.observations, _seed(key), stream.scratch
     )
-    said = "cannot copy its rows, and says why"
-    copy = agreed(on, lambda: copying(process=index, processes=count), said)
+    copy = copying(process=index, processes=count)
     if on is not None and np.ptp(on.gather(np.uint32(copy.checksum))):
         raise InputError(
             f"`{stream!r}`: the rows that processes have read are not the same, or come in another "

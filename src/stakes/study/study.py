@@ -64,10 +64,6 @@ class Work:
         checks.flags(self, "progress")
         if self.journal is not None:
             checks.choice("`journal=`", self.journal, Journal, "None")
-        if self.processes is not None:
-            rule = "what `stakes.join(...)` returns"
-            checks.instance("`on=`", self.processes, Processes, rule)
-            checks.assign(self, progress=self.progress and self.processes.speaks)
 
 
 @final
@@ -117,9 +113,10 @@ class Study:
                 data = opened(
                     problem, data, FitSettings.chunk, self.keys.setup, self.work.processes
                 )
-            if isinstance(data, StreamedRows):
-                self.beyond, options, data = data, options_for_stream(options), data.sample
-        self.options, self._data = options, data
+        rows: Any = data
+        if isinstance(rows, StreamedRows):
+            self.beyond, options, rows = rows, options_for_stream(options), rows.sample
+        self.options, self._data = options, rows
         self.plan = self._prepared(problem)
         self.strengths: dict[Model | None, dict[Strength, None]] = {}
         self.everything = Mask(np.ones(self.plan.approximation.instances.shape, bool))
@@ -164,6 +161,12 @@ class Study:
     def drop_folds(self) -> None:
         """Forget the folds: from now on strategies are fitted to everything alone."""
         self.splits, self.dependence = NO_FOLDS, Independent()
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether fits have parameters of single rows on disk, which no journal keeps."""
+        plates = self.plan.approximation.structure.parameter_plates
+        return self.beyond is not None and any(plates.values())
 
     @property
     def problem(self) -> Problem:

@@ -14,7 +14,7 @@ import weakref
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
@@ -62,7 +62,15 @@ class Scratch:
                 f"`Stream(scratch={str(within)!r})`: no folder can be made there "
                 f"({error.strerror})."
             ) from None
-        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+        self._remove = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+    def remove(self) -> None:
+        """Remove the folder now, as where a process ends at once."""
+        self._remove()
+
+    def __getstate__(self) -> dict[str, Path]:
+        """The path alone travels: the process that made the folder removes it."""
+        return {"path": self.path}
 
     def append(self, name: str, values: np.ndarray) -> None:
         """Write at the end of a file, which is closed again: a system may allow few open ones."""
@@ -141,6 +149,10 @@ class Shuffled:
         made = np.zeros_like(self.counts)
         made[self.files] = np.cumsum(self.counts[self.files]) - self.counts[self.files]
         return made
+
+    def elsewhere(self) -> "Shuffled":
+        """The same for a process that has none of the files."""
+        return replace(self, process=len(self.counts))
 
     @property
     def shares(self) -> np.ndarray:

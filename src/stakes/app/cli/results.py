@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from distributed import Client
 
     from stakes.app.runs import Ending, Manifest, Run
-    from stakes.host.watching import Beat
-    from stakes.processes import Processes
     from stakes.study import Comparison, Summary
 
 HEAD = ("run", "on", "cases", "VI", "LCVI", "better by", "95 % interval", "fits")
@@ -29,8 +27,6 @@ def finish(
     report: bool,
     json: bool,
     on: "Client | None" = None,
-    processes: "Processes | None" = None,
-    beat: "Beat | None" = None,
 ) -> None:
     """Carry out a run, print its result, and exit accordingly.
 
@@ -45,9 +41,7 @@ def finish(
     say(f"Run folder: {run.folder.path}")
     on_terminal = sys.stderr.isatty()
     with nullcontext() if on_terminal else report_to(say):  # lines in place of bars
-        manifest, comparison = runs.carry_out(
-            run, report=report, progress=on_terminal, on=on, processes=processes, beat=beat
-        )
+        manifest, comparison = runs.carry_out(run, report=report, progress=on_terminal, on=on)
     if json:
         print_json(_summary(run, manifest))
     else:

@@ -10,7 +10,7 @@ and `outputs` writes files. `checking` says what a run will take.
 
 from stakes.app.runs.checking import Checked, checked
 from stakes.app.runs.deciding import decide_file
-from stakes.app.runs.execution import assist, carry_out, rewrite_report
+from stakes.app.runs.execution import carry_out, rewrite_report
 from stakes.app.runs.folder import DECISIONS, DRAWS, REPORT, RunFolder, check_free
 from stakes.app.runs.manifest import Ending, Manifest, unsettled
 from stakes.app.runs.opening import Run, begin, reopen, restore
@@ -26,7 +26,6 @@ __all__ = [
     "Run",
     "RunFolder",
     "Solution",
-    "assist",
     "begin",
     "carry_out",
     "check_free",

@@ -1,49 +1,43 @@
 """A run from its first step to its last file."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from stakes import checks
-from stakes.app.runs.folder import CHOICE, DECISIONS, DRAWS, REFIT, REPORT, STATE, RunFolder
-from stakes.app.runs.journal import FileJournal, Record, ended_by, interruption
+from stakes.app.runs.folder import CHOICE, DECISIONS, DRAWS, REFIT, REPORT, STATE
+from stakes.app.runs.journal import Record, ended_by, interruption
 from stakes.app.runs.manifest import Ending, Manifest, Refit
-from stakes.app.runs.meeting import seen_by_all
 from stakes.app.runs.opening import ALL, Run, changed_run, check_run, restore
 from stakes.app.runs.outputs import write_decisions, write_draws
 from stakes.app.runs.reporting import read_asked, write_report
 from stakes.app.runs.solution import TWO, Solution, study_of, take_part
-from stakes.app.spec import Job, job_on_all_rows
+from stakes.app.spec import Job
 from stakes.errors import NumericalError, warn
 from stakes.fitting import Fit, Stop
 from stakes.host.interrupts import ENDING, Interruption, deferred
 from stakes.host.progress import begin, report_to, waiting
 from stakes.host.trees import load_arrays, save_arrays
 from stakes.host.workers import checked_client
-from stakes.processes import Processes
 from stakes.study import (
     NOT_CALIBRATED,
     Comparison,
+    FileJournal,
+    Study,
     Work,
     chosen_among,
     enter,
     finite,
+    fit_on_workers,
 )
 
 WRITING = "deciding, and writing decisions, draws and report"
 
 
 def carry_out(
-    run: Run,
-    *,
-    report: bool,
-    progress: bool,
-    on: object = None,
-    processes: Processes | None = None,
-    beat: Callable[[str], None] | None = None,
+    run: Run, *, report: bool, progress: bool, on: object = None
 ) -> tuple[Manifest, Comparison | None]:
     """Fit from where the run stands, and write all that it leaves behind.
 
@@ -55,49 +49,19 @@ def carry_out(
     and manifest say what it was.
 
     Args:
-        on: the client of a Dask cluster, which makes the fits of a choice.
-        processes: those that make the two fits together with this one, while they `assist` it.
-        beat: told what is begun, and of each chunk of steps that several processes take.
+        on: the client of a Dask cluster, whose workers make the fits of a choice and, for a model
+            that takes minibatches, each of the two fits together.
     """
     check_run(run)
     report = checks.flag("`carry_out(report=...)`", report)
     progress = checks.flag("`carry_out(progress=...)`", progress)
     client = None if on is None else checked_client(on)
-    if processes is not None:
-        rule = "what `stakes.join(...)` returns"
-        checks.instance("`carry_out(processes=...)`", processes, Processes, rule)
     with run.folder.log() as log, deferred(*ENDING) as heard:
-        record = Record(run.folder, run.manifest, log)
-        in_shares = processes is not None and seen_by_all(processes, run.folder) is not None
-        journals = {
-            name: FileJournal(
-                run.folder / name,
-                run.job.spec.fit.checkpoint_seconds,
-                interruption=partial(interruption, heard, run.folder.path),
-                beat=beat or _unheard,
-                in_shares=in_shares,
-            )
-            for name in (STATE, REFIT)
-        }
-        work = Work(progress=progress, client=client, processes=processes)
-        with (
-            record.of_ending(*journals.values()),
-            report_to(record.note),
-            report_to(beat or _unheard),
-        ):
-            solution = _fitted(run, replace(work, journal=journals[STATE]))
-            journals[STATE].finish()
-            if processes is None:
-                solution = _chosen(run, solution, record, heard)
-                refit, failed = _refitted(run, solution, replace(work, journal=journals[REFIT]))
-            else:  # which wait for one another: the choice is made when they have left
-                refit, failed = _refitted(run, solution, replace(work, journal=journals[REFIT]))
-                processes.leave()
-                for fitted, name in ((solution, STATE), (refit, REFIT)):
-                    if fitted is not None:
-                        alone = replace(work, processes=None, journal=journals[name])
-                        fitted.study.employ(alone)
-                solution = _chosen(run, solution, record, heard)
+        record, work = Record(run.folder, run.manifest, log), Work(progress=progress, client=client)
+        with record.of_ending(), report_to(record.note):
+            solution = _fitted(run, STATE, work, heard)
+            solution = _chosen(run, solution, record, heard)
+            refit, failed = _refitted(run, solution, work, heard)
             _keep_refit(run, solution, refit, heard)
             with ended_by(heard, run.folder.path), waiting(WRITING, show=progress):
                 begin(WRITING)
@@ -112,20 +76,43 @@ def carry_out(
             return record.end("done", timings, ending=ending, latents=solution.latents), comparison
 
 
-def _unheard(what: str) -> None:
-    """No supervisor listens."""
-
-
-def _fitted(run: Run, work: Work, *, plain: bool = False) -> Solution:
-    """Plain VI and the calibrated fit, from where the journal left them."""
-    study = run.study
+def _fitted(
+    run: Run, name: str, work: Work, heard: Interruption, *, plain: bool = False
+) -> Solution:
+    """Plain VI and the calibrated fit, from where the journal of this name left them."""
+    study, path = run.study, run.folder / name
+    interval, ended = (
+        run.job.spec.fit.checkpoint_seconds,
+        partial(interruption, heard, run.folder.path),
+    )
     if run.job.choosing is not None and not run.refit and not study.splits.masks:
         take_part(study, run.job)
+    if work.client is not None and study.plan.why_not_divided() is None:
+        batch = study.plan.divided_batch()
+        making = partial(fit_on_workers, work.client, partial(_study, run.job), path, batch=batch)
+        with waiting("fitting on the workers", show=work.progress):
+            making(interval=interval, plain=plain or not run.job.calibrates, ended=ended)
+    journal = FileJournal(path, interval, interruption=ended)
+    study.employ(replace(work, journal=journal))
+    try:
+        solution = Solution.of(run.job, study, plain=plain)
+    except NumericalError:
+        journal.save()
+        raise
+    journal.finish()
+    return solution
+
+
+def _study(job: Job, work: Work) -> Study:
+    """The study of a job, in another process."""
+    study = study_of(job)
     study.employ(work)
-    return Solution.of(run.job, study, plain=plain)
+    return study
 
 
-def _refitted(run: Run, solution: Solution, work: Work) -> tuple[Solution | None, bool]:
+def _refitted(
+    run: Run, solution: Solution, work: Work, heard: Interruption
+) -> tuple[Solution | None, bool]:
     """The fits to all rows, where rows are held out; and whether these failed.
 
     What was judged stays then, and decides about new rows, too.
@@ -136,17 +123,10 @@ def _refitted(run: Run, solution: Solution, work: Work) -> tuple[Solution | None
     strategies, rows = solution.to_refit(), whole.job.rows_in(whole.job.fit)
     begin(f"fitting again, to all {rows:,} rows, for decisions about new ones")
     whole.study.drop_folds()
-    # Several processes have to begin the same fits, whatever is chosen afterwards.
-    plain = work.processes is None and TWO[1] not in strategies
     try:
-        refit = _fitted(whole, work, plain=plain)
+        return _fitted(whole, REFIT, work, heard, plain=TWO[1] not in strategies), False
     except NumericalError as error:
         failed = error
-    else:
-        return refit, False
-    finally:
-        assert work.journal is not None
-        work.journal.finish()
     warn(
         f"The fit to all {rows:,} rows failed: {failed} What was judged is kept: the fits without "
         f"the rows held out decide about new rows."
@@ -196,30 +176,6 @@ def _keep_refit(run: Run, solution: Solution, refit: Solution | None, heard: Int
         names += [each.name for each in strategies]
     rows = refit.job.rows_in(refit.job.fit)
     run.folder.update(refit=Refit(rows=rows, ways=names, latents=refit.latents))
-
-
-def assist(job: Job, on: Processes, folder: RunFolder | None = None) -> None:
-    """Make the fits of a run together with the process that carries it out.
-
-    Args:
-        job: the same as that of the run.
-        on: the processes, of which this is one.
-        folder: of a run that is resumed; else the one that the process that carries it out has.
-    """
-    checks.instance("`assist(job)`", job, Job, "what `read_job(path)` returns")
-    jobs = {STATE: job, REFIT: job_on_all_rows(job)}
-    shared = seen_by_all(on, folder)
-    kept, in_shares = shared or folder, shared is not None
-    with deferred(*ENDING, patient=True):  # the process that carries it out decides when to end
-        for name, each in jobs.items():
-            journal = None if kept is None else FileJournal(kept / name, 0, in_shares=in_shares)
-            # A fit to all rows that fails leaves what was judged, there and here.
-            with suppress(NumericalError) if name == REFIT else nullcontext():
-                if each is not None:
-                    study = study_of(each)
-                    study.employ(Work(progress=False, journal=journal, processes=on))
-                    Solution.of(each, study)
-        on.leave()
 
 
 def rewrite_report(run: Run, table: str | Path | None = None, changes: Sequence[str] = ()) -> Path:

@@ -12,7 +12,6 @@ from typing import final
 
 from stakes import checks
 from stakes.app.runs.folder import CHOICE, REFIT, STATE, RunFolder
-from stakes.app.runs.journal import FileJournal
 from stakes.app.runs.manifest import Manifest, SourceFile, now, precision
 from stakes.app.runs.solution import TWO, Solution, check_study, rows_of_fit, study_of
 from stakes.app.spec import Job, job_of, job_on_all_rows, path_of, with_values
@@ -20,7 +19,7 @@ from stakes.errors import InputError, StorageError, warn
 from stakes.host import files, progress
 from stakes.host.packages import versions
 from stakes.host.trees import load_arrays
-from stakes.study import Study, Work
+from stakes.study import FileJournal, Study, Work
 
 
 @final
