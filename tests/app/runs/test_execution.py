@@ -18,14 +18,13 @@ from projects import SPEC, command, in_process, invoke, write_project
 
 from stakes.app import runs
 from stakes.app.runs import RunFolder, execution
-from stakes.app.runs.journal import FileJournal
 from stakes.app.runs.opening import ALL
 from stakes.app.runs.solution import take_part
 from stakes.app.spec import job_on_all_rows, read_job
 from stakes.errors import InputError, Interrupted, NumericalError, StorageError
 from stakes.host.interrupts import Signalled
 from stakes.host.trees import load_arrays, save_arrays
-from stakes.study import Same, Summary, Work, below
+from stakes.study import FileJournal, Same, Summary, Work, below
 from tests.cluster import two_workers
 
 
