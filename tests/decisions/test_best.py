@@ -39,7 +39,8 @@ from stakes.decisions import (
 from stakes.decisions.minimise import At
 from stakes.expectation import Mixture, ScoreFunction
 from stakes.losses import AnyLoss
-from stakes.predicting import draws_for, draws_to_decide
+from stakes.predicting import draws_to_decide
+from stakes.predicting.decisions import draws_for
 from stakes.utilities import ScaledLoss
 
 KEY = jax.random.key(0)
