@@ -76,14 +76,14 @@ def test_amounts_have_three_digits(value: float, said: str) -> None:
 
 @pytest.mark.parametrize(
     ("realised", "meaning"),
-    [(13.0, "no more than chance may explain"), (19.0, "Count on the second.")],
+    [(13.0, "Chance may explain"), (19.0, "Rely on the second figure.")],
 )
 def test_two_figures_of_one_cost_are_explained(realised: float, meaning: str) -> None:
     report = sample_report(3, worth=True)
     assert report.quality is not None
     found = replace(report.quality, realised=realised, folds=report.choice)
     said = found.sentences[-1].replace("\N{NO-BREAK SPACE}", " ")
-    assert "compared on 40 other outcomes, where a decision cost 12.3 €." in said
-    assert f"to judge the way chosen once more: {realised:.1f} €." in said
+    assert "compared on 40 other outcomes, where a decision cost 12.3 € on average." in said
+    assert f"to judge the chosen strategy once more: {realised:.1f} €." in said
     assert meaning in said
     assert not any("once more" in each for each in report.quality.sentences)

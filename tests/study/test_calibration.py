@@ -288,7 +288,7 @@ def test_deciding_again_about_the_cases_of_the_fit_repeats_its_decisions(
 
 def test_a_plate_that_may_or_may_not_be_new_earns_a_warning(schools: stakes.Calibration) -> None:
     with pytest.warns(
-        stakes.StakesWarning, match=r"'school'.*taken to hold the same.*new=.*known="
+        stakes.StakesWarning, match=r"'school'.*assumed to hold the same.*new=.*known="
     ):
         guessed = schools.decide({"sigma": SIGMA + 1})
     # Once it is said which, there is nothing to warn of; a warning would be an error here.
@@ -324,7 +324,7 @@ def test_a_plate_that_grew_or_shrank_without_labels_earns_a_warning(
 ) -> None:
     for sigma in ([*SIGMA, 12.0], SIGMA[:3]):
         with pytest.warns(
-            stakes.StakesWarning, match=r"'school'.*\d and 8.*taken to be new.*new=.*coords="
+            stakes.StakesWarning, match=r"'school'.*\d and 8.*treated as new.*new=.*coords="
         ):
             guessed = schools.decide({"sigma": sigma})
         np.testing.assert_array_equal(guessed, schools.decide({"sigma": sigma}, new=("school",)))
@@ -380,7 +380,7 @@ def test_columns_of_tables_go_by_their_names() -> None:
 
 @pytest.mark.parametrize("ask", ["decide", "compare", "observed", "predictive", "assess"])
 def test_the_warning_points_at_the_line_that_asked(schools: stakes.Calibration, ask: str) -> None:
-    with pytest.warns(stakes.StakesWarning, match="taken to hold") as caught:
+    with pytest.warns(stakes.StakesWarning, match="assumed to hold") as caught:
         getattr(schools, ask)({"sigma": SIGMA + 1, "effect": EFFECT})
     assert [each.filename for each in caught] == [__file__]
 

@@ -367,7 +367,7 @@ def test_a_way_whose_numbers_fail_is_left_out_and_told() -> None:
         choice = stakes.choose(KEY, problem, data, ways, folds=2, steps=400, progress=False)
     assert [score.name for score in choice.scores] == ["plain VI", "the same for all"]
     assert "Calibrated is left out: `Linearized(quantile=0.9)`" in str(choice)
-    with pytest.raises(stakes.NumericalError, match="no way can decide"):
+    with pytest.raises(stakes.NumericalError, match="no strategy can decide"):
         stakes.choose(KEY, problem, data, ways[1:], folds=2, steps=400, progress=False)
 
 
@@ -403,7 +403,7 @@ def refusals() -> list[tuple[dict[str, Any], str]]:
         ({"by": "shop"}, "names no plate"),
         ({"by": "group", "folds": 7}, "there are 6 groups"),
         ({"ways": []}, "`ways=` must be a list of ways"),
-        ({"ways": [stakes.Same()]}, "nothing but what is there to compare with"),
+        ({"ways": [stakes.Same()]}, "only baselines"),
         ({"ways": [stakes.Plain(), stakes.Plain()]}, "more than once"),
         ({"ways": [stakes.Plain(), stakes.Tilted(0.5)]}, "`ways=`: each must be"),
         ({"ways": [stakes.Plain(), stakes.Given(np.zeros(5))]}, "one for each outcome"),
@@ -454,7 +454,7 @@ def test_folds_that_leave_a_parameter_untold_are_refused_before_any_fit(
 ) -> None:
     monkeypatch.setattr("stakes.study.fits.run_apart", pytest.fail)
     problem, data = stakes.Problem(learned, outcome="y", loss=stakes.Tilted(Q)), simulated()
-    with pytest.raises(stakes.InputError, match="parameter 'mean', and no way can predict"):
+    with pytest.raises(stakes.InputError, match="parameter 'mean' without any outcome"):
         stakes.choose(KEY, problem, data, by=data["group"], folds=3, progress=False)
 
 

@@ -193,7 +193,7 @@ class Problem:
             return (
                 f"Decisions about {self.action!r} change the outcome, and the outcomes in the data "
                 f"happened at the decisions that were made: they cannot say what other decisions "
-                f"would have led to. Try these to find out."
+                f"would have led to. Try other decisions to find out."
             )
         return None
 

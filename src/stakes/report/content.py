@@ -234,11 +234,10 @@ def _unreliable(notes: Sequence[str]) -> tuple[str, ...]:
     if not notes:
         return ()
     return (
-        f"Do not rely on the figures on this page yet. A fit looks step by step for what suits the "
-        f"data best, and here it stopped before it had found that "
-        f"({'; '.join(map(_in_words, notes))}): with more steps, decisions and costs may change. "
-        f"Allow twice as many or more, with steps = … under [fit] in the spec or steps= in Python, "
-        f"and run again.",
+        f"Do not rely on the figures on this page yet: a fit stopped before it had converged "
+        f"({'; '.join(map(_in_words, notes))}). With more steps, decisions and costs may change. "
+        f"Allow at least twice as many, with steps = … under [fit] in the spec or steps= in "
+        f"Python, and run again.",
     )
 
 

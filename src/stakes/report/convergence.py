@@ -88,7 +88,7 @@ class Price:
         elif self.given_up < -2 * self.error:
             how = "may fit the data worse than plain VI does, but here it does not"
         else:
-            how = "may fit the data worse than plain VI does; here no difference can be told"
+            how = "may fit the data worse than plain VI does; here the difference is within noise"
         return f"A calibrated posterior errs where errors are cheap, so it {how}."
 
     @property

@@ -220,8 +220,8 @@ def _agreement(table: Decisions) -> Agreement | None:
         return None
     bins = np.array_split(np.argsort(chance, kind="stable"), BINS)
     return Agreement(
-        f"Probability of {table.outcome} = 1 by the model (across), and how often it came "
-        f"(upwards), in {BINS} groups of cases; on the line the two agree.",
+        f"Predicted probability of {table.outcome} = 1 (horizontal), and how often it occurred "
+        f"(vertical), in {BINS} groups of cases; on the line the two agree.",
         np.array([chance[rows].mean() for rows in bins]),
         np.array([came[rows].mean() for rows in bins]),
     )

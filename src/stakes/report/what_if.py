@@ -139,7 +139,10 @@ class Curve:
         which = (
             "The decision" if self.count == 1 else f"{self.beyond:,} of {self.count:,} decisions"
         )
-        where = "no action that was ever taken" if self.labels else "outside those"
+        where = "outside those"
+        if self.labels:
+            one = self.beyond == 1
+            where = "an action that was never taken" if one else "actions that were never taken"
         low, high = (self.shown(end) for end in self.made)
         span = "" if self.labels else f", {low} to {high}"
         lie, rest, it = ("is", "rests", "it") if self.beyond == 1 else ("are", "rest", "them")

@@ -106,7 +106,7 @@ class Recommendation:
         share = percent(under / (under + over), 0)
         return (
             f"One too few costs {shown(under, self.unit)}, one too many {shown(over, self.unit)}, "
-            f"so decisions are what is enough in {share} of cases, not the mean."
+            f"so each decision is the quantity that suffices in {share} of cases, not the mean."
         )
 
     @property
@@ -236,7 +236,7 @@ class Quality:
             for name, share, came in self.shares
             if self._is_off(came - share, math.sqrt(share * (1 - share) / self.outcomes), 0.01)
         ]
-        return f"Probabilities are off on the whole, for {', '.join(off)}." if off else ""
+        return f"On the whole, the probabilities are off for {', '.join(off)}." if off else ""
 
     @property
     def _cost_sentence(self) -> str:
@@ -263,17 +263,17 @@ class Quality:
             return ""
         before, came = self.folds.line().risk, "brought" if self.gain else "cost"
         error = math.hypot(self.folds.error or 0.0, self.error or 0.0)
-        meaning = "The two differ by no more than chance may explain."
+        meaning = "Chance may explain the difference."
         if abs(self.realised - before) > TOO_FAR * error:
             meaning = (
-                "They differ by more than chance explains, so these rows are of another kind, or "
-                "times have changed. Count on the second."
+                "Chance does not explain the difference: these rows are of another kind, or times "
+                "have changed. Rely on the second figure."
             )
         outcomes = self.folds.outcomes
         return (
-            f"Ways to decide were compared on {outcomes:,} other outcomes, where a "
-            f"decision {came} {shown(before, self.unit)}. These {self.outcomes:,} were kept apart "
-            f"from that, to judge the way chosen once more: {shown(self.realised, self.unit)}. "
+            f"The strategies were compared on {outcomes:,} other outcomes, where a decision "
+            f"{came} {shown(before, self.unit)} on average. These {self.outcomes:,} were held out "
+            f"to judge the chosen strategy once more: {shown(self.realised, self.unit)}. "
             f"{meaning}"
         )
 

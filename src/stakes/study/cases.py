@@ -80,7 +80,7 @@ FEWEST_DRAWS = 200
 # Cases times draws of θ, to decide by where decisions are only judged.
 MOST_DECIDED = 2**20
 # What a report says in place of a verdict about calibration.
-NOT_CALIBRATED = "Calibrated VI is none of the ways to choose among, and was not fitted."
+NOT_CALIBRATED = "Calibrated VI was not among the strategies compared, and was not fitted."
 
 Value = TypeVar("Value")
 
@@ -425,9 +425,9 @@ def check_decisions(decisions: np.ndarray) -> None:
         endless = decisions == end
         if endless.any():
             raise NumericalError(
-                f"{int(endless.sum())} of {decisions.size} decisions are infinite: the more the "
-                f"decision {where}, the better, or at least never worse. Such a decision needs "
-                f"limits: say in the loss or utility what too {too} a decision costs."
+                f"{int(endless.sum())} of {decisions.size} decisions are infinite: a decision gets "
+                f"better, or at least no worse, as it {where}. It needs limits: let the loss or "
+                f"utility say what too {too} a decision costs."
             )
     bad = ~np.isfinite(decisions)
     if bad.any():

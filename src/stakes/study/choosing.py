@@ -128,7 +128,7 @@ def chosen_among(study: Study, strategies: Sequence[Strategy]) -> Choice:
                 left_out[strategy.name] = str(error)
     if all(each.is_baseline for each in scores):
         reasons = "\n".join(f"  {name}: {why}" for name, why in left_out.items())
-        raise NumericalError(f"`choose`: no way can decide.\n{reasons}")
+        raise NumericalError(f"`choose`: no strategy can decide.\n{reasons}")
     for name, why in left_out.items():
         warn(f"`choose` leaves out {name}: {why}")
     entered = tuple(each for each in strategies if each.name not in left_out)
@@ -147,7 +147,7 @@ def check_ways(ways: object) -> list[Strategy]:
     """Refuse what is no list of different ways, one of which can decide."""
     listed = list(ways) if isinstance(ways, Sequence) and not isinstance(ways, str) else []
     if not listed:
-        raise checks.refused("`ways=`", "a list of ways, such as `[Plain(), Same()]`", ways)
+        raise checks.refused("`ways=`", "a list of strategies, such as `[Plain(), Same()]`", ways)
     for way in listed:
         checks.choice("`ways=`: each", way, Strategy, "one such as `Plain()`")
     names = [way.name for way in listed]
@@ -156,7 +156,7 @@ def check_ways(ways: object) -> list[Strategy]:
         raise InputError(f"`ways=` has {', '.join(map(repr, twice))} more than once.")
     if all(way.is_baseline for way in listed):
         raise InputError(
-            "`ways=` has nothing but what is there to compare with; add a way such as `Plain()`."
+            "`ways=` has only baselines, to compare with; add a strategy such as `Plain()`."
         )
     return listed
 

@@ -93,9 +93,9 @@ def checked_expectation(
         if isinstance(expectation, expectations.ScoreFunction):
             warn(
                 f"The outcome {problem.outcome!r}, {type(outcome).__name__}, can only be drawn, "
-                f"and no gradient passes through its draws: those of the calibrated fit are noisy "
-                f"estimates by its score function. Look at the trace of the bound, and give more "
-                f"draws, `expectation=ScoreFunction(draws=...)`, where it does not settle."
+                f"and gradients do not pass through its draws. The calibrated fit estimates them "
+                f"by the score function, which is noisy: look at the trace of the bound, and give "
+                f"more draws, `expectation=ScoreFunction(draws=...)`, if it does not settle."
             )
     else:
         expectations.check(expectation, outcome, asked, like)

@@ -423,6 +423,6 @@ def warn_of_second_minimum(problem: Problem, second: SecondMinimum) -> None:
         f"Under `{problem.criterion.title}`, decisions far apart are nearly equally good in "
         f"{int(exists.sum())} of {exists.size} cases: {best:.4g} ({here:.4g} on average) and "
         f"{other:.4g} ({there:.4g}), for example, and {between:.4g} between them. A little more "
-        f"data may make the other one the best; look at both, "
+        f"data may reverse their order; look at both, "
         f"`result.expected([{best:.4g}, {other:.4g}])`."
     )

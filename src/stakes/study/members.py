@@ -138,8 +138,8 @@ def _check(members: Membership, coords: Coords, fitted: ModelTrace, here: ModelT
         if here.plates[plate] != fitted.plates.get(plate):
             raise InputError(
                 f"`known=` names {plate!r}, which has {here.plates[plate]} members here and had "
-                f"{fitted.plates.get(plate, 0)} in the fit: which ones they are, only labels can "
-                f"say. Give `coords={{{plate!r}: [...]}}`, here and in `calibrate`."
+                f"{fitted.plates.get(plate, 0)} in the fit: only labels can tell which they are. "
+                f"Give `coords={{{plate!r}: [...]}}`, here and in `calibrate`."
             )
     strange = [d for d, at in members.rows.items() if d not in here.plates and (at < 0).any()]
     if strange:
@@ -156,9 +156,9 @@ def _warn(members: Membership, fitted: ModelTrace, here: ModelTrace, *, changed:
     """
     for plate in members.alike:
         warn(
-            f"No label of {plate!r} is one of the fit's, so all its members are taken to be new; "
-            f"but some differ from the fit's in their type alone, such as '1' for 1. Give them as "
-            f"in the fit or, if they are new, say `new=({plate!r},)`."
+            f"The fit knows no label of {plate!r}, so all its members are treated as new; but some "
+            f"labels differ from the fit's only in their type, such as '1' and 1. Give labels of "
+            f"the fit's type or, if the members are new, say `new=({plate!r},)`."
         )
     settled = {*members.new, *members.known, *members.same, *members.rows}
     unsaid = [p for p in here.plates if p in fitted.known_plates and p not in settled]
@@ -167,15 +167,15 @@ def _warn(members: Membership, fitted: ModelTrace, here: ModelTrace, *, changed:
         sizes = ", ".join(f"{here.plates[p]} and {fitted.plates[p]}" for p in other)
         warn(
             f"The plate {some(other)} has another number of members than in the fit ({sizes}): "
-            f"all of them are taken to be new, and nothing that the fit has learned about single "
+            f"all of them are treated as new, and nothing that the fit has learned about single "
             f"members is used. If they are new, say `new={tuple(other)}`; if some are members of "
-            f"the fit, tell them by labels, `coords={{{other[0]!r}: [...]}}`, here and in "
+            f"the fit, identify them by labels, `coords={{{other[0]!r}: [...]}}`, here and in "
             f"`calibrate`."
         )
     alike = [p for p in unsaid if p not in other and p in here.instances.dims]
     if alike and changed:
         warn(
-            f"The plate {some(alike)} has as many members as in the fit and is taken to hold "
+            f"The plate {some(alike)} has as many members as in the fit and is assumed to hold "
             f"the same ones. If they are new, say `new={tuple(alike)}`; if they are the same, "
             f"say `known={tuple(alike)}`.",
         )
@@ -215,14 +215,14 @@ def _numbers(dim: str, before: list[Any], here: list[Any], *, all_known: bool) -
             twice = [label for label, times in Counter(labels).items() if times > 1]
             raise InputError(
                 f"`coords[{dim!r}]` has {some(twice)} more than once{where}, so that labels do not "
-                f"tell members apart. Say `new=({dim!r},)` or `known=({dim!r},)` instead."
+                f"identify members. Say `new=({dim!r},)` or `known=({dim!r},)` instead."
             )
     number = {label: at for at, label in enumerate(before)}
     strange = [label for label in here if label not in number]
     if strange and all_known:
         raise InputError(
             f"`known=` names {dim!r}, but the fit has no {some(strange)} there. Leave {dim!r} out "
-            f"of `known=` to take such members for new ones."
+            f"of `known=` to treat such members as new."
         )
     return np.array([number.get(label, -1) for label in here])
 

@@ -218,9 +218,9 @@ class Study:
         lost = lost_parameters(approximation, self.keys.spread)
         if lost:
             raise InputError(
-                f"`folds=` leaves out all outcomes that tell the model some of its parameter "
-                f"{some(lost)}, and no way can predict such cases: a parameter has no distribution "
-                f"to draw new members from. Sample it inside a plate, or give other folds."
+                f"`folds=` leaves some members of the parameter {some(lost)} without any outcome "
+                f"to learn from, and a parameter has no distribution to draw new members from. "
+                f"Sample it inside a plate, or give other folds."
             )
         rows = seen_members(approximation, self.keys.spread)
         if not rows:
