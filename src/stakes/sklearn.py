@@ -1,4 +1,7 @@
-"""Decisions as predictions of a scikit-learn regressor."""
+"""Decisions as predictions of a scikit-learn regressor.
+
+So they can be a step of a pipeline, be cross-validated, or be searched over, as any regressor can.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -140,9 +143,12 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return Squared() if self.loss is None else self.loss
 
     def _check(self, X: Any, y: Any, *, first: bool) -> tuple[Any, Any]:  # noqa: N803
-        """Arrays of numbers; the columns of a table as they are, where they go by name.
+        """Return arrays of numbers; the columns of a table as they are, where they go by name.
 
-        What is seen first says how many columns there have to be, and of which names.
+        Args:
+            X: an array or a table.
+            y: outcomes; None for a prediction.
+            first: whether these say how many columns there have to be, and of which names.
         """
         if self.model is None or not isinstance(X, pd.DataFrame):
             if not first:

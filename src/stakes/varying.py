@@ -1,4 +1,9 @@
-"""What may differ from case to case: a number for all, an array, or the name of a data argument."""
+"""What may differ from case to case: a number for all, an array, or the name of a data argument.
+
+A loss such as `Newsvendor(under="price", over=1)` does not know its prices. It names its needs; the
+data give a column for each, one value for each case; and `at` returns the loss with the columns in
+place of the names, which computes as it would with numbers.
+"""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -59,7 +64,13 @@ Columns: TypeAlias = Mapping[Need, Array]
 
 
 def number(where: str, value: object, **limits: Any) -> Varying:
-    """A number within the limits of `checks.number`, or what stands for one for each case."""
+    """Return a number within limits, or what stands for one for each case.
+
+    Args:
+        where: what the value is, for the message.
+        value: a number, an array, or the name of a data argument.
+        limits: those of `checks.number`.
+    """
     if _is_need(value) and not _is_number(value):
         return value
     if isinstance(value, np.ndarray | jax.Array | list | tuple) and np.ndim(value):
@@ -86,22 +97,22 @@ def _is_need(value: object) -> "TypeIs[str | PerCase]":
 
 
 def needs(values: Iterable[object]) -> tuple[Need, ...]:
-    """What has to be looked up for these values."""
+    """Return what has to be looked up for these values."""
     return tuple(dict.fromkeys(filter(_is_need, values)))
 
 
 def is_one_number(value: object) -> bool:
-    """Whether it is the same for all cases: a number, which may be traced."""
+    """Return whether a value is the same for all cases: a number, which may be traced."""
     return isinstance(value, float) or (isinstance(value, jax.Array) and value.ndim == 0)
 
 
 def value_at(value: Varying, columns: Mapping[Need, object]) -> Varying:
-    """A value for some cases: their own, where they differ."""
+    """Return a value for some cases: their own, where they differ."""
     return columns[value] if _is_need(value) else value
 
 
 def with_values(instance: T, **values: object) -> T:
-    """A copy of a frozen dataclass with other values, unchecked: they may be traced."""
+    """Return a copy of a frozen dataclass with other values, unchecked: they may be traced."""
     other = copy(instance)
     checks.assign(other, **values)
     return other
@@ -113,9 +124,13 @@ def columns_for(
     shape: tuple[int, ...],
     plates: tuple[str, ...] = (),
 ) -> dict[Need, Array]:
-    """The values for all cases, from the data; an error where they do not fit.
+    """Return the values for all cases, from the data, or refuse those that do not fit.
 
-    `plates` names the axes of the cases.
+    Args:
+        asked: the needs of loss and limits.
+        data: all arguments, by name.
+        shape: of the cases.
+        plates: names of the axes of the cases.
     """
     return {
         need: _column(need, data, shape)
@@ -126,7 +141,7 @@ def columns_for(
 
 
 def _groups(name: str, data: Data, shape: tuple[int, ...], plates: tuple[str, ...]) -> Array:
-    """The number of each case's group, from zero."""
+    """Return the number of each case's group, from zero."""
     if name in plates:
         axis = plates.index(name)
         along = (1,) * axis + (-1,) + (1,) * (len(shape) - axis - 1)
@@ -145,6 +160,7 @@ def _groups(name: str, data: Data, shape: tuple[int, ...], plates: tuple[str, ..
 
 
 def _column(need: str | PerCase, data: Data, shape: tuple[int, ...]) -> Array:
+    """Return the values of a data argument, or of an array, one for each case."""
     if isinstance(need, str) and data.get(need) is None:
         raise InputError(
             f"`data` has no {need!r}, which the loss or the limits of decisions ask for by name."
@@ -154,6 +170,7 @@ def _column(need: str | PerCase, data: Data, shape: tuple[int, ...]) -> Array:
 
 
 def _broadcast(need: str | PerCase, values: Array, shape: tuple[int, ...]) -> Array:
+    """Return values in the shape of the cases, or refuse them."""
     try:
         # A row of its own is no number for all: it would be spread over all rows without a word.
         if values.ndim and values.size == 1 < math.prod(shape):
@@ -178,21 +195,22 @@ class CanVary:
     numbers: ClassVar[tuple[str, ...]] = ()
 
     def split_numbers(self) -> tuple[Self, tuple[float, ...]]:
-        """The same without its numbers, and these."""
+        """Return the same without its numbers, and these."""
         own = {n: v for n in self.numbers if isinstance(v := getattr(self, n), float)}
         return with_values(self, **dict.fromkeys(own)), tuple(own.values())
 
     def with_numbers(self, numbers: Sequence[Number]) -> Self:
-        """With these numbers, which may be traced, where `split_numbers` took some."""
+        """Return the same with these numbers, where `split_numbers` took some."""
         missing = [name for name in self.numbers if getattr(self, name) is None]
         return with_values(self, **dict(zip(missing, numbers, strict=True)))
 
     @property
     def needs(self) -> tuple[Need, ...]:
+        """What has to be looked up in the data."""
         return needs(self._values())
 
     def at(self, columns: Columns) -> Self:
-        """The same for some cases, with their values in place."""
+        """Return the same for some cases, with their values in place."""
         if not self.needs:
             return self
         values = {name: value_at(value, columns) for name, value in vars(self).items()}
@@ -208,7 +226,7 @@ class CanVary:
         return [getattr(self, field.name) for field in fields(self)]  # type: ignore[arg-type]
 
     def _check_numbers(self, *names: str, **limits: Any) -> None:
-        """Each of these fields is a number within the limits, or stands for one for each case."""
+        """Refuse fields that are no numbers within the limits, nor stand for some."""
         for name in names:
             where = f"`{type(self).__name__}({name}=...)`"
             checks.assign(self, **{name: number(where, getattr(self, name), **limits)})

@@ -83,7 +83,7 @@ def test_page_opens_with_the_decisions_and_their_worth_where_ways_were_compared(
     text = text.replace("\N{NO-BREAK SPACE}", " ")
     assert "loaves: 96 in all, for 8 rows of tomorrow.csv." in text
     assert "One too few costs 1.00 €, one too many 4.00 €, so each decision is the quantity" in text
-    assert "enough in 20 % of cases, not the mean." in text
+    assert "suffices in 20 % of cases, not the mean." in text
     assert "Better by: in per cent of the cost of plain VI; below zero it is worse." in text
     assert "On 40 outcomes left out of its fit, a decision cost 12.3 € on average." in text
     assert "That is 7.70 € better than deciding the same for all (95 % interval 5.00 to" in text

@@ -43,7 +43,7 @@ def test_words_on_what_a_decision_saves_follow_the_numbers(
         ({"expected": 2.79, "realised": 8.71, "error": 1.0}, ("disagree, 3.1 times as much",)),
         ({"expected": 2.79, "realised": 8.71, "error": 5.0}, ()),
         ({"expected": 10.0, "realised": 10.5, "error": 0.01}, ()),
-        ({"coverage": (), "shares": (("1", 0.1, 0.3),)}, ("Probabilities are off",)),
+        ({"coverage": (), "shares": (("1", 0.1, 0.3),)}, ("probabilities are off for 1",)),
         ({"coverage": (), "shares": (("1", 0.1, 0.12),)}, ()),
     ],
 )

@@ -117,7 +117,14 @@ def latent_draws(posterior: FittedPosterior, key: Key, draws: int) -> dict[str, 
 def derived_draws(
     posterior: FittedPosterior, predictor: Predictor, key: Key, draws: int
 ) -> dict[str, np.ndarray]:
-    """Return the model's deterministic sites for the same draws of the latents."""
+    """Return the model's deterministic sites for the same draws of the latents.
+
+    Args:
+        posterior: what the draws come from.
+        predictor: the model on the data of the fit.
+        key: the same as for `latent_draws`.
+        draws: how many.
+    """
     trace = predictor.trace
     return _everywhere(_derived, posterior, predictor, key, draws, trace.derived, trace.subsamples)
 

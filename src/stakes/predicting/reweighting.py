@@ -89,7 +89,12 @@ def _resampled(log_weights: np.ndarray, start: float) -> np.ndarray:
 
 
 def _taken(outcomes: Distribution, chosen: Array) -> Distribution:
-    """Return p(y_i|θ) with draws of θ of its own for each case i."""
+    """Return p(y_i|θ) with draws of θ of its own for each case i.
+
+    Args:
+        outcomes: draws of θ along a leading axis of each parameter.
+        chosen: draw x case, the numbers of the draws.
+    """
     shape = chosen.shape[1:]
 
     def of(leaf: Array) -> Array:

@@ -99,7 +99,10 @@ def _lines(
 
 
 def _tried(cases: Cases) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Return decisions between their limits, or all actions; and the labels of actions."""
+    """Return decisions between their limits, or all actions; and the labels of actions.
+
+    Limits may be any, so the space moves each decision to the nearest one that is allowed.
+    """
     space = cases.problem.space
     some = np.array(cases.problem.some_decisions)
     if space.actions is not None:

@@ -160,7 +160,13 @@ def _groups(table: Decisions) -> tuple[str, Column] | None:
 
 
 def _by_row(table: Decisions, shown: np.ndarray, dated: bool) -> Overview:
-    """Return the rows that are shown, one by one."""
+    """Return the rows that are shown, one by one.
+
+    Args:
+        table: of all decisions.
+        shown: numbers of the rows.
+        dated: whether they are in order of time.
+    """
     names = next(iter(table.labels.values()), tuple(range(1, len(table) + 1)))
     order = "day by day" if dated else "row by row"
     latest = f"; the latest {len(shown):,} of {len(table):,}" if len(shown) < len(table) else ""

@@ -134,7 +134,14 @@ def draw_improvements(ax: "Axes", rows: Sequence[Improvement]) -> None:
 
 
 def draw_cases(ax: "Axes", ranges: Sequence[Range], marks: Sequence[Mark], *, color: str) -> None:
-    """Draw decisions and outcomes, case by case, over ranges; the last lie on top."""
+    """Draw decisions and outcomes, case by case, over ranges; the last lie on top.
+
+    Args:
+        ax: to draw on.
+        ranges: of predictions.
+        marks: decisions and outcomes.
+        color: of the ranges.
+    """
     for label, low, high, width in ranges:
         style: dict[str, Any] = {"color": color, "alpha": 0.35, "linewidth": width}
         ax.vlines(range(len(low)), low, high, label=label, rasterized=len(low) > DENSE, **style)

@@ -128,7 +128,12 @@ def _(report: Report) -> str:
 def _pictures(
     report: Report, overviews: Mapping[str, Picture | None]
 ) -> Iterator[tuple[str, int, int, "Callable[[Axes], None]"]]:
-    """Yield the name of each picture, its width and height, and what draws it."""
+    """Yield the name of each picture, its width and height, and what draws it.
+
+    Args:
+        report: with the content of the pictures.
+        overviews: the picture of all decisions, for each size of screen.
+    """
     for screen, picture in overviews.items():
         if picture is not None:
             yield f"overview-{screen}", SCREENS[screen][0], 300, picture.draw
@@ -194,7 +199,12 @@ def write(report: Report | Answers, path: str | os.PathLike[str]) -> None:
 
 
 def safe_json(value: object) -> "Markup":
-    """Return JSON that is safe inside a script element, whatever its strings contain."""
+    """Return JSON that is safe inside a script element, whatever its strings contain.
+
+    Examples:
+        >>> "<" in safe_json({"label": "</script>"})
+        False
+    """
     from markupsafe import Markup
 
     text = json.dumps(
@@ -208,7 +218,13 @@ def safe_json(value: object) -> "Markup":
 def number(value: float | str | None, decimals: int | None = None) -> str:
     """Return a number with this many decimals, or four significant digits; a dash for none.
 
-    The name of an action is returned as it is.
+    Args:
+        value: a number, or the name of an action, which is returned as it is.
+        decimals: after the point.
+
+    Examples:
+        >>> number(1234.567), number(0.5, 2), number(None), number("call")
+        ('1,235', '0.50', '–', 'call')
     """
     if isinstance(value, str):
         return value
@@ -238,7 +254,12 @@ def page_percent(share: float | None, decimals: int = 1) -> str:
 
 
 def _data(report: Report, shown: list[ShownColumn]) -> dict[str, Any]:
-    """Return what the scripts of the page work with."""
+    """Return what the scripts of the page work with.
+
+    Args:
+        report: with the decision table and the costs that may be varied.
+        shown: columns of the table.
+    """
     what_if, table = report.what_if, report.decisions
     digits = table.decimals + 2
     data: dict[str, Any] = {
@@ -262,7 +283,11 @@ def _rows(shown: list[ShownColumn], rows: Iterable[int]) -> list[list[tuple[Show
 
 
 def _policy(*scripts: str) -> str:
-    """Return a content security policy that allows these scripts and nothing from elsewhere."""
+    """Return a content security policy that allows these scripts and nothing from elsewhere.
+
+    Each script is allowed by its hash; styles are allowed inline, since pictures have style
+    attributes.
+    """
     hashes = [hashlib.sha256(script.encode("utf-8")).digest() for script in scripts]
     allowed = " ".join(f"'sha256-{base64.b64encode(code).decode('ascii')}'" for code in hashes)
     return (
@@ -273,7 +298,10 @@ def _policy(*scripts: str) -> str:
 
 
 def _inline(script: str) -> "Markup":
-    """Return a script or style that cannot end its element early."""
+    """Return a script or style that cannot end its element early.
+
+    A carriage return is refused, too: a browser drops it, and the hash would no longer fit.
+    """
     from markupsafe import Markup
 
     # Either would end the element early, and a carriage return would change the hash.

@@ -34,7 +34,12 @@ RULES = {
 
 
 def worth_in_words(summary: Summary, unit: str | None = None) -> list[str]:
-    """Return what a decision has cost on average, and what is saved against simple rules."""
+    """Return what a decision has cost on average, and what is saved against simple rules.
+
+    Args:
+        summary: of the strategies compared.
+        unit: what costs are counted in.
+    """
     verb = "gained" if summary.gain else "cost"
     cost = (
         f"On {summary.outcomes:,} outcomes left out of its fit, a decision {verb} "
@@ -57,7 +62,13 @@ def _saving_in_words(saving: Saving, unit: str | None) -> str:
 
 
 def _span(low: float | None, high: float | None, unit: str | None) -> str:
-    """Return an interval in brackets; nothing where it has no ends."""
+    """Return an interval in brackets; nothing where it has no ends.
+
+    Args:
+        low: lower end.
+        high: upper end.
+        unit: of the upper end; the lower one is in the same.
+    """
     if low is None or high is None:
         return ""
     return f" (95 % interval {shown(low)} to {shown(high, unit)})"
@@ -185,7 +196,11 @@ class Quality:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the reader should know before relying on the decisions."""
+        """What the reader should know before relying on the decisions.
+
+        A model is wrong in small ways always; a warning needs a difference that matters beside what
+        chance explains.
+        """
         found = (self._coverage_warning, self._shares_warning, self._cost_warning)
         return tuple(warning for warning in found if warning)
 
@@ -240,7 +255,7 @@ class Quality:
 
     @property
     def _cost_sentence(self) -> str:
-        """What decisions were expected to cost, and did cost."""
+        """What decisions were expected to cost, and did cost, with its error."""
         if self.expected is None or self.realised is None:
             return ""
         what = "bring" if self.gain else "cost"

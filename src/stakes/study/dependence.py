@@ -84,7 +84,11 @@ def _part(by: Any, predictor: Predictor) -> Groups:
 
 
 def _clustered(groups: list[Groups]) -> Dependence:
-    """Return the dependence by no, one or two kinds of groups."""
+    """Return the dependence by no, one or two kinds of groups.
+
+    Args:
+        groups: none for independent cases, one kind for clusters, two for crossed ones.
+    """
     match groups:
         case []:
             return Independent()
@@ -96,7 +100,12 @@ def _clustered(groups: list[Groups]) -> Dependence:
 
 
 def _checked(by: Dependence, instances: Instances) -> Dependence:
-    """Refuse a dependence that is about other cases than these."""
+    """Return the dependence, or refuse one that is about other cases than these.
+
+    Args:
+        by: a value of the user.
+        instances: the shape of the cases, and the names of its axes.
+    """
     checks.choice(WHERE, by, Dependence, "one such as `stakes.Ordered()`", hashable=False)
     if isinstance(by, Ordered) and len(instances.shape) != 1:
         raise InputError(
@@ -110,7 +119,11 @@ def _checked(by: Dependence, instances: Instances) -> Dependence:
 
 
 def _named(name: str, predictor: Predictor) -> Groups:
-    """Return the groups of a plate of the outcome, of an argument along it, or of another plate."""
+    """Return the groups of a name.
+
+    The name is that of a plate of the outcome, of an argument along it, or of another plate, if the
+    model shows to which of its members each outcome belongs.
+    """
     cases, instances = predictor.trace, predictor.trace.instances
     if name in instances.dims:
         return name, _axis(instances, instances.dims.index(name))
@@ -140,7 +153,13 @@ def _named(name: str, predictor: Predictor) -> Groups:
 
 
 def _labelled(labels: Any, predictor: Predictor) -> Groups:
-    """Return the groups that labels make; a named column gives them its name."""
+    """Return the groups that labels make.
+
+    Args:
+        labels: one for each case, or for each member of one axis; a named column gives them its
+            name.
+        predictor: the model on the cases.
+    """
     instances = predictor.trace.instances
     if not _fits(labels, instances):
         raise InputError(
@@ -162,7 +181,13 @@ def _fits(values: Any, instances: Instances) -> bool:
 
 
 def _spread(name: str, values: Any, instances: Instances) -> np.ndarray:
-    """Return a value for each case, in one dimension."""
+    """Return a value for each case, in one dimension.
+
+    Args:
+        name: of the values, for the message.
+        values: one for each case, or for each member of one axis.
+        instances: the shape of the cases, and the names of its axes.
+    """
     values = np.asarray(values)
     if values.shape == instances.shape:
         return np.asarray(values.ravel())

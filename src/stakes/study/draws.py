@@ -40,7 +40,13 @@ def prior_draws(result: "Calibration", draws: int) -> "xr.Dataset":
 def _drawn(
     result: "Calibration", found: Mapping[str, Any], axes: Mapping[str, Instances]
 ) -> "xr.Dataset":
-    """Return draws of some sites as one chain, with the axes of each."""
+    """Return draws of some sites as one chain.
+
+    Args:
+        result: whose labels the draws get.
+        found: draws of each site, along a leading axis.
+        axes: of each site.
+    """
     import xarray as xr
 
     return xr.Dataset(
@@ -84,7 +90,11 @@ def data_tree(
 
 
 def _explained(cases: Cases, fit: FittedPosterior, draws: int) -> "tuple[xr.Dataset, xr.Dataset]":
-    """Return the log likelihood of each outcome that counts, and outcomes drawn."""
+    """Return the log likelihood of each outcome that counts, and outcomes drawn.
+
+    Outcomes that a mask hides have no likelihood, so that, where there are some, the others are
+    listed one after the other.
+    """
     import xarray as xr
 
     name, leading = cases.problem.outcome, ("chain", "draw")

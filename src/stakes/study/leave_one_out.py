@@ -108,7 +108,14 @@ def _decide_again(
     again: Mapping[str, Mapping[int, Fit]],
     decisions: Mapping[str, np.ndarray],
 ) -> None:
-    """Replace the decisions of cases without which a fit was made again."""
+    """Replace the decisions of cases without which a fit was made again.
+
+    Args:
+        cases: on the data of the fit.
+        plan: how the fits were made.
+        again: name of a fit -> number of a case -> the fit without it.
+        decisions: by name of a fit, changed in place.
+    """
     seen = cases.observations
     assert seen is not None
     for name, fits in again.items():

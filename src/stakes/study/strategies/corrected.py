@@ -128,7 +128,15 @@ class Corrected(Strategy):
 @final
 @dataclass(frozen=True, eq=False)
 class FittedCorrected:
-    """A fitted strategy, and the map that corrects its decisions."""
+    """A fitted strategy, and the map that corrects its decisions.
+
+    Attributes:
+        base: the strategy.
+        head: the kind of map.
+        fitted: the map that was learned.
+        seconds: how long both fits took.
+        diagnosis: of the base.
+    """
 
     base: FittedStrategy
     head: CalibrationMap

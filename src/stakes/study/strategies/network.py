@@ -142,7 +142,10 @@ def _room(rows: int) -> int:
 
 
 def _rows(units: "Units", inputs: MapInputs, outcomes: np.ndarray) -> _Rows:
-    """Return all rows, and copies of the first one that fill the room."""
+    """Return all rows, and copies of the first one that fill the room.
+
+    The copies only make arrays of the same shape; steps never draw them.
+    """
     every = np.append(np.arange(len(outcomes)), np.zeros(_room(len(outcomes)) - len(outcomes), int))
     values = (*units.seen(inputs), inputs.decisions, outcomes)
     return _Rows(*(jnp.asarray(each[every], jnp.result_type(float)) for each in values))
@@ -173,7 +176,11 @@ class Units(Numbers):
 
     @classmethod
     def of(cls, inputs: MapInputs, outcomes: np.ndarray) -> "Units":
-        """Return the units for these rows; the least spread keeps a correction finite."""
+        """Return the units for these rows.
+
+        A prediction without spread would leave no room for a correction, so there is a least
+        spread: a tenth of a typical one.
+        """
         spreads = _spreads(inputs)
         some = spreads[spreads > 0]
         least = 0.1 * float(np.median(some)) if some.size else float(np.std(outcomes)) or 1.0
@@ -289,7 +296,14 @@ def _train(
 ) -> Layers:
     """Return each member as it was when its left-out rows cost least.
 
-    They are looked at `LOOKS` times, after each `steps` steps of Adam with a falling rate.
+    Args:
+        criterion: the loss or utility.
+        steps: of Adam, with a rate that falls to zero, between two looks at the left-out rows.
+        key: of the rows in each step.
+        start: weights of all members.
+        rows: all rows, and copies that fill the room.
+        left_out: for each member, the rows that it is not trained on.
+        count: of the rows that are no copies.
     """
     import optax  # here, since deciding does without it
 
