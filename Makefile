@@ -24,7 +24,7 @@ slow: .venv/.installed ## run the slow tests: published experiments and long run
 	$(BIN)/python -m pytest -m slow -o faulthandler_timeout=0
 
 test-lowest: .venv-lowest/.installed ## run the tests with the lowest versions that are supported
-	.venv-lowest/bin/python -m pytest -n 2 --dist loadgroup
+	.venv-lowest/bin/python -m pytest -n 2 --dist loadgroup -W ignore::DeprecationWarning # of each other
 
 test-newest: .venv-newest/.installed ## run the tests with the newest JAX and newest other packages
 	.venv-newest/bin/python -m pytest -n 2 --dist loadgroup

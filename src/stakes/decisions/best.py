@@ -67,7 +67,7 @@ BARRIER = 0.05
 
 def best_decision(
     task: DecisionTask, expectation: Expectation, key: Key, outcomes: Outcome, like: PerInstance
-) -> PerInstance:
+) -> Float[Array, "*decision"]:
     """Return the decision with the least risk under the mixture: by a formula, or by a search.
 
     Draws of the outcome decide only where the expectation consists of draws, too.
