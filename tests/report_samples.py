@@ -89,7 +89,7 @@ def sample_report(
             total=12.0 * rows,
             actions=(),
             cost=10.5 * rows,
-            others=((text("the same for all"), 20.0 * rows),),
+            others=((text("one decision for all"), 20.0 * rows),),
             unit=text("€"),
             about=text("loaves"),
             costs=(1.0, 4.0),
@@ -189,7 +189,7 @@ def _more(rows: int, text: Callable[[str], str]) -> dict[str, Any]:
 
 
 def _choice(text: Callable[[str], str]) -> Summary:
-    plain, same = text("plain VI"), text("the same for all")
+    plain, same = text("plain VI"), text("one decision for all")
     return Summary(
         way=plain,
         base="plain VI",

@@ -102,7 +102,7 @@ def test_groups_may_be_chosen_for() -> None:
     found = stakes.map(
         KEY, problem_for, {"east": SHOPS["east"]}, solve=stakes.choose, ways=ways, folds=2, **SHORT
     )
-    assert found.table.loc["east", "way"] in ("plain VI", "the same for all")
+    assert found.table.loc["east", "way"] in ("plain VI", "one decision for all")
     assert "Decide by" in found["east"].verdict
 
 

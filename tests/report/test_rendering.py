@@ -86,7 +86,7 @@ def test_page_opens_with_the_decisions_and_their_worth_where_ways_were_compared(
     assert "suffices in 20 % of cases, not the mean." in text
     assert "Better by: in per cent of the cost of plain VI; below zero it is worse." in text
     assert "On 40 outcomes left out of its fit, a decision cost 12.3 € on average." in text
-    assert "That is 7.70 € better than deciding the same for all (95 % interval 5.00 to" in text
+    assert "That is 7.70 € better than one decision for all (95 % interval 5.00 to" in text
     assert "The 90 % ranges held 88 % of 40 outcomes that the fit had not seen" in text
     titles = [
         column["title"]

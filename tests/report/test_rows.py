@@ -24,14 +24,14 @@ def test_decisions_of_a_way_take_the_place_of_the_calibrated_ones(
     decided, drawn = np.arange(8.0), np.tile(np.arange(8.0), (10, 1)) + 1
     rows = Rows("new", result.on_fit, decided=decided, drawn=drawn, where="a.csv")
     np.testing.assert_allclose(rows.costs, 0.2, rtol=1e-6)  # each is one short
-    rows = replace(rows, others={"the same for all": np.full(8, 4.0)})
+    rows = replace(rows, others={"one decision for all": np.full(8, 4.0)})
     found = answer(rows, gain=False, unit="€")
     assert found.cost == pytest.approx(8 * 0.2)
     assert found.total == 28.0
     assert found.sentence == "effect: 28 in all, for 8 rows of a.csv."
     short = np.arange(8.0) + 1 - 4
     same = np.where(short > 0, 0.2 * short, -0.8 * short).sum()
-    assert dict(found.others)["the same for all"] == pytest.approx(same)
+    assert dict(found.others)["one decision for all"] == pytest.approx(same)
 
 
 def test_the_latest_rows_stand_for_the_present_where_nobody_asks(

@@ -15,9 +15,9 @@ BASE = Quality(100, True, ((0.9, 0.91, 0.9), (0.5, 0.52, 0.5)), (), 10.0, 11.0, 
 @pytest.mark.parametrize(
     ("each", "low", "high", "said"),
     [
-        (2.0, 1.0, 3.0, "That is 2.00 better than what is done today (95 % interval 1.00 to 3.00)"),
-        (-2.0, -3.0, -1.0, "2.00 worse than what is done today (95 % interval 1.00 to 3.00)"),
-        (0.5, -1.0, 2.0, "Against what is done today it is 0.500 better, which may be chance"),
+        (2.0, 1.0, 3.0, "That is 2.00 better than today's decisions (95 % interval 1.00 to 3.00)"),
+        (-2.0, -3.0, -1.0, "2.00 worse than today's decisions (95 % interval 1.00 to 3.00)"),
+        (0.5, -1.0, 2.0, "Against today's decisions it is 0.500 better, which may be chance"),
         (-0.5, -2.0, 1.0, "it is 0.500 worse, which may be chance (95 % interval −2.00 to 1.00)"),
         (0.5, None, None, "it is 0.500 better, which may be chance."),
     ],
@@ -27,7 +27,7 @@ def test_words_on_what_a_decision_saves_follow_the_numbers(
 ) -> None:
     choice = sample_report(3, worth=True).choice
     assert choice is not None
-    saved = [Saving("what is done today", each, low, high)]
+    saved = [Saving("today's decisions", each, low, high)]
     _, sentence = worth_in_words(replace(choice, saved=saved))
     assert said in sentence
 

@@ -61,10 +61,10 @@ def test_choosing_among_ways_stays_in_the_space():
     ways = [stakes.Plain(), stakes.Calibrated(), stakes.Same(), stakes.Given(today)]
     choice = stakes.choose(KEY, problem, YES, ways, folds=2, steps=300, progress=False)
     assert set(choice.decisions.values) <= {"call", "skip"}
-    always = choice.decide(YES, known="row", way="the same for all").values
+    always = choice.decide(YES, known="row", way="one decision for all").values
     assert len(set(always)) == 1
     costs = CALLS(YES["y"], np.where(X > 0, 0, 1))
-    assert choice.table.loc["what is done today", "risk"] == pytest.approx(float(costs.mean()))
+    assert choice.table.loc["today's decisions", "risk"] == pytest.approx(float(costs.mean()))
     with pytest.raises(InputError, match="actions"):
         stakes.choose(KEY, problem, YES, [stakes.Corrected()], folds=2, steps=10)
 

@@ -110,7 +110,7 @@ def test_ways_to_an_interval_are_chosen_among_by_outcomes_they_had_not_seen():
     fold, y = np.arange(24) % 2, DATA["y"]
     ways = [stakes.Plain(), stakes.Calibrated(), stakes.Same()]
     choice = stakes.choose(KEY, problem, DATA, ways, fold, steps=300, draws=4, progress=False)
-    assert list(choice.table.index) == ["plain VI", "calibrated", "the same for all"]
+    assert list(choice.table.index) == ["plain VI", "calibrated", "one decision for all"]
     same = choice.entries[-1]
     for (low, high), mask in zip(
         same.fitted.values, (fold != 0, fold != 1, fold >= 0), strict=True

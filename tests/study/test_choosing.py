@@ -237,9 +237,9 @@ def test_the_table_has_a_row_for_each_way_judged_alike(choice: stakes.Choice) ->
     assert list(table.index) == [score.name for score in choice.scores]
     assert {"risk", "better_by", "low", "high", "seconds"} <= set(table.columns)
     plain, same = choice.scores[0], choice.scores[3]
-    assert table.loc["the same for all", "risk"] == pytest.approx(same.costs.mean())
+    assert table.loc["one decision for all", "risk"] == pytest.approx(same.costs.mean())
     expected = 1 - same.costs.mean() / plain.costs.mean()
-    assert table.loc["the same for all", "better_by"] == pytest.approx(expected)
+    assert table.loc["one decision for all", "better_by"] == pytest.approx(expected)
     assert table.loc["plain VI", "better_than_today"] > 0
     today = 1 - plain.costs.mean() / choice.scores[4].costs.mean()
     assert table.loc["plain VI", "better_than_today"] == pytest.approx(today)
@@ -252,7 +252,7 @@ def test_the_simplest_way_is_chosen_where_none_is_reliably_better(choice: stakes
     assert choice.chosen == "plain VI"
     assert choice.verdict.startswith("Decide by plain VI: no other way is reliably better")
     assert "What is done today would cost" in choice.verdict
-    same = choice.table.loc["the same for all"]  # in the table and in words, of what plain VI costs
+    same = choice.table.loc["one decision for all"]  # in the table and in words, of what plain VI costs
     more = f"The same for all would cost {-100 * same['better_by']:.1f} % more than plain VI"
     assert more in choice.verdict
     assert f"interval {-100 * same['high']:.1f} % to {-100 * same['low']:.1f} %" in choice.verdict
@@ -267,12 +267,12 @@ def test_other_data_are_decided_by_the_way_chosen_or_named(choice: stakes.Choice
     decided = choice.decide(other, **known)
     want = exact(simulated(), np.ones(ROWS, bool))
     np.testing.assert_allclose(decided.values, want[[2, 0]], atol=0.05)
-    same = choice.decide(other, way="the same for all", **known).values
+    same = choice.decide(other, way="one decision for all", **known).values
     assert same[0] == same[1]
     for score in choice.scores[:3]:
         assert choice.decide(other, way=score.name, **known).shape == (2,)
     with pytest.raises(stakes.InputError, match="data of the fit alone"):
-        choice.decide(other, way="what is done today", **known)
+        choice.decide(other, way="today's decisions", **known)
     with pytest.raises(stakes.InputError, match="`way=` must be one of"):
         choice.decide(other, way="NUTS", **known)
 
@@ -280,7 +280,7 @@ def test_other_data_are_decided_by_the_way_chosen_or_named(choice: stakes.Choice
 def test_the_same_for_all_is_the_best_single_decision(choice: stakes.Choice) -> None:
     outcomes = simulated()["y"]
     costs = [stakes.Tilted(Q)(outcomes, place).mean() for place in np.linspace(-6, 6, 2401)]
-    [same, *_] = choice.decide({"group": [0], "n": GROUPS}, way="the same for all").values
+    [same, *_] = choice.decide({"group": [0], "n": GROUPS}, way="one decision for all").values
     assert stakes.Tilted(Q)(outcomes, same).mean() <= min(costs) + 1e-6
 
 
@@ -291,7 +291,7 @@ def test_a_baseline_is_chosen_where_every_model_is_reliably_worse() -> None:
     forward, options = stakes.Forward(blocks=4), stakes.Options(steps=500, independent=True)
     choice = stakes.choose(KEY, PROBLEM, data, ways, forward, options=options, progress=False)
     assert "4 blocks forward in time" in choice.verdict
-    assert choice.chosen == "what is done today"
+    assert choice.chosen == "today's decisions"
     np.testing.assert_array_equal(choice.decisions.values, data["y"].astype(np.float32))
     assert "nan" not in choice.verdict
 
@@ -365,7 +365,7 @@ def test_a_way_whose_numbers_fail_is_left_out_and_told() -> None:
     ways = [stakes.Plain(), stakes.Calibrated(), stakes.Same()]
     with pytest.warns(stakes.StakesWarning, match=r"leaves out calibrated: .*quantile"):
         choice = stakes.choose(KEY, problem, data, ways, folds=2, steps=400, progress=False)
-    assert [score.name for score in choice.scores] == ["plain VI", "the same for all"]
+    assert [score.name for score in choice.scores] == ["plain VI", "one decision for all"]
     assert "Calibrated is left out: `Linearized(quantile=0.9)`" in str(choice)
     with pytest.raises(stakes.NumericalError, match="no strategy can decide"):
         stakes.choose(KEY, problem, data, ways[1:], folds=2, steps=400, progress=False)

@@ -188,7 +188,7 @@ def test_the_standing_of_a_tool_counts_the_pairs_on_which_all_were_run():
     both = {ours.CHOSEN: row(1.1, 0.1, -0.1), "other": row(1.0, 0.0, 0.0)}
     ahead = {ours.CHOSEN: row(2.0, 0.0, 0.0), "other": row(3.0, 1.0, 0.5)}
     alone = {"other": row(1.0, 0.0, 0.0)}
-    way = {f"stakes, {name}": row(0.5, -0.5, -0.6) for name in ("plain VI", "the same for all")}
+    way = {f"stakes, {name}": row(0.5, -0.5, -0.6) for name in ("plain VI", "one decision for all")}
     results = {"one": {"by cost": {"a": both | way, "b": ahead}}, "two": {"by cost": {"c": alone}}}
     *_, first, second = page.standing(results).splitlines()
     assert first == "| stakes, as chosen | 2 | 1 | 0 | 5.0 % | 10 % | 4 |"

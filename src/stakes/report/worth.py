@@ -28,8 +28,8 @@ def shown(value: float, unit: str | None = None) -> str:
 
 # Simple rules, as a sentence calls them.
 RULES = {
-    "the same for all": "deciding the same for all",
-    "what is done today": "what is done today",
+    "one decision for all": "deciding the same for all",
+    "today's decisions": "today's decisions",
 }
 
 

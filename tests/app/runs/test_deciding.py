@@ -99,7 +99,7 @@ def test_a_way_that_was_not_fitted_to_all_rows_says_so(
 ) -> None:
     manifest = RunFolder(finished).manifest()
     ways = [way for way in manifest.refit.ways if way not in ("plain VI", "calibrated")]
-    assert {*ways, "plain VI", "calibrated"} >= {manifest.choice.way, "the same for all"}
+    assert {*ways, "plain VI", "calibrated"} >= {manifest.choice.way, "one decision for all"}
     way = next(row.name for row in manifest.choice.ways if row.name not in manifest.refit.ways)
     decided = invoke("decide", finished, new_rows, "-o", tmp_path / "o.csv", "--way", way)
     assert f"by {way}, fitted to 30 rows, without the 10 held out" in decided.stderr

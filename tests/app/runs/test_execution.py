@@ -37,12 +37,12 @@ def test_every_way_can_be_fitted_to_all_rows(name: str, copied: Path, new_rows: 
     chosen = replace(RunFolder(copied).manifest().choice, way=name)
     RunFolder(copied).update(status="running", choice=chosen, refit=None)
     manifest, _ = runs.carry_out(runs.reopen(copied), report=False, progress=False)
-    assert {name, "plain VI", "the same for all"} <= set(manifest.refit.ways)
+    assert {name, "plain VI", "one decision for all"} <= set(manifest.refit.ways)
     arrays = load_arrays(copied / "choice.npz")
     for path, array in judged.items():
         np.testing.assert_array_equal(arrays[path], array)
     whole = {path.split("/")[1] for path in arrays if path.startswith(ALL)}
-    assert whole == {name, "the same for all"}
+    assert whole == {name, "one decision for all"}
     for way in whole:
         refitted, own = below(f"{ALL}{way}/", arrays), below(f"{way}/", judged)
         assert refitted.keys() == own.keys()
@@ -60,7 +60,7 @@ def test_a_run_may_choose_what_is_done_today(
     judged = load_arrays(copied / "choice.npz")
     own = {path: array for path, array in judged.items() if not path.startswith(ALL)}
     save_arrays(copied / "choice.npz", own)
-    chosen = replace(RunFolder(copied).manifest().choice, way="what is done today")
+    chosen = replace(RunFolder(copied).manifest().choice, way="today's decisions")
     RunFolder(copied).update(status="running", choice=chosen, refit=None)
     manifest, _ = runs.carry_out(runs.reopen(copied), report=True, progress=False)
     assert manifest.status == "done"
@@ -187,7 +187,7 @@ def test_a_calibrated_fit_that_cannot_be_chosen_is_not_made(tmp_path: Path) -> N
     assert list(manifest.ending.stopped) == ["VI", "VI, all rows"]
     assert list(manifest.ending.risk) == ["VI"]
     assert manifest.refit is not None
-    assert manifest.refit.ways == ["plain VI", "the same for all"]
+    assert manifest.refit.ways == ["plain VI", "one decision for all"]
     assert "decision_calibrated" not in pd.read_csv(tmp_path / "run" / "decisions.csv")
     page = (tmp_path / "run" / "report.html").read_text("utf-8")
     assert "and was not fitted." in page
@@ -211,14 +211,14 @@ def test_the_choice_is_recorded_in_the_unit_of_the_costs(finished: Path) -> None
         "plain VI, corrected by shift",
         "plain VI, corrected by level",
         "plain VI, corrected by monotone",
-        "the same for all",
-        "what is done today",
+        "one decision for all",
+        "today's decisions",
     ]
     assert found.way in found.verdict
-    assert {each.than for each in found.saved} >= {"the same for all", "what is done today"}
+    assert {each.than for each in found.saved} >= {"one decision for all", "today's decisions"}
     guessed = pd.read_csv(finished / "decisions.csv").query("part == 'fit'")
     cost = newsvendor_cost(guessed["observed"], guessed["decision_today"])
-    assert found.line("what is done today").risk == pytest.approx(cost.mean(), rel=1e-4)
+    assert found.line("today's decisions").risk == pytest.approx(cost.mean(), rel=1e-4)
     plain = found.line("plain VI").risk
     for line in found.ways:
         assert line.better_by == pytest.approx((plain - line.risk) / plain, abs=1e-9)
@@ -243,7 +243,7 @@ def test_risks_are_mean_costs_on_rows_left_out(finished: Path) -> None:
         fitted = run.study.fitted(Same(), mask)
         decisions[judged] = fitted.decide(run.study.cases(mask))[judged]
     costs = newsvendor_cost(outcomes, decisions)
-    assert found.line("the same for all").risk == pytest.approx(costs.mean(), rel=1e-5)
+    assert found.line("one decision for all").risk == pytest.approx(costs.mean(), rel=1e-5)
     assert found.outcomes == len(costs)
 
 
@@ -253,7 +253,7 @@ def test_what_decides_is_kept_as_plain_numbers(finished: Path) -> None:
     assert manifest.choice is not None
     assert manifest.refit is not None
     own = {path.split("/")[0] for path in arrays if not path.startswith(ALL)}
-    nothing = {"plain VI", "calibrated", "what is done today"}
+    nothing = {"plain VI", "calibrated", "today's decisions"}
     assert own == {line.name for line in manifest.choice.ways} - nothing
     whole = {path.split("/")[1] for path in arrays if path.startswith(ALL)}
     assert whole == set(manifest.refit.ways) - nothing

@@ -131,7 +131,7 @@ def test_ways_and_folds_of_a_spec_are_values(project: Path, tmp_path: Path) -> N
     assert shop.choosing.folds == stakes.Forward()
     assert [way.name for way in shop.choosing.ways] == [
         *("plain VI", "calibrated, strength 0.25", "calibrated", "calibrated, strength 4"),
-        *("calibrated, strength 16", "plain VI, corrected by shift", "the same for all"),
+        *("calibrated, strength 16", "plain VI, corrected by shift", "one decision for all"),
     ]
     said = {
         "folds": {"forward": {"blocks": 3, "start": 0.6}},

@@ -35,11 +35,11 @@ class Same(Strategy):
     Examples:
         >>> import stakes
         >>> stakes.Same().name
-        'the same for all'
+        'one decision for all'
     """
 
     is_baseline: ClassVar[bool] = True
-    name: ClassVar[str] = "the same for all"
+    name: ClassVar[str] = "one decision for all"
     description: ClassVar[str] = "one decision for all, the best single one for the outcomes known"
 
     def check(self, study: "Study") -> None:
@@ -81,14 +81,14 @@ class Given(Strategy, FittedStrategy):
     Examples:
         >>> import stakes
         >>> stakes.Given([12.0, 9.0, 15.0]).name
-        'what is done today'
+        "today's decisions"
     """
 
     decisions: Any
     labels: list[Any] | None = field(default=None, init=False, repr=False)
 
     is_baseline: ClassVar[bool] = True
-    name: ClassVar[str] = "what is done today"
+    name: ClassVar[str] = "today's decisions"
     description: ClassVar[str] = "the decisions of today, from the table"
 
     def __post_init__(self) -> None:
