@@ -16,7 +16,7 @@ from stakes.errors import InputError
 from stakes.host.workers import checked_client, has_failed, run_each
 from stakes.problem import Problem, checked_key
 from stakes.study import Calibration, Choice, calibrate
-from stakes.wording import percent, percent_span, text_table
+from stakes.wording import INTERVAL, Printed, Printout, amount, count, percent, percent_span
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,7 +46,7 @@ class Answer:
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class Answers:
+class Answers(Printed):
     """The answers for many groups. Made by `stakes.map`; prints as a table.
 
     Attributes:
@@ -97,24 +97,24 @@ class Answers:
             raise KeyError(f"{group!r} has no answer. {self.failures[group]}")
         return self.answers[group]
 
-    def __repr__(self) -> str:
-        rows = [["", "risk", "better by", "95 % interval", "way", "seconds"]]
+    @property
+    def printout(self) -> Printout:
+        """The first groups, how many there are, and the first failures."""
+        rows = [["", "risk", "better by", INTERVAL, "strategy", "seconds"]]
         for name, answer in list(self.answers.items())[:SHOWN]:
             row = answer.row
-            span = percent_span(row["low"], row["high"], 2)
-            better = percent(row["better_by"], 2)
+            span = percent_span(row["low"], row["high"], unknown="none")
+            better = percent(row["better_by"])
             seconds = f"{row['seconds']:.1f}"
-            rows.append([str(name), f"{row['risk']:.4g}", better, span, row["way"], seconds])
-        lines = text_table(rows, right={1, 2, 5}, gap=3) if self.answers else []
-        more = len(self.answers) - SHOWN
-        lines += [f"... and {more} more groups"] * (more > 0)
+            rows.append([str(name), amount(row["risk"]), better, span, row["way"], seconds])
+        left = len(self.answers) - SHOWN
+        notes = [f"... and {count(left, 'more group')}"] if left > 0 else []
         total = len(self.answers) + len(self.failures)
-        lines += ["", f"{len(self.answers)} of {total} groups have an answer."]
+        lines = [f"{len(self.answers):,} of {count(total, 'group')} have an answer."]
         lines += [f"{n}: {error}" for n, error in list(self.failures.items())[:SHOWN]]
-        more = len(self.failures) - SHOWN
-        return "\n".join([*lines, *[f"... and {more} more failures"] * (more > 0)]).lstrip("\n")
-
-    __str__ = __repr__
+        left = len(self.failures) - SHOWN
+        lines += [f"... and {count(left, 'more failure')}"] if left > 0 else []
+        return Printout(rows if self.answers else [], {1, 2, 5}, notes, lines)
 
 
 def map(

@@ -13,14 +13,14 @@ def test_what_is_saved_comes_with_the_interval_of_the_library():
     for dependence in (Independent(), groups):
         low, high, _ = interval(others, costs, dependence)
         saved = f"{100 * (1 - costs.mean() / others.mean()):.1f} %"
-        words = f"{saved} ({100 * low:.1f} % to {100 * high:.1f} %)"
+        words = f"{saved} ({100 * low:.1f} to {100 * high:.1f} %)"
         assert saving(costs, others, dependence) == words
         assert f"saved {words}" in table(costs, {"others": others}, "a day", dependence)
     assert saving(costs, others) == saving(costs, others, Independent())
 
 
 def test_too_few_cases_are_no_claim():
-    assert "too few for a claim" in saving(np.array([1.0, 2.0]), np.array([2.0, 3.0]))
+    assert "too few" in saving(np.array([1.0, 2.0]), np.array([2.0, 3.0]))
 
 
 def test_gains_are_minus_costs():

@@ -226,7 +226,7 @@ def test_too_few_groups_allow_no_claim() -> None:
     base, other = 5 + rng.random(30), 3 + rng.random(30)
     assert interval(base, other).low > 0.3
     few = interval(base, other, Clustered(np.arange(30) % 5, "town"))
-    assert few == (-np.inf, np.inf, "clustered by town, of which 5 are too few for a claim")
+    assert few == (-np.inf, np.inf, "clustered by town; 5 are too few")
     both = interval(base, other, Crossed((np.arange(30), np.arange(30) % 5), ("shop", "town")))
     assert both[:2] == (-np.inf, np.inf)
     assert interval(base[:20], other[:20], Ordered())[:2] == (-np.inf, np.inf)

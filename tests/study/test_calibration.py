@@ -162,7 +162,8 @@ def test_the_scale_over_predicted_outcomes_is_that_of_losses_of_draws(
 def test_the_result_can_say_how_it_came_about(schools: stakes.Calibration) -> None:
     for part in ("Tilted(q=0.2)", "Linearized, M = ", "ClosedForm()", "(8,)", "step limit"):
         assert part in repr(schools)
-    assert "`stakes.choose` takes what helps" in repr(schools)
+    assert "`stakes.choose` decides by the best strategy" in repr(schools)
+    assert '<td style="text-align: left">LCVI</td>' in schools._repr_html_()
 
 
 def test_the_calibrated_fit_starts_where_vi_ended(schools: stakes.Calibration) -> None:
@@ -421,7 +422,11 @@ def test_a_comparison_prints_as_a_table_with_a_verdict(schools: stakes.Calibrati
 
 @pytest.mark.parametrize(
     ("saved", "begins", "points"),
-    [(0.1, "Calibration lowers", False), (0.0, "No reliable", True), (-0.1, "Calibration", True)],
+    [
+        (0.1, "Calibration lowers", False),
+        (0.0, "Calibration does not reliably", True),
+        (-0.1, "Calibration raises", True),
+    ],
 )
 def test_a_verdict_against_calibration_points_to_what_acts_on_it(
     schools: stakes.Calibration, saved: float, begins: str, points: bool
@@ -431,10 +436,12 @@ def test_a_verdict_against_calibration_points_to_what_acts_on_it(
     costs = {"VI": plain, "LCVI": plain - saved + luck - luck.mean()}
     found = replace(schools.compare(), costs=costs, notes=(), dependence=stakes.Independent())
     assert found.verdict.startswith(begins)
-    if begins.startswith("Calibration"):  # a rise, or a fall, by so much: intervals count alike
-        assert re.search(r"interval \d.* % to \d", found.verdict)
+    if saved:  # the interval of a rise, and of a fall, has positive ends
+        assert re.search(r"interval \d+\.\d to \d+\.\d %\)", found.verdict)
+    else:
+        assert re.search(r"interval from \S+ % higher to \S+ % lower\)", found.verdict)
     assert ("`stakes.choose`" in found.verdict) == points
-    assert ("eep the plain fit" in found.verdict) == points
+    assert ("Keep plain VI." in found.verdict) == points
 
 
 def test_held_out_cases_are_compared_on_their_own_outcomes(schools: stakes.Calibration) -> None:
@@ -540,14 +547,14 @@ def test_a_verdict_warns_of_draws_of_nuts_that_are_no_good(schools: stakes.Calib
 def test_a_comparison_says_which_instances_it_takes_together(schools: stakes.Calibration) -> None:
     """Eight schools as they are, in order of time, and in pairs, of which there are too few."""
     plain = schools.compare()
-    assert "95 % interval, independent cases" in str(plain)
-    assert re.search(r"95 % interval .* %, independent cases; few or heavy", plain.verdict)
+    assert "95 % interval: independent cases; bootstrap, because costs are few" in str(plain)
+    assert re.search(r"interval from \S+ % higher to \S+ % lower\)", plain.verdict)
     pairs = schools.compare(by=np.arange(8) // 2)
     assert pairs.risk == plain.risk
     assert pairs.interval == (-np.inf, np.inf)
-    few = "no 95 % interval: clustered by the groups given, of which 4 are too few for a claim"
+    few = "no 95 % interval: clustered by the groups given; 4 are too few"
     assert few in pairs.verdict
-    assert "95 % interval, clustered by the groups given" in str(pairs)
+    assert re.search(r"LCVI .* % +none\n", str(pairs))
     assert schools.compare(by="sigma").dependence.words == "clustered by sigma"
     with pytest.raises(stakes.InputError, match="`by='shop'` names no plate"):
         schools.compare(by="shop")

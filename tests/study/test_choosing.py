@@ -202,7 +202,7 @@ def test_groups_stay_together_and_intervals_allow_for_them(by_group: stakes.Choi
     splits, group = by_group.study.splits, simulated()["group"]
     for judged in splits.judged:
         assert not np.intersect1d(group[judged], group[~judged]).size
-    assert "6 groups kept together" in splits.title
+    assert "keep 6 groups together" in splits.title
 
 
 def test_a_correction_is_chosen_where_the_model_is_reliably_wrong(by_group: stakes.Choice) -> None:
@@ -250,15 +250,19 @@ def test_the_table_has_a_row_for_each_way_judged_alike(choice: stakes.Choice) ->
 
 def test_the_simplest_way_is_chosen_where_none_is_reliably_better(choice: stakes.Choice) -> None:
     assert choice.chosen == "plain VI"
-    assert choice.verdict.startswith("Decide by plain VI: no other way is reliably better")
-    assert "What is done today would cost" in choice.verdict
-    same = choice.table.loc["one decision for all"]  # in the table and in words, of what plain VI costs
-    more = f"The same for all would cost {-100 * same['better_by']:.1f} % more than plain VI"
+    assert choice.verdict.startswith("Decide by plain VI: no other strategy is reliably better.")
+    assert "Today's decisions would cost" in choice.verdict
+    same = choice.table.loc["one decision for all"]
+    more = f"One decision for all would cost {-100 * same['better_by']:.1f} % more than plain VI"
     assert more in choice.verdict
-    assert f"interval {-100 * same['high']:.1f} % to {-100 * same['low']:.1f} %" in choice.verdict
+    assert f"interval {-100 * same['high']:.1f} to {-100 * same['low']:.1f} %" in choice.verdict
     printed = str(choice)
     assert "> plain VI" in printed
     assert choice.verdict in printed
+    page = choice._repr_html_()
+    assert page.startswith("<table>")
+    assert page.count("<tr>") == 1 + len(choice.scores)
+    assert "<strong>plain VI</strong>" in page
 
 
 def test_other_data_are_decided_by_the_way_chosen_or_named(choice: stakes.Choice) -> None:
@@ -290,7 +294,7 @@ def test_a_baseline_is_chosen_where_every_model_is_reliably_worse() -> None:
     data = simulated()
     forward, options = stakes.Forward(blocks=4), stakes.Options(steps=500, independent=True)
     choice = stakes.choose(KEY, PROBLEM, data, ways, forward, options=options, progress=False)
-    assert "4 blocks forward in time" in choice.verdict
+    assert "in 4 blocks forward in time" in repr(choice)
     assert choice.chosen == "today's decisions"
     np.testing.assert_array_equal(choice.decisions.values, data["y"].astype(np.float32))
     assert "nan" not in choice.verdict

@@ -207,7 +207,7 @@ def verdict(comparison: Comparison) -> Verdict:
         sentence=comparison.verdict,
         tone="unclear" if comparison.notes else tone,
         gain=comparison.gain,
-        setting=comparison.setting,
+        setting=" ".join(comparison.basis),
         notes=_unreliable(comparison.notes),
         comparison=comparison,
     )

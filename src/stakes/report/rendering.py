@@ -28,7 +28,8 @@ from stakes.report.content import Report
 from stakes.report.decision_table import ShownColumn, columns, rounded
 from stakes.report.overview import Picture, overview
 from stakes.report.pictures import COLORS, METHODS
-from stakes.wording import percent
+from stakes.study import unbounded
+from stakes.wording import percent, percent_span
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -175,6 +176,7 @@ def _template(name: str) -> "Template":
         "json": safe_json,
         "number": number,
         "percent": page_percent,
+        "span": page_span,
         "money": worth.shown,
         "method": METHODS.__getitem__,
         "words": words,
@@ -251,6 +253,11 @@ def words(text: str) -> "Markup":
 def page_percent(share: float | None, decimals: int = 1) -> str:
     """Return a share in per cent, with a true minus; a dash for what is not known."""
     return percent(share, decimals, unknown="–").replace("-", "−")
+
+
+def page_span(low: float | None, high: float | None) -> str:
+    """An interval of shares in per cent, open where an end is not known; a dash for none."""
+    return percent_span(*unbounded(low, high), unknown="–").replace("-", "−")
 
 
 def _data(report: Report, shown: list[ShownColumn]) -> dict[str, Any]:

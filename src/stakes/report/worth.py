@@ -26,13 +26,6 @@ def shown(value: float, unit: str | None = None) -> str:
     return f"{text}\N{NO-BREAK SPACE}{unit}" if unit else text
 
 
-# Simple rules, as a sentence calls them.
-RULES = {
-    "one decision for all": "deciding the same for all",
-    "today's decisions": "today's decisions",
-}
-
-
 def worth_in_words(summary: Summary, unit: str | None = None) -> list[str]:
     """Return what a decision has cost on average, and what is saved against simple rules.
 
@@ -45,13 +38,13 @@ def worth_in_words(summary: Summary, unit: str | None = None) -> list[str]:
         f"On {summary.outcomes:,} outcomes left out of its fit, a decision {verb} "
         f"{shown(summary.line().risk, unit)} on average."
     )
-    rules = [saving for saving in summary.saved if saving.than in RULES]
+    rules = [saving for saving in summary.saved if saving.than != "plain VI"]
     return [cost, *(_saving_in_words(saving, unit) for saving in reversed(rules))]
 
 
 def _saving_in_words(saving: Saving, unit: str | None) -> str:
     """Return what is saved against one rule, as a sentence."""
-    than, (low, high) = RULES[saving.than], (saving.low, saving.high)
+    than, (low, high) = saving.than, (saving.low, saving.high)
     size = shown(abs(saving.each), unit)
     if low is not None and low > 0:
         return f"That is {size} better than {than}{_span(low, high, unit)}."

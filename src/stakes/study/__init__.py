@@ -27,6 +27,7 @@ from stakes.study.choice import Summary as Summary
 from stakes.study.choice import WayLine as WayLine
 from stakes.study.choice import coverage_doubt as coverage_doubt
 from stakes.study.choice import finite as finite
+from stakes.study.choice import unbounded as unbounded
 from stakes.study.choosing import check_ways as check_ways
 from stakes.study.choosing import choose as choose
 from stakes.study.choosing import chosen_among as chosen_among

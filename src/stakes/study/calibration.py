@@ -26,6 +26,7 @@ from stakes.study.options import Keys
 from stakes.study.plan import Plan
 from stakes.study.streaming import StreamedRows
 from stakes.tables import is_table
+from stakes.wording import Printed, Printout
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -37,8 +38,8 @@ LEAST_DRAWS = 100
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class Calibration:
+@dataclass(frozen=True, eq=False, repr=False)
+class Calibration(Printed):
     """Decisions, the calibrated posterior behind them, and whether calibration helped.
 
     Attributes:
@@ -443,17 +444,19 @@ class Calibration:
             self._nuts[draws] = SampledPosterior(*sampled)
         return self._nuts[draws]
 
-    def __repr__(self) -> str:
+    @property
+    def printout(self) -> Printout:
+        """Both fits, how they ended, and where to go from here."""
+        rows = [["fit", "bound", "steps", "ended"]]
+        for name, fit in self.fits.items():
+            end = f"{fit.end:.4g}" if fit.steps else ""
+            rows.append([name, end, f"{fit.steps:,}", str(fit.reason)])
         shape = self.approximation.instances.shape
-        lines = [
-            f"Calibration of {self.problem!r}",
-            f"{self.setting}; decisions of shape {shape}",
-            f"VI          {self.vi!r}",
-            f"calibrated  {self.calibrated!r}",
-            "decisions are the calibrated ones, better or not"
-            + ("" if self.problem.why_not_judged else ": `stakes.choose` takes what helps"),
-        ]
-        return "\n  ".join(lines)
+        notes = [f"{self.problem!r}", f"{self.setting}; decisions of shape {shape}."]
+        lines = ["Decisions are those of the last fit, whether or not they are better."]
+        if not self.problem.why_not_judged:
+            lines.append("`compare` judges them; `stakes.choose` decides by the best strategy.")
+        return Printout(rows, {1, 2}, notes, lines)
 
     def _of_all_rows(self, beyond: StreamedRows, fit: Fit) -> "xr.DataArray":
         posterior, predictor = self.posterior_of(fit), self.plan.predictors.on()

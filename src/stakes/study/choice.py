@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import sqrt
 from typing import TYPE_CHECKING, Any, final
@@ -14,7 +14,17 @@ from stakes.study.data import Coords, handed_back
 from stakes.study.strategies.baselines import Given
 from stakes.study.strategies.strategy import FittedStrategy, Strategy
 from stakes.study.study import Study
-from stakes.wording import percent, percent_span, text_table
+from stakes.wording import (
+    INTERVAL,
+    Printed,
+    Printout,
+    amount,
+    change_span,
+    footnotes,
+    percent,
+    percent_span,
+    with_capital,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,6 +43,7 @@ class WayLine:
         low: none where it is not finite, as for all of these.
         coverage_50: shares of outcomes in the central 50 and 90 % of what was predicted.
         note: why not to rely on it.
+        method: how the interval was found, in words.
     """
 
     name: str
@@ -45,6 +56,7 @@ class WayLine:
     coverage_90: float | None
     seconds: float
     note: str = ""
+    method: str = ""
 
 
 @final
@@ -84,10 +96,40 @@ class Summary:
         """That of the way that decides, or of the one of this name."""
         return next(line for line in self.ways if line.name == (name or self.way))
 
+    def printout(self, unit: str | None = None, setting: str = "") -> Printout:
+        """Return the table, footnotes and verdict that are printed.
+
+        Args:
+            unit: the unit of costs, where it is known.
+            setting: what else to say about the problem.
+        """
+        quantity = "gain" if self.gain else "cost"
+        marks, methods = footnotes(INTERVAL, [row.method for row in self.ways])
+        heads = ("better by", INTERVAL, "in 50 % range", "in 90 % range", "seconds")
+        rows = [["", quantity, *heads]]
+        for row in self.ways:
+            change = ["", ""]
+            if row.name != self.base:
+                low, high = unbounded(row.low, row.high)
+                span = percent_span(low, high, unknown="none")
+                change = [percent(row.better_by), f"{span} {marks.get(row.method, '')}".strip()]
+            cover = [percent(share, 0) for share in (row.coverage_50, row.coverage_90)]
+            rows.append([row.name, amount(row.risk, unit), *change, *cover, f"{row.seconds:.1f}"])
+        judged = f"Judged on {self.folds}; better than {self.base}, in per cent of its {quantity}."
+        notes = [judged, *([setting] if setting else []), *methods]
+        others = [row for row in self.ways if row.note and row.name != self.way]
+        notes += [f"{with_capital(row.name)}: {row.note}." for row in others]
+        return Printout(rows, {1, 2, 4, 5, 6}, notes, [self.verdict], self.way)
+
 
 def finite(value: float) -> float | None:
     """The number; None where it is none that a file can hold."""
     return float(value) if math.isfinite(value) else None
+
+
+def unbounded(low: float | None, high: float | None) -> tuple[float, float]:
+    """Return the ends of an interval, infinite where `finite` left one out."""
+    return (-math.inf if low is None else low), (math.inf if high is None else high)
 
 
 # The coverage that central 90 % ranges promise.
@@ -100,7 +142,7 @@ ERRORS = 3.0
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class Choice:
+class Choice(Printed):
     """Several ways to a decision, compared on outcomes they had not seen, and the one chosen.
 
     Made by `choose`. Risk is the mean cost of a decision: smaller is better. For a problem given by
@@ -200,17 +242,19 @@ class Choice:
     @property
     def verdict(self) -> str:
         """Which way decides, why, and what that is worth, in words."""
-        chosen, where = self._score(None), f"in {self.study.splits.title}"
-        why = f"it {self._would(chosen)} {where}"
+        chosen, verb = self._score(None), "gain" if self.comparison.gain else "cost"
+        why = f"it {verb}s {self._change(chosen)}"
         if chosen.name == self.comparison.base:
-            why = f"no other way is reliably better {where}"
+            why = "no other strategy is reliably better"
         elif chosen.is_baseline:
-            why = f"every other way is reliably worse {where}"
+            why = "every other strategy is reliably worse"
         parts = [f"Decide by {chosen.name}: {why}."]
         others = [each for each in self.scores if each.is_baseline and each is not chosen]
-        parts += [f"{_upper(other.name)} {self._would(other)}." for other in others]
+        parts += [
+            f"{with_capital(other.name)} would {verb} {self._change(other)}." for other in others
+        ]
         if chosen.diagnosis.note:
-            parts.append(f"Not to be relied on: {chosen.diagnosis.note}.")
+            parts.append(f"Do not rely on it: {chosen.diagnosis.note}.")
         if chosen.inside is not None:
             parts.append(coverage_doubt(chosen.coverage[1], len(chosen.inside)))
         return " ".join(part for part in parts if part)
@@ -250,28 +294,17 @@ class Choice:
             risk=-score.risk if self.comparison.gain else score.risk,
             seconds=score.seconds,
             note=score.diagnosis.note,
+            method=self.comparison.against(score.name, self.comparison.base).method,
             **{name: finite(row[name]) for name in numbers},
         )
 
-    def __repr__(self) -> str:
-        sign, quantity = (-1.0, "gain") if self.comparison.gain else (1.0, "risk")
-        rows = [["", quantity, "better by", "95 % interval", "in 50 %", "in 90 %", "seconds"]]
-        for score in self.scores:
-            change = ["", ""]
-            if score.name != self.comparison.base:
-                found = self.comparison.reductions[score.name]
-                change = [percent(found.better_by), percent_span(found.low, found.high)]
-            mark = "> " if score.name == self.chosen else "  "
-            risk, seconds = f"{sign * score.risk:.4g}", f"{score.seconds:.1f}"
-            cover = [percent(share, 0) for share in score.coverage]
-            rows.append([mark + score.name, risk, *change, *cover, seconds])
-        table = text_table(rows, right={1, 2, 4, 5, 6}, gap=3)
-        notes = {s.name: s.diagnosis.note for s in self.scores if s.name != self.chosen}
-        lines = [f"{_upper(name)}: {note}." for name, note in notes.items() if note]
-        lines += [f"{_upper(name)} is left out: {why}" for name, why in self.left_out.items()]
-        return "\n".join([*table, "", self.comparison.setting, *lines, self.verdict])
-
-    __str__ = __repr__
+    @property
+    def printout(self) -> Printout:
+        """The table, footnotes and verdict that are printed."""
+        setting = f"{self.study.problem.criterion.title}."
+        shown = self.summary.printout(setting=setting)
+        out = [f"{with_capital(name)} is left out: {why}" for name, why in self.left_out.items()]
+        return replace(shown, notes=[*shown.notes, *out])
 
     def _score(self, name: str | None, argument: str = "way") -> Score:
         asked = self.chosen if name is None else name
@@ -296,15 +329,15 @@ class Choice:
             "note": score.diagnosis.note if score.inside is not None else None,
         }
 
-    def _would(self, score: Score) -> str:
-        """In per cent of the base's risk, as in the table; the interval counts as the words do."""
-        change, low, high, method = self.comparison.against(score.name, self.comparison.base)
-        ends = (low, high) if change > 0 else (-high, -low)
-        verb = "gain" if self.comparison.gain else "cost"
-        more = "less" if (change > 0) == (verb == "cost") else "more"
-        span = f"95 % interval {percent_span(*ends)}, {method}"
-        amount = f"{percent(abs(change))} {more} than {self.comparison.base}"
-        return f"would {verb} {amount} ({span})"
+    def _change(self, score: Score) -> str:
+        """Say what a strategy costs in per cent of the base's risk, as the table does."""
+        share, low, high, method = self.comparison.against(score.name, self.comparison.base)
+        words = ("more", "less") if self.comparison.gain else ("less", "more")
+        ends = (low, high)
+        if share < 0:
+            words, ends = (words[1], words[0]), (-high, -low)
+        span = change_span(*ends, words, method)
+        return f"{percent(abs(share))} {words[0]} than {self.comparison.base} ({span})"
 
 
 def coverage_doubt(held: float, outcomes: int) -> str:
@@ -313,11 +346,7 @@ def coverage_doubt(held: float, outcomes: int) -> str:
     if NOMINAL - held <= max(LEAST_SHORTFALL, ERRORS * error):
         return ""
     return (
-        f"The model's 90 % ranges held {percent(held, 0)} of {outcomes} outcomes that it had not "
-        f"seen, so that its decisions are not to be relied on. Look for what it leaves out, or "
+        f"The model's 90 % ranges held only {percent(held, 0)} of {outcomes} outcomes that it had "
+        f"not seen, so do not rely on its decisions. Look for what the model leaves out, or try "
         f"another family of outcomes."
     )
-
-
-def _upper(name: str) -> str:
-    return name[:1].upper() + name[1:]

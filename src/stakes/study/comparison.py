@@ -17,7 +17,16 @@ from stakes.study.intervals import (
     interval_across_folds,
     relative,
 )
-from stakes.wording import percent, percent_span, text_table
+from stakes.wording import (
+    INTERVAL,
+    Printed,
+    Printout,
+    amount,
+    change_span,
+    footnotes,
+    percent,
+    percent_span,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -95,12 +104,12 @@ class Reduction(NamedTuple):
 
 
 # What to do where the calibrated fit is not the better one.
-ACTS = "`stakes.choose` compares both with other ways, and decides by what helps."
+ACTS = "`stakes.choose` compares more strategies and decides by the best."
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class Comparison:
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison(Printed):
     """Costs of the decisions of each method on the same instances.
 
     `risk` and `reduction` are plain numbers; smaller risk is better. For a problem given by a
@@ -205,39 +214,51 @@ class Comparison:
 
     @property
     def _change(self) -> str:
-        _, low, high, method = self.reductions["LCVI"]
+        share, low, high, method = self.reductions["LCVI"]
         where = "on held-out data" if self.held_out else "on the data of the fit"
-        ends = (low, high) if high >= 0 else (-high, -low)  # counted as the words do
-        span = f"95 % interval {percent(ends[0], 2)} to {percent(ends[1], 2)}, {method}"
-        if np.isinf([low, high]).all():
-            span = f"no 95 % interval: {method}"
-        quantity, up, down = (
-            ("gain", "lowers", "raises") if self.gain else ("risk", "raises", "lowers")
+        quantity, better, worse = (
+            ("gain", "higher", "lower") if self.gain else ("risk", "lower", "higher")
         )
-        change = f"the {quantity} {where} by {percent(abs(self.reduction), 2)} ({span})"
-        if low > 0:
-            return f"Calibration {down} {change}."
-        if high < 0:
-            return f"Calibration {up} {change}: keep the plain fit. {ACTS}"
-        return (
-            f"No reliable change of the {quantity} {where}: {percent(self.reduction, 2)} ({span}). "
-            f"Keep the plain fit unless more data says otherwise. {ACTS}"
-        )
+        words, ends = (better, worse), (low, high)
+        if share < 0:
+            words, ends = (worse, better), (-high, -low)
+        span = change_span(*ends, words, method)
+        size = percent(abs(share))
+        if low > 0 or high < 0:
+            verb = "raises" if words[0] == "higher" else "lowers"
+            change = f"Calibration {verb} the {quantity} {where} by {size} ({span})."
+        else:
+            change = (
+                f"Calibration does not reliably change the {quantity} {where}: it is {size} "
+                f"{words[0]} ({span})."
+            )
+        return change if low > 0 else f"{change} Keep plain VI. {ACTS}"
 
-    def __str__(self) -> str:
+    @property
+    def basis(self) -> list[str]:
+        """What the numbers rest on: cases, loss and expectation, and how intervals were found."""
+        return [self.setting, *self._footnotes[1]]
+
+    @property
+    def _footnotes(self) -> tuple[Mapping[str, str], list[str]]:
+        return footnotes(INTERVAL, [found.method for found in self.reductions.values()])
+
+    @property
+    def printout(self) -> Printout:
+        """The table, footnotes and verdict that are printed."""
         sign, quantity = (-1.0, "gain") if self.gain else (1.0, "risk")
-        rows = [["", quantity, "better by", f"95 % interval, {self.dependence.words}"]]
+        marks, _ = self._footnotes
+        rows = [["", quantity, "better by", INTERVAL]]
         for name, risk in self.risk.items():
             change = ["", ""]
             if name != self.base:
                 found = self.reductions[name]
-                change = [percent(found.better_by, 2), percent_span(found.low, found.high, 2)]
-            rows.append([name, f"{sign * risk:.4f}", *change])
+                span = percent_span(found.low, found.high, unknown="none")
+                change = [percent(found.better_by), f"{span} {marks[found.method]}".strip()]
+            rows.append([name, amount(sign * risk), *change])
         sampled = [] if self.nuts is None else [str(self.nuts)]
-        table = text_table(rows, right={1, 2}, gap=3)
-        return "\n".join([*table, "", self.setting, *self.notes, *sampled, self.verdict])
-
-    __repr__ = __str__
+        notes = [*self.basis, *self.notes, *sampled]
+        return Printout(rows, {1, 2}, notes, [self.verdict])
 
 
 def net_benefit(happened: np.ndarray, chance: np.ndarray, threshold: float) -> float:

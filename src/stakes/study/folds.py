@@ -168,9 +168,9 @@ def split(
     seed = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
     order = seed.permutation(len(members)) % count
     number = order[np.searchsorted(members, units).clip(max=len(members) - 1)]
-    title = f"{count} folds of {counted.sum()} outcomes"
+    title = f"{counted.sum():,} outcomes in {count} folds"
     if groups is not None:
-        title += f", {len(members)} groups kept together"
+        title += f" that keep {len(members):,} groups together"
     return _by_number(np.where(counted, number, -1), count, counted, title)
 
 
@@ -203,7 +203,7 @@ def _given(folds: Any, units: np.ndarray, counted: np.ndarray) -> Splits:
         both = np.intersect1d(units[number == k], units[counted & (number != k)])
         if len(both):
             raise InputError(f"`folds=` splits the groups {some(both.tolist())} of `by=`.")
-    return _by_number(number, count, counted, f"{count} given folds of {counted.sum()} outcomes")
+    return _by_number(number, count, counted, f"{counted.sum():,} outcomes in {count} given folds")
 
 
 def _forward(
@@ -236,7 +236,7 @@ def _forward(
                 f"`folds={folds}` splits the groups {some(torn.tolist())} of `by=`: going forward, "
                 f"what is judged cannot stay together with what came before. Leave `by` out."
             )
-    title = f"{folds.blocks} blocks forward in time, {judged.sum()} of {len(rows)} outcomes"
+    title = f"{judged.sum():,} of {len(rows):,} outcomes, in {folds.blocks} blocks forward in time"
     return Splits(fitted, judged, title, Ordered(folds.together))
 
 

@@ -180,7 +180,7 @@ class Independent:
     Examples:
         >>> import stakes
         >>> stakes.Independent().words
-        'independent instances'
+        'independent cases'
     """
 
     @property
@@ -276,7 +276,7 @@ class Crossed:
         sums = [costs.summed(groups) for groups in self.groups]
         fewest = min(len(each.base) for each in sums)
         if fewest < FEWEST:
-            return _no_claim(f"{self.words}, of one of which {fewest} are too few for a claim")
+            return _no_claim(f"{self.words}; {fewest} clusters are too few")
         one, two = (_squares(summed(costs.residuals, groups)) for groups in self.groups)
         variance = max(one + two - _squares(costs.residuals), one, two)
         error = float(np.sqrt(variance)) / len(costs.base)
@@ -329,7 +329,7 @@ class Ordered:
         count = len(costs.base)
         waves = int(0.41 * count ** (2 / 3))
         if waves < FEWEST_WAVES:
-            return _no_claim(f"{self.words}, of which {count} are too few for a claim")
+            return _no_claim(f"{self.words}; {count} are too few")
         squares = np.square(costs.residuals)
         if squares.max() > HEAVY * squares.sum():
             stretches = np.arange(count) * (waves + 1) // count
@@ -433,7 +433,7 @@ def _of_independent(costs: Costs, words: str, rng: np.random.Generator) -> Confi
     """
     residuals, count = costs.residuals, len(costs.base)
     if count < FEWEST:
-        return _no_claim(f"{words}, of which {count} are too few for a claim")
+        return _no_claim(f"{words}; {count} are too few")
     if np.square(residuals).max() <= HEAVY * np.square(residuals).sum():
         error = float(residuals.std(ddof=1) / np.sqrt(count))
         return _by_t(costs.reduction, error, count - 1, words)
@@ -443,7 +443,7 @@ def _of_independent(costs: Costs, words: str, rng: np.random.Generator) -> Confi
     return ConfidenceInterval(
         min(low for low, _ in ends),
         max(high for _, high in ends),
-        f"{words}; few or heavy-tailed, so by resampling",
+        f"{words}; bootstrap, because costs are few or heavy-tailed",
     )
 
 

@@ -181,7 +181,7 @@ def test_a_calibrated_fit_that_cannot_be_chosen_is_not_made(tmp_path: Path) -> N
     assert "A fit stopped before it had found the best parameters" in result.stderr
     assert "VI: reached the step limit" in result.stderr
     assert "`steps = 30000` under [fit]" in result.stderr
-    assert "Better by: in per cent of the cost of plain VI." in result.stdout
+    assert "better than plain VI, in per cent of its cost." in result.stdout
     manifest = RunFolder(tmp_path / "run").manifest()
     assert manifest.ending is not None
     assert list(manifest.ending.stopped) == ["VI", "VI, all rows"]

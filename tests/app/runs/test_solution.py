@@ -14,7 +14,7 @@ from stakes.errors import InputError, OutOfRangeError
 def test_rows_belong_together_as_the_spec_says(finished: Path) -> None:
     """Of the fit and of the rows held out, in this process and in a later one."""
     ending = json.loads((finished / "manifest.json").read_text())["ending"]
-    assert ", clustered by name" in ending["verdict"]
+    assert "interval: clustered by name" in ending["setting"]
     run = runs.reopen(finished)
     assert run.job.fit.groups["name"].tolist() == run.job.fit.names.tolist()
     solution = runs.restore(run)

@@ -10,15 +10,15 @@ import typer
 
 from stakes.app.cli.command import Exit, Json, command, print_json, say
 from stakes.host.progress import report_to
-from stakes.wording import percent, percent_span, text_table
+from stakes.wording import INTERVAL, amount, percent, percent_span, text_table
 
 if TYPE_CHECKING:
     from distributed import Client
 
     from stakes.app.runs import Ending, Manifest, Run
-    from stakes.study import Comparison, Summary
+    from stakes.study import Comparison
 
-HEAD = ("run", "on", "cases", "VI", "LCVI", "better by", "95 % interval", "fits")
+HEAD = ("run", "on", "cases", "VI", "LCVI", "better by", INTERVAL, "fits")
 
 
 def finish(
@@ -79,27 +79,11 @@ def _held_out(run: "Run", manifest: "Manifest") -> str:
 def _verdict(manifest: "Manifest", comparison: "Comparison | None", unit: str | None) -> str:
     """The choice among strategies, or the comparison of the two fits, or why there is neither."""
     if manifest.choice is not None:
-        return _text_of(manifest.choice, unit)
+        return manifest.choice.printout(unit).text
     assert manifest.ending is not None
     if comparison is None:
         return manifest.ending.verdict
-    return f"{comparison}" + (f"\nThe risk is in {unit}." if unit else "")
-
-
-def _text_of(chosen: "Summary", unit: str | None = None) -> str:
-    """The strategies side by side, and which one decides."""
-    mean = ("gain" if chosen.gain else "cost") + (f", {unit}" if unit else "")
-    rows = [["", mean, "better by", "95 % interval", "in 50 %", "in 90 %"]]
-    for row in chosen.ways:
-        span = percent_span(row.low, row.high)
-        is_base = row.better_by is None or row.name == chosen.base
-        mark = "> " if row.name == chosen.way else "  "
-        change = ["", ""] if is_base else [percent(row.better_by), span]
-        cover = [percent(row.coverage_50, 0), percent(row.coverage_90, 0)]
-        rows.append([mark + row.name, f"{row.risk:.4g}", *change, *cover])
-    table = text_table(rows, right={1, 2, 4, 5}, gap=3)
-    basis = f"Better by: in per cent of the {'gain' if chosen.gain else 'cost'} of {chosen.base}."
-    return "\n".join([*table, "", f"{chosen.folds}. {basis}", chosen.verdict])
+    return f"{comparison!r}" + (f"\nThe risk is in {unit}." if unit else "")
 
 
 def _conclude(manifest: "Manifest") -> None:
@@ -183,20 +167,20 @@ def _fields(path: Path, manifest: "Manifest", ending: "Ending") -> dict[str, obj
 def _row(path: Path, manifest: "Manifest", ending: "Ending") -> tuple[str, ...]:
     """The result of one run, as a row of the table of several."""
     from stakes.app.spec import unit_of
+    from stakes.study import unbounded
 
     sign = -1 if ending.gain else 1
-    name = unit_of(manifest.spec)
-    unit = f" {name}" if name else ""
+    unit = unit_of(manifest.spec)
     low, high = ending.interval
     return (
         str(path),
         "held out" if ending.held_out else "the fit",
         f"{ending.instances:,}",
         *(
-            f"{sign * ending.risk[name]:.4f}{unit}" if name in ending.risk else "?"
+            amount(sign * ending.risk[name], unit) if name in ending.risk else "?"
             for name in ("VI", "LCVI")
         ),
-        percent(ending.reduction, 2, unknown="?"),
-        percent_span(low, high, 2, unknown="? to ?"),
+        percent(ending.reduction, unknown="?"),
+        percent_span(*unbounded(low, high), unknown="none"),
         "converged" if ending.converged else "not converged",
     )

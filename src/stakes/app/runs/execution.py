@@ -240,6 +240,6 @@ def _ending(
             "interval": (finite(low), finite(high)),
             "instances": comparison.instances,
             "verdict": comparison.verdict,
-            "setting": comparison.setting,
+            "setting": " ".join(comparison.basis),
         }
     return ending.model_copy(update=judged)
