@@ -65,7 +65,11 @@ class Question:
         batch: Batch,
         decision: Array | None = None,
     ) -> Any:
-        """The answer for a batch. Only what it rests on is compiled for this posterior."""
+        """Return the answer for a batch.
+
+        What the posterior predicts and what is asked of it are two programs, so that another
+        posterior of the same model has only its predictions compiled anew.
+        """
         responding = predictor.trace.action is not None
         predicted = predict_batch(posterior, predictor, key, batch, self.draws, 0, responding)
         bare, numbers = self.task.split_numbers()
@@ -127,6 +131,7 @@ def begin_to_decide(
 def _which_is_best(
     task: DecisionTask, predictor: Predictor, expectation: Expectation, draws: int | None
 ) -> Question:
+    """Return the question which decision is best, with as many draws as memory allows."""
     size = int(np.prod(predictor.trace.instances.shape))
     draws = draws or draws_to_decide(task, expectation, size)
     return Question(best_decision, task, expectation, draws)

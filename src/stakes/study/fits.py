@@ -118,7 +118,10 @@ class Fits:
         return FittedPosterior(self.plan.approximation, fit.params)
 
     def plain(self, mask: Mask) -> Fit:
-        """Return plain VI under a mask; all masks that have no fit yet are fitted together."""
+        """Return plain VI under a mask.
+
+        If a mask of a fold has no fit yet, all masks are fitted together, as one compiled program.
+        """
         if mask not in self._plain:
             before, masks = self.study.work.before, self.study.masks
             if before is not None:
@@ -142,7 +145,11 @@ class Fits:
         return self.study.work.journal if self._guide is None else None
 
     def calibrated(self, strength: Strength, mask: Mask) -> Fit:
-        """Return a calibrated fit under a mask; all strengths asked for are fitted together."""
+        """Return a calibrated fit under a mask, from plain VI under it.
+
+        The fit to everything is made alone, so that a journal can keep it; the fits of folds are
+        made together with those of all strengths that strategies have asked for.
+        """
         table = self._calibrated.setdefault(strength, {})
         alone = self._is_alone and (strength == Strength() or not self.study.splits.masks)
         if mask not in table and mask is self.study.everything and alone:
@@ -205,6 +212,7 @@ class Fits:
 
     @cached_property
     def _judged(self) -> Cases:
+        """The cases of the fit, decided by as many draws as where strategies are judged."""
         return self.study.home.judged()
 
     # One mask: fits made alone.
@@ -220,7 +228,7 @@ class Fits:
         return vi
 
     def _calibrated_alone(self, strength: Strength) -> Fit:
-        """The calibrated fit, from VI's optimum unless told otherwise.
+        """Return the calibrated fit to everything, from VI's optimum unless told otherwise.
 
         Even from random λ, h starts at VI's decision: far from it, U has a flat tail.
         """
@@ -314,7 +322,12 @@ class Fits:
     def _calibrated_batches(
         self, transform: Transform | None, strengths: Sequence[Strength]
     ) -> None:
-        """Make a fit for each strength and mask; those of one strength are one batch."""
+        """Make a fit for each strength and mask; the fits of one strength are one batch.
+
+        Args:
+            transform: of all of them; None for the default one.
+            strengths: each with that transform.
+        """
         plan, masks = self.reference(transform).plan, self.study.masks
         plan = self._with_fewer_draws(plan, len(masks) * len(strengths))
         plan = replace(plan, expectation=self._wide_enough(plan.expectation))
@@ -384,7 +397,16 @@ class Fits:
         key: Key,
         masks: Sequence[Mask],
     ) -> Together:
-        """Return a fit for each mask, all with the same random numbers."""
+        """Return a fit for each mask, all with the same random numbers.
+
+        Args:
+            title: of the batch, on the screen.
+            plan: with the settings of the fits.
+            step: makes the step of a fit, from a value that it has of its own, such as M.
+            states: where the fits start, with a leading axis.
+            key: of the random numbers.
+            masks: what the fits may see.
+        """
 
         def masked(own: tuple[PyTree, Array]) -> Step:
             value, mask = own
@@ -409,7 +431,12 @@ def _for_masks(batch: Together, values: Any, masks: Sequence[Mask]) -> Together:
 
 
 def warn_of_second_minimum(problem: Problem, second: SecondMinimum) -> None:
-    """Warn where decisions far apart are nearly equally good: chance may choose."""
+    """Warn where decisions far apart are nearly equally good: chance may choose between them.
+
+    Args:
+        problem: whose loss or utility has two minima.
+        second: what was found for the first batch of cases.
+    """
     exists = np.asarray(second.exists)
     if not exists.any():
         return
