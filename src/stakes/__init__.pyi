@@ -52,6 +52,7 @@ from .study import Forward as Forward
 from .study import Given as Given
 from .study import Independent as Independent
 from .study import Level as Level
+from .study import LinearResponse as LinearResponse
 from .study import Monotone as Monotone
 from .study import Network as Network
 from .study import Options as Options

@@ -18,7 +18,16 @@ import stakes
 import stakes.plot
 from stakes.port import Instances
 from stakes.predicting import FittedPosterior
-from stakes.study import FittedMap, Identity, MapInputs, Study, Work, chosen_among, enter
+from stakes.study import (
+    FittedMap,
+    Identity,
+    MapInputs,
+    Screen,
+    Study,
+    Work,
+    chosen_among,
+    enter,
+)
 from stakes.study.folds import split
 from stakes.study.strategies.by_posterior import reweighted
 
@@ -89,6 +98,7 @@ def choice() -> stakes.Choice:
         stakes.Same(),
         stakes.Given(np.zeros(ROWS)),
         stakes.Reweighted(stakes.Plain()),
+        stakes.LinearResponse(),
     ]
     # Tolerances below are mostly for the draws of θ that decide; they were set with these fits.
     options = stakes.Options(steps=3_000, independent=True)
@@ -468,6 +478,25 @@ def test_a_utility_has_no_strength(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = stakes.Problem(grouped, outcome="y", utility=utility)
     with pytest.raises(stakes.InputError, match="no scale M"):
         stakes.choose(KEY, problem, simulated(), [stakes.Calibrated(strength=2)], progress=False)
+
+
+def test_calibration_is_not_tried_where_it_cannot_matter() -> None:
+    """Independent means of groups are what the guide assumes, so that plain VI is exact."""
+    choice = stakes.choose(KEY, PROBLEM, simulated(), folds=2, steps=3_000, progress=False)
+    assert [score.name for score in choice.scores] == [
+        "plain VI",
+        "plain VI, corrected by shift",
+        "one decision for all",
+    ]
+    assert "would save 0.0" in choice.not_tried
+    assert choice.not_tried in str(choice)
+    assert choice.summary.not_tried == choice.not_tried
+
+
+def test_a_screen_that_knows_nothing_rules_nothing_out() -> None:
+    assert not Screen(float("nan")).rules_out
+    assert not Screen(0.01).rules_out
+    assert Screen(-0.0001).rules_out
 
 
 @pytest.mark.slow

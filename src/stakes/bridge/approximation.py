@@ -80,11 +80,13 @@ class Weighed(NamedTuple):
 
     Attributes:
         log_ratio: log p(D, θ) - log q(θ).
+        latents: θ itself, with the model's own parameters.
         log_likelihood: what each instance adds to log p(D, θ).
         outcome: p(y_i|θ) for each instance i.
     """
 
     log_ratio: Array
+    latents: dict[str, Array]
     log_likelihood: Float[Array, "*instance"]
     outcome: Distribution
     weight: Float[Array, "*instance"]
@@ -265,33 +267,39 @@ class NumPyroApproximation(Approximation):
         sites = self._model_sites(params, key, batch, drawn, arrays)
         return prediction_of(sites[self.trace.outcome], **self.trace.kind)[0]
 
-    def weigh(self, params: Params, key: Key) -> "Weighed":
+    def weigh(
+        self, params: Params, key: Key, noise: Mapping[str, Array] | None = None
+    ) -> "Weighed":
         """Draw θ, and return what its weight in the exact posterior is made of.
 
         Unlike in `draw`, log q is that of the draw itself: a weight needs its value, not just its
         gradient. Not for minibatches.
         """
-        guide_sites, model_sites = self._both_sites(params, key, {})
+        guide_sites, model_sites = self._both_sites(params, key, {}, noise)
         log_p = ordered_sum(log_prob_of(site) for site in samples_of(model_sites))
         log_q = ordered_sum(log_prob_of(site) for site in samples_of(guide_sites))
         site = model_sites[self.trace.outcome]
-        return Weighed(log_p - log_q, log_likelihood_of(site), *prediction_of(site))
+        latents = {name: guide_sites[name]["value"] for name in self.latents}
+        latents |= self._learned(params)
+        return Weighed(log_p - log_q, latents, log_likelihood_of(site), *prediction_of(site))
 
     def _both_sites(
         self, params: Params, key: Key, batch: Batch, noise: Mapping[str, Array] | None = None
     ) -> tuple[Sites, Sites]:
         """Return the sites of the guide, and those of the model at the values that the guide has
         drawn."""
-        normals = self._normal_sites if noise else {}
-        given = GivenNoise({site: (noise or {})[f"{stem}_loc"] for site, stem in normals.items()})
         with self._counting_rows():
-            with given:
+            with self._given_noise(noise):
                 guide_sites = self._guide_sites(params, key, batch)
             drawn = {name: guide_sites[name]["value"] for name in self.latents}
             model_sites = self._model_sites(params, key, batch, drawn, self.arrays)
         name = self.trace.outcome
         model_sites[name] = counting(model_sites[name], self.counted_in(batch))
         return guide_sites, model_sites
+
+    def _given_noise(self, noise: Mapping[str, Array] | None) -> GivenNoise:
+        normals = self._normal_sites if noise else {}
+        return GivenNoise({site: (noise or {})[f"{stem}_loc"] for site, stem in normals.items()})
 
     def _model_sites(
         self,
@@ -310,7 +318,12 @@ class NumPyroApproximation(Approximation):
         return {name: transforms[name](params[name]) for name in self.trace.learned}
 
     def draw_latents(
-        self, params: Params, key: Key, batch: Batch, part: Array | int = 0
+        self,
+        params: Params,
+        key: Key,
+        batch: Batch,
+        part: Array | int = 0,
+        noise: Mapping[str, Array] | None = None,
     ) -> dict[str, Array]:
         """Draw every latent of the model once, and return them with the model's own parameters.
 
@@ -320,8 +333,10 @@ class NumPyroApproximation(Approximation):
             batch: the members to draw for.
             part: the number of the batch. Latents of its members are drawn with a key of their own,
                 so that no two batches repeat each other.
+            noise: standard normals for locations, as in `draw`; not for minibatches.
         """
-        sites = self._guide_sites(params, key, batch)
+        with self._given_noise(noise):
+            sites = self._guide_sites(params, key, batch)
         parts = {p.plate for p in self.subsamples}
         if parts:
             shared = {

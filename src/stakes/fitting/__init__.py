@@ -19,6 +19,8 @@ from stakes.fitting.ascent import ascend as ascend
 from stakes.fitting.ascent import bound as bound
 from stakes.fitting.ascent import start as start
 from stakes.fitting.crew import axes_of as axes_of
+from stakes.fitting.curvature import check_linear_response as check_linear_response
+from stakes.fitting.curvature import linear_response as linear_response
 from stakes.fitting.default import adaptive as adaptive
 from stakes.fitting.fit import Fit as Fit
 from stakes.fitting.fit import Stop as Stop

@@ -20,7 +20,10 @@ from stakes.predicting.instances import outcomes as outcomes
 from stakes.predicting.instances import outcomes_by_batch as outcomes_by_batch
 from stakes.predicting.instances import predict as predict
 from stakes.predicting.instances import predictive_costs as predictive_costs
+from stakes.predicting.posteriors import FACTOR as FACTOR
 from stakes.predicting.posteriors import FittedPosterior as FittedPosterior
+from stakes.predicting.posteriors import LinearResponsePosterior as LinearResponsePosterior
+from stakes.predicting.posteriors import Members as Members
 from stakes.predicting.posteriors import Posterior as Posterior
 from stakes.predicting.posteriors import SampledPosterior as SampledPosterior
 from stakes.predicting.posteriors import derived_draws as derived_draws
@@ -28,3 +31,4 @@ from stakes.predicting.posteriors import explained as explained
 from stakes.predicting.posteriors import latent_draws as latent_draws
 from stakes.predicting.reweighting import decide_weighted as decide_weighted
 from stakes.predicting.reweighting import weighed as weighed
+from stakes.predicting.reweighting import weighed_latents as weighed_latents

@@ -10,9 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from stakes._types import Array, Batch, Key, Params
-from stakes.bridge import Diagnostics, NumPyroApproximation, Predictor
+from stakes.bridge import Diagnostics, NumPyroApproximation, Predictor, Weighed
 from stakes.host.programs import Program
 from stakes.port import Instances, RowIndex, Subsample, params_in, sweep
+
+FACTOR = "linear response"
+"""The name of the factor among the numbers of a posterior."""
 
 
 class Members(NamedTuple):
@@ -64,6 +67,72 @@ class FittedPosterior:
         params = params_in(self.approximation, self.params, here)
         keys = jax.random.split(key, draws)
         return jax.vmap(lambda k: self.approximation.draw_latents(params, k, here, part))(keys)
+
+    def weigh(self, key: Key) -> Weighed:
+        """One draw of the latents, with what its weight in the exact posterior is made of."""
+        return self.approximation.weigh(self.params, key)
+
+
+@final
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["approximation", "params", "factor"],
+    meta_fields=[],
+)
+@dataclass(frozen=True)
+class LinearResponsePosterior:
+    """The normals of a fit, with the covariance that the curvature of its bound implies.
+
+    Attributes:
+        approximation: one whose guide consists of independent normals, without minibatches.
+        params: where plain VI has converged; the means stay where they are.
+        factor: the Cholesky factor of the covariance of all locations, in the order in which JAX
+            ravels the parameters.
+    """
+
+    approximation: NumPyroApproximation
+    params: Params
+    factor: Array
+
+    @property
+    def numbers(self) -> dict[str, Array]:
+        """The parameters of the guide, and the factor."""
+        return {**self.params, FACTOR: self.factor}
+
+    def latents(self, key: Key, draws: int, members: Members) -> dict[str, Array]:
+        """Draw the latents from a normal with this covariance, transformed as the guide does."""
+
+        def draw(key: Key) -> dict[str, Array]:
+            noise, site_key, _ = self._noise(key)
+            return self.approximation.draw_latents(self.params, site_key, {}, noise=noise)
+
+        return jax.vmap(draw)(jax.random.split(key, draws))
+
+    def weigh(self, key: Key) -> Weighed:
+        """One draw of the latents, with what its weight in the exact posterior is made of."""
+        noise, site_key, log_ratio = self._noise(key)
+        drawn = self.approximation.weigh(self.params, site_key, noise)
+        return drawn._replace(log_ratio=drawn.log_ratio + log_ratio)
+
+    def _noise(self, key: Key) -> tuple[dict[str, Array], Key, Array]:
+        """Draw noise in the guide's standard deviations.
+
+        Returns:
+            The noise by name, a key for the guide, and by how much the guide's log density there is
+            above that of the normal with covariances.
+        """
+        noise_key, site_key = jax.random.split(key)
+        standard = jax.random.normal(noise_key, (len(self.factor),), self.factor.dtype)
+        moved = self.factor @ standard
+        above = jnp.square(standard).sum() / 2 + jnp.log(jnp.diagonal(self.factor)).sum()
+        scales = {p.loc: p.positive(self.params[p.scale]) for p in self.approximation.normals}
+        noise, start = {}, 0
+        for name in sorted(scales):
+            scale, end = scales[name], start + scales[name].size
+            noise[name] = moved[start:end].reshape(scale.shape) / scale
+            above -= jnp.square(noise[name]).sum() / 2 + jnp.log(scale).sum()
+            start = end
+        return noise, site_key, above
 
 
 def _filled(members: Array | None, size: int) -> Array:

@@ -17,7 +17,7 @@ from stakes.bridge import Weighed
 from stakes.decisions import DecisionTask, best_decision
 from stakes.errors import InputError
 from stakes.host.programs import Program
-from stakes.predicting.posteriors import FittedPosterior
+from stakes.predicting.posteriors import FittedPosterior, LinearResponsePosterior
 from stakes.protocols import Expectation
 from stakes.varying import Columns
 
@@ -27,9 +27,20 @@ CLOSE = 1e-3
 
 @partial(Program, static=("draws",))
 def weighed(posterior: FittedPosterior, key: Key, draws: int) -> Weighed:
-    """Return draws of the posterior, and the densities that weights are made of."""
-    keys = jax.random.split(key, draws)
-    return jax.vmap(lambda k: posterior.approximation.weigh(posterior.params, k))(keys)
+    """Return draws of the posterior, and the densities that weights are made of.
+
+    The latents, which may be many, are left out.
+    """
+    return jax.vmap(posterior.weigh)(jax.random.split(key, draws))._replace(latents={})
+
+
+@partial(Program, static=("draws",))
+def weighed_latents(
+    posterior: FittedPosterior | LinearResponsePosterior, key: Key, draws: int
+) -> tuple[Array, dict[str, Array]]:
+    """Return log p(D, θ) - log q(θ) of draws of the latents, and the draws."""
+    drawn = jax.vmap(posterior.weigh)(jax.random.split(key, draws))
+    return drawn.log_ratio, drawn.latents
 
 
 def decide_weighted(

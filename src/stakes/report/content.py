@@ -160,7 +160,7 @@ def summarise(
     return Report(
         title=title,
         loss=result.problem.criterion.title,
-        verdict=_verdict(cases, sampled),
+        verdict=_verdict(cases, sampled, choice.not_tried if choice else ""),
         decisions=decision_table(parts, gain=gain),
         what_if=what_if(parts[0]),
         movement=moved_latents(result, sampled),
@@ -191,12 +191,12 @@ def _checked(where: str, rows: object) -> list[Rows]:
     return list(rows)
 
 
-def _verdict(cases: Cases, sampled: SampledPosterior | None) -> Verdict:
+def _verdict(cases: Cases, sampled: SampledPosterior | None, not_tried: str) -> Verdict:
     """Return the verdict of the comparison; without one where data cannot judge."""
     if cases.problem.why_not_judged is not None:
-        return _unjudged(cases)
+        return _unjudged(cases, not_tried)
     comparison = cases.comparison if sampled is None else cases.compared(sampled)
-    return verdict(comparison) if "LCVI" in comparison.risk else _unjudged(cases)
+    return verdict(comparison) if "LCVI" in comparison.risk else _unjudged(cases, not_tried)
 
 
 def verdict(comparison: Comparison) -> Verdict:
@@ -213,10 +213,11 @@ def verdict(comparison: Comparison) -> Verdict:
     )
 
 
-def _unjudged(cases: Cases) -> Verdict:
+def _unjudged(cases: Cases, not_tried: str) -> Verdict:
     """Return a verdict where data cannot judge, or there is nothing to compare with."""
     problem = cases.problem
-    reason, sentence, setting = problem.why_not_judged, NOT_CALIBRATED, f"{problem!r}."
+    reason, setting = problem.why_not_judged, f"{problem!r}."
+    sentence = not_tried or NOT_CALIBRATED
     if reason is not None:
         sentence = f"{reason} Plain VI decides: nothing shows that calibration helps."
         setting = f"{problem!r}; {cases.setting}."

@@ -28,6 +28,7 @@ from stakes.study.choice import WayLine as WayLine
 from stakes.study.choice import coverage_doubt as coverage_doubt
 from stakes.study.choice import finite as finite
 from stakes.study.choice import unbounded as unbounded
+from stakes.study.choosing import calibrations as calibrations
 from stakes.study.choosing import check_ways as check_ways
 from stakes.study.choosing import choose as choose
 from stakes.study.choosing import chosen_among as chosen_among
@@ -59,10 +60,13 @@ from stakes.study.plan import beyond_made as beyond_made
 from stakes.study.plan import prepare as prepare
 from stakes.study.plan import seeing as seeing
 from stakes.study.plan import stacked as stacked
+from stakes.study.screening import Screen as Screen
+from stakes.study.screening import screen as screen
 from stakes.study.strategies.baselines import Given as Given
 from stakes.study.strategies.baselines import Same as Same
 from stakes.study.strategies.by_posterior import NUTS as NUTS
 from stakes.study.strategies.by_posterior import Calibrated as Calibrated
+from stakes.study.strategies.by_posterior import LinearResponse as LinearResponse
 from stakes.study.strategies.by_posterior import Plain as Plain
 from stakes.study.strategies.by_posterior import Reweighted as Reweighted
 from stakes.study.strategies.corrected import Corrected as Corrected

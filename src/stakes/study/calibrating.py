@@ -179,9 +179,11 @@ def calibration_of(study: Study, *, plain: bool = False) -> Calibration:
         study.ask(None, PAPER)
     everything, fits = study.everything, study.fits()
     vi = fits.plain(everything)
-    # The reference that it starts from has M_q; it is there, too, where no such fit is wanted.
-    calibrated = fits.not_made(Stop.LEFT_OUT) if plain else fits.calibrated(PAPER, everything)
-    plan = fits.reference().plan
+    if plain:
+        plan, calibrated = fits.sized, fits.not_made(Stop.LEFT_OUT)
+    else:
+        calibrated = fits.calibrated(PAPER, everything)
+        plan = fits.reference().plan  # with M_q, found before the calibrated fit
     return Calibration(
         plan=plan,
         keys=study.keys,

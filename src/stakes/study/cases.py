@@ -75,8 +75,8 @@ def are_whole_numbers(values: np.ndarray) -> bool:
 
 # Predicted outcomes held at once: about 32 MB in double precision.
 MOST_VALUES = 4_000_000
-# Predicted outcomes of each case, however many cases there are: fewer say little about the tails.
-FEWEST_DRAWS = 200
+# Predicted outcomes of each case: more say little more, and fewer say little about the tails.
+MOST_DRAWN, FEWEST_DRAWS = 2_000, 200
 # Cases times draws of θ, to decide by where decisions are only judged.
 MOST_DECIDED = 2**20
 # What a report says in place of a verdict about calibration.
@@ -117,7 +117,7 @@ class Cases:
         unconverged: fits that did not converge, and why they ended.
         by: which cases belong together, as in `Calibration.compare`.
         asked: the cases asked about; for others, decisions and forecasts may be anything.
-        most_draws: draws of θ to decide by, and half as many as to predict by; None for many.
+        most_draws: draws of θ to decide by; None for many.
     """
 
     problem: Problem
@@ -228,10 +228,12 @@ class Cases:
         judged here.
         """
         if self.most_draws is not None:
-            return self._drawn(posterior, MOST_VALUES // 4, 2 * self.most_draws)
+            return self._drawn(posterior, MOST_VALUES // 4, MOST_DRAWN)
         if self.size * FEWEST_DRAWS > MOST_VALUES:
             return self._drawn(posterior, MOST_VALUES, FEWEST_DRAWS)
-        return self._once("drawn", posterior, lambda: self._drawn(posterior, MOST_VALUES, 2000))
+        return self._once(
+            "drawn", posterior, lambda: self._drawn(posterior, MOST_VALUES, MOST_DRAWN)
+        )
 
     def _drawn(self, posterior: Posterior, values: int, most: int) -> np.ndarray:
         draws = int(np.clip(values // max(self.size, 1), FEWEST_DRAWS, most))

@@ -91,6 +91,7 @@ class Summary:
     ways: list[WayLine]
     saved: list[Saving]
     error: float
+    not_tried: str = ""
 
     def line(self, name: str | None = None) -> WayLine:
         """That of the way that decides, or of the one of this name."""
@@ -119,6 +120,7 @@ class Summary:
         notes = [judged, *([setting] if setting else []), *methods]
         others = [row for row in self.ways if row.note and row.name != self.way]
         notes += [f"{with_capital(row.name)}: {row.note}." for row in others]
+        notes += [self.not_tried] if self.not_tried else []
         return Printout(rows, {1, 2, 4, 5, 6}, notes, [self.verdict], self.way)
 
 
@@ -157,6 +159,7 @@ class Choice(Printed):
     strategies: tuple[Strategy, ...]
     scores: tuple[Score, ...]
     left_out: Mapping[str, str] = field(default_factory=dict)
+    not_tried: str = ""
 
     def __post_init__(self) -> None:
         checks.fields(self, left_out=Mapping, scores=tuple, strategies=tuple)
@@ -282,6 +285,7 @@ class Choice(Printed):
             ways=list(map(self._line, self.strategies)),
             saved=[self.saving(name) for name in rivals if name != chosen.name],
             error=float(chosen.costs.std() / sqrt(len(chosen.costs))),
+            not_tried=self.not_tried,
         )
 
     def _line(self, strategy: Strategy) -> WayLine:

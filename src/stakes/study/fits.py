@@ -164,6 +164,12 @@ class Fits:
 
     # What calibrated fits start from.
 
+    @cached_property
+    def sized(self) -> Plan:
+        """The plan, with its expectation chosen for what plain VI predicts."""
+        vi = self.plain(self.study.everything)
+        return self.plan.sized(vi.params, self.study.keys.spread)
+
     def reference(self, transform: Transform | None = None) -> Reference:
         """Return the plan with M_q from the losses of plain VI's decisions, and these decisions.
 
@@ -173,10 +179,9 @@ class Fits:
         if transform not in self._references:
             everything, keys, work = self.study.everything, self.study.keys, self.study.work
             vi = self.plain(everything)
-            plan = replace(self.plan, transform=transform or self.plan.transform)
+            plan = replace(self.sized, transform=transform or self.plan.transform)
             alone = self._is_alone
             with waiting("deciding under plain VI", show=work.progress and alone):
-                plan = plan.sized(vi.params, keys.spread)
                 decisions = self._decisions_alone(plan) if alone else self.decisions(everything)
                 plan = plan.with_scale(vi.params, decisions, keys)
             self._references[transform] = Reference(plan, decisions)
@@ -237,7 +242,7 @@ class Fits:
         with deferred_ctrl_c() as heard:
             plan, decisions = self.reference(strength.transform)
         if heard.asked() or vi.reason is Stop.INTERRUPTED:
-            return self.not_made(Stop.INTERRUPTED)
+            return self.not_made(Stop.INTERRUPTED, decisions)
         if self._journal is not None:
             self._journal.keep_decisions(decisions)
         begin = vi.params if plan.warm_start else plan.approximation.start
@@ -250,11 +255,11 @@ class Fits:
         calibrated.check("calibrated")
         return calibrated
 
-    def not_made(self, why: Stop) -> Fit:
+    def not_made(self, why: Stop, decisions: np.ndarray | None = None) -> Fit:
         """Return a calibrated fit of no steps: it was not wanted, or was interrupted before."""
-        plan, decisions = self.reference()
-        vi = self.plain(self.study.everything)
+        plan, vi = self.sized, self.plain(self.study.everything)
         begin = vi.params if plan.warm_start else plan.approximation.start
+        decisions = np.zeros(plan.shape) if decisions is None else decisions
         fit = not_begun(plan.state(begin, decisions), why)
         if self.study.beyond is not None:
             self.study.beyond.begun(fit.params, begin)

@@ -31,6 +31,7 @@ from stakes.study import (
     enter,
     finite,
     fit_on_workers,
+    screen,
 )
 
 WRITING = "deciding, and writing decisions, draws and report"
@@ -94,7 +95,9 @@ def _fitted(
             making(interval=interval, plain=plain or not run.job.calibrates, ended=ended)
     journal = FileJournal(path, interval, interruption=ended)
     study.employ(replace(work, journal=journal))
+    optional = run.job.choosing is not None and bool(run.job.choosing.optional)
     try:
+        plain = plain or (optional and not run.refit and screen(study).rules_out)
         solution = Solution.of(run.job, study, plain=plain)
     except NumericalError:
         journal.save()
@@ -146,8 +149,8 @@ def _chosen(run: Run, solution: Solution, record: Record, heard: Interruption) -
         return replace(solution, summary=done, arrays=load_arrays(run.folder / CHOICE))
     started = time.monotonic()
     with ended_by(heard, run.folder.path):
-        enter(solution.study, job.choosing.ways)
-        choice = chosen_among(solution.study, job.choosing.ways)
+        enter(solution.study, job.choosing.ways, job.choosing.optional)
+        choice = chosen_among(solution.study, job.choosing.ways, job.choosing.optional)
         solution = replace(solution, summary=choice.summary)
         save_arrays(run.folder / CHOICE, solution.kept())
     record.choosing = time.monotonic() - started
@@ -214,6 +217,11 @@ def _export(run: Run, solution: Solution, *, report: bool) -> Comparison | None:
     return (solution.held_out or solution.result.on_fit).comparison
 
 
+def _not_calibrated(solution: Solution) -> str:
+    not_tried = "" if solution.summary is None else solution.summary.not_tried
+    return not_tried or NOT_CALIBRATED
+
+
 def _ending(
     solution: Solution, comparison: Comparison | None, fits: Mapping[str, Fit], failed: bool
 ) -> Ending:
@@ -223,7 +231,7 @@ def _ending(
         held_out=False,
         gain=result.problem.loss is None,
         instances=result.on_fit.size,
-        verdict=NOT_CALIBRATED if why is None else f"{why} Plain VI decides.",
+        verdict=_not_calibrated(solution) if why is None else f"{why} Plain VI decides.",
         setting=f"{result.problem!r}; {result.on_fit.setting}.",
         scale=result.scale,
         stopped={title: str(fit.reason) for title, fit in fits.items()}

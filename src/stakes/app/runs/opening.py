@@ -240,7 +240,9 @@ def restore(run: Run) -> Solution:
         raise InputError(
             f"The run in {path} is not finished ({why}). Resume it: `stakes resume {path}`."
         )
-    file, latents, plain = STATE, manifest.latents, False
+    summary = manifest.choice
+    plain = summary is not None and bool(summary.not_tried)
+    file, latents = STATE, manifest.latents
     if run.refit and manifest.refit is not None:
         file, latents = REFIT, manifest.refit.latents
         plain = TWO[1].name not in manifest.refit.ways
@@ -254,7 +256,6 @@ def restore(run: Run) -> Solution:
             f"The run in {path} was fitted to the latents {_shapes(latents)}; the model "
             f"now has {_shapes(solution.latents)}. Put it back as it was, or run again."
         )
-    summary = run.folder.manifest().choice
     arrays = {} if summary is None else load_arrays(run.folder / CHOICE)
     if run.refit:
         arrays = {n.removeprefix(ALL): a for n, a in arrays.items() if n.startswith(ALL)}

@@ -74,7 +74,7 @@ def take_part(study: Study, job: Job) -> None:
     """Let all strategies of the job take part; refuses what some strategy cannot handle."""
     if job.choosing is not None:
         study.split(job.choosing.folds, job.choosing.by)
-        enter(study, job.choosing.ways)
+        enter(study, job.choosing.ways, job.choosing.optional)
 
 
 @final

@@ -32,6 +32,7 @@ from stakes.study import (
     Given,
     Options,
     Strategy,
+    calibrations,
     check_ways,
     default_ways,
 )
@@ -53,6 +54,8 @@ class Choosing:
     """
 
     ways: tuple[Strategy, ...]
+    optional: tuple[Strategy, ...]
+    """Calibrated fits among them, to be tried only where they could matter."""
     folds: int | Forward | np.ndarray
     by: str | np.ndarray | None
 
@@ -212,7 +215,8 @@ class Assembly:
         assert folds is not None
         if isinstance(folds, Forward):
             folds = replace(folds, together=fit.beside.get("when", folds.together))
-        return Choosing(tuple(ways), folds, fit.beside.get("by", section.by))
+        optional = () if self._ways is not None else tuple(calibrations(problem))
+        return Choosing(tuple(ways), optional, folds, fit.beside.get("by", section.by))
 
     def _make_ways(self) -> Sequence[Strategy] | None:
         """The strategies that the spec lists; None where it lists none."""

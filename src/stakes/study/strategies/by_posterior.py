@@ -5,7 +5,7 @@ Each has its own posterior, and all decide alike: the best decision for what the
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
@@ -17,10 +17,16 @@ from stakes import checks, predicting
 from stakes._types import Key
 from stakes.bridge import check_sampling, nuts
 from stakes.errors import InputError, name_of, some
-from stakes.fitting import Fit
+from stakes.fitting import Fit, check_linear_response, linear_response
 from stakes.host.trees import load_tree, save_tree
 from stakes.host.workers import run_all
-from stakes.predicting import FittedPosterior, Posterior, SampledPosterior
+from stakes.predicting import (
+    FACTOR,
+    FittedPosterior,
+    LinearResponsePosterior,
+    Posterior,
+    SampledPosterior,
+)
 from stakes.problem import check_guide
 from stakes.protocols import Transform
 from stakes.study.cases import Cases, Forecast
@@ -208,6 +214,55 @@ class NUTS(Strategy):
         return _by_draws(study, self.name, arrays)
 
 
+@final
+@dataclass(frozen=True)
+class LinearResponse(Strategy):
+    """Plain VI, with the covariances that the curvature of its bound implies.
+
+    Independent normals have too little spread where latents depend on one another, and no
+    correlations. Linear response finds both from the fit as it is (Giordano, Broderick and Jordan
+    2018); the means stay where they are.
+
+    Examples:
+        >>> import stakes
+        >>> stakes.LinearResponse().name
+        'plain VI, linear response'
+    """
+
+    name: ClassVar[str] = "plain VI, linear response"
+    description: ClassVar[str] = f"{BEST}, with the covariances that plain VI leaves out"
+
+    @property
+    def bases(self) -> "tuple[Strategy, ...]":
+        """The fit whose bound is differentiated."""
+        return (Plain(),)
+
+    def check(self, study: "Study") -> None:
+        """Refuse guides that are not made of independent normals, and minibatches."""
+        approximation = study.plan.approximation
+        check_linear_response(approximation, approximation.start)
+
+    def fit(self, study: "Study", mask: Mask) -> ByPosterior:
+        """The covariance at the optimum of plain VI under the mask."""
+        fits, started = study.fits(), time.monotonic()
+        fit = fits.plain(mask)
+        seeing = fits.plan.approximation.counting(jnp.asarray(mask.seen))
+        covariance = linear_response(seeing, fit.params, study.keys.left_out)
+        factor = jnp.asarray(np.linalg.cholesky(covariance), jnp.result_type(float))
+        posterior = LinearResponsePosterior(fits.plan.approximation, fit.params, factor)
+        note = "" if fit.converged else str(fit.reason)
+        return ByPosterior(posterior, fit.seconds + time.monotonic() - started, Diagnosis(note))
+
+    def restore(self, study: "Study", arrays: Mapping[str, np.ndarray]) -> ByPosterior:
+        """Plain VI with these parameters and this covariance."""
+        approximation = study.fits().plan.approximation
+        size = sum(np.size(approximation.start[pair.loc]) for pair in approximation.normals)
+        like = {**approximation.start, FACTOR: jnp.zeros((size, size), jnp.result_type(float))}
+        numbers = load_tree(arrays, like, where=_kept_of(self.name))
+        factor = numbers.pop(FACTOR)
+        return ByPosterior(LinearResponsePosterior(approximation, numbers, factor))
+
+
 def _by_draws(study: "Study", name: str, arrays: Mapping[str, np.ndarray]) -> ByPosterior:
     """Return decisions by draws of the latents that were kept."""
     kind, latents = jnp.result_type(float), study.plan.approximation.latents
@@ -258,8 +313,9 @@ class Reweighted(Strategy):
     draws: int = 4000
 
     def __post_init__(self) -> None:
-        rule = "a variational fit, `Plain(...)` or `Calibrated(...)`"
-        checks.instance("`Reweighted(base=...)`", self.base, (Plain, Calibrated), rule)
+        rule = "a variational fit, `Plain(...)`, `Calibrated(...)` or `LinearResponse()`"
+        kinds = (Plain, Calibrated, LinearResponse)
+        checks.instance("`Reweighted(base=...)`", self.base, kinds, rule)
         draws = checks.whole("`Reweighted(draws=...)`", self.draws, least=100)
         checks.assign(self, draws=draws)
 
@@ -313,15 +369,14 @@ def reweighted(
         key: of draws and their resampling.
         draws: how many.
     """
-    assert isinstance(posterior, FittedPosterior)
+    assert isinstance(posterior, FittedPosterior | LinearResponsePosterior)
     draw_key, place_key = jax.random.split(key)
     counting = posterior.approximation.counting(jnp.asarray(seen))
-    own = FittedPosterior(counting, posterior.params)
-    log_ratio = np.asarray(predicting.weighed(own, draw_key, draws).log_ratio, float)
-    weights = smoothed(log_ratio[:, None])
+    own = replace(posterior, approximation=counting)
+    log_ratio, latents = predicting.weighed_latents(own, draw_key, draws)
+    weights = smoothed(np.asarray(log_ratio, float)[:, None])
     shares = np.exp(weights.log_weights[:, 0])
     places = (np.arange(draws) + float(jax.random.uniform(place_key))) / draws
     chosen = np.searchsorted(np.cumsum(shares / shares.sum()), places).clip(max=draws - 1)
-    latents = predicting.latent_draws(own, draw_key, draws)
-    samples = {name: jnp.asarray(values[chosen]) for name, values in latents.items()}
+    samples = {name: values[chosen] for name, values in latents.items()}
     return SampledPosterior(samples), float(weights.k_hat[0])
