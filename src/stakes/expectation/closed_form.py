@@ -1,4 +1,10 @@
-"""Exact expectations: formulas, and the loss itself where the outcome is known."""
+"""Exact expectations: formulas, and the loss itself where the outcome is known.
+
+`ClosedForm` passes the question on to the loss or utility, with the predicted outcome as an
+argument: the loss knows which statistics it needs, such as tails for a quantile loss, and `stats`
+knows these for each distribution. Where either knows none, `NoClosedForm` leads to the next best
+expectation.
+"""
 
 from dataclasses import dataclass
 from typing import final
@@ -25,6 +31,7 @@ class ClosedForm(Expectation):
     """
 
     def objection(self, outcome: Distribution, gain: Gain, decision: Array) -> str | None:
+        """Return that no formula is known, found by tracing the term without computing it."""
         try:
             term = gain.term(self)
             jax.eval_shape(lambda: term(jax.random.key(0), outcome, decision))
@@ -35,21 +42,25 @@ class ClosedForm(Expectation):
     def expected(
         self, key: Key | None, outcome: Distribution, loss: Loss, decision: Array
     ) -> Array:
+        """E ℓ(y, h), by a formula of the loss."""
         return AnyLoss(loss).expected(Single(outcome), decision)
 
     def expected_regret(
         self, key: Key | None, outcome: Distribution, loss: Loss, decision: Array
     ) -> Array:
+        """E ℓ(y, h) less its least value, by a formula of the loss."""
         return AnyLoss(loss).expected_regret(Single(outcome), decision)
 
     def log_expected(
         self, key: Key | None, outcome: Distribution, utility: PositiveUtility, decision: Array
     ) -> Array:
+        """log E u(y, h), by a formula of the utility."""
         return utility.log_expected(Single(outcome), decision)
 
     def log_expected_regret(
         self, key: Key | None, outcome: Distribution, utility: PositiveUtility, decision: Array
     ) -> Array:
+        """The largest log E u less that of h, by a formula of the utility."""
         return utility.log_expected_regret(Single(outcome), decision)
 
     @property
@@ -66,6 +77,7 @@ class Known(Expectation):
     """For an outcome that θ determines, as where a decision is about a latent itself."""
 
     def objection(self, outcome: Distribution, gain: Gain, decision: Array) -> str | None:
+        """Return that the outcome is not known, unless θ determines it."""
         if isinstance(outcome, dist.Delta) and not outcome.event_dim:
             return None
         return "only for outcomes that are known"
@@ -73,11 +85,13 @@ class Known(Expectation):
     def expected(
         self, key: Key | None, outcome: Distribution, loss: Loss, decision: Array
     ) -> Array:
+        """ℓ(y, h) at the one value."""
         return loss(outcome.v, decision)
 
     def log_expected(
         self, key: Key | None, outcome: Distribution, utility: PositiveUtility, decision: Array
     ) -> Array:
+        """log u(y, h) at the one value."""
         return utility.log(outcome.v, decision)
 
     @property

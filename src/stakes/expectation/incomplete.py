@@ -68,6 +68,11 @@ def gamma_weight(shape: Array, x: Array) -> Array:
 
 
 def gamma_tail(shape: Array, x: Array) -> GammaTail:
+    """Return P(g > x) with its derivative by the shape, and the density of log g at x.
+
+    The tail that is integrated is the smaller one. The derivative takes the same points: the shape
+    enters the density through a factor exp(a u), whose slope is the mean of u.
+    """
     weight, upper = gamma_weight(shape, x), x >= shape
     # The lower tail is x^a exp(-x)/Γ(a+1) more than that of the next shape.
     rate = jnp.where(upper, shape, shape + 1)
@@ -156,9 +161,16 @@ def beta_score(a: Array, b: Array, x: Array, rest: Array) -> Array:
 
 
 def beta_tail(a: Array, b: Array, x: Array, rest: Array, *, rough: bool = False) -> BetaTail:
-    """`rough` for a first guess: with errors of 1e-3, at half the price.
+    """Return P(g > x) with its derivatives by both shapes, and the density of the log odds at x.
 
     Shapes need not be as large as x: what depends on one of them alone is computed once for all x.
+
+    Args:
+        a: the first shape.
+        b: the second shape.
+        x: above zero.
+        rest: 1 - x to full precision, which is lost near one.
+        rough: whether a first guess will do, with errors of 1e-3 at half the price.
     """
     weight, upper = beta_weight(a, b, x, rest), x * b >= rest * a
     scores = beta_score(a, b, x, rest), beta_score(b, a, rest, x)
@@ -227,6 +239,7 @@ def _beta_reach(a: Array, n: Array, x: Array, rest: Array, slope: Array, drop: f
 
 
 def _log_quotient(quotient: Array, less_one: Array) -> Array:
+    """log q, given q and q - 1 to full precision."""
     return log_less_tangent(quotient, less_one) + less_one
 
 
@@ -235,18 +248,29 @@ def _log_quotient(quotient: Array, less_one: Array) -> Array:
 
 @cache
 def _gauss(points: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return points and weights of the Gauss-Legendre rule on [0, 1]."""
     places, weights = np.polynomial.legendre.leggauss(points)
     return (places + 1) / 2, weights / 2
 
 
 class _Rule(NamedTuple):
+    """A Gauss-Legendre rule, and how far it reaches.
+
+    Attributes:
+        drop: how far the log density falls before the tail is cut off.
+        points: on [0, 1].
+    """
+
     drop: float
-    """How far the log density falls before the tail is cut off."""
     points: np.ndarray
-    """On [0, 1]."""
     weights: np.ndarray
 
 
 def _rule(dtype: np.dtype, rough: bool = False) -> _Rule:
+    """Return the rule for a precision: how far to integrate, and at which points.
+
+    The log density falls by 15 in single precision, which leaves 3e-7 of the tail, and by 26 in
+    double precision, which leaves 5e-12.
+    """
     drop, points = (15.0, 12) if dtype == jnp.float32 else (26.0, 28)
     return _Rule(7.0, *_gauss(5)) if rough else _Rule(drop, *_gauss(points))

@@ -1,4 +1,9 @@
-"""A predicted outcome, as a loss sees it: one distribution, or a mixture over draws of θ."""
+"""A predicted outcome, as a loss sees it: one distribution, or a mixture over draws of θ.
+
+A statistic of a mixture that is an expectation is the mean over its components. A quantile is not:
+it is found by bisection of the mixture's distribution function, within a bracket that the
+components' quantiles give, to the last digit.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,13 +29,19 @@ WALK = 256
 class Values(Protocol):
     """The values of a discrete outcome and their probabilities, as `Enumeration` gives them."""
 
-    def rule(self, key: Key | None, outcome: Distribution, decision: Array) -> Rule: ...
+    def rule(self, key: Key | None, outcome: Distribution, decision: Array) -> Rule:
+        """Return the values, with log probabilities."""
 
 
 @final
 @dataclass(frozen=True)
 class Single:
-    """p(y|θ) for one θ; `values` enumerates a discrete outcome that has no quick cdf."""
+    """p(y|θ) for one θ, as a loss sees it.
+
+    Attributes:
+        distribution: of NumPyro, without masks and expansions.
+        values: enumerates a discrete outcome that has no quick distribution function.
+    """
 
     distribution: Distribution
     values: Values | None = None
@@ -42,12 +53,14 @@ class Single:
         return stats.variance(self.distribution)
 
     def cdf(self, value: Array) -> Array:
+        """P(y ≤ value), zero below the support and one above it."""
         if self.values is None:
             return _within_support(self.distribution, value, stats.cdf(self.distribution, value))
         points, log_weights = self.values.rule(None, self.distribution, value)
         return weighted_sum(log_weights, (points <= value).astype(log_weights.dtype))
 
     def below(self, value: Array) -> Array:
+        """P(y < value)."""
         if self.values is not None:
             return self.cdf(jnp.ceil(value) - 1)
         return _within_support(self.distribution, value, stats.below(self.distribution, value))
@@ -59,6 +72,8 @@ class Single:
         return stats.square_tails(self.distribution, decision, above, below)
 
     def least_tails(self, above: float, below: float) -> Array:
+        """The least value of `tails`: by a formula, or at a quick quantile, under which slopes stay
+        right."""
         try:
             return stats.least_tails(self.distribution, above, below)
         except NoClosedForm:
@@ -78,6 +93,7 @@ class Single:
         return stats.cumulant(self.distribution, t)
 
     def log_mgf(self, t: float) -> Array:
+        """log E exp(ty), from the cumulant about the mean."""
         return t * self.mean() + self.cumulant(t)
 
     def log_tails(self, decision: Array, above: Number, below: Number) -> Array:
@@ -102,6 +118,7 @@ class Single:
             return self.mean() - sd / odds - 1, self.mean() + sd * odds + 1
 
     def quantile(self, level: float) -> Array:
+        """The least value whose distribution function reaches the level, exactly."""
         stacked = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], self.distribution)
         return Mixture(stacked, self.values).quantile(level)
 
@@ -119,14 +136,17 @@ class Mixture:
     values: Values | None = None
 
     def _over(self, question: Callable[[Single], Array]) -> Array:
+        """Ask each component, and return the answers along a leading axis."""
         # Inside of a program, an array of NumPy's would keep a precision that JAX has switched off.
         components = jax.tree.map(jnp.asarray, self.components)
         return jax.vmap(lambda component: question(Single(component, self.values)))(components)
 
     def mean(self) -> Array:
+        """The mean of the components' means."""
         return self._over(Single.mean).mean(axis=0)
 
     def variance(self) -> Array:
+        """The mean of the components' variances, and the variance of their means."""
         return self._over(Single.variance).mean(axis=0) + self._over(Single.mean).var(axis=0)
 
     def cdf(self, value: Array) -> Array:
@@ -142,6 +162,7 @@ class Mixture:
         return self._over(lambda one: one.square_tails(decision, above, below)).mean(axis=0)
 
     def least_tails(self, above: float, below: float) -> Array:
+        """The value of `tails` at the quantile, which is the best decision."""
         return self.tails(self.quantile(above / (above + below)), above, below)
 
     def best_in_log_tails(self, above: Number, below: Number) -> Array:
@@ -160,6 +181,7 @@ class Mixture:
         return Single(jax.tree.map(lambda leaf: leaf[0], self.components), self.values)
 
     def log_mgf(self, t: float) -> Array:
+        """log of the mean of E exp(ty) over components."""
         return _log_mean_exp(self._over(lambda one: one.log_mgf(t)))
 
     def cumulant(self, t: float) -> Array:
@@ -172,7 +194,10 @@ class Mixture:
         return _log_mean_exp(self._over(lambda one: one.log_kernel(decision, width)))
 
     def quantile(self, level: float) -> Array:
-        """The least value at which the distribution function reaches the level."""
+        """The least value at which the distribution function reaches the level.
+
+        Of counts up to a few hundred by adding up probabilities from zero; otherwise by bisection.
+        """
         if stats.few_values(self.components) == 2:
             none = self.cdf(jnp.zeros(jax.eval_shape(self.mean).shape))
             return jnp.where(jnp.isnan(none), jnp.nan, jnp.where(none >= level, 0.0, 1.0))
@@ -267,23 +292,31 @@ class Mixture:
 
 
 class _Bracket(NamedTuple):
-    """The quantile of each instance lies between these two, as far as that is known."""
+    """The quantile of each instance lies between these two, as far as that is known.
+
+    Attributes:
+        below: whether the distribution function is known not to reach the level at the lower end.
+        reached: whether it is known to reach it at the upper end.
+        lost: whether it was not a number where it was last looked at.
+        halvings: looks since both ends of all brackets were sure.
+    """
 
     low: Float[Array, "*instance"]
     high: Float[Array, "*instance"]
     below: Bool[Array, "*instance"]
-    """Whether the distribution function is known not to reach the level at the lower end."""
     reached: Bool[Array, "*instance"]
-    """Whether it is known to reach it at the upper end."""
     lost: Bool[Array, "*instance"]
-    """Whether it was not a number where it was last looked at."""
     looks: Array | int
     halvings: Array | int
-    """Looks since both ends of all brackets were sure."""
 
 
 class _Walk(NamedTuple):
-    """A count for each instance, and the probability of at most that many."""
+    """Counts on the way up to a quantile, for each instance.
+
+    Attributes:
+        value: the count.
+        reached: the probability of at most that many.
+    """
 
     value: Float[Array, "*instance"]
     reached: Float[Array, "*instance"]
@@ -305,4 +338,5 @@ def _within_support(outcome: Distribution, value: Array, reached: Array) -> Arra
 
 
 def _log_mean_exp(values: Array) -> Array:
+    """log of the mean of exponentials over components."""
     return logsumexp(values, axis=0) - jnp.log(values.shape[0])

@@ -2,7 +2,8 @@
 
 Where a quantile is needed at every step, as for regret, the bisection that serves mixtures would
 cost more than all the rest. An explicit formula, or a guess and two steps of Newton's method, leave
-an error of no account.
+an error of no account: the expected cost is flat at its best decision, so that an error of e in the
+quantile changes it by e².
 """
 
 import math
@@ -43,12 +44,21 @@ NEAR = 2
 
 
 def quick_quantile(outcome: Distribution, level: float) -> Array:
-    """Nearly the least value at which the distribution function reaches the level."""
+    """Return nearly the least value at which the distribution function reaches the level.
+
+    Args:
+        outcome: one distribution, not a mixture over draws of θ.
+        level: a number of Python, strictly between zero and one.
+    """
     return _quantile(jax.lax.stop_gradient(outcome), level)
 
 
 @singledispatch
 def _quantile(outcome: Distribution, level: float) -> Array:
+    """By Newton's method from a guess, in coordinates in which a step cannot leave the support.
+
+    A step that is not finite is not taken: the guess is good by itself.
+    """
     guess, spread = _guess(outcome, NormalDist().inv_cdf(level))
     if stats.is_discrete(outcome):
         return _of_count(outcome, level, guess, spread)
@@ -63,7 +73,13 @@ def _quantile(outcome: Distribution, level: float) -> Array:
 
 
 def newton(level: float, reached: Array, density: Array) -> Array:
-    """A step towards the level, in the logarithm of the smaller tail, which bends the least."""
+    """A step towards the level, in the logarithm of the smaller tail, which bends the least.
+
+    Args:
+        level: the probability to reach.
+        reached: the distribution function at the current place.
+        density: its slope there.
+    """
     tail, wanted = (1 - reached, 1 - level) if level > 0.5 else (reached, level)
     tail = jnp.maximum(tail, 1e-6)
     step = tail / jnp.maximum(density, 1e-15) * jnp.log(tail / wanted)
@@ -103,7 +119,10 @@ def _(outcome: HurdleProbs, level: float) -> Array:
 
 
 def _by_halving(outcome: Distribution, level: float, low: Array, high: Array) -> Array:
-    """For outcomes with several peaks, or with mass at single points."""
+    """By bisection between two ends, for outcomes with several peaks or with mass at single points.
+
+    Sixteen halvings leave a part in 65,000 of the way between the ends.
+    """
     reached = stats.cdf(outcome, low) >= level
     dtype = jnp.result_type(float)
     low, high = (jnp.asarray(end, dtype) for end in (low, high))
@@ -121,9 +140,10 @@ def _by_halving(outcome: Distribution, level: float, low: Array, high: Array) ->
 
 @singledispatch
 def _guess(outcome: Distribution, z: float) -> tuple[Array, Array]:
-    """A first guess, and the spread of the outcome.
+    """Return a first guess, and the spread of the outcome.
 
-    By the mean and variance of a normal or, for outcomes above zero, of a gamma distribution.
+    By the mean and variance of a normal or, for outcomes above zero, of a gamma distribution, whose
+    cube root is nearly normal (Wilson and Hilferty, 1931).
     """
     mean, variance = stats.mean(outcome), stats.variance(outcome)
     known = jnp.isfinite(mean) & jnp.isfinite(variance) & (variance > 0)

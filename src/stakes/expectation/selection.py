@@ -1,4 +1,8 @@
-"""Which expectation to take: the first without an objection."""
+"""The choice of an expectation for an outcome and a gain.
+
+Candidates are asked in order of preference, the exact and cheap ones first: each says why it cannot
+handle a case, or nothing. The first without an objection is taken.
+"""
 
 from stakes._types import Array, Distribution
 from stakes.errors import InputError
@@ -21,7 +25,13 @@ BEST_FIRST: tuple[Expectation, ...] = (
 
 
 def choose(outcome: Distribution, gain: Gain, decision: Array) -> Expectation:
-    """The best expectation for this outcome distribution and this loss or utility."""
+    """Return the best expectation for this outcome distribution and this loss or utility.
+
+    Args:
+        outcome: p(y|θ) for one θ; values may be traced.
+        gain: what is averaged.
+        decision: in the shape of the cases.
+    """
     for expectation in BEST_FIRST:
         if expectation.objection(outcome, gain, decision) is None:
             return expectation

@@ -1,8 +1,11 @@
 """Special functions: logarithms and factorials without the parts that cancel, and Mills' ratio.
 
 The log density of a gamma or beta distribution with a shape of a million is a small difference of
-numbers around ten million, which single precision does not hold. Written with these, it is a sum
-of small numbers.
+numbers around ten million, which single precision does not hold. Written with these, it is a sum of
+small numbers.
+
+The idea is Loader's (Fast and Accurate Computation of Binomial Probabilities, 2000): log(1+v) - v
+for the deviance, and the error of Stirling's formula for factorials.
 """
 
 import math
@@ -95,7 +98,8 @@ def log_gamma_bend(x: Array, step: Array) -> Array:
     """log Γ(x) - 2 log Γ(x+s) + log Γ(x+2s), for x ≥ 1 and s > 0: relatively exact however small.
 
     2 Σ ψ_(2k-1)(m) s^2k/(2k)!, with the asymptotic series of these derivatives of log Γ at the
-    middle m, raised to where they hold.
+    middle m, raised to where they hold. It is the logarithm of E x^2s/(E x^s)² for a gamma
+    variable, from which variances of its powers follow.
     """
     short = _SHORT * (x + _RAISE)
     near = step < short
@@ -127,7 +131,10 @@ def _raised(x: Array) -> tuple[Array, Array, Array]:
 
 
 def along(slopes: Iterable[Array], tangents: Iterable[Array | SymbolicZero], like: Array) -> Array:
-    """Σ slope·tangent over what moves: the slope of a constant is not computed."""
+    """Σ slope·tangent over what moves, as a rule for derivatives returns it.
+
+    The slope of a constant, whose tangent is a symbolic zero, is not computed.
+    """
     moving = [
         slope * tangent
         for slope, tangent in zip(slopes, tangents, strict=True)
@@ -190,17 +197,24 @@ def _(primals, tangents):  # type: ignore[no-untyped-def]
 
 
 def mills_and_slope(x: Array) -> tuple[Array, Array]:
-    """The slope has a polynomial of its own, since x·mills(x) - 1 would cancel for large x."""
+    """Return Mills' ratio and its derivative, for x ≥ 0.
+
+    The slope has a polynomial of its own, since x·mills(x) - 1 would cancel for large x.
+    """
     t = _TURN / (_TURN + x)
     return t * _polynomial(_value, t), -jnp.square(t) * _polynomial(_slope, t)
 
 
 def density(x: Array) -> Array:
-    """φ(x)."""
+    """The standard normal density φ(x)."""
     return flushed_exp(-jnp.square(x) / 2) / math.sqrt(2 * math.pi)
 
 
 def _polynomial(target: Callable[[np.ndarray], np.ndarray], t: Array) -> Array:
+    """Evaluate the polynomial that is fitted to a function of t on [0, 1].
+
+    By Estrin's scheme: fewer multiplications have to wait for one another than in Horner's.
+    """
     degree = 10 if t.dtype == jnp.float32 else 20
     terms, power = [jnp.asarray(c, t.dtype) for c in reversed(_fitted(target, degree))], 2 * t - 1
     # Estrin's scheme: fewer multiplications have to wait for one another than in Horner's.

@@ -1,7 +1,9 @@
 """Outcomes with finitely many values: a single one, labels, and successes among so many trials.
 
 Whatever grows on either side of a decision about zero or one, exponentially or not, the best one is
-zero or one: between the two, the expectation is as for the decisions next to it, or less good.
+zero or one: between the two, the expectation is as for the decisions next to it, or less good. A
+statistic of few values is a sum over them. Successes among n trials have P(y ≤ k) = P(g > p) for g
+~ Beta(k+1, n-k), and so need no sum.
 """
 
 import math
@@ -26,58 +28,69 @@ Binomial: TypeAlias = dist.BinomialProbs | dist.BinomialLogits
 
 @stats.mean.register
 def _(outcome: dist.Delta) -> Array:
+    """The value itself, v."""
     return jnp.asarray(outcome.v)
 
 
 @stats.variance.register
 def _(outcome: dist.Delta) -> Array:
+    """Zero."""
     return jnp.zeros_like(outcome.v)
 
 
 @stats.cdf.register
 def _(outcome: dist.Delta, value: Array) -> Array:
+    """One from v on."""
     return (value >= outcome.v).astype(jnp.result_type(float))
 
 
 @stats.below.register
 def _(outcome: dist.Delta, value: Array) -> Array:
+    """One above v."""
     return (value > outcome.v).astype(jnp.result_type(float))
 
 
 @stats.tails.register
 def _(outcome: dist.Delta, decision: Array, above: float, below: float) -> Array:
+    """The cost at v."""
     short = outcome.v - decision
     return jnp.maximum(above * short, -below * short)
 
 
 @stats.least_tails.register
 def _(outcome: dist.Delta, above: float, below: float) -> Array:
+    """Zero, for a decision at v."""
     return jnp.zeros_like(outcome.v)
 
 
 @stats.cumulant.register
 def _(outcome: dist.Delta, t: float) -> Array:
+    """Zero: y is its mean."""
     return jnp.zeros_like(outcome.v)
 
 
 @stats.log_tails.register
 def _(outcome: dist.Delta, decision: Array, above: Number, below: Number) -> Array:
+    """Minus the cost at v."""
     short = outcome.v - decision
     return -jnp.maximum(above * short, -below * short)
 
 
 @stats.log_kernel.register
 def _(outcome: dist.Delta, decision: Array, width: Number) -> Array:
+    """-(v - h)²/width."""
     return -jnp.square(outcome.v - decision) / width
 
 
 @stats.best_in_log_tails.register
 def _(outcome: dist.Delta, above: Number, below: Number) -> Array:
+    """The value itself."""
     return jnp.asarray(outcome.v)
 
 
 @stats.best_in_log_kernel.register
 def _(outcome: dist.Delta, width: Number) -> Array:
+    """The value itself."""
     return jnp.asarray(outcome.v)
 
 
@@ -86,11 +99,13 @@ def _(outcome: dist.Delta, width: Number) -> Array:
 
 @stats.few_values.register
 def _(outcome: Bernoulli) -> int:
+    """Two."""
     return 2
 
 
 @stats.tails.register
 def _(outcome: Bernoulli, decision: Array, above: float, below: float) -> Array:
+    """p times the cost at one, and 1 - p times that at zero."""
     one, zero, decision = floats(*chances(outcome), decision)
     if_one = jnp.maximum(above * (1 - decision), below * (decision - 1))
     return one * if_one + zero * jnp.maximum(-above * decision, below * decision)
@@ -98,18 +113,21 @@ def _(outcome: Bernoulli, decision: Array, above: float, below: float) -> Array:
 
 @stats.least_tails.register
 def _(outcome: Bernoulli, above: float, below: float) -> Array:
+    """The smaller of above·p, for a decision of zero, and below·(1 - p), for one."""
     one, zero = floats(*chances(outcome))
     return jnp.minimum(above * one, below * zero)
 
 
 @stats.cdf.register
 def _(outcome: Bernoulli, value: Array) -> Array:
+    """1 - p from zero on, and one from one on."""
     zero, value = floats(chances(outcome)[1], value)
     return jnp.where(value < 0, 0.0, jnp.where(value < 1, zero, 1.0))
 
 
 @stats.log_tails.register
 def _(outcome: Bernoulli, decision: Array, above: Number, below: Number) -> Array:
+    """log [p exp(-cost at one) + (1 - p) exp(-cost at zero)]."""
     log_one, log_zero = _log_chances(outcome)
     (decision,) = floats(decision)
     if_one = -jnp.maximum(above * (1 - decision), below * (decision - 1))
@@ -119,19 +137,21 @@ def _(outcome: Bernoulli, decision: Array, above: Number, below: Number) -> Arra
 
 @stats.best_in_log_tails.register
 def _(outcome: Bernoulli, above: Number, below: Number) -> Array:
+    """Zero or one, whichever gives more; nan where neither is known."""
     at_zero, at_one = (stats.log_tails(outcome, jnp.asarray(at), above, below) for at in (0.0, 1.0))
     return jnp.where(at_zero >= at_one, 0.0, jnp.where(at_one > at_zero, 1.0, jnp.nan))
 
 
 @stats.most_log_tails.register
 def _(outcome: Bernoulli, above: Number, below: Number) -> Array:
+    """The larger of the two at zero and at one."""
     return jnp.maximum(
         *(stats.log_tails(outcome, jnp.asarray(at), above, below) for at in (0.0, 1.0))
     )
 
 
 def _log_chances(outcome: Bernoulli) -> tuple[Array, Array]:
-    """Of one and of zero."""
+    """The logarithms of the chances of one and of zero, from logits where there are some."""
     if isinstance(outcome, dist.BernoulliLogits):
         (logits,) = floats(outcome.logits)
         return jax.nn.log_sigmoid(logits), jax.nn.log_sigmoid(-logits)
@@ -141,6 +161,7 @@ def _log_chances(outcome: Bernoulli) -> tuple[Array, Array]:
 
 @stats.cumulant.register
 def _(outcome: Bernoulli, t: float) -> Array:
+    """log(1 + p (exp t - 1)) - pt."""
     probs, rest = floats(*chances(outcome))
     return _cumulant_of_one(probs, rest, t)
 
@@ -150,21 +171,25 @@ def _(outcome: Bernoulli, t: float) -> Array:
 
 @stats.few_values.register
 def _(outcome: dist.CategoricalProbs) -> int:
+    """One for each label."""
     return int(outcome.probs.shape[-1])
 
 
 @stats.few_values.register
 def _(outcome: dist.CategoricalLogits) -> int:
+    """One for each label."""
     return int(outcome.logits.shape[-1])
 
 
 @stats.mean.register
 def _(outcome: Categorical) -> Array:
+    """Σ p_k k, for labels that are numbers. NumPyro's mean is nan."""
     return outcome.probs @ jnp.arange(outcome.probs.shape[-1], dtype=outcome.probs.dtype)
 
 
 @stats.variance.register
 def _(outcome: Categorical) -> Array:
+    """Σ p_k (k - E y)²."""
     labels = jnp.arange(outcome.probs.shape[-1], dtype=outcome.probs.dtype)
     away = labels - stats.mean(outcome)[..., None]
     return jnp.sum(outcome.probs * jnp.square(away), axis=-1)
@@ -181,11 +206,13 @@ def _(outcome: Categorical, count: Array) -> Array:
 
 @stats.largest_value.register
 def _(outcome: Binomial) -> Array:
+    """The number of trials, n."""
     return jnp.asarray(outcome.total_count)
 
 
 @stats.excess.register
 def _(outcome: Binomial, decision: Array) -> Array:
+    """(np - h) P(y > k) + p^(k+1) (1-p)^(n-k)/B(k+1, n-k), with k the whole part of h."""
     total, probs, decision = floats(outcome.total_count, outcome.probs, decision)
     places = _binomial_places(outcome, decision)
     away = total * probs - decision
@@ -195,6 +222,7 @@ def _(outcome: Binomial, decision: Array) -> Array:
 
 @stats.cdf.register
 def _(outcome: Binomial, value: Array) -> Array:
+    """P(g > p) for g ~ Beta(k+1, n-k)."""
     total, value = floats(outcome.total_count, value)
     inside = beta_above(*_binomial_places(outcome, value))
     return jnp.where(value < 0, 0.0, jnp.where(value < total, inside, 1.0))
@@ -202,12 +230,14 @@ def _(outcome: Binomial, value: Array) -> Array:
 
 @stats.cumulant.register
 def _(outcome: Binomial, t: float) -> Array:
+    """n times that of a single trial."""
     total, probs, rest = floats(outcome.total_count, *chances(outcome))
     return total * _cumulant_of_one(probs, rest, t)
 
 
 @stats.log_mass.register
 def _(outcome: Binomial, count: Array) -> Array:
+    """By Loader's formula; n log(1-p) at zero, and n log p at n."""
     total, count = floats(outcome.total_count, count)
     chance, rest = map(not_zero, floats(*chances(outcome)))
     within = (count > 0) & (count < total)
@@ -230,7 +260,10 @@ def _cumulant_of_one(probs: Array, rest: Array, t: float) -> Array:
 
 
 def _binomial_places(outcome: Binomial, value: Array) -> list[Array]:
-    """P(y ≤ k) is P(g > p) for g ~ Beta(k+1, n-k)."""
+    """The arguments of the incomplete beta function: P(y ≤ k) is P(g > p) for g ~ Beta(k+1, n-k).
+
+    Counts beyond the ends are moved inside; whoever asks knows what holds there.
+    """
     total, *both, value = floats(outcome.total_count, *chances(outcome), value)
     count = jnp.clip(jnp.floor(value), 0.0, jnp.maximum(total - 1, 0.0))
     places = (count + 1, jnp.maximum(total, 1.0) - count, *map(not_zero, both))

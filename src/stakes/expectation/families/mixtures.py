@@ -1,8 +1,8 @@
 """Mixtures, and outcomes with a hurdle at zero: every statistic, from those of the components.
 
-A mixture is asked component by component; their answers lie along a last axis. Counts with a hurdle
-are a base without its zeros: E g = gate g(0) + (1 - gate) E[g(base) | base > 0]. Written so that
-nothing cancels where the base is hardly ever more than zero.
+A mixture is asked component by component; their answers lie along a last axis, and E g = Σ w E_k g.
+Counts with a hurdle are a base without its zeros: E g = gate g(0) + (1 - gate) E[g(base) | base >
+0]. Written so that nothing cancels where the base is hardly ever more than zero.
 """
 
 from collections.abc import Callable
@@ -36,12 +36,14 @@ Asked = Callable[[Distribution, Widen], Array]
 
 @stats.components.register
 def _(outcome: dist.MixtureSameFamily) -> Components:
+    """One distribution, with the components along its last axis."""
     weights = jnp.asarray(outcome.mixing_distribution.probs)
     return Components(weights, (stats.bare(outcome.component_distribution),), side_by_side=True)
 
 
 @stats.components.register
 def _(outcome: dist.MixtureGeneral) -> Components:
+    """A list of distributions."""
     weights = jnp.asarray(outcome.mixing_distribution.probs)
     return Components(weights, tuple(map(stats.bare, outcome.component_distributions)))
 
@@ -57,30 +59,34 @@ def _(outcome: HurdleProbs) -> Components | None:
 
 
 def _asked(outcome: Distribution, question: Asked) -> tuple[Array, Array]:
-    """The weights of the components, and their stats.answers."""
+    """Return the weights of the components, and their answers along a last axis."""
     parts = stats.components(outcome)
     assert parts is not None
     return parts.weights, parts.answers(question)
 
 
 def _sum(outcome: Distribution, question: Asked) -> Array:
+    """Σ w a over the components."""
     weights, answers = _asked(outcome, question)
-    # What has no weight counts for nothing, even where it is infinite.
+    # What has no weight counts for nothing, even where it is infinite: 0·inf is nan.
     return jnp.sum(jnp.where(weights > 0, weights * answers, 0.0), axis=-1)
 
 
 def _log_sum(outcome: Distribution, question: Asked) -> Array:
+    """log Σ w exp(a) over the components."""
     weights, answers = _asked(outcome, question)
     return logsumexp(jnp.log(not_zero(weights)) + answers, axis=-1)
 
 
 @stats.mean.register
 def _(outcome: Mixed) -> Array:
+    """Σ w E_k y."""
     return _sum(outcome, lambda part, _: stats.mean(part))
 
 
 @stats.variance.register
 def _(outcome: Mixed) -> Array:
+    """Σ w Var_k y, and the variance of the components' means."""
     centre = stats.mean(outcome)[..., None]
     weights, means = _asked(outcome, lambda part, _: stats.mean(part))
     between = jnp.sum(weights * jnp.square(means - centre), axis=-1)
@@ -89,16 +95,20 @@ def _(outcome: Mixed) -> Array:
 
 @stats.cdf.register
 def _(outcome: Mixed, value: Array) -> Array:
+    """Σ w P_k(y ≤ h)."""
     return _sum(outcome, lambda part, widen: Single(part).cdf(widen(value)))
 
 
 @stats.below.register
 def _(outcome: Mixed, value: Array) -> Array:
+    """Σ w P_k(y < h)."""
     return _sum(outcome, lambda part, widen: Single(part).below(widen(value)))
 
 
 @stats.log_mass.register
 def _(outcome: Mixed, count: Array) -> Array:
+    """log Σ w p_k(y)."""
+
     def within(part: Distribution, widen: Widen) -> Array:
         """As good as nothing outside the support of the component, where its formula may fail."""
         return jnp.maximum(stats.masses(part, widen(count)).log_weights, NOTHING)
@@ -108,6 +118,7 @@ def _(outcome: Mixed, count: Array) -> Array:
 
 @stats.tails.register
 def _(outcome: Mixed, decision: Array, above: float, below: float) -> Array:
+    """Σ w times the expected cost under each component."""
     return _sum(outcome, lambda part, widen: stats.tails(part, widen(decision), above, below))
 
 
@@ -126,6 +137,7 @@ def _(outcome: Mixed, t: float) -> Array:
 
 @stats.log_tails.register
 def _(outcome: Mixed, decision: Array, above: Number, below: Number) -> Array:
+    """log Σ w exp of those of the components."""
     return _log_sum(
         outcome,
         lambda part, widen: stats.log_tails(part, *map(widen, floats(decision, above, below))),
@@ -134,6 +146,7 @@ def _(outcome: Mixed, decision: Array, above: Number, below: Number) -> Array:
 
 @stats.log_kernel.register
 def _(outcome: Mixed, decision: Array, width: Number) -> Array:
+    """log Σ w exp of those of the components."""
     return _log_sum(
         outcome, lambda part, widen: stats.log_kernel(part, *map(widen, floats(decision, width)))
     )
@@ -141,6 +154,7 @@ def _(outcome: Mixed, decision: Array, width: Number) -> Array:
 
 @stats.few_values.register
 def _(outcome: Mixed) -> int | None:
+    """The most of any component; None where one of them has many."""
     parts = stats.components(outcome)
     assert parts is not None
     counts = [stats.few_values(part) for part in parts.distributions]
@@ -149,6 +163,7 @@ def _(outcome: Mixed) -> int | None:
 
 @stats.largest_value.register
 def _(outcome: Mixed) -> Array | None:
+    """The largest of any component; None where one of them has none."""
     parts = stats.components(outcome)
     assert parts is not None
     if any(stats.largest_value(part) is None for part in parts.distributions):
@@ -160,25 +175,34 @@ def _(outcome: Mixed) -> Array | None:
 
 
 class _Counts(NamedTuple):
-    """What is behind the hurdle: the base, given that it is not zero."""
+    """The counts behind a hurdle: the base, given that it is not zero.
+
+    P(base > 0) may be tiny, and then E base and the like are as tiny: their ratio is formed at
+    once, from the two to full precision.
+
+    Attributes:
+        gate: the chance of a zero.
+        none: the chance that the base is zero, by which it is not there.
+        some: the other chance: to full precision, however small.
+    """
 
     gate: Array
-    """The chance of a zero."""
     base: Distribution
     none: Array
-    """The chance that the base is zero, by which it is not there."""
     some: Array
-    """The other chance: to full precision, however small."""
 
     @property
     def mean(self) -> Array:
+        """E[base | base > 0] = E base / P(base > 0)."""
         return stats.mean(self.base) / self.some
 
     @property
     def variance(self) -> Array:
+        """Var base / P(base > 0), less P(base = 0) times the square of the mean."""
         return stats.variance(self.base) / self.some - self.none * jnp.square(self.mean)
 
     def cdf(self, value: Array) -> Array:
+        """[P(base ≤ h) - P(base = 0)]/P(base > 0) from one on, both differences rounded alike."""
         # Both differences are rounded alike, so that all of the mass makes one.
         least = 1 - self.none
         part = (stats.cdf(self.base, value) - self.none) / jnp.where(least > 0, least, 1.0)
@@ -190,7 +214,11 @@ class _Counts(NamedTuple):
         return (above + below) * more + below * (decision - self.mean)
 
     def _excess(self, decision: Array) -> Array:
-        """Of the base: by its first counts where it has next to none, since the whole cancels."""
+        """E (base - h)+, by the first counts where more than none are rare.
+
+        The formula takes the difference of two numbers that are nearly the same there. The first
+        five counts are all that matters: each is far less likely than the one before.
+        """
         usual = stats.tails(self.base, decision, 1.0, 0.0)
         if not isinstance(self.base, LIGHT):
             return usual
@@ -202,6 +230,7 @@ class _Counts(NamedTuple):
 
 
 def _counts(outcome: HurdleProbs) -> _Counts | None:
+    """The counts behind a hurdle; None where the outcome is no count, and so a mixture."""
     if stats.components(outcome) is not None:
         return None
     base = stats.bare(outcome.base_dist)
@@ -215,26 +244,31 @@ of_counts = stats.answers(HurdleProbs, _counts, dist.MixtureGeneral)
 
 @stats.few_values.register
 def _(outcome: HurdleProbs) -> int | None:
+    """As many as the base has, which has zero among them."""
     return stats.few_values(stats.bare(outcome.base_dist))
 
 
 @of_counts(stats.mean)
 def _(counts: _Counts) -> Array:
+    """(1 - gate) E[base | base > 0]."""
     return (1 - counts.gate) * counts.mean
 
 
 @of_counts(stats.variance)
 def _(counts: _Counts) -> Array:
+    """(1 - gate) (Var + gate (E)²), both of the base given that it is not zero."""
     return (1 - counts.gate) * (counts.variance + counts.gate * jnp.square(counts.mean))
 
 
 @of_counts(stats.cdf)
 def _(counts: _Counts, value: Array) -> Array:
+    """(1 - gate) P(base ≤ h | base > 0), and the gate more from zero on."""
     return counts.gate * (value >= 0) + (1 - counts.gate) * counts.cdf(value)
 
 
 @of_counts(stats.log_mass)
 def _(counts: _Counts, count: Array) -> Array:
+    """log gate at zero, and log[(1 - gate) p(k)/P(base > 0)] above it."""
     gate = not_zero(jnp.asarray(counts.gate))
     beyond = jnp.where(count > 0, count, 1)
     others = stats.log_mass(counts.base, beyond) - jnp.log(not_zero(counts.some))
@@ -243,6 +277,7 @@ def _(counts: _Counts, count: Array) -> Array:
 
 @of_counts(stats.tails)
 def _(counts: _Counts, decision: Array, above: float, below: float) -> Array:
+    """The gate times the cost at zero, and 1 - gate times the expected cost of the counts."""
     at_zero = jnp.maximum(-above * decision, below * decision)
     others = counts.tails(decision, above, below)
     return counts.gate * at_zero + (1 - counts.gate) * others

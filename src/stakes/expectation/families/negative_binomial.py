@@ -1,7 +1,12 @@
 """Negative binomial and geometric counts.
 
-With k the whole part of h, E (y-h)+ = (E y - h) P(y > k) + c(k) p(k), where c(k) p(k) is the sum of
-(y - E y) p(y) over y > k; P(y > k) is an incomplete beta function.
+NumPyro's `GammaPoisson(r, b)` mixes Poisson rates over a gamma distribution; its mean is r/b. With
+k the whole part of h, E (y-h)+ = (E y - h) P(y > k) + c(k) p(k), where c(k) p(k) is the sum of (y -
+E y) p(y) over y > k. P(y > k) is an incomplete beta function, P(g > 1/(1+1/b)) for g ~ Beta(r,
+k+1).
+
+Slopes are written out: JAX would differentiate the quadrature inside of the incomplete beta
+function, at several times the price.
 """
 
 from functools import partial
@@ -29,6 +34,7 @@ NEAR = 4
 
 @stats.tails.register
 def _(outcome: dist.GammaPoisson, decision: Array, above: float, below: float) -> Array:
+    """(above + below) E (y-h)+ + below (h - E y)."""
     shape, rate, decision = floats(outcome.concentration, outcome.rate, decision)
     more = _negative_binomial_excess(shape, rate, decision)
     return (above + below) * more + below * (decision - shape / rate)
@@ -36,6 +42,7 @@ def _(outcome: dist.GammaPoisson, decision: Array, above: float, below: float) -
 
 @stats.excess.register
 def _(outcome: dist.GammaPoisson, decision: Array) -> Array:
+    """E (y-h)+, by the incomplete beta function: see the module."""
     return _negative_binomial_excess(*floats(outcome.concentration, outcome.rate, decision))
 
 
@@ -57,18 +64,21 @@ def _negative_binomial_excess(
 
 
 class _Beyond(NamedTuple):
-    """What lies beyond a count k of a negative binomial distribution."""
+    """What lies beyond a count k of a negative binomial distribution.
+
+    Attributes:
+        value: the count.
+        mass: P(y > k).
+        by_shape: its derivative by the shape; that by the rate is minus the weight over the rate.
+        weight: (r + k) p(k) / (1 + rate), with r the shape.
+        score: the derivative of the logarithm of that by the shape.
+    """
 
     value: Array
-    """The count."""
     mass: Array
-    """P(y > k)."""
     by_shape: Array
-    """Its derivative by the shape; that by the rate is minus the weight over the rate."""
     weight: Array
-    """(r + k) p(k) / (1 + rate), with r the shape."""
     score: Array
-    """The derivative of the logarithm of that by the shape."""
 
     def excess(self, shape: Array, rate: Array, decision: Array) -> tuple[Array, Array, Array]:
         """E (y-h)+ = (E y - h) P(y > k) + w, and its derivatives by shape and rate."""
@@ -84,6 +94,7 @@ class _Beyond(NamedTuple):
 
 @stats.cdf.register
 def _(outcome: dist.GammaPoisson, value: Array) -> Array:
+    """1 - P(y > k)."""
     shape, rate, value = floats(outcome.concentration, outcome.rate, value)
     places = _negative_binomial_places(shape, rate, value)
     return jnp.where(value < 0, 0.0, 1 - beta_above(*places))
@@ -96,6 +107,7 @@ def _negative_binomial_places(shape: Array, rate: Array, value: Array) -> list[A
 
 @stats.least_tails.register
 def _(outcome: dist.GammaPoisson, above: float, below: float) -> Array:
+    """The expected tails at the quantile, with slopes by the envelope theorem."""
     return _negative_binomial_least(*floats(outcome.concentration, outcome.rate), above, below)
 
 
@@ -159,6 +171,7 @@ def _down(at: _Beyond, shape: Array, odds: Array) -> _Beyond:
 
 
 def _where(condition: Array, first: _Beyond, second: _Beyond) -> _Beyond:
+    """The first where the condition holds, and the second elsewhere."""
     return _Beyond(*(jnp.where(condition, *each) for each in zip(first, second, strict=True)))
 
 
@@ -182,6 +195,7 @@ def _gamma_quantile(shape: Array, level: float) -> Array:
 
 @stats.cumulant.register
 def _(outcome: dist.GammaPoisson, t: float) -> Array:
+    """r times that of a geometric count with mean 1/b."""
     return outcome.concentration * _geometric_cumulant(1 / outcome.rate, t)
 
 
@@ -196,6 +210,7 @@ def _(outcome: Geometric, decision: Array) -> Array:
 
 @stats.cdf.register
 def _(outcome: Geometric, value: Array) -> Array:
+    """1 - (m/(1+m))^(k+1), with m the mean."""
     centre, value = floats(stats.mean(outcome), value)
     at_most = -jnp.expm1(-(whole(value) + 1) * jnp.log1p(1 / centre))
     return jnp.where(value < 0, 0.0, at_most)
@@ -203,11 +218,13 @@ def _(outcome: Geometric, value: Array) -> Array:
 
 @stats.mean.register
 def _(outcome: dist.GeometricLogits) -> Array:
+    """exp(-logits)."""
     return jnp.exp(-outcome.logits)
 
 
 @stats.cumulant.register
 def _(outcome: Geometric, t: float) -> Array:
+    """That of a negative binomial count with r = 1."""
     return _geometric_cumulant(stats.mean(outcome), t)
 
 

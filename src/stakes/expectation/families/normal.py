@@ -1,4 +1,9 @@
-"""The normal distribution: all from Mills' ratio."""
+"""The normal distribution: all from Mills' ratio.
+
+With z = (h - m)/s, E (y-h)+ = s [φ(z) - z (1 - Φ(z))]. Mills' ratio (1 - Φ(x))/φ(x) is a smooth
+function that one polynomial serves, in place of the branches of `erfc`; in its terms nothing
+cancels in the tails, and slopes are products of what is there already.
+"""
 
 import math
 from functools import partial
@@ -21,11 +26,13 @@ LOG_ROOT_TAU = math.log(2 * math.pi) / 2
 
 @stats.tails.register
 def _(outcome: dist.Normal, decision: Array, above: float, below: float) -> Array:
+    """(above + below) s [φ(z) - z (1 - Φ(z))] + below (h - m), with z = (h - m)/s."""
     return _normal_tails(*floats(outcome.loc, outcome.scale, decision), above, below)
 
 
 @stats.square_tails.register
 def _(outcome: dist.Normal, decision: Array, above: Number, below: Number) -> Array:
+    """Each side by Stein's identity."""
     loc, scale, decision = floats(outcome.loc, outcome.scale, decision)
 
     def square(gap: Array) -> Array:
@@ -39,6 +46,7 @@ def _(outcome: dist.Normal, decision: Array, above: Number, below: Number) -> Ar
 
 @stats.least_tails.register
 def _(outcome: dist.Normal, above: float, below: float) -> Array:
+    """(above + below) s φ(z) at the quantile z of the level above/(above + below)."""
     level = above / (above + below)
     if isinstance(level, float):
         return outcome.scale * ((above + below) * NormalDist().pdf(NormalDist().inv_cdf(level)))
@@ -47,11 +55,13 @@ def _(outcome: dist.Normal, above: float, below: float) -> Array:
 
 @stats.best_in_log_kernel.register
 def _(outcome: dist.Normal, width: Number) -> Array:
+    """The location, by symmetry."""
     return jnp.asarray(outcome.loc)
 
 
 @stats.best_in_log_tails.register
 def _(outcome: dist.Normal, above: Number, below: Number) -> Array:
+    """m - s δ, with the best distance δ from the decision up to the location."""
     rates = floats(above * outcome.scale, below * outcome.scale)
     return outcome.loc - outcome.scale * _best_distance(*rates)
 
@@ -65,11 +75,13 @@ def _(outcome: dist.Normal, above: Number, below: Number) -> Array:
 
 @stats.cumulant.register
 def _(outcome: dist.Normal, t: float) -> Array:
+    """(ts)²/2."""
     return jnp.square(t * outcome.scale) / 2
 
 
 @stats.log_kernel.register
 def _(outcome: dist.Normal, decision: Array, width: Number) -> Array:
+    """-log(1 + 2s²/w)/2 - (m-h)²/(w + 2s²), with w the width."""
     root = jnp.sqrt(width)
     spread = 2 * jnp.square(outcome.scale / root)
     return -jnp.log1p(spread) / 2 - jnp.square((outcome.loc - decision) / root) / (1 + spread)
@@ -77,6 +89,7 @@ def _(outcome: dist.Normal, decision: Array, width: Number) -> Array:
 
 @stats.log_tails.register
 def _(outcome: dist.Normal, decision: Array, above: Number, below: Number) -> Array:
+    """By distance and rates in units of the scale."""
     loc, scale, decision = floats(outcome.loc, outcome.scale, decision)
     return _log_tails(*floats((loc - decision) / scale, above * scale, below * scale))
 

@@ -32,27 +32,32 @@ from stakes.host.compiling import once
 
 @stats.tails.register
 def _(outcome: dist.Poisson, decision: Array, above: float, below: float) -> Array:
+    """E g for g = above·(y-h)+ + below·(h-y)+, in single precision with an error of 1e-6."""
     return _poisson_tails(*floats(outcome.rate, decision), above, below)
 
 
 @stats.least_tails.register
 def _(outcome: dist.Poisson, above: float, below: float) -> Array:
+    """E g at the best count."""
     return _poisson_least(*floats(outcome.rate), above, below)
 
 
 @stats.cdf.register
 def _(outcome: dist.Poisson, value: Array) -> Array:
+    """P(g > λ) for g ~ Gamma(k+1, 1)."""
     rate, value = jnp.broadcast_arrays(*floats(outcome.rate, value))
     return jnp.where(value < 0, 0.0, _reached(whole(value), jnp.maximum(rate, LEAST)))
 
 
 @stats.cumulant.register
 def _(outcome: dist.Poisson, t: float) -> Array:
+    """λ (exp t - 1 - t)."""
     return outcome.rate * (math.expm1(t) - t)
 
 
 @jax.custom_jvp
 def _reached(count: Array, rate: Array) -> Array:
+    """P(y ≤ k), whose slope in λ is -p(k)."""
     return poisson_tail(count, rate).reached
 
 
@@ -121,6 +126,8 @@ def _poisson_least(rate: Array, above: float, below: float) -> tuple[Array, Arra
 
 @stats.log_mass.register
 def _(outcome: dist.Poisson, count: Array) -> Array:
+    """By Loader's saddle-point form: small terms, where k log λ - λ - log k! is a difference of
+    large ones."""
     rate, count = floats(outcome.rate, count)
     some, rate = jnp.maximum(count, 1.0), not_zero(rate)
     away = some * log_less_tangent(rate / some, (rate - some) / some)
@@ -145,10 +152,14 @@ class PoissonTail(NamedTuple):
 
 
 def poisson_tail(count: Array, rate: Array, *, shared: bool = False) -> PoissonTail:
-    """For whole counts from zero and rates above zero.
+    """P(y ≤ k) and λ p(k), for whole counts from zero and rates above zero.
 
-    Where many rates share a count (`shared`), as draws of θ share a decision, what depends on the
-    count alone is computed once for all of them, and kept: eleven numbers for each count.
+    Args:
+        count: k.
+        rate: λ.
+        shared: whether many rates share a count, as draws of θ share a decision. What depends on
+            the count alone is then computed once for all of them, and kept: eleven numbers for each
+            count.
     """
     if rate.dtype != jnp.float32:
         tail = gamma_tail(*jnp.broadcast_arrays(count + 1, rate))
@@ -216,5 +227,6 @@ def _stirling() -> tuple[float, ...]:
 
 
 def _chebyshev(count: int) -> np.ndarray:
+    """Return the zeros of a Chebyshev polynomial, where a fit is nearly the best one."""
     nodes: np.ndarray = np.polynomial.chebyshev.chebpts1(count)
     return nodes

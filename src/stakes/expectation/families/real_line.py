@@ -1,4 +1,9 @@
-"""Laplace, logistic, Student's t, Cauchy and Gumbel: locations and scales on the whole line."""
+"""Laplace, logistic, Student's t, Cauchy and Gumbel: locations and scales on the whole line.
+
+Each formula is for the standard member of the family, with z = (h - location)/scale. Cumulants have
+poles: beyond them E exp(ty) is infinite, and so is the answer. Near t = 0 they are written as
+series, since log E exp(ty) and t E y are nearly the same there.
+"""
 
 import math
 
@@ -30,18 +35,21 @@ def _standard(outcome: Distribution, decision: Array) -> tuple[Array, Array]:
 
 @stats.excess.register
 def _(outcome: dist.Laplace, decision: Array) -> Array:
+    """The scale times exp(-|z|)/2 + (-z)+."""
     z, scale = _standard(outcome, decision)
     return scale * _laplace_excess(z)
 
 
 @with_slopes
 def _laplace_excess(z: Array) -> tuple[Array, Array]:
+    """exp(-|z|)/2 + (-z)+, and its derivative -P(y > z)."""
     beyond = flushed_exp(-jnp.abs(z)) / 2
     return beyond + jnp.maximum(-z, 0.0), -jnp.where(z > 0, beyond, 1 - beyond)
 
 
 @stats.cumulant.register
 def _(outcome: dist.Laplace, t: float) -> Array:
+    """-log(1 - (ts)²); infinite from ts = 1 on."""
     return finite_below_one(jnp.square(t * outcome.scale), lambda v: -jnp.log1p(-v))
 
 
@@ -50,6 +58,7 @@ def _(outcome: dist.Laplace, t: float) -> Array:
 
 @stats.excess.register
 def _(outcome: dist.Logistic, decision: Array) -> Array:
+    """s log(1 + exp(-z))."""
     z, scale = _standard(outcome, decision)
     return scale * jax.nn.softplus(-z)
 
@@ -61,7 +70,10 @@ def _(outcome: dist.Logistic, t: float) -> Array:
 
 
 def _log_over_sine(v: Array) -> Array:
-    """Below one quarter by its series Σ ζ(2k) v^2k/k."""
+    """log(πv/sin πv), the cumulant of a standard logistic outcome.
+
+    Below one quarter by its series Σ ζ(2k) v^2k/k, since the quotient is nearly one there.
+    """
     near = v < 0.25
     small, large = jnp.where(near, v, 0.0), jnp.where(near, 0.5, v)
     squared = jnp.square(small)
@@ -76,6 +88,7 @@ def _log_over_sine(v: Array) -> Array:
 
 @stats.excess.register
 def _(outcome: dist.StudentT, decision: Array) -> Array:
+    """See `_student_excess`; infinite with ν ≤ 1, where there is no mean."""
     z, scale = _standard(outcome, decision)
     (df,) = floats(outcome.df)
     return scale * _student_excess(*jnp.broadcast_arrays(df, z))
@@ -83,18 +96,23 @@ def _(outcome: dist.StudentT, decision: Array) -> Array:
 
 @stats.cdf.register
 def _(outcome: dist.StudentT, value: Array) -> Array:
+    """P(y > -z), by symmetry."""
     z, _ = _standard(outcome, value)
     (df,) = floats(outcome.df)
     return _student_above(*jnp.broadcast_arrays(df, -z))
 
 
 def _student_excess(df: Array, z: Array) -> Array:
-    """(0 - z) P(y > z) + (ν + z²)/(ν - 1) p(z)."""
+    """(ν + z²)/(ν - 1) p(z) - z P(y > z), for z in units of the scale.
+
+    It is Pearson's formula: for Student's t, k(z) is (ν + z²)/(ν - 1).
+    """
     kernel = (df + jnp.square(z)) / jnp.where(df > 1, df - 1, 1.0)
     return kernel * _student_density(df, z) - z * _student_above(df, z)
 
 
 def _student_density(df: Array, z: Array) -> Array:
+    """The density at z, by Stirling errors: its gamma functions would cancel for large ν."""
     half = df / 2
     constant = half * log_less_tangent(1 + 1 / df, 1 / df) + stirling_error(half + 0.5)
     log_density = constant - stirling_error(half) - (df + 1) / 2 * jnp.log1p(jnp.square(z) / df)
@@ -118,7 +136,7 @@ def _(primals, tangents):  # type: ignore[no-untyped-def]
 
 
 def _student_beyond(df: Array, distance: Array) -> Array:
-    """P(y > z) for z ≥ 0."""
+    """P(y > z) for z ≥ 0: half of an incomplete beta function of z²/(ν + z²)."""
     squared = jnp.maximum(jnp.square(distance), np.finfo(df.dtype).tiny ** 0.5)
     rest, x = df / (df + squared), squared / (df + squared)
     return beta_above(jnp.full_like(df, 0.5), df / 2, x, rest) / 2
@@ -126,11 +144,13 @@ def _student_beyond(df: Array, distance: Array) -> Array:
 
 @stats.cumulant.register
 def _(outcome: dist.StudentT | dist.Cauchy, t: float) -> Array:
+    """Infinite: both tails fall off as powers."""
     return jnp.full(outcome.batch_shape, jnp.inf)
 
 
 @stats.excess.register
 def _(outcome: dist.Cauchy, decision: Array) -> Array:
+    """Infinite: there is no mean."""
     return jnp.full(jnp.broadcast_shapes(outcome.batch_shape, jnp.shape(decision)), jnp.inf)
 
 
@@ -139,6 +159,7 @@ def _(outcome: dist.Cauchy, decision: Array) -> Array:
 
 @stats.excess.register
 def _(outcome: dist.Gumbel, decision: Array) -> Array:
+    """s [E1(w) + γ + log w] at w = exp(-z), where E1 is the exponential integral."""
     z, scale = _standard(outcome, decision)
     return scale * _gumbel_excess(z)
 
