@@ -54,3 +54,16 @@ def test_a_journal_has_the_fits_of_the_own_guide_alone() -> None:
         other.plain(study.everything)
         assert journal.titles == ["VI"]
         assert np.abs(other.reference().decisions).max() < 10
+
+
+def test_the_own_guide_has_one_name_for_fits_and_strengths() -> None:
+    """Strengths asked for by name of the guide are fitted with those of the problem's own."""
+    problem = stakes.Problem(model, outcome="y", loss=stakes.Squared(), guide=AutoDiagonalNormal)
+    data = {"x": np.linspace(0, 1, 6), "y": np.arange(6.0)}
+    study = Study(KEY, problem, data, stakes.Options(steps=100), work=Work(progress=False))
+    strategies = [stakes.Calibrated(strength=4), stakes.Calibrated(guide=AutoDiagonalNormal)]
+    for strategy in strategies:
+        strategy.check(study)
+    assert list(study.strengths) == [None]
+    assert [strength.factor for strength in study.strengths[None]] == [4.0, 1.0]
+    assert study.fits(AutoDiagonalNormal) is study.fits()
