@@ -1,4 +1,11 @@
-"""The port: what the algorithms need from a model and its approximation, and its minibatches."""
+"""The port: what the algorithms need from a model and its approximation.
+
+`approximation` says what that is, `minibatches` which rows a step sees, and `division` how rows are
+divided among processes.
+
+An algorithm that uses nothing else can be tested on any model, such as a Gaussian whose optimum is
+known.
+"""
 
 from stakes.port.approximation import Approximation as Approximation
 from stakes.port.approximation import Draw as Draw

@@ -52,7 +52,11 @@ def options(
         ),
     ] = False,
 ) -> None:
-    """Options of `stakes` itself."""
+    """The options of `stakes` itself.
+
+    Args:
+        version: whether to print the version.
+    """
     pass
 
 

@@ -1,4 +1,7 @@
-"""What commands share: options, exit codes, errors in words, output for people and machines."""
+"""What commands share: options, exit codes, errors in words, output for people and machines.
+
+Results go to standard output, all else to standard error, so that other programs can read results.
+"""
 
 import contextlib
 import functools
@@ -6,7 +9,6 @@ import inspect
 import json
 import os
 import sys
-import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from enum import IntEnum
@@ -40,20 +42,13 @@ Set = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs to read.")]
 
-# Words in what JAX says when it cannot reach another process.
-OF_OTHERS = (
-    "unavailable",
-    "deadline_exceeded",
-    "aborted",
-    "gloo",
-    "barrier",
-    "coordination service",
-    "connection",
-)
-
 
 class Exit(IntEnum):
-    """How a command ended; one that a signal ended, with 128 + the signal's number."""
+    """How a command ended; one that a signal ended, with 128 + the signal's number.
+
+    Scripts rely on these numbers. 1 is left to Python, for a mistake of ours, and 141 is what a
+    shell reports for a program that a closed pipe ends.
+    """
 
     DONE = 0
     BAD_INPUT = 2
@@ -64,9 +59,14 @@ class Exit(IntEnum):
 
 
 def command(function: Callable[..., R]) -> Callable[..., R]:
-    """Report a user's mistake in words on standard error, never with a traceback.
+    """Make a command of a function.
 
-    A parameter that is a NamedTuple stands for its fields: each is an option.
+    Mistakes of the user are reported in words on standard error, never with a traceback, and the
+    exit code says what went wrong. A parameter that is a NamedTuple stands for its fields: each is
+    an option.
+
+    Args:
+        function: whose docstring is the help, and whose annotations are the options.
     """
     hints = get_type_hints(function, include_extras=True)
     groups = {name: kind for name, kind in hints.items() if _is_group(kind)}
@@ -79,7 +79,7 @@ def command(function: Callable[..., R]) -> Callable[..., R]:
     def guarded(**given: object) -> R:
         for name, group in groups.items():
             given[name] = group(**{field: given.pop(field) for field in group._fields})
-        with _not_waited_for(), _in_words(), raised(*ENDING[1:]), _plain_warnings():
+        with _in_words(), raised(*ENDING[1:]), _plain_warnings():
             with left_at_once():
                 _prepare()
             return function(**given)
@@ -90,12 +90,16 @@ def command(function: Callable[..., R]) -> Callable[..., R]:
 
 
 def _is_group(kind: object) -> bool:
+    """Whether a parameter stands for several options."""
     return isinstance(kind, type) and issubclass(kind, tuple)
 
 
 @contextlib.contextmanager
 def _in_words() -> Iterator[None]:
-    """Say how the command ended, and exit accordingly."""
+    """Say how the command ended, and exit accordingly.
+
+    Nothing is said where nobody reads the output any more.
+    """
     try:
         try:
             yield
@@ -108,39 +112,12 @@ def _in_words() -> Iterator[None]:
         fail("Interrupted.", 128 + signal_of(error))
 
 
-@contextlib.contextmanager
-def _not_waited_for() -> Iterator[None]:
-    """However a process of several ends before its work is done, it ends at once.
-
-    JAX would wait for the others, which wait for this one.
-    """
-    try:
-        yield
-    except BaseException as error:
-        if not _is_joined():
-            raise
-        code = 1
-        if isinstance(error, typer.Exit):
-            code = error.exit_code
-        else:
-            traceback.print_exc()
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-        os._exit(code)
-
-
-def _is_joined() -> bool:
-    if "jax" not in sys.modules:
-        return False
-    import jax
-
-    return bool(jax.distributed.is_initialized())
-
-
 def _ending(error: Exception) -> tuple[str, int]:
-    """What to say of an exception, and the exit code; raised again if it is our mistake."""
-    import jax
+    """What to say of an exception, and the exit code.
 
+    An exception that nobody raised on purpose is a mistake of ours, and is raised again, unless it
+    arose in the user's own code.
+    """
     from stakes.app.spec import user_error
     from stakes.errors import (
         InputError,
@@ -157,8 +134,6 @@ def _ending(error: Exception) -> tuple[str, int]:
             return str(error), Exit.NUMERICAL_FAILURE
         case Interrupted():
             return str(error), 128 + error.signum
-        case jax.errors.JaxRuntimeError() if _is_of_others(error):
-            return f"Another process was lost: {str(error).splitlines()[0]}", Exit.PROCESS_LOST
         case ProcessLostError():
             return str(error), Exit.PROCESS_LOST
     in_user_code = user_error(error)
@@ -167,14 +142,8 @@ def _ending(error: Exception) -> tuple[str, int]:
     return in_user_code, Exit.BAD_INPUT
 
 
-def _is_of_others(error: Exception) -> bool:
-    """Whether JAX complains that it cannot reach another process."""
-    message = str(error).casefold()
-    return _is_joined() and any(word in message for word in OF_OTHERS)
-
-
 def _close_pipes() -> None:
-    """What is still to be written to a closed pipe goes nowhere, or Python would complain of it."""
+    """Let what is still to be written to a closed pipe go nowhere: Python would complain."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -183,7 +152,11 @@ def _close_pipes() -> None:
 
 
 def _prepare() -> None:
-    """Import what takes long, and keep what JAX compiles for the commands to come."""
+    """Import what takes long, and keep what JAX compiles for the commands to come.
+
+    It is done before a command reads anything, so that Ctrl-C has no half-done work to leave
+    behind.
+    """
     from stakes.app import runs  # noqa: F401
     from stakes.host.compiling import keep_compiled
 
@@ -191,21 +164,25 @@ def _prepare() -> None:
 
 
 def fail(message: str, code: int) -> NoReturn:
+    """End the command with an error and its exit code."""
     typer.echo(f"error: {message}", err=True)
     raise typer.Exit(code)
 
 
 def say(text: str) -> None:
-    """A line for people, on standard error; only results go to standard output."""
+    """Print a line for people, on standard error."""
     typer.echo(text, err=True)
 
 
 def print_json(value: object) -> None:
+    """Print a result for other programs, on standard output."""
     typer.echo(json.dumps(value, indent=2, default=str, allow_nan=False))
 
 
 @contextlib.contextmanager
 def _plain_warnings() -> Iterator[None]:
+    """Show warnings as a line each, without the place in our code that they come from."""
+
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
         print(f"warning: {message}", file=sys.stderr)
 

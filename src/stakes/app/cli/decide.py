@@ -1,4 +1,7 @@
-"""`stakes decide` and `stakes report`: decisions for new rows, as a table and as a page."""
+"""`stakes decide` and `stakes report`: decisions for new rows, as a table and as a page.
+
+Both decide by what the run has chosen, and show the same numbers for the same rows.
+"""
 
 import time
 from pathlib import Path
@@ -21,9 +24,11 @@ class DecideOptions(NamedTuple):
     """How to decide, if not as the run has chosen.
 
     Attributes:
-        known: whether the rows are those of the fit.
+        known: whether the rows are those of the fit, in the same order. They then have the latents
+            of the fit, where new rows have latents of their own.
         way: the name of the strategy to decide by.
-        set: values to try in place of those of the spec.
+        set: values to try in place of those of the spec: costs, limits of decisions, and how the
+            table is read.
     """
 
     known: Annotated[
@@ -73,7 +78,10 @@ def decide(
 
     The table needs the columns of the spec except the outcome, and may have others. The output has
     all of them, the decision, the central 90 % of the prediction, and what the decision will cost
-    on average.
+    on average. Rows that lack a value get no decision.
+
+    The fit to all rows decides, where the run has made one. With --set loss.FIELD=VALUE, plain VI
+    decides at other costs; with --set data.FIELD=VALUE, the table is read in another way.
 
     Example: stakes decide runs/sales next-week.csv -o orders.csv
     """
@@ -130,6 +138,9 @@ def report(
     json: Json = False,
 ) -> None:
     """Write report.html of a finished run, from what the run has saved.
+
+    With --for, the page opens with decisions about the rows of a table. They are those of `stakes
+    decide`. The page replaces the one that is there.
 
     Example: stakes report runs/sales --for next-week.csv
     """

@@ -1,6 +1,7 @@
 """`stakes init`: a spec to start from.
 
-It comes with an example model and table, or is written for a table of the user.
+It comes with an example model and table, or is written for a table of the user. Nothing that exists
+is overwritten.
 """
 
 from importlib import resources
@@ -44,7 +45,9 @@ def init(
     """Write a commented spec to start from, which runs as it is.
 
     With --table, the spec is for a table of your own: from its columns, a formula and a split are
-    proposed, and costs to fill in. Otherwise an example model and table are written, too.
+    proposed, and costs to fill in. Separators, decimal commas, encodings and dates are recognised,
+    and what is odd about the table is printed. Otherwise an example model and table are written,
+    too.
 
     Example: stakes init mine --table sales.csv --outcome loaves
     """
@@ -79,7 +82,7 @@ def init(
 
 
 def _start() -> dict[str, bytes]:
-    """The files of the example.
+    """The files of the example: spec, model, table, and a table of new rows.
 
     Returns:
         Name -> content.

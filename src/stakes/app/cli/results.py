@@ -34,7 +34,7 @@ def finish(
         run: newly begun, or reopened.
         report: whether to write its report.
         json: whether to print JSON, for other programs to read.
-        on: a client of a Dask cluster, which makes the fits of a choice.
+        on: a client of a Dask cluster, whose workers make the fits.
     """
     from stakes.app import runs
 
@@ -53,7 +53,12 @@ def finish(
 
 
 def show_ended(run: "Run", *, json: bool) -> None:
-    """Print the result of a run that is finished already, and exit accordingly."""
+    """Print the result of a run that is finished already, and exit accordingly.
+
+    Args:
+        run: reopened.
+        json: whether to print JSON, for other programs to read.
+    """
     say(f"The run in {run.folder.path} is finished already.")
     if json:
         print_json(_summary(run, run.manifest))
@@ -77,7 +82,15 @@ def _held_out(run: "Run", manifest: "Manifest") -> str:
 
 
 def _verdict(manifest: "Manifest", comparison: "Comparison | None", unit: str | None) -> str:
-    """The choice among strategies, or the comparison of the two fits, or why there is neither."""
+    """The result of a run in words.
+
+    It is the choice among strategies, or the comparison of the two fits, or why there is neither.
+
+    Args:
+        manifest: of the run.
+        comparison: of the two fits; None for a run that was finished before.
+        unit: of costs.
+    """
     if manifest.choice is not None:
         return manifest.choice.printout(unit).text
     assert manifest.ending is not None
@@ -151,21 +164,19 @@ def compare(
             f"Not finished: {', '.join(unfinished)}. Resume it: `stakes resume {unfinished[0]}`."
         )
     if json:
-        print_json([_fields(*one) for one in finished])
+        about = [{"run": str(p), "title": m.title, "seed": m.seed} for p, m, _ in finished]
+        print_json([{**a, **e.model_dump()} for a, (_, _, e) in zip(about, finished, strict=True)])
         return
     typer.echo("\n".join(text_table([HEAD, *(_row(*one) for one in finished)])))
     for path, _, ending in finished:
         typer.echo(f"\n{path}: {ending.setting}\n{ending.verdict}")
 
 
-def _fields(path: Path, manifest: "Manifest", ending: "Ending") -> dict[str, object]:
-    """The result of one run of several, for other programs."""
-    about = {"run": str(path), "title": manifest.title, "seed": manifest.seed}
-    return about | ending.model_dump()
-
-
 def _row(path: Path, manifest: "Manifest", ending: "Ending") -> tuple[str, ...]:
-    """The result of one run, as a row of the table of several."""
+    """The result of one run, as a row of the table of several.
+
+    What an unfinished fit could not tell is shown as a question mark.
+    """
     from stakes.app.spec import unit_of
     from stakes.study import unbounded
 

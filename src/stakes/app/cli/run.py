@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 
 
 class Workers(NamedTuple):
-    """What makes the fits, if not this process alone."""
+    """The workers that make the fits, if not this process alone.
+
+    Attributes:
+        dask: the address of a Dask scheduler.
+        processes: the number of workers of a Dask cluster on this machine.
+    """
 
     dask: Annotated[
         str | None,
@@ -137,12 +142,22 @@ def demo(
 
 
 def _title(name: str) -> str:
+    """The title of a demonstration.
+
+    Args:
+        name: of the example, which need not exist: the spec says so, then.
+    """
     title = name.replace("-", " ").capitalize()
     return f"{title}: {NAMES[name]}" if name in NAMES else title
 
 
 def begin(job: "Job", folder: Path) -> "Run":
-    """A new run of the job."""
+    """Begin a new run, and print what is odd about its tables.
+
+    Args:
+        job: what is to be fitted and decided.
+        folder: of the run, which must be free.
+    """
     from stakes.app import runs
 
     for note in job.notes:

@@ -1,4 +1,9 @@
-"""A run from its first step to its last file."""
+"""A run from its first step to its last file.
+
+First come plain VI and the calibrated fit, then the choice among strategies, then the fits to all
+rows, where some are held out, and last the files. Each step is saved before the next one begins,
+and a run that is resumed begins with the first step that is not there yet.
+"""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -43,15 +48,22 @@ def carry_out(
     """Fit from where the run stands, and write all that it leaves behind.
 
     Where rows are held out, the fits without them are judged by them; the fits to all rows, which
-    come after, decide about new rows. There is no comparison where data cannot judge the decisions.
+    come after, decide about new rows.
 
     Ctrl-C, SIGTERM and SIGHUP end its fits after the current chunk of steps, with a checkpoint
-    saved, and what comes after them at once; so does a second one. Whatever ends it, log
-    and manifest say what it was.
+    saved, and what comes after them at once; so does a second one. Whatever ends it, log and
+    manifest say what it was.
 
     Args:
+        run: what `begin(...)` or `reopen(path)` returns.
+        report: whether to write its report.
+        progress: whether to show progress bars.
         on: the client of a Dask cluster, whose workers make the fits of a choice and, for a model
             that takes minibatches, each of the two fits together.
+
+    Returns:
+        The manifest as it is at the end, and the comparison of the two fits; None where data cannot
+        judge the decisions.
     """
     check_run(run)
     report = checks.flag("`carry_out(report=...)`", report)
@@ -80,7 +92,15 @@ def carry_out(
 def _fitted(
     run: Run, name: str, work: Work, heard: Interruption, *, plain: bool = False
 ) -> Solution:
-    """Plain VI and the calibrated fit, from where the journal of this name left them."""
+    """Plain VI and the calibrated fit, from where the journal left them.
+
+    Args:
+        run: with or without the rows held out.
+        name: of the journal's file.
+        work: how the fits are made.
+        heard: the signals that came.
+        plain: whether plain VI is all that is needed.
+    """
     study, path = run.study, run.folder / name
     interval, ended = (
         run.job.spec.fit.checkpoint_seconds,
@@ -116,9 +136,10 @@ def _study(job: Job, work: Work) -> Study:
 def _refitted(
     run: Run, solution: Solution, work: Work, heard: Interruption
 ) -> tuple[Solution | None, bool]:
-    """The fits to all rows, where rows are held out; and whether these failed.
+    """The fits to all rows, where rows are held out.
 
-    What was judged stays then, and decides about new rows, too.
+    Returns:
+        The fits, and whether they failed: what was judged then decides about new rows, too.
     """
     whole = run.on_all_rows
     if whole is None:
@@ -160,7 +181,10 @@ def _chosen(run: Run, solution: Solution, record: Record, heard: Interruption) -
 
 
 def _keep_refit(run: Run, solution: Solution, refit: Solution | None, heard: Interruption) -> None:
-    """Fit the strategies that decide to all rows, unless that has been done before; keep them."""
+    """Fit the strategies that decide to all rows, and keep them.
+
+    Nothing is done where that has been done before.
+    """
     if refit is None or run.folder.manifest().refit is not None:
         return
     names = [name for name, _ in zip((way.name for way in TWO), refit.fits, strict=False)]
@@ -185,9 +209,13 @@ def rewrite_report(run: Run, table: str | Path | None = None, changes: Sequence[
     """Write the report of a finished run again.
 
     Args:
-        table: rows to decide about, which the report is to open with.
+        run: what `reopen(path)` returns.
+        table: rows to decide about, which the report opens with.
         changes: how that table is read where it is another way than in the spec, such as
             `data.replace.price."n/a"=""`.
+
+    Returns:
+        The path of the report.
     """
     check_run(run)
     table = None if table is None else checks.path("`table=`", table)
@@ -225,7 +253,14 @@ def _not_calibrated(solution: Solution) -> str:
 def _ending(
     solution: Solution, comparison: Comparison | None, fits: Mapping[str, Fit], failed: bool
 ) -> Ending:
-    """The numbers of a run, for its manifest."""
+    """The numbers of a run, for its manifest.
+
+    Args:
+        solution: the fits without the rows held out.
+        comparison: of these; None where data cannot judge the decisions.
+        fits: all fits of the run, by title.
+        failed: whether the fits to all rows failed.
+    """
     result, why = solution.result, solution.result.problem.why_not_judged
     ending = Ending(
         held_out=False,
