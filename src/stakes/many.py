@@ -31,11 +31,13 @@ SHOWN = 10
 @final
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What is kept of one group: plain values, which can travel between processes.
+    """The answer for one group: plain values, which can travel between processes.
 
     Attributes:
-        decided: for the further cases of the group, if there were any.
+        decisions: about the cases of the group.
+        decided: about its further cases, if there were any.
         row: of the table.
+        verdict: the sentence that says how sure the answer is.
     """
 
     decisions: "pd.Series"
@@ -190,7 +192,7 @@ def map(
 
 @dataclass(frozen=True, eq=False)
 class _GroupTask:
-    """All that it takes to solve the problem of one group, wherever that is done."""
+    """The problem of one group, wherever it is solved."""
 
     problem_for: Callable[..., Problem]
     name: Hashable
@@ -239,7 +241,7 @@ def _(result: Choice) -> tuple[dict[str, Any], str]:
 
 
 def _as_series(decisions: "pd.Series | xr.DataArray") -> "pd.Series":
-    """A column by label."""
+    """Return decisions as a column by label."""
     import pandas as pd
 
     if isinstance(decisions, pd.Series):
@@ -252,7 +254,7 @@ def _as_series(decisions: "pd.Series | xr.DataArray") -> "pd.Series":
 
 
 def _stack(columns: Mapping[Hashable, "pd.Series"]) -> "pd.Series":
-    """One column below the other, by group and label."""
+    """Return one column below the other, by group and label."""
     import pandas as pd
 
     if not columns:
@@ -264,7 +266,7 @@ def _stack(columns: Mapping[Hashable, "pd.Series"]) -> "pd.Series":
 def _by_group(
     groups: Mapping[Group, GroupData] | Iterable[tuple[Group, GroupData]],
 ) -> dict[Group, GroupData]:
-    """The data of each group; what is given is not trusted to be pairs."""
+    """Return the data of each group, or refuse what is no mapping and no pairs."""
     pairs = _pairs(groups.items() if isinstance(groups, Mapping) else groups)
     if not pairs:
         rule = "a mapping from groups to their data, or pairs of these; not an empty one"
@@ -276,7 +278,7 @@ def _by_group(
 
 
 def _pairs(groups: Any) -> list[tuple[Any, Any]]:
-    """All pairs; none where something else came."""
+    """Return all pairs; none where something else came."""
     try:
         pairs = list(groups)
     except TypeError:  # such as an array without axes, though its class has an iterator

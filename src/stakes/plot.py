@@ -102,6 +102,7 @@ class _Shown(NamedTuple):
 
 
 def _shown(result: Calibration | Cases | Choice) -> _Shown:
+    """Return decisions about the cases of a result, and what is known of these."""
     match result:
         case Choice():
             cases = result.study.home
@@ -200,7 +201,7 @@ def reduction(result: Calibration | Comparison | Choice, *, ax: "Axes | None" = 
 
 
 def _compared(result: Calibration | Comparison | Choice) -> tuple[Comparison, Mapping[str, str]]:
-    """A comparison and the colour of each method."""
+    """Return a comparison, and the colour of each method."""
     match result:
         case Choice():
             colors = {name: COLORS["VI"] for name in result.comparison.costs}
@@ -257,6 +258,7 @@ def _check_axes(ax: "Axes | None") -> None:
 
 
 def _axes(ax: "Axes | None") -> "Axes":
+    """Return the axes, or new ones, without a frame above and to the right."""
     import matplotlib.pyplot as plt
 
     drawn = plt.subplots(layout="constrained")[1] if ax is None else ax
@@ -265,6 +267,7 @@ def _axes(ax: "Axes | None") -> "Axes":
 
 
 def _name_cases(ax: "Axes", found: "xr.DataArray") -> None:
+    """Write the labels of a few cases below the axis."""
     if found.ndim != 1 or found.size > MOST_NAMED:
         ax.set_xlabel("case")
         return
@@ -276,7 +279,7 @@ def _name_cases(ax: "Axes", found: "xr.DataArray") -> None:
 
 
 def _place(case: Place, cases: Cases) -> tuple[int, ...]:
-    """Numbers along each axis."""
+    """Return the number of a case along each axis."""
     found, where = cases.decisions, "`expected_loss(case=...)`"
     given = case if isinstance(case, tuple) else (case,)
     if found.ndim and len(given) != found.ndim:
@@ -299,7 +302,7 @@ def _is_whole(value: object) -> TypeGuard[int]:
 
 
 def _tried(cases: Cases, number: int) -> np.ndarray:
-    """Decisions from one end of what is predicted to the other, or all actions."""
+    """Return decisions from one end of what is predicted to the other, or all actions."""
     actions = cases.problem.space.actions
     if actions is not None:
         return np.asarray(actions, float)
@@ -308,7 +311,7 @@ def _tried(cases: Cases, number: int) -> np.ndarray:
 
 
 def _density(draws: np.ndarray, grid: np.ndarray) -> np.ndarray:
-    """On the grid of the posterior, of which the prior may reach far beyond."""
+    """Return the density of a prior on the grid of the posterior, beyond which it may reach."""
     inside = (draws >= grid[0]) & (draws <= grid[-1])
     found: np.ndarray = inside.mean() * density_of(draws[:, None], [grid])
     return found

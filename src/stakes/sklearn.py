@@ -165,6 +165,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return X, y
 
     def _problem_and_data(self) -> tuple[Problem, Any]:
+        """Return the decision problem of the model, and the data of the fit."""
         data = self._data(*self._given)
         if self.model is None:
             return Problem(_linear, outcome="y", loss=self._loss), data
@@ -174,6 +175,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return Problem(self.model, outcome=self.outcome, loss=self._loss), data
 
     def _data(self, X: Any, y: Any) -> Any:  # noqa: N803
+        """Return the arguments of the model, with the outcomes if there are any."""
         if self.model is None:
             return self._standard(X) | ({} if y is None else {"y": y})
         name = self.outcome
@@ -186,7 +188,7 @@ class DecisionRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return {"X": X} | ({} if y is None else {name: y})
 
     def _standard(self, X: np.ndarray) -> dict[str, Any]:  # noqa: N803
-        """In units of the fit's data, in which any regression looks alike."""
+        """Return `X` in units of the fit's data, in which any regression looks alike."""
         seen, outcomes = self._given
         units = np.where(seen.std(axis=0) > 0, seen.std(axis=0), 1.0)
         return {

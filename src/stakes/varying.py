@@ -50,7 +50,7 @@ class PerCase:
 @final
 @dataclass(frozen=True)
 class GroupOf:
-    """Which group each case belongs to: by a plate, or by a data argument; one group for "all"."""
+    """The group of each case: by a plate, or by a data argument; one group for "all"."""
 
     name: str
 
@@ -83,7 +83,7 @@ def number(where: str, value: object, **limits: Any) -> Varying:
 
 
 def _is_number(need: Any) -> bool:
-    """Whether it is a number in quotes rather than a name."""
+    """Return whether a value is a number in quotes rather than a name."""
     try:
         float(need)
     except (TypeError, ValueError):
@@ -92,7 +92,7 @@ def _is_number(need: Any) -> bool:
 
 
 def _is_need(value: object) -> "TypeIs[str | PerCase]":
-    """Whether a value stands for one for each case, to be looked up."""
+    """Return whether a value stands for one for each case, to be looked up."""
     return isinstance(value, str | PerCase)
 
 
@@ -186,7 +186,7 @@ def _broadcast(need: str | PerCase, values: Array, shape: tuple[int, ...]) -> Ar
 
 
 class CanVary:
-    """For frozen dataclasses, some of whose fields may differ from case to case.
+    """A frozen dataclass, some of whose fields may differ from case to case.
 
     Attributes:
         numbers: fields that, as numbers, compiled programs may take as arguments.

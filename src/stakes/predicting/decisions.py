@@ -46,10 +46,13 @@ def draws_to_decide(task: DecisionTask, expectation: Expectation, instances: int
 
 @dataclass(frozen=True)
 class Question:
-    """What to ask of the outcomes that a posterior predicts for a batch of instances.
+    """A question about the outcomes that a posterior predicts for a batch of cases.
 
     Attributes:
         ask: of a task, an expectation, a key, outcomes, weights, and a decision if there is one.
+        task: decisions and costs.
+        expectation: how costs are averaged over outcomes.
+        draws: of θ.
     """
 
     ask: Callable[..., Any]
@@ -215,6 +218,7 @@ def _answer(
     weight: Array,
     decision: Array | None,
 ) -> Any:
+    """Ask a question of outcomes that a posterior has predicted."""
     _, y_key = jax.random.split(key)
     task = question.task.with_numbers(numbers).at(columns)
     given = () if decision is None else (decision,)

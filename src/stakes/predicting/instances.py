@@ -51,6 +51,7 @@ def _one_batch(
     posterior: Posterior, predictor: Predictor, key: Key, batch: Batch
 ) -> tuple[Distribution, Array, Array]:
     # The first two keys folded in are those of a split, from which the guide has started.
+    """Compute what `one_outcome` returns."""
     theta_key, y_key = (jax.random.fold_in(key, number) for number in (2, 3))
     stacked, weight = outcomes_in(posterior, predictor, theta_key, batch, 1)
     outcome = jax.tree.map(lambda leaf: leaf[0], stacked)
@@ -304,7 +305,7 @@ def predict(
 
 
 def _drawn(given: Mapping[str, Any]) -> int:
-    """How many outcomes are drawn."""
+    """Return how many outcomes are drawn."""
     return int(np.size(given["weight"])) * int(given["draws"])
 
 
@@ -312,6 +313,7 @@ def _drawn(given: Mapping[str, Any]) -> int:
 def _sample_batch(
     key: Key, outcomes: Distribution, weight: Array, draws: int, part: Array | int
 ) -> Array:
+    """Draw outcomes of one batch."""
     _, y_key = jax.random.split(key)
     keys = jax.random.split(jax.random.fold_in(y_key, part), draws)
     if count_of(outcomes) < draws:

@@ -38,7 +38,7 @@ class Verdict:
     Attributes:
         tone: `better`, `worse` or `unclear`.
         gain: whether decisions are judged by a utility, and not by their risk.
-        comparison: none where data cannot judge decisions, or there is nothing to compare with.
+        comparison: None where data cannot judge decisions, or there is nothing to compare with.
     """
 
     sentence: str
@@ -78,17 +78,25 @@ class Origin:
 @final
 @dataclass(frozen=True, eq=False)
 class Report:
-    """Everything on the page.
+    """Everything on the page; a section is None where there is nothing to say.
 
     Attributes:
-        what_if: none where the loss has no parameter to vary.
-        scale: none for a problem given by a utility, and where plain VI is the only fit.
-        price: none where plain VI is the only fit.
-        quality: none where no outcomes were observed.
-        choice: none where there was no choice among ways.
+        title: of the page.
+        loss: or utility, as users write it.
+        verdict: whether calibration helped.
+        decisions: the table of all decisions.
+        what_if: None where the loss has no parameter to vary.
+        movement: how calibration moved the posterior.
+        fits: by name, with the traces of their bounds.
+        scale: None for a problem given by a utility, and where plain VI is the only fit.
+        price: None where plain VI is the only fit.
+        origin: how to make the report again.
+        answer: what to decide.
+        quality: None where no outcomes were observed.
+        choice: None where strategies were not compared.
         unit: what costs are counted in.
-        actions: none where decisions are no actions of a table of costs, or no outcomes came.
-        curve: none where decisions do not change outcomes.
+        actions: None where decisions are no actions of a table of costs, or no outcomes came.
+        curve: None where decisions do not change outcomes.
     """
 
     title: str

@@ -22,10 +22,14 @@ COVERED = (0.5, 0.9)
 @final
 @dataclass(frozen=True, eq=False)
 class ScaleOfLosses:
-    """Where M lies among the losses of plain VI's decisions.
+    """The place of M among the losses of plain VI's decisions.
 
     Attributes:
+        transform: from loss to utility.
+        value: M.
         share: the share of losses that are at most M.
+        edges: of the bars of a histogram.
+        counts: losses in each bar.
         beyond: losses to the right of the last edge.
     """
 
@@ -62,10 +66,15 @@ class Coverage:
 @final
 @dataclass(frozen=True)
 class Price:
-    """What calibration cost in fit to the data.
+    """The price of calibration: how much less well the posterior fits the data.
 
     Attributes:
+        elbo_vi: at the end of plain VI.
+        elbo_calibrated: at the end of the calibrated fit, without the utility term.
         error: standard error of the difference.
+        coverage: of outcomes by both fits.
+        instances: outcomes behind the coverage.
+        held_out: whether the fits had not seen these.
     """
 
     elbo_vi: float
@@ -82,7 +91,7 @@ class Price:
 
     @property
     def sentence(self) -> str:
-        """What that means, in words that follow the numbers."""
+        """A sentence about the difference of the two fits."""
         if self.given_up > 2 * self.error:
             how = "fits the data worse than plain VI does"
         elif self.given_up < -2 * self.error:

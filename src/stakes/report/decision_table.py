@@ -27,21 +27,26 @@ Column: TypeAlias = tuple[str | int | float, ...]
 @final
 @dataclass(frozen=True, eq=False)
 class Decisions:
-    """One row for each instance; nan where no outcome was observed.
+    """The decision table: one row for each case; nan where a value is not known.
 
     Attributes:
+        outcome: its name.
         labels: column name -> what identifies each row.
-        high: ends of the 90 % predictive interval, of the way chosen or the calibrated posterior.
-        total: how many instances there are: more than there are rows, if the table was cut short.
-        draws: draws of the predictive distribution, from which the intervals come.
-        chosen: by the way that was chosen; None where there was no choice.
+        low: lower end of the 90 % range, of the chosen strategy or the calibrated posterior.
+        high: upper end.
+        vi: decisions of plain VI.
+        calibrated: decisions of the calibrated fit.
+        observed: outcomes that came.
+        decimals: of decisions and outcomes.
+        total: cases there are: more than rows, if the table was cut short.
+        draws: of the predictive distribution, from which the ranges come.
+        chosen: decisions of the chosen strategy; None where strategies were not compared.
         costs: what each decision is expected to cost, or to gain; None where that is not known.
         inputs: column name -> what the model was told about each row.
-        parts: where each row comes from: "new", "held out" or "fit"; none where all come from the
-            fit.
+        parts: where each row comes from: "new", "held out" or "fit"; none if all come from the fit.
         chances: for classes: class -> its probability for each row.
         actions: names of the actions, of which decisions are the numbers from zero; none for
-            quantities.
+            numbers.
         about: what is decided, where that changes the outcome and is no guess of it, such as a
             price.
     """

@@ -58,10 +58,14 @@ class Moments:
 @final
 @dataclass(frozen=True, eq=False)
 class Marginal:
-    """One latent under each method.
+    """The distribution of one latent under each method.
 
     Attributes:
+        name: for readers.
         element: the site, and the number among its values.
+        grid: values at which densities are known.
+        density: by method, on the grid.
+        moments: by method.
     """
 
     name: str
@@ -192,8 +196,10 @@ def _draws(
 def _most_moved(
     before: Mapping[str, np.ndarray], after: Mapping[str, np.ndarray] | None
 ) -> list[Element]:
-    """Those that moved most, judged by the change of mean and spread, in plain VI's standard
-    deviations; those furthest from zero in this unit, where there is no other fit.
+    """Return the latents that moved most, or the clearest ones where there is no other fit.
+
+    A move is the change of mean and of standard deviation, in plain VI's standard deviations.
+    Without another fit, it is how far the mean is from zero in this unit.
     """
     moves: list[tuple[float, Element]] = []
     for name in before:

@@ -48,9 +48,10 @@ class Handle:
 @final
 @dataclass(frozen=True, eq=False)
 class CostDial:
-    """Which costs of a table the handles of a what-if turn.
+    """The costs of a table that the handles of a what-if vary.
 
     Attributes:
+        actions: names of the actions.
         cells: action by action and class by class, the number of its handle; -1 where it costs
             nothing.
         factors: for each handle, what it is multiplied by in each row; None for one.
@@ -70,11 +71,13 @@ class WhatIf:
 
     Attributes:
         kind: `costs`, of a unit short and one too many, `linex`, or `table` of costs of actions.
+        handles: parameters that the reader may vary.
         levels: of the quantiles; the numbers of the classes for a table.
         rows: which rows of the decision table take part.
         quantiles: of the predictive distribution: row x level; for a table, the chances of the
             classes.
-        dial: for a table.
+        whole_numbers: whether decisions are whole numbers.
+        dial: for a table, which costs the handles vary.
     """
 
     kind: str
@@ -92,7 +95,7 @@ class CostLine:
     """The expected cost of a case, or its gain, over the decisions that were tried.
 
     Attributes:
-        group: which cases these are; nothing where there is one line for all.
+        group: which cases these are; nothing if there is one line for all.
         high: it lies between these with 90 % of the posterior probability.
         decision: the decision to take; the mean of all where every case has its own.
         expected: (mean, low, high) there.
@@ -133,7 +136,7 @@ class Curve:
 
     @property
     def warning(self) -> str:
-        """What to know before a decision that nobody has ever made; nothing where all were."""
+        """A warning of decisions that nobody has ever made; empty where all were."""
         if not self.beyond:
             return ""
         which = (
@@ -152,16 +155,17 @@ class Curve:
         )
 
     def shown(self, decision: float) -> str:
-        """A decision as the reader knows it."""
+        """Return a decision as the reader knows it."""
         if not self.labels:
             return f"{decision:.4g}"
         return self.labels[int(np.argmin(np.abs(self.decisions - decision)))]
 
 
 def what_if(rows: Rows) -> WhatIf | None:
-    """What the page may decide again; None where the loss has nothing to turn.
+    """Return what the page may decide again; None where the loss has nothing to vary.
 
-    It decides about each row for itself and without limits, where decisions change no outcome.
+    The page decides about each row for itself and without limits, where decisions change no
+    outcome.
     """
     problem = rows.cases.problem
     if problem.loss is None or problem.task.per is not None or problem.action is not None:
@@ -172,7 +176,7 @@ def what_if(rows: Rows) -> WhatIf | None:
 
 
 def quantile_what_if(loss: Loss, draws: np.ndarray) -> WhatIf | None:
-    """From predictive draws of the first instances; None where there is nothing to vary."""
+    """Return quantiles of predictions to decide by again; None with nothing to vary."""
     dial = AnyLoss(loss).dial
     if dial is None:
         return None
@@ -189,7 +193,7 @@ def quantile_what_if(loss: Loss, draws: np.ndarray) -> WhatIf | None:
 
 
 def _varied_rows(count: int) -> np.ndarray:
-    """Rows of the table to decide about again: all, or some at random."""
+    """Return rows of the table to decide about again: all, or some at random."""
     rows = min(count, MOST_ROWS)
     if rows <= MOST_VARIED:
         return np.arange(rows)
@@ -197,6 +201,7 @@ def _varied_rows(count: int) -> np.ndarray:
 
 
 def _table_what_if(loss: CostTable, rows: Rows) -> WhatIf | None:
+    """Return chances of classes to decide by again; None with nothing to vary."""
     chosen = _varied_rows(rows.draws.shape[1])
     handles, cells, factors = _turned(loss, rows.cases.predictor.columns(loss.needs), chosen)
     if not handles or len(handles) > MOST_HANDLES:
@@ -241,7 +246,7 @@ def _turned(
 
 
 def _of_rows(cost: object, columns: Columns, chosen: np.ndarray) -> np.ndarray:
-    """A cost that differs from row to row."""
+    """Return a cost that differs from row to row."""
     costs: np.ndarray = np.asarray(value_at(cost, columns), float).ravel()[chosen]
     return costs
 
@@ -252,4 +257,5 @@ def _is_same(one: object, other: object) -> bool:
 
 
 def _called(cost: object) -> str:
+    """Return the name of what a cost is a multiple of."""
     return cost if isinstance(cost, str) else "its own"

@@ -55,7 +55,7 @@ def _saving_in_words(saving: Saving, unit: str | None) -> str:
 
 
 def _span(low: float | None, high: float | None, unit: str | None) -> str:
-    """Return an interval in brackets; nothing where it has no ends.
+    """Return an interval in brackets; nothing if it has no ends.
 
     Args:
         low: lower end.
@@ -77,7 +77,7 @@ class Recommendation:
         every: how many rows there are, of which these may be the latest.
         rows: those to show first: their places in the table of decisions.
         total: of the decisions, where they can be added up.
-        actions: how often each action is to be taken; none where decisions are quantities.
+        actions: how often each action is to be taken; None where decisions are quantities.
         cost: expected, of all together; gain, where there is a utility. nan where it is not known.
         others: what other rules would be expected to cost for the same rows.
         doubts: why some of them are not to be relied on.

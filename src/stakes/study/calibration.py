@@ -42,10 +42,14 @@ LEAST_DRAWS = 100
 class Calibration(Printed):
     """Decisions, the calibrated posterior behind them, and whether calibration helped.
 
+    Made by `calibrate`, and printed as a summary.
+
     Attributes:
         plan: how it was fitted, with M and the expectation found.
         keys: random keys, one for each purpose.
-        by: which instances belong together, as in `compare`; inferred from the plates if None.
+        vi: the fit of plain VI.
+        calibrated: the calibrated fit.
+        by: which cases belong together, as in `compare`; inferred from the plates if None.
         beyond: all rows of the stream that it was fitted to, of which the data here are a sample.
         home: the cases of the fit, where something is known of them already.
     """
@@ -74,12 +78,12 @@ class Calibration(Printed):
 
     @property
     def transform(self) -> Transform | None:
-        """From loss to utility, with M found; None for a problem given by a utility."""
+        """The transform from loss to utility, with M; None for a utility."""
         return self.plan.transform
 
     @property
     def expectation(self) -> Expectation:
-        """How the loss or utility is averaged over outcomes."""
+        """The expectation that averages loss or utility over outcomes."""
         return self.plan.expectation
 
     @property
@@ -201,7 +205,7 @@ class Calibration(Printed):
 
     @property
     def setting(self) -> str:
-        """How it was calibrated, in words."""
+        """A description of how it was calibrated."""
         transform = "utility as given"
         if self.transform is not None:
             scale = "" if self.scale is None else f", M = {self.scale:.4g}"
@@ -436,7 +440,7 @@ class Calibration(Printed):
         return float(np.quantile(costs, quantile))
 
     def nuts(self, draws: int) -> SampledPosterior:
-        """This many draws of NUTS from four chains, with their diagnostics; made once."""
+        """Return this many draws of NUTS from four chains, with diagnostics; made once."""
         draws = checks.whole("`nuts(draws)`", draws)
         if draws not in self._nuts:
             how: dict[str, Any] = {"warmup": WARMUP, "draws": draws, "progress": False}

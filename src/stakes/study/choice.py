@@ -40,7 +40,7 @@ class WayLine:
         words: what it is, in plain words.
         risk: mean cost of a decision, in the user's unit; mean utility where there is one.
         better_by: by which share the risk is below that of plain VI, with a 95 % interval.
-        low: none where it is not finite, as for all of these.
+        low: None where it is not finite, as for all of these.
         coverage_50: shares of outcomes in the central 50 and 90 % of what was predicted.
         note: why not to rely on it.
         method: how the interval was found, in words.

@@ -107,7 +107,12 @@ def choose(
 
 
 def enter(study: Study, strategies: Sequence[Strategy], optional: Sequence[Strategy] = ()) -> None:
-    """Let strategies take part: refuse, before any fit, what one of them cannot handle."""
+    """Let strategies take part: refuse, before any fit, what one of them cannot handle.
+
+    Args:
+        study: with folds.
+        strategies: to compare.
+    """
     if study.problem.action is not None:
         raise InputError(
             f"`choose(...)` judges ways by observed outcomes, but decisions about "
@@ -125,9 +130,8 @@ def chosen_among(
     """Compare what the strategies decide; one whose numbers fail is left out, with a warning.
 
     Args:
-        study: with folds, and the strategies entered.
+        study: which the strategies have entered.
         strategies: from the simplest to the most elaborate.
-        optional: calibrated fits among them, to be tried only where they could matter.
     """
     not_tried = ""
     if optional and screen(study).rules_out:
@@ -155,7 +159,7 @@ def chosen_among(
 
 
 def default_ways(problem: Problem) -> list[Strategy]:
-    """From the simplest to the most elaborate, and what to compare with."""
+    """Return strategies from the simplest to the most elaborate, and a baseline."""
     corrected = [] if Corrected.objection(problem) else [Corrected(Plain())]
     return [Plain(), *calibrations(problem), *corrected, Same()]
 
@@ -167,7 +171,7 @@ def calibrations(problem: Problem) -> list[Strategy]:
 
 
 def check_ways(ways: object) -> list[Strategy]:
-    """Refuse what is no list of different ways, one of which can decide."""
+    """Return the strategies; refuse all but a list of different ones, of which one can decide."""
     listed = list(ways) if isinstance(ways, Sequence) and not isinstance(ways, str) else []
     if not listed:
         raise checks.refused("`ways=`", "a list of strategies, such as `[Plain(), Same()]`", ways)
@@ -185,7 +189,7 @@ def check_ways(ways: object) -> list[Strategy]:
 
 
 def score(study: Study, strategy: Strategy) -> Score:
-    """What the strategy's decisions cost on outcomes that its fits had not seen."""
+    """Return what the strategy's decisions cost on outcomes that its fits had not seen."""
     begin(f"trying on rows left out in turn: {strategy.name}")
     fitted = [study.fitted(strategy, mask) for mask in study.masks]
     with waiting(f"deciding by {strategy.name}", show=study.work.progress):

@@ -70,7 +70,12 @@ PAPER = Strength()
 
 
 class Reference(NamedTuple):
-    """What calibrated fits start from: the plan with M, and plain VI's decisions."""
+    """The start of calibrated fits.
+
+    Attributes:
+        plan: with M.
+        decisions: of plain VI.
+    """
 
     plan: Plan
     decisions: np.ndarray
@@ -223,6 +228,7 @@ class Fits:
     # One mask: fits made alone.
 
     def _plain_alone(self) -> Fit:
+        """Return plain VI of everything; programs for later are compiled beside its steps."""
         study, plan, begin = self.study, self.plan, self.plan.approximation.start
         meanwhile = None
         if study.work.processes is None:

@@ -1,8 +1,11 @@
-"""Intervals for how much lower one risk is than another, where instances may depend on each other.
+"""Intervals for how much lower one risk is than another, where cases may depend on each other.
 
 The reduction is a ratio of means, (mean a - mean b) / |mean a|. Its error comes from the residuals
 (a_i - b_i) - reduction·|a|_i, which add up to zero: how far their sum would stray in other data
 depends on which of them belong together. A `Dependence` says so.
+
+Where no residual dominates, a normal approximation with a t distribution holds. Otherwise the
+interval comes by resampling: costs are few, or a few of them are most of the sum.
 """
 
 import itertools
@@ -28,7 +31,12 @@ NONE = 1e-12
 @final
 @dataclass(frozen=True, eq=False)
 class Costs:
-    """What two sets of decisions cost for the same cases, or for groups of them."""
+    """What two sets of decisions cost for the same cases, or for groups of them.
+
+    Attributes:
+        base: one cost for each case.
+        other: the same of the decisions that are compared with the base.
+    """
 
     base: np.ndarray
     other: np.ndarray
@@ -45,12 +53,12 @@ class Costs:
 
     @property
     def reduction(self) -> float:
-        """By how much the other is lower, as a share of the base."""
+        """The share by which the other is lower than the base."""
         return float(self.change.mean() / self.size.mean())
 
     @property
     def residuals(self) -> np.ndarray:
-        """What each contributes to the error of the reduction; they add up to zero."""
+        """The contribution of each case to the error of the reduction; they add up to zero."""
         return np.asarray((self.change - self.reduction * self.size) / self.size.mean())
 
     def summed(self, groups: np.ndarray) -> "Costs":
@@ -100,7 +108,7 @@ def by_signs(costs: Costs, rng: np.random.Generator) -> tuple[float, float]:
 
 
 def _signs(count: int, rng: np.random.Generator) -> np.ndarray:
-    """All changes of sign, or many of them; none at all is among them."""
+    """Return all changes of sign, or many of them; no change at all is among them."""
     if count <= ALL_SIGNS:
         return np.array(list(itertools.product([1.0, -1.0], repeat=count)))
     drawn = rng.choice([-1.0, 1.0], size=(RESAMPLES, count))
@@ -143,7 +151,13 @@ GIVEN = "the groups given"
 
 
 class ConfidenceInterval(NamedTuple):
-    """An interval of the reduction, and how it was found, in words."""
+    """An interval of the reduction, and how it was found.
+
+    Attributes:
+        low: lower end; minus infinity where nothing can be claimed.
+        high: upper end.
+        method: how it was found, in words.
+    """
 
     low: float
     high: float
@@ -175,7 +189,7 @@ class Dependence(Protocol):
 @final
 @dataclass(frozen=True)
 class Independent:
-    """No instance depends on another.
+    """No case depends on another.
 
     Examples:
         >>> import stakes
@@ -205,10 +219,18 @@ INDEPENDENT = Independent()
 @final
 @dataclass(frozen=True, eq=False)
 class Clustered:
-    """Instances of one group belong together: sales of one shop, pupils of one school.
+    """Cases of one group belong together: sales of one shop, pupils of one school.
+
+    Costs are summed over each group, and the sums are independent.
 
     Attributes:
-        groups: A label for each instance, kept as numbers.
+        groups: a label for each case, kept as numbers.
+        name: of the groups, for verdicts.
+
+    Examples:
+        >>> import stakes
+        >>> stakes.study.Clustered(["a", "a", "b"], "shop").words
+        'clustered by shop'
     """
 
     groups: np.ndarray
@@ -236,13 +258,15 @@ class Clustered:
 @final
 @dataclass(frozen=True, eq=False)
 class Crossed:
-    """Instances belong to a group in each of two ways, such as a user and an item.
+    """Cases belong to a group in each of two ways, such as a user and an item.
 
-    The variance is that of Cameron, Gelbach and Miller (2011): by one, plus by the other, less what
-    both count. Where it is smaller than that of one alone, that one is taken.
+    The variance is that of Cameron, Gelbach and Miller, *Robust inference with multiway clustering*
+    (2011): by one, plus by the other, less what both count. Where it is smaller than that of one
+    alone, that one is taken.
 
     Attributes:
-        groups: two labels for each instance, kept as numbers.
+        groups: two labels for each case, kept as numbers.
+        names: of the two kinds of groups, for verdicts.
     """
 
     groups: tuple[np.ndarray, np.ndarray]
@@ -344,7 +368,23 @@ def interval(
     other: np.ndarray,
     dependence: Dependence = INDEPENDENT,
 ) -> ConfidenceInterval:
-    """95 % of the reduction from one set of costs to the other; the same for the same costs."""
+    """Return a 95 % interval of the reduction from one set of costs to the other.
+
+    The same costs have the same interval: resampling begins with the same seed.
+
+    Args:
+        base: a cost for each case.
+        other: the costs of other decisions about the same cases.
+        dependence: which cases vary together.
+
+    Examples:
+        >>> import numpy as np
+        >>> from stakes.study import interval
+        >>> costs = np.arange(1.0, 51.0)
+        >>> low, high, _ = interval(costs, 0.9 * costs)
+        >>> round(low, 3), round(high, 3)
+        (0.1, 0.1)
+    """
     base, other = checks.array("`base`", base), checks.array("`other`", other)
     if base.shape != other.shape or base.ndim != 1:
         rule = f"a cost for each case, as `base` has, of shape {base.shape}"
@@ -386,9 +426,11 @@ def interval_across_folds(
 
 
 def _turned_round(found: ConfidenceInterval) -> ConfidenceInterval:
-    """From by how much a second risk is below the first to how much the first is below the second.
+    """Return by how much the first risk is below the second, from by how much the second is below
+    it.
 
-    With r the first, that is 1 - 1 / (1 - r). Where nothing is claimed, nothing is.
+    With r the share of the first risk, that is 1 - 1 / (1 - r) of the second. Where nothing is
+    claimed, nothing is.
     """
     if np.isinf([found.low, found.high]).all():
         return found
@@ -405,7 +447,7 @@ def relative(change: float, base: float) -> float:
 
 
 def numbered(where: str, labels: object) -> np.ndarray:
-    """A number for each of the labels, the same for the same label."""
+    """Return a number for each of the labels, the same for the same label."""
     import pandas as pd
 
     rule = "a label for each case, such as the shop of each sale"
@@ -456,5 +498,5 @@ def _by_t(reduction: float, error: float, freedom: int, words: str) -> Confidenc
 
 
 def _squares(sums: np.ndarray) -> float:
-    """Σ s², with the usual correction for few groups."""
+    """Return Σ s², with the usual correction for few groups."""
     return float(np.square(sums).sum() * len(sums) / max(len(sums) - 1, 1))

@@ -97,7 +97,10 @@ class Options:
         return options
 
     def transform_for(self, problem: Problem) -> Transform | None:
-        """From loss to utility, `Linearized()` by default; None for a problem with a utility."""
+        """Return the transform from loss to utility, `Linearized()` by default.
+
+        None for a problem given by a utility, where a transform is refused.
+        """
         if problem.utility is None:
             return Linearized() if self.transform is None else self.transform
         if self.transform is None:
@@ -108,7 +111,7 @@ class Options:
         )
 
     def method_for(self, problem: Problem) -> Method:
-        """The method; by default `Joint()`, or `EM()` where no decision can follow a gradient."""
+        """Return the method: `Joint()`, or `EM()` where decisions follow no gradient."""
         if self.method is None:
             return Joint() if problem.space.is_smooth else EM()
         return self.method
@@ -122,15 +125,26 @@ def _folded(key: Key) -> list[Key]:
 
 
 class Keys(NamedTuple):
-    """One for each purpose; under `vmap`, with a leading axis of seeds.
+    """Random keys, one for each purpose; under `vmap`, with a leading axis of seeds.
+
+    Each purpose has its own key, so that one more draw for one of them changes nothing else.
 
     Attributes:
+        setup: of the start of the guide.
+        vi: of plain VI.
+        calibrated: of calibrated fits.
         decisions: the same for every posterior, so that their decisions differ by no luck of the
             draw.
         spread: of outcomes that show over which values an expectation has to reach.
+        predictions: of predicted outcomes.
         scale: of predicted outcomes whose losses give M.
+        posterior: of draws that users ask for.
         parts: of latents that are drawn part by part.
+        nuts: of the chains of NUTS.
         left_out: of draws that are reweighted.
+        folds: of random folds.
+        maps: of calibration maps.
+        prior: of draws before any outcome was seen.
     """
 
     setup: Key
@@ -150,6 +164,7 @@ class Keys(NamedTuple):
 
     @classmethod
     def of(cls, key: Key) -> "Keys":
+        """Return the keys that a key folds into."""
         return cls(*_folded(key))
 
 
@@ -175,7 +190,7 @@ class Journal(Protocol):
     """
 
     def history(self, title: str, start: History) -> History:
-        """Where this fit was left; `start` where there is no record of it."""
+        """Return where this fit was left; `start` if there is no record of it."""
         ...
 
     def watch(self, title: str, history: History) -> None:

@@ -20,7 +20,7 @@ from stakes.processes import NOWHERE, Processes, axis_of, own_part
 SEALS, AXIS = "shares", "axis of "
 """In the checkpoint: the checksums of the shares, and for each array in them the axis of rows."""
 DIGITS = 64
-"""Of a checksum; none where a process could not write its share."""
+"""Of a checksum; None where a process could not write its share."""
 
 Arrays = Mapping[str, np.ndarray]
 

@@ -84,7 +84,7 @@ class Study:
         plan: the problem with everything chosen that a fit needs.
         beyond: all rows of a stream, of which the data are a sample; None for other data.
         everything: the mask that hides no outcome.
-        splits: the folds; none where strategies are not judged.
+        splits: the folds; None where strategies are not judged.
         dependence: which of the outcomes that judge strategies vary together.
         strengths: guide -> the strengths of calibration that strategies will ask for.
     """

@@ -31,12 +31,12 @@ UNDEFINED = 1e100
 
 
 class MapInputs(NamedTuple):
-    """What a calibration map sees of each instance: what its base decides and predicts.
+    """What a calibration map sees of each case.
 
     Attributes:
-        decisions: one of the base for each instance.
-        quantiles: of the base's prediction, one row for each instance, at `LEVELS`.
-        covariates: one row for each instance, for a map that asks for them.
+        decisions: of the base.
+        quantiles: of the base's prediction, case x level, at `LEVELS`.
+        covariates: one row for each case, for a map that asks for them.
     """
 
     decisions: np.ndarray
@@ -107,7 +107,12 @@ class Identity:
 @final
 @dataclass(frozen=True, eq=False)
 class RowCosts:
-    """What decisions cost on the rows that a map is fitted to."""
+    """Costs of decisions about the rows that a map is fitted to.
+
+    Attributes:
+        criterion: the loss or utility.
+        outcomes: what happened.
+    """
 
     criterion: Criterion
     outcomes: Array

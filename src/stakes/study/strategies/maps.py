@@ -57,6 +57,7 @@ class Shift(LearnedMap):
     description: ClassVar[str] = "all decisions moved and spread by two numbers"
 
     def learn(self, key: Key, inputs: MapInputs, costs: RowCosts) -> FittedMap:
+        """Fit a line; keep the share of its correction that pays on other rows."""
         fold = folds(key, costs.rows)
         lines = [_best_line(costs, inputs.decisions, 1.0 * (fold != k)) for k in range(FOLDS)]
         held_out = np.choose(fold, [line.decide(inputs) for line in lines])
@@ -121,6 +122,7 @@ class Level(LearnedMap):
     description: ClassVar[str] = "another quantile of the prediction"
 
     def learn(self, key: Key, inputs: MapInputs, costs: RowCosts) -> FittedMap:
+        """Try 99 levels; keep the best, to a thousandth, if such a level pays on other rows."""
         fold, levels = folds(key, costs.rows), np.linspace(LEVELS[0], LEVELS[-1], 99)
         found = (costs.each(quantiles_at(inputs.quantiles, level)) for level in levels)
         table = np.stack([np.bincount(fold, each, FOLDS) for each in found])
@@ -187,6 +189,7 @@ class Monotone(LearnedMap):
     description: ClassVar[str] = "decisions moved by an amount that depends on the decision"
 
     def learn(self, key: Key, inputs: MapInputs, costs: RowCosts) -> FittedMap:
+        """Fit offsets with several numbers of blocks; keep what pays most on other rows."""
         fold = folds(key, costs.rows)
         offsets = _offsets(costs, inputs.decisions)
         grids = [Blocks.of(inputs.decisions, n) for n in BLOCKS if n * FEWEST <= costs.rows]
@@ -340,6 +343,7 @@ class Regressor(LearnedMap):
         return "decisions by a regressor that sees the prediction"
 
     def learn(self, key: Key, inputs: MapInputs, costs: RowCosts) -> FittedMap:
+        """Fit a copy of the regressor."""
         own = _cloned(self.estimator)
         try:
             own.fit(_columns(inputs), np.asarray(costs.outcomes))

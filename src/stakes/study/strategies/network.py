@@ -91,6 +91,7 @@ class Network(LearnedMap):
         return "decisions moved by a small neural network"
 
     def learn(self, key: Key, inputs: MapInputs, costs: RowCosts) -> FittedMap:
+        """Train five networks; keep the share of their mean correction that pays on other rows."""
         fold_key, start_key, step_key = jax.random.split(key, 3)
         units = Units.of(inputs, np.asarray(costs.outcomes))
         fold = folds(fold_key, costs.rows)
@@ -106,6 +107,7 @@ class Network(LearnedMap):
         return NetworkMap(units, found.members, share)
 
     def remade(self, arrays: Mapping[str, np.ndarray]) -> FittedMap:
+        """Return the networks with these units, weights and intercepts."""
         where = "A calibration map that was kept"
         count = len([name for name in arrays if name.startswith("members/")]) // 2
         members = [
@@ -163,9 +165,10 @@ def _left_out(fold: np.ndarray) -> Array:
 @final
 @dataclass(frozen=True, eq=False)
 class Units(Numbers):
-    """What a map's input is measured in, so that it does not depend on the outcome's unit.
+    """The units of inputs, so that the network does not depend on the unit of outcomes.
 
     Attributes:
+        least_spread: spreads below it count as that.
         middle: mean of each feature.
         scale: its standard deviation; infinite where it does not vary.
     """

@@ -28,7 +28,7 @@ class FittedStrategy(Protocol):
 
     @property
     def diagnosis(self) -> Diagnosis:
-        """What there is to say about the fit."""
+        """Whether to rely on the fit."""
         return Diagnosis()
 
     @property
@@ -37,15 +37,15 @@ class FittedStrategy(Protocol):
         return None
 
     def decide(self, cases: Cases) -> np.ndarray:
-        """A decision for each instance."""
+        """Return a decision for each case."""
         ...
 
     def predict(self, cases: Cases) -> Forecast | None:
-        """Quantiles of what it predicts; None for a strategy that predicts nothing."""
+        """Return quantiles of what it predicts; None for one that predicts nothing."""
         return None
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """All that it decides by, as named arrays, from which `Strategy.restore` makes it again."""
+        """Return all that it decides by, from which `Strategy.restore` makes it again."""
         ...
 
 
@@ -80,21 +80,21 @@ class Strategy(Protocol):
         ...
 
     def fit(self, study: "Study", mask: Mask) -> FittedStrategy:
-        """Fit it to the outcomes that the mask lets it see."""
+        """Return the strategy, fitted to the outcomes that the mask lets it see."""
         ...
 
     def restore(self, study: "Study", arrays: Mapping[str, np.ndarray]) -> FittedStrategy:
-        """The fitted strategy that these arrays were made from; the study needs no fits for it."""
+        """Return the strategy that was fitted, from its arrays; no fit is made for it."""
         ...
 
 
 def value_of(arrays: Mapping[str, np.ndarray], name: str, where: str) -> np.ndarray:
-    """One of the arrays that were kept, or an error that says where it is missing."""
+    """Return one of the arrays that were kept, or refuse arrays that lack it."""
     if name not in arrays:
         raise StorageError(f"{where} lacks {name!r}.")
     return arrays[name]
 
 
 def below(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays whose names begin with a prefix, without it."""
+    """Return the arrays whose names begin with a prefix, without it."""
     return {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
