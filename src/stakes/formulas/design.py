@@ -192,8 +192,8 @@ def _refused(term: Any, frame: "pd.DataFrame", rows: TableRows, error: ValueErro
 def framed(
     table: object, parsed: Parsed, coding: Coding | None, *, needs_outcome: bool
 ) -> "tuple[pd.DataFrame, Read]":
-    """Read the columns of the formula as formulae takes them: numbers, and categories with an
-    order.
+    """Read the columns of the formula: numbers, and categories with an order, as formulae takes
+    them.
 
     Args:
         table: of the user.

@@ -1,5 +1,6 @@
-"""What a formula may say. Its text is data: nothing but what is listed here is passed on to
-formulae.
+"""What a formula may say, by these rules.
+
+Its text is data: nothing but what is listed here is passed on to formulae.
 
     formula    = response "~" sum
     response   = column | ("p" | "prop" | "proportion") "(" column "," trials ")"

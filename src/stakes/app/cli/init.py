@@ -84,6 +84,8 @@ def init(
 def _start() -> dict[str, bytes]:
     """The files of the example: spec, model, table, and a table of new rows.
 
+    The model and the tables are those of the bakery in the documents.
+
     Returns:
         Name -> content.
     """

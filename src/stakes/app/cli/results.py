@@ -129,7 +129,10 @@ def _summary(run: "Run", manifest: "Manifest") -> dict[str, object]:
 
 
 def _written(run: "Run") -> str:
-    """The files that a run has written, for people."""
+    """The files that a run has written, for people.
+
+    Those that could not be written are left out.
+    """
     from stakes.app.runs import DECISIONS, DRAWS, REPORT
 
     names = {DECISIONS: "Decisions", DRAWS: "Draws", REPORT: "Report"}

@@ -61,8 +61,7 @@ class Run:
                 check_study(run.study, run.job)
 
     def to_decide(self, way: str | None = None) -> "Run":
-        """The run with the fits that decide about new rows: those to all rows, where there are
-        some.
+        """The run with the fits that decide about new rows: those to all rows, if it has any.
 
         Args:
             way: the name of the strategy that decides; None for the chosen one.

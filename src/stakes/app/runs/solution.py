@@ -159,8 +159,7 @@ class Solution:
         )
 
     def labels(self, cases: Cases, way: str | None = None) -> "xr.DataArray":
-        """Decisions as users see them: with labels of cases, and of actions where decisions have
-        some.
+        """Decisions as users see them, with the labels of cases and of actions.
 
         Args:
             cases: the cases to decide about.
@@ -284,10 +283,10 @@ def columns_named(job: Job, *, first_row: int | None = None) -> Iterator[None]:
 
 
 def new_plates(plan: Plan, job: Job) -> tuple[str, ...]:
-    """The plates of another table's rows, which are new: with as many rows, they would pass for the
-    fit's.
+    """The plates of another table's rows, which are called new.
 
-    Only plates with latents of their own matter.
+    With as many rows, they would pass for those of the fit. Only plates with latents of their own
+    matter.
     """
     rows, known = _row_plates(plan, job.rows_in(job.fit)), plan.approximation.trace.known_instances
     return tuple(plate for plate in known if plate in rows and plate not in job.known)
