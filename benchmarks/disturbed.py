@@ -1,13 +1,15 @@
 """Runs on two processes that are disturbed, beside runs that are left alone.
 
 Run `python -m benchmarks.disturbed --runs 40`. Each is a whole `stakes run --processes 2` of a
-small problem, of which one process is killed, stopped or caught in an endless loop at a random
-moment at which the processes depend on each other. For each: after how many seconds that was
-noticed, how much longer the run took than those that were left alone (of which one is made before
-every ten, and the median taken), and whether it ended with the same numbers, bit for bit.
+small problem, of which one process or the Dask worker that started it is killed, stopped or caught
+in an endless loop at a random moment at which the processes depend on each other. For each: after
+how many seconds that was noticed, how much longer the run took than those that were left alone (of
+which one is made before every ten, and the median taken), and whether it ended with the same
+numbers, bit for bit.
 """
 
 import argparse
+import contextlib
 import os
 import random
 import signal
@@ -26,6 +28,7 @@ from stakes.wording import text_table
 
 MODEL = """\
 import signal
+import threading
 
 import numpyro
 import numpyro.distributions as dist
@@ -36,7 +39,8 @@ def busy(*_):
         pass
 
 
-signal.signal(signal.SIGUSR1, busy)
+if threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGUSR1, busy)
 
 
 def shops(x, y=None, batch=24):
@@ -59,12 +63,14 @@ SHORT = ("--set", "fit.steps=400", "--set", "fit.checkpoint_seconds=0.2")
 STAGES = ("begun", "fitting VI", "fitting calibrated", "deciding")
 """Of a run, as its log tells of them; with the last, the first process is left alone."""
 KINDS = {
-    "worker killed": (1, signal.SIGKILL),
-    "coordinator killed": (0, signal.SIGKILL),
-    "worker stopped": (1, signal.SIGSTOP),
-    "coordinator in a loop": (0, signal.SIGUSR1),
-    "worker in a loop": (1, signal.SIGUSR1),
-    "coordinator stopped": (0, signal.SIGSTOP),
+    "second killed": (1, signal.SIGKILL),
+    "first killed": (0, signal.SIGKILL),
+    "second stopped": (1, signal.SIGSTOP),
+    "first in a loop": (0, signal.SIGUSR1),
+    "worker of the second killed": (3, signal.SIGKILL),
+    "second in a loop": (1, signal.SIGUSR1),
+    "first stopped": (0, signal.SIGSTOP),
+    "worker of the first stopped": (2, signal.SIGSTOP),
 }
 OFTEN = 10
 """Before so many runs that are disturbed, one is left alone."""
@@ -175,6 +181,7 @@ def disturb(number: int, project: Path, run: Path, alone: Alone) -> Disturbed:
         time.sleep(0.05)
     pids = workers(watched.pid)
     hit = len(pids) == 2
+    pids += map(parent, pids)
     if hit:
         os.kill(pids[victim], sent)
     at = time.monotonic()
@@ -195,9 +202,28 @@ def stages_begun(run: Path) -> int:
     return sum(f" {stage}" in said for stage in STAGES)
 
 
-def workers(supervisor: int) -> list[int]:
-    children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text()
-    return [int(pid) for pid in children.split()]
+def workers(client: int) -> list[int]:
+    """The processes that make the fits of this one, in their order."""
+    found = dict[int, int]()
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = path.read_bytes().decode(errors="replace").split("\0")
+            pid = int(path.parent.name)
+            if "stakes.host.gang" in words and is_within(pid, client):
+                found[int(words[-3])] = pid
+    return [found[index] for index in sorted(found)]
+
+
+def is_within(pid: int, client: int) -> bool:
+    """Whether a process was started by this one, or by one that it has started."""
+    while pid > 1 and pid != client:
+        pid = parent(pid)
+    return pid == client
+
+
+def parent(pid: int) -> int:
+    stat = Path(f"/proc/{pid}/stat").read_text()
+    return int(stat.rpartition(")")[2].split()[1])
 
 
 def would_loop(pid: int) -> bool:

@@ -7,6 +7,7 @@ workers that are left, which goes on from what the old one had saved.
 
 import os
 import pickle
+import queue
 import socket
 import subprocess
 import sys
@@ -15,9 +16,11 @@ import threading
 import time
 import traceback
 import uuid
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, final
 
@@ -31,23 +34,25 @@ if TYPE_CHECKING:
 
 Made = TypeVar("Made")
 
-MARK = "stakes gang: "
-"""How lines of a process begin that tell its client of the work."""
-STEP, SAVED, MET = "step", "saved", "met"
-"""What is told of a piece of work that is about to begin, or is kept."""
+# What a process tells of a chunk of its work that is over: how its lines begin, and what they say.
+MARK, STEP, SAVED = "stakes gang: ", "step", "saved"
+# What the client tells a process: to go on, which it ends without, or to save its work and end.
+GO_ON, END = b"go on\n", b"end\n"
+# Seconds after which a process ends that does not hear of its client.
+LEASE = 60.0
+# Seconds after which a worker that sends no heartbeat, or a process that the others wait for, is
+# taken to be stuck, at the least.
 SILENCE = 20.0
-"""Seconds after which a worker that sends no heartbeat, or a process that the others wait for, is
-taken to be stuck, at the least."""
+# Processes do the same work side by side. One that is behind is taken to be stuck after so many
+# times as long as the first one took for the same work.
 LONGER = 3.0
-"""Processes do the same work side by side. One that is behind is taken to be stuck after so many
-times as long as the first one took for the same work."""
+# So often in a row a gang is started without having saved anything.
 MOST_IN_VAIN = 3
-"""So often in a row a gang is started again without having saved anything."""
-PATIENCE, POLL = 15.0, 0.2
-"""Seconds for lost workers to come back, and between two looks at the gang."""
+# Seconds for lost workers to come back, for a worker to answer, and between two looks at the gang.
+PATIENCE, ANSWER, POLL = 20.0, 5.0, 0.2
 
+# Processes of gangs that this worker has started.
 _members: dict[str, "subprocess.Popen[bytes]"] = {}
-"""Processes of gangs that this worker has started."""
 
 
 class Place(NamedTuple):
@@ -87,7 +92,7 @@ def work_together(
         tell: told what the first process begins with.
         ended: what to raise where a signal has asked to end, once all is saved.
     """
-    before, in_vain = len(_workers(client)), 0
+    before, in_vain = len(_heard_of(client)), 0
     while True:
         gang = _Gang(client, _picked(client, before, fits), work, tell)
         try:
@@ -106,31 +111,42 @@ def work_together(
         say(f"{trouble}; all processes start again from the last checkpoint.")
 
 
-def _workers(client: Any) -> dict[str, float]:
-    """When each worker was last seen, by address."""
-    about = client.scheduler_info(n_workers=-1)["workers"]
-    return {address: each["last_seen"] for address, each in about.items()}
+def _heard_of(client: Any) -> dict[str, float]:
+    """How many seconds ago each worker was heard of, by the clock of the scheduler."""
+    workers = client.scheduler_info(n_workers=-1)["workers"]
+    seen = {address: each["last_seen"] for address, each in workers.items()}
+    return {address: max(seen.values()) - last for address, last in seen.items()}
 
 
 def _picked(client: Any, before: int, fits: Callable[[int], bool]) -> list[str]:
     """As many workers as can share the work, once those that were lost are back or seem gone."""
     began = time.monotonic()
     while True:
-        alive = sorted(a for a, seen in _workers(client).items() if time.time() - seen < SILENCE)
+        workers = _heard_of(client)
+        stuck = [address for address, silence in workers.items() if silence > SILENCE]
+        alive = sorted(set(workers) - set(stuck))
         if len(alive) >= before or time.monotonic() - began > PATIENCE:
             break
+        if stuck:  # where a nanny watches over a worker, it starts another in its place
+            _within(PATIENCE, partial(client.restart_workers, stuck, timeout=PATIENCE))
         time.sleep(POLL)
     if not alive:
         raise InputError("`on=`: the Dask cluster has no workers. Start some, and try again.")
     return alive[: max(count for count in range(1, len(alive) + 1) if fits(count))]
 
 
-@dataclass(eq=False)
-class _Progress:
-    """What is known of one process: when it began with each piece of its work."""
+def _within(seconds: float, ask: Callable[[], Any]) -> Any:
+    """The answer of a cluster, of which some may never answer; None without one."""
+    answers = list[Any]()
 
-    times: list[float] = field(default_factory=lambda: [time.monotonic()])
-    what: str = ""
+    def run() -> None:
+        with suppress(Exception):  # a worker was lost meanwhile, or has no nanny
+            answers.append(ask())
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return answers[0] if answers else None
 
 
 @final
@@ -148,126 +164,111 @@ class _Gang:
 
         self._client, self._workers, self._tell = client, workers, tell
         self._name, self.has_saved = f"stakes-{uuid.uuid4().hex}", False
-        self._known = [_Progress() for _ in workers]
-        self._ended: Callable[[], Interrupted | None] = lambda: None
+        # When each process began with each piece of its work, and what that was.
+        self._began = [[(time.monotonic(), "")] for _ in workers]
+        self._asked: Interrupted | None = None
+        self._said: deque[str] = deque()
+        self._futures: list[Any] = []
         client.subscribe_topic(self._name, self._hear)
-        pinned: Any = {"allow_other_workers": False, "pure": False, "retries": 0}
-        first = client.submit(_free_address, workers=workers[:1], **pinned)
-        address = first.result(timeout=60)
+        answer = self._run(workers[:1], _free_address)
+        if not answer:
+            return
         settings = {name: setting(name) for name in OF_NUMBERS}
-        self._futures = [
-            client.submit(
-                _member,
-                self._name,
-                Place(address, index, len(workers)),
-                dumps((settings, work)),
-                workers=[worker],
-                priority=100,
-                **pinned,
-            )
-            for index, worker in enumerate(workers)
-        ]
+        for index, worker in enumerate(workers):
+            place, sent = Place(answer[workers[0]], index, len(workers)), dumps((settings, work))
+            pinned: Any = {"workers": [worker], "allow_other_workers": False, "pure": False}
+            task = client.submit(_member, self._name, place, sent, priority=100, **pinned)
+            self._futures.append(task)
 
     def _hear(self, event: tuple[float, Any]) -> None:
-        told = event[1]
-        known = self._known[told["process"]]
-        known.times.append(time.monotonic())
-        known.what = told["what"]
-        self.has_saved |= known.what == SAVED
-        if told["process"] == 0 and known.what not in (STEP, SAVED, MET):
-            self._tell(known.what)
+        process, what = event[1]
+        self._began[process].append((time.monotonic(), what))
+        self.has_saved |= what == SAVED
+        if process == 0 and what not in (STEP, SAVED):
+            self._said.append(what)  # in a thread of the client, which knows no listeners
 
     def watched(self, ended: Callable[[], Interrupted | None]) -> str | None:
         """Return why all have to begin again; None once the first process is done."""
-        asked = False
-        while self._futures[0].status != "finished":
-            if not asked and ended() is not None:
-                self._ended, asked = ended, True
-                self._run(_ask_to_end, self._workers[:1])
-            trouble = self._trouble()
-            if trouble is not None:
-                return trouble
+        told = time.monotonic()
+        while (trouble := self._trouble()) is None and self._futures[0].status != "finished":
+            if self._asked is None and (asked := ended()) is not None:
+                self._asked = asked
+                self._run(self._workers[:1], _pass_on, self._name, END)
+            if time.monotonic() - told > LEASE / 6:
+                told = time.monotonic()
+                self._run(self._workers, _pass_on, self._name, GO_ON)
+            while self._said:
+                self._tell(self._said.popleft())
             time.sleep(POLL)
-        return None
+        return trouble
 
     def made(self, index: int) -> Any:
         """What a process that is done has made; what it raised is raised here."""
-        kind, value = self._futures[index].result()
+        kind, pickled = self._futures[index].result()
+        value = pickle.loads(pickled)
         if kind == Interrupted.__name__:
-            raise self._ended() or KeyboardInterrupt
+            raise self._asked or KeyboardInterrupt
         if kind != "done":
             raise vars(errors)[kind](value)
         return value
 
     def _trouble(self) -> str | None:
-        for index, future in enumerate(self._futures):
-            if future.status == "error":
-                error = future.exception()
-                if isinstance(error, Lost):
-                    return str(error)
-                return f"process {index} ended ({type(error).__name__})"
+        if not self._futures:
+            return "the worker of process 0 does not answer"
+        silent = _heard_of(self._client)
+        for index, (future, worker) in enumerate(zip(self._futures, self._workers, strict=True)):
             if future.status == "finished":
                 self.made(index)
-            if future.status in ("lost", "cancelled"):
+            elif future.status == "error":
+                error = future.exception()
+                how = f"({type(error).__name__})"
+                return str(error) if isinstance(error, Lost) else f"process {index} ended {how}"
+            elif future.status != "pending" or worker not in silent:
                 return f"the worker of process {index} was lost"
-        seen = _workers(self._client)
-        for index, worker in enumerate(self._workers):
-            if worker not in seen:
-                return f"the worker of process {index} was lost"
-            if time.time() - seen[worker] > SILENCE:
-                return f"the worker of process {index} was not heard of for {SILENCE:.0f} seconds"
+            elif silent[worker] > SILENCE:
+                return f"the worker of process {index} was silent for {SILENCE:.0f} seconds"
         return self._behind()
 
     def _behind(self) -> str | None:
         """Why a process seems to be stuck: the others are ahead of it, or none takes a step."""
-        now, leader = time.monotonic(), max(self._known, key=lambda known: len(known.times))
-        for index, known in enumerate(self._known):
-            done = len(known.times)
-            if done < len(leader.times):
-                waited = now - leader.times[done]
-                took = leader.times[done] - leader.times[done - 1]
+        now, leader = time.monotonic(), [at for at, _ in max(self._began, key=len)]
+        for index, began in enumerate(self._began):
+            if len(began) < len(leader):
+                took, waited = leader[len(began)] - leader[len(began) - 1], now - leader[len(began)]
                 if waited > max(SILENCE, LONGER * took):
                     return f"process {index} kept the others waiting for {waited:.0f} seconds"
-        silence = now - max(known.times[-1] for known in self._known)
-        if all(known.what in (STEP, SAVED) for known in self._known) and len(leader.times) > 4:
-            pauses = [b - a for a, b in zip(leader.times, leader.times[1:], strict=False)]
-            if silence > max(SILENCE, LONGER * max(pauses)):
-                return f"no step was taken for {silence:.0f} seconds"
+        last, what = zip(*(began[-1] for began in self._began), strict=True)
+        pauses = [after - before for before, after in pairwise(leader)]
+        if {STEP, SAVED}.issuperset(what) and now - max(last) > max(SILENCE, LONGER * max(pauses)):
+            return f"no step was taken for {now - max(last):.0f} seconds"
         return None
 
     def end(self) -> None:
         """End all processes that are left, also where a worker does not answer."""
         self._client.unsubscribe_topic(self._name)
-        self._run(_end, self._workers)
+        self._run(self._workers, _pass_on, self._name, None)
         self._client.cancel([f for f in self._futures if f.status != "finished"], force=True)
 
-    def _run(self, function: Callable[[str], None], workers: list[str]) -> None:
-        seen = _workers(self._client)
-        alive = [each for each in workers if time.time() - seen.get(each, 0.0) < SILENCE]
-
-        def run() -> None:
-            with suppress(Exception):  # one that was lost meanwhile
-                self._client.run(function, self._name, workers=alive, on_error="ignore")
-
-        thread = threading.Thread(target=run, daemon=True)
-        thread.start()
-        thread.join(5)
+    def _run(self, workers: list[str], function: Callable[..., Any], *given: Any) -> Any:
+        """What workers answer that were heard of, by their address."""
+        silent = _heard_of(self._client)
+        alive = [each for each in workers if silent.get(each, SILENCE) < SILENCE]
+        ask = self._client.run
+        return _within(ANSWER, lambda: ask(function, *given, workers=alive, on_error="ignore"))
 
 
 # On a worker.
 
 
-def _free_address() -> str:
+def _free_address(dask_worker: Any) -> str:
     """An address of this worker at which the first process may listen."""
-    from distributed import get_worker
-
-    host = get_worker().address.rpartition("//")[2].rpartition(":")[0]
+    host = dask_worker.address.rpartition("//")[2].rpartition(":")[0]
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as listening:
         listening.bind((host.strip("[]"), 0))
         return f"{host}:{listening.getsockname()[1]}"
 
 
-def _member(gang: str, place: Place, payload: bytes) -> tuple[str, Any]:
+def _member(gang: str, place: Place, payload: bytes) -> tuple[str, bytes]:
     """Do the work in a process of its own, and pass on what it tells."""
     from distributed import get_worker
 
@@ -292,7 +293,7 @@ def _member(gang: str, place: Place, payload: bytes) -> tuple[str, Any]:
                 text = line.decode(errors="replace").strip()
                 if text.startswith(MARK):
                     what = text.removeprefix(MARK)
-                    worker.log_event(gang, {"process": place.process, "what": what})
+                    worker.log_event(gang, (place.process, what))
             code = child.wait()
         except BrokenPipeError:
             code = child.wait()
@@ -301,23 +302,20 @@ def _member(gang: str, place: Place, payload: bytes) -> tuple[str, Any]:
             _members.pop(gang, None)
         if not outcome.exists():
             raise Lost(f"process {place.process} ended (exit code {code})")
-        found: tuple[str, Any] = pickle.loads(outcome.read_bytes())
-        if found[0] == Lost.__name__:
-            raise Lost(f"process {place.process} ended ({found[1]})")
-        return found
+        kind, _, value = outcome.read_bytes().partition(b"\n")
+        if kind.decode() == Lost.__name__:
+            raise Lost(f"process {place.process} ended ({pickle.loads(value)})")
+        return kind.decode(), value
 
 
-def _ask_to_end(gang: str) -> None:
+def _pass_on(gang: str, line: bytes | None) -> None:
+    """Tell the process what the client says; None to end it."""
     child = _members.get(gang)
-    if child is not None and child.stdin is not None:
-        child.stdin.write(b"end\n")
-        child.stdin.flush()
-
-
-def _end(gang: str) -> None:
-    child = _members.get(gang)
-    if child is not None:
+    if child is not None and line is None:
         child.kill()
+    elif child is not None and child.stdin is not None:
+        child.stdin.write(line or b"")
+        child.stdin.flush()
 
 
 # In a process of a gang.
@@ -331,14 +329,28 @@ def asked_to_end() -> bool:
 
 
 def tell_client(what: str) -> None:
-    """Tell the client what this process begins with, a piece of work after the other."""
+    """Tell the client what this process begins with."""
     print(MARK + what.splitlines()[0], flush=True)
 
 
 def _listen() -> None:
-    """End with the worker, whose end closes the pipe."""
-    for _ in sys.stdin.buffer:
-        _asked_to_end.set()
+    """Do what the client says, and end where it says no more or the worker has ended."""
+    said: queue.Queue[bytes] = queue.Queue()
+
+    def read() -> None:
+        for line in sys.stdin.buffer:
+            said.put(line)
+        said.put(b"")
+
+    threading.Thread(target=read, daemon=True).start()
+    line = GO_ON
+    while line:
+        if line == END:
+            _asked_to_end.set()
+        try:
+            line = said.get(timeout=LEASE)
+        except queue.Empty:
+            break
     os._exit(1)
 
 
@@ -354,15 +366,16 @@ def main(outcome: str, address: str, index: str, count: str) -> None:
         change(name, value)
     found: tuple[str, Any]
     try:
-        found = "done", work(Place(address, int(index), int(count)))
+        made = work(Place(address, int(index), int(count)))
+        found = "done", made if index == "0" else None  # the others have made the same
     except StakesError as error:
         found = type(error).__name__, str(error)
     except Exception as error:  # such as that another process was lost
         traceback.print_exc()
         found = Lost.__name__, f"{type(error).__name__}: {error}".splitlines()[0][:300]
-    made = Path(outcome).with_suffix(".part")
-    made.write_bytes(pickle.dumps(found))
-    made.rename(outcome)
+    part = Path(outcome).with_suffix(".part")
+    part.write_bytes(found[0].encode() + b"\n" + pickle.dumps(found[1]))
+    part.rename(outcome)
     os._exit(0)  # without waiting for the others, which may be lost
 
 
