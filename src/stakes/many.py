@@ -112,7 +112,7 @@ class Answers(Printed):
         left = len(self.answers) - SHOWN
         notes = [f"... and {count(left, 'more group')}"] if left > 0 else []
         total = len(self.answers) + len(self.failures)
-        lines = [f"{len(self.answers):,} of {count(total, 'group')} have an answer."]
+        lines = [f"{len(self.answers):,} of {total:,} groups have an answer."]
         lines += [f"{n}: {error}" for n, error in list(self.failures.items())[:SHOWN]]
         left = len(self.failures) - SHOWN
         lines += [f"... and {count(left, 'more failure')}"] if left > 0 else []
