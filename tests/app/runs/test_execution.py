@@ -290,6 +290,7 @@ def untimed(summary: Summary) -> Summary:
 MOMENTS = ["before the choice", "before the fit to all rows is kept", "in the report"]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("when", MOMENTS)
 def test_a_signal_after_the_fits_ends_the_run(copied: Path, monkeypatch, when: str) -> None:
     """With all that was done before kept, so that resuming it ends as it would have."""

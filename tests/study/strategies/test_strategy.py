@@ -136,7 +136,14 @@ def cases(study: Study, later: Study) -> list[tuple[Cases, Cases]]:
     return [(study.home, later.home), tuple(new)]
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda strategy: strategy.name)
+# Those with another guide, and with another strength, are kept as the same without.
+SLOW = (STRATEGIES[3], STRATEGIES[4])
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [pytest.param(s, marks=[pytest.mark.slow] * (s in SLOW), id=s.name) for s in STRATEGIES],
+)
 def test_a_strategy_restored_from_its_arrays_decides_and_predicts_the_same(
     strategy: Strategy,
     study: Study,
