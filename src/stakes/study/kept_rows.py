@@ -60,11 +60,13 @@ class KeptRows:
             self._arrays[i] = made
 
     def bring(self, state: State, start: int) -> State:
+        """Return the state with the rows of the chunk that begins with this step."""
         places = self._places(start)
         brought: State = self._replaced(state, lambda i: self._read(i, places))
         return brought
 
     def put(self, state: State, start: int) -> None:
+        """Put the rows of a state back on disk."""
         places, leaves = self._places(start), jax.tree.leaves(state)
         for i, array in self._arrays.items():
             rows = np.moveaxis(np.asarray(own_part(leaves[i])), self._axes[i], 0)
@@ -73,27 +75,29 @@ class KeptRows:
             release_pages(array)
 
     def others(self, variables: PyTree) -> list[Array]:
+        """Return the arrays of a state that have no rows."""
         leaves = jax.tree.leaves(variables)
         return [leaf for i, leaf in enumerate(leaves) if i not in self._arrays]
 
     def _places(self, start: int) -> np.ndarray:
-        """Of the rows of the chunk that begins with this step; asked for twice in a row."""
+        """Return the places of the rows of a chunk; asked for twice in a row."""
         if self._last is None or self._last[0] != start:
             self._last = (start, self._find(start))
         return self._last[1]
 
     def params(self, params: Params, places: np.ndarray) -> Params:
-        """Parameters with the rows at these places."""
+        """Return parameters with the rows at these places."""
         found: Params = self._replaced(params, lambda i: self._read(i, places))
         return found
 
     def _read(self, i: int, places: np.ndarray) -> Array:
+        """Return the rows of an array at some places."""
         rows = self._arrays[i][places]
         release_pages(self._arrays[i])
         return jnp.array(np.moveaxis(np.asarray(rows), 0, self._axes[i]))
 
     def _replaced(self, tree: PyTree, read: Callable[[int], Array]) -> Any:
-        """Rows in the place of those in a tree that a state begins with."""
+        """Return a tree, its rows replaced by those that `read` returns."""
         leaves, shape = jax.tree.flatten(tree)
         both = [read(i) if i in self._arrays else leaf for i, leaf in enumerate(leaves)]
         return jax.tree.unflatten(shape, both)

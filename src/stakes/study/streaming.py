@@ -1,7 +1,11 @@
 """A fit to more rows than memory holds: minibatches from disk, and decisions kept there.
 
+The rows are copied once, in random order, so that reading on and on gives random minibatches. What
+a fit has for single rows, their local parameters and decisions, is on disk, too. A model is traced
+on a window of rows in memory, whose scale stands for all rows.
+
 Each of several processes has a share of the rows on its disk. It takes its part of a minibatch from
-there, and decides about these rows; the decisions it then tells the others.
+there, decides about these rows, and sends the decisions to the others.
 """
 
 from collections.abc import Callable, Iterator
@@ -62,21 +66,25 @@ HELD = 2**20
 @final
 @dataclass(frozen=True, eq=False)
 class StreamedRows:
-    """All rows of a stream, on disk; in memory is a window of a hundred minibatches."""
+    """All rows of a stream, on disk; in memory is a window of a hundred minibatches.
+
+    Attributes:
+        copy: the rows in random order, on disk.
+        stream: where they come from.
+        part: the plate of the rows, how many are in memory, and how many a step takes.
+        key: of the sample.
+        on: the processes that share the rows.
+        rows: the sample, where the rows themselves are on the disks of workers.
+    """
 
     copy: Shuffled
     stream: Stream
     part: Subsample
-    """The plate of the rows, how many are in memory, and how many a step takes."""
     key: Key
     on: Processes | None = None
-    """The processes that share the rows."""
     rows: np.ndarray | None = None
-    """The sample, where the rows themselves are on the disks of workers."""
     _decided: list[tuple[Params, np.ndarray]] = field(default_factory=list)
-    """Parameters of a fit, and the decisions by it."""
     _kept: list[tuple[Params, KeptRows]] = field(default_factory=list)
-    """Parameters of a fit with the rows of the sample, and those of all rows."""
 
     def __len__(self) -> int:
         return len(self.copy)
@@ -90,23 +98,28 @@ class StreamedRows:
         return _read(self.copy, self._sampled(), self)
 
     def _sampled(self) -> np.ndarray:
+        """Return the rows of the sample, gathered from all processes."""
         if self.rows is not None:
             return self.rows
         own = Passes(self.copy, _seed(self.key)).take(0, self._each)
         return of_all(own, self.on)
 
     def elsewhere(self) -> "StreamedRows":
-        """The same for a process that has no rows of its own; each process has to ask."""
+        """Return the same for a process without rows of its own; each process has to ask."""
         return replace(
             self, rows=self._sampled(), on=None, _kept=[], _decided=[], copy=self.copy.elsewhere()
         )
 
     def add_decisions(self, params: Params, decisions: np.ndarray) -> None:
-        """Add what was decided elsewhere about all rows, by these parameters."""
+        """Add decisions about all rows that were made elsewhere, by these parameters."""
         self._decided.append((params, decisions))
 
     def of(self, plan: Plan, journal: Journal | None = None) -> Plan:
-        """A plan for the sample, as one for all rows."""
+        """Return a plan for the sample, as one for all rows.
+
+        Refuses a model without minibatches of the rows, rows that it cannot take, and a journal for
+        a guide with parameters of single rows, which no journal keeps.
+        """
         _check(plan, self.part)
         plates = plan.approximation.structure.parameter_plates
         local = [name for name, axes in plates.items() if axes]
@@ -136,10 +149,18 @@ class StreamedRows:
         start: Params,
         hooks: Hooks | None = None,
     ) -> Fit:
-        """A fit to all rows, by `go`; what it has for single rows is on disk.
+        """Return a fit to all rows, made by `go`; what it has for single rows is on disk.
 
-        The parameters in `state` are those of `start`, maybe another fit's. Those of the result
-        have the rows of the sample.
+        The parameters of the result have the rows of the sample.
+
+        Args:
+            go: makes the fit, with hooks that bring the rows.
+            approximation: model and guide on the sample.
+            state: where the fit begins; its parameters are those of `start`.
+            settings: of the fit.
+            key: of all random numbers.
+            start: parameters that the fit begins with, maybe those of another fit.
+            hooks: what else to do between chunks of steps.
         """
         axes = axes_of(approximation, self.part.plate, state, settings)
         hooks = hooks or Hooks()
@@ -156,6 +177,7 @@ class StreamedRows:
         return replace(found, variables={**found.variables, "params": params})
 
     def _kept_rows(self, axes: State, state: State, key: Key, start: Params) -> KeptRows:
+        """Return arrays on disk for what a fit has for each row."""
         passes, each = Passes(self.copy, _seed(key)), self.part.batch_size // self.copy.processes
         return KeptRows(
             self.copy.folder,
@@ -168,6 +190,7 @@ class StreamedRows:
         )
 
     def _rows_of(self, params: Params) -> KeptRows | None:
+        """Return the rows on disk of the fit with these parameters."""
         return next((rows for known, rows in self._kept if known is params), None)
 
     def begun(self, params: Params, start: Params) -> None:
@@ -178,7 +201,7 @@ class StreamedRows:
 
     @contextmanager
     def feeding(self, approximation: NumPyroApproximation, key: Key) -> Iterator[Feed]:
-        """The rows of each chunk of steps, read while the chunk before is at work.
+        """Read the rows of each chunk of steps while the chunk before is at work.
 
         A process takes its part of every minibatch from its own rows.
         """
@@ -206,9 +229,16 @@ class StreamedRows:
         expectation: Expectation,
         keys: Keys,
     ) -> np.ndarray:
-        """The best decision for each row, in an array on disk, in the order of the table.
+        """Return the best decision for each row, in an array on disk, in the order of the table.
 
-        Of several processes each has to ask, and gets those of all of them.
+        Each of several processes has to ask, and gets the decisions of all of them.
+
+        Args:
+            problem: decisions and costs.
+            posterior: of one of the fits.
+            predictor: the model on the sample.
+            expectation: how costs are averaged over outcomes.
+            keys: random keys of the result.
         """
         for params, known in self._decided:
             if params is posterior.params:
@@ -252,7 +282,12 @@ class StreamedRows:
     def _of_all_windows(
         self, own: Iterator[tuple[np.ndarray, np.ndarray]], kind: np.dtype[Any]
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Numbers of rows and their decisions, of a window of each process at a time."""
+        """Yield numbers of rows and their decisions, of a window of each process at a time.
+
+        Args:
+            own: the same of this process.
+            kind: the type of a decision.
+        """
         form = np.dtype([(ROW, np.int64), ("decision", kind)])
         for _ in range(-(-int(self.copy.shares.max()) // self.part.size)):
             # A smaller share has none left in the end.
@@ -280,10 +315,11 @@ class StreamedRows:
 
     @property
     def instances(self) -> Instances:
+        """The shape of all rows, and the name of their plate."""
         return Instances((len(self),), (self.part.plate,))
 
     def _windows(self) -> Iterator[tuple[int, np.ndarray]]:
-        """The rows here, as many at a time as a window has, and the place of the first."""
+        """Yield the rows here, a window at a time, each with the place of its first row."""
         held, size, start = np.empty(0, self.copy.dtype), self.part.size, 0
         for file in self.copy.files:
             while len(held) >= size:
@@ -295,6 +331,7 @@ class StreamedRows:
     def _arrays(
         self, rows: np.ndarray, put: Callable[[np.ndarray], Array] = jax.device_put
     ) -> dict[str, Any]:
+        """Return rows as arguments of the model."""
         names = [name for name in self.copy.dtype.names or () if name != ROW]
         arrays = {name: np.ascontiguousarray(rows[name]) for name in names}
         return {name: put(array) for name, array in arrays.items()}
@@ -303,9 +340,16 @@ class StreamedRows:
 def opened(
     problem: Problem, stream: Stream, steps: int, key: Key, on: Processes | None = None
 ) -> "StreamedRows | Read":
-    """The rows of a stream: on disk, or in memory where so many steps would take them all.
+    """Return the rows of a stream: on disk, or in memory if that many steps would take them all.
 
     Each of several processes has a share of the rows on its disk; in memory, all have all.
+
+    Args:
+        problem: the model says which columns are read.
+        stream: files or a query.
+        steps: of one chunk, whose rows have to fit into memory.
+        key: of the order of the rows.
+        on: the processes that share them.
     """
     if reads_tables(problem.model):
         raise InputError(
@@ -352,6 +396,7 @@ def opened(
 
 
 def _read(copy: Shuffled, rows: np.ndarray, beyond: StreamedRows) -> Read:
+    """Return rows as a table that has been read."""
     import pandas as pd
 
     columns = {name: rows[name] for name in copy.dtype.names or () if name != ROW}
@@ -360,6 +405,7 @@ def _read(copy: Shuffled, rows: np.ndarray, beyond: StreamedRows) -> Read:
 
 
 def _check(plan: Plan, part: Subsample) -> None:
+    """Refuse a model that does not take the rows, and them alone, in minibatches."""
     cases = plan.approximation.trace
     if cases.subsamples != (part,) or cases.instances != ((part.size,), (part.plate,)):
         raise InputError(
@@ -371,11 +417,15 @@ def _check(plan: Plan, part: Subsample) -> None:
 
 
 def _seed(key: Key) -> list[int]:
+    """Return a key as whole numbers, for NumPy's generators."""
     return [int(word) for word in np.asarray(jax.random.key_data(key)).ravel()]
 
 
 def _first_of(rows: np.ndarray) -> np.ndarray:
-    """For each row where it comes first, in a stretch that ends one pass and begins the next."""
+    """Return for each row where it comes first.
+
+    A stretch that ends one pass and begins the next may have a row twice.
+    """
     _, first, same = np.unique(rows, return_index=True, return_inverse=True)
     places: np.ndarray = first[same]
     return places
@@ -384,8 +434,8 @@ def _first_of(rows: np.ndarray) -> np.ndarray:
 def _fill(made: OnDisk, at: np.ndarray, values: np.ndarray) -> None:
     """Set some places of an array on disk, of which little is in memory at any time.
 
-    Places in no order may lie on all its pages; so they are gone through in order, and pages are
-    left to the system as soon as they are done.
+    Places in random order may lie on all its pages; so they are gone through in order, and pages
+    are left to the system as soon as they are done.
     """
     for part in np.array_split(np.argsort(at), -(-len(made) // HELD)):
         made[at[part]] = values[part]
@@ -393,7 +443,7 @@ def _fill(made: OnDisk, at: np.ndarray, values: np.ndarray) -> None:
 
 
 def options_for_stream(options: Options) -> Options:
-    """Decisions of rows that come and go are made anew at each step."""
+    """Return options by which decisions of rows that come and go are made at each step."""
     method = EM() if options.method is None else options.method
     if not isinstance(method, EM):
         raise InputError(
