@@ -18,6 +18,7 @@ PAGES = sorted(
         ROOT / "README.md",
         ROOT / "CONTRIBUTING.md",
         *(ROOT / "docs").glob("*.md"),
+        *(ROOT / "docs/design").glob("*.md"),
         *(ROOT / "docs/gallery").glob("*.md"),
     )
 )
@@ -140,7 +141,10 @@ def test_names_within_packages_exist(page: str) -> None:
     assert missing == []
 
 
-@pytest.mark.parametrize("page", ["docs/design.md", "docs/extending.md", "CONTRIBUTING.md"])
+DESIGN = [page for page in PAGES if page.startswith("docs/design/")]
+
+
+@pytest.mark.parametrize("page", [*DESIGN, "docs/extending.md", "CONTRIBUTING.md"])
 def test_classes_and_functions_that_a_page_names_are_in_the_code(page: str) -> None:
     named = {match[1] for span in spans(page) if (match := IDENTIFIER.fullmatch(span))}
     assert sorted(named - words_of_the_code()) == []
@@ -168,9 +172,16 @@ def test_commands_that_the_documents_name_exist() -> None:
     assert {first or second for first, second in targets} <= set(made)
 
 
-def test_the_design_page_lists_every_package_and_every_layer() -> None:
+@pytest.mark.parametrize("page", DESIGN)
+def test_a_page_of_the_design_is_short(page: str) -> None:
+    assert len(text_of(page).split()) <= 600
+
+
+def test_the_layers_page_lists_every_package_and_every_layer() -> None:
     blocks = [
-        body for _, language, body in FENCE.findall(text_of("docs/design.md")) if not language
+        body
+        for _, language, body in FENCE.findall(text_of("docs/design/layers.md"))
+        if not language
     ]
     [packages] = [body for body in blocks if body.startswith("problem/")]
     [layers] = [body for body in blocks if body.startswith("app (")]

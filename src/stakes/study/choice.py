@@ -298,7 +298,9 @@ class Choice(Printed):
             risk=-score.risk if self.comparison.gain else score.risk,
             seconds=score.seconds,
             note=score.diagnosis.note,
-            method=self.comparison.against(score.name, self.comparison.base).method,
+            method=""
+            if score.name == self.comparison.base
+            else self.comparison.reductions[score.name].method,
             **{name: finite(row[name]) for name in numbers},
         )
 
