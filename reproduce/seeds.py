@@ -23,7 +23,7 @@ from stakes.host.workers import checked_client
 from stakes.predicting import FittedPosterior
 from stakes.problem import Problem, checked_key
 from stakes.protocols import Expectation
-from stakes.study import Calibration, Keys, Plan, stacked
+from stakes.study import Calibration, Keys, Plan, stack_trees
 
 
 @final
@@ -110,7 +110,7 @@ def _plain_fits(
         lambda _: plan.vi_step(),
         jnp.zeros(len(keys)),
         plan.approximation,
-        jax.vmap(plan.vi_state)(stacked(starts)),
+        jax.vmap(plan.vi_state)(stack_trees(starts)),
         fit_keys,
         plan.settings,
     )
@@ -173,7 +173,7 @@ def _calibrated(
         plans[0].step,
         None if scales[0] is None else jnp.array(scales, jnp.result_type(float)),
         plans[0].approximation,
-        jax.vmap(plans[0].state)(stacked(starts), decisions),
+        jax.vmap(plans[0].state)(stack_trees(starts), decisions),
         each.calibrated,
         plans[0].settings,
     )

@@ -29,7 +29,7 @@ from stakes.study import (
     enter,
 )
 from stakes.study.folds import split
-from stakes.study.strategies.by_posterior import reweighted
+from stakes.study.strategies.by_posterior import reweigh
 
 KEY = jax.random.key(0)
 GROUPS, EACH, SPREAD = 6, 8, 2.0
@@ -163,7 +163,7 @@ def test_weights_belong_to_their_draws(choice: stakes.Choice) -> None:
     assert isinstance(posterior, FittedPosterior)
     off = {name: value + 0.2 for name, value in posterior.params.items()}
     data, seen = simulated(), np.ones(ROWS, bool)
-    found, _ = reweighted(FittedPosterior(posterior.approximation, off), seen, KEY, 20_000)
+    found, _ = reweigh(FittedPosterior(posterior.approximation, off), seen, KEY, 20_000)
     precision = EACH + 1 / SPREAD**2
     totals = np.bincount(data["group"], data["y"], minlength=GROUPS)
     drawn = np.asarray(found.samples["mean"])

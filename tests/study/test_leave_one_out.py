@@ -111,7 +111,7 @@ def test_weights_are_those_of_arviz() -> None:
         log_weights, k_hat = array_stats.psislw(-raw)
         np.testing.assert_allclose(found.log_weights[:, row], log_weights, atol=1e-10)
         assert found.k_hat[row] == pytest.approx(float(k_hat))
-    equal = loo.smoothed(np.zeros((100, 2)))
+    equal = loo.smooth_weights(np.zeros((100, 2)))
     np.testing.assert_allclose(np.exp(equal.log_weights), 0.01)
 
 
@@ -212,7 +212,7 @@ def test_leave_one_out_equals_fits_without_each_home(model: Any) -> None:
     print(found)
     assert result.plan is not None
     everyone = dict.fromkeys(result.fits, np.arange(40))
-    for name, fits in loo.refitted(result.plan, result.fits, everyone, result.on_fit).items():
+    for name, fits in loo.refit(result.plan, result.fits, everyone, result.on_fit).items():
         decided = [
             result.on_fit.decide(replace(result.on_fit.posteriors[name], params=fit.params))[row]
             for row, fit in fits.items()

@@ -261,7 +261,7 @@ def _numbers(
     name: str, title: str, values: np.ndarray, decimals: int, style: str = ""
 ) -> ShownColumn:
     """Return a column of numbers with so many decimals."""
-    return ShownColumn(name, title, "number", rounded(values, decimals + 2), decimals, style)
+    return ShownColumn(name, title, "number", round_all(values, decimals + 2), decimals, style)
 
 
 def _cost_decimals(costs: np.ndarray) -> int:
@@ -270,7 +270,7 @@ def _cost_decimals(costs: np.ndarray) -> int:
     return int(np.clip(2 - math.floor(math.log10(size)), 0, 6)) if size > 0 else 2
 
 
-def rounded(values: np.ndarray, digits: int) -> list[float | int | None]:
+def round_all(values: np.ndarray, digits: int) -> list[float | int | None]:
     """Round to so many digits, for JSON: None where a value is not known."""
     return [_compact(value) for value in np.round(np.asarray(values, float), digits).tolist()]
 

@@ -25,7 +25,7 @@ from stakes.host.packages import how_to_install, missing
 from stakes.many import Answers
 from stakes.report import pictures, worth
 from stakes.report.content import Report
-from stakes.report.decision_table import ShownColumn, columns, rounded
+from stakes.report.decision_table import ShownColumn, columns, round_all
 from stakes.report.overview import Picture, overview
 from stakes.report.pictures import COLORS, METHODS
 from stakes.study import unbounded
@@ -177,7 +177,7 @@ def _template(name: str) -> "Template":
         "number": number,
         "percent": page_percent,
         "span": page_span,
-        "money": worth.shown,
+        "money": worth.amount,
         "method": METHODS.__getitem__,
         "words": words,
         "worth": worth.worth_in_words,
@@ -272,14 +272,14 @@ def _data(report: Report, shown: list[ShownColumn]) -> dict[str, Any]:
     data: dict[str, Any] = {
         "decisions": {
             "columns": [column._asdict() for column in shown],
-            "taken": [] if table.actions else rounded(table.taken, digits),
+            "taken": [] if table.actions else round_all(table.taken, digits),
             "decimals": table.decimals,
             "rows": len(table),
         },
         "whatIf": None,
     }
     if what_if is not None:
-        quantiles = rounded(what_if.quantiles.ravel(), 6 if what_if.dial else digits)
+        quantiles = round_all(what_if.quantiles.ravel(), 6 if what_if.dial else digits)
         data["whatIf"] = {**asdict(what_if), "quantiles": quantiles}
     return data
 

@@ -57,9 +57,9 @@ from stakes.study.options import Keys as Keys
 from stakes.study.options import Options as Options
 from stakes.study.plan import Plan as Plan
 from stakes.study.plan import beyond_made as beyond_made
+from stakes.study.plan import hide_others as hide_others
 from stakes.study.plan import prepare as prepare
-from stakes.study.plan import seeing as seeing
-from stakes.study.plan import stacked as stacked
+from stakes.study.plan import stack_trees as stack_trees
 from stakes.study.screening import Screen as Screen
 from stakes.study.screening import screen as screen
 from stakes.study.strategies.baselines import Given as Given

@@ -16,9 +16,9 @@ from stakes.fitting import Fit, Stop
 from stakes.predicting import FittedPosterior, SampledPosterior
 from stakes.problem import Problem
 from stakes.protocols import Expectation, Transform
-from stakes.study.cases import Cases, check_judged, labelled
+from stakes.study.cases import Cases, check_judged, with_labels
 from stakes.study.comparison import Comparison
-from stakes.study.data import CheckedData, Coords, handed_back
+from stakes.study.data import CheckedData, Coords, as_column
 from stakes.study.dependence import By, dependence_of
 from stakes.study.draws import data_tree, posterior_draws, prior_draws
 from stakes.study.leave_one_out import leave_one_out
@@ -122,14 +122,14 @@ class Calibration(Printed):
         """
         if self.beyond is not None:
             return self._of_all_rows(self.beyond, self.calibrated)
-        return handed_back(self.on_fit.decisions, self.plan.table)
+        return as_column(self.on_fit.decisions, self.plan.table)
 
     @property
     def vi_decisions(self) -> "xr.DataArray":
         """The best decision for each instance under plain VI."""
         if self.beyond is not None:
             return self._of_all_rows(self.beyond, self.vi)
-        return handed_back(self.on_fit.vi_decisions, self.plan.table)
+        return as_column(self.on_fit.vi_decisions, self.plan.table)
 
     @cached_property
     def on_fit(self) -> Cases:
@@ -240,7 +240,7 @@ class Calibration(Printed):
         """
         posterior, read = self.posterior_of(fit), self.plan.read(data)
         cases = self._cases(read, new, known, coords)
-        return handed_back(cases.labels(cases.decide(posterior)), read.table)
+        return as_column(cases.labels(cases.decide(posterior)), read.table)
 
     def compare(
         self,
@@ -414,7 +414,7 @@ class Calibration(Printed):
         labels = {"decision": self.problem.space.to_labels(tried), **cases.coords}
         return xr.Dataset(
             {
-                name: labelled(values, cases.instances, labels, name, ("decision",))
+                name: with_labels(values, cases.instances, labels, name, ("decision",))
                 for name, values in zip(("mean", "low", "high"), found, strict=True)
             }
         )
@@ -466,7 +466,7 @@ class Calibration(Printed):
         posterior, predictor = self.posterior_of(fit), self.plan.predictors.on()
         found = beyond.decisions(self.problem, posterior, predictor, self.expectation, self.keys)
         shown = self.problem.space.to_labels(found)
-        return labelled(shown, beyond.instances, {}, "decision")
+        return with_labels(shown, beyond.instances, {}, "decision")
 
 
 def _shapes(fit: Fit) -> Any:

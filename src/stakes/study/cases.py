@@ -286,7 +286,7 @@ class Cases:
         draws = checks.whole("`predictive(draws=...)`", draws)
         drawn = predicting.predict(posterior, self.predictor, self.keys.predictions, draws)[None]
         name = self.problem.outcome
-        return xr.Dataset({name: self.labelled(drawn, name, ("chain", "draw"))})
+        return xr.Dataset({name: self.with_labels(drawn, name, ("chain", "draw"))})
 
     def inside(self, decisions: np.ndarray) -> np.ndarray:
         """Return the nearest decisions that are allowed."""
@@ -325,7 +325,7 @@ class Cases:
             return None
         outcomes, counted, _ = self.observations
         counted = counted.reshape(counted.shape + (1,) * (outcomes.ndim - counted.ndim))
-        return self.labelled(np.where(counted, outcomes, np.nan), self.problem.outcome)
+        return self.with_labels(np.where(counted, outcomes, np.nan), self.problem.outcome)
 
     @cached_property
     def comparison(self) -> Comparison:
@@ -388,16 +388,16 @@ class Cases:
         space = self.problem.space
         shown = space.to_labels(decisions)
         if not space.axes:
-            return self.labelled(shown, "decision")
+            return self.with_labels(shown, "decision")
         names = {"part": list(space.names), **self.coords}
-        parts = labelled(shown, self.instances, names, "decision", ("part",))
+        parts = with_labels(shown, self.instances, names, "decision", ("part",))
         return parts.transpose(..., "part")
 
-    def labelled(
+    def with_labels(
         self, values: np.ndarray, name: str, leading: tuple[str, ...] = ()
     ) -> "xr.DataArray":
         """Return values for each case with the names of their axes and members."""
-        return labelled(values, self.instances, self.coords, name, leading)
+        return with_labels(values, self.instances, self.coords, name, leading)
 
     def take_over(self, other: "Cases") -> None:
         """Take over what was computed for the same cases before."""
@@ -450,7 +450,7 @@ def check_judged(problem: Problem) -> None:
         raise InputError(f"{reason} {instead}.")
 
 
-def labelled(
+def with_labels(
     values: np.ndarray,
     instances: Instances,
     coords: Mapping[str, object],

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 from stakes import checks
 from stakes._types import Data
 from stakes.study.comparison import Comparison, Score
-from stakes.study.data import Coords, handed_back
+from stakes.study.data import Coords, as_column
 from stakes.study.strategies.baselines import Given
 from stakes.study.strategies.strategy import FittedStrategy, Strategy
 from stakes.study.study import Study
@@ -196,7 +196,7 @@ class Choice(Printed):
     def decisions(self) -> "xr.DataArray":
         """The chosen way's decision for each instance of the data, fitted to all of them."""
         home = self.study.home
-        return handed_back(home.labels(self.fitted().decide(home)), self.study.plan.table)
+        return as_column(home.labels(self.fitted().decide(home)), self.study.plan.table)
 
     def fitted(self, way: str | None = None) -> FittedStrategy:
         """The way that was chosen, or the one of this name, fitted to all of the data."""
@@ -225,7 +225,7 @@ class Choice(Printed):
         fitted, plan = self.fitted(way), self.study.plan
         read = plan.read(data)
         cases = plan.cases(self.study.keys, read, new, known, coords)
-        return handed_back(cases.labels(fitted.decide(cases)), read.table)
+        return as_column(cases.labels(fitted.decide(cases)), read.table)
 
     @cached_property
     def table(self) -> "pd.DataFrame":

@@ -138,7 +138,7 @@ def _with_actions(problem: Problem, table: Read) -> dict[str, np.ndarray]:
     return {**table.arguments, action: numbers}
 
 
-def handed_back(decisions: "xr.DataArray", table: Read | None) -> "xr.DataArray":
+def as_column(decisions: "xr.DataArray", table: Read | None) -> "xr.DataArray":
     """Return decisions as a column of the table that went in, where one did."""
     if table is None or decisions.shape != (len(table.rows),):
         return decisions

@@ -22,7 +22,7 @@ from stakes.study.intervals import (
     Dependence,
     Independent,
     Ordered,
-    numbered,
+    number_labels,
 )
 
 # A name, labels, a pair of these, a `Dependence`, or None.
@@ -130,7 +130,7 @@ def _named(name: str, predictor: Predictor) -> Groups:
     given = {**cases.constants, **predictor.arrays}
     columns = {n: v for n, v in given.items() if n != cases.observed and _fits(v, instances)}
     if name in columns:
-        return name, numbered(WHERE, _spread(name, columns[name], instances))
+        return name, number_labels(WHERE, _spread(name, columns[name], instances))
     if name in cases.plates:
         found = groups_of(predictor)
         if name in found:
@@ -169,7 +169,7 @@ def _labelled(labels: Any, predictor: Predictor) -> Groups:
         )
     name = getattr(labels, "name", None)
     name = name if isinstance(name, str) else GIVEN
-    return name, numbered(WHERE, _spread(name, labels, instances))
+    return name, number_labels(WHERE, _spread(name, labels, instances))
 
 
 def _fits(values: Any, instances: Instances) -> bool:

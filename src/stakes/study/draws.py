@@ -14,7 +14,7 @@ from stakes.bridge import prior_draws as drawn_from_prior
 from stakes.fitting import Fit
 from stakes.port import Instances
 from stakes.predicting import FittedPosterior
-from stakes.study.cases import Cases, labelled
+from stakes.study.cases import Cases, with_labels
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -51,7 +51,7 @@ def _drawn(
 
     return xr.Dataset(
         {
-            name: labelled(values[None], axes[name], result.plan.coords, name, ("chain", "draw"))
+            name: with_labels(values[None], axes[name], result.plan.coords, name, ("chain", "draw"))
             for name, values in found.items()
         }
     )
@@ -106,8 +106,8 @@ def _explained(cases: Cases, fit: FittedPosterior, draws: int) -> "tuple[xr.Data
     if not seen.counted.all():
         log_p = log_p[:, seen.counted]
         instances, coords = Instances(log_p.shape[1:], ("counted",)), {}
-    likelihood = labelled(log_p[None], instances, coords, name, leading)
-    outcome = labelled(drawn[None], cases.instances, cases.coords, name, leading)
+    likelihood = with_labels(log_p[None], instances, coords, name, leading)
+    outcome = with_labels(drawn[None], cases.instances, cases.coords, name, leading)
     return xr.Dataset({name: likelihood}), xr.Dataset({name: outcome})
 
 
@@ -123,7 +123,7 @@ def _constants(cases: Cases, words: Mapping[str, tuple[Any, ...]]) -> "xr.Datase
         array = np.asarray(value)
         if name in words:
             array = np.array(words[name])[array]
-        found[name] = labelled(array, _axes(name, array, cases.instances), cases.coords, name)
+        found[name] = with_labels(array, _axes(name, array, cases.instances), cases.coords, name)
     return xr.Dataset(found)
 
 

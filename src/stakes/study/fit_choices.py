@@ -48,7 +48,7 @@ def _check_classes(problem: Problem, outcome: Distribution) -> None:
         )
 
 
-def checked_expectation(
+def choose_expectation(
     problem: Problem,
     transform: Transform | None,
     options: Options,

@@ -41,7 +41,7 @@ from stakes.protocols import Expectation, Transform
 from stakes.study.cases import Cases
 from stakes.study.folds import Mask
 from stakes.study.options import Journal
-from stakes.study.plan import Plan, seeing, stacked
+from stakes.study.plan import Plan, hide_others, stack_trees
 
 if TYPE_CHECKING:
     from stakes.study.study import Study
@@ -347,7 +347,7 @@ class Fits:
         if transform is not None:
             own = np.array([*(self._scale(transform, mask) for mask in masks[:-1]), plan.scale])
             scales = [jnp.asarray(own / strength.factor, float) for strength in strengths]
-        starts = stacked([self.plain(mask).params for mask in masks])
+        starts = stack_trees([self.plain(mask).params for mask in masks])
         decisions = jnp.asarray(np.stack([self.decisions(mask) for mask in masks]))
         states = jax.vmap(plan.state)(starts, decisions)
         title = f"calibrated, {self._in_words(masks)}"
@@ -421,7 +421,7 @@ class Fits:
 
         def masked(own: tuple[PyTree, Array]) -> Step:
             value, mask = own
-            return seeing(mask, step(value))
+            return hide_others(mask, step(value))
 
         keys = jnp.broadcast_to(key[None], (len(masks),))
         return Together(title, masked, None, plan.approximation, states, keys, plan.settings)

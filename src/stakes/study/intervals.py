@@ -61,9 +61,9 @@ class Costs:
         """The contribution of each case to the error of the reduction; they add up to zero."""
         return np.asarray((self.change - self.reduction * self.size) / self.size.mean())
 
-    def summed(self, groups: np.ndarray) -> "Costs":
+    def sum_by(self, groups: np.ndarray) -> "Costs":
         """Return the costs of each group together."""
-        return Costs(summed(self.base, groups), summed(self.other, groups))
+        return Costs(sum_by_group(self.base, groups), sum_by_group(self.other, groups))
 
 
 def by_bootstrap(costs: Costs, rng: np.random.Generator) -> tuple[float, float]:
@@ -130,7 +130,7 @@ def _edge(plausible: Callable[[float], bool], start: float, sign: float) -> floa
     return start + sign * outside
 
 
-def summed(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
+def sum_by_group(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
     """Return the sum of each group."""
     _, numbers = np.unique(groups, return_inverse=True)
     return np.bincount(numbers, values)
@@ -238,7 +238,7 @@ class Clustered:
 
     def __post_init__(self) -> None:
         checks.fields(self, name=str)
-        checks.assign(self, groups=numbered("`Clustered(groups=...)`", self.groups))
+        checks.assign(self, groups=number_labels("`Clustered(groups=...)`", self.groups))
 
     @property
     def words(self) -> str:
@@ -252,7 +252,7 @@ class Clustered:
         return Clustered(self.groups[np.ravel(chosen)], self.name)
 
     def interval(self, costs: Costs, rng: np.random.Generator) -> ConfidenceInterval:
-        return _of_independent(costs.summed(self.groups), self.words, rng)
+        return _of_independent(costs.sum_by(self.groups), self.words, rng)
 
 
 @final
@@ -277,7 +277,7 @@ class Crossed:
         names = checks.names(where("names"), self.names)
         rule = "a pair of labels for the same cases, such as `(user, item)`"
         pair = checks.instance(where("groups"), self.groups, (tuple, list), rule)
-        groups = tuple(numbered(where("groups"), each) for each in pair)
+        groups = tuple(number_labels(where("groups"), each) for each in pair)
         if len(groups) != 2 or len(groups[0]) != len(groups[1]):
             raise checks.refused(where("groups"), rule, self.groups)
         if len(names) != 2:
@@ -297,11 +297,11 @@ class Crossed:
         return Crossed((one, two), self.names)
 
     def interval(self, costs: Costs, rng: np.random.Generator) -> ConfidenceInterval:
-        sums = [costs.summed(groups) for groups in self.groups]
+        sums = [costs.sum_by(groups) for groups in self.groups]
         fewest = min(len(each.base) for each in sums)
         if fewest < FEWEST:
             return _no_claim(f"{self.words}; {fewest} clusters are too few")
-        one, two = (_squares(summed(costs.residuals, groups)) for groups in self.groups)
+        one, two = (_squares(sum_by_group(costs.residuals, groups)) for groups in self.groups)
         variance = max(one + two - _squares(costs.residuals), one, two)
         error = float(np.sqrt(variance)) / len(costs.base)
         return _by_t(costs.reduction, error, fewest - 1, self.words)
@@ -331,7 +331,7 @@ class Ordered:
 
     def __post_init__(self) -> None:
         if self.together is not None:
-            times = numbered("`Ordered(together=...)`", self.together)
+            times = number_labels("`Ordered(together=...)`", self.together)
             checks.assign(self, together=times)
 
     @property
@@ -349,7 +349,7 @@ class Ordered:
         from scipy import fft  # slow to import
 
         if self.together is not None:
-            costs = costs.summed(self.together)
+            costs = costs.sum_by(self.together)
         count = len(costs.base)
         waves = int(0.41 * count ** (2 / 3))
         if waves < FEWEST_WAVES:
@@ -357,7 +357,7 @@ class Ordered:
         squares = np.square(costs.residuals)
         if squares.max() > HEAVY * squares.sum():
             stretches = np.arange(count) * (waves + 1) // count
-            return _of_independent(costs.summed(stretches), self.words, rng)
+            return _of_independent(costs.sum_by(stretches), self.words, rng)
         transforms = fft.dct(costs.residuals, norm="ortho")[1 : waves + 1]
         error = float(np.sqrt(np.square(transforms).mean() / count))
         return _by_t(costs.reduction, error, waves, self.words)
@@ -446,7 +446,7 @@ def relative(change: float, base: float) -> float:
     return change / base if base else (0.0 if change == 0 else -np.inf)
 
 
-def numbered(where: str, labels: object) -> np.ndarray:
+def number_labels(where: str, labels: object) -> np.ndarray:
     """Return a number for each of the labels, the same for the same label."""
     import pandas as pd
 
@@ -480,7 +480,7 @@ def _of_independent(costs: Costs, words: str, rng: np.random.Generator) -> Confi
         error = float(residuals.std(ddof=1) / np.sqrt(count))
         return _by_t(costs.reduction, error, count - 1, words)
     if count > MOST:
-        costs = costs.summed(np.arange(count) % MOST)
+        costs = costs.sum_by(np.arange(count) % MOST)
     ends = (by_bootstrap(costs, rng), by_signs(costs, rng))
     return ConfidenceInterval(
         min(low for low, _ in ends),

@@ -22,7 +22,7 @@ from stakes.predicting import FittedPosterior
 from stakes.study.cases import Cases, check_decisions
 from stakes.study.comparison import Comparison
 from stakes.study.dependence import By, dependence_of
-from stakes.study.plan import Plan, seeing, stacked
+from stakes.study.plan import Plan, hide_others, stack_trees
 
 # k̂ above which weights are not reliable, as Vehtari and others recommend.
 BAD = 0.7
@@ -57,7 +57,7 @@ def leave_one_out(
     for name, posterior in cases.posteriors.items():
         decisions[name], k_hat = _reweighted(cases, posterior, draws)
         bad[name] = np.flatnonzero((~(k_hat <= BAD) & counted).ravel())
-    again = refitted(plan, fits, bad, cases)
+    again = refit(plan, fits, bad, cases)
     _decide_again(cases, plan, again, decisions)
     costs = {name: seen.costs(plan.problem.task, found) for name, found in decisions.items()}
     return Comparison(
@@ -81,7 +81,7 @@ def _reweighted(
     """
     drawn = predicting.weighed(posterior, cases.keys.left_out, draws)
     without = weights_without_each(drawn)
-    exact = smoothed(np.broadcast_to(_ratio(drawn), drawn.log_likelihood.shape))
+    exact = smooth_weights(np.broadcast_to(_ratio(drawn), drawn.log_likelihood.shape))
     task, key = cases.problem.task, cases.keys.decisions
     columns = cases.predictor.columns(task.needs)
     own, with_it, without_it = (
@@ -169,7 +169,7 @@ class Weights(NamedTuple):
     k_hat: np.ndarray
 
 
-def smoothed(log_weights: np.ndarray) -> Weights:
+def smooth_weights(log_weights: np.ndarray) -> Weights:
     """Return Pareto-smoothed weights, by arviz-stats.
 
     Args:
@@ -198,7 +198,7 @@ def weights_without_each(draws: Weighed) -> Weights:
 
     p(θ | D without y_i) / q(θ) is proportional to p(D, θ) / q(θ) / p(y_i | θ).
     """
-    return smoothed(_ratio(draws) - np.asarray(draws.log_likelihood, float))
+    return smooth_weights(_ratio(draws) - np.asarray(draws.log_likelihood, float))
 
 
 def _ratio(draws: Weighed) -> np.ndarray:
@@ -207,7 +207,7 @@ def _ratio(draws: Weighed) -> np.ndarray:
     return np.asarray(draws.log_ratio, float).reshape(-1, *axes)
 
 
-def refitted(
+def refit(
     plan: Plan, fits: Mapping[str, Fit], rows: Mapping[str, np.ndarray], cases: Cases
 ) -> dict[str, dict[int, Fit]]:
     """Return each fit made again without each of its cases, from where it ended with them."""
@@ -236,10 +236,10 @@ def _without(rows: np.ndarray, plan: Plan, step: Step, start: State, key: Key) -
         kept[np.arange(len(these)), these] = False
         batch = Together(
             f"leaving out each of {len(these)}",
-            lambda kept: seeing(kept, step),
+            lambda kept: hide_others(kept, step),
             jnp.asarray(kept.reshape(-1, *shape)),
             plan.approximation,
-            stacked([start] * len(these)),
+            stack_trees([start] * len(these)),
             jnp.broadcast_to(key, (len(these),)),
             plan.settings,
         )

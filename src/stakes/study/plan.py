@@ -38,7 +38,7 @@ from stakes.problem import Problem, checked_key
 from stakes.protocols import Estimator, Expectation, Objective, Space, Transform
 from stakes.study.cases import Cases
 from stakes.study.data import CheckedData, Coords, read_data
-from stakes.study.fit_choices import checked_expectation
+from stakes.study.fit_choices import choose_expectation
 from stakes.study.members import check_coords, predictor_for
 from stakes.study.options import Keys, Options
 from stakes.tables import Read
@@ -325,7 +325,7 @@ def prepare(
     check_shared(problem, approximation)
     coords = read.coords(approximation.trace, coords)
     check_coords(coords, approximation.instances, *approximation.latents.values())
-    expectation, draws = checked_expectation(problem, transform, options, approximation, key)
+    expectation, draws = choose_expectation(problem, transform, options, approximation, key)
     return Plan(
         problem=problem,
         approximation=approximation,
@@ -399,7 +399,7 @@ def check_shared(problem: Problem, approximation: NumPyroApproximation) -> None:
         )
 
 
-def seeing(counted: Array, step: Step) -> Step:
+def hide_others(counted: Array, step: Step) -> Step:
     """Return the step with the other outcomes hidden from it."""
 
     def some(whole: Any, state: State, key: Key, batch: Batch, /) -> tuple[State, Info]:
@@ -408,6 +408,6 @@ def seeing(counted: Array, step: Step) -> Step:
     return some
 
 
-def stacked(trees: Sequence[PyTree]) -> PyTree:
+def stack_trees(trees: Sequence[PyTree]) -> PyTree:
     """Return trees of the same structure as one tree, with a leading axis."""
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)

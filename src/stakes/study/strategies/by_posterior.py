@@ -33,7 +33,7 @@ from stakes.study.cases import Cases, Forecast
 from stakes.study.comparison import Diagnosis
 from stakes.study.fits import Fits, Strength
 from stakes.study.folds import Mask
-from stakes.study.leave_one_out import BAD, smoothed
+from stakes.study.leave_one_out import BAD, smooth_weights
 from stakes.study.options import check_kind
 from stakes.study.strategies.strategy import Strategy
 
@@ -348,7 +348,7 @@ class Reweighted(Strategy):
     def fit(self, study: "Study", mask: Mask) -> ByPosterior:
         """Return draws that stand for the exact posterior of the outcomes seen."""
         base, started = study.fitted(self.base, mask), time.monotonic()
-        posterior, k_hat = reweighted(base.posterior, mask.seen, study.keys.left_out, self.draws)
+        posterior, k_hat = reweigh(base.posterior, mask.seen, study.keys.left_out, self.draws)
         refused = "" if k_hat <= BAD else f"k̂ = {k_hat:.2f}: the weights cannot be relied on"
         diagnosis = base.diagnosis._replace(k_hat=k_hat, refused=refused)
         return ByPosterior(posterior, base.seconds + time.monotonic() - started, diagnosis)
@@ -358,7 +358,7 @@ class Reweighted(Strategy):
         return _by_draws(study, self.name, arrays)
 
 
-def reweighted(
+def reweigh(
     posterior: object, seen: np.ndarray, key: Key, draws: int
 ) -> tuple[SampledPosterior, float]:
     """Return draws that stand for the exact posterior of the outcomes seen, equally often; and k̂.
@@ -374,7 +374,7 @@ def reweighted(
     counting = posterior.approximation.counting(jnp.asarray(seen))
     own = replace(posterior, approximation=counting)
     log_ratio, latents = predicting.weighed_latents(own, draw_key, draws)
-    weights = smoothed(np.asarray(log_ratio, float)[:, None])
+    weights = smooth_weights(np.asarray(log_ratio, float)[:, None])
     shares = np.exp(weights.log_weights[:, 0])
     places = (np.arange(draws) + float(jax.random.uniform(place_key))) / draws
     chosen = np.searchsorted(np.cumsum(shares / shares.sum()), places).clip(max=draws - 1)
