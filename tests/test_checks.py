@@ -491,6 +491,8 @@ CALLS: dict[str, Call] = {
             "notes": "names",
             "nuts": "own or None",
             "dependence": "own",
+            "base": "text",
+            "widening": "positive or None",
         },
     ),
     "Clustered": Call(

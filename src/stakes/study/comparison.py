@@ -136,11 +136,14 @@ class Comparison(Printed):
     widening: float | None = None
 
     def __post_init__(self) -> None:
-        checks.fields(self, costs=Mapping, setting=str)
+        checks.fields(self, costs=Mapping, setting=str, base=str)
         checks.flags(self, "gain", "held_out")
         checks.assign(self, notes=checks.names("`Comparison(notes=...)`", self.notes))
         if self.nuts is not None:
             checks.fields(self, nuts=Diagnostics)
+        if self.widening is not None:
+            widening = checks.number("`Comparison(widening=...)`", self.widening, above=0)
+            checks.assign(self, widening=widening)
         known = "one such as `Independent()`"
         where = "`Comparison(dependence=...)`"
         checks.choice(where, self.dependence, Dependence, known, hashable=False)
