@@ -115,7 +115,7 @@ def enter(study: Study, strategies: Sequence[Strategy], optional: Sequence[Strat
     """
     if study.problem.action is not None:
         raise InputError(
-            f"`choose(...)` judges ways by observed outcomes, but decisions about "
+            f"`choose(...)` judges strategies by observed outcomes, but decisions about "
             f"{study.problem.action!r} change the outcome. Use `calibrate(...)`."
         )
     study.strengths.clear()
@@ -142,7 +142,7 @@ def chosen_among(
             strategy.check(study)
     scores, left_out = list[Score](), dict[str, str]()
     show = study.work.progress and study.work.client is not None
-    with parts_of("ways tried", len(strategies), show=show) as tick:
+    with parts_of("strategies tried", len(strategies), show=show) as tick:
         for strategy in strategies:
             tick(strategy.name)
             try:

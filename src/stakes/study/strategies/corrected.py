@@ -85,8 +85,8 @@ class Corrected(Strategy):
             raise InputError(f"`{self}` does not fit: {reason}.")
         if self.base.is_baseline:
             raise InputError(
-                f"`Corrected(base=...)` needs a way that predicts outcomes; {self.base.name!r} "
-                f"decides without predicting any."
+                f"`Corrected(base=...)` needs a strategy that predicts outcomes, and "
+                f"{self.base.name!r} decides without predicting any."
             )
         study.home.covariates(self.head.covariates)
 
