@@ -330,11 +330,13 @@ class FormulaColumns(NamedTuple):
         response: the column of the outcomes.
         columns: all columns that it names, that of the outcomes among them.
         dates: those of which it asks for a part of the date.
+        groups: those that only name groups, of which there may be new ones.
     """
 
     response: str
     columns: tuple[str, ...]
     dates: tuple[str, ...]
+    groups: tuple[str, ...]
 
 
 def formula_columns(text: str, columns: Sequence[str]) -> FormulaColumns:
@@ -349,7 +351,10 @@ def formula_columns(text: str, columns: Sequence[str]) -> FormulaColumns:
     names = dict.fromkeys((*parsed.names, *parsed.groups, *trials, parsed.response))
     whole = {name: name if name in columns else name.rpartition("_")[0] for name in names}
     dates = dict.fromkeys(column for name, column in whole.items() if name != column)
-    return FormulaColumns(parsed.response, tuple(dict.fromkeys(whole.values())), tuple(dates))
+    groups = tuple(whole[name] for name in parsed.groups if name not in parsed.names)
+    return FormulaColumns(
+        parsed.response, tuple(dict.fromkeys(whole.values())), tuple(dates), groups
+    )
 
 
 def _free(name: str, taken: set[str]) -> str:

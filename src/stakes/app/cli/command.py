@@ -69,7 +69,11 @@ def command(function: Callable[..., R]) -> Callable[..., R]:
         function: whose docstring is the help, and whose annotations are the options.
     """
     hints = get_type_hints(function, include_extras=True)
-    groups = {name: kind for name, kind in hints.items() if _is_group(kind)}
+    groups: dict[str, Any] = {
+        name: kind
+        for name, kind in hints.items()
+        if isinstance(kind, type) and issubclass(kind, tuple)
+    }
     options: list[inspect.Parameter] = []
     for option in inspect.signature(function).parameters.values():
         fields = groups.get(option.name)
@@ -87,11 +91,6 @@ def command(function: Callable[..., R]) -> Callable[..., R]:
     guarded.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
     guarded.__annotations__ = {option.name: option.annotation for option in options}
     return guarded
-
-
-def _is_group(kind: object) -> bool:
-    """Whether a parameter stands for several options."""
-    return isinstance(kind, type) and issubclass(kind, tuple)
 
 
 @contextlib.contextmanager

@@ -133,22 +133,14 @@ def demo(
     """
     from stakes.app.spec import job_of, without_choice
 
-    raw: dict[str, Any] = {"title": _title(name), "seed": seed, "model": {"example": name}}
+    title = name.replace("-", " ").capitalize()
+    title = f"{title}: {NAMES[name]}" if name in NAMES else title
+    raw: dict[str, Any] = {"title": title, "seed": seed, "model": {"example": name}}
     if steps is not None:
         raw["fit"] = {"steps": steps}
     raw = without_choice(raw) if no_choose else raw
     job = job_of(raw, Path.cwd(), where=f"`stakes demo {name}`")
     finish(begin(job, out or free_folder(name)), report=True, json=json)
-
-
-def _title(name: str) -> str:
-    """The title of a demonstration.
-
-    Args:
-        name: of the example, which need not exist: the spec says so, then.
-    """
-    title = name.replace("-", " ").capitalize()
-    return f"{title}: {NAMES[name]}" if name in NAMES else title
 
 
 def begin(job: "Job", folder: Path) -> "Run":

@@ -154,7 +154,7 @@ class Solution:
             if own is cases:
                 return cases.problem.space.from_labels("`choose.today`", table.beside["today"])
         raise InputError(
-            f"{TODAY.capitalize()} is known for the rows of the run alone. For new rows, name "
+            f"Today's decisions are known for the rows of the run alone. For new rows, name "
             f"another strategy of the run's table, such as `--way {TWO[0].name!r}`."
         )
 

@@ -5,6 +5,7 @@ All mistakes in a spec are reported at once.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, final
 
@@ -17,7 +18,7 @@ from stakes.app.spec.schema import Spec
 from stakes.app.spec.table import Table, by_name, joined
 from stakes.app.spec.toml import read_toml, unfilled, unit_of, with_values, without_choice
 from stakes.fitting import least_steps
-from stakes.formulas import formula_columns
+from stakes.formulas import FormulaColumns, formula_columns
 from stakes.problem import Problem
 from stakes.study import Coords, Options
 
@@ -133,12 +134,16 @@ class Job:
         listed = [name for name, column in named.items() if data and column in data.categories]
         return by_name(arguments, self.dates, listed, first_row)
 
+    @cached_property
+    def formula(self) -> FormulaColumns | None:
+        """The columns that the formula needs; None for other models."""
+        text = self.spec.model.formula
+        return None if text is None else formula_columns(text, list(self.fit.arguments))
+
     @property
     def dates(self) -> tuple[str, ...]:
         """The columns, as a formula calls them, of which it asks for parts of dates."""
-        if self.spec.model.formula is None:
-            return ()
-        return formula_columns(self.spec.model.formula, list(self.fit.arguments)).dates
+        return () if self.formula is None else self.formula.dates
 
     def rows_in(self, table: Table) -> int:
         """The number of outcomes in a table; of its longest column, where there are none."""

@@ -25,7 +25,6 @@ from stakes.app.spec.messages import Collector
 from stakes.app.spec.schema import DataSection
 from stakes.app.spec.table import encode, words_of
 from stakes.errors import InputError
-from stakes.formulas import FormulaModel
 from stakes.tables import Column, Finding, Hints, Kind, TableFile, Values, refuse, source_of
 
 
@@ -144,7 +143,7 @@ class NewFile:
 
     def _hints(self) -> dict[str, Hints]:
         """What spec and fit say of each column."""
-        hints, model = {}, self.job.problem.model
+        hints, formula = {}, self.job.formula
         for argument, name in self.columns.items():
             column, part = source_of(name, self.file.columns)
             words = self.job.fit.vocabulary.get(name)
@@ -155,7 +154,7 @@ class NewFile:
             elif words is not None or values.dtype.kind == "U":
                 kind = Kind.CATEGORIES
                 words = words if words is not None else sorted(set(values.tolist()))
-                new = isinstance(model, FormulaModel) and argument not in model.parsed.names
+                new = formula is not None and argument in formula.groups
             hints[column] = replace(hints_of(self._data, column, kind), known=words, new=new)
         return hints
 
