@@ -70,7 +70,7 @@ def show_ended(run: "Run", *, json: bool) -> None:
 def _held_out(run: "Run", manifest: "Manifest") -> str:
     """A sentence on the rows that judged decisions, and those that new decisions rest on."""
     job = run.job
-    if job.held_out is None or job.spec.data is None:
+    if job.held_out is None or job.spec.model.example is not None:
         return ""
     folds = (
         "" if manifest.choice is None else f"{manifest.choice.outcomes:,} outcomes in folds and "

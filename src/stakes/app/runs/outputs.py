@@ -168,7 +168,7 @@ def _decisions(part: str, solution: Solution, cases: Cases, table: Table) -> "pd
     first = first.isel(part=0, drop=True) if "part" in first.dims else first
     rows: pd.DataFrame = first.to_series().index.to_frame(index=False)
     if table.labels is not None and cases.instances.shape == (len(table.labels),):
-        rows = pd.DataFrame(table.labels, columns=pd.Index(data.label if data else []))
+        rows = pd.DataFrame(table.labels, columns=pd.Index(data.label))
     columns: dict[str, Any] = {"part": part, **by_part(DECISION, solution.labels(cases))}
     columns |= by_part("decision_vi", cases.vi_decisions)
     if "LCVI" in cases.posteriors:

@@ -133,7 +133,7 @@ def report_rows(solution: Solution, refit: Refit | None = None) -> "list[report.
     job, rows = solution.job, list["report.Rows"]()
     for part, (cases, table) in solution.parts.items():
         labels = None
-        if table.labels is not None and job.spec.data is not None:
+        if table.labels is not None:
             labels = dict(zip(job.spec.data.label, table.labels.T, strict=True))
         rows.append(_rows(part, solution, cases, table.arguments, labels))
     if len(rows) > 1:
@@ -251,8 +251,6 @@ def _columns(job: Job, arguments: Mapping[str, Any]) -> dict[str, Any]:
         job: of the run.
         arguments: of the model, for these rows.
     """
-    if job.spec.data is None:
-        return {}
     found = {}
     for argument, column in job.spec.data.columns.items():
         values = np.asarray(arguments.get(argument))

@@ -267,8 +267,7 @@ def columns_named(job: Job, *, first_row: int | None = None) -> Iterator[None]:
     try:
         yield
     except OutOfRangeError as error:
-        columns = job.spec.data.columns if job.spec.data else {}
-        column = columns.get(error.argument)
+        column = job.spec.data.columns.get(error.argument)
         if column is None:
             raise
         place = "" if first_row is None else f", row {first_row + error.row + 1}"
@@ -302,7 +301,7 @@ def rows_of_fit(job: Job) -> str:
 
 def by_of(job: Job, table: Table) -> By:
     """Which rows belong together, as the spec says; None where it does not."""
-    if job.spec.data is not None and job.spec.data.ordered:
+    if job.spec.data.ordered:
         return Ordered(table.beside.get("when"))
     groups = tuple(pd.Series(values, name=name) for name, values in table.groups.items())
     return groups[0] if len(groups) == 1 else groups or None
@@ -323,8 +322,7 @@ def _labels(plan: Plan, job: Job) -> dict[str, Any]:
         for dim, size in zip(each.dims, each.shape, strict=True)
     }
     labels: dict[str, Any] = {n: known for n, known in job.coords.items() if n in sizes}
-    columns = job.spec.data.columns if job.spec.data else {}
-    for argument, column in columns.items():
+    for argument, column in job.spec.data.columns.items():
         words = job.fit.vocabulary.get(column)
         for name in (argument, column):
             if words is not None and sizes.get(name) == len(words):

@@ -171,7 +171,7 @@ class Assembly:
                 None if held_out is None else Table(dict(held_out()), None),
             )
         data = self.spec.data
-        if data is None or self._outcome is None:
+        if not data.model_fields_set or self._outcome is None:
             return None
         self._check_arguments(data)
         self._tables = read_tables(
@@ -287,7 +287,7 @@ class Assembly:
         priors depend on them.
         """
         data, model = self.spec.data, self.spec.model
-        if data is None:
+        if not data.model_fields_set:
             return
         for name in ("counts", "constants", "outcome"):
             if getattr(data, name):

@@ -239,7 +239,7 @@ class _FileReader:
         fields |= {f"data.by.{i}": column for i, column in enumerate(data.by)}
         fields |= {f"data.replace.{column}": column for column in data.replace}
         fields |= {f"data.dates.{column}": column for column in data.dates}
-        fields |= {"data.ordered": data.ordered} if isinstance(data.ordered, str) else {}
+        fields |= {} if data.order is None else {"data.ordered": data.order}
         several = len(data.label) > 1
         labels = {
             f"data.label.{i}" if several else "data.label": c for i, c in enumerate(data.label)
@@ -278,8 +278,7 @@ class _FileReader:
         raw = file.whole(list(dict.fromkeys(column for column, _ in sources)))
         dates = {*self.dates, *self.data.dates, *(column for column, part in sources if part)}
         names = [*self.arguments.values(), *self.data.counts.values()]
-        if isinstance(self.data.ordered, str):
-            names.append(self.data.ordered)
+        names += [] if self.data.order is None else [self.data.order]
         hints = {}
         for name in raw.columns:
             kind = like[name].kind if name in like else None
@@ -307,8 +306,8 @@ class _FileReader:
                 self.mistakes.add(f"data.{field}", f"{holds_dates(name)} {categories}")
         lacking = lacking_in(seen.columns, len(seen.columns[self.arguments[self.outcome]].values))
         order = np.arange(len(lacking))
-        if isinstance(self.data.ordered, str):
-            order = np.argsort(seen.columns[self.data.ordered].values, kind="stable")
+        if self.data.order is not None:
+            order = np.argsort(seen.columns[self.data.order].values, kind="stable")
         return _Read(raw, seen.columns, findings, order[~lacking[order]])
 
     def _vocabulary(self, parts: list[dict[str, Column]]) -> dict[str, list[str]]:
@@ -363,8 +362,8 @@ class _FileReader:
         _check_together(data, together, shape, self.mistakes)
         own = {name: columns[f"choose.{name}"] for name in self.beside}
         beside = {n: encode(column, groups if n == "by" else None) for n, column in own.items()}
-        if isinstance(data.ordered, str):
-            beside["when"] = np.unique(days_of(columns[data.ordered]), return_inverse=True)[1]
+        if data.order is not None:
+            beside["when"] = np.unique(days_of(columns[data.order]), return_inverse=True)[1]
         table = Table({**arguments, **data.constants}, labels, vocabulary, together, beside)
         same = not shape or np.array_equal(read.kept, np.arange(shape[0]))
         return table if same else table.rows(read.kept, shape[0])

@@ -65,7 +65,7 @@ class Job:
     def about(self) -> str:
         """The column of the outcomes; the name of the outcome, where there is no column."""
         data, outcome = self.spec.data, self.problem.outcome
-        return outcome if data is None else data.outcome or data.columns.get(outcome, outcome)
+        return data.outcome or data.columns.get(outcome, outcome)
 
     @property
     def fit(self) -> Table:
@@ -86,8 +86,8 @@ class Job:
                 f"{' and '.join(fields)}: still as `stakes init` proposes. Fill in what a wrong "
                 f"decision costs you: all decisions depend on it."
             )
-        today, data = self.spec.choose.today, self.spec.data
-        if self.by_table and data is not None and today in data.columns.values():
+        today = self.spec.choose.today
+        if self.by_table and today in self.spec.data.columns.values():
             notes.append(
                 f"choose.today: the formula has {today!r}, too, so that every table to decide "
                 f"about needs that column. If it is what you want decided, leave it out of the "
@@ -130,8 +130,7 @@ class Job:
         if self.spec.model.formula is None:
             return arguments
         data = self.spec.data
-        named = {} if data is None else data.columns
-        listed = [name for name, column in named.items() if data and column in data.categories]
+        listed = [name for name, column in data.columns.items() if column in data.categories]
         return by_name(arguments, self.dates, listed, first_row)
 
     @cached_property
@@ -235,15 +234,14 @@ def job_on_all_rows(job: Job) -> Job | None:
 
 def _is_to_refit(job: Job) -> bool:
     """Whether the spec asks for fits to all rows, after those without the rows held out."""
-    how = None if job.spec.data is None else job.spec.data.held_out
+    how = job.spec.data.held_out
     return how is not None and how.refit and job.held_out is not None
 
 
 def _all_rows(job: Job) -> Table | None:
     """Both tables as one; None where they cannot be put together."""
     data, held_out = job.spec.data, job.held_out
-    assert data is not None and held_out is not None  # noqa: PT018
-    assert data.held_out is not None
+    assert held_out is not None and data.held_out is not None  # noqa: PT018
     if data.held_out.file is not None and data.ordered:
         return None  # times are numbered in each file by itself
     rows = (job.rows_in(job.fit), job.rows_in(held_out))

@@ -69,7 +69,7 @@ class NewFile:
     source: Path
 
     def __post_init__(self) -> None:
-        if self.job.spec.data is None:
+        if self.job.spec.model.example is not None:
             raise InputError(
                 "The run is of a built-in example, whose data do not come from a table. Decide in "
                 "Python, with `solve(key).decide(...)` of the example."
@@ -138,7 +138,6 @@ class NewFile:
 
     @property
     def _data(self) -> DataSection:
-        assert self.job.spec.data is not None
         return self.job.spec.data
 
     def _hints(self) -> dict[str, Hints]:

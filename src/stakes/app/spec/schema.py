@@ -151,6 +151,11 @@ class DataSection(Section):
     )
     held_out: HeldOutSection | None = Field(None, description="a table with `fraction` or `file`")
 
+    @property
+    def order(self) -> str | None:
+        """The column that rows are put in order by; None where they are taken as they are."""
+        return self.ordered if isinstance(self.ordered, str) else None
+
     @model_validator(mode="after")
     def _consistent(self) -> "DataSection":
         """Check that each argument is given once, and that fields go together."""
@@ -272,7 +277,9 @@ class Spec(Section):
         ModelSection.model_construct(),
         description="a table with `python` and `outcome`, or `example`",
     )
-    data: DataSection | None = Field(None, description="a table with `file` and `columns`")
+    data: DataSection = Field(
+        DataSection.model_construct(), description="a table with `file` and `columns`"
+    )
     loss: CostSection | None = _names("a loss")
     utility: CostSection | None = _names("a utility")
     guide: NamedValue | None = _names("an autoguide")
