@@ -20,11 +20,11 @@ from stakes.app import runs
 from stakes.app.runs import RunFolder, execution
 from stakes.app.runs.opening import ALL
 from stakes.app.runs.solution import take_part
-from stakes.app.spec import job_on_all_rows, read_job
+from stakes.app.spec import job_of, job_on_all_rows, read_job
 from stakes.errors import InputError, Interrupted, NumericalError, StorageError
 from stakes.host.interrupts import Signalled
 from stakes.host.trees import load_arrays, save_arrays
-from stakes.study import FileJournal, Same, Summary, Work, below
+from stakes.study import FileJournal, Given, Same, Summary, Work, below
 from tests.cluster import two_workers
 
 
@@ -75,6 +75,61 @@ def test_a_run_may_choose_what_is_done_today(
     assert "known for the rows of the run alone" in refused.stderr
     assert "--way 'plain VI'" in refused.stderr
     assert invoke("decide", copied, new_rows, "-o", "-", "--way", "plain VI").exit_code == 0
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "counts by a formula": {
+        "model": {"formula": "sold ~ sun + (1 | store)", "family": "poisson"},
+        "data": {"held_out": {"file": "later.csv"}},
+        "loss": {"newsvendor": {"under": 3, "over": 1}},
+        "choose": {"ways": ["plain", "calibrated", "corrected", "same"], "today": "ordered"},
+    },
+    "rows in order of days": {
+        "model": {"formula": "sold ~ sun + (1 | store)", "family": "poisson"},
+        "data": {"ordered": "day", "held_out": {"fraction": 0.25, "pick": "last"}},
+        "loss": {"tilted": {"q": 0.7}},
+        "choose": {"ways": ["plain", "corrected", "same"], "folds": {"forward": {"blocks": 3}}},
+    },
+    "actions by a table of costs": {
+        "model": {"formula": "hit ~ sun", "family": "bernoulli"},
+        "data": {"held_out": {"fraction": 0.25}},
+        "loss": {"cost_table": {"costs": {"yes": [1, 0], "no": [0, 2]}}},
+        "choose": {"ways": ["plain", "calibrated", "same"], "today": "hit"},
+    },
+    "groups in whole numbers": {
+        "model": {"formula": "sold ~ sun", "family": "negative binomial"},
+        "data": {"by": "store", "held_out": {"fraction": 0.25}},
+        "loss": {"absolute": {}},
+        "decision": {"integers": {"low": 0, "high": 40}},
+        "choose": {"ways": ["plain", {"nuts": {"draws": 20, "warmup": 20}}, "same"], "by": "store"},
+    },
+}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::stakes.StakesWarning")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_ends_well_whichever_strategy_it_chooses(kind: str, tmp_path: Path) -> None:
+    rng, run = np.random.default_rng(0), tmp_path / "run"
+    days = pd.date_range("2024-01-01", periods=30).repeat(2).strftime("%Y-%m-%d")
+    rows = pd.DataFrame({"day": days, "store": ["a", "b"] * 30, "sun": rng.random(60).round(2)})
+    rows = rows.assign(sold=rng.poisson(8 + 4 * rows["sun"]), hit=rng.integers(0, 2, 60))
+    rows["ordered"] = rows["sold"] + rng.integers(-1, 2, 60)
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    rows[:20].to_csv(tmp_path / "later.csv", index=False)
+    rows[["day", "store", "sun"]][:5].to_csv(tmp_path / "new.csv", index=False)
+    spec: dict[str, Any] = {"fit": {"steps": 40}, **KINDS[kind]}
+    spec["data"] = {"file": "rows.csv", "label": ["day", "store"], **spec["data"]}
+    spec["choose"] = {"folds": 2, **spec["choose"]}
+    begun = runs.begin(job_of(spec, tmp_path, where=kind), run, command="stakes run")
+    first, _ = runs.carry_out(begun, report=True, progress=False)
+    for line in first.choice.ways:
+        chosen = replace(first.choice, way=line.name)
+        RunFolder(run).update(status="running", choice=chosen, refit=None)
+        manifest, _ = runs.carry_out(runs.reopen(run), report=True, progress=False)
+        assert manifest.status == "done"
+        asked = invoke("decide", run, tmp_path / "new.csv", "-o", tmp_path / "o.csv", "--overwrite")
+        assert asked.exit_code == (2 if line.name == Given.name else 0), asked.stderr
 
 
 COUNTING = """

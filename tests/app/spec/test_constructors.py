@@ -26,7 +26,11 @@ BAD: dict[str, tuple[Edit, str, str]] = {
     # name: (what is wrong, the field that has to be named, what has to be said of it)
     "no such way": (put("choose.ways", ["plane"]), "choose.ways.0", "Did you mean 'plain'?"),
     "a way twice": (put("choose.ways", ["plain", "plain"]), "choose.ways", "more than once"),
-    "baselines alone": (put("choose.ways", ["same"]), "choose.ways", "add a strategy such as `Plain()`"),
+    "baselines alone": (
+        put("choose.ways", ["same"]),
+        "choose.ways",
+        "add a strategy such as `Plain()`",
+    ),
     "a calibration map as a way": (put("choose.ways", ["shift"]), "choose.ways.0", "'calibrated'"),
     "a map without its regressor": (
         put("choose.ways", [{"corrected": {"head": "regressor"}}]),
