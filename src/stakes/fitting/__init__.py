@@ -13,6 +13,7 @@ size, or to stop: so a fit is resumed from its history bit for bit.
 """
 
 from stakes.fitting.apart import Together as Together
+from stakes.fitting.apart import resume_together as resume_together
 from stakes.fitting.apart import run_apart as run_apart
 from stakes.fitting.apart import run_together as run_together
 from stakes.fitting.ascent import ascend as ascend
@@ -31,6 +32,7 @@ from stakes.fitting.history import Watch as Watch
 from stakes.fitting.history import least_steps as least_steps
 from stakes.fitting.history import load_history as load_history
 from stakes.fitting.history import not_begun as not_begun
+from stakes.fitting.history import one_of as one_of
 from stakes.fitting.history import start_history as start_history
 from stakes.fitting.loop import Feed as Feed
 from stakes.fitting.loop import Hooks as Hooks

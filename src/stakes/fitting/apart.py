@@ -17,7 +17,7 @@ import numpy as np
 
 from stakes._types import Key, PyTree
 from stakes.fitting.fit import Fit
-from stakes.fitting.history import Watch, fit_of, one_of, start_history
+from stakes.fitting.history import History, Watch, fit_of, one_of, start_history
 from stakes.fitting.loop import (
     Hooks,
     Loop,
@@ -68,8 +68,23 @@ def run_together(batch: Together, watch: Watch | None = None) -> list[Fit]:
         batch: what its runs have in common, and what each has of its own.
         watch: called after every chunk with the history of all runs.
     """
+    return resume_together(batch, lambda start: start, watch)[0]
+
+
+def resume_together(
+    batch: Together, resume: Callable[[History], History], watch: Watch | None
+) -> tuple[list[Fit], History]:
+    """Return the fits of a batch, from where a record of it ends, and the history of all runs.
+
+    Args:
+        batch: what its runs have in common, and what each has of its own.
+        resume: from the history of a batch that is about to begin to the one on record.
+        watch: called after every chunk with the history of all runs.
+    """
     loop = _loop(batch, for_each_run(batch.step), Hooks(watch=watch))
-    return _fits(batch, run_loop(batch.title, loop))
+    loop.history = resume(loop.history)
+    loop = run_loop(batch.title, loop)
+    return _fits(batch, loop), loop.history
 
 
 def _loop(batch: Together, chunk: "partial[tuple[State, Info]]", hooks: Hooks) -> Loop:
@@ -137,6 +152,6 @@ def _fits(batch: Together, loop: Loop) -> list[Fit]:
     count = len(batch.keys)
     assert loop.reason is not None
     return [
-        fit_of(one_of(loop.history, i, count), loop.reason, loop.step_seconds / count)
+        fit_of(one_of(loop.history, i, count, loop.reason), loop.reason, loop.step_seconds / count)
         for i in range(count)
     ]

@@ -54,6 +54,8 @@ class History(NamedTuple):
             variable.
         round_start: the step at which its round began.
         settled_start: the step at which the last stage of the round before began.
+        ended: why it ended, where that is not to be told from its own steps: of one of several runs
+            that kept the same pace.
     """
 
     state: State
@@ -67,6 +69,7 @@ class History(NamedTuple):
     round_start: int = 0
     settled_start: int = 0
     seconds: float = 0.0
+    ended: str = ""
 
     @property
     def round(self) -> int:
@@ -150,6 +153,8 @@ def extended(history: History, state: State, info: Info, look: Look = some_of) -
 
 def verdict(history: History, settings: FitSettings, interrupted: bool) -> Stop | None:
     """Why to stop here; None to continue."""
+    if history.ended:
+        return Stop(history.ended)
     if np.asarray(history.state.skipped).max() >= MOST_SKIPPED:
         return Stop.NUMERICAL_FAILURE
     if _stopped_rising(history, settings) and _gained_nothing(history, settings):
@@ -244,15 +249,18 @@ def _chunks(history: History, settings: FitSettings, start: int, end: int) -> np
     return bound[: count * settings.chunk].reshape(count, settings.chunk)
 
 
-def one_of(history: History, i: int, count: int) -> History:
-    """Return the history of one of several runs that were one batch."""
+def one_of(history: History, i: int, count: int, reason: Stop) -> History:
+    """Return the history of one of several runs that were one batch, and ended for this reason."""
+    state = jax.tree.map(lambda leaf: leaf[i], history.state)
     return history._replace(
-        state=jax.tree.map(lambda leaf: leaf[i], history.state),
+        state=state,
         elbo=history.elbo[:, i],
         utility=history.utility[:, i],
         finite=history.finite[:, i],
         average=history.average.one_of(i),
+        watched=np.zeros((0, len(some_of(state.variables)))),
         seconds=history.seconds / count,
+        ended=str(reason),
     )
 
 

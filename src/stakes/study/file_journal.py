@@ -69,7 +69,12 @@ class FileJournal:
         average = start.average._replace(older=variables, newer=variables)
         return save_tree(start._replace(average=average))
 
+    def knows(self, title: str) -> bool:
+        return title in self._histories
+
     def watch(self, title: str, history: History) -> None:
+        if self._last is not None and self._last[0] != title:
+            self.save()
         self._last, interruption = (title, history), self._interruption()
         due = interruption is not None or time.monotonic() - self._saved >= self._interval
         stop = interruption is not None

@@ -27,7 +27,9 @@ from stakes.fitting import (
     Stop,
     Together,
     not_begun,
+    one_of,
     owned,
+    resume_together,
     run,
     run_apart,
     start_history,
@@ -50,6 +52,10 @@ if TYPE_CHECKING:
 MOST_VALUES = 2**15
 # The fewest draws of θ in each step of a batch.
 FEWEST_DRAWS = 4
+
+
+VI = "VI"
+"""What a journal calls the plain fit to everything."""
 
 
 class Strength(NamedTuple):
@@ -132,16 +138,25 @@ class Fits:
             if before is not None:
                 others = before.fits(self._guide)
                 self._plain |= dict(zip(masks, map(others.plain, before.masks), strict=True))
-            elif mask is self.study.everything and self._is_alone:
+            elif mask is self.study.everything and self._was_alone:
                 self._plain[mask] = self._plain_alone()
             else:
-                masks = masks[:-1] if self._is_alone else masks
+                made = {self.study.everything} if self._was_alone else set()
+                masks = tuple(each for each in masks if each not in {*self._plain, *made})
                 self._plain |= dict(zip(masks, self._plain_batch(masks), strict=True))
         return self._plain[mask]
 
     @property
+    def _was_alone(self) -> bool:
+        """Whether the plain fit to everything is made alone, or a journal has it from there."""
+        journal, masks = self._journal, self.study.masks
+        if journal is None or len(masks) == 1:
+            return len(masks) == 1
+        return journal.knows(VI) and not journal.knows(self._title(masks))
+
+    @property
     def _is_alone(self) -> bool:
-        """Whether the fits to everything are made alone, with or without folds."""
+        """Whether calibrated fits to everything are made alone, with or without folds."""
         return self._journal is not None or not self.study.splits.masks
 
     @property
@@ -234,8 +249,8 @@ class Fits:
         if study.work.processes is None:
             meanwhile = plan.meanwhile(study.keys, plain=not self._strengths)
         state = plan.vi_state(owned(begin))
-        vi = self._alone("VI", plan.vi_step(), state, study.keys.vi, begin, meanwhile)
-        vi.check("VI")
+        vi = self._alone(VI, plan.vi_step(), state, study.keys.vi, begin, meanwhile)
+        vi.check(VI)
         return vi
 
     def _calibrated_alone(self, strength: Strength) -> Fit:
@@ -319,16 +334,33 @@ class Fits:
     # Several masks: one compiled batch.
 
     def _plain_batch(self, masks: Sequence[Mask]) -> list[Fit]:
-        """Make the plain fits of these masks as one compiled batch."""
+        """Make the plain fits of these masks as one compiled batch, which a journal can keep.
+
+        A journal has the fit to everything by itself, too: that is what later programs read.
+        """
         count = len(masks)
         plan = self._with_fewer_draws(self.plan, count)
         start = plan.vi_state(plan.approximation.start)
         states = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), start)
-        title = f"VI, {self._in_words(masks)}"
+        title, journal = self._title(masks), self._journal
         step: Callable[[Any], Step] = lambda _: plan.vi_step()  # noqa: E731
         batch = self._batch(title, plan, step, states, self.study.keys.vi, masks)
-        [fits] = self._made(title, [_for_masks(batch, jnp.zeros(count), masks)])
+        batch = _for_masks(batch, jnp.zeros(count), masks)
+        if journal is None or self.study.work.client is not None:
+            [fits] = self._made(title, [batch])
+            return fits
+        fits, history = resume_together(
+            batch, partial(journal.history, title), partial(journal.watch, title)
+        )
+        for fit in fits:
+            fit.check_whole(title)
+        if masks[-1] is self.study.everything:
+            journal.watch(VI, one_of(history, count - 1, count, fits[-1].reason))
         return fits
+
+    def _title(self, masks: Sequence[Mask]) -> str:
+        """Return what a journal calls the plain fits of these masks."""
+        return f"VI, {self._in_words(masks)}"
 
     def _calibrated_batches(
         self, transform: Transform | None, strengths: Sequence[Strength]

@@ -193,6 +193,10 @@ class Journal(Protocol):
         """Return where this fit was left; `start` if there is no record of it."""
         ...
 
+    def knows(self, title: str) -> bool:
+        """Whether there is a record of this fit."""
+        return False
+
     def watch(self, title: str, history: History) -> None:
         """Record where the fit stands; called after every chunk of steps."""
         ...
