@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from report_samples import sample_report
 
-from stakes.report.worth import Quality, amount, worth_in_words
+from stakes.report.worth import Quality, money, worth_in_words
 from stakes.study import Saving
 
 BASE = Quality(100, True, ((0.9, 0.91, 0.9), (0.5, 0.52, 0.5)), (), 10.0, 11.0, 1.0)
@@ -70,8 +70,8 @@ def test_quality_is_said_in_words() -> None:
     ("value", "said"), [(1234.5, "1,234"), (0.01234, "0.0123"), (-2.0, "−2.00"), (0.0, "0.00")]
 )
 def test_amounts_have_three_digits(value: float, said: str) -> None:
-    assert amount(value) == said
-    assert amount(value, "€") == f"{said}\N{NO-BREAK SPACE}€"
+    assert money(value) == said
+    assert money(value, "€") == f"{said}\N{NO-BREAK SPACE}€"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ A `Posterior` is a source of draws of the latents: the guide of a fit, or draws 
 model on some data, a `Predictor`, it gives the distribution of each outcome, p(y|θ), for each draw;
 from these come decisions, predictions and costs. Cases are gone through batch by batch, as the
 model takes them, so that memory stays bounded.
+
+What is asked is computed by compiled programs, one for each question and shape of the data.
 """
 
 from stakes.predicting.decisions import begin_to_decide as begin_to_decide

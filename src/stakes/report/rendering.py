@@ -177,7 +177,7 @@ def _template(name: str) -> "Template":
         "number": number,
         "percent": page_percent,
         "span": page_span,
-        "money": worth.amount,
+        "money": worth.money,
         "method": METHODS.__getitem__,
         "words": words,
         "worth": worth.worth_in_words,

@@ -14,11 +14,11 @@ from stakes.study import Saving, Summary
 from stakes.wording import percent
 
 
-def amount(value: float, unit: str | None = None) -> str:
+def money(value: float, unit: str | None = None) -> str:
     """Return three significant digits, with thousands apart, and the unit if there is one.
 
     Examples:
-        >>> amount(1234.5, "€").replace(chr(160), " "), amount(-0.01234)
+        >>> money(1234.5, "€").replace(chr(160), " "), money(-0.01234)
         ('1,234 €', '−0.0123')
     """
     size = math.floor(math.log10(abs(value))) if 0 < abs(value) < math.inf else 0
@@ -36,7 +36,7 @@ def worth_in_words(summary: Summary, unit: str | None = None) -> list[str]:
     verb = "gained" if summary.gain else "cost"
     cost = (
         f"On {summary.outcomes:,} outcomes left out of its fit, a decision {verb} "
-        f"{amount(summary.line().risk, unit)} on average."
+        f"{money(summary.line().risk, unit)} on average."
     )
     rules = [saving for saving in summary.saved if saving.than != "plain VI"]
     return [cost, *(_saving_in_words(saving, unit) for saving in reversed(rules))]
@@ -45,7 +45,7 @@ def worth_in_words(summary: Summary, unit: str | None = None) -> list[str]:
 def _saving_in_words(saving: Saving, unit: str | None) -> str:
     """Return what is saved against one rule, as a sentence."""
     than, (low, high) = saving.than, (saving.low, saving.high)
-    size = amount(abs(saving.each), unit)
+    size = money(abs(saving.each), unit)
     if low is not None and low > 0:
         return f"That is {size} better than {than}{_span(low, high, unit)}."
     if high is not None and high < 0:
@@ -64,7 +64,7 @@ def _span(low: float | None, high: float | None, unit: str | None) -> str:
     """
     if low is None or high is None:
         return ""
-    return f" (95 % interval {amount(low)} to {amount(high, unit)})"
+    return f" (95 % interval {money(low)} to {money(high, unit)})"
 
 
 @final
@@ -109,8 +109,8 @@ class Recommendation:
         under, over = self.costs
         share = percent(under / (under + over), 0)
         return (
-            f"One too few costs {amount(under, self.unit)}, one too many "
-            f"{amount(over, self.unit)}, so each decision is the quantity that suffices "
+            f"One too few costs {money(under, self.unit)}, one too many "
+            f"{money(over, self.unit)}, so each decision is the quantity that suffices "
             f"in {share} of cases, not the mean."
         )
 
@@ -258,11 +258,11 @@ class Quality:
         sure = (
             ""
             if not self.error
-            else f" (give or take {amount(2 * self.error, self.unit)}, two standard errors)"
+            else f" (give or take {money(2 * self.error, self.unit)}, two standard errors)"
         )
         return (
-            f"The model expected a decision to {what} {amount(self.expected, self.unit)}; "
-            f"{came} {amount(self.realised, self.unit)}{sure}."
+            f"The model expected a decision to {what} {money(self.expected, self.unit)}; "
+            f"{came} {money(self.realised, self.unit)}{sure}."
         )
 
     @property
@@ -281,8 +281,8 @@ class Quality:
         outcomes = self.folds.outcomes
         return (
             f"The strategies were compared on {outcomes:,} other outcomes, where a decision "
-            f"{came} {amount(before, self.unit)} on average. These {self.outcomes:,} were held out "
-            f"to judge the chosen strategy once more: {amount(self.realised, self.unit)}. "
+            f"{came} {money(before, self.unit)} on average. These {self.outcomes:,} were held out "
+            f"to judge the chosen strategy once more: {money(self.realised, self.unit)}. "
             f"{meaning}"
         )
 

@@ -9,6 +9,11 @@ allow for dependence (`intervals.py`, `dependence.py`).
 
 `calibrate` is a study without folds and two fits; `choose` is one with folds and any number of
 strategies. They return a `Calibration` and a `Choice`.
+
+The way of one row: `read_data` makes it an element of the model's arguments. Fits see its outcome
+unless their mask hides it. A fitted strategy decides about it as one of the `Cases`, those of the
+fit or others, whose members `predictor_for` recognises by their labels (`members.py`). The decision
+goes back to the user with the labels of the row, as a column of the table if there was one.
 """
 
 from stakes.study.calibrating import calibrate as calibrate

@@ -1,4 +1,9 @@
-"""The ways side by side, the one chosen, its decisions, and what is kept of the comparison."""
+"""The choice among strategies: all of them side by side, the one chosen, and its decisions.
+
+The first strategy that is not reliably worse than the best is chosen, so a more elaborate one has
+to show that it is worth it. What is kept of a choice in a run's folder is its `Summary`, plain
+numbers and words.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -34,14 +39,19 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True)
 class WayLine:
-    """A way to a decision, and what its decisions cost on outcomes that it had not seen.
+    """A strategy, and what its decisions cost on outcomes that its fits had not seen.
 
     Attributes:
-        words: what it is, in plain words.
+        name: of the strategy.
+        words: what it decides, in plain words.
         risk: mean cost of a decision, in the user's unit; mean utility where there is one.
-        better_by: by which share the risk is below that of plain VI, with a 95 % interval.
-        low: None where it is not finite, as for all of these.
-        coverage_50: shares of outcomes in the central 50 and 90 % of what was predicted.
+        better_by: share by which the risk is below that of the base; None where it is not finite.
+        low: lower end of its 95 % interval.
+        high: upper end.
+        coverage_50: share of outcomes in the central 50 % of what was predicted; None for no
+            prediction.
+        coverage_90: share of outcomes in the central 90 %.
+        seconds: how long all its fits took.
         note: why not to rely on it.
         method: how the interval was found, in words.
     """
@@ -62,7 +72,14 @@ class WayLine:
 @final
 @dataclass(frozen=True)
 class Saving:
-    """What a decision by the chosen way saves against another way, in the user's unit."""
+    """The saving of a decision by the chosen strategy against another one, in the user's unit.
+
+    Attributes:
+        than: the name of the other strategy.
+        each: the saving on average.
+        low: lower end of its 95 % interval; None where nothing can be claimed.
+        high: upper end.
+    """
 
     than: str
     each: float
@@ -73,13 +90,19 @@ class Saving:
 @final
 @dataclass(frozen=True)
 class Summary:
-    """The choice among ways to a decision.
+    """The choice among strategies, in plain numbers and words, as a run keeps it.
 
     Attributes:
-        base: the way that others are compared with.
-        folds: the outcomes by which the ways were judged, in words.
+        way: the name of the strategy that decides.
+        base: the strategy that others are compared with.
+        verdict: which strategy to use, and how sure that is.
+        folds: the outcomes by which strategies were judged, in words.
+        outcomes: how many of them there are.
         gain: whether risks are mean utilities.
-        error: standard error of the mean cost of the way that decides.
+        ways: all strategies.
+        saved: against the base and the baselines.
+        error: standard error of the mean cost of the strategy that decides.
+        not_tried: which strategies were not tried, and why.
     """
 
     way: str
@@ -94,7 +117,7 @@ class Summary:
     not_tried: str = ""
 
     def line(self, name: str | None = None) -> WayLine:
-        """That of the way that decides, or of the one of this name."""
+        """Return the line of the strategy that decides, or of the one of this name."""
         return next(line for line in self.ways if line.name == (name or self.way))
 
     def printout(self, unit: str | None = None, setting: str = "") -> Printout:
@@ -125,7 +148,7 @@ class Summary:
 
 
 def finite(value: float) -> float | None:
-    """The number; None where it is none that a file can hold."""
+    """Return the number; None where it is one that no file can hold."""
     return float(value) if math.isfinite(value) else None
 
 
@@ -186,7 +209,7 @@ class Choice(Printed):
 
     @cached_property
     def chosen(self) -> str:
-        """The name of the way that decides: the first that is not reliably worse than the best."""
+        """The name of the first strategy that is not reliably worse than the best."""
         able = [score for score in self.scores if not score.diagnosis.refused]
         best = min(able, key=lambda score: score.risk)
         good = [s for s in able if self.comparison.against(best.name, s.name).low <= 0 or s is best]
@@ -244,7 +267,7 @@ class Choice(Printed):
 
     @property
     def verdict(self) -> str:
-        """Which way decides, why, and what that is worth, in words."""
+        """Which strategy decides, why, and what that is worth, in words."""
         chosen, verb = self._score(None), "gain" if self.comparison.gain else "cost"
         why = f"it {verb}s {self._change(chosen)}"
         if chosen.name == self.comparison.base:
@@ -289,6 +312,7 @@ class Choice(Printed):
         )
 
     def _line(self, strategy: Strategy) -> WayLine:
+        """Return what is kept of a strategy."""
         score = self._named[strategy.name]
         row = self._row(score)
         numbers = ("better_by", "low", "high", "coverage_50", "coverage_90")
@@ -313,6 +337,7 @@ class Choice(Printed):
         return replace(shown, notes=[*shown.notes, *out])
 
     def _score(self, name: str | None, argument: str = "way") -> Score:
+        """Return the score of a strategy; of the chosen one for None."""
         asked = self.chosen if name is None else name
         return self._named[checks.one_of(f"`{argument}=`", asked, list(self._named))]
 
@@ -321,6 +346,7 @@ class Choice(Printed):
         return {score.name: score for score in self.scores}
 
     def _row(self, score: Score) -> dict[str, Any]:
+        """Return the row of a strategy in the table."""
         against, today = self.comparison.against, ("better_than_today", "today_low", "today_high")
         row = {"risk": score.risk, **against(score.name, self.comparison.base).numbers}
         if Given.name in self._named:
@@ -347,7 +373,12 @@ class Choice(Printed):
 
 
 def coverage_doubt(held: float, outcomes: int) -> str:
-    """What to say where 90 % ranges held fewer of the outcomes than chance explains; or nothing."""
+    """Return a warning if 90 % ranges held fewer of the outcomes than chance explains.
+
+    Args:
+        held: the share that they held.
+        outcomes: how many there were.
+    """
     error = sqrt(NOMINAL * (1 - NOMINAL) / max(outcomes, 1))
     if NOMINAL - held <= max(LEAST_SHORTFALL, ERRORS * error):
         return ""

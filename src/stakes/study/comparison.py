@@ -47,7 +47,7 @@ class Diagnosis(NamedTuple):
 
     @classmethod
     def worst(cls, several: Iterable["Diagnosis"]) -> "Diagnosis":
-        """The diagnosis of fits that stand together."""
+        """Return the diagnosis of fits that stand together."""
         listed = list(several)
         notes = dict.fromkeys(note for each in listed for note in each.note.split("; ") if note)
         by_k_hat = max(listed, key=lambda each: np.nan_to_num(each.k_hat, nan=-np.inf))
@@ -89,6 +89,9 @@ class Reduction(NamedTuple):
     """By how much a risk is below another, as a share of that, with a 95 % interval.
 
     Attributes:
+        better_by: the share; below zero for a higher risk.
+        low: lower end of the interval.
+        high: upper end.
         method: how the interval was found, in words.
     """
 
@@ -162,6 +165,7 @@ class Comparison(Printed):
 
     @property
     def risk(self) -> dict[str, float]:
+        """Method -> mean cost of its decisions."""
         return {name: float(costs.mean()) for name, costs in self.costs.items()}
 
     @property
@@ -180,7 +184,12 @@ class Comparison(Printed):
         return {name: self.against(name, self.base) for name in self.costs if name != self.base}
 
     def against(self, name: str, base: str) -> Reduction:
-        """By how much the risk of one method is below that of another."""
+        """Return by how much the risk of one method is below that of another.
+
+        Args:
+            name: of the method.
+            base: the name of the other.
+        """
         one, other = self.costs[base], self.costs[name]
         if self.widening is None:
             found = interval(one, other, self.dependence)
@@ -205,6 +214,7 @@ class Comparison(Printed):
 
     @property
     def instances(self) -> int:
+        """The number of cases that count."""
         return len(self.costs[self.base])
 
     @property
