@@ -17,9 +17,9 @@ T = TypeVar("T")
 
 AXIS = "process"
 """Of the mesh, with one device of each process."""
-WAIT = 60
+WAIT = 300
 """Seconds for all to come together."""
-HEARTBEAT = 20
+HEARTBEAT = 30
 """Seconds without a sign of life after which JAX ends the other processes, too."""
 NOWHERE = -1
 """The axis of rows in an array that has none."""

@@ -287,6 +287,8 @@ def draws_of(
 
     normals = () if independent else normals_of(approximation)
     noise = noise_for(normals, params, jax.random.fold_in(key, draws), draws)
+    if approximation.division is not None:  # or processes would make parts of it for each other
+        noise = approximation.division.everywhere(noise)
     keys = jax.vmap(jax.random.split)(jax.random.split(key, draws))
     return jax.vmap(draw)(keys[:, 0], noise), keys[:, 1]
 

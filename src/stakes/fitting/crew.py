@@ -51,7 +51,7 @@ class Crew:
         self, step: ParametricStep, steps: Callable[..., tuple[State, Info]], key: Key
     ) -> Callable[..., Callable[[], tuple[State, Info]]]:
         """Return what binds calls that take chunks of steps, each as one program of all."""
-        shared, everywhere = self.processes.shared, self.processes.sharding()
+        shared = self.processes.shared
         layout = jax.tree.map(self.processes.sharding, self.axes)
         laid_out: Any = jax.lax.with_sharding_constraint
 
@@ -65,7 +65,7 @@ class Crew:
             parameters: tuple[Number, ...],
         ) -> tuple[State, Info]:
             # Each process has read its part of a stream's rows; all get them, once for all steps.
-            whole = laid_out(given, everywhere)
+            whole = self.division.everywhere(given)
             own_key = jax.random.wrap_key_data(words)
             after, info = steps(whole, state, own_key, numbers, batches, scale, parameters)
             return laid_out(after, layout), info

@@ -113,7 +113,8 @@ def work_together(
 
 def _heard_of(client: Any) -> dict[str, float]:
     """How many seconds ago each worker was heard of, by the clock of the scheduler."""
-    workers = client.scheduler_info(n_workers=-1)["workers"]
+    # What `scheduler_info` returns may be that of another call, without workers.
+    workers = client.sync(client.scheduler.identity, n_workers=-1)["workers"]
     seen = {address: each["last_seen"] for address, each in workers.items()}
     return {address: max(seen.values()) - last for address, last in seen.items()}
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from stakes._types import Array
+from stakes._types import Array, PyTree
 from stakes.port.approximation import Subsample
 from stakes.processes import AXIS, Processes, spread_along
 
@@ -77,6 +77,11 @@ class Division:
         sizes = np.diff(self.starts)
         parts = [np.moveaxis(s, axis, 0)[:n] for s, n in zip(shares, sizes, strict=True)]
         return np.moveaxis(np.concatenate(parts), 0, axis)
+
+    def everywhere(self, tree: PyTree) -> PyTree:
+        """The arrays as a whole in every process."""
+        constrain: Any = jax.lax.with_sharding_constraint
+        return constrain(tree, self.processes.sharding())
 
     def gather(self, whole: Array, axis: int, members: Array) -> Array:
         """Some rows of an array, of which each process has its own."""
