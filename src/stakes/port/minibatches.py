@@ -192,8 +192,8 @@ def rows_of_decisions(approximation: Approximation, batch: Batch, *, leading: in
 
 def params_in(approximation: Approximation, params: Params, batch: Batch) -> Params:
     """The parameters with just the rows of the members in the batch."""
-    here: Params = gather(params, rows_of_params(approximation, params, batch))
-    return here
+    rows: Params = gather(params, rows_of_params(approximation, params, batch))
+    return rows
 
 
 def columns_in(

@@ -151,7 +151,7 @@ class _Decider:
         job, name = self.run.job, self.way or TWO[0].name
         strategies = [*TWO, *(job.choosing.ways if job.choosing is not None else ())]
         free = (Plain, Calibrated, NUTS)
-        return any(isinstance(each, free) for each in strategies if each.name == name)
+        return any(isinstance(way, free) for way in strategies if way.name == name)
 
     @cached_property
     def solution(self) -> Solution:

@@ -190,7 +190,7 @@ def _keep_refit(run: Run, solution: Solution, refit: Solution | None, heard: Int
     names = [name for name, _ in zip((way.name for way in TWO), refit.fits, strict=False)]
     if solution.summary is not None:
         with ended_by(heard, run.folder.path):
-            strategies = [each for each in solution.to_refit() if each not in TWO]
+            strategies = [way for way in solution.to_refit() if way not in TWO]
             # A correction has to see what its base decides about rows that it has not seen.
             if any(strategy.bases for strategy in strategies):
                 take_part(refit.study, refit.job)
@@ -200,7 +200,7 @@ def _keep_refit(run: Run, solution: Solution, refit: Solution | None, heard: Int
         save_arrays(
             run.folder / CHOICE, {**arrays, **{f"{ALL}{name}": a for name, a in more.items()}}
         )
-        names += [each.name for each in strategies]
+        names += [strategy.name for strategy in strategies]
     rows = refit.job.rows_in(refit.job.fit)
     run.folder.update(refit=Refit(rows=rows, ways=names, latents=refit.latents))
 

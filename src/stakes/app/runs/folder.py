@@ -91,22 +91,22 @@ class RunFolder:
 
         During a run its state keeps changing; that file carries a checksum of its own.
         """
-        found = self.manifest()
-        unknown = set(found.files) - {*NEEDED, *EXPORTS}
+        kept = self.manifest()
+        unknown = set(kept.files) - {*NEEDED, *EXPORTS}
         if unknown:
             raise StorageError(f"{self / manifest.NAME} lists files that no run has: {unknown}.")
         there = {
-            STATE: found.status == "done",
-            CHOICE: found.choice is not None,
-            REFIT: found.refit is not None,
+            STATE: kept.status == "done",
+            CHOICE: kept.choice is not None,
+            REFIT: kept.refit is not None,
         }
         for name in (DATA, *(name for name, is_there in there.items() if is_there)):
-            if files.sha256(self / name) != found.files.get(name):
+            if files.sha256(self / name) != kept.files.get(name):
                 raise StorageError(
                     f"{self / name} is damaged or was changed: its content does not match the "
                     f"checksum in {manifest.NAME}. Restore it from a copy, or run again."
                 )
-        return found
+        return kept
 
     def tables(self) -> Tables:
         """The tables of the run, as they were when it was begun."""

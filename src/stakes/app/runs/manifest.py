@@ -175,14 +175,14 @@ def doubts_about(manifest: Manifest, way: str) -> list[str]:
     Returns:
         A sentence for each reason.
     """
-    found, ending = [], manifest.ending
+    doubts, ending = [], manifest.ending
     if ending is not None and not ending.converged:
-        found.append(f"Do not rely on the decisions of this run yet. {unsettled(manifest)}")
+        doubts.append(f"Do not rely on the decisions of this run yet. {unsettled(manifest)}")
     chosen = manifest.choice
     held = None if chosen is None else chosen.line(way).coverage_90
     if chosen is not None and held is not None:
-        found += filter(None, [coverage_doubt(held, chosen.outcomes)])
-    return found
+        doubts += filter(None, [coverage_doubt(held, chosen.outcomes)])
+    return doubts
 
 
 def unsettled(manifest: Manifest) -> str:

@@ -192,7 +192,7 @@ def by_part(name: str, decisions: "xr.DataArray") -> dict[str, np.ndarray]:
     if "part" not in decisions.dims:
         return {name: decisions.values.ravel()}
     parts = decisions.coords["part"].values
-    return {f"{name}_{each}": decisions.sel(part=each).values.ravel() for each in parts}
+    return {f"{name}_{part}": decisions.sel(part=part).values.ravel() for part in parts}
 
 
 def write_draws(path: Path, solution: Solution) -> None:

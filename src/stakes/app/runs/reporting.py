@@ -239,7 +239,7 @@ def _rows(
         inputs={name: values for name, values in inputs.items() if len(values) == size},
         decided=own(solution.decide(decided)),
         drawn=decided.drawn(solution.posterior())[:, at],
-        others={name: own(found) for name, found in solution.rules(decided).items()},
+        others={name: own(decisions) for name, decisions in solution.rules(decided).items()},
         about=solution.job.about,
     )
 
@@ -251,14 +251,14 @@ def _columns(job: Job, arguments: Mapping[str, Any]) -> dict[str, Any]:
         job: of the run.
         arguments: of the model, for these rows.
     """
-    found = {}
+    columns = {}
     for argument, column in job.spec.data.columns.items():
         values = np.asarray(arguments.get(argument))
         if argument == job.problem.outcome or values.ndim != 1:
             continue
         words = None if job.by_table else job.fit.vocabulary.get(column)
-        found[column] = values if words is None else np.array(words)[values]
-    return found
+        columns[column] = values if words is None else np.array(words)[values]
+    return columns
 
 
 PROGRAM = """\

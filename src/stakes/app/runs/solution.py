@@ -125,7 +125,7 @@ class Solution:
         name = self.name(way)
         if name not in self._restored:
             strategies = TWO if self.job.choosing is None else self.job.choosing.ways
-            strategy = next(each for each in (*strategies, *TWO) if each.name == name)
+            strategy = next(one for one in (*strategies, *TWO) if one.name == name)
             if self.arrays is None or strategy in TWO:
                 self._restored[name] = self.study.fitted(strategy, self.study.everything)
             else:
@@ -199,9 +199,9 @@ class Solution:
         if self.summary is None or self.job.choosing is None:
             return [*TWO] if self.job.calibrates else [TWO[0]]
         names = {self.summary.way, SAME} - {TODAY}  # which comes with the table
-        chosen = [each for each in self.job.choosing.ways if each.name in names]
+        chosen = [way for way in self.job.choosing.ways if way.name in names]
         # A base is found in the same study, so that its fits are there, too.
-        return list(dict.fromkeys([*(b for each in chosen for b in each.bases), *chosen]))
+        return list(dict.fromkeys([*(base for way in chosen for base in way.bases), *chosen]))
 
     def kept(self, strategies: Sequence[Strategy] | None = None) -> dict[str, np.ndarray]:
         """What strategies decide by, as arrays to be saved.
@@ -318,8 +318,8 @@ def _labels(plan: Plan, job: Job) -> dict[str, Any]:
     approximation = plan.approximation
     sizes = {
         dim: size
-        for each in (approximation.instances, *approximation.latents.values())
-        for dim, size in zip(each.dims, each.shape, strict=True)
+        for array in (approximation.instances, *approximation.latents.values())
+        for dim, size in zip(array.dims, array.shape, strict=True)
     }
     labels: dict[str, Any] = {n: known for n, known in job.coords.items() if n in sizes}
     for argument, column in job.spec.data.columns.items():
