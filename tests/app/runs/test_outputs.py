@@ -83,7 +83,7 @@ def test_what_is_read_from_is_never_written_to(tmp_path: Path) -> None:
     check_output(tmp_path / "other.csv", [table])
     (tmp_path / "other.csv").write_text("decided before")
     check_output(tmp_path / "other.csv", [table], overwrite=True)
-    with pytest.raises(InputError, match=r"other\.csv exists already; say `--overwrite`"):
+    with pytest.raises(InputError, match=r"other\.csv exists already; pass `--overwrite`"):
         check_output(tmp_path / "other.csv", [table], overwrite=False)
 
 

@@ -19,8 +19,8 @@ from stakes.app.cli.run import demo, resume, run
 HELP = """Bayesian decisions: variational posteriors calibrated for what a decision costs.
 
 Exit codes: 0 done; 2 bad input; 3 numerical failure, with the last good state saved; 4 not
-converged, with results written; 129, 130 and 143 ended by a signal: `stakes resume RUN` resumes a
-run; 141 nobody reads the output.
+converged, with results written; 5 workers of a cluster lost; 129, 130 and 143 ended by a signal:
+`stakes resume RUN` resumes a run; 141 nobody reads the output.
 """
 
 app = typer.Typer(

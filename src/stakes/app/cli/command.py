@@ -37,7 +37,7 @@ Set = Annotated[
     typer.Option(
         "--set",
         metavar="FIELD=VALUE",
-        help="Use another value, such as fit.steps=9000; may be repeated.",
+        help="Use another value, such as loss.newsvendor.under=4; may be repeated.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs to read.")]

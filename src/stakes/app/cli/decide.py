@@ -74,7 +74,7 @@ def decide(
     allow_changed_model: AllowChangedModel = False,
     json: Json = False,
 ) -> None:
-    """Decide about the rows of a table, by the way that a run has chosen.
+    """Decide about the rows of a table, as a run has chosen.
 
     The table needs the columns of the spec except the outcome, and may have others. The output has
     all of them, the decision, the central 90 % of the prediction, and what the decision will cost

@@ -150,9 +150,10 @@ def compare(
     run: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of finished runs.")],
     json: Json = False,
 ) -> None:
-    """Show the risk of several runs side by side, with the gain from calibration in each.
+    """Show the risk of several runs side by side.
 
-    Risks are comparable where loss and cases are the same; the percentages always are.
+    Beside the risk of both fits, it shows what calibration has gained. Risks are comparable where
+    loss and cases are the same; the percentages always are.
 
     Example: stakes compare runs/sales runs/sales-2
     """

@@ -41,7 +41,7 @@ class Workers(NamedTuple):
             "--processes",
             metavar="N",
             min=1,
-            help="Make the fits on so many workers, a Dask cluster on this machine.",
+            help="Make the fits on N workers, a Dask cluster on this machine.",
         ),
     ] = None
 
@@ -70,9 +70,10 @@ def run(
     *,
     workers: Workers,
 ) -> None:
-    """Fit what a spec describes, choose how to decide, and write decisions into a run folder.
+    """Fit what a spec describes, and decide.
 
-    Checkpoints are saved on the way; after Ctrl-C, resume the run with `stakes resume RUN`.
+    The run chooses how to decide, and writes decisions and report into a run folder. Checkpoints
+    are saved on the way; after Ctrl-C, resume the run with `stakes resume RUN`.
 
     Example: stakes run sales.toml -o runs/sales
     """
@@ -127,7 +128,9 @@ def demo(
     no_choose: NoChoose = False,
     json: Json = False,
 ) -> None:
-    """Solve a built-in example, and write decisions and report into a run folder.
+    """Solve a built-in example.
+
+    Decisions and report are written into a run folder.
 
     Example: stakes demo newsvendor
     """
