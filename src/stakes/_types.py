@@ -2,7 +2,8 @@
 
 Axes of arrays are named in signatures, by jaxtyping: `Float[Array, "draw *instance"]` has draws
 along its first axis and an axis for each plate of the outcome after it. These names are for readers
-and type checkers. While the program runs they stand for `jax.Array`, and jaxtyping is not imported.
+and type checkers. While the program runs they stand for `jax.Array`, and jaxtyping is not imported:
+that takes a while, and nothing looks at them.
 
 An *instance* is a case as arrays have it: one element of the outcome.
 """

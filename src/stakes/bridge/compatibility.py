@@ -158,7 +158,10 @@ def own_guide(guide: autoguide.AutoGuide) -> autoguide.AutoGuide:
 
 
 def forget(guide: Model) -> None:
-    """Let an autoguide set itself up anew, with the next key and data."""
+    """Let an autoguide set itself up anew, with the next key and data.
+
+    Of an `AutoGuideList` each part is set up anew, too.
+    """
     if isinstance(guide, autoguide.AutoGuide):
         guide.prototype_trace = None
     if isinstance(guide, autoguide.AutoGuideList):

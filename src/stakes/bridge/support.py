@@ -76,7 +76,7 @@ def _allowed(outcome: Distribution) -> str:
 
 
 def _joined(parts: Sequence[Array]) -> np.ndarray:
-    """Those of all batches in a row; of one, as they lie."""
+    """Return the outcomes of all batches in a row; of one batch, as they lie."""
     if len(parts) == 1:
         return np.atleast_1d(parts[0])
     return np.concatenate([np.ravel(part) for part in parts])
@@ -97,7 +97,10 @@ def _can_be_told(outcome: Distribution) -> bool:
 
 @functools.partial(Program, static=("trace",))
 def _tried(trace: ModelTrace, arrays: dict[str, Array], batch: Batch) -> tuple[Array, Array]:
-    """The outcomes, and whether they are possible or do not count."""
+    """Return the outcomes, and whether each is possible or does not count.
+
+    Latents have stand-ins: possible values, whatever the data say.
+    """
     sites = trace.run(arrays, trace.stand_ins(), jax.random.key(0), batch)
     outcome, weight = prediction_of(sites[trace.outcome])
     value = jnp.asarray(sites[trace.outcome]["value"])

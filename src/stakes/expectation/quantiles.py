@@ -196,7 +196,11 @@ def _coordinates(outcome: Distribution, spread: Array):  # type: ignore[no-untyp
 
 
 def _of_count(outcome: Distribution, level: float, guess: Array, spread: Array) -> Array:
-    """The count near the guess that reaches the level: the best of them for the expected tails."""
+    """Return the quantile of a count: by steps of Newton's method, then among the counts around.
+
+    The distribution function is computed for one of these; those of its neighbours follow by their
+    probabilities.
+    """
     lower, upper = stats.ends(outcome)
     lower = 0 if lower is None else lower
     upper = jnp.inf if upper is None else upper

@@ -7,6 +7,7 @@ size, or to stop: so a fit is resumed from its history bit for bit.
 
     method.step(objective, settings)     what one step does (`step`, `methods`)
     ascend(optimizer, objective, ...)    one step up, for the rows in the batch (`ascent`)
+    noise_for(normals, params, ...)      draws in pairs, evenly spread (`noise`)
     adaptive(), natural_gradient()       how far the step goes (`default`, `natural`)
     run(title, step, ...)                chunks until a stop (`loop`, `history`, `stages`)
     run_together, run_apart              several fits in one program, several programs (`apart`)

@@ -68,7 +68,10 @@ class Fit:
 
     @property
     def bound(self) -> np.ndarray:
-        """Estimate of ELBO + utility term at each step: larger is better."""
+        """Estimate of ELBO + utility term at each step: larger is better.
+
+        Steps that were skipped have a value that is not finite.
+        """
         bound: np.ndarray = self.elbo + self.utility
         return bound
 

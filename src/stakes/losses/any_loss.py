@@ -121,6 +121,8 @@ class AnyLoss(Criterion):
         return AnyLoss(WithCovariates.of(self.loss, columns) if at is None else at(columns))
 
     def check(self, columns: Columns) -> None:
+        """Refuse parameters of some cases that could not be those of all, where the loss has a
+        rule."""
         check = self._own("check")
         if check is not None and self.needs:
             check(columns)

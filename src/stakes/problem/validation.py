@@ -180,8 +180,12 @@ def _check_own_space(problem: "Problem") -> None:
 def _check_action(problem: "Problem", stated: Argument) -> None:
     """Refuse an argument of the model that cannot be decided about.
 
-    The model has to take it; its decisions have to be single numbers with limits that are the same
+    The model has to take it. Its decisions have to be single numbers with limits that are the same
     for all: without limits there is no range in which to search, since outcomes show none.
+
+    Args:
+        problem: its model, and the outcome, which is not decided about itself.
+        stated: the argument and its space.
     """
     where, name, space = "`Problem(decision=...)`", stated.name, stated.space
     arguments = arguments_of(problem.model)
@@ -219,7 +223,9 @@ def check_guide(where: str, guide: object) -> None:
 def checked_key(key: object) -> Key:
     """Return a JAX random key, of either of the two kinds that JAX has.
 
-    A bare integer is refused: seeds are not converted silently.
+    A typed key, `jax.random.key(0)`, is returned as it is; the older array of two whole numbers,
+    `jax.random.PRNGKey(0)`, is wrapped. A bare integer is refused: seeds are not converted
+    silently.
     """
     if isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
         if key.shape == ():

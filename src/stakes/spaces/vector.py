@@ -121,9 +121,11 @@ class Vector(Space):
         return jnp.stack([question(space, part) for space, part in parts])
 
     def to_labels(self, decisions: np.ndarray) -> np.ndarray:
+        """Return each part as users see it, along a leading axis."""
         return np.stack([s.to_labels(p) for s, p in zip(self.spaces, decisions, strict=True)])
 
     def from_labels(self, where: str, decisions: object) -> np.ndarray:
+        """Refuse decisions that come from outside as single numbers."""
         raise InputError(f"{where} is for decisions that are single numbers, not for {self!r}.")
 
 

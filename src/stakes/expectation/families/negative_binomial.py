@@ -154,7 +154,10 @@ def _negative_binomial_least(
 
 
 def _up(at: _Beyond, shape: Array, odds: Array) -> _Beyond:
-    """The same beyond the next count."""
+    """Return the same for the next count.
+
+    By p(k+1) = p(k) (r + k)/((1 + b) (k + 1)): neighbours need no further incomplete beta function.
+    """
     count = at.value + 1
     chance = at.weight / count
     weight = chance * (shape + count) * odds
@@ -163,7 +166,7 @@ def _up(at: _Beyond, shape: Array, odds: Array) -> _Beyond:
 
 
 def _down(at: _Beyond, shape: Array, odds: Array) -> _Beyond:
-    """The same beyond the count before; from zero, whatever."""
+    """Return the same for the count before; from zero, whatever."""
     chance, score = at.weight / ((shape + at.value) * odds), at.score - 1 / (shape + at.value)
     return _Beyond(
         at.value - 1, at.mass + chance, at.by_shape + chance * score, chance * at.value, score

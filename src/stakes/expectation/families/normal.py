@@ -148,7 +148,7 @@ def _best_distance(above: Array, below: Array) -> Array:
 
 
 def _any_mills(x: Array) -> Array:
-    """The Mills ratio, also of a negative number."""
+    """The Mills ratio, also of a negative number: 1/φ(x) less that of -x."""
     inside = mills(jnp.abs(x))
     return jnp.where(x < 0, 1 / density(x) - inside, inside)
 
@@ -170,7 +170,10 @@ def _(above, below, primals, tangents):  # type: ignore[no-untyped-def]
 def _normal_tails_and_slopes(
     loc: Array, scale: Array, decision: Array, above: float, below: float
 ) -> tuple[Array, Array, Array]:
-    """Value, and derivatives by h (minus that by m) and by s."""
+    """Return `tails`, and its derivatives by h (minus that by m) and by s.
+
+    They are written out: terms in z·φ(z) that cancel exactly on paper do not in floating point.
+    """
     z = (decision - loc) / scale
     phi = density(z)
     beyond = once(phi * mills(jnp.abs(z)))
