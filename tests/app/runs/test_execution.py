@@ -94,7 +94,7 @@ KINDS: dict[str, dict[str, Any]] = {
         "model": {"formula": "hit ~ sun", "family": "bernoulli"},
         "data": {"held_out": {"fraction": 0.25}},
         "loss": {"cost_table": {"costs": {"yes": [1, 0], "no": [0, 2]}}},
-        "choose": {"ways": ["plain", "calibrated", "same"], "today": "hit"},
+        "choose": {"ways": ["plain", "calibrated", "same"]},
     },
     "groups in whole numbers": {
         "model": {"formula": "sold ~ sun", "family": "negative binomial"},
