@@ -1,4 +1,13 @@
-"""Sums over the values of a discrete outcome."""
+"""Sums over the values of a discrete outcome.
+
+A window of values follows the mean, from eight standard deviations below it to sixteen above, and a
+heavy tail is summed in stretches beyond it, each twice as far out. In a stretch a few values stand
+for all: Clenshaw-Curtis quadrature, with weights that make sums rather than integrals right. How
+far the tail matters is judged by the expected square, so that a loss of second degree is safe.
+
+The weights add up to one only where the values hold all of the mass; anything else is found out,
+and the answer is nan.
+"""
 
 import math
 from collections.abc import Iterable
@@ -64,6 +73,7 @@ class Enumeration(ByPoints):
         checks.assign(self, stretches=stretches)
 
     def objection(self, outcome: Distribution, gain: Gain, decision: Array) -> str | None:
+        """Return why the outcome cannot be enumerated: it is continuous, or has no least value."""
         if not stats.is_discrete(outcome) or outcome.event_shape:
             return "only discrete outcomes can be enumerated"
         if stats.ends(outcome).lower is None and stats.few_values(outcome) is None:
@@ -71,6 +81,7 @@ class Enumeration(ByPoints):
         return None
 
     def rule(self, key: Key | None, outcome: Distribution, decision: Array) -> Rule:
+        """Return the values of the window, and the log probability that each stands for."""
         shape = np.broadcast_shapes(outcome.batch_shape, jnp.shape(decision))
         window = self._window(outcome)
         lowest = jnp.broadcast_to(self._lowest(outcome, decision), shape)
@@ -81,6 +92,11 @@ class Enumeration(ByPoints):
         return Rule(legal, normalised(log_weights + column_like(lowest, window.log_counts), whole))
 
     def trusted(self, outcome: Distribution, terms: Terms) -> Array | bool:
+        """Return whether the sum is as good as the expectation.
+
+        Half of the values in stretches give nearly the same answer, and what lies beyond the window
+        on either side, extrapolated by the ratio of the last two shares, matters to nobody.
+        """
         if stats.few_values(outcome) is not None:
             return True
         points = terms.points
@@ -98,7 +114,10 @@ class Enumeration(ByPoints):
         )
 
     def _lowest(self, outcome: Distribution, decision: Array) -> Array:
-        """The first value of the window."""
+        """Return the first value of the window.
+
+        It holds the decision, where it can: a loss may jump or bend there.
+        """
         first = stats.smallest_value(outcome)
         if self.points is None or stats.few_values(outcome) is not None:
             return first
@@ -113,11 +132,13 @@ class Enumeration(ByPoints):
         return jnp.floor(jnp.maximum(lowest, first))
 
     def typical(self, outcome: Distribution) -> Array:
+        """Return a count near the mean."""
         if stats.few_values(outcome) is not None:
             return stats.smallest_value(outcome)
         return jnp.floor(jax.lax.stop_gradient(stats.mean(outcome)))
 
     def _window(self, outcome: Distribution) -> "_Window":
+        """Return the values to sum: all of few, or those of the size that was given or found."""
         size = stats.few_values(outcome)
         if size is not None:
             return _window(size, 0)
@@ -129,6 +150,7 @@ class Enumeration(ByPoints):
         return _window(self.points, self.stretches)
 
     def size_for(self, outcomes: Iterable[Distribution]) -> "Enumeration":
+        """Return the same with a window for these outcomes, unless its size was given."""
         return self if self.points is not None else self.widen_for(outcomes)
 
     @property
@@ -153,6 +175,11 @@ class Enumeration(ByPoints):
         return Cost(points=values, mixture=values, trial=values)
 
     def _widen_for(self, outcomes: Distribution) -> "Enumeration":
+        """Return the same with a window that holds one more batch of outcomes.
+
+        A window that would hold thousands of values is refused: it would take memory for each draw
+        of θ.
+        """
         if stats.few_values(outcomes) is not None:
             return self
         first, last = stats.smallest_value(outcomes), stats.last_value(outcomes)
@@ -208,6 +235,7 @@ class _Window(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _window(points: int, stretches: int) -> _Window:
+    """Return the window and its stretches, which are the same for all outcomes."""
     parts = [(np.arange(float(points)), np.ones(points), np.ones(points))]
     parts += [_stretch(points * 2**k) for k in range(stretches)]
     offsets, counts, coarse = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))

@@ -1,4 +1,8 @@
-"""Draws of the outcome: reparameterised, or weighed by how likely parameters make them."""
+"""Draws of the outcome: reparameterised, or weighed by how likely parameters make them.
+
+A reparameterised draw moves with the parameters, and so carries their slope; where an outcome has
+none, as a discrete one, the score function of its density does.
+"""
 
 import math
 from dataclasses import dataclass

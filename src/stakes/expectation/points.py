@@ -1,7 +1,11 @@
 """Expectations that are a weighted sum over points.
 
-Gradients reach the outcome's parameters through the weights (enumeration, quadrature: the points
-are fixed) or through the points (Monte Carlo: the points are reparameterised draws).
+E g(y) = Σ w_i g(y_i), and log E u = log Σ w_i u(y_i) in log space. Gradients reach the outcome's
+parameters through the weights (enumeration, quadrature: the points are fixed) or through the points
+(Monte Carlo: the points are reparameterised draws).
+
+A sum that is not known to be right is nan: the loss overflowed where it matters, or the rule does
+not trust its own points. A fit leaves such a step out and says so.
 """
 
 from abc import abstractmethod
@@ -72,6 +76,11 @@ class ByPoints(Expectation, Protocol):
     def expected(
         self, key: Key | None, outcome: Distribution, loss: Loss, decision: Array
     ) -> Array:
+        """E ℓ(y, h), or nan where the sum is not to be trusted.
+
+        A loss never sees points of weight zero: it may overflow there, and 0·inf is nan in slopes,
+        too.
+        """
         points, log_weights = self.rule(key, outcome, kink(decision))
         typical = self.typical(outcome)
         weights = flushed_exp(log_weights)
@@ -94,6 +103,7 @@ class ByPoints(Expectation, Protocol):
     def log_expected(
         self, key: Key | None, outcome: Distribution, utility: PositiveUtility, decision: Array
     ) -> Array:
+        """log E u(y, h), or nan where the sum is not to be trusted."""
         points, log_weights = self.rule(key, outcome, kink(decision))
         log_shares = still(log_weights + utility.log(points, decision))
         shares = flushed_exp(log_shares - largest_of(log_shares))
@@ -112,6 +122,7 @@ class ByPoints(Expectation, Protocol):
         return Cost(points=512)
 
     def mixture(self, outcomes: Distribution) -> Predicted:
+        """Return outcomes stacked over draws of θ, with the statistics that are known of them."""
         return Mixture(outcomes)
 
     def table(self, key: Key | None, outcome: Distribution, decision: Array) -> "PointTable":
@@ -133,7 +144,7 @@ def _finite(points: Array, shares: Array) -> Array:
 
 
 def _known(total: Array, fine: Array | bool) -> Array:
-    """nan, with slopes of nan, where it is not fine."""
+    """Return the sum where it is fine, and nan elsewhere, with slopes of nan."""
     return total * jnp.where(fine, 1.0, jnp.nan).astype(total.dtype)
 
 
@@ -156,6 +167,7 @@ class PointTable(Tabled):
 
     @classmethod
     def of(cls, behind: Expectation, rule: Rule) -> "PointTable":
+        """Keep the points and weights of a rule."""
         return cls(behind, rule.points, flushed_exp(rule.log_weights), rule.log_weights)
 
     def objection(self, outcome: Distribution, gain: Gain, decision: Array) -> str | None:
@@ -179,9 +191,17 @@ class PointTable(Tabled):
 
     @property
     def few(self) -> bool:
+        """Whether there are so few values that all of them are tried as decisions.
+
+        The best decision about labels is one of these, or as good as one.
+        """
         return len(self.points) <= FEW
 
     def places(self) -> Array:
+        """Return where to begin a search: evenly over the values that matter and one step beyond.
+
+        Of few values, at all of them and between.
+        """
         if self.few:
             steps = max(len(self.points) - 1, 1)
             steps *= -(-STEPS // steps)

@@ -1,7 +1,12 @@
 """Double-exponential quadrature over a continuous outcome.
 
 Tanh-sinh towards an end and exp-sinh towards infinity, after Takahasi and Mori, Double exponential
-formulas for numerical integration (1974).
+formulas for numerical integration (1974): y = g(t) with t evenly spaced, and g so steep that the
+density at the last points is nothing. The trapezoidal rule in t then converges exponentially, also
+where the density is infinite at an end.
+
+The points are fixed under differentiation: slopes reach parameters through the log density at each
+point. Only at the decision, where a loss may jump, slopes come from points next to it.
 """
 
 from dataclasses import dataclass
@@ -65,6 +70,7 @@ class Quadrature(ByPoints):
             checks.assign(self, points=points)
 
     def objection(self, outcome: Distribution, gain: Gain, decision: Array) -> str | None:
+        """Return that the outcome is not continuous, or has no quantiles to place points by."""
         is_number = not outcome.event_shape and not stats.is_discrete(outcome)
         is_number = is_number and stats.line_of_counts(outcome) is None
         if not is_number or not self._has_quantiles(outcome, decision):
@@ -84,6 +90,7 @@ class Quadrature(ByPoints):
         return Cost(points=values, trial=values)
 
     def pool(self, outcomes: Distribution, drawn: Array, most: int) -> PointTable:
+        """Return a table of values of the whole mixture: see `pooled_rule`."""
         return PointTable.of(self, pooled_rule(outcomes, drawn, most))
 
     def _size(self, dtype: np.dtype) -> int:
@@ -125,11 +132,17 @@ class Quadrature(ByPoints):
         return Rule(points, normalised(jnp.where(counts, log_weights, -jnp.inf), whole))
 
     def typical(self, outcome: Distribution) -> Array:
+        """Return the middle of the outcome."""
         if (line := stats.line(outcome)) is not None:
             return line.at(self.typical(line.of))
         return _middle_and_spread(jax.lax.stop_gradient(outcome))[0]
 
     def trusted(self, outcome: Distribution, terms: Terms) -> Array:
+        """Return whether the sum is as good as the integral.
+
+        Every other point gives nearly the same answer, and the shares at the points furthest out
+        fall off fast enough that what lies beyond them does not matter.
+        """
         if (line := stats.line(outcome)) is not None:
             cost = terms.size
             moved = None if cost is None else lambda points: cost(line.at(points))
@@ -206,6 +219,17 @@ def _outward(
     sign: int,
     points: int,
 ) -> _Segment:
+    """Return points from a place outwards: to an end of the support, or to infinity.
+
+    Args:
+        outcome: whose density decides how far to go.
+        start: where the first point lies.
+        middle: of the outcome, where there is mass.
+        spread: its quartiles' distance.
+        end: of the support on this side; None where it has none.
+        sign: 1 for upwards, -1 for downwards.
+        points: how many.
+    """
     if end is not None:
         return _to_end(outcome, start, middle, end, sign, points)
     return _to_infinity(jax.lax.stop_gradient(outcome), start, spread, sign, points)
@@ -214,7 +238,12 @@ def _outward(
 def _to_infinity(
     outcome: Distribution, start: Array, spread: Array, sign: int, points: int
 ) -> _Segment:
-    """Exp-sinh; further out where the tail is heavy."""
+    """Exp-sinh; further out where the tail is heavy.
+
+    The power by which the density falls is found from two probes far out. Where it leaves too much
+    for a loss of second degree beyond the usual last point, points move out as far as their squares
+    do not overflow.
+    """
     t, step = np.linspace(-REACH, REACH, points, retstep=True)
     t = t[::sign]
     cast = partial(column_like, start)
@@ -290,18 +319,22 @@ def _steepness(
 
 
 def _nearest(end: Array) -> Array:
-    """How near to the end a number still has a distance to it that is accurate."""
+    """Return how near to the end a number still has a distance to it that is accurate."""
     info = np.finfo(end.dtype)
     return info.eps**0.75 * jnp.abs(end) + 1e3 * info.tiny
 
 
 def _log(width: Array) -> Array:
+    """The logarithm, minus infinity at zero, without a slope of nan there."""
     some = width > 0
     return jnp.where(some, jnp.log(jnp.where(some, width, 1.0)), -jnp.inf)
 
 
 def _kink(decision: Array, middle: Array, spread: Array, ends: _Ends) -> Array:
-    """The decision; if it lies beyond an end of the support, a place near to that end."""
+    """Return the decision; if it lies beyond an end of the support, a place near to that end.
+
+    The line is split there, so that no piece has a kink inside.
+    """
     lower, upper = jax.lax.stop_gradient(ends)
     if lower is not None:
         decision = jnp.where(decision > lower, decision, lower + 0.03 * (middle - lower))
@@ -312,6 +345,7 @@ def _kink(decision: Array, middle: Array, spread: Array, ends: _Ends) -> Array:
 
 
 def _inside(value: Array, ends: _Ends, room: Array | float) -> Array:
+    """Whether a value lies within the support, with room to either end."""
     inside = jnp.ones(value.shape, bool)
     if ends.lower is not None:
         inside &= value - room > jax.lax.stop_gradient(ends.lower)
@@ -321,7 +355,10 @@ def _inside(value: Array, ends: _Ends, room: Array | float) -> Array:
 
 
 def _middle_and_spread(outcome: Distribution) -> tuple[Array, Array]:
-    """Where the mass lies, and over which range: the quartiles, or rough substitutes."""
+    """Return where the mass lies, and over which range: the quartiles, or rough substitutes.
+
+    Neither has to be exact: points reach out double-exponentially from there.
+    """
     try:
         middle, spread = outcome.icdf(0.5), outcome.icdf(0.75) - outcome.icdf(0.25)
     except (ImportError, NotImplementedError):  # the first, for an optional dependency of NumPyro
@@ -353,6 +390,7 @@ def _(outcome: dist.InverseGamma) -> tuple[Array, Array]:
 
 
 def _ends(outcome: Distribution) -> _Ends:
+    """Return the ends of the support; refuse a support of which they are not known."""
     support = outcome.support
     lower, upper = stats.ends(outcome)
     if lower is None and upper is None and support is not constraints.real:

@@ -1,8 +1,11 @@
 """Statistics of outcome distributions that losses need, one function each.
 
 Each function dispatches on the type of the NumPyro distribution; an unknown type raises
-`NoClosedForm`, and the next best expectation is taken. A new outcome distribution takes a
-handful of `register` lines, in `families` or in your own code.
+`NoClosedForm`, and the next best expectation is taken. A new outcome distribution takes a handful
+of `register` lines, in `families` or in your own code: with `mean` and `excess` a quantile loss has
+its expectation, with `cdf` its best decision.
+
+Here (y-h)+ is y - h where that is positive, and zero elsewhere.
 """
 
 from collections.abc import Callable
@@ -77,7 +80,10 @@ def log_mass(outcome: Distribution, count: Array) -> Array:
 
 @singledispatch
 def excess(outcome: Distribution, decision: Array) -> Array:
-    """E (y-h)+, where E y is finite."""
+    """E (y-h)+, where E y is finite.
+
+    What the outcome exceeds the decision by, on average. With the mean it gives `tails`.
+    """
     raise unknown("expected excess", outcome)
 
 

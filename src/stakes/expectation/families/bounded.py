@@ -1,6 +1,16 @@
 """Outcomes with a lower end, or with two.
 
-Those of Pearson's system have E (y-h)+ = (E y - h) P(y > h) + k(h) p(h) for a polynomial k.
+Those of Pearson's system (gamma, inverse gamma, beta and their kin) have a density with p'/p =
+(linear)/(quadratic). For a polynomial k of degree two at most,
+
+    E (y-h)+ = (E y - h) P(y > h) + k(h) p(h),
+
+since the derivative of k p is (E y - y) p. For the gamma distribution with rate r, k(h) is h/r; for
+the beta distribution, h (1-h)/(a+b). The tails P(y > h) are incomplete gamma and beta functions.
+
+Each formula is written for the standardised outcome. Beyond an end the cost is linear, and the
+formula, which may fail there, is not asked (`guards.positive`, `guards.fraction`). Variances of
+NumPyro's that are differences of two moments are replaced where they would lose their digits.
 """
 
 import math
@@ -38,6 +48,7 @@ Truncated: TypeAlias = (
 
 @stats.excess.register
 def _(outcome: dist.Gamma, decision: Array) -> Array:
+    """[(a - x) P(g > x) + x^a exp(-x)/Γ(a)]/r, with shape a, rate r, x = rh and g ~ Gamma(a, 1)."""
     shape, rate, decision = floats(outcome.concentration, outcome.rate, decision)
 
     def inside(x: Array) -> Array:
@@ -49,6 +60,7 @@ def _(outcome: dist.Gamma, decision: Array) -> Array:
 
 @stats.cdf.register
 def _(outcome: dist.Gamma, value: Array) -> Array:
+    """1 - P(g > rh), with g ~ Gamma(a, 1)."""
     shape, rate, value = floats(outcome.concentration, outcome.rate, value)
     above = lambda x: gamma_above(*jnp.broadcast_arrays(shape, x))  # noqa: E731
     return 1 - positive(rate * value, 1.0, above)
@@ -56,11 +68,13 @@ def _(outcome: dist.Gamma, value: Array) -> Array:
 
 @stats.cumulant.register
 def _(outcome: dist.Gamma, t: float) -> Array:
+    """a (-log(1-v) - v) at v = t/r; infinite from v = 1 on."""
     return outcome.concentration * _exponential_cumulant(t / outcome.rate)
 
 
 @stats.excess.register
 def _(outcome: dist.Exponential, decision: Array) -> Array:
+    """exp(-rh)/r above zero, and 1/r - h below."""
     rate, decision = floats(outcome.rate, decision)
     x = rate * decision
     return positive(x, 1 - x, lambda x: flushed_exp(-x)) / rate
@@ -68,16 +82,18 @@ def _(outcome: dist.Exponential, decision: Array) -> Array:
 
 @stats.cdf.register
 def _(outcome: dist.Exponential, value: Array) -> Array:
+    """1 - exp(-rh)."""
     return -jnp.expm1(-outcome.rate * jnp.maximum(value, 0.0))
 
 
 @stats.cumulant.register
 def _(outcome: dist.Exponential, t: float) -> Array:
+    """That of a gamma distribution with shape one."""
     return _exponential_cumulant(t / outcome.rate)
 
 
 def _exponential_cumulant(v: Array) -> Array:
-    """-log(1-v) - v."""
+    """-log(1-v) - v, without the part that cancels where v is small."""
     return finite_below_one(jnp.asarray(v), lambda v: -log_less_tangent(1 - v, -v))
 
 
@@ -86,6 +102,10 @@ def _exponential_cumulant(v: Array) -> Array:
 
 @stats.excess.register
 def _(outcome: dist.InverseGamma, decision: Array) -> Array:
+    """By y = r/g for g ~ Gamma(a, 1), and E 1/g = 1/(a-1), in units of the rate.
+
+    Infinite with a ≤ 1, where there is no mean: `tails` sees to that.
+    """
     shape, rate, decision = floats(outcome.concentration, outcome.rate, decision)
     less = jnp.where(shape > 1, shape - 1, 1.0)
 
@@ -100,6 +120,7 @@ def _(outcome: dist.InverseGamma, decision: Array) -> Array:
 
 @stats.cdf.register
 def _(outcome: dist.InverseGamma, value: Array) -> Array:
+    """P(g > r/h) for g ~ Gamma(a, 1), since y = r/g."""
     shape, rate, value = floats(outcome.concentration, outcome.rate, value)
     above = lambda h: gamma_above(*jnp.broadcast_arrays(shape, 1 / h))  # noqa: E731
     return positive(value / rate, 0.0, above)
@@ -107,6 +128,7 @@ def _(outcome: dist.InverseGamma, value: Array) -> Array:
 
 @stats.excess.register
 def _(outcome: dist.Pareto, decision: Array) -> Array:
+    """s x^(1-α)/(α-1) + (s - h)+, with x = h/s, or one where that is more."""
     scale, alpha, decision = floats(outcome.scale, outcome.alpha, decision)
     less, h = jnp.where(alpha > 1, alpha - 1, 1.0), decision / scale
     beyond = jnp.maximum(h, 1.0)
@@ -116,6 +138,7 @@ def _(outcome: dist.Pareto, decision: Array) -> Array:
 
 @stats.cdf.register
 def _(outcome: dist.Pareto, value: Array) -> Array:
+    """1 - (s/h)^α."""
     return -jnp.expm1(-outcome.alpha * jnp.log(jnp.maximum(value / outcome.scale, 1.0)))
 
 
@@ -123,6 +146,10 @@ def _(outcome: dist.Pareto, value: Array) -> Array:
 def _(
     outcome: dist.InverseGamma | dist.LogNormal | dist.Pareto | dist.HalfCauchy, t: float
 ) -> Array:
+    """Infinite for t > 0: the upper tail falls off more slowly than any exponential.
+
+    For t < 0 it is finite, and has no formula.
+    """
     if t > 0:
         return jnp.full(outcome.batch_shape, jnp.inf)
     raise stats.unknown("moment generating function", outcome)
@@ -130,6 +157,7 @@ def _(
 
 @stats.excess.register
 def _(outcome: dist.HalfCauchy, decision: Array) -> Array:
+    """Infinite, as the mean is."""
     return jnp.full(jnp.broadcast_shapes(outcome.batch_shape, jnp.shape(decision)), jnp.inf)
 
 
@@ -138,7 +166,10 @@ def _(outcome: dist.HalfCauchy, decision: Array) -> Array:
 
 @stats.excess.register
 def _(outcome: dist.Weibull, decision: Array) -> Array:
-    """The integral of P(y > h), an incomplete gamma function of (h/s)^c and shape 1/c."""
+    """s Γ(1 + 1/c) P(g > (h/s)^c), with g ~ Gamma(1/c, 1).
+
+    It is the integral of P(y > u) from h on.
+    """
     scale, power, decision = floats(outcome.scale, outcome.concentration, decision)
     shape, h = 1 / power, decision / scale
     centre = jnp.exp(gammaln(1 + shape))
@@ -152,6 +183,7 @@ def _(outcome: dist.Weibull, decision: Array) -> Array:
 
 @stats.cdf.register
 def _(outcome: dist.Weibull, value: Array) -> Array:
+    """1 - exp(-(h/s)^c)."""
     scale, power, value = floats(outcome.scale, outcome.concentration, value)
     return positive(value / scale, 0.0, lambda h: -jnp.expm1(-jnp.power(h, power)))
 
@@ -169,6 +201,10 @@ def _(outcome: dist.Weibull) -> Array:
 
 @stats.excess.register
 def _(outcome: dist.LogNormal, decision: Array) -> Array:
+    """E y Φ(z + s) - h Φ(z), with z = (m - log h)/s.
+
+    This is Black and Scholes' formula for the price of a call option.
+    """
     loc, scale, decision = floats(outcome.loc, outcome.scale, decision)
     centre = jnp.exp(loc + jnp.square(scale) / 2)
     return positive(
@@ -178,12 +214,14 @@ def _(outcome: dist.LogNormal, decision: Array) -> Array:
 
 @stats.cdf.register
 def _(outcome: dist.LogNormal, value: Array) -> Array:
+    """Φ((log h - m)/s)."""
     loc, scale, value = floats(outcome.loc, outcome.scale, value)
     return positive(value, 0.0, lambda h: _normal_cdf((jnp.log(h) - loc) / scale))
 
 
 @stats.variance.register
 def _(outcome: dist.LogNormal) -> Array:
+    """(exp(s²) - 1) exp(2m + s²). NumPyro's difference cancels where s is small."""
     squared = jnp.square(outcome.scale)
     return jnp.expm1(squared) * jnp.exp(2 * outcome.loc + squared)
 
@@ -200,12 +238,14 @@ def _lognormal_excess(
 
 
 def _normal_cdf(z: Array) -> Array:
+    """Φ(z), by Mills' ratio in the smaller tail."""
     beyond = density(z) * mills(jnp.abs(z))
     return jnp.where(z > 0, 1 - beyond, beyond)
 
 
 @stats.excess.register
 def _(outcome: dist.HalfNormal, decision: Array) -> Array:
+    """The scale times the excess of |ε| over z = h/s; √(2/π) - z below zero."""
     scale, decision = floats(outcome.scale, decision)
     z = decision / scale
     return scale * positive(z, math.sqrt(2 / math.pi) - z, _half_normal_excess)
@@ -213,12 +253,14 @@ def _(outcome: dist.HalfNormal, decision: Array) -> Array:
 
 @with_slopes
 def _half_normal_excess(z: Array) -> tuple[Array, Array]:
+    """2 [φ(z) - z (1 - Φ(z))], and its derivative -2 (1 - Φ(z))."""
     phi, ratio = density(z), mills(z)
     return 2 * phi * (1 - z * ratio), -2 * phi * ratio
 
 
 @stats.cdf.register
 def _(outcome: dist.HalfNormal | dist.HalfCauchy, value: Array) -> Array:
+    """NumPyro's, which is negative below zero."""
     return outcome.cdf(jnp.maximum(value, 0.0))
 
 
@@ -227,6 +269,7 @@ def _(outcome: dist.HalfNormal | dist.HalfCauchy, value: Array) -> Array:
 
 @stats.excess.register
 def _(outcome: dist.Uniform, decision: Array) -> Array:
+    """(b - h)²/(2 (b - a)) between the ends a and b, and the mean less h below."""
     low, high, decision = floats(outcome.low, outcome.high, decision)
     width = high - low
     return width * jnp.square(jnp.clip((high - decision) / width, 0.0, 1.0)) / 2 + jnp.maximum(
@@ -248,6 +291,10 @@ def _(outcome: dist.Uniform, t: float) -> Array:
 
 @stats.excess.register
 def _(outcome: dist.Beta, decision: Array) -> Array:
+    """(E y - h) P(y > h) + h^a (1-h)^b/((a + b) B(a, b)).
+
+    1 - h is passed on beside h: near one it would lose its digits.
+    """
     a, b, decision = floats(outcome.concentration1, outcome.concentration0, decision)
     centre = a / (a + b)
 
@@ -260,6 +307,7 @@ def _(outcome: dist.Beta, decision: Array) -> Array:
 
 @stats.cdf.register
 def _(outcome: dist.Beta, value: Array) -> Array:
+    """1 - P(y > h), the incomplete beta function."""
     a, b, value = floats(outcome.concentration1, outcome.concentration0, value)
     above = lambda h: beta_above(*jnp.broadcast_arrays(a, b, h, 1 - h))  # noqa: E731
     return 1 - fraction(value, 1.0, above)
