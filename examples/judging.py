@@ -25,9 +25,9 @@ def saving(costs: np.ndarray, others: np.ndarray, dependence: Dependence | None 
         >>> import numpy as np
         >>> from examples.judging import saving
         >>> saving(np.arange(1.0, 9.0), 2 * np.arange(1.0, 9.0))
-        '50.0 % (50.0 % to 50.0 %)'
+        '50.0 % (50.0 to 50.0 %)'
         >>> saving(np.array([1.0, 2.0]), np.array([2.0, 3.0]))
-        '40.0 % (independent instances, of which 2 are too few for a claim)'
+        '40.0 % (independent cases; 2 are too few)'
     """
     low, high, method = interval(others, costs, dependence or Independent())
     share = relative(float(others.mean() - costs.mean()), abs(float(others.mean())))
