@@ -10,7 +10,7 @@ An *instance* is a case as arrays have it: one element of the outcome.
 
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import jax
 from numpyro.distributions import Distribution as Distribution
@@ -41,3 +41,11 @@ Batch: TypeAlias = Mapping[str, Any]
 """Plate name -> the members in this minibatch; plates that are not subsampled are left out."""
 Data: TypeAlias = Mapping[str, Any]
 """Model argument -> value; the argument named like the outcome carries the observations."""
+
+
+class Table(Protocol):
+    """A table with named columns, of pandas, Polars, PyArrow or the like."""
+
+    @property
+    def columns(self) -> Any:
+        """The columns or their names."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stakes import checks
-from stakes._types import Data, Key
+from stakes._types import Key
 from stakes.errors import InputError, warn
 from stakes.fitting import Method, Stop
 from stakes.host.progress import waiting
@@ -15,7 +15,7 @@ from stakes.host.workers import checked_client, shared_folder
 from stakes.problem import Problem, checked_key
 from stakes.protocols import Estimator, Expectation, Transform
 from stakes.study.calibration import Calibration
-from stakes.study.data import Coords
+from stakes.study.data import Coords, InputData
 from stakes.study.fits import PAPER
 from stakes.study.gang_fits import fit_on_workers
 from stakes.study.options import Journal, KeyWords, Options
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def calibrate(
     key: Key,
     problem: Problem,
-    data: Data,
+    data: InputData,
     *,
     transform: Transform | None = None,
     method: Method | None = None,
@@ -127,7 +127,7 @@ def _fitted_on(
     client: "Client",
     key: Key,
     problem: Problem,
-    data: Data,
+    data: InputData,
     options: Options,
     coords: Coords | None,
     work: Work,
@@ -153,7 +153,7 @@ def _fitted_on(
 def _study(
     words: KeyWords,
     problem: Problem,
-    data: Data,
+    data: InputData,
     options: Options,
     coords: Coords | None,
     work: Work,

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, final, overload
 
 import jax
 import numpy as np
 
 from stakes import checks, predicting
-from stakes._types import Data
+from stakes._types import Data, Table
 from stakes.bridge import NumPyroApproximation, nuts
 from stakes.errors import InputError
 from stakes.fitting import Fit, Stop
@@ -18,7 +18,7 @@ from stakes.problem import Problem
 from stakes.protocols import Expectation, Transform
 from stakes.study.cases import Cases, check_judged, with_labels
 from stakes.study.comparison import Comparison
-from stakes.study.data import CheckedData, Coords, as_column
+from stakes.study.data import CheckedData, Coords, InputData, as_column
 from stakes.study.dependence import By, dependence_of
 from stakes.study.draws import data_tree, posterior_draws, prior_draws
 from stakes.study.leave_one_out import leave_one_out
@@ -29,6 +29,7 @@ from stakes.tables import is_table
 from stakes.wording import Printed, Printout
 
 if TYPE_CHECKING:
+    import pandas as pd
     import xarray as xr
 
 # Steps of each chain of NUTS before its draws, in which it adapts its step size.
@@ -138,7 +139,7 @@ class Calibration(Printed):
 
     def assess(
         self,
-        data: Data,
+        data: InputData,
         *,
         new: str | Sequence[str] = (),
         known: str | Sequence[str] = (),
@@ -184,7 +185,7 @@ class Calibration(Printed):
 
     def _asked(
         self,
-        data: Data | None,
+        data: InputData | None,
         new: str | Sequence[str],
         known: str | Sequence[str],
         coords: Coords | None,
@@ -213,6 +214,18 @@ class Calibration(Printed):
         rows = "" if self.beyond is None else f"; {self.beyond}"
         return f"{transform}; expectation {self.expectation}{rows}"
 
+    @overload
+    def decide(
+        self,
+        data: Table,
+        *,
+        new: str | Sequence[str] = (),
+        known: str | Sequence[str] = (),
+        coords: Coords | None = None,
+        fit: Fit | None = None,
+    ) -> "pd.Series[Any]": ...
+
+    @overload
     def decide(
         self,
         data: Data,
@@ -221,7 +234,17 @@ class Calibration(Printed):
         known: str | Sequence[str] = (),
         coords: Coords | None = None,
         fit: Fit | None = None,
-    ) -> "xr.DataArray":
+    ) -> "xr.DataArray": ...
+
+    def decide(
+        self,
+        data: InputData,
+        *,
+        new: str | Sequence[str] = (),
+        known: str | Sequence[str] = (),
+        coords: Coords | None = None,
+        fit: Fit | None = None,
+    ) -> "pd.Series[Any] | xr.DataArray":
         """Decisions for other cases, without their outcomes; by the calibrated fit by default.
 
         What the fit has learned about a member of a plate is used for that member; the latents of a
@@ -244,7 +267,7 @@ class Calibration(Printed):
 
     def compare(
         self,
-        held_out: Data | None = None,
+        held_out: InputData | None = None,
         *,
         new: str | Sequence[str] = (),
         known: str | Sequence[str] = (),
@@ -295,7 +318,7 @@ class Calibration(Printed):
 
     def observed(
         self,
-        data: Data | None = None,
+        data: InputData | None = None,
         *,
         new: str | Sequence[str] = (),
         known: str | Sequence[str] = (),
@@ -366,7 +389,7 @@ class Calibration(Printed):
 
     def predictive(
         self,
-        data: Data | None = None,
+        data: InputData | None = None,
         *,
         fit: Fit | None = None,
         draws: int = 1000,
@@ -385,7 +408,7 @@ class Calibration(Printed):
     def expected(
         self,
         decisions: Sequence[float] | np.ndarray,
-        data: Data | None = None,
+        data: InputData | None = None,
         *,
         fit: Fit | None = None,
         draws: int = 500,

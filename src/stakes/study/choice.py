@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import sqrt
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, final, overload
 
 from stakes import checks
-from stakes._types import Data
+from stakes._types import Data, Table
 from stakes.study.comparison import Comparison, Score
-from stakes.study.data import Coords, as_column
+from stakes.study.data import Coords, InputData, as_column
 from stakes.study.strategies.baselines import Given
 from stakes.study.strategies.strategy import FittedStrategy, Strategy
 from stakes.study.study import Study
@@ -227,6 +227,18 @@ class Choice(Printed):
         strategy = next(each for each in self.strategies if each.name == name)
         return self.study.fitted(strategy, self.study.everything)
 
+    @overload
+    def decide(
+        self,
+        data: Table,
+        *,
+        new: str | Sequence[str] = (),
+        known: str | Sequence[str] = (),
+        coords: Coords | None = None,
+        way: str | None = None,
+    ) -> "pd.Series[Any]": ...
+
+    @overload
     def decide(
         self,
         data: Data,
@@ -235,7 +247,17 @@ class Choice(Printed):
         known: str | Sequence[str] = (),
         coords: Coords | None = None,
         way: str | None = None,
-    ) -> "xr.DataArray":
+    ) -> "xr.DataArray": ...
+
+    def decide(
+        self,
+        data: InputData,
+        *,
+        new: str | Sequence[str] = (),
+        known: str | Sequence[str] = (),
+        coords: Coords | None = None,
+        way: str | None = None,
+    ) -> "pd.Series[Any] | xr.DataArray":
         """Decisions for other cases, by the way that was chosen.
 
         Args:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stakes import checks
-from stakes._types import Data, Key
+from stakes._types import Key
 from stakes.errors import InputError, NoScaleError, NumericalError, warn
 from stakes.host.progress import begin, parts_of, waiting
 from stakes.host.workers import checked_client
@@ -14,7 +14,7 @@ from stakes.problem import Problem
 from stakes.study.cases import are_inside
 from stakes.study.choice import Choice
 from stakes.study.comparison import Diagnosis, Score
-from stakes.study.data import Coords
+from stakes.study.data import Coords, InputData
 from stakes.study.dependence import By
 from stakes.study.folds import Folds
 from stakes.study.options import Options
@@ -35,7 +35,7 @@ STRENGTHS = (0.25, 1.0, 4.0, 16.0)
 def choose(
     key: Key,
     problem: Problem,
-    data: Data,
+    data: InputData,
     ways: Sequence[Strategy] | None = None,
     folds: Folds = 5,
     by: By = None,

@@ -6,11 +6,20 @@ that new rows get the same numbers for the same words.
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeGuard, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    NamedTuple,
+    Protocol,
+    TypeAlias,
+    TypeGuard,
+    cast,
+    runtime_checkable,
+)
 
 import numpy as np
 
-from stakes._types import Data
+from stakes._types import Data, Table
 from stakes.arguments import Columns, arguments_of, columns_of
 from stakes.bridge import ModelTrace
 from stakes.errors import InputError, name_of
@@ -20,6 +29,8 @@ from stakes.tables import Coding, Read, Stream, Wanted, is_table, read
 if TYPE_CHECKING:
     import xarray as xr
 
+# Data as users give them: the model's arguments by name, or a table.
+InputData: TypeAlias = Data | Table | Stream
 # Plate -> a label for each member.
 Coords: TypeAlias = Mapping[str, Sequence[Any]]
 
@@ -77,7 +88,7 @@ class CheckedData(NamedTuple):
 
 def read_data(
     problem: Problem,
-    data: Data,
+    data: InputData,
     *,
     needs_outcome: bool,
     fit: CheckedData | None = None,
@@ -103,8 +114,9 @@ def read_data(
         return CheckedData(checked, table, table)
     if not is_table(data):
         columns = None if fit is None else fit.columns
-        checked = problem.check_data(data, needs_outcome=needs_outcome, columns=columns)
-        return CheckedData(checked, columns=columns_of(data))
+        arrays = cast(Data, data)
+        checked = problem.check_data(arrays, needs_outcome=needs_outcome, columns=columns)
+        return CheckedData(checked, columns=columns_of(arrays))
     model = problem.model
     beside = problem.named_needs
     if reads_tables(model):

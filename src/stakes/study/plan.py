@@ -37,7 +37,7 @@ from stakes.predicting import FittedPosterior
 from stakes.problem import Problem, checked_key
 from stakes.protocols import Estimator, Expectation, Objective, Space, Transform
 from stakes.study.cases import Cases
-from stakes.study.data import CheckedData, Coords, read_data
+from stakes.study.data import CheckedData, Coords, InputData, read_data
 from stakes.study.fit_choices import choose_expectation
 from stakes.study.members import check_coords, predictor_for
 from stakes.study.options import Keys, Options
@@ -84,7 +84,7 @@ class Plan:
         """The table that was given as data, if one was."""
         return self.data.table
 
-    def read(self, data: Data, *, needs_outcome: bool = False) -> CheckedData:
+    def read(self, data: InputData, *, needs_outcome: bool = False) -> CheckedData:
         """Read other data: words and dates become the same numbers as in the fit.
 
         Args:
@@ -290,7 +290,7 @@ class Plan:
 def prepare(
     key: Key,
     problem: Problem,
-    data: Data,
+    data: InputData,
     options: Options,
     *,
     coords: Coords | None = None,

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stakes import checks
-from stakes._types import Data, Key, Model
+from stakes._types import Key, Model
 from stakes.bridge import Predictor, lost_parameters, seen_members
 from stakes.errors import InputError, some
 from stakes.fitting import FitSettings
@@ -23,7 +23,7 @@ from stakes.predicting import Observations
 from stakes.problem import Problem, checked_key
 from stakes.processes import Processes
 from stakes.study.cases import Cases
-from stakes.study.data import Coords
+from stakes.study.data import Coords, InputData
 from stakes.study.dependence import By, dependence_of
 from stakes.study.fits import Fits, Strength
 from stakes.study.folds import NO_FOLDS, Folds, Mask, split
@@ -93,7 +93,7 @@ class Study:
         self,
         key: Key,
         problem: Problem,
-        data: Data,
+        data: InputData,
         options: Options,
         *,
         folds: Folds | None = None,
@@ -108,12 +108,12 @@ class Study:
         self._fitted: dict[tuple[Strategy, Mask], FittedStrategy] = {}
         self._shared: dict[object, Any] = {}
         self.beyond: StreamedRows | None = None
-        if isinstance(data, Stream) and folds is None:  # otherwise it is refused below
-            with waiting("reading all rows", show=self.work.progress):
-                data = opened(
-                    problem, data, FitSettings.chunk, self.keys.setup, self.work.processes
-                )
         rows: Any = data
+        if isinstance(rows, Stream) and folds is None:  # otherwise it is refused below
+            with waiting("reading all rows", show=self.work.progress):
+                rows = opened(
+                    problem, rows, FitSettings.chunk, self.keys.setup, self.work.processes
+                )
         if isinstance(rows, StreamedRows):
             self.beyond, options, rows = rows, options_for_stream(options), rows.sample
         self.options, self._data = options, rows
