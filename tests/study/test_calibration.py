@@ -880,7 +880,7 @@ def test_no_random_key_serves_two_purposes(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr("stakes.study.fits.run", fitted)
     undrawn = recorded("nuts", lambda *args, **kwargs: ({}, None))
-    monkeypatch.setattr("stakes.study.draws.nuts", undrawn)
+    monkeypatch.setattr("stakes.study.calibration.nuts", undrawn)
     result = calibrate(slope_problem(loss=stakes.Squared()), {"x": X, "y": Y}, steps=100, draws=32)
     assert result.decisions.size == len(X)
     assert result.on_fit.forecast(result.posteriors["LCVI"]).central.size == 4 * len(X)

@@ -347,13 +347,13 @@ def refusals() -> list[tuple[dict[str, Any], str]]:
         ({"by": "n"}, r"has shape \(\), and outcomes have shape \(48,\)"),
         ({"by": "shop"}, "names no plate"),
         ({"by": "group", "folds": 7}, "there are 6 groups"),
-        ({"ways": []}, "`ways=` must be a list of ways"),
+        ({"ways": []}, "`ways=` must be a list of strategies"),
         ({"ways": [stakes.Same()]}, "only baselines"),
         ({"ways": [stakes.Plain(), stakes.Plain()]}, "more than once"),
         ({"ways": [stakes.Plain(), stakes.Tilted(0.5)]}, "`ways=`: each must be"),
         ({"ways": [stakes.Plain(), stakes.Given(np.zeros(5))]}, "one for each outcome"),
         ({"ways": [stakes.Plain(), stakes.Given("orders")]}, "names no data argument"),
-        ({"ways": [stakes.Corrected(stakes.Same())]}, "a way that predicts outcomes"),
+        ({"ways": [stakes.Corrected(stakes.Same())]}, "a strategy that predicts outcomes"),
         ({"ways": [stakes.Corrected(stakes.Plain(), Watching([], ("n",)))]}, "covariate 'n'"),
     ]
 
