@@ -1,6 +1,9 @@
 """`stakes decide` and `stakes report`: decisions for new rows, as a table and as a page.
 
 Both decide by what the run has chosen, and show the same numbers for the same rows.
+
+A run carries no code. The model is read from where it was, so both ask whether its file may have
+changed since.
 """
 
 import time

@@ -63,6 +63,8 @@ def study_of(job: Job) -> Study:
 def check_study(study: Study, job: Job) -> None:
     """Refuse, before anything is fitted, rows held out and strategies that do not fit."""
     table = job.held_out
+    if table is not None and "today" in table.beside:
+        job.problem.space.from_labels("`choose.today`", table.beside["today"])
     if table is not None and not job.by_table:
         data = job.problem.check_data(table.arguments, needs_outcome=True)
         with columns_named(job):

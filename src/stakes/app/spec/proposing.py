@@ -383,7 +383,7 @@ def _effects(column: Column, rows: np.ndarray) -> np.ndarray:
     values = column.values[rows]
     if column.kind is Kind.DATES:
         days = values.astype("datetime64[D]").astype(int)
-        return np.column_stack([np.eye(7)[(days + 3) % 7], _standard(days.astype(float))])
+        return np.column_stack([np.eye(7)[_weekdays(days)], _standard(days.astype(float))])
     if column.kind is Kind.CATEGORIES:
         words, codes = np.unique(values, return_inverse=True)
         return np.eye(len(words))[codes]
