@@ -43,7 +43,7 @@ Data: TypeAlias = Mapping[str, Any]
 """Model argument -> value; the argument named like the outcome carries the observations."""
 
 
-class Table(Protocol):
+class TableLike(Protocol):
     """A table with named columns, of pandas, Polars, PyArrow or the like."""
 
     @property

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from stakes import checks, predicting
-from stakes._types import Data, Table
+from stakes._types import Data, TableLike
 from stakes.bridge import NumPyroApproximation, nuts
 from stakes.errors import InputError
 from stakes.fitting import Fit, Stop
@@ -217,7 +217,7 @@ class Calibration(Printed):
     @overload
     def decide(
         self,
-        data: Table,
+        data: TableLike,
         *,
         new: str | Sequence[str] = (),
         known: str | Sequence[str] = (),

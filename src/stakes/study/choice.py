@@ -13,7 +13,7 @@ from math import sqrt
 from typing import TYPE_CHECKING, Any, final, overload
 
 from stakes import checks
-from stakes._types import Data, Table
+from stakes._types import Data, TableLike
 from stakes.study.comparison import Comparison, Score
 from stakes.study.data import Coords, InputData, as_column
 from stakes.study.strategies.baselines import Given
@@ -230,7 +230,7 @@ class Choice(Printed):
     @overload
     def decide(
         self,
-        data: Table,
+        data: TableLike,
         *,
         new: str | Sequence[str] = (),
         known: str | Sequence[str] = (),

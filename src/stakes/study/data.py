@@ -19,7 +19,7 @@ from typing import (
 
 import numpy as np
 
-from stakes._types import Data, Table
+from stakes._types import Data, TableLike
 from stakes.arguments import Columns, arguments_of, columns_of
 from stakes.bridge import ModelTrace
 from stakes.errors import InputError, name_of
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 # Data as users give them: the model's arguments by name, or a table.
-InputData: TypeAlias = Data | Table | Stream
+InputData: TypeAlias = Data | TableLike | Stream
 # Plate -> a label for each member.
 Coords: TypeAlias = Mapping[str, Sequence[Any]]
 
