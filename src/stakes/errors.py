@@ -7,7 +7,13 @@ from collections.abc import Iterable, Sequence
 
 
 class StakesError(Exception):
-    """Base of everything that `stakes` raises on purpose."""
+    """Base of everything that `stakes` raises on purpose.
+
+    Examples:
+            >>> import stakes
+            >>> issubclass(stakes.InputError, stakes.StakesError)
+            True
+    """
 
 
 class ProcessLostError(StakesError):
@@ -15,7 +21,16 @@ class ProcessLostError(StakesError):
 
 
 class InputError(StakesError, ValueError):
-    """A problem, its data or a setting is not valid; found, where possible, before any fit."""
+    """A problem, its data or a setting is not valid; found, where possible, before any fit.
+
+    Examples:
+            >>> import stakes
+            >>> try:
+            ...     stakes.Tilted(1.5)
+            ... except stakes.InputError as error:
+            ...     print(str(error).partition(";")[0])
+            `Tilted(q=...)` must be a number strictly between 0 and 1
+    """
 
 
 class NoScaleError(InputError):
@@ -31,7 +46,13 @@ class OutOfRangeError(InputError):
 
 
 class NumericalError(StakesError, ArithmeticError):
-    """A quantity that has to be positive or finite is not."""
+    """A quantity that has to be positive or finite is not.
+
+    Examples:
+            >>> import stakes
+            >>> issubclass(stakes.NumericalError, ArithmeticError)
+            True
+    """
 
 
 class StorageError(StakesError, OSError):
@@ -64,7 +85,16 @@ class NoClosedForm(  # noqa: N818 (nobody's mistake)
 
 
 class StakesWarning(UserWarning):
-    """The result is valid, but probably not what was meant."""
+    """The result is valid, but probably not what was meant.
+
+    Examples:
+            >>> import warnings, stakes
+            >>> with warnings.catch_warnings(record=True) as caught:
+            ...     warnings.simplefilter("always")
+            ...     utility = stakes.Utility(lambda outcome, decision: 2.0, infimum=1.0)
+            >>> caught[0].category.__name__
+            'StakesWarning'
+    """
 
 
 def some(names: Iterable[object]) -> str:

@@ -127,12 +127,18 @@ class Utility(_InsideLogarithm):
         return covariates_of(self.fn)
 
     def at(self, columns: Columns) -> "Utility":
+        """Return the utility for some cases, with the values of its further arguments in place."""
         return with_values(self, fn=WithCovariates.of(self.fn, columns)) if self.needs else self
 
     def __call__(self, outcome: Array, decision: Array) -> Array:
         return self.fn(outcome, decision)
 
     def log(self, outcome: Array, decision: Array) -> Array:
+        """log u(y, h).
+
+        Far from the decision a utility may underflow to zero, where the logarithm has no slope: it
+        is minus infinity there, with a slope of zero.
+        """
         # Far from the decision a utility may underflow to zero, where log has no slope.
         value = jnp.asarray(self.fn(outcome, decision))
         positive = value > 0
@@ -144,6 +150,7 @@ class Utility(_InsideLogarithm):
     def expected_log(
         self, expectation: Expectation, key: Key | None, outcome: Distribution, decision: Array
     ) -> Array:
+        """E log u(y, h), the term of Jensen's bound."""
         return expectation.expected(key, outcome, self.log, decision)
 
     def values(self, outcome: Array, decision: Array) -> Array:
@@ -197,15 +204,19 @@ class ExpUtility(_InsideLogarithm):
         return jnp.exp(self.log(outcome, decision))
 
     def log(self, outcome: Array, decision: Array) -> Array:
+        """-ℓ(y, h)/M."""
         return -self.loss(outcome, decision) / self.scale
 
     def log_expected(self, predicted: Predicted, decision: Array) -> Array:
+        """log E exp(-ℓ(y, h)/M), by a formula of the loss."""
         return AnyLoss(self.loss).log_expected_utility(predicted, decision, self.scale)
 
     def log_expected_regret(self, predicted: Predicted, decision: Array) -> Array:
+        """Its largest value over all decisions, less that of h, by a formula of the loss."""
         return AnyLoss(self.loss).log_utility_regret(predicted, decision, self.scale)
 
     def exact_decision(self, predicted: Predicted) -> Array:
+        """The decision at which it is largest, by a formula of the loss."""
         return AnyLoss(self.loss).exact_utility_decision(predicted, self.scale)
 
     def expected_log(

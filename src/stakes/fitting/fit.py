@@ -18,7 +18,13 @@ from stakes.fitting.stages import finite_mean
 
 
 class Stop(StrEnum):
-    """Why a fit ended."""
+    """Why a fit ended.
+
+    Examples:
+            >>> import stakes
+            >>> print(stakes.Stop.CONVERGED)
+            converged
+    """
 
     CONVERGED = "converged"
     STEP_LIMIT = "reached the step limit"
@@ -37,6 +43,18 @@ class Fit:
         utility: utility term at each step; zero throughout for plain VI.
         skipped: steps left out because their gradient was not finite.
         step_seconds: seconds a step took, without the first chunk, which has to be compiled.
+
+    Examples:
+            >>> import numpy as np, stakes
+            >>> stakes.Fit(  # as `result.vi` and `result.calibrated` are
+            ...     variables={"params": {}},
+            ...     elbo=np.array([-3.0, -2.0]),
+            ...     utility=np.zeros(2),
+            ...     reason=stakes.Stop.CONVERGED,
+            ...     skipped=0,
+            ...     seconds=0.1,
+            ... )
+            Fit(converged after 2 steps, bound -2)
     """
 
     variables: PyTree

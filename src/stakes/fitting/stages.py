@@ -122,6 +122,7 @@ class Average(NamedTuple):
     restart: int = 4
 
     def add(self, variables: PyTree) -> "Average":
+        """Return the average with one more sample."""
         grown = self._replace(age=self.age + 1)
         if grown.age == grown.restart:
             grown = Average(self.newer, self.newer_count, None, 0, grown.age, 2 * grown.restart)
@@ -140,6 +141,7 @@ class Average(NamedTuple):
         return _towards(self.newer, self.older, share)
 
     def one_of(self, i: int) -> "Average":
+        """Return the average of one of several runs."""
         older, newer = jax.tree.map(lambda leaf: leaf[i], (self.older, self.newer))
         return self._replace(older=older, newer=newer)
 

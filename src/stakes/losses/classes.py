@@ -45,11 +45,13 @@ class ZeroOne(CanVary):
         return jnp.asarray(missed, jnp.result_type(float))
 
     def expected(self, predicted: Predicted, decision: Array) -> Array:
+        """1 - P(h - width ≤ y ≤ h + width)."""
         low, high = decision - self.width, decision + self.width
         held: Array = predicted.cdf(high) - predicted.below(low)
         return 1 - held
 
     def objection(self, *, is_discrete: bool, classes: int | None) -> str | None:
+        """Return that no decision hits a continuous outcome exactly, with a width of zero."""
         if is_discrete or self.width != 0:
             return None
         return (
@@ -102,14 +104,17 @@ class CostTable:
 
     @property
     def classes(self) -> int:
+        """The number of classes that the table has costs for."""
         return len(self.costs[0])
 
     @property
     def space(self) -> OneOf:
+        """The actions, by their labels."""
         return OneOf(self.actions)
 
     @property
     def needs(self) -> tuple[varying.Need, ...]:
+        """Costs that differ from case to case."""
         return varying.needs(cost for row in self.costs for cost in row)
 
     def at(self, columns: varying.Columns) -> "CostTable":
@@ -130,6 +135,7 @@ class CostTable:
         return jnp.where(sum(chances) > 0, self._sum(decision, chances), jnp.nan)
 
     def expected(self, predicted: Predicted, decision: Array) -> Array:
+        """Σ P(class) cost, with the probabilities between edges; classes alone are enumerated."""
         if self.bins is None:
             raise NoClosedForm("The classes of an outcome are added up one by one.")
         below = [predicted.below(jnp.asarray(edge)) for edge in self.bins]

@@ -1,4 +1,9 @@
-"""Losses that grow linearly: those of quantiles, and of intervals between two of them."""
+"""Losses that grow linearly: those of quantiles, and of intervals between two of them.
+
+ℓ(y, h) = a (y-h)+ + b (h-y)+ is least on average at the quantile with the level a/(a+b). Its
+expectation is a sum of two tails, which are known for most distributions; the utility exp(-ℓ/M) has
+exponential tails, known for the normal and for a few others.
+"""
 
 import math
 from abc import abstractmethod
@@ -23,15 +28,17 @@ class TwoSided(CanVary):
 
     @property
     @abstractmethod
-    def above(self) -> Varying: ...
+    def above(self) -> Varying:
+        """What each unit costs by which the outcome exceeds the decision."""
 
     @property
     @abstractmethod
-    def below(self) -> Varying: ...
+    def below(self) -> Varying:
+        """What each unit costs by which the decision exceeds the outcome."""
 
     @property
     def level(self) -> Varying:
-        """Of the quantile that is the best decision."""
+        """The level of the quantile that is the best decision."""
         return self.above / (self.above + self.below)
 
     def __call__(self, outcome: Array, decision: Array) -> Array:
@@ -39,24 +46,29 @@ class TwoSided(CanVary):
         return jnp.maximum(self.above * short, -self.below * short)
 
     def expected(self, predicted: Predicted, decision: Array) -> Array:
+        """above E (y-h)+ + below E (h-y)+."""
         if self._is_the_same_for_all:
             return predicted.tails(decision, self.above, self.below)
         short, over = predicted.tails(decision, 1.0, 0.0), predicted.tails(decision, 0.0, 1.0)
         return jnp.asarray(self.above * short + self.below * over)
 
     def expected_regret(self, predicted: Predicted, decision: Array) -> Array:
+        """The expected loss, less that at the quantile."""
         if not self._is_the_same_for_all:
             raise NoClosedForm("The least loss has a formula only if costs are the same for all.")
         return self.expected(predicted, decision) - predicted.least_tails(self.above, self.below)
 
     def log_expected_utility(self, predicted: Predicted, decision: Array, scale: Number) -> Array:
+        """log E exp(-ℓ/M), by exponential tails."""
         return predicted.log_tails(decision, self.above / scale, self.below / scale)
 
     def log_utility_regret(self, predicted: Predicted, decision: Array, scale: Number) -> Array:
+        """Its largest value over all decisions, less that of h."""
         most = predicted.most_log_tails(self.above / scale, self.below / scale)
         return most - self.log_expected_utility(predicted, decision, scale)
 
     def bayes_decision(self, draws: Array) -> Array:
+        """The draw at the level: the average is least at one of the draws, not between two."""
         # The average is least at one of the draws, not at a value between two of them.
         if isinstance(self.level, float):
             place = max(math.ceil(round(draws.shape[0] * self.level, 6)) - 1, 0)
@@ -66,13 +78,16 @@ class TwoSided(CanVary):
         return jnp.take_along_axis(jnp.sort(draws, axis=0), places, axis=0)[0]
 
     def exact_decision(self, predicted: Predicted) -> Array:
+        """The quantile at the level."""
         return predicted.quantile(self.level)
 
     def exact_utility_decision(self, predicted: Predicted, scale: Number) -> Array:
+        """The decision at which the exponential tails are largest."""
         return predicted.best_in_log_tails(self.above / scale, self.below / scale)
 
     @property
     def dial(self) -> Dial | None:
+        """What the report lets a reader change: both costs, where they are the same for all."""
         if not self._is_the_same_for_all:
             return None
         return Dial("costs", (self.above, self.below))
@@ -96,6 +111,7 @@ class Absolute(TwoSided):
     above = below = 1.0
 
     def bayes_decision(self, draws: Array) -> Array:
+        """The median of the draws, between the two in the middle of an even number."""
         return jnp.median(draws, axis=0)
 
 
@@ -193,6 +209,7 @@ class IntervalScore(CanVary):
 
     @property
     def space(self) -> Vector:
+        """Two numbers, `low` and `high`."""
         return Vector(low=Real(), high=Real())
 
     @property
@@ -213,17 +230,21 @@ class IntervalScore(CanVary):
         return jnp.asarray(high - low + self._factor * outside)
 
     def expected(self, predicted: Predicted, decision: tuple[Array, Array]) -> Array:
+        """2/α times the expected tilted losses of the two ends."""
         ends = zip(self._ends, decision, strict=True)
         total = sum(loss.expected(predicted, part) for loss, part in ends)
         return jnp.asarray(self._factor * total)
 
     def expected_regret(self, predicted: Predicted, decision: tuple[Array, Array]) -> Array:
+        """2/α times the regrets of the two ends."""
         ends = zip(self._ends, decision, strict=True)
         total = sum(loss.expected_regret(predicted, part) for loss, part in ends)
         return jnp.asarray(self._factor * total)
 
     def bayes_decision(self, draws: Array) -> tuple[Array, ...]:
+        """The draws at the levels α/2 and 1 - α/2."""
         return tuple(loss.bayes_decision(draws) for loss in self._ends)
 
     def exact_decision(self, predicted: Predicted) -> tuple[Array, ...]:
+        """The quantiles at the levels α/2 and 1 - α/2."""
         return tuple(loss.exact_decision(predicted) for loss in self._ends)

@@ -1,4 +1,9 @@
-"""Losses without a kink, for means and the like."""
+"""Losses without a kink, for means and the like.
+
+The best decision is the mean for `Squared`, an exponentially tilted mean for `LinEx`, a mean with
+unequal weights on either side for `Expectile`, and a mean of outcomes that are cut off for `Huber`.
+For the last two it solves an equation that falls in h, by Newton's method within a bracket.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -39,21 +44,27 @@ class Squared:
         return jnp.square(jnp.asarray(decision) - outcome)
 
     def expected(self, predicted: Predicted, decision: Array) -> Array:
+        """Var y + (E y - h)²."""
         return predicted.variance() + jnp.square(predicted.mean() - decision)
 
     def expected_regret(self, predicted: Predicted, decision: Array) -> Array:
+        """(E y - h)²."""
         return jnp.square(predicted.mean() - decision)
 
     def log_expected_utility(self, predicted: Predicted, decision: Array, scale: Number) -> Array:
+        """log E exp(-(y-h)²/M)."""
         return predicted.log_kernel(decision, scale)
 
     def bayes_decision(self, draws: Array) -> Array:
+        """The mean of the draws."""
         return jnp.mean(draws, axis=0)
 
     def exact_decision(self, predicted: Predicted) -> Array:
+        """The mean."""
         return predicted.mean()
 
     def exact_utility_decision(self, predicted: Predicted, scale: Number) -> Array:
+        """The decision at which that is largest: the mean of a normal outcome."""
         return predicted.best_in_log_kernel(scale)
 
 
@@ -84,22 +95,30 @@ class LinEx(CanVary):
         return _exp_minus_tangent(self.c * (jnp.asarray(decision) - outcome))
 
     def expected(self, predicted: Predicted, decision: Array) -> Array:
+        """exp(c (h - E y) + κ) - c (h - E y) - 1, with κ = log E exp(-c (y - E y)).
+
+        As regret and κ, of which neither is negative: nothing cancels where c is small.
+        """
         self._check_alike()
         # Both terms are non-negative, so nothing cancels when c is small.
         return self.expected_regret(predicted, decision) + predicted.cumulant(-self.c)
 
     def expected_regret(self, predicted: Predicted, decision: Array) -> Array:
+        """exp(v) - v - 1, with v = c (h - E y) + κ: zero at the best decision."""
         away = self.c * (decision - predicted.mean())
         return _exp_minus_tangent(away + predicted.cumulant(-self.c))
 
     def log_expected_utility(self, predicted: Predicted, decision: Array, scale: Number) -> Array:
+        """Unknown: exp(-exp(y)) has no expectation in closed form."""
         raise NoClosedForm("exp(-LinEx/scale) has no closed-form expectation.")
 
     def bayes_decision(self, draws: Array) -> Array:
+        """-(1/c) log of the mean of exp(-cy) over draws."""
         log_mean = logsumexp(-self.c * draws, axis=0) - jnp.log(draws.shape[0])
         return jnp.asarray(-log_mean / self.c)
 
     def exact_decision(self, predicted: Predicted) -> Array:
+        """-(1/c) log E exp(-cy)."""
         self._check_alike()
         return jnp.asarray(-predicted.log_mgf(-self.c) / self.c)
 
@@ -109,6 +128,7 @@ class LinEx(CanVary):
 
     @property
     def dial(self) -> Dial | None:
+        """What the report lets a reader change: c, where it is the same for all."""
         if not isinstance(self.c, float):
             return None
         return Dial("linex", (self.c,))
@@ -158,6 +178,7 @@ class Expectile(CanVary):
         return jnp.where(short > 0, self.q, 1 - self.q) * jnp.square(short)
 
     def expected(self, predicted: Predicted, decision: Array) -> Array:
+        """q E ((y-h)+)² + (1-q) E ((h-y)+)²."""
         return predicted.square_tails(decision, self.q, 1 - self.q)
 
     def bayes_decision(self, draws: Array) -> Array:

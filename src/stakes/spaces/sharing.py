@@ -63,17 +63,21 @@ class Shared(Groups):
         return self._reduce(values, how)
 
     def mean(self, values: Array) -> PerInstance:
+        """Return the mean over the cases that count in the group of each."""
         return self.over(values, "sum") / self.over(jnp.ones_like(values), "sum")
 
     def pool(self, criterion: Criterion, risks: Array) -> PerInstance:
+        """Return the risk of a decision for its group: for a loss, the sum of those of its cases."""
         return criterion.pool(risks, self.over)
 
     def gather(self, decision: Array) -> Float[Array, "*group"]:
+        """Return a decision for each group: the mean over its cases."""
         count = self._slots(jnp.ones_like(decision), "sum")
         mean = self._slots(decision, "sum") / jnp.maximum(count, 1)
         return mean.reshape(decision.shape)
 
     def spread(self, decision: Float[Array, "*group"]) -> PerInstance:
+        """Return the decision of its group for each case."""
         return decision.ravel()[self.number.ravel()].reshape(decision.shape)
 
     def _reduce(self, values: Array, how: str) -> Array:

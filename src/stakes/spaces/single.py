@@ -115,6 +115,10 @@ class Interval(_Limited):
         return self.inside(decision)[None]
 
     def to_line(self, decision: Array) -> Array:
+        """Map decisions to a line without limits.
+
+        A decision at a limit starts a little inside: the map would be infinite there.
+        """
         low, high = self.low, self.high
         if self.is_bounded:
             edge = EDGE * (self._room - low)
@@ -126,6 +130,7 @@ class Interval(_Limited):
         return jnp.asarray(self._map().inv(decision))
 
     def from_line(self, place: Array) -> Array:
+        """Map places on that line to decisions."""
         return self.inside(jnp.asarray(self._map()(place)))
 
     @property
@@ -237,6 +242,7 @@ class OneOf(Space):
 
     @property
     def are_numbers(self) -> bool:
+        """Whether all labels are numbers, which a loss then sees."""
         return all(isinstance(label, int | float) for label in self.labels)
 
     @property
@@ -254,6 +260,7 @@ class OneOf(Space):
         return actions[jnp.argmin(away, axis=-1)]
 
     def beside(self, decision: Array) -> Float[Array, "place *instance"]:
+        """Return the nearest actions on either side of a number."""
         below, above = (self._next(decision, side) for side in (-1, 1))
         return jnp.stack([below, above])
 
