@@ -67,7 +67,7 @@ class Shared(Groups):
         return self.over(values, "sum") / self.over(jnp.ones_like(values), "sum")
 
     def pool(self, criterion: Criterion, risks: Array) -> PerInstance:
-        """Return the risk of a decision for its group: for a loss, the sum of those of its cases."""
+        """Return the risk of a decision for its group: for a loss, the sum over its cases."""
         return criterion.pool(risks, self.over)
 
     def gather(self, decision: Array) -> Float[Array, "*group"]:
