@@ -1,7 +1,9 @@
 """A journal on disk: where both fits stand, in one file that is replaced as a whole.
 
-While several processes make a fit, each writes the rows that it has, and the file says which files
-of theirs belong to it. Whoever reads it back has all rows, and writes one file again.
+A fit that goes on from its journal ends with the same numbers, to the last digit, as one that was
+never interrupted. While several processes make a fit, each writes the rows that it has, and the
+file says which files of theirs belong to it. Whoever reads it back has all rows, and writes one
+file again.
 """
 
 import time
@@ -17,13 +19,13 @@ from stakes.host.trees import load_arrays, save_arrays, save_tree
 from stakes.processes import Processes
 from stakes.study import shares
 
+# Title of a fit -> the arrays of its history.
 Histories = dict[str, dict[str, np.ndarray]]
-"""Title of a fit -> the arrays of its history."""
 
+# Fields of the average, which earlier runs named without saying whose they are.
 AVERAGE = ("older", "newer", "age", "restart")
-"""Fields of the average, which earlier runs named without saying whose they are."""
+# VI's decisions, kept beside the histories of the fits.
 DECIDED = "decisions"
-"""VI's decisions, kept beside the histories of the fits."""
 
 
 @final
@@ -54,6 +56,7 @@ class FileJournal:
         self._saved, self._was_in_shares = time.monotonic(), False
 
     def history(self, title: str, start: History) -> History:
+        """Return where this fit was left, with the rows of all processes."""
         self.save()  # the fit before this one, at its end
         if title not in self._histories:
             return start
@@ -65,14 +68,17 @@ class FileJournal:
         return load_history(arrays, start, f"{self._path} ({title})")
 
     def _like(self, start: History) -> dict[str, np.ndarray]:
+        """Return arrays of the shapes that the history of this fit has."""
         variables = start.state.variables
         average = start.average._replace(older=variables, newer=variables)
         return save_tree(start._replace(average=average))
 
     def knows(self, title: str) -> bool:
+        """Return whether there is a record of this fit."""
         return title in self._histories
 
     def watch(self, title: str, history: History) -> None:
+        """Note where the fit stands; save it if it is time, and raise an interruption."""
         if self._last is not None and self._last[0] != title:
             self.save()
         self._last, interruption = (title, history), self._interruption()
@@ -87,6 +93,7 @@ class FileJournal:
             raise interruption or Interrupted("The first process was interrupted.", 0)
 
     def decisions(self, shape: tuple[int, ...]) -> np.ndarray | None:
+        """Return VI's decisions; None where there is no record, and refused in another shape."""
         if DECIDED not in self._histories:
             return None
         kept = self._histories[DECIDED].get("VI")
@@ -97,6 +104,7 @@ class FileJournal:
         return kept
 
     def keep_decisions(self, decisions: np.ndarray) -> None:
+        """Record VI's decisions, to be saved with the next history."""
         self._histories[DECIDED] = {"VI": np.asarray(decisions)}
 
     def save(self) -> None:
@@ -117,6 +125,7 @@ class FileJournal:
             self._write()
 
     def _write(self) -> None:
+        """Write all that is known, if this process speaks for all."""
         self._saved = time.monotonic()
         if self._processes is not None and not self._processes.speaks:
             return

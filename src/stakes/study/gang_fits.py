@@ -1,4 +1,9 @@
-"""Both fits of a study by processes on several workers of a Dask cluster, each with some rows."""
+"""Both fits of a study by processes on several workers of a Dask cluster, each with some rows.
+
+The study is sent to each worker and made there. All of them take the same steps, each with the
+gradient of its own rows, and write one journal together, from which they go on when a worker is
+lost. The client gets back both fits, and decides from these as if it had made them.
+"""
 
 import pickle
 import signal
@@ -47,7 +52,7 @@ class Made(NamedTuple):
     warnings: tuple[str, ...]
 
     def handed_to(self, study: Study) -> None:
-        """Let the study go on from these fits."""
+        """Let the study go on from these fits, with the decisions about all rows of a stream."""
         study.fits().adopt(self.plain, self.decisions, self.calibrated)
         if study.beyond is not None:
             for fit, decisions in zip(
@@ -107,7 +112,18 @@ def fit_on_workers(
 def _fit(
     sent: bytes, path: Path, sign: str, interval: float, plain: bool, is_stream: bool, place: Place
 ) -> Made:
-    """Make the fits in one of the processes."""
+    """Make the fits in one of the processes.
+
+    Args:
+        sent: what makes the study, as bytes.
+        path: of the journal.
+        sign: the name of a file that the client wrote there: a worker that sees it shares the
+            folder.
+        interval: seconds between two checkpoints.
+        plain: leave the calibrated fit out.
+        is_stream: return the rows of the sample, too.
+        place: this process among all of them.
+    """
     processes = join(place.address, process=place.process, of=place.of)
     sees = bool(processes.gather(path.with_name(sign).exists()).all())
     with report_to(tell_client), warnings.catch_warnings(record=True) as told:
@@ -136,6 +152,13 @@ def _fit(
 
 
 def _made(study: Study, *, plain: bool, is_stream: bool) -> Made:
+    """Return the fits, made by all processes together.
+
+    Args:
+        study: the same in each process.
+        plain: leave the calibrated fit out.
+        is_stream: return the rows of the sample, too.
+    """
     if not plain:
         study.ask(None, PAPER)
     fits, everything, beyond = study.fits(), study.everything, study.beyond
@@ -157,5 +180,6 @@ def _made(study: Study, *, plain: bool, is_stream: bool) -> Made:
 
 
 def _interruption() -> Interrupted | None:
+    """Return what to raise where the client has asked to end."""
     asked = asked_to_end()
     return Interrupted("Ended by the client.", signal.SIGINT) if asked else None
