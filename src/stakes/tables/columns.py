@@ -10,7 +10,7 @@ import numpy as np
 
 # The most categories that a summary names.
 MOST_NAMED = 12
-# Words as written, or what a table with types has.
+# A column as it is read: words as written, or an array from a table with types.
 Values: TypeAlias = Sequence[str] | np.ndarray
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     Series: TypeAlias = pd.Series[Any]
 
 NONE: Mapping[Any, str] = {}
-# What the tables of other libraries have.
+# Attributes by which tables of other libraries are known.
 SIGNS = ("__narwhals_dataframe__", "__dataframe__", "__arrow_c_stream__", "__narwhals_lazyframe__")
 
 

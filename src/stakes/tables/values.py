@@ -27,7 +27,7 @@ DIGITS = {
 }
 TRUTHS = {"true": True, "false": False}
 DATE = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([T ].*)?")
-# Of a time zone: weekday and hour are those of the place, as written.
+# A time zone, which is left out: weekday and hour are those of the place, as written.
 OFFSET = re.compile(r"(?<=:\d\d)(\.\d+)?(Z|[+-]\d\d:?\d\d)$")
 # Ways to write a date, with an example of each.
 FORMATS = {

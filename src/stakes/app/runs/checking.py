@@ -27,7 +27,7 @@ CHUNK = 20
 # The fewest and the most chunks that are timed, and the seconds after which no more are.
 FEWEST, MOST, PATIENCE = 3, 50, 5.0
 # Decisions for the rows of a fit are timed; predictions, rows held out and the report's tables take
-# about as long, each, and the report's page takes some seconds of its own.
+# about as long each, and the report's page takes some seconds of its own.
 PASSES, PAGE = 3, 5.0
 # Fits of a choice are compiled as one batch, which at best takes this share of their time one by
 # one: they read the same data.

@@ -28,7 +28,7 @@ from stakes.tables import Dialect
 DATA, STATE, CHOICE, REFIT = "data.npz", "state.npz", "choice.npz", "refit.npz"
 DECISIONS, DRAWS, LOG, REPORT = "decisions.csv", "draws.nc", "log.txt", "report.html"
 NEEDED = (DATA, STATE, CHOICE, REFIT)
-# What a table has, in data.npz.
+# The kinds of arrays that a table has in data.npz.
 KINDS = ("arguments", "groups", "beside", "labels")
 # Made from the files needed, for others to read, who may edit or delete them.
 EXPORTS = (DECISIONS, DRAWS, LOG, REPORT)

@@ -34,7 +34,7 @@ from stakes.tables import (
 
 # The two parts of the data: rows to fit to, and rows that judge the fits.
 FIT, HELD_OUT = "fit", "held out"
-# The name of that field's column beside those of the model.
+# The key of the column that [choose] names as `by`, beside the columns of the model.
 BY = "choose.by"
 
 
