@@ -24,7 +24,7 @@ from stakes.predicting.posteriors import Posterior
 from stakes.protocols import Expectation
 from stakes.varying import Columns as CaseColumns
 
-# Instances times draws held at once; 128 MB per array in single precision.
+# Cases times draws held at once; 128 MB per array in single precision.
 MOST_ELEMENTS = 2**25
 # Draws of θ to look for a second minimum by: it is a warning, and no decision rests on it.
 DRAWS_FOR_MINIMA = 256

@@ -110,7 +110,7 @@ def _taken(outcomes: Distribution, chosen: Array) -> Distribution:
 
     def of(leaf: Array) -> Array:
         own = leaf.shape[1:]
-        # Axes beyond those of the instances are a parameter's own, such as those of classes.
+        # Axes beyond those of the cases are a parameter's own, such as those of classes.
         event = own[len(shape) :] if len(own) > len(shape) else ()
         batch = own[: len(own) - len(event)]
         lined_up = leaf.reshape(len(leaf), *(1,) * (len(shape) - len(batch)), *own)

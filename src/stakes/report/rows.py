@@ -54,7 +54,7 @@ class Rows:
         labels: what identifies each row; by default the labels of the plates.
         inputs: what the model was told about each row.
         decided: by the way that was chosen.
-        drawn: outcomes that this way predicts: draw x instance.
+        drawn: outcomes that this way predicts: draw x case.
         others: what simple rules would decide.
         doubts: why decisions about some of these rows are not to be relied on.
         basis: which rows the fit behind the decisions rests on, as a sentence.

@@ -115,7 +115,7 @@ class Calibration(Printed):
 
     @property
     def decisions(self) -> "xr.DataArray":
-        """The best decision for each instance under the calibrated posterior, even if it is worse.
+        """The best decision for each case under the calibrated posterior, even if it is worse.
 
         `compare` tells whether it is, and `stakes.choose` decides by what helps.
         A column with the index of the table that it was fitted to, if it was one; for a stream, an
@@ -127,7 +127,7 @@ class Calibration(Printed):
 
     @property
     def vi_decisions(self) -> "xr.DataArray":
-        """The best decision for each instance under plain VI."""
+        """The best decision for each case under plain VI."""
         if self.beyond is not None:
             return self._of_all_rows(self.beyond, self.vi)
         return as_column(self.on_fit.vi_decisions, self.plan.table)
@@ -281,7 +281,7 @@ class Calibration(Printed):
             held_out: data with observed outcomes; plates and their labels as in `decide`.
             nuts: also compare with this many draws of NUTS; the verdict warns if they are not good
                 enough to represent the posterior.
-            by: which instances belong together, so that the interval is as wide as it has to be.
+            by: which cases belong together, so that the interval is as wide as it has to be.
                 The name of a plate, or of an argument with a group for each outcome; an array of
                 such groups; a pair of these, such as `("user", "item")`; `stakes.Ordered()` for
                 rows in order of time; `stakes.Independent()` for none. By default it is inferred
@@ -445,7 +445,7 @@ class Calibration(Printed):
     def predictive_scale(self, quantile: float = 0.9, *, draws: int = 100) -> float:
         """M_q over losses of predicted outcomes instead of observed ones, under plain VI.
 
-        The paper's text takes the quantile over training instances, which is what `calibrate`
+        The paper's text takes the quantile over training cases, which is what `calibrate`
         does; its notebooks take it over predictive draws, which is this. Pass the result as
         `scale=` of a transform.
         """

@@ -217,7 +217,7 @@ class Choice(Printed):
 
     @cached_property
     def decisions(self) -> "xr.DataArray":
-        """The chosen way's decision for each instance of the data, fitted to all of them."""
+        """The chosen way's decision for each case of the data, fitted to all of them."""
         home = self.study.home
         return as_column(home.labels(self.fitted().decide(home)), self.study.plan.table)
 

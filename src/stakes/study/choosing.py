@@ -210,7 +210,7 @@ def _out_of_fold(
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Decisions for outcomes that were not seen; and whether these lay in the central 50 and 90 %.
 
-    Instance x (50 %, 90 %), for outcomes judged by; None for a strategy that predicts nothing.
+    Case x (50 %, 90 %), for outcomes judged by; None for a strategy that predicts nothing.
     """
     outcomes, splits = study.seen.outcomes, study.splits
     decisions = np.zeros((*study.problem.space.axes, *outcomes.shape))

@@ -186,7 +186,7 @@ class Comparison(Printed):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % interval of the reduction, paired over instances; infinite where none is known."""
+        """95 % interval of the reduction, paired over cases; infinite where none is known."""
         return self.reductions["LCVI"].low, self.reductions["LCVI"].high
 
     @cached_property

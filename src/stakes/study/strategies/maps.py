@@ -110,7 +110,7 @@ def _best_line(costs: RowCosts, decisions: np.ndarray, weight: np.ndarray) -> Li
 @final
 @dataclass(frozen=True)
 class Level(LearnedMap):
-    """Another quantile of the base's prediction, of one level for all instances.
+    """Another quantile of the base's prediction, of one level for all cases.
 
     Examples:
         >>> import stakes
