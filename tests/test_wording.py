@@ -76,6 +76,7 @@ def test_money_has_two_digits_and_its_unit():
         "1235",
         "-0.50 kg",
     )
+    assert (amount(3.0), amount(0.0), amount(float("nan"))) == ("3.000", "0.000", "nan")
 
 
 def test_a_footnote_has_a_mark_only_beside_another():

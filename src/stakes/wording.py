@@ -4,6 +4,7 @@ Tables, sentences and the report use these; nothing else writes a percentage by 
 """
 
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -93,9 +94,9 @@ def amount(value: float, unit: str | None = None) -> str:
 
     Examples:
         >>> amount(1234.5678, "€"), amount(0.0123456), amount(12.0)
-        ('1,234.57 €', '0.01235', '12')
+        ('1,234.57 €', '0.01235', '12.00')
     """
-    return f"{value:,.2f} {unit}" if unit else f"{value:.4g}"
+    return f"{value:,.2f} {unit}" if unit else f"{value:#.4g}".rstrip(".")
 
 
 def count(number: int, singular: str, plural: str | None = None) -> str:
@@ -134,6 +135,16 @@ def text_table(
 def with_capital(text: str) -> str:
     """Begin a sentence: the text with its first letter as a capital."""
     return text[:1].upper() + text[1:]
+
+
+def with_code(text: str) -> str:
+    """Write a sentence as HTML: what is in backticks becomes code.
+
+    Examples:
+        >>> with_code("Use `a < b`.")
+        'Use <code>a &lt; b</code>.'
+    """
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 MARKS = "¹²³⁴⁵⁶⁷⁸⁹"
@@ -193,8 +204,8 @@ class Printout:
             for row, tag in zip(self.rows, tags, strict=bool(self.rows))
         )
         lines = "".join(f"<tr>{row}</tr>" for row in cells)
-        said = "".join(f"<p>{escape(sentence)}</p>" for sentence in self.sentences)
-        small = "<br>".join(escape(note) for note in self.notes)
+        said = "".join(f"<p>{with_code(sentence)}</p>" for sentence in self.sentences)
+        small = "<br>".join(map(with_code, self.notes))
         return f"<table>{lines}</table>{said}<p><small>{small}</small></p>"
 
     def _cell(self, row: Sequence[str], column: int, tag: str) -> str:

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import vocabulary
 
 import stakes
 
 ROOT = Path(__file__).parents[2]
-ROW = re.compile(r"^\| (?!term|-)([^|]+) \| ([^|]+) \| ([^|]*?) ?\|$", re.M)
 WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 CONTRACT = {"Corrected(head)", "Corrected.head"}
 """Public names that were promised before the glossary was written."""
@@ -25,10 +25,7 @@ class Term(NamedTuple):
     replaces: tuple[str, ...]
 
 
-TERMS = [
-    Term(name, definition, tuple(word for word in instead.split(", ") if word))
-    for name, definition, instead in ROW.findall((ROOT / "docs/glossary.md").read_text("utf-8"))
-]
+TERMS = [Term(*row) for row in vocabulary.terms()]
 REPLACED = {word: term.name for term in TERMS for word in term.replaces}
 
 

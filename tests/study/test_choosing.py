@@ -12,6 +12,7 @@ import numpyro
 import numpyro.distributions as dist
 import pandas as pd
 import pytest
+import vocabulary
 from scipy import stats
 
 import stakes
@@ -267,6 +268,7 @@ def test_the_simplest_way_is_chosen_where_none_is_reliably_better(choice: stakes
     printed = str(choice)
     assert "> plain VI" in printed
     assert choice.verdict in printed
+    assert vocabulary.unknown(choice.verdict) == set()
     page = choice._repr_html_()
     assert page.startswith("<table>")
     assert page.count("<tr>") == 1 + len(choice.scores)
