@@ -76,7 +76,7 @@ def test_other_costs_are_tried_without_another_run(decided: Path, bakery: Path) 
         pd.read_csv(io.StringIO(own.stdout), sep=";", decimal=","), found[3]
     )
     refused = invoke("decide", decided, table, "-o", "-", "--set", "fit.steps=9")
-    assert "`--set fit.steps=9`: that went into the fits" in refused.stderr
+    assert "`--set fit.steps=9`: the fits depend on it" in refused.stderr
 
 
 @pytest.mark.slow

@@ -59,7 +59,7 @@ def test_new_rows_may_have_words_of_their_own(finished: Path, new_rows: Path, tm
     asked = read_asked(run.job, table)._replace(changes=meant[1:])
     assert asked.arguments["group"][0] == run.job.fit.vocabulary["kind"].index("oak")
     assert asked.options == f'--for {table} --set \'data.replace.kind."Eiche"="oak"\''
-    with pytest.raises(InputError, match="that went into the fits"):
+    with pytest.raises(InputError, match="the fits depend on it"):
         changed_run(run, ["data.categories=['kind']"])
 
 
