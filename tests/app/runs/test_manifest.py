@@ -67,4 +67,4 @@ def test_ranges_that_hold_too_few_outcomes_are_a_doubt(finished: Path) -> None:
         return doubts_about(manifest.model_copy(update=update), choice.way)
 
     assert [len(told(share)) for share in (0.95, 0.85, 0.52)] == [0, 0, 1]
-    assert "held 52 % of 100 outcomes" in told(0.52)[0]
+    assert "held only 52 % of 100 outcomes" in told(0.52)[0]
