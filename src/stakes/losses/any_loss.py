@@ -158,8 +158,8 @@ class AnyLoss(Criterion):
     @property
     def dial(self) -> Dial | None:
         """None where it has no parameter to turn."""
-        dial = self._own("dial")
-        return dial if isinstance(dial, Dial) else None
+        dial: Dial | None = self._own("dial")
+        return dial
 
     def expected(self, predicted: Predicted, decision: Array) -> Array:
         """E ℓ(y, h)."""
