@@ -15,14 +15,14 @@ from stakes._types import Array
 
 T = TypeVar("T")
 
+# Of the mesh, with one device of each process.
 AXIS = "process"
-"""Of the mesh, with one device of each process."""
+# Seconds for all to come together.
 WAIT = 300
-"""Seconds for all to come together."""
+# Seconds without a sign of life after which JAX ends the other processes, too.
 HEARTBEAT = 30
-"""Seconds without a sign of life after which JAX ends the other processes, too."""
+# The axis of rows in an array that has none.
 NOWHERE = -1
-"""The axis of rows in an array that has none."""
 
 
 @final

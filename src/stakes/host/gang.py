@@ -47,9 +47,9 @@ SILENCE = 20.0
 # times as long as the first one took for the same work.
 LONGER = 3.0
 # So often in a row a gang is started without having saved anything.
-MOST_IN_VAIN = 3
+MOST_IN_VAIN = 5
 # Seconds for lost workers to come back, for a worker to answer, and between two looks at the gang.
-PATIENCE, ANSWER, POLL = 20.0, 5.0, 0.2
+PATIENCE, ANSWER, POLL = 20.0, 15.0, 0.2
 
 # Processes of gangs that this worker has started.
 _members: dict[str, "subprocess.Popen[bytes]"] = {}

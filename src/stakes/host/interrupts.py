@@ -100,6 +100,14 @@ def raised(*signals: signal.Signals) -> Iterator[None]:
 
 
 @contextmanager
+def unheard_by_processes() -> Iterator[None]:
+    """Start processes that do not hear of signals for all of a terminal, such as Ctrl-C."""
+    ignored: Any = signal.SIG_IGN
+    with _handled(tuple(each for each in ENDING if each != signal.SIGTERM), ignored):
+        yield
+
+
+@contextmanager
 def left_at_once() -> Iterator[None]:
     """End the program at Ctrl-C without an exception.
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, final
 
 from stakes.errors import InputError
 from stakes.host.compiling import SETTINGS, setting
+from stakes.host.interrupts import unheard_by_processes
 from stakes.host.packages import how_to_install
 from stakes.host.progress import count_pieces
 
@@ -140,9 +141,10 @@ def _local_client(count: int | None) -> "Client":
     from distributed import Client
 
     made: Any = Client
-    client: Client = made(
-        n_workers=count, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
-    )
+    with unheard_by_processes():  # a Ctrl-C is for this process, which may need the workers
+        client: Client = made(
+            n_workers=count, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
+        )
     return client
 
 

@@ -17,10 +17,10 @@ from stakes.host import files
 from stakes.host.trees import load_arrays, save_arrays, save_tree
 from stakes.processes import NOWHERE, Processes, axis_of, own_part
 
+# In the checkpoint: the checksums of the shares, and for each array in them the axis of rows.
 SEALS, AXIS = "shares", "axis of "
-"""In the checkpoint: the checksums of the shares, and for each array in them the axis of rows."""
+# Of a checksum; None where a process could not write its share.
 DIGITS = 64
-"""Of a checksum; None where a process could not write its share."""
 
 Arrays = Mapping[str, np.ndarray]
 
