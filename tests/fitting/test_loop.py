@@ -21,7 +21,6 @@ from quick import quickly
 
 import stakes
 from stakes._types import Array, Key, Params
-from stakes.app.runs.journal import FileJournal
 from stakes.decisions import objective_of
 from stakes.expectation import ClosedForm
 from stakes.fitting import (
@@ -61,7 +60,7 @@ from stakes.port import (
     over_batches,
     steps_of_a_pass,
 )
-from stakes.study import prepare
+from stakes.study import FileJournal, prepare
 
 KEY = jax.random.key(0)
 Y = jnp.array([6.0, 7.0, 5.5, 6.5])
