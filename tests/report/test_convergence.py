@@ -34,7 +34,7 @@ def test_price_compares_the_elbos_and_counts_covered_outcomes(
 
 @pytest.mark.parametrize(
     ("calibrated", "said"),
-    [(-100.5, "so it fits the data worse"), (-99.5, "here it does not"), (-100.01, "can be told")],
+    [(-100.5, "so it fits the data worse"), (-99.5, "here it does not"), (-100.01, "within noise")],
 )
 def test_words_on_the_price_follow_the_numbers(calibrated: float, said: str) -> None:
     assert said in replace(sample_report(3).price, elbo_calibrated=calibrated).sentence
