@@ -208,10 +208,10 @@ def test_a_fit_to_all_rows_that_fails_leaves_what_was_judged(
 ) -> None:
     original, folder = execution._fitted, tmp_path / "run"
 
-    def failing(run: runs.Run, work: Work, **options: Any) -> runs.Solution:
+    def failing(run: runs.Run, *given: Any, **options: Any) -> runs.Solution:
         if run.refit:
             raise NumericalError("No step was finite.")
-        return original(run, work, **options)
+        return original(run, *given, **options)
 
     monkeypatch.setattr(execution, "_fitted", failing)
     few = ("--no-choose", "--no-report", "--set", "fit.steps=100")
