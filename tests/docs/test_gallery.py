@@ -41,7 +41,7 @@ def says_scikit_learn(namespace):
 def says_minibatches(namespace):
     result = namespace["result"]
     assert result.decisions.shape == (200, 20)
-    assert result.compare(namespace["held_out"], known=("row", "column")).instances > 1500
+    assert result.compare(namespace["held_out"], known=("row", "column")).cases > 1500
 
 
 def says_utility(namespace):

@@ -447,7 +447,7 @@ def test_a_verdict_against_calibration_points_to_what_acts_on_it(
 def test_held_out_cases_are_compared_on_their_own_outcomes(schools: stakes.Calibration) -> None:
     held_out = {"sigma": [12.0, 9.0, 10.0], "effect": [5.0, -4.0, 1.0]}
     found = schools.compare(held_out, new="school")
-    assert found.instances == 3
+    assert found.cases == 3
     assert "on held-out data" in str(found)
     losses = stakes.Tilted(0.2)(
         np.array(held_out["effect"]), schools.decide(held_out, new="school").values
@@ -935,11 +935,11 @@ def test_matrix_factorisation_runs_in_minibatches_with_a_mask(method: Any) -> No
     assert result.decisions.shape == (20, 5)
     assert np.isfinite(result.decisions.values).all()
     assert result.vi.skipped == result.calibrated.skipped == 0
-    assert result.compare().instances == observed.sum()
+    assert result.compare().cases == observed.sum()
 
     hidden = {**data, "observed": ~observed}
     held_out = result.compare(hidden, known=("row", "column"))
-    assert held_out.instances == (~observed).sum()
+    assert held_out.cases == (~observed).sum()
     losses = np.asarray(stakes.Tilted(0.2)(data["y"], result.decisions.values))
     assert held_out.risk["LCVI"] == pytest.approx(losses[~observed].mean(), rel=1e-4)
 

@@ -108,7 +108,7 @@ def test_a_new_category_is_drawn_as_a_new_member_of_its_plate() -> None:
 
 
 def test_held_out_tables_are_compared_and_need_every_outcome() -> None:
-    assert result().compare(table().iloc[:12]).instances == 12
+    assert result().compare(table().iloc[:12]).cases == 12
     gap = table().iloc[:12].copy()
     gap.loc["r3", "sold"] = np.nan
     with pytest.raises(stakes.InputError, match=r"'sold': has no value in row 'r3'"):

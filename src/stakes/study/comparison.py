@@ -168,10 +168,10 @@ class Comparison(Printed):
             rule = f"one number for each case under each method, of which one is {self.base!r}"
             raise checks.refused(where, rule, self.costs)
         checks.assign(self, costs=costs)
-        if self.dependence.size not in (None, self.instances):
+        if self.dependence.size not in (None, self.cases):
             raise InputError(
                 f"`Comparison(dependence=...)` is about {self.dependence.size} cases; there "
-                f"are {self.instances}."
+                f"are {self.cases}."
             )
 
     @property
@@ -224,7 +224,7 @@ class Comparison(Printed):
         return pd.DataFrame.from_dict(rows, orient="index")
 
     @property
-    def instances(self) -> int:
+    def cases(self) -> int:
         """The number of cases that count."""
         return len(self.costs[self.base])
 

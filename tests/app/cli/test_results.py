@@ -41,4 +41,4 @@ def test_compare_shows_runs_side_by_side(finished: Path) -> None:
     assert shown.output.count("held out") >= 2
     assert "\x1b" not in shown.output
     rows = json.loads(invoke("compare", finished, "--json").stdout)
-    assert rows[0]["instances"] == 10
+    assert rows[0]["cases"] == 10

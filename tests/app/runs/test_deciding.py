@@ -88,7 +88,7 @@ def test_new_rows_are_decided_about_by_a_fit_to_all_rows(
     assert outs[0].read_bytes() == outs[1].read_bytes()
     here, there = (RunFolder(run).manifest() for run in (finished, whole))
     assert (here.refit.rows, there.refit) == (40, None)
-    assert (here.ending.held_out, here.ending.instances) == (True, 10)
+    assert (here.ending.held_out, here.ending.cases) == (True, 10)
     own = pd.read_csv(finished / "decisions.csv")
     same = pd.read_csv(whole / "decisions.csv").set_index("name").loc[own["name"]]
     assert (own["decision_vi"].to_numpy() != same["decision_vi"].to_numpy()).all()

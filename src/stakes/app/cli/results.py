@@ -190,7 +190,7 @@ def _row(path: Path, manifest: "Manifest", ending: "Ending") -> tuple[str, ...]:
     return (
         str(path),
         "held out" if ending.held_out else "the fit",
-        f"{ending.instances:,}",
+        f"{ending.cases:,}",
         *(
             amount(sign * ending.risk[name], unit) if name in ending.risk else "?"
             for name in ("VI", "LCVI")

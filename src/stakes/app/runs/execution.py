@@ -265,7 +265,7 @@ def _ending(
     ending = Ending(
         held_out=False,
         gain=result.problem.loss is None,
-        instances=result.on_fit.size,
+        cases=result.on_fit.size,
         verdict=_not_calibrated(solution) if why is None else f"{why} Plain VI decides.",
         setting=f"{result.problem!r}; {result.on_fit.setting}.",
         scale=result.scale,
@@ -281,7 +281,7 @@ def _ending(
         judged |= {
             "reduction": finite(comparison.reduction),
             "interval": (finite(low), finite(high)),
-            "instances": comparison.instances,
+            "cases": comparison.cases,
             "verdict": comparison.verdict,
             "setting": " ".join(comparison.basis),
         }

@@ -45,7 +45,7 @@ class Ending(_Part):
         interval: the 95 % interval of that share; None for ends that are not finite.
         held_out: whether rows held out judged the fits.
         gain: whether the problem has a utility, so that risks are minus that.
-        instances: the number of decisions.
+        cases: the number of decisions.
         verdict: whether to use the calibrated fit.
         setting: the problem, and how it was fitted.
         scale: M, from loss to utility; None for a utility.
@@ -58,7 +58,7 @@ class Ending(_Part):
     interval: tuple[float | None, float | None] = Field(default=(None, None), strict=False)
     held_out: bool
     gain: bool
-    instances: int
+    cases: int
     verdict: str
     setting: str
     scale: float | None
