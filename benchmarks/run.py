@@ -227,7 +227,7 @@ def calibrated(
     gain = transform(loss, transform.scale or 1.0)
     decisions = jnp.zeros(approximation.instances.shape)
     state = method.init(_own(approximation.start), decisions, settings)
-    step = method.step(objective_of(gain, expectation), settings)
+    step = method.step(objective_of(gain, expectation.for_steps()), settings)
     return ours(approximation, state, step)
 
 

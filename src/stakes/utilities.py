@@ -18,7 +18,7 @@ from jax.scipy.special import logsumexp
 from stakes import checks
 from stakes._types import Array, Distribution, Key, Number
 from stakes.errors import InputError, NoClosedForm, NoScaleError, name_of, warn
-from stakes.losses import AnyLoss, WithCovariates, covariates_of
+from stakes.losses import AnyLoss, WithCovariates, at_mean, covariates_of
 from stakes.protocols import (
     Criterion,
     Estimator,
@@ -145,7 +145,11 @@ class Utility(_InsideLogarithm):
         return jnp.where(positive, jnp.log(jnp.where(positive, value, 1.0)), -jnp.inf)
 
     def log_expected(self, predicted: Predicted, decision: Array) -> Array:
-        raise NoClosedForm("A utility given as a function has no closed-form expectation.")
+        """Of a utility that is linear in the outcome, such as revenue, the mean is enough."""
+        linear = at_mean(self.fn, predicted, decision)
+        if linear is None:
+            raise NoClosedForm("A utility given as a function has no closed-form expectation.")
+        return jnp.log(linear.value)
 
     def expected_log(
         self, expectation: Expectation, key: Key | None, outcome: Distribution, decision: Array

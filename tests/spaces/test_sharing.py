@@ -64,5 +64,7 @@ def test_masked_cases_do_not_move_the_best_shared_decision():
     term = objective_of(gain, stakes.ClosedForm(), None, Real(), groups).term
     outcome = dist.Normal(jnp.array([0.0, 1.0, 100.0]), 1.0)
     weight = jnp.array([1.0, 1.0, 0.0])
-    each = term.weighing(weight)(KEY, outcome, jnp.full(3, 0.5))
+    decision = jnp.full(3, 0.5)
+    draws = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], outcome)
+    each = term.among(KEY, draws, weight, decision)(KEY, outcome, decision)
     assert float(jnp.sum(jnp.where(weight > 0, each, 0.0))) == pytest.approx(0, abs=1e-3)

@@ -12,6 +12,7 @@ from stakes.decisions.best import second_minimum as second_minimum
 from stakes.decisions.best import second_minimum_on as second_minimum_on
 from stakes.decisions.minimise import by_parabolas as by_parabolas
 from stakes.decisions.minimise import by_promise as by_promise
+from stakes.decisions.regret import Regret as Regret
 from stakes.decisions.regret import objective_of as objective_of
 from stakes.decisions.rules import BayesDecisions as BayesDecisions
 from stakes.decisions.rules import NumericalDecisions as NumericalDecisions

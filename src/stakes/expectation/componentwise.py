@@ -12,8 +12,9 @@ from stakes._types import Array, Distribution, Key
 from stakes.expectation import stats
 from stakes.expectation.points import ByPoints
 from stakes.expectation.quadrature import Quadrature
+from stakes.expectation.shifted import Shifted
 from stakes.expectation.sums import Rule, Terms
-from stakes.protocols import Cost, Gain
+from stakes.protocols import Cost, Gain, Spaced
 
 
 @final
@@ -37,11 +38,13 @@ class Componentwise(ByPoints):
     """
 
     count: int = 1
-    by: Quadrature = Quadrature()  # noqa: RUF009 (a frozen value)
+    by: Quadrature | Shifted = Quadrature()  # noqa: RUF009 (a frozen value)
 
     def __post_init__(self) -> None:
         checks.assign(self, count=checks.whole("`Componentwise(count=...)`", self.count))
-        checks.instance("`Componentwise(by=...)`", self.by, Quadrature, "a `Quadrature()`")
+        checks.instance(
+            "`Componentwise(by=...)`", self.by, (Quadrature, Shifted), "a `Quadrature()`"
+        )
 
     def objection(self, outcome: Distribution, gain: Gain, decision: Array) -> str | None:
         parts = None if outcome.event_shape else stats.components(outcome)
@@ -59,24 +62,24 @@ class Componentwise(ByPoints):
         log_weights = jnp.log(parts.weights)
         if parts.side_by_side:
             [stacked] = parts.distributions
-            rule = self._rule(stacked, decision[..., None])
+            rule = self._rule(key, stacked, decision[..., None])
             return Rule(_in_front(rule.points), _in_front(rule.log_weights + log_weights))
-        rules = [self._rule(part, decision) for part in parts.distributions]
+        rules = [self._rule(key, part, decision) for part in parts.distributions]
         shape = jnp.broadcast_shapes(*(r.points.shape[1:] for r in rules), log_weights.shape[:-1])
         weighed = [r.log_weights + log_weights[..., number] for number, r in enumerate(rules)]
         return Rule(_stacked([r.points for r in rules], shape), _stacked(weighed, shape))
 
-    def _rule(self, part: Distribution, decision: Array) -> Rule:
+    def _rule(self, key: Key | None, part: Distribution, decision: Array) -> Rule:
         if not _is_point(part):
-            return self.by.rule(None, part, decision)
+            return self.by.rule(key, part, decision)
         point = jnp.broadcast_arrays(jnp.asarray(part.v, decision.dtype), decision)[0]
         return Rule(point[None], jnp.zeros_like(point)[None])
 
-    def typical(self, outcome: Distribution) -> Array:
+    def typical(self, outcome: Distribution) -> Array | None:
         parts = _components(outcome)
         first = parts.distributions[0]
         typical = jnp.asarray(first.v) if _is_point(first) else self.by.typical(first)
-        return typical[..., 0] if parts.side_by_side else typical
+        return typical[..., 0] if parts.side_by_side and typical is not None else typical
 
     def trusted(self, outcome: Distribution, terms: Terms) -> Array | bool:
         """Whether the sum over each component is."""
@@ -84,7 +87,8 @@ class Componentwise(ByPoints):
         if parts.side_by_side:
             count = parts.weights.shape[-1]
             [stacked] = parts.distributions
-            return jnp.all(self.by.trusted(stacked, _side_by_side(terms, count)), axis=-1)
+            each = self.by.trusted(stacked, _side_by_side(terms, count))
+            return each if isinstance(each, bool) else jnp.all(each, axis=-1)
         fine: Array | bool = True
         start = 0
         for part in parts.distributions:
@@ -93,6 +97,13 @@ class Componentwise(ByPoints):
                 fine = fine & self.by.trusted(part, terms.part(start, stop))
             start = stop
         return fine
+
+    def for_steps(self) -> "Componentwise":
+        return Componentwise(self.count, self.by.for_steps())
+
+    def spacing(self, outcome: Distribution) -> Spaced | None:
+        """Of the whole mixture."""
+        return self.by.spacing(outcome)
 
     def size_for(self, outcomes: Iterable[Distribution]) -> "Componentwise":
         counts = [_components(outcome).weights.shape[-1] for outcome in outcomes]

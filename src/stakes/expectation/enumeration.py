@@ -25,6 +25,7 @@ from stakes.errors import InputError
 from stakes.expectation import stats
 from stakes.expectation.points import ByPoints
 from stakes.expectation.predicted import Mixture
+from stakes.expectation.shifted import POINTS, Shifted
 from stakes.expectation.sums import Rule, Terms, column, column_like, neglectable, normalised
 from stakes.protocols import Cost, Gain
 
@@ -163,6 +164,11 @@ class Enumeration(ByPoints):
         for stacked in outcomes:
             wide = wide._widen_for(stacked)
         return wide
+
+    def for_steps(self) -> ByPoints:
+        """Where there are many values, or may be."""
+        many = self.points is not None and self.points > 2 * POINTS
+        return Shifted(self) if many else self
 
     def mixture(self, outcomes: Distribution) -> Mixture:
         return Mixture(outcomes, self)

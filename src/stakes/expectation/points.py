@@ -256,4 +256,4 @@ def _log_density(outcome: Distribution, points: Array, middle: Array) -> Array:
         return behind - jnp.log(jnp.abs(line.slope))
     inside = outcome.support(points)
     held = jnp.where(inside, points, middle)
-    return jnp.where(inside, outcome.log_prob(held), -jnp.inf)
+    return jnp.where(inside, stats.log_density(outcome, held), -jnp.inf)

@@ -10,20 +10,21 @@ point. Only at the decision, where a loss may jump, slopes come from points next
 """
 
 from dataclasses import dataclass
-from functools import partial, singledispatch
+from functools import partial
 from typing import NamedTuple, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
 from numpyro.distributions import constraints
 
 from stakes import checks
 from stakes._types import Array, Distribution, Float, Key
-from stakes.errors import InputError, NoClosedForm
+from stakes.errors import InputError
 from stakes.expectation import stats
 from stakes.expectation.points import ByPoints, PointTable, kink, pooled_rule
+from stakes.expectation.shifted import Shifted
+from stakes.expectation.spacing import rough_place
 from stakes.expectation.sums import Rule, Terms, column_like, neglectable, normalised
 from stakes.protocols import Cost, Gain
 
@@ -84,6 +85,9 @@ class Quadrature(ByPoints):
             return False
         return True
 
+    def for_steps(self) -> Shifted:
+        return Shifted(self)
+
     @property
     def cost(self) -> Cost:
         values = 3 * self._size(jnp.result_type(float)) + 4
@@ -125,9 +129,9 @@ class Quadrature(ByPoints):
             jnp.concatenate(arrays) for arrays in zip(*pieces, strict=True)
         )
         # Far out a density may be zero with an infinite slope: the middle stands in there.
-        counts = still(outcome).log_prob(still(points)) + still(log_steps) > -1e5
+        counts = stats.log_density(still(outcome), still(points)) + still(log_steps) > -1e5
         points = jnp.where(counts, points, middle)
-        log_weights = log_steps + outcome.log_prob(points) + log_growth
+        log_weights = log_steps + stats.log_density(outcome, points) + log_growth
         whole = 1e-2 if dtype == jnp.float32 else 1e-5
         return Rule(points, normalised(jnp.where(counts, log_weights, -jnp.inf), whole))
 
@@ -159,7 +163,7 @@ class Quadrature(ByPoints):
         def log_density(value: Array) -> Array:
             inside = outcome.support(value)
             held = jnp.where(inside, value, self.typical(outcome))
-            return jnp.where(inside, outcome.log_prob(held), -jnp.inf)
+            return jnp.where(inside, stats.log_density(outcome, held), -jnp.inf)
 
         return fine & ~(below.diverge(-1, log_density) | above.diverge(+1, log_density))
 
@@ -309,7 +313,7 @@ def _steepness(
     run = distances[1] - distances[0]
 
     def rise(outcome: Distribution, y: Array) -> Array:
-        near, far = outcome.log_prob(y)
+        near, far = stats.log_density(outcome, y)
         return (far - near) / run
 
     slope = rise(still(outcome), still(y))
@@ -367,26 +371,6 @@ def _middle_and_spread(outcome: Distribution) -> tuple[Array, Array]:
     if outcome.support is constraints.real and location is not None:
         return location, spread  # where the density may have a kink
     return middle, spread
-
-
-@singledispatch
-def rough_place(outcome: Distribution) -> tuple[Array, Array]:
-    """A place where there is mass, and its spread, where NumPyro lacks quantiles."""
-    if stats.components(outcome) is not None:
-        raise NotImplementedError  # what lies between components is no place with mass
-    try:
-        centre, sd = stats.mean(outcome), jnp.sqrt(stats.variance(outcome))
-    except NoClosedForm as error:
-        raise NotImplementedError from error
-    scale = stats.parameter(outcome, "scale")
-    return centre, jnp.where(jnp.isfinite(sd), sd, 1.0 if scale is None else scale)
-
-
-@rough_place.register
-def _(outcome: dist.InverseGamma) -> tuple[Array, Array]:
-    """It may have no moments."""
-    middle = outcome.rate / outcome.concentration
-    return middle, middle
 
 
 def _ends(outcome: Distribution) -> _Ends:

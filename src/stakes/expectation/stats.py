@@ -79,6 +79,13 @@ def log_mass(outcome: Distribution, count: Array) -> Array:
 
 
 @singledispatch
+def log_density(outcome: Distribution, value: Array) -> Array:
+    """The log density of a continuous outcome, with slopes that are right."""
+    density: Array = outcome.log_prob(value)
+    return density
+
+
+@singledispatch
 def excess(outcome: Distribution, decision: Array) -> Array:
     """E (y-h)+, where E y is finite.
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from stakes import checks
 from stakes._types import Array, Batch, Distribution, Float, Key, Params, PyTree
+from stakes.decisions import Regret
 from stakes.errors import check_shape
 from stakes.fitting.noise import noise_for
 from stakes.fitting.settings import FitSettings, check_optimizer
@@ -253,7 +254,6 @@ def _bound_and_outcomes(
         return elbo, (elbo, jnp.zeros(()), None)
 
     def gained(key: Key, outcome: Outcome, weight: Array) -> Array:
-        here = term.weighing(weight) if hasattr(term, "weighing") else term
         each = here(key, outcome, decisions)
         shape = decisions.shape[jnp.ndim(decisions) - weight.ndim :]
         check_shape("The utility term of the loss or utility", each.shape, shape)
@@ -262,6 +262,10 @@ def _bound_and_outcomes(
         return jnp.vdot(jnp.ones_like(counted), counted, precision="highest")
 
     outcomes = jax.tree.map(once, drawn.outcome)
+    here = term
+    if isinstance(term, Regret):
+        search_key = jax.random.fold_in(y_keys[0], 1)
+        here = term.among(search_key, outcomes, drawn.weight[0], decisions)
     utility = jax.vmap(gained)(y_keys, outcomes, drawn.weight).mean()
     # A response runs the model again, with parameters that mean nothing outside of this gradient.
     kept = None if responds(drawn.outcome) else Outcomes(outcomes, drawn.weight[0])

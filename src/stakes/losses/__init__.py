@@ -4,6 +4,7 @@
 `NoClosedForm`, and is computed numerically.
 """
 
+from stakes.losses.affine import at_mean as at_mean
 from stakes.losses.any_loss import AnyLoss as AnyLoss
 from stakes.losses.any_loss import WithCovariates as WithCovariates
 from stakes.losses.any_loss import covariates_of as covariates_of

@@ -15,6 +15,7 @@ import numpy as np
 
 from stakes._types import Array, Distribution, Key, Number
 from stakes.errors import NoClosedForm, name_of
+from stakes.losses.affine import at_mean
 from stakes.protocols import Criterion, Expectation, Loss, Over, Predicted, Space
 from stakes.varying import Columns, Need
 
@@ -162,7 +163,9 @@ class AnyLoss(Criterion):
         return dial
 
     def expected(self, predicted: Predicted, decision: Array) -> Array:
-        """E ℓ(y, h)."""
+        """E ℓ(y, h): by its own formula; of a loss that is linear in the outcome, the loss of the mean."""
+        if self._own("expected") is None and (linear := at_mean(self.loss, predicted, decision)):
+            return linear.value
         return self._answer("expected", "expectation")(predicted, decision)
 
     def expected_regret(self, predicted: Predicted, decision: Array) -> Array:

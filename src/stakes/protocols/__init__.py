@@ -21,6 +21,7 @@ from stakes.protocols.expectations import Estimator as Estimator
 from stakes.protocols.expectations import Expectation as Expectation
 from stakes.protocols.expectations import Gain as Gain
 from stakes.protocols.expectations import PositiveUtility as PositiveUtility
+from stakes.protocols.expectations import Spaced as Spaced
 from stakes.protocols.expectations import Tabled as Tabled
 from stakes.protocols.expectations import Transform as Transform
 from stakes.protocols.expectations import UtilityTerm as UtilityTerm

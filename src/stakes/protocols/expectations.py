@@ -100,6 +100,23 @@ class Cost(NamedTuple):
     """Whether it costs no more than the loss itself: a small problem then takes more draws."""
 
 
+class Spaced(Protocol):
+    """A line on which the mass of an outcome lies evenly, around zero."""
+
+    @property
+    @abstractmethod
+    def spread(self) -> PerInstance:
+        """About a standard deviation of y."""
+
+    @abstractmethod
+    def inward(self, y: PerInstance) -> PerInstance:
+        """From y to exp t, where t is a place on the line."""
+
+    @abstractmethod
+    def outward(self, grow: PerInstance) -> tuple[PerInstance, PerInstance]:
+        """From exp t to y, and log |dy/dt|."""
+
+
 class Expectation(Protocol):
     """E over outcomes y ~ p(y|θ), for each instance.
 
@@ -178,6 +195,17 @@ class Expectation(Protocol):
     def widen_for(self, outcomes: Iterable[Distribution]) -> "Expectation":
         """The same, with room for these outcomes, too."""
         return self
+
+    def for_steps(self) -> "Expectation":
+        """At the price of a step: with little bias, and less noise than that of draws of θ.
+
+        Where the exact one costs no more, that is the same.
+        """
+        return self
+
+    def spacing(self, outcome: Distribution) -> Spaced | None:
+        """Where its points lie, if slopes by decisions are to be differences; None otherwise."""
+        return None
 
     @abstractmethod
     def mixture(self, outcomes: Distribution) -> Predicted:

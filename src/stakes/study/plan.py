@@ -268,7 +268,8 @@ class Plan:
         task = task or self.problem.task
         gain = self.problem.gain(self.transform, scale, columns, task.criterion.loss)
         cases = task if columns is None else task.at(columns)
-        objective = objective_of(gain, self.expectation, self.estimator, cases.space, cases.groups)
+        cheap = self.expectation.for_steps()
+        objective = objective_of(gain, cheap, self.estimator, cases.space, cases.groups)
         if not task.needs or columns is not None:
             return objective
         return objective._replace(needs=task.needs, build=partial(self.objective, scale, task=task))

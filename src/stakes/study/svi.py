@@ -123,5 +123,5 @@ class CalibratedELBO(ELBO):  # type: ignore[misc]
         chosen = self._expectation
         if chosen is None:
             chosen = expectations.choose(outcome, self._gain, decisions)
-        objective = objective_of(self._gain, chosen, self._estimator)
+        objective = objective_of(self._gain, chosen.for_steps(), self._estimator)
         return objective.term(key, outcome, decisions)

@@ -350,3 +350,18 @@ def _(
     rest, most = (0.0, 1.0) if high is None else (above(high), base.cdf(high))
     reached = jnp.where(upper, above(low) - above(at), base.cdf(at) - base.cdf(low))
     return reached / jnp.where(upper, above(low) - rest, most - base.cdf(low))
+
+
+# Power laws --------------------------------------------------------------------------------
+
+
+@stats.log_density.register
+def _(outcome: dist.DoublyTruncatedPowerLaw, value: Array) -> Array:
+    """NumPyro's slopes by the ends are those of the density itself."""
+    power, low, high, value = floats(outcome.alpha, outcome.low, outcome.high, value)
+    more = power + 1
+    flat = jnp.abs(more) < 1e-4
+    safe, width = jnp.where(flat, 1.0, more), jnp.log(high / low)
+    # The integral of y^power from low to high, in units of low^(power + 1).
+    mass = jnp.where(flat, width * (1 + more * width / 2), jnp.expm1(safe * width) / safe)
+    return power * jnp.log(value) - more * jnp.log(low) - jnp.log(mass)

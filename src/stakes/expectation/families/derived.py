@@ -46,6 +46,12 @@ def _line(outcome: dist.TransformedDistribution) -> LocationScale | None:
 of_line = stats.answers(dist.TransformedDistribution, _line, object)
 
 
+@of_line(stats.log_density)
+def _(line: LocationScale, value: Array) -> Array:
+    """NumPyro takes a slope that is traced to be positive."""
+    return stats.log_density(line.of, line.back(value)) - jnp.log(jnp.abs(line.slope))
+
+
 @of_line(stats.mean)
 def _(line: LocationScale) -> Array:
     """a + b E x."""
