@@ -963,7 +963,7 @@ def test_an_outcome_without_moments_falls_through_to_the_next_best():
             "only discrete outcomes",
         ),
         (Quadrature(), dist.Poisson(1.0), ScaledLoss(Tilted(0.2), 1.0), "continuous outcomes"),
-        (Quadrature(), dist.VonMises(0.0, 1.0), ScaledLoss(Tilted(0.2), 1.0), "have an `icdf`"),
+        (Quadrature(), dist.TruncatedPolyaGamma(), ScaledLoss(Tilted(0.2), 1.0), "have an `icdf`"),
         (
             MonteCarlo(),
             dist.Poisson(1.0),

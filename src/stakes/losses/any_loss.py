@@ -163,7 +163,7 @@ class AnyLoss(Criterion):
         return dial
 
     def expected(self, predicted: Predicted, decision: Array) -> Array:
-        """E ℓ(y, h): by its own formula; of a loss that is linear in the outcome, the loss of the mean."""
+        """E ℓ(y, h), which is ℓ(E y, h) for a loss that is linear in the outcome."""
         if self._own("expected") is None and (linear := at_mean(self.loss, predicted, decision)):
             return linear.value
         return self._answer("expected", "expectation")(predicted, decision)
