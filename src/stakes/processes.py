@@ -2,6 +2,7 @@
 
 import os
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar, final
 
@@ -32,6 +33,8 @@ class Processes:
     def __init__(self) -> None:
         self.index, self.count = jax.process_index(), jax.process_count()
         first = {device.process_index: device for device in reversed(jax.devices())}
+        # Called before each wait for the others: one that is stuck comes behind them.
+        self.arrive: Callable[[], None] = lambda: None
         self.mesh = Mesh(np.array([first[process] for process in sorted(first)]), (AXIS,))
 
     @property
@@ -54,11 +57,13 @@ class Processes:
 
     def from_first(self, tree: T) -> T:
         """The arrays of the first process, in all of them."""
+        self.arrive()
         told: T = multihost_utils.broadcast_one_to_all(tree)
         return told
 
     def gather(self, local: ArrayLike) -> np.ndarray:
         """What each process has, along a new first axis; the shapes have to be the same."""
+        self.arrive()
         own = np.asarray(local)[None]
         return np.asarray(multihost_utils.process_allgather(own, tiled=True))
 

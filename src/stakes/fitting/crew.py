@@ -76,8 +76,7 @@ class Crew:
         def bound(
             given: PyTree, state: State, numbers: np.ndarray, batches: Batch
         ) -> Callable[[], tuple[State, Info]]:
-            return partial(
-                program,
+            arguments = (
                 given,
                 jax.tree.map(shared, state, self.axes),
                 words,
@@ -86,6 +85,9 @@ class Crew:
                 step.scale,
                 step.parameters,
             )
+            program.prepare(*arguments)
+            self.processes.arrive()
+            return partial(program, *arguments)
 
         return bound
 

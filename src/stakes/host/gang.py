@@ -20,7 +20,6 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, final
 
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 Made = TypeVar("Made")
 
 # What a process tells of a chunk of its work that is over: how its lines begin, and what they say.
-MARK, STEP, SAVED = "stakes gang: ", "step", "saved"
+MARK, STEP, SAVED, MET = "stakes gang: ", "step", "saved", "met"
 # What the client tells a process: to go on, which it ends without, or to save its work and end.
 GO_ON, END = b"go on\n", b"end\n"
 # Seconds after which a process ends that does not hear of its client.
@@ -185,7 +184,7 @@ class _Gang:
         process, what = event[1]
         self._began[process].append((time.monotonic(), what))
         self.has_saved |= what == SAVED
-        if process == 0 and what not in (STEP, SAVED):
+        if process == 0 and what not in (STEP, SAVED, MET):
             self._said.append(what)  # in a thread of the client, which knows no listeners
 
     def watched(self, ended: Callable[[], Interrupted | None]) -> str | None:
@@ -231,17 +230,13 @@ class _Gang:
         return self._behind()
 
     def _behind(self) -> str | None:
-        """Why a process seems to be stuck: the others are ahead of it, or none takes a step."""
+        """Why a process seems to be stuck: the others are ahead of it."""
         now, leader = time.monotonic(), [at for at, _ in max(self._began, key=len)]
         for index, began in enumerate(self._began):
             if len(began) < len(leader):
                 took, waited = leader[len(began)] - leader[len(began) - 1], now - leader[len(began)]
                 if waited > max(SILENCE, LONGER * took):
                     return f"process {index} kept the others waiting for {waited:.0f} seconds"
-        last, what = zip(*(began[-1] for began in self._began), strict=True)
-        pauses = [after - before for before, after in pairwise(leader)]
-        if {STEP, SAVED}.issuperset(what) and now - max(last) > max(SILENCE, LONGER * max(pauses)):
-            return f"no step was taken for {now - max(last):.0f} seconds"
         return None
 
     def end(self) -> None:

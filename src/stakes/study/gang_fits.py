@@ -19,7 +19,7 @@ import numpy as np
 
 from stakes.errors import InputError, Interrupted, StakesWarning, warn
 from stakes.fitting import Fit
-from stakes.host.gang import SAVED, STEP, Place, asked_to_end, tell_client, work_together
+from stakes.host.gang import MET, SAVED, STEP, Place, asked_to_end, tell_client, work_together
 from stakes.host.progress import begin, report_to
 from stakes.processes import join
 from stakes.study.file_journal import FileJournal
@@ -126,6 +126,7 @@ def _fit(
     """
     processes = join(place.address, process=place.process, of=place.of)
     sees = bool(processes.gather(path.with_name(sign).exists()).all())
+    processes.arrive = partial(tell_client, MET)
     with report_to(tell_client), warnings.catch_warnings(record=True) as told:
         work = Work(progress=False, processes=processes)
         # After all have met: what is unpickled may have arrays, which begin JAX.
