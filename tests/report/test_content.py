@@ -30,9 +30,9 @@ def test_held_out_data_judges_and_labels_name_the_rows(result: stakes.Calibratio
     cases = result.assess(held_out, new="school")
     rows = [Rows("held out", cases), Rows("fit", result.on_fit, labels=labels)]
     report = summarise(result, title="Held out", held_out=cases, rows=rows)
-    assert report.verdict.held_out
+    assert report.verdict.comparison.held_out
     assert report.price.held_out
-    assert (report.verdict.instances, report.price.instances) == (3, 3)
+    assert (report.verdict.comparison.cases, report.price.instances) == (3, 3)
     assert report.price.coverage[1].vi <= 2 / 3  # nobody predicts 900
     assert list(report.decisions.labels) == ["school", "name", "size"]
     assert report.decisions.labels["size"] == ("", "", "", *range(8))
