@@ -575,6 +575,7 @@ CALLS: dict[str, Call] = {
         lambda: fields(result().on_fit),
         {
             "problem": "own",
+            "start": "own",
             "posteriors": "mapping",
             "predictor": "own",
             "expectation": "own",

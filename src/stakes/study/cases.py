@@ -137,7 +137,7 @@ class Cases:
 
     def __post_init__(self) -> None:
         checks.fields(self, problem=Problem, predictor=Predictor, keys=Keys, coords=Mapping)
-        checks.fields(self, posteriors=Mapping, setting=str)
+        checks.fields(self, start=FittedPosterior, posteriors=Mapping, setting=str)
         checks.flags(self, "held_out")
         checks.names("`Cases(unconverged=...)`", self.unconverged)
         known = "one such as `Quadrature()`"

@@ -24,7 +24,7 @@ from stakes.app.spec import job_of, job_on_all_rows, read_job
 from stakes.errors import InputError, Interrupted, NumericalError, StorageError
 from stakes.host.interrupts import Signalled
 from stakes.host.trees import load_arrays, save_arrays
-from stakes.study import FileJournal, Given, Same, Summary, Work, below
+from stakes.study import FileJournal, Given, Same, Summary, below
 from tests.cluster import two_workers
 
 
@@ -349,8 +349,8 @@ def test_a_signal_after_the_fits_ends_the_run(copied: Path, monkeypatch, when: s
     """With all that was done before kept, so that resuming it ends as it would have."""
     original = execution._fitted
 
-    def signalled(run: runs.Run, work: Work, **options: Any) -> runs.Solution:
-        solution = original(run, work, **options)
+    def signalled(run: runs.Run, *given: Any, **options: Any) -> runs.Solution:
+        solution = original(run, *given, **options)
         if run.refit is (when != "before the choice"):
             os.kill(os.getpid(), signal.SIGTERM)
         return solution

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
+import jax
 import numpy as np
 
 from stakes import checks
@@ -147,7 +148,7 @@ class Given(Strategy, FittedStrategy):
 
 def _words(decisions: Any) -> np.ndarray | None:
     """Return labels of actions; None where they are not words."""
-    if not checks.is_many(decisions):
+    if isinstance(decisions, jax.Array) or not checks.is_many(decisions):
         return None
     found = np.asarray(decisions, object)
     words = found.ndim > 0 and found.size > 0 and all(isinstance(w, str) for w in found.ravel())
