@@ -864,7 +864,13 @@ CALLS: dict[str, Call] = {
     "Choice": Call(
         stakes.Choice,
         lambda: {"study": None, "strategies": (), "scores": ()},
-        {"study": "own", "strategies": "own", "scores": "own", "left_out": "mapping"},
+        {
+            "study": "own",
+            "strategies": "own",
+            "scores": "own",
+            "left_out": "mapping",
+            "not_tried": "text",
+        },
         works=False,
     ),
     "Choice.saving": Call(

@@ -185,7 +185,7 @@ class Choice(Printed):
     not_tried: str = ""
 
     def __post_init__(self) -> None:
-        checks.fields(self, left_out=Mapping, scores=tuple, strategies=tuple)
+        checks.fields(self, left_out=Mapping, scores=tuple, strategies=tuple, not_tried=str)
         for score in self.scores:
             checks.instance("`Choice(scores=...)`", score, Score, "a tuple of scores")
         for strategy in self.strategies:
