@@ -123,7 +123,7 @@ def test_counts_and_mixtures_are_right_on_average(discrete):
         true = 0.3 * each[0] + 0.7 * each[1]
     loss = lambda y, h: jnp.abs(y - h) ** 1.5  # noqa: E731
     found = jax.jit(jax.vmap(lambda k: cheap.expected(k, outcome, loss, jnp.asarray(30.0))))(KEYS)
-    assert np.std(found) < 0.06 * true
+    assert np.std(found) < 0.1 * true  # twelve points; the mean over draws of θ has far less noise
     np.testing.assert_allclose(np.mean(found), true, rtol=5e-3)
 
 
@@ -145,7 +145,8 @@ def test_regret_has_the_slopes_of_the_formula():
             return jax.vmap(lambda k, o: here(k, o, decision))(each, outcomes).sum()
 
         found = jax.vmap(jax.grad(total, argnums=(0, 1, 2)), (None, None, None, 0))
-        return np.concatenate([np.atleast_3d(s.T).T for s in jax.jit(found)(*given, keys)], axis=1)
+        each = jax.jit(found)(*given, keys)
+        return np.concatenate([np.reshape(slope, (len(keys), -1, 12)) for slope in each], axis=1)
 
     right = slopes(ClosedForm(), tilted, KEYS[:1])[0]
     found = slopes(Quadrature().for_steps(), lambda y, h: tilted(y, h), KEYS[:1000])
