@@ -1,6 +1,6 @@
 """The command `stakes`, which can be interrupted from its first moment.
 
-It stands outside the package, so that Ctrl-C is heard while that is imported.
+It is outside the package, so that Ctrl-C is handled while the package is imported.
 """
 
 import os
@@ -12,8 +12,8 @@ from typing import Any
 def main() -> None:
     """Run the command line.
 
-    Until it is imported, Ctrl-C ends the process at once: an exception in the middle of an import
-    can crash a library written in C.
+    Until the package is imported, Ctrl-C ends the process at once: an exception in the middle of an
+    import can crash a library written in C.
     """
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:

@@ -146,7 +146,7 @@ def in_order(name: str, table: Any, order: Columns) -> Any:
     if sorted(map(str, columns)) != sorted(map(str, order)):
         raise InputError(
             f"`data[{name!r}]` has the columns {some(columns)}; in the fit it had {some(order)}. "
-            f"What was learned about a column holds for the column of the same name."
+            f"A column must have the name that it had in the fit."
         )
     return table[list(order)]
 

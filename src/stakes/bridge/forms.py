@@ -160,14 +160,14 @@ def _line(program: Model, error: Exception) -> str | None:
 def parts_of(problem: Problem, data: Data, key: Key) -> tuple[Subsample, ...]:
     """Return the plates in minibatches, for data that are a sample of more rows.
 
-    Refuse a model that looks at the values of arrays: of a stream it would only ever see some.
+    Refuse a model that looks at the values of arrays: it would only ever see part of a stream.
     """
     plain, _, sites = first_look(problem.program, data, key)
     seen = [name for name in plain if name in data]
     if seen:
         raise InputError(
-            f"The model looks at the values of {some(seen)}, and of a stream it only ever has some "
-            f"of the rows. Give what it needs to know of all rows, such as the number of "
+            f"The model looks at the values of {some(seen)}, but it only ever gets some rows of a "
+            f"stream. Give what it needs to know about all rows, such as the number of "
             f"categories, as an argument of its own: `Stream(..., constants={{...}})`."
         )
     check_outcome(problem, sites)

@@ -145,7 +145,7 @@ class Predictor:
         return self.trace.run(self.arrays, given, key, batch, rows=rows)
 
     def _matched(self, values: Array, latent: Instances, batch: Batch) -> tuple[Array, Array]:
-        """A latent's values for the members in the batch, and for which of them they hold."""
+        """Return a latent's values for the members in the batch, and which of these are known."""
         known = jnp.array(True)
         for axis, dim in enumerate(latent.dims):
             if dim in self.rows:

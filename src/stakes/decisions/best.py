@@ -155,9 +155,9 @@ def _search_range(
     """Search by the rough risk first, where there is one and components are alike; then by the
     risk.
 
-    A decision by the rough risk has to cost no more than some quantiles of the outcome do, or
-    hardly more. Components of very different widths are not alike: one table of values would step
-    over the narrow ones.
+    A decision found by the rough risk has to cost no more, or hardly more, than some quantiles of
+    the outcome do. Components of very different widths are not alike: the places of one table would
+    miss the narrow ones.
     """
 
     def thoroughly() -> Array:

@@ -71,12 +71,12 @@ def chosen(which: Array, yes: At, no: At) -> At:
 
 
 def one_by_one(objective: Curve, places: Array) -> Array:
-    """The objective at several places, for one that takes much memory."""
+    """Return the objective at several places in turn, for one that takes much memory."""
     return jax.lax.map(objective, places)
 
 
 def all_at_once(objective: Curve, places: Array) -> Array:
-    """The objective at several places, for one that is quick."""
+    """Return the objective at several places at once, for one that is quick."""
     return jax.vmap(objective)(places)
 
 
@@ -86,7 +86,7 @@ def by_parabolas(
     rounds: int,
     at_each: Callable[[Curve, Array], Array] = one_by_one,
 ) -> At:
-    """Move the best of an ascending grid down the parabola through it and its neighbours.
+    """Improve the best point of an ascending grid by parabolas through it and its neighbours.
 
     This takes few evaluations and may stop at the wrong one of several local minima, but is never
     worse than the grid.

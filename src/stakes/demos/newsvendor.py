@@ -105,7 +105,7 @@ def _arguments(dish: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _features(days: "pd.DataFrame") -> "pd.DataFrame":
-    """Return weather, season and trend of each day.
+    """Return the weather, season and trend of each day.
 
     Rain comes as a logarithm, since the first drops matter more than the last ones of a cloudburst.
     """
@@ -130,13 +130,13 @@ FITTED_WITH: dict[str, Any] = {"draws": 10}
 def fit_data() -> Data:
     """Return the days of the fit, to be taken in minibatches of 64.
 
-    With all days at every step the fits would take minutes.
+    With all days at every step, the fits would take minutes.
     """
     return {**data(), "batch": 64}
 
 
 def solve(key: Key, **other: Any) -> Calibration:
-    """Calibrate to the days of the fit.
+    """Run `calibrate` on the days of the fit.
 
     Args:
         key: a key of JAX.

@@ -78,8 +78,8 @@ class ByPoints(Expectation, Protocol):
     ) -> Array:
         """E ℓ(y, h), or nan where the sum is not to be trusted.
 
-        A loss never sees points of weight zero: it may overflow there, and 0·inf is nan in slopes,
-        too.
+        A loss is never evaluated at points of weight zero: it may overflow there, and 0·inf is nan,
+        in derivatives, too.
         """
         points, log_weights = self.rule(key, outcome, kink(decision))
         typical = self.typical(outcome)

@@ -174,7 +174,8 @@ class EM:
     def step(self, objective: Objective, settings: FitSettings) -> Step:
         """Return a step in the parameters, followed by an M-step where one is due.
 
-        Decisions that are not finite stay as they were: a draw of θ may lie where nothing is best.
+        A decision keeps its old value if the new one is not finite: for some draws of θ, nothing
+        is best.
         """
         parted = len(objective.space.axes)
         rule = self.rule(objective.gain)

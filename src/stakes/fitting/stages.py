@@ -147,14 +147,14 @@ class Average(NamedTuple):
 
 
 def owned(tree: PyTree) -> PyTree:
-    """Return a copy of a tree. By way of the host, nothing has to be compiled for it."""
+    """Return a copy of a tree, made on the host so that nothing has to be compiled."""
     return jax.tree.map(_copied, tree)
 
 
 def taken_over(tree: PyTree) -> PyTree:
-    """The same for a tree that nobody else has, of whose large arrays no copy is made.
+    """Take over a tree that nobody else uses: copy its small arrays, and keep its large ones.
 
-    Arrays of a weak type are copied, and become strong: a chunk would be compiled again for them.
+    Weakly typed arrays are copied and become strongly typed, so that no chunk is compiled again.
     """
 
     def own(leaf: object) -> Array:

@@ -126,11 +126,11 @@ class Design:
         return cls(made, tuple(terms), offsets, intercept, groups)
 
     def parts(self, frame: "pd.DataFrame", rows: TableRows) -> Parts:
-        """The columns for the rows of another table, or of the same one.
+        """Return the columns of the design for the rows of this table or of another one.
 
         Args:
-            frame: the columns of the formula.
-            rows: what the rows are called, for messages.
+            frame: the columns that the formula uses.
+            rows: the names of the rows, for messages.
         """
         count = len(frame)
         common = {} if self.made.common is None else self.made.common.terms

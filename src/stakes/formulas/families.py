@@ -231,14 +231,14 @@ def typical(name: str, link: str, outcomes: np.ndarray, trials: np.ndarray | Non
 
 
 def spread(name: str, link: str, outcomes: np.ndarray) -> float:
-    """How far sums of effects lie apart, roughly.
+    """Return the approximate spread of sums of effects.
 
-    That is the spread of the outcomes, where effects are in their unit.
+    If effects are in the unit of the outcomes, it is the spread of the outcomes.
 
     Args:
-        name: of the family.
-        link: its name.
-        outcomes: those of the first table.
+        name: the family's name.
+        link: the link's name.
+        outcomes: the outcomes of the first table.
     """
     if link != "identity" or not FAMILIES[name].scaled:
         return UNITLESS

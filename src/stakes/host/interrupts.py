@@ -124,9 +124,9 @@ def left_at_once() -> Iterator[None]:
 
 @contextmanager
 def deferred_ctrl_c() -> Iterator[Interruption]:
-    """Record Ctrl-C, unless it has a handler already.
+    """Record Ctrl-C, unless another handler is already set.
 
-    Inside of work that listens itself, such as a run, or in a notebook, the outer handler decides.
+    Within work that handles Ctrl-C itself, such as a run, or in a notebook, that handler decides.
     """
     listened_for = signal.getsignal(signal.SIGINT) is not signal.default_int_handler
     with deferred(*(() if listened_for else (signal.SIGINT,))) as heard:

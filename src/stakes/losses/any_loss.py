@@ -67,7 +67,7 @@ class WithCovariates:
 @final
 @dataclass(frozen=True)
 class AnyLoss(Criterion):
-    """Any loss, as a criterion: what it has no formula for raises `NoClosedForm`."""
+    """Any loss, as a criterion; a question without a formula raises `NoClosedForm`."""
 
     loss: Loss = field()
 
@@ -76,7 +76,7 @@ class AnyLoss(Criterion):
     remedy = "A loss has to be zero or more; add a constant to it."
 
     def _own(self, name: str) -> Any:
-        """A member of the loss itself; None where it has none of this name."""
+        """Return an attribute of the loss itself, or None if it has none of this name."""
         return getattr(self.loss, name, None)
 
     def _answer(self, question: str, what: str) -> Callable[..., Array]:

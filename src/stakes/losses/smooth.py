@@ -95,9 +95,9 @@ class LinEx(CanVary):
         return _exp_minus_tangent(self.c * (jnp.asarray(decision) - outcome))
 
     def expected(self, predicted: Predicted, decision: Array) -> Array:
-        """exp(c (h - E y) + κ) - c (h - E y) - 1, with κ = log E exp(-c (y - E y)).
+        """Return exp(c (h - E y) + κ) - c (h - E y) - 1, with κ = log E exp(-c (y - E y)).
 
-        As regret and κ, of which neither is negative: nothing cancels where c is small.
+        It is the sum of regret and κ, neither of which is negative: nothing cancels if c is small.
         """
         self._check_alike()
         # Both terms are non-negative, so nothing cancels when c is small.

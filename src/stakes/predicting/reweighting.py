@@ -100,11 +100,11 @@ def _resampled(log_weights: np.ndarray, start: float) -> np.ndarray:
 
 
 def _taken(outcomes: Distribution, chosen: Array) -> Distribution:
-    """Return p(y_i|θ) with draws of θ of its own for each case i.
+    """Return p(y_i|θ) with separate draws of θ for each case i.
 
     Args:
-        outcomes: draws of θ along a leading axis of each parameter.
-        chosen: draw x case, the numbers of the draws.
+        outcomes: the outcomes, with draws of θ along the leading axis of each parameter.
+        chosen: the indices of the draws to take, draw x case.
     """
     shape = chosen.shape[1:]
 
@@ -144,6 +144,6 @@ def _check(outcomes: Distribution, taken: Distribution, chosen: Array) -> None:
         same = False
     if not same:
         raise InputError(
-            f"The outcome's distribution, {type(outcomes).__name__}, cannot be taken apart by "
-            f"case, which leaving one out needs. Use `compare(...)` with held-out data."
+            f"The outcome's distribution, {type(outcomes).__name__}, cannot be split by "
+            f"case, as leaving one out requires. Use `compare(...)` with held-out data."
         )

@@ -62,17 +62,17 @@ class Space(Protocol):
 
     @property
     def is_unlimited(self) -> bool:
-        """Whether any number will do."""
+        """Whether any number is allowed."""
         return False
 
     @property
     def is_bounded(self) -> bool:
-        """Whether there is a least and a largest decision."""
+        """Whether decisions have both a lower and an upper limit."""
         return False
 
     @property
     def parts(self) -> tuple["Space", ...]:
-        """Where each part of a decision may lie."""
+        """The space of each part of a decision."""
         return (self,)
 
     @property
@@ -239,11 +239,11 @@ class Criterion(Protocol):
         """The risk of a decision that several cases share, from that for each."""
 
     def decision(self, predicted: Predicted) -> PerInstance:
-        """The decision with the least risk by a formula; may raise `NoClosedForm`."""
+        """Return the decision with the least risk by a formula, or raise `NoClosedForm`."""
         raise NoClosedForm(f"`{self.title}` has no closed form for its best decision.")
 
     def decision_by_draws(self, draws: Callable[[], Float[Array, "draw *instance"]]) -> PerInstance:
-        """The decision with the least average cost over draws; may raise `NoClosedForm`."""
+        """Return the decision with the least average cost over draws, or raise `NoClosedForm`."""
         raise NoClosedForm(f"`{self.title}` has no closed form for its best decision.")
 
 

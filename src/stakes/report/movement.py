@@ -123,7 +123,7 @@ class HasEffects(Protocol):
 
 
 def moved_latents(result: Calibration, nuts: SampledPosterior | None) -> Movement:
-    """The marginals and pairs of the latents that calibration moved most."""
+    """Return the marginals and pairs of the latents that calibration moved most."""
     total = sum(int(np.prod(latent.shape)) for latent in result.approximation.latents.values())
     methods, names = _draws(result, total)
     if nuts is not None:

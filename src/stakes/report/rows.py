@@ -181,8 +181,8 @@ def answer(rows: Rows, *, gain: bool, unit: str | None) -> Recommendation:
 
     Args:
         rows: the cases to decide about.
-        gain: whether costs are minus a utility.
-        unit: what costs are counted in.
+        gain: whether costs are negative utilities.
+        unit: the unit of costs.
     """
     every, problem = len(rows.decisions), rows.cases.problem
     count = every if rows.part == "new" or every <= 2 * LATEST else LATEST
@@ -225,8 +225,8 @@ def quality(
         judged: cases with outcomes.
         choice: what strategies cost on folds, which judge where no rows are held out.
         unseen: whether the fit had not seen these outcomes.
-        gain: whether costs are minus a utility.
-        unit: what costs are counted in.
+        gain: whether costs are negative utilities.
+        unit: the unit of costs.
     """
     counted = np.isfinite(judged.seen)
     if not counted.any():

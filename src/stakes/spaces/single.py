@@ -195,7 +195,7 @@ class Integers(_Limited):
         return jnp.clip(decision, low, None if self.high is None else jnp.floor(self.high))
 
     def beside(self, decision: Array) -> Array:
-        """One of these is best where the expected cost is convex and best at this decision."""
+        """Return both whole neighbours: one is best if a convex expected cost is least here."""
         near = jnp.stack([jnp.floor(decision), jnp.ceil(decision)])
         return self._between(near)
 
@@ -205,8 +205,8 @@ class Integers(_Limited):
 class OneOf(Space):
     """One of some actions, given by their labels.
 
-    A loss sees the label itself where labels are numbers, and otherwise the number of the action:
-    0 for the first, 1 for the second, and so on.
+    If the labels are numbers, a loss gets the label itself. Otherwise it gets the number of the
+    action: 0 for the first, 1 for the second, and so on.
 
     Examples:
         >>> import stakes

@@ -69,12 +69,12 @@ class Calibration(Printed):
 
     @property
     def problem(self) -> Problem:
-        """Model, outcome, and what a wrong decision costs."""
+        """The model, the name of its outcome, and what a wrong decision costs."""
         return self.plan.problem
 
     @property
     def approximation(self) -> NumPyroApproximation:
-        """Model and guide with their data."""
+        """The model and the guide with their data."""
         return self.plan.approximation
 
     @property
@@ -473,7 +473,7 @@ class Calibration(Printed):
 
     @property
     def printout(self) -> Printout:
-        """Both fits, how they ended, and where to go from here."""
+        """A table of both fits and how they ended, with advice on what to do next."""
         rows = [["fit", "bound", "steps", "ended"]]
         for name, fit in self.fits.items():
             end = f"{fit.end:.4g}" if fit.steps else ""

@@ -23,8 +23,8 @@ from stakes.study.intervals import Ordered
 class Forward:
     """Folds forward in time: each is fitted to what came before, and judged by what came next.
 
-    The rows have to be in order of time. The first fold is fitted to the share `start` of them,
-    each further fold also to the block that the one before was judged by.
+    The rows have to be in order of time. The first fold is fitted to the share `start` of them.
+    Each later fold is also fitted to the block that judged the fold before it.
 
     Args:
         blocks: how many folds there are.

@@ -41,7 +41,7 @@ class Made(NamedTuple):
         calibrated: the calibrated fit; None where that was not asked for.
         stream: the rows of a stream, of which those of the fit are a sample; None for other data.
         of_all_rows: for a stream, the decisions about all rows by each of the two fits.
-        warnings: what users are to be told.
+        warnings: messages for the user.
     """
 
     plain: Fit
@@ -52,7 +52,7 @@ class Made(NamedTuple):
     warnings: tuple[str, ...]
 
     def handed_to(self, study: Study) -> None:
-        """Let the study go on from these fits, with the decisions about all rows of a stream."""
+        """Hand these fits to the study, with the decisions about all rows of a stream."""
         study.fits().adopt(self.plain, self.decisions, self.calibrated)
         if study.beyond is not None:
             for fit, decisions in zip(

@@ -387,7 +387,7 @@ def interval(
     """
     base, other = checks.array("`base`", base), checks.array("`other`", other)
     if base.shape != other.shape or base.ndim != 1:
-        rule = f"a cost for each case, as `base` has, of shape {base.shape}"
+        rule = f"a cost for each case of `base`, so of shape {base.shape}"
         raise checks.refused("`other`", rule, other)
     known = "one such as `Independent()`"
     checks.choice("`dependence`", dependence, Dependence, known, hashable=False)

@@ -225,9 +225,9 @@ def refit(
 
 
 def _without(rows: np.ndarray, plan: Plan, step: Step, start: State, key: Key) -> dict[int, Fit]:
-    """Return a fit without each of these cases, many of them in one compiled batch.
+    """Return, for each of these cases, a fit without it; a compiled batch makes many at once.
 
-    All have the random numbers of the fit with all cases, so that they differ by the data alone.
+    All use the random numbers of the fit to all cases, so that they differ only in the data.
     """
     shape, found = plan.approximation.instances.shape, dict[int, Fit]()
     for at in range(0, len(rows), AT_ONCE):

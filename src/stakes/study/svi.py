@@ -85,8 +85,8 @@ class CalibratedELBO(ELBO):  # type: ignore[misc]
             )
         if problem.task.needs or problem.action or not problem.space.is_unlimited:
             raise InputError(
-                f"`CalibratedELBO(problem={problem!r})` is for decisions that may be any number, "
-                f"one for each outcome, by the same loss for all. Use `calibrate(...)`."
+                f"`CalibratedELBO(problem={problem!r})` needs decisions that may be any number, "
+                f"one for each outcome, with the same loss for all. Use `calibrate(...)` instead."
             )
         super().__init__(checks.whole(where.format("draws"), draws))
         self.problem = problem

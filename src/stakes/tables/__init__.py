@@ -1,11 +1,11 @@
-"""Tables of the user: frames, files and streams, whose columns become numbers.
+"""The user's tables: frames, files and streams, whose columns become numbers.
 
-`sources` and `delimited` read files and open streams; `dataframes` reads frames of pandas, Polars
-or PyArrow.
+`sources` and `delimited` read files and open streams; `dataframes` reads pandas, Polars and PyArrow
+frames.
 
-The `doctor` says what a column holds, and what is odd about it: `columns` has what a column is,
-`findings` how a finding reads. `values` has what words stand for, so that other tables get the same
-numbers as that of the fit.
+The `doctor` says what a column holds and what is odd about it: `columns` defines a column, and
+`findings` the text of a finding. `values` keeps what words stand for, so that other tables get the
+same numbers as the table of the fit.
 
 `copying` shuffles a table larger than memory on disk, as the records that `records` makes of it.
 """

@@ -95,20 +95,20 @@ class Raw(NamedTuple):
 
 
 def header_of(path: Path, dialect: Dialect) -> list[str]:
-    """The names of the columns, without spaces around them."""
+    """Return the column names, without spaces around them."""
     with _records(path, dialect) as records:
         names = [name.strip() for name in next(records, [])]
     while names and not names[-1]:  # separators at the end of the line
         names.pop()
     if not names:
-        raise InputError(f"cannot read {path}: it has no header with names of columns.")
+        raise InputError(f"cannot read {path}: it has no header with column names.")
     return names
 
 
 def parts_of(
     path: Path, dialect: Dialect, columns: Sequence[str], most: int | None
 ) -> Iterator[Raw]:
-    """Read some columns of a file; lines without anything are no rows.
+    """Read some columns of a file; empty lines do not count as rows.
 
     Args:
         path: of the file.

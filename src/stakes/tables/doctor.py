@@ -81,7 +81,7 @@ class _Look:
     """A look at one column.
 
     Attributes:
-        name: of the column.
+        name: the column's name.
         hints: what is known of it.
         decimal: the decimal sign.
         first_row: the number of rows before these.
@@ -119,13 +119,13 @@ class _Look:
         return name_rows(self.names(rows))
 
     def remedy(self, text: str) -> str:
-        """A remedy with the name of the column in it."""
+        """Return a remedy with the column's name filled in."""
         return text.format(column=self.name)
 
     def column(self, values: Values | Words) -> Column:
-        """The column as it is meant.
+        """Return the column as the user means it.
 
-        Words that stand for no value are set apart first, so that they do not make numbers words.
+        Words for missing values are set apart first, so that a column of numbers stays numeric.
         """
         if isinstance(values, np.ndarray) and values.dtype.kind not in "USO":
             return self._typed(values)

@@ -195,8 +195,8 @@ class Stream:
             shops.
         scratch: the folder for the copy, which is removed along with the result; by default the
             system's folder for temporary files. The copy takes 4 bytes for each number, 8 in double
-            precision, and 8 more for each row. Each of several processes copies its share of the
-            rows.
+            precision, and 8 more for each row. If there are several processes, each copies its
+            share of the rows.
 
     Examples:
         >>> import stakes
@@ -275,7 +275,7 @@ def _source(path: Path) -> Source:
 
     kind = KINDS.get(_plain(path))
     if kind not in ("csv", "parquet"):
-        raise InputError(f"`Stream(...)`: {path} is not a file of a known kind: .csv, .parquet.")
+        raise InputError(f"`Stream(...)`: {path} is not a .csv or .parquet file.")
 
     def stamp() -> tuple[int, int]:
         about = path.stat()

@@ -239,7 +239,7 @@ def days_since(origin: np.datetime64, dates: np.ndarray) -> np.ndarray:
 
 
 def holds_dates(column: str, *, days: bool = False) -> str:
-    """What to do about dates, which are no numbers, and hardly categories."""
+    """Return advice about dates, which are not numbers and hardly categories."""
     parts = ", ".join(f"`{column}_{part}`" for part in DATE_PARTS)
     counted = f", `{column}_{DAYS}` (days since the first date of the fit)" if days else ""
     return (

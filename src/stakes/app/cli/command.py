@@ -180,7 +180,7 @@ def print_json(value: object) -> None:
 
 @contextlib.contextmanager
 def _plain_warnings() -> Iterator[None]:
-    """Show warnings as a line each, without the place in our code that they come from."""
+    """Show each warning on a line of its own, without its place in our code."""
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
         print(f"warning: {message}", file=sys.stderr)

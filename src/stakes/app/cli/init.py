@@ -76,7 +76,7 @@ def init(
         typer.echo(str(folder / name))
     run, new = ("start", folder / FILES[3]) if table is None else (folder.resolve().name, "NEW.csv")
     spec = folder / SPEC
-    costs = "" if table is None else f"Fill in what wrong decisions cost: [loss] in {spec}. "
+    costs = "" if table is None else f"Fill in what wrong decisions cost, under [loss] in {spec}. "
     typer.echo(f"\n{costs}Then:\n  stakes check {spec}\n  stakes run {spec} -o runs/{run}")
     typer.echo(f"  stakes decide runs/{run} {new} -o decided.csv")
 

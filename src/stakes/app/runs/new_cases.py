@@ -23,8 +23,8 @@ def usual_size(job: Job, rows: int) -> int:
     """The number of rows that a part of a file is padded to.
 
     Draws depend on it, and so do the numbers shown. A short file is padded to the next power of
-    two, for which a program may have been compiled already. Rows that may share a decision are not
-    padded: the copies would share it, too.
+    two, since a program of that size may have been compiled already. Rows that may share a decision
+    are not padded: the copies would share it, too.
     """
     if job.problem.task.per is not None or rows > CHUNK:
         return rows

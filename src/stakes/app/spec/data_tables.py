@@ -409,4 +409,7 @@ def _check_together(
                 f"a value for each outcome, or along one axis of them.",
             )
     if data.ordered and len(shape) != 1:
-        mistakes.add("data.ordered", f"outcomes of shape {shape} are not in one row; leave it out.")
+        mistakes.add(
+            "data.ordered",
+            f"needs outcomes along one axis, but these have shape {shape}; leave it out.",
+        )

@@ -155,7 +155,7 @@ def read_job(path: str | Path, *, choose: bool = True, changes: Sequence[str] = 
     """Read a spec file, its code and its data.
 
     Args:
-        path: of the spec.
+        path: the spec file.
         choose: whether to choose among strategies; otherwise the job is for the two fits alone.
         changes: values to try in place of those of the spec, such as `loss.newsvendor.under=4`.
 
@@ -163,7 +163,7 @@ def read_job(path: str | Path, *, choose: bool = True, changes: Sequence[str] = 
         The job, which `stakes.app.runs.begin` makes a run of.
 
     Raises:
-        SpecError: with all mistakes of the spec.
+        SpecError: listing all mistakes in the spec.
 
     Examples:
         >>> import pathlib, tempfile

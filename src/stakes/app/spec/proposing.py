@@ -1,7 +1,7 @@
 """A spec proposed for the user's own table.
 
-From what the columns hold follow a formula, a family for the outcomes, a split into rows to fit to
-and rows held out, and labels. Costs are left to be filled in: nobody else knows them.
+The contents of the columns suggest a formula, a family for the outcomes, a split into rows to fit
+to and rows held out, and labels. Costs are left for the user to fill in: only the user knows them.
 """
 
 import keyword
@@ -246,12 +246,12 @@ class Proposal:
 
     @property
     def _used(self) -> set[str]:
-        """The columns that the formula needs, with the one that rows are in order by."""
+        """The columns that the formula needs, and the column that the rows are sorted by."""
         return {self.about, *self._terms, *([self.date] if self.date else [])}
 
     @property
     def _lacking(self) -> np.ndarray:
-        """Whether each row lacks a value that the formula needs."""
+        """A mask of the rows that lack a value in a column that is needed."""
         return np.asarray(np.any([self.columns[n].missing for n in self._used], axis=0))
 
     @cached_property

@@ -190,7 +190,7 @@ def _(outcome: dist.Weibull, value: Array) -> Array:
 
 @stats.variance.register
 def _(outcome: dist.Weibull) -> Array:
-    """By the logarithms of the two moments, whose difference cancels where the shape is large."""
+    """Use the logarithms of the two moments: their difference cancels where the shape is large."""
     scale, power = floats(outcome.scale, outcome.concentration)
     mean = scale * jnp.exp(gammaln(1 + 1 / power))
     return jnp.square(mean) * jnp.expm1(log_gamma_bend(jnp.ones(()), 1 / power))
@@ -321,7 +321,7 @@ def _(outcome: Truncated | dist.LogUniform | dist.Dagum) -> Array:
 
 @stats.variance.register
 def _(outcome: dist.Kumaraswamy) -> Array:
-    """By the logarithms of the two moments: NumPyro's difference of them cancels."""
+    """Use the logarithms of the two moments: NumPyro's difference of the moments cancels."""
     a, b = floats(outcome.concentration1, outcome.concentration0)
     away = log_gamma_bend(jnp.ones(()), 1 / a) - log_gamma_bend(1 + b, 1 / a)
     return jnp.square(stats.mean(outcome)) * jnp.expm1(away)
@@ -329,7 +329,7 @@ def _(outcome: dist.Kumaraswamy) -> Array:
 
 @stats.variance.register
 def _(outcome: dist.DiscreteUniform) -> Array:
-    """NumPyro's is one of whole numbers, which overflow."""
+    """Use floats: NumPyro computes the variance with whole numbers, which overflow."""
     low, high = floats(outcome.low, outcome.high)
     return (jnp.square(high - low + 1) - 1) / 12
 

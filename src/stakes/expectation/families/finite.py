@@ -197,7 +197,7 @@ def _(outcome: Categorical) -> Array:
 
 @stats.log_mass.register
 def _(outcome: Categorical, count: Array) -> Array:
-    """Labels are looked up, and so have to be whole numbers for JAX, too."""
+    """Convert labels to integers, because JAX uses them as indices."""
     return outcome.log_prob(count.astype(int))
 
 

@@ -57,7 +57,7 @@ def _(outcome: dist.Poisson, t: float) -> Array:
 
 @jax.custom_jvp
 def _reached(count: Array, rate: Array) -> Array:
-    """P(y ≤ k), whose slope in λ is -p(k)."""
+    """Return P(y ≤ k), whose derivative with respect to λ is -p(k)."""
     return poisson_tail(count, rate).reached
 
 

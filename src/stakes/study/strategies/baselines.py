@@ -147,7 +147,7 @@ class Given(Strategy, FittedStrategy):
 
 
 def _words(decisions: Any) -> np.ndarray | None:
-    """Return labels of actions; None where they are not words."""
+    """Return labels of actions, or None if they are not words."""
     if isinstance(decisions, jax.Array) or not checks.is_many(decisions):
         return None
     found = np.asarray(decisions, object)
@@ -156,20 +156,21 @@ def _words(decisions: Any) -> np.ndarray | None:
 
 
 def _for_all(decision: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Return one decision for each case of a shape; its parts, if it has several, in front."""
+    """Repeat one decision for all cases of a shape; its parts, if any, come first."""
     parts = np.shape(decision)
     laid = np.reshape(decision, (*parts, *(1,) * len(shape)))
     return np.broadcast_to(laid, (*parts, *shape)).astype(float)
 
 
 def best_single(task: DecisionTask, seen: Observations, mask: np.ndarray) -> np.ndarray:
-    """Return the decision that costs least on average; several parts are found in turn, again and
-    again.
+    """Return the decision that costs least on average.
+
+    If it has several parts, they are found in turn, in several rounds.
 
     Args:
         task: decisions and costs, with the values of these cases in place.
         seen: the outcomes.
-        mask: which of them count beside their own mask.
+        mask: which of them count, in addition to their own mask.
     """
     counted, space = seen.counted & mask, task.space
     outcomes = seen.outcomes[counted]

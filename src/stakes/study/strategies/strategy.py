@@ -33,7 +33,7 @@ class FittedStrategy(Protocol):
 
     @property
     def posterior(self) -> Posterior | None:
-        """The posterior that it predicts by; None for a strategy that predicts nothing."""
+        """The posterior behind its predictions; None for a strategy that predicts nothing."""
         return None
 
     def decide(self, cases: Cases) -> np.ndarray:
@@ -41,11 +41,11 @@ class FittedStrategy(Protocol):
         ...
 
     def predict(self, cases: Cases) -> Forecast | None:
-        """Return quantiles of what it predicts; None for one that predicts nothing."""
+        """Return quantiles of its predictions; None for a strategy that predicts nothing."""
         return None
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return all that it decides by, from which `Strategy.restore` makes it again."""
+        """Return everything that it decides by, so that `Strategy.restore` can rebuild it."""
         ...
 
 
