@@ -129,7 +129,7 @@ def columns_for(
     Args:
         asked: the needs of loss and limits.
         data: all arguments, by name.
-        shape: of the cases.
+        shape: the shape of the cases.
         plates: names of the axes of the cases.
     """
     return {
@@ -226,7 +226,7 @@ class CanVary:
         return [getattr(self, field.name) for field in fields(self)]  # type: ignore[arg-type]
 
     def _check_numbers(self, *names: str, **limits: Any) -> None:
-        """Refuse fields that are no numbers within the limits, nor stand for some."""
+        """Refuse fields that neither are numbers within the limits nor stand for such numbers."""
         for name in names:
             where = f"`{type(self).__name__}({name}=...)`"
             checks.assign(self, **{name: number(where, getattr(self, name), **limits)})

@@ -174,7 +174,7 @@ def footnotes(about: str, notes: Iterable[str]) -> tuple[Mapping[str, str], list
 @final
 @dataclass(frozen=True)
 class Printout:
-    """A result as it is printed: a table, footnotes, and sentences that say what it means."""
+    """A result as printed: a table, footnotes, and sentences that explain it."""
 
     rows: Sequence[Sequence[str]]
     """The headings, and one row for each line of the table."""

@@ -140,7 +140,7 @@ def _explained(program: Model, data: Data, key: Key, error: Exception) -> InputE
     return InputError(
         f"`{name_of(program)}` looks at the values of {what or 'arrays'}"
         f"{f', in `{line}`,' if line else ''} which JAX does not know while it compiles the model. "
-        f"Use `jax.numpy` in place of NumPy, `jnp.where` in place of `if`; and give a number that "
+        f"Use `jax.numpy` in place of NumPy and `jnp.where` in place of `if`. Give a number that "
         f"sets a size, such as a count of groups, as an argument of its own."
     )
 

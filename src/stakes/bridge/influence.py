@@ -1,16 +1,16 @@
-"""Which members of plates the outcomes depend on.
+"""The members of plates that the outcomes depend on.
 
-**By marking**, which member each outcome depends on, as in `effect[county]`: members' latents are
-set to nan, and outcomes whose distribution turns into nan depend on them, whatever way leads there.
-Members are marked by the binary digits of their numbers, where a digit is one and where it is zero,
-so that a few runs of the model are enough.
+**Marking** finds the member that each outcome depends on, as in `effect[county]`. The latents of
+some members are set to nan; outcomes whose distribution becomes nan depend on them, by whatever
+path. Members are marked by the binary digits of their numbers, once where a digit is one and once
+where it is zero, so that a few runs of the model are enough.
 
-**By gradients**, which members the outcomes that a fit sees say something about. Let A be a set of
-members, and p_A the density of these outcomes and of the latents of A. A member is informed about
-by A where p_A has a slope in its latents. A starts empty, and takes in all members that it informs
-about until it grows no more. Of members that are not in it then, the posterior is the prior, or
-what the guide started from. Where that is so with all outcomes as well, it is a property of the
-model and no loss.
+**Gradients** find the members that the outcomes seen by a fit are informative about. Let A be a set
+of members, and p_A the density of these outcomes and of the latents of A. A member is informed
+about by A where p_A has a slope in its latents. A starts empty, and takes in all members that it
+informs about until it grows no more. The posterior of members outside A is the prior, or the
+guide's starting point. Where this holds with all outcomes, too, it is a property of the model and
+nothing is lost.
 """
 
 from collections.abc import Mapping, Sequence

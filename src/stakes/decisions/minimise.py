@@ -173,7 +173,7 @@ class Walk(NamedTuple):
     """The last two places on the way outwards.
 
     Attributes:
-        goes_on: whether the objective has not risen so far.
+        goes_on: true while the objective has not risen.
     """
 
     before: At

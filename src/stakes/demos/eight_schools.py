@@ -37,7 +37,7 @@ def model(sigma: Array, effect: Array | None = None) -> None:
 
 
 def problem() -> Problem:
-    """State what to promise: too much costs four times as much as too little."""
+    """Return the problem: promising too much costs four times as much as promising too little."""
     return Problem(model, outcome="effect", loss=Tilted(0.2))
 
 

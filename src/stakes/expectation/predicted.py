@@ -39,8 +39,8 @@ class Single:
     """p(y|θ) for one θ, as a loss sees it.
 
     Attributes:
-        distribution: of NumPyro, without masks and expansions.
-        values: enumerates a discrete outcome that has no quick distribution function.
+        distribution: the NumPyro distribution, without masks and expansions.
+        values: an enumeration of a discrete outcome that has no fast distribution function.
     """
 
     distribution: Distribution

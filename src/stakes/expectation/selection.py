@@ -1,7 +1,7 @@
 """The choice of an expectation for an outcome and a gain.
 
-Candidates are asked in order of preference, the exact and cheap ones first: each says why it cannot
-handle a case, or nothing. The first without an objection is taken.
+Candidates are asked in order of preference, exact and cheap ones first. Each may object and say
+why it cannot handle a case. The first without an objection is taken.
 """
 
 from stakes._types import Array, Distribution

@@ -1,6 +1,6 @@
-"""A line without ends on which the mass of an outcome lies evenly, around zero.
+"""An infinite line on which the mass of an outcome is spread evenly around zero.
 
-Points at equal distances on it serve for any outcome of one peak, whatever its unit, its skewness
+Equally spaced points on it suit any outcome with one peak, whatever its unit, its skewness
 and the ends of its support. Nothing here has a gradient.
 """
 

@@ -79,8 +79,8 @@ def start(variables: PyTree, trained: PyTree, optimizer: "optax.GradientTransfor
 
     Args:
         variables: everything that is optimised or decided.
-        trained: those that follow the gradient, which the optimiser has a memory of.
-        optimizer: of optax.
+        trained: the variables that follow the gradient, for which the optimiser keeps state.
+        optimizer: the optax optimiser.
     """
     return State(
         variables=variables,
@@ -222,7 +222,7 @@ def bound(
     Args:
         approximation: model and guide, with their data.
         term: the utility term; None for the ELBO alone.
-        draws: of θ.
+        draws: the number of draws of θ.
         key: for these draws, and for random expectations.
         batch: the members in this minibatch.
         params: the variational parameters, unconstrained.

@@ -37,7 +37,7 @@ class FitSettings:
 
     Args:
         steps: at most this many.
-        draws: of θ at each step.
+        draws: the number of draws of θ at each step.
         independent: draw each θ independently. By default draws from normal guides come in pairs
             and are evenly spread, which makes for less noise.
         optimizer: any optax optimiser; `adaptive()` by default. Its step size is reduced
@@ -79,5 +79,5 @@ class FitSettings:
         return min(self.patience, max(6, self.steps // (18 * self.chunk)))
 
     def transformation(self) -> "optax.GradientTransformation":
-        """Return the optimiser: the one that was asked for, or `adaptive()`."""
+        """Return the optimiser that the user chose, by default `adaptive()`."""
         return adaptive() if self.optimizer is None else self.optimizer

@@ -99,7 +99,7 @@ def _with_finite_steps(chunks: np.ndarray) -> np.ndarray:
 def finite_mean(values: np.ndarray) -> float:
     """Return the mean over the steps that were not skipped.
 
-    Of several runs, the mean over runs of these.
+    For several runs, return the mean of their means.
     """
     if values.ndim > 1:
         return float(np.mean([finite_mean(run) for run in values.T]))

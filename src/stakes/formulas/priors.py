@@ -27,7 +27,7 @@ class Site(NamedTuple):
     """Something that is learned: an intercept, the effects of a term, a spread between groups.
 
     Attributes:
-        name: of the site.
+        name: the name of the site.
         prior: its distribution, of a single number or one for each.
         size: how many numbers; None for a single one.
         words: what it is, for those who read the priors.
@@ -89,7 +89,7 @@ def default_sites(
     Args:
         design: the terms of the formula.
         parts: their columns, for the first table.
-        parameters: of the family, but for the mean.
+        parameters: the parameters of the family except the mean.
         level: where the sum of effects lies; None for a model without an intercept.
         scale: how far sums of effects lie apart.
         noise: how far outcomes lie apart.
@@ -188,7 +188,7 @@ def replaced(sites: list[Site], priors: Mapping[str, Distribution] | None) -> li
             )
         if not isinstance(prior, dist.Distribution):
             raise InputError(
-                f"`formula(priors=...)`: that of {name!r} must be a distribution, such as "
+                f"`formula(priors=...)`: the prior of {name!r} must be a distribution, such as "
                 f"`dist.Normal(0, 1)`; got {type(prior).__name__}."
             )
         _check(sites[names.index(name)], prior)

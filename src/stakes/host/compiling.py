@@ -150,7 +150,7 @@ COMPILED: LRU[Compiling] = LRU(MOST_COMPILED)
 def compiled(
     lowered: Lowered, options: Mapping[str, Option], types: Hashable, *, later: bool = False
 ) -> Compiling:
-    """The lowered program for arguments of these types; one of the same text, if there is one."""
+    """Return a program compiled for these types; an earlier one if its text is the same."""
 
     def work() -> Compiled:
         given: Any = dict(options) or None

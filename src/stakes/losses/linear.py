@@ -120,9 +120,9 @@ class Absolute(TwoSided):
 class Tilted(TwoSided):
     """q·(y-h) when y ≥ h, (1-q)·(h-y) otherwise; minimised by the q-quantile.
 
-    For a cost of each unit short and another of each unit too many, `Newsvendor(under, over)` says
-    the same in the units of those costs. `q` may be an array with one level for each case, or the
-    name of a data argument.
+    `Newsvendor(under, over)` is the same loss in terms of two costs, for each unit short and for
+    each unit too many. `q` may be an array with one level for each case, or the name of a data
+    argument.
 
     Examples:
         >>> import stakes

@@ -49,10 +49,10 @@ class Question:
     """A question about the outcomes that a posterior predicts for a batch of cases.
 
     Attributes:
-        ask: of a task, an expectation, a key, outcomes, weights, and a decision if there is one.
+        ask: a function of a task, an expectation, a key, outcomes, weights, and any decision.
         task: decisions and costs.
-        expectation: how costs are averaged over outcomes.
-        draws: of θ.
+        expectation: the method by which costs are averaged over outcomes.
+        draws: the number of draws of θ.
     """
 
     ask: Callable[..., Any]
@@ -107,7 +107,7 @@ def decide(
         predictor: the model on the cases.
         expectation: how costs are averaged over outcomes.
         key: the same for all posteriors that are compared.
-        draws: of θ; as many as memory allows where left out.
+        draws: the number of draws of θ; by default as many as memory allows.
         asked: the cases asked about; decisions about others may be anything.
     """
     question = _which_is_best(task, predictor, expectation, draws)

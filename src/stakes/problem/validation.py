@@ -200,7 +200,8 @@ def _check_action(problem: "Problem", stated: Argument) -> None:
         )
     if space.needs:
         raise InputError(
-            f"{where}: the limits of {name!r} must be numbers, the same for all; got {space!r}."
+            f"{where}: the limits of {name!r} must be numbers, the same for all cases; "
+            f"got {space!r}."
         )
     if not space.is_bounded:
         raise InputError(
@@ -213,8 +214,8 @@ def check_guide(where: str, guide: object) -> None:
     """Refuse a guide that is neither an autoguide class nor a guide function, nor None.
 
     Args:
-        where: the argument, for the message.
-        guide: what was given.
+        where: the argument's name for the message.
+        guide: the value to check.
     """
     if guide is not None and not (isinstance(guide, type) and issubclass(guide, AutoGuide)):
         checks.program(where, guide, "a NumPyro autoguide class or a guide function")

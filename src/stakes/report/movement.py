@@ -163,7 +163,7 @@ def _model_of_effects(result: Calibration) -> HasEffects | None:
 
 
 def _element(draws: np.ndarray, member: int) -> np.ndarray:
-    """Return draws of one of the values of a site."""
+    """Return the draws of one element of a site."""
     return draws.reshape(len(draws), -1)[:, member]
 
 

@@ -33,11 +33,11 @@ HANDLES = {
 @final
 @dataclass(frozen=True)
 class Handle:
-    """A cost, or another parameter of the loss, that the reader may turn.
+    """A cost, or another parameter of the loss, that the reader may change.
 
     Attributes:
-        value: as in the fit.
-        span: it may be turned up and down by this factor.
+        value: its value in the fit.
+        span: the factor by which it may be increased or decreased.
     """
 
     name: str
@@ -72,7 +72,7 @@ class WhatIf:
     Attributes:
         kind: `costs`, of a unit short and one too many, `linex`, or `table` of costs of actions.
         handles: parameters that the reader may vary.
-        levels: of the quantiles; the numbers of the classes for a table.
+        levels: the levels of the quantiles; the numbers of the classes for a table.
         rows: which rows of the decision table take part.
         quantiles: of the predictive distribution: row x level; for a table, the chances of the
             classes.
@@ -118,7 +118,7 @@ class Curve:
 
     Attributes:
         action: the argument of the model that is decided about.
-        labels: of the decisions, where they are actions; none for numbers.
+        labels: the labels of the decisions, if they are actions; none for numbers.
         groups: how many there are; more than lines, where there are too many.
         made: the least and the largest decision in the data of the fit.
         beyond: how many of the decisions to take lie outside these.

@@ -81,7 +81,7 @@ class Vector(Space):
         return varying.with_values(self, spaces=tuple(space.at(columns) for space in self.spaces))
 
     def check(self, columns: varying.Columns) -> None:
-        """Refuse limits of some cases that could not be those of all."""
+        """Refuse limits for some cases that the spaces would refuse for all."""
         for space in self.spaces:
             space.check(columns)
 

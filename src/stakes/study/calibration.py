@@ -275,7 +275,7 @@ class Calibration(Printed):
         nuts: int | None = None,
         by: By = None,
     ) -> Comparison:
-        """Risk of VI's and the calibrated decisions, on the data of the fit or on held-out data.
+        """Compare VI's and the calibrated decisions, on the data of the fit or on held-out data.
 
         Args:
             held_out: data with observed outcomes; plates and their labels as in `decide`.
@@ -295,14 +295,14 @@ class Calibration(Printed):
         return cases.compared(None if draws is None else self.nuts(draws), by=by)
 
     def leave_one_out(self, *, draws: int = 4000, by: By = None) -> Comparison:
-        """Risk of VI's and the calibrated decisions, each made without the outcome it is judged by.
+        """Compare VI's and the calibrated decisions, each made without the outcome that judges it.
 
         For data sets too small to hold any rows out. Draws of each fit are reweighted as if the
         outcome had not been seen (Pareto-smoothed importance sampling, by arviz-stats); where that
         is not reliable, k̂ above 0.7, the fit is made again without it.
 
         Args:
-            draws: of each fit.
+            draws: the number of draws of each fit.
             by: as in `compare`.
         """
         check_judged(self.problem)
@@ -354,7 +354,7 @@ class Calibration(Printed):
         the likelihoods.
 
         Args:
-            draws: of each fit.
+            draws: the number of draws of each fit.
 
         Examples:
             >>> from stakes.demos import eight_schools
@@ -426,7 +426,7 @@ class Calibration(Printed):
             decisions: to be tried, each for all cases.
             data: other cases than those of the fit.
             fit: `result.vi` for plain VI's view.
-            draws: of θ.
+            draws: the number of draws of θ.
         """
         import xarray as xr
 

@@ -42,7 +42,7 @@ class WayLine:
     """A strategy, and what its decisions cost on outcomes that its fits had not seen.
 
     Attributes:
-        name: of the strategy.
+        name: the name of the strategy.
         words: what it decides, in plain words.
         risk: mean cost of a decision, in the user's unit; mean utility where there is one.
         better_by: share by which the risk is below that of the base; None where it is not finite.
@@ -174,7 +174,7 @@ class Choice(Printed):
     a utility the cost is minus the utility.
 
     Attributes:
-        scores: of each strategy.
+        scores: the score of each strategy.
         left_out: by the name of a way whose numbers failed: why.
     """
 
@@ -359,7 +359,7 @@ class Choice(Printed):
         return replace(shown, notes=[*shown.notes, *out])
 
     def _score(self, name: str | None, argument: str = "way") -> Score:
-        """Return the score of a strategy; of the chosen one for None."""
+        """Return the score of a strategy, by default of the chosen one."""
         asked = self.chosen if name is None else name
         return self._named[checks.one_of(f"`{argument}=`", asked, list(self._named))]
 

@@ -122,8 +122,8 @@ def usual_draws(expectation: Expectation, outcome: Distribution, rows: int) -> i
 def _check_slope(problem: Problem, task: DecisionTask, drawn: np.ndarray) -> None:
     """Refuse a cost in steps for decisions about a latent.
 
-    The expectation of a latent's cost is followed through its draws, and through them a step
-    function has no slope. Nine values around each draw, up to one away, show whether there is any.
+    The gradient of a latent's expected cost comes from its draws, where a step function has no
+    slope. Nine values up to one away from each draw show whether the cost has a slope at all.
     """
     decision = task.space.unpack(task.everywhere(drawn, jnp.median(drawn)))
     tried = drawn + jnp.linspace(-1, 1, 9).reshape(-1, *(1 for _ in drawn.shape))

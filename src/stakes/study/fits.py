@@ -80,7 +80,7 @@ class Reference(NamedTuple):
 
     Attributes:
         plan: with M.
-        decisions: of plain VI.
+        decisions: plain VI's decisions.
     """
 
     plan: Plan
@@ -191,9 +191,9 @@ class Fits:
         return self.plan.sized(vi.params, self.study.keys.spread)
 
     def reference(self, transform: Transform | None = None) -> Reference:
-        """Return the plan with M_q from the losses of plain VI's decisions, and these decisions.
+        """Return the plan with M_q, and plain VI's decisions, from whose losses M_q is computed.
 
-        M_q is the q-quantile of their losses over the training data, as below equation 2 of the
+        M_q is the q-quantile of these losses over the training data, as below equation 2 of the
         paper.
         """
         if transform not in self._references:
@@ -300,10 +300,10 @@ class Fits:
         one.
 
         Args:
-            title: of the fit, in the journal and on the screen.
+            title: the title of the fit, in the journal and on the screen.
             step: to repeat.
             state: to start from where the journal has no record.
-            key: of all random numbers.
+            key: the key of all random numbers.
             begin: the parameters that `state` starts from.
             meanwhile: what to compile beside the first steps.
             recorded: whether the journal keeps this fit.
@@ -365,11 +365,11 @@ class Fits:
     def _calibrated_batches(
         self, transform: Transform | None, strengths: Sequence[Strength]
     ) -> None:
-        """Make a fit for each strength and mask; the fits of one strength are one batch.
+        """Make a fit for each strength and mask; all fits with one strength form one batch.
 
         Args:
-            transform: of all of them; None for the default one.
-            strengths: each with that transform.
+            transform: the transform of all fits; None for the default one.
+            strengths: the strengths, each with this transform.
         """
         plan, masks = self.reference(transform).plan, self.study.masks
         plan = self._with_fewer_draws(plan, len(masks) * len(strengths))
@@ -443,11 +443,11 @@ class Fits:
         """Return a fit for each mask, all with the same random numbers.
 
         Args:
-            title: of the batch, on the screen.
+            title: the title of the batch, on the screen.
             plan: with the settings of the fits.
             step: makes the step of a fit, from a value that it has of its own, such as M.
             states: where the fits start, with a leading axis.
-            key: of the random numbers.
+            key: the key of the random numbers.
             masks: what the fits may see.
         """
 

@@ -75,9 +75,9 @@ def fit_on_workers(
     """Make plain VI and the calibrated fit on the workers of a cluster, each with some rows.
 
     Args:
-        client: of the cluster.
+        client: the client of the cluster.
         make: makes the study in each process.
-        path: of a journal, in a folder that all workers should see: from there they go on when one
+        path: a journal in a folder that all workers should see: from there they go on when one
             is lost.
         batch: how many rows a minibatch has, of which workers take equal parts; None for a stream,
             of which that is not known yet.
@@ -90,7 +90,7 @@ def fit_on_workers(
     try:
         sent = dumps(make)
     except (TypeError, pickle.PicklingError) as error:
-        raise InputError(f"`on=`: the problem or its data cannot travel: {error}.") from None
+        raise InputError(f"`on=`: the problem or its data cannot be sent: {error}.") from None
     sign = path.with_name(f".{uuid.uuid4().hex}")
     sign.write_bytes(b"")
     try:
@@ -116,7 +116,7 @@ def _fit(
 
     Args:
         sent: what makes the study, as bytes.
-        path: of the journal.
+        path: the path of the journal.
         sign: the name of a file that the client wrote there: a worker that sees it shares the
             folder.
         interval: seconds between two checkpoints.

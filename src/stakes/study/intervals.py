@@ -225,7 +225,7 @@ class Clustered:
 
     Attributes:
         groups: a label for each case, kept as numbers.
-        name: of the groups, for verdicts.
+        name: the name of the groups, for verdicts.
 
     Examples:
         >>> import stakes
@@ -266,7 +266,7 @@ class Crossed:
 
     Attributes:
         groups: two labels for each case, kept as numbers.
-        names: of the two kinds of groups, for verdicts.
+        names: the names of the two kinds of groups, for verdicts.
     """
 
     groups: tuple[np.ndarray, np.ndarray]
@@ -312,9 +312,10 @@ class Crossed:
 class Ordered:
     """Rows are in order of time, and neighbours resemble each other.
 
-    The long-run variance is the mean square of the first cosine transforms of the residuals, as
-    many as Lazarus, Lewis, Stock and Watson (2018) recommend; the ratio follows a t distribution.
-    Where tails are heavy, stretches of neighbours are resampled, one more than there are waves.
+    The long-run variance is the mean square of the first cosine transforms of the residuals. Their
+    number is the one that Lazarus, Lewis, Stock and Watson (2018) recommend. The ratio follows a t
+    distribution. Where tails are heavy, stretches of neighbours are resampled, one more than there
+    are transforms.
 
     Args:
         together: where several rows have the same time, such as the shops of one day, a label for
@@ -426,11 +427,10 @@ def interval_across_folds(
 
 
 def _turned_round(found: ConfidenceInterval) -> ConfidenceInterval:
-    """Return by how much the first risk is below the second, from by how much the second is below
-    it.
+    """Turn the reduction from the first risk to the second into the one from second to first.
 
-    With r the share of the first risk, that is 1 - 1 / (1 - r) of the second. Where nothing is
-    claimed, nothing is.
+    A reduction by a share r of the first risk is one by 1 - 1 / (1 - r) of the second. An interval
+    that is infinite at both ends stays as it is.
     """
     if np.isinf([found.low, found.high]).all():
         return found

@@ -41,7 +41,7 @@ def leave_one_out(
         cases: on the data of the fit.
         plan: how the fits were made.
         fits: by the names that the cases have for their posteriors.
-        draws: of each fit, to be reweighted.
+        draws: the number of draws of each fit, to be reweighted.
         by: as in `Calibration.compare`.
     """
     if plan.approximation.subsamples:
@@ -138,7 +138,7 @@ def _decide_again(
 
 
 def _remark(bad: Mapping[str, np.ndarray]) -> str:
-    """Return which cases a fit was made again without, in words."""
+    """Say in words for which cases a fit was repeated without the case."""
     if not any(map(len, bad.values())):
         return f"no weights with a k\u0302 above {BAD}"
     listed = "; ".join(

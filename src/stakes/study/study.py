@@ -74,7 +74,7 @@ class Study:
         key: the same key gives the same numbers.
         problem: model, outcome, loss or utility, and guide.
         data: with the observed outcomes.
-        options: of all fits.
+        options: the options of all fits.
         folds: by which strategies are judged; None to fit to everything alone.
         by: outcomes that belong together, as in `choose`.
         coords: labels of the plates' members, by plate.
@@ -170,7 +170,7 @@ class Study:
 
     @property
     def problem(self) -> Problem:
-        """Model, outcome, loss or utility, and guide."""
+        """The problem: model, outcome, loss or utility, and guide."""
         return self.plan.problem
 
     @property

@@ -149,7 +149,7 @@ def read(
     """Read the columns that the model's arguments name.
 
     Args:
-        table: of pandas, Polars, PyArrow or the like.
+        table: a table from pandas, Polars, PyArrow or the like.
         wanted: what the model takes.
         fitted: what the numbers in the data of the fit stand for; None for the fit itself.
         counted: categories whose members the model counts, so that there may be others here.
@@ -187,7 +187,7 @@ def read(
 def lacking(
     wanted: Wanted, sources: Collection[str], there: list[str], *, needs_outcome: bool
 ) -> list[str]:
-    """A sentence for each column that the model needs and the table does not have."""
+    """Return a sentence for each column that the model needs and the table lacks."""
     needed = [name for name in wanted.required if name != wanted.outcome]
     needed += [wanted.outcome] if needs_outcome else []
     return [
@@ -208,8 +208,8 @@ class _ColumnReader:
     """Reads one column as an argument, and notes what its numbers stand for.
 
     Attributes:
-        name: of the argument.
-        column: of the table.
+        name: the name of the argument.
+        column: the column of the table.
         series: its values.
         rows: what rows are called.
         fitted: what the numbers in the data of the fit stand for; None for the fit itself.

@@ -31,12 +31,12 @@ class Field(NamedTuple):
     """A column of numbers, or of dates or words that become numbers.
 
     Attributes:
-        name: of the field.
-        column: of the sources.
-        part: what is asked of dates, such as the weekday; None for the column itself.
-        kind: "words", "dates", or that of its numbers as in NumPy.
-        dtype: on disk, where words have codes.
-        meant: what words are, where that is known.
+        name: the field's name.
+        column: the column of the sources that it is read from.
+        part: the part of dates that is used, such as the weekday; None for the column itself.
+        kind: "words", "dates", or NumPy's kind of its numbers.
+        dtype: the type on disk, where words are stored as codes.
+        meant: the meaning of words, where it is known.
         decimal: the decimal sign of text, where types are guessed, so that words may be numbers.
     """
 
@@ -68,7 +68,7 @@ class _Word:
     """What is known of a word of a stream.
 
     Attributes:
-        code: of the word.
+        code: the code of the word.
         first: the row where it comes first.
         count: how often it occurs.
     """
@@ -83,8 +83,8 @@ class RecordReader:
     """Reads sources as records of numbers, one after the other.
 
     Args:
-        fields: of the records.
-        dtype: of the records, with the number of the row.
+        fields: the fields of the records.
+        dtype: the type of the records, including the number of the row.
 
     Attributes:
         rows: the number of rows read so far.
@@ -112,11 +112,11 @@ class RecordReader:
                 expected = f" of {source.length:,} that it said it has" if source.length else ""
                 raise InputError(
                     f"`Stream(...)`: {source.name} changed while it was read, after {count:,} "
-                    f"rows{expected}. Read files that nobody writes to."
+                    f"rows{expected}. Read only files that nobody writes to."
                 )
 
     def _values(self, column: "pa.Array", field: Field) -> np.ndarray:
-        """The values of a column as its field has them on disk."""
+        """Return the values of a column as they are stored on disk."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -225,7 +225,7 @@ def field_of(name: str, sources: Sequence[Source], outcome: str) -> Field:
     """The field for a column, which holds the same in every source.
 
     Args:
-        name: of the column, or of a part of its dates.
+        name: the name of the column, or of a part of its dates.
         sources: all of them.
         outcome: the name of the outcomes, whose truth values become numbers.
     """

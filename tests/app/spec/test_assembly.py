@@ -90,7 +90,7 @@ BAD: dict[str, tuple[Edit, str, str]] = {
     "a held-out fraction of nothing": (
         put("data.held_out.fraction", 0.001),
         "data",
-        "leaves no rows on one side",
+        "leaves no rows to fit or none to judge",
     ),
     "a held-out file not there": (
         put("data.held_out", {"file": "no.csv"}),

@@ -117,7 +117,7 @@ def user_modules() -> list[ModuleType]:
 
 
 def user_error(error: BaseException) -> str | None:
-    """The line of the user's code where an exception arose, and its text; None if elsewhere."""
+    """Return where in the user's code an exception arose, and its text; None if elsewhere."""
     place: tuple[str, int] | None = None
     trace: TracebackType | None = error.__traceback__
     while trace is not None:

@@ -21,7 +21,7 @@ class Table:
     """Rows to fit to or decide about.
 
     Attributes:
-        arguments: of the model; those with a value for each row are as long as the table.
+        arguments: the arguments of the model; with a value for each row, as long as the table.
         labels: row x column of labels; None where nothing identifies rows.
         vocabulary: column -> its categories, in the order of their codes.
         groups: column -> values that are equal where rows belong together.
@@ -43,11 +43,11 @@ class Table:
         return np.array([", ".join(row) for row in self.labels.tolist()], str)
 
     def rows(self, chosen: np.ndarray, like: int) -> "Table":
-        """Some of the rows.
+        """Return some of the rows.
 
         Args:
-            chosen: their places.
-            like: the number of rows; arguments of another length stay whole.
+            chosen: the places of these rows.
+            like: the number of all rows; arguments of another length are kept whole.
         """
 
         def some(values: dict[str, Any]) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def words_of(
     """The columns that label or group rows, as words.
 
     Args:
-        columns: of the table, as written.
+        columns: the columns of the table, as written.
         names: the columns asked for.
         replace: column -> words, and what the spec puts in their place.
     """
@@ -137,7 +137,8 @@ def split(whole: Table, how: HeldOutSection, rows: int) -> tuple[Table, Table]:
     count = round(how.fraction * rows)
     if not 0 < count < rows:
         raise InputError(
-            f"`held_out.fraction = {how.fraction}` of {rows} rows leaves no rows on one side."
+            f"`held_out.fraction = {how.fraction}` of {rows} rows leaves no rows to fit or none to "
+            f"judge."
         )
     if how.pick == "last" and "when" in whole.beside:
         changes = np.flatnonzero(np.diff(whole.beside["when"])) + 1

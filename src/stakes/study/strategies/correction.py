@@ -34,8 +34,8 @@ class MapInputs(NamedTuple):
     """What a calibration map sees of each case.
 
     Attributes:
-        decisions: of the base.
-        quantiles: of the base's prediction, case x level, at `LEVELS`.
+        decisions: the base's decisions.
+        quantiles: the quantiles of the base's prediction, case x level, at `LEVELS`.
         covariates: one row for each case, for a map that asks for them.
     """
 
@@ -107,7 +107,7 @@ class Identity:
 @final
 @dataclass(frozen=True, eq=False)
 class RowCosts:
-    """Costs of decisions about the rows that a map is fitted to.
+    """The costs of decisions about the rows to which a map is fitted.
 
     Attributes:
         criterion: the loss or utility.

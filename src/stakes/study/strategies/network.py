@@ -1,9 +1,9 @@
 """A small neural network that corrects decisions, for any cost.
 
 The network sees the shape of each prediction and where the decision lies in it, all in units of the
-prediction's spread, and gives a correction in the same unit. It follows the slope of the mean cost.
-For a cost that jumps there is none at most places, so the slope of an average of the cost over a
-small interval around the decision is followed.
+prediction's spread, and gives a correction in the same unit. Its weights
+follow the slope of the mean cost. A cost that jumps has no slope at most places; the slope of its
+average over a small interval around the decision is followed instead.
 """
 
 from collections.abc import Callable, Mapping
@@ -125,9 +125,9 @@ class _Rows(NamedTuple):
     """What is known of each row; for a batch, of the rows in it.
 
     Attributes:
-        features: of the prediction, standardised.
-        spread: of the prediction, the unit of a correction.
-        decision: of the base.
+        features: the standardised features of the prediction.
+        spread: the spread of the prediction, the unit of a correction.
+        decision: the base's decision.
         outcome: what happened.
     """
 
@@ -302,7 +302,7 @@ def _train(
     Args:
         criterion: the loss or utility.
         steps: of Adam, with a rate that falls to zero, between two looks at the left-out rows.
-        key: of the rows in each step.
+        key: the key that picks the rows of each step.
         start: weights of all members.
         rows: all rows, and copies that fill the room.
         left_out: for each member, the rows that it is not trained on.
