@@ -88,7 +88,7 @@ def table(corner: str, rows: Any, columns: Any, cell: Any) -> str:
 def page() -> str:
     return f"""# Every outcome, loss and space
 
-Made from the catalogue of the tests by `python tests/triples.py`; a test keeps it up to date.
+Generated from the tests' catalogue by `python tests/triples.py`; a test keeps it up to date.
 
 ## How the expected loss is found
 

@@ -54,11 +54,11 @@ def decisions(result: Calibration | Cases | Choice, *, ax: "Axes | None" = None)
     """Decisions over what is predicted, with the observed outcomes.
 
     The thin line is the central 90 % of what is predicted, the thick one the central 50 %: by the
-    calibrated fit, or by the way that was chosen.
+    calibrated fit, or by the chosen strategy.
 
     Args:
-        result: that of `calibrate`, for the decisions of both fits; `result.assess(data)`, for
-            other cases; or that of `choose`, for the decisions of the chosen way.
+        result: the result of `calibrate`, for the decisions of both fits; `result.assess(data)`,
+            for other cases; or the result of `choose`, for the decisions of the chosen strategy.
         ax: the axes to draw on; new ones by default.
 
     Examples:
@@ -138,10 +138,11 @@ def expected_loss(
     both fits.
 
     Args:
-        result: of `calibrate`.
+        result: the result of `calibrate`.
         case: its number, or its label; a pair of these where decisions have two axes.
-        decisions: at which the curve is computed; by default over the range of what is predicted.
-        draws: of the posterior.
+        decisions: the decisions at which the curve is computed; by default over the range of what
+            is predicted.
+        draws: the number of draws of the posterior.
         ax: the axes to draw on; new ones by default.
 
     Examples:
@@ -215,7 +216,7 @@ def posterior(result: Calibration, latent: int | str = 0, *, ax: "Axes | None" =
     """What calibration moved: the prior of a latent, and its posterior by plain and calibrated VI.
 
     Args:
-        result: of `calibrate`.
+        result: the result of `calibrate`.
         latent: 0 for the one that calibration moved most, 1 for the next, up to 5; or the name of
             one of these, such as "theta[A]".
         ax: the axes to draw on; new ones by default.

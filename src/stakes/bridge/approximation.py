@@ -1,9 +1,9 @@
-"""A NumPyro model and guide with their data, behind the port.
+"""A NumPyro model and guide with their data, as an implementation of the port.
 
 A draw is made as NumPyro's own ELBO makes it: the guide is run with its parameters in place, the
 model with the guide's values in place, and log p - log q is summed over the sites. Two things
 differ. Parameters come unconstrained, and those of a plate in minibatches as the rows of the batch
-alone, so that a step costs no more where there are more rows. And what the model predicts for the
+alone, so that a step costs no more where there are more rows. The model's prediction of the
 outcome is kept as a distribution, for the expected loss.
 """
 

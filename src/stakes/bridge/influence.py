@@ -124,7 +124,7 @@ def _seeing_all(approximation: NumPyroApproximation) -> NumPyroApproximation:
 
 
 def _informed_parameters(approximation: NumPyroApproximation, key: Key) -> dict[str, np.ndarray]:
-    """Parameter of the model -> about which of its elements the outcomes inform."""
+    """Return, for each parameter of the model, the elements that outcomes inform about."""
     informed: dict[str, np.ndarray] = {}
     everyone = {plate: np.ones(size, bool) for plate, size in approximation.trace.plates.items()}
     for batch in sweep(approximation.trace.subsamples):
@@ -134,7 +134,7 @@ def _informed_parameters(approximation: NumPyroApproximation, key: Key) -> dict[
 
 
 def _informed(approximation: NumPyroApproximation, key: Key) -> dict[str, np.ndarray]:
-    """Plate -> which members the outcomes inform about, directly or through other members."""
+    """Return, for each plate, the members that outcomes inform about, directly or indirectly."""
     trace = approximation.trace
     plates = {dim for latent in trace.latents.values() for dim in latent.dims} & set(trace.plates)
     informed = {plate: np.zeros(trace.plates[plate], bool) for plate in sorted(plates)}

@@ -206,8 +206,10 @@ def is_latent(site: Site) -> bool:
 
 
 def ordered_sum(terms: Iterable[Array]) -> Array:
-    """In the order of the trace: NumPyro's own ELBO sums over a set, and so varies with the seed
-    of Python's hash."""
+    """Sum terms in the order of the trace.
+
+    NumPyro's own ELBO sums over a set, and so varies with the seed of Python's hash.
+    """
     return functools.reduce(jnp.add, terms, jnp.zeros(()))
 
 

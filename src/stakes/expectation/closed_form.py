@@ -2,7 +2,7 @@
 
 `ClosedForm` passes the question on to the loss or utility, with the predicted outcome as an
 argument: the loss knows which statistics it needs, such as tails for a quantile loss, and `stats`
-knows these for each distribution. Where either knows none, `NoClosedForm` leads to the next best
+knows these for each distribution. If either has no formula, `NoClosedForm` leads to the next best
 expectation.
 """
 

@@ -1,12 +1,11 @@
 """Sums over the values of a discrete outcome.
 
 A window of values follows the mean, from eight standard deviations below it to sixteen above, and a
-heavy tail is summed in stretches beyond it, each twice as far out. In a stretch a few values stand
-for all: Clenshaw-Curtis quadrature, with weights that make sums rather than integrals right. How
-far the tail matters is judged by the expected square, so that a loss of second degree is safe.
+heavy tail is summed in stretches beyond it, each twice as far out. In each stretch a few values
+stand for all, by Clenshaw-Curtis quadrature with weights for sums rather than integrals. How far
+the tail matters is judged by the expected square, so that a loss of second degree is safe.
 
-The weights add up to one only where the values hold all of the mass; anything else is found out,
-and the answer is nan.
+The weights add up to one only if the values hold all of the mass; otherwise the answer is nan.
 """
 
 import math

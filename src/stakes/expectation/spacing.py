@@ -164,7 +164,7 @@ def _scales(outcome: Distribution, plain: Spacing) -> Scales:
 
 
 def _by_moments(outcome: Distribution, plain: Spacing) -> Scales:
-    """Those of a normal, a gamma or a beta distribution with this mean and variance."""
+    """Return the scales of a normal, gamma or beta distribution with this mean and variance."""
     if stats.is_discrete(outcome):
         mean, sd = stats.mean(outcome), jnp.sqrt(stats.variance(outcome) + 0.25)
     elif stats.components(outcome) is not None:

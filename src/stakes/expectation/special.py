@@ -226,7 +226,7 @@ def _polynomial(target: Callable[[np.ndarray], np.ndarray], t: Array) -> Array:
 
 @cache
 def _fitted(target: Callable[[np.ndarray], np.ndarray], degree: int) -> tuple[float, ...]:
-    """Coefficients in powers of 2t - 1, highest first."""
+    """Return the coefficients of the fitted polynomial in 2t - 1, highest power first."""
     from numpy.polynomial import chebyshev
 
     nodes = chebyshev.chebpts1(4 * degree)

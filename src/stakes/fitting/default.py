@@ -132,14 +132,14 @@ def _kept_as(leaf: Array) -> jnp.dtype:
 
 
 def packed(numbers: Array, kept_as: jnp.dtype) -> Array:
-    """As they are kept. The bits of bfloat16 are kept as integers, which every file can hold."""
+    """Return numbers as they are kept: bfloat16 as integers, which every file can hold."""
     if kept_as != PACKED:
         return numbers
     return jax.lax.bitcast_convert_type(numbers.astype(jnp.bfloat16), PACKED)
 
 
 def unpacked(kept: Array, dtype: jnp.dtype) -> Array:
-    """Return numbers in the type that they are computed with."""
+    """Return kept numbers in the type that is used for computing."""
     if kept.dtype != PACKED:
         return kept
     return jax.lax.bitcast_convert_type(kept, jnp.bfloat16).astype(dtype)

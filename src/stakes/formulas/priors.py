@@ -27,10 +27,10 @@ class Site(NamedTuple):
     """Something that is learned: an intercept, the effects of a term, a spread between groups.
 
     Attributes:
-        name: the name of the site.
-        prior: its distribution, of a single number or one for each.
-        size: how many numbers; None for a single one.
-        words: what it is, for those who read the priors.
+        name: the site's name.
+        prior: its distribution, for a single number or for each of several.
+        size: how many numbers the site has; None for a single number.
+        words: a description of the site, for readers of the priors.
     """
 
     name: str

@@ -1,9 +1,9 @@
-"""Compiled programs, found again wherever the same is computed.
+"""Compiled programs, reused wherever the same is computed.
 
 A program is known by the text that it is lowered to. Where something about it may be new it is
-traced and lowered, which is quick, and compiled only if that text is new (`compiling`). So what a
-model closes over, a global that it reads or data that it looks at may change at will: that gives
-another text. Arrays and numbers that are arguments are no part of it.
+traced and lowered, which is quick, and compiled only if that text is new (`compiling`). Variables
+that a model closes over, globals that it reads and data that it looks at may change freely, because
+a change gives another text. Arrays and numbers that are arguments are not part of the text.
 """
 
 import inspect

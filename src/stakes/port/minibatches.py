@@ -1,4 +1,4 @@
-"""Minibatches: which members of the subsampled plates a step sees, and where their rows are.
+"""Minibatches: the members of subsampled plates that a step sees, and the places of their rows.
 
 A parameter or a decision with one row for each member of a plate is gathered for a step, updated,
 and scattered back, so that the cost of a step does not grow with the number of rows.

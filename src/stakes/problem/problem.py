@@ -113,14 +113,14 @@ class Problem:
 
     @property
     def beside_model(self) -> tuple[str, ...]:
-        """Names in the data that loss or limits of decisions ask for, but the model does not."""
+        """Names in the data that the loss or the decision space needs, but the model does not."""
         arguments = arguments_of(self.model)
         asked = self.named_needs
         return tuple(n for n in asked if n not in arguments.names and not arguments.open_ended)
 
     @property
     def named_needs(self) -> list[str]:
-        """What the data may have for loss and decisions."""
+        """Names in the data that the loss or the decision space may use."""
         named = [need if isinstance(need, str) else need.name for need in self.task.needs]
         return [name for name in named if name is not None]
 

@@ -18,8 +18,8 @@ from stakes.varying import Columns, Need
 class Space(Protocol):
     """Where decisions may lie. Inside, each is a number; users may see a label instead.
 
-    Derive from this class to inherit the defaults, those of limited numbers that are the same for
-    all cases. A decision with several parts has them along a leading axis.
+    Derive from this class to inherit the defaults, which suit numbers within limits that are the
+    same for all cases. A decision with several parts has them along a leading axis.
     """
 
     labels: Sequence[Any] = ()
@@ -94,7 +94,7 @@ class Space(Protocol):
 
     @abstractmethod
     def beside(self, decision: PerInstance) -> Float[Array, "place *instance"]:
-        """Decisions of which one is best, where the cost is convex and least at this number."""
+        """Decisions of which one is best, if the cost is convex and least at this number."""
 
     def to_line(self, decision: PerInstance) -> PerInstance:
         """From the space to a line without limits, on which gradients can be followed."""

@@ -48,7 +48,7 @@ class Gain(Protocol):
 
     @property
     def loss(self) -> Loss | None:
-        """The loss behind it, where there is one."""
+        """The loss behind the gain; None if it has none."""
 
     @property
     def bayes_is_best(self) -> bool:

@@ -260,12 +260,12 @@ def _words(title: str, values: Column, style: str, name: str = "input") -> Shown
 def _numbers(
     name: str, title: str, values: np.ndarray, decimals: int, style: str = ""
 ) -> ShownColumn:
-    """Return a column of numbers with so many decimals."""
+    """Return a column of numbers with this number of decimals."""
     return ShownColumn(name, title, "number", round_all(values, decimals + 2), decimals, style)
 
 
 def _cost_decimals(costs: np.ndarray) -> int:
-    """Return as many decimals as show three digits of a typical cost."""
+    """Return how many decimals show three digits of a typical cost."""
     size = float(np.median(np.abs(costs))) if len(costs) else 1.0
     return int(np.clip(2 - math.floor(math.log10(size)), 0, 6)) if size > 0 else 2
 

@@ -95,10 +95,10 @@ class Pair:
 class Movement:
     """How calibration moved the posterior; the latents that moved most come first.
 
-    Those that are clearest, where plain VI is the only fit.
+    If plain VI is the only fit, the latents furthest from zero in standard deviations come first.
 
     Attributes:
-        total: how many latents the model has, members of plates counted one by one.
+        total: the number of latents of the model, counting each member of a plate.
     """
 
     marginals: tuple[Marginal, ...]
@@ -196,7 +196,7 @@ def _draws(
 def _most_moved(
     before: Mapping[str, np.ndarray], after: Mapping[str, np.ndarray] | None
 ) -> list[Element]:
-    """Return the latents that moved most, or the clearest ones where there is no other fit.
+    """Return the latents that moved most, or those furthest from zero if there is no other fit.
 
     A move is the change of mean and of standard deviation, in plain VI's standard deviations.
     Without another fit, it is how far the mean is from zero in this unit.

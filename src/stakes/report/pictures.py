@@ -270,13 +270,13 @@ def drawable(name: str, most: int = LONGEST) -> str:
 
 
 def svg(name: str, width: int, height: int, draw: Callable[["Axes"], None]) -> str:
-    """A picture as an element of a page, always the same for the same picture.
+    """Return a picture as an SVG element, always the same for the same picture.
 
     Args:
-        name: no other picture of the page has it.
-        width: in pixels, in which names have their usual size.
-        height: likewise.
-        draw: draws on the axes.
+        name: a name that no other picture of the page has.
+        width: the width in pixels, in which names have their usual size.
+        height: the height in pixels.
+        draw: a function that draws on the axes.
     """
     from matplotlib import rc_context, style
     from matplotlib.figure import Figure

@@ -155,7 +155,7 @@ class Curve:
         )
 
     def shown(self, decision: float) -> str:
-        """Return a decision as the reader knows it."""
+        """Return a decision as the page shows it: its label, or a rounded number."""
         if not self.labels:
             return f"{decision:.4g}"
         return self.labels[int(np.argmin(np.abs(self.decisions - decision)))]

@@ -196,9 +196,9 @@ class Cases:
         return decisions
 
     def _wide_enough(self, posterior: Posterior, decisions: Sequence[float]) -> Expectation:
-        """Return the expectation with room for all outcomes that a posterior predicts here.
+        """Return the expectation, wide enough for all outcomes that a posterior predicts here.
 
-        They may spread over more values than those of the fit.
+        These outcomes may spread over more values than those of the fit.
         """
         outcomes = predicting.outcomes_by_batch(
             posterior, self.predictor, self.keys.spread, decisions

@@ -50,11 +50,11 @@ def reads_tables(model: object) -> TypeGuard[ReadsTables]:
 
 
 class CheckedData(NamedTuple):
-    """Data, checked, and the table that they come from.
+    """Checked data, and the table that they come from.
 
     Attributes:
-        table: without the arguments, which are the data; None where the data are a mapping.
-        fitted: the table of the fit: this one, for the data of the fit.
+        table: the table without the arguments, which are the data; None if the data are a mapping.
+        fitted: the table of the fit; for the data of the fit, the same as `table`.
         columns: names of the columns of arguments that are tables themselves.
     """
 

@@ -131,7 +131,7 @@ class Fits:
     def plain(self, mask: Mask) -> Fit:
         """Return plain VI under a mask.
 
-        If a mask of a fold has no fit yet, all masks are fitted together, as one compiled program.
+        If the mask of a fold has no fit yet, all masks are fitted together in one compiled program.
         """
         if mask not in self._plain:
             before, masks = self.study.work.before, self.study.masks
@@ -254,7 +254,7 @@ class Fits:
         return vi
 
     def _calibrated_alone(self, strength: Strength) -> Fit:
-        """Return the calibrated fit to everything, from VI's optimum unless told otherwise.
+        """Return the calibrated fit to all outcomes, by default started from VI's optimum.
 
         Even from random λ, h starts at VI's decision: far from it, U has a flat tail.
         """

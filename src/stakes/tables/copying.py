@@ -165,7 +165,7 @@ class Shuffled:
         return name_row(self.starts, row)
 
     def read(self, file: int) -> np.ndarray:
-        """The rows of a file, in the order of the table."""
+        """Return the rows of a file, in the order of the table."""
         stored = np.fromfile(self.folder.path / str(file), self.stored)
         rows = np.empty(len(stored), self.dtype)
         for name in self.dtype.names or ():
@@ -174,7 +174,7 @@ class Shuffled:
         return rows
 
     def in_order(self) -> np.ndarray:
-        """The rows of all files that are here, in the order of the table, for few rows."""
+        """Return the rows of all files that are here, in the order of the table; for few rows."""
         rows = np.concatenate([self.read(file) for file in self.files])
         return rows[np.argsort(rows[ROW])]
 

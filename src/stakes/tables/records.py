@@ -65,7 +65,7 @@ def name_row(starts: Mapping[str, int], row: int) -> str:
 @final
 @dataclass
 class _Word:
-    """What is known of a word of a stream.
+    """A word of a stream: its code, and where and how often it occurs.
 
     Attributes:
         code: the code of the word.
@@ -222,7 +222,7 @@ class RecordReader:
 
 
 def field_of(name: str, sources: Sequence[Source], outcome: str) -> Field:
-    """The field for a column, which holds the same in every source.
+    """Return the field for a column, which holds the same in every source.
 
     Args:
         name: the name of the column, or of a part of its dates.
@@ -286,4 +286,4 @@ def _kind(name: str, source: Source) -> str:
 
 
 def _words_for_outcomes(column: str) -> InputError:
-    return InputError(f"`Stream(...)`: column {column!r} has the outcomes, and holds words.")
+    return InputError(f"`Stream(...)`: column {column!r} is the outcome, but holds words.")

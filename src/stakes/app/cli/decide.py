@@ -79,9 +79,9 @@ def decide(
 ) -> None:
     """Decide about the rows of a table, as a run has chosen.
 
-    The table needs the columns of the spec except the outcome, and may have others. The output has
-    all of them, the decision, the central 90 % of the prediction, and what the decision will cost
-    on average. Rows that lack a value get no decision.
+    The table must have the columns of the spec, except the outcome; it may have others. The output
+    has all columns of the table, the decision, the central 90 % of the prediction, and what the
+    decision will cost on average. Rows that lack a value get no decision.
 
     The fit to all rows decides, where the run has made one. With --set loss.FIELD=VALUE, plain VI
     decides at other costs; with --set data.FIELD=VALUE, the table is read in another way.

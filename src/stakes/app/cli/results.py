@@ -56,7 +56,7 @@ def show_ended(run: "Run", *, json: bool) -> None:
     """Print the result of a run that is finished already, and exit accordingly.
 
     Args:
-        run: reopened.
+        run: the run, reopened.
         json: whether to print JSON, for other programs to read.
     """
     say(f"The run in {run.folder.path} is finished already.")
@@ -87,9 +87,9 @@ def _verdict(manifest: "Manifest", comparison: "Comparison | None", unit: str | 
     It is the choice among strategies, or the comparison of the two fits, or why there is neither.
 
     Args:
-        manifest: of the run.
-        comparison: of the two fits; None for a run that was finished before.
-        unit: of costs.
+        manifest: the run's manifest.
+        comparison: the comparison of the two fits; None for a run that was finished before.
+        unit: the unit of costs.
     """
     if manifest.choice is not None:
         return manifest.choice.printout(unit).text

@@ -87,9 +87,9 @@ class RunFolder:
         return updated
 
     def verified(self) -> Manifest:
-        """Read the manifest, and check the files that a run is read from against their checksums.
+        """Read the manifest, and verify the checksums of the files that a run is read from.
 
-        During a run its state keeps changing; that file carries a checksum of its own.
+        The state keeps changing during a run; its file has a checksum of its own.
         """
         kept = self.manifest()
         unknown = set(kept.files) - {*NEEDED, *EXPORTS}

@@ -269,10 +269,10 @@ runs.rewrite_report(runs.reopen({path!r}){table})
 
 
 def _provenance(manifest: Manifest) -> dict[str, str]:
-    """What the page says of where its numbers come from.
+    """Return what the page says about the origin of its numbers.
 
     Returns:
-        Label -> text, in the order of the page.
+        A text for each label, in the order of the page.
     """
     return {
         "made": manifest.created,

@@ -306,7 +306,7 @@ class Proposal:
         return ""
 
     def _same_as(self, name: str) -> str | None:
-        """An earlier column of words that says the same as this one.
+        """Find an earlier column of words that says the same as this one.
 
         Numbers are compared only if they look like codes: the size of a shop tells something of
         other shops, too.

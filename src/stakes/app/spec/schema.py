@@ -191,11 +191,11 @@ def _is_encoding(name: str) -> bool:
 class FitSection(Section):
     """[fit]: how long fits take, and how often they are saved.
 
-    `steps` is the most steps of each fit, `draws` the draws of the latents in each step, and
-    `warm_start` says whether the calibrated fit starts where plain VI has ended.
+    `steps` limits the steps of each fit, `draws` is the number of draws of the latents in each
+    step, and `warm_start` says whether the calibrated fit starts where plain VI ended.
 
     Attributes:
-        learning_rate: of Adam, which then makes the fit alone.
+        learning_rate: the learning rate of Adam; if it is given, Adam alone makes the fit.
         checkpoint_seconds: the time between two checkpoints; 0 for one after each chunk of steps.
     """
 

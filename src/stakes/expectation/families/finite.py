@@ -137,14 +137,14 @@ def _(outcome: Bernoulli, decision: Array, above: Number, below: Number) -> Arra
 
 @stats.best_in_log_tails.register
 def _(outcome: Bernoulli, above: Number, below: Number) -> Array:
-    """Zero or one, whichever gives more; nan where neither is known."""
+    """Zero or one, whichever has the larger `log_tails`; nan where these are unknown."""
     at_zero, at_one = (stats.log_tails(outcome, jnp.asarray(at), above, below) for at in (0.0, 1.0))
     return jnp.where(at_zero >= at_one, 0.0, jnp.where(at_one > at_zero, 1.0, jnp.nan))
 
 
 @stats.most_log_tails.register
 def _(outcome: Bernoulli, above: Number, below: Number) -> Array:
-    """The larger of the two at zero and at one."""
+    """The larger of `log_tails` at zero and at one."""
     return jnp.maximum(
         *(stats.log_tails(outcome, jnp.asarray(at), above, below) for at in (0.0, 1.0))
     )

@@ -84,9 +84,9 @@ def _(above, below, primals, tangents):  # type: ignore[no-untyped-def]
 def _poisson_tails_and_slopes(
     rate: Array, decision: Array, above: float, below: float, shared: bool = False
 ) -> tuple[Array, Array, Array]:
-    """Value, and derivatives by λ and h.
+    """Return the value, and its derivatives with respect to λ and h.
 
-    With k the whole part of h and w = above + below, the value is w λ p(k) + (h-λ) s, where
+    If k is the integer part of h and w = above + below, the value is w λ p(k) + (h-λ) s, where
     s = w P(y ≤ k) - above is the slope in h. The slope in λ is E g(y+1) - g(y), as for any function
     g of a Poisson count.
     """

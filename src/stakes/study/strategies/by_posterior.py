@@ -300,7 +300,7 @@ def _restored(fits: Fits, name: str, arrays: Mapping[str, np.ndarray]) -> ByPost
 class Reweighted(Strategy):
     """Draws of another fit, with Pareto-smoothed importance weights p(D, θ) / q(θ).
 
-    Where the tail of the weights is too heavy (k̂ above 0.7), the way is refused: the table shows
+    If the tail of the weights is too heavy (k̂ above 0.7), the strategy is refused: the table shows
     it, but it is never chosen.
 
     Examples:

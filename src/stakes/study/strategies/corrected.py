@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True)
 class Corrected(Strategy):
-    """Another way, its decisions corrected by a calibration map.
+    """Another strategy, with its decisions corrected by a calibration map.
 
-    The head is a calibration map: it takes what that way predicts and decides to another decision.
-    It is fitted to predictions for outcomes that their fit has not seen. Where its decisions are
-    judged, the map has not seen the outcomes either; with random folds, the fits behind what it is
-    shown of other rows have.
+    The map, `head`, turns the predictions and decisions of that strategy into other decisions. It
+    is fitted to predictions for outcomes that the fits behind them have not seen. The outcomes that
+    judge the corrected decisions have not been seen by the map either. With random folds they have
+    been seen by the fits that predicted the other rows for the map.
 
     Examples:
         >>> import stakes

@@ -175,9 +175,10 @@ OFFSETS = 257
 class Monotone(LearnedMap):
     """Move decisions by an amount that depends on the decision, without changing their order.
 
-    Rows are put into blocks by the base's decision. Each gets the offset at which its outcomes cost
-    least, among those that keep the blocks in order, for any cost; between blocks, offsets are
-    interpolated. The number of blocks is chosen by rows that were left out.
+    Rows are grouped into blocks by the decisions of the base strategy. Each block gets the offset
+    at which its outcomes cost least, among the offsets that keep the blocks in order. This works
+    for any cost. Between blocks, offsets are interpolated. The number of blocks is chosen by rows
+    that were left out.
 
     Examples:
         >>> import stakes
