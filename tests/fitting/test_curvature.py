@@ -42,13 +42,14 @@ def optimum(**change):
 def test_covariances_are_those_of_the_exact_posterior():
     """A normal posterior has the same curvature everywhere, whatever the draws."""
     found = linear_response(*optimum(), KEY)
-    np.testing.assert_allclose(found, COVARIANCE, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(found @ found.T, COVARIANCE, rtol=1e-3, atol=1e-5)
+    assert (np.triu(found, 1) == 0).all()
 
 
 def test_draws_have_these_covariances_and_weights_that_are_all_the_same():
     """A standard deviation of 20,000 draws is off by 2 % once in 15,000 times."""
     approximation, params = optimum()
-    factor = jnp.linalg.cholesky(jnp.asarray(linear_response(approximation, params, KEY)))
+    factor = jnp.asarray(linear_response(approximation, params, KEY))
     posterior = LinearResponsePosterior(approximation, params, factor.astype(float))
     log_ratio, latents = predicting.weighed_latents(posterior, KEY, 20_000)
     drawn = np.asarray(latents["weights"])
@@ -81,6 +82,33 @@ def test_where_the_bound_is_curved_upwards_there_is_no_optimum():
     approximation = approximate(problem, {"n": 3, "y": jnp.full(3, 9.0)}, KEY)
     params = {"root_auto_loc": jnp.zeros(()), "root_auto_scale": jnp.full((), -2.0)}
     with pytest.raises(stakes.NumericalError, match="not reached an optimum"):
+        linear_response(approximation, params, KEY)
+
+
+def shifted(n, y=None):
+    """A parameter of the model's own, which the mean of the latent is added to."""
+    level = numpyro.param("level", jnp.zeros(()))
+    away = numpyro.sample("away", dist.Normal(0, 5))
+    with numpyro.plate("row", n):
+        numpyro.sample("y", dist.Normal(level + away, 1), obs=y)
+
+
+def test_parameters_of_the_model_stay_where_they_are():
+    """Given the level, the posterior of the latent has a precision of n + 1 / 25."""
+    problem = stakes.Problem(shifted, outcome="y", loss=stakes.Squared())
+    approximation = approximate(problem, {"n": 30, "y": jnp.ones(30)}, KEY)
+    scale = (30 + 1 / 25) ** -0.5
+    start = approximation.start
+    params = {name: jnp.zeros_like(value) for name, value in start.items()}
+    params["away_auto_scale"] = jnp.log(jnp.expm1(jnp.asarray(scale)))
+    found = linear_response(approximation, params, KEY)
+    np.testing.assert_allclose(found, [[scale]], rtol=1e-3)
+
+
+def test_a_curvature_that_is_not_finite_is_refused():
+    approximation, params = optimum()
+    params["weights_auto_loc"] = params["weights_auto_loc"] * jnp.nan
+    with pytest.raises(stakes.NumericalError, match="not finite"):
         linear_response(approximation, params, KEY)
 
 

@@ -103,6 +103,13 @@ def test_log_q_is_that_of_the_draw_and_not_its_expectation() -> None:
     assert np.ptp(np.asarray(wide.log_ratio)) > 0.5
 
 
+def test_a_weight_that_is_no_number_is_never_relied_on() -> None:
+    columns = np.random.default_rng(0).normal(size=(500, 3))
+    columns[7, 1], columns[9, 2] = np.nan, -np.inf
+    weights = loo.smooth_weights(columns)
+    assert np.isnan(weights.k_hat).tolist() == [False, True, False]
+
+
 def test_weights_are_those_of_arviz() -> None:
     drawn = predicting.weighed(unfitted(1.3).on_fit.posteriors["VI"], KEY, 1000)
     found = loo.weights_without_each(drawn)

@@ -49,13 +49,15 @@ def linear_response(
 ) -> Float[np.ndarray, "location location"]:
     """Return the covariance of the locations of all normals, at the optimum of plain VI.
 
+    The model's own parameters stay where they are, as they do in plain VI.
+
     Args:
         approximation: one whose guide consists of independent normals, without minibatches.
         params: where plain VI has converged.
         key: of the draws of θ with which the bound is differentiated.
 
     Returns:
-        The covariance, in the order in which JAX ravels the parameters.
+        The Cholesky factor of the covariance, in the order in which JAX ravels the parameters.
 
     Raises:
         NumericalError: where the bound is not curved downwards in all directions, since the fit has
@@ -63,10 +65,17 @@ def linear_response(
     """
     check_linear_response(approximation, params)
     hessian = np.asarray(_curvature(approximation, params, key), np.float64)
-    locations = {pair.loc for pair in approximation.normals}
-    at = np.concatenate(
-        [np.full(np.size(params[name]), name in locations) for name in sorted(params)]
-    )
+    if not np.isfinite(hessian).all():
+        raise NumericalError(
+            "`LinearResponse()`: the second derivatives of the bound are not finite where plain VI "
+            "has ended. Decide by plain VI."
+        )
+    names = {pair.loc: True for pair in approximation.normals}
+    names |= {pair.scale: False for pair in approximation.normals}
+    sizes = {name: int(np.size(params[name])) for name in sorted(params)}
+    kept = np.concatenate([np.full(size, name in names) for name, size in sizes.items()])
+    at = np.concatenate([np.full(size, names.get(name, False)) for name, size in sizes.items()])
+    hessian, at = hessian[np.ix_(kept, kept)], at[kept]
     try:
         factor = np.linalg.cholesky((hessian + hessian.T) / 2)
     except np.linalg.LinAlgError:
@@ -74,9 +83,11 @@ def linear_response(
             "`LinearResponse()`: the bound is not curved downwards in every direction, so that "
             "plain VI has not reached an optimum. Give it more `steps=`, or decide by plain VI."
         ) from None
+    # The covariance is halfᵀ half.
     half = np.linalg.solve(factor, np.eye(len(factor))[:, at])
-    covariance: np.ndarray = half.T @ half
-    return covariance
+    upper = np.linalg.qr(half, mode="r")
+    lower: np.ndarray = (upper * np.sign(np.diagonal(upper))[:, None]).T
+    return lower
 
 
 @Program

@@ -336,7 +336,8 @@ class Fits:
     def _plain_batch(self, masks: Sequence[Mask]) -> list[Fit]:
         """Make the plain fits of these masks as one compiled batch, which a journal can keep.
 
-        A journal has the fit to everything by itself, too: that is what later programs read.
+        A journal has the fit to everything by itself, too: that is what later programs read. To
+        keep it, the batch is made here, also where there is a cluster.
         """
         count = len(masks)
         plan = self._with_fewer_draws(self.plan, count)
@@ -346,7 +347,7 @@ class Fits:
         step: Callable[[Any], Step] = lambda _: plan.vi_step()  # noqa: E731
         batch = self._batch(title, plan, step, states, self.study.keys.vi, masks)
         batch = _for_masks(batch, jnp.zeros(count), masks)
-        if journal is None or self.study.work.client is not None:
+        if journal is None:
             [fits] = self._made(title, [batch])
             return fits
         fits, history = resume_together(

@@ -184,7 +184,11 @@ def smooth_weights(log_weights: np.ndarray) -> Weights:
 
     shape, columns = log_weights.shape, log_weights.reshape(len(log_weights), -1)
     found, k_hat = np.full(columns.shape, -np.log(len(columns))), np.zeros(columns.shape[1])
-    differ = np.ptp(columns, axis=0) > SAME
+    # A density that is no number, or infinite, says nothing: such weights are never relied on.
+    broken = (np.isnan(columns) | (columns == np.inf)).any(axis=0)
+    k_hat[broken] = np.nan
+    with np.errstate(invalid="ignore"):  # where all weights are zero
+        differ = ~broken & ~(np.ptp(columns, axis=0) <= SAME)
     if differ.any():
         with np.errstate(divide="ignore", invalid="ignore"):  # k̂ is nan then, and no good
             smooth, k_hat[differ] = array_stats.psislw(-columns[:, differ].T)

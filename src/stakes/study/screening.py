@@ -48,28 +48,33 @@ def screen(study: Study) -> Screen:
 
 
 def _screen(study: Study) -> Screen:
+    home, everything = study.home, study.everything
+    # A utility has no zero that a share could be of; and new members are another question.
+    unclear = study.problem.loss is None or any(
+        study.cases(mask).predictor is not home.predictor for mask in study.splits.masks
+    )
+    if unclear:
+        return Screen(math.nan)
     with waiting("seeing what calibration could gain", show=study.work.progress):
         better = _exact(study)
         if better is None:
             return Screen(math.nan)
-        cases, plain = study.home.judged(), study.fitted(Plain(), study.everything)
+        cases, plain = home.judged(), study.fitted(Plain(), everything)
         outcomes = cases.drawn(better.posterior)
         own, least = (
             cases.mean_costs(outcomes, fitted.decide(cases))[study.seen.counted.ravel()].mean()
             for fitted in (plain, better)
         )
-        return Screen(float((own - least) / abs(least)))
+        gain = float((own - least) / abs(least))
+        return Screen(gain if gain > -LEAST_GAIN else math.nan)
 
 
 def _exact(study: Study) -> ByPosterior | None:
     """Return draws that stand for the exact posterior; None where no weights can be relied on."""
-    for base in (LinearResponse(), Plain()):
-        strategy = Reweighted(base)
-        try:
-            strategy.check(study)
-            fitted = strategy.fit(study, study.everything)
-        except (InputError, NumericalError):  # another guide, minibatches, or no optimum
-            continue
-        if not fitted.diagnosis.refused:
-            return fitted
-    return None
+    strategy = Reweighted(LinearResponse())
+    try:
+        strategy.check(study)
+        fitted = strategy.fit(study, study.everything)
+    except (InputError, NumericalError):  # another guide, minibatches, or no optimum
+        return None
+    return None if fitted.diagnosis.refused else fitted

@@ -116,8 +116,12 @@ def _fitted(
     journal = FileJournal(path, interval, interruption=ended)
     study.employ(replace(work, journal=journal))
     optional = run.job.choosing is not None and bool(run.job.choosing.optional)
+    chosen = run.folder.manifest().choice
     try:
-        plain = plain or (optional and not run.refit and screen(study).rules_out)
+        if chosen is not None:
+            plain = plain or bool(chosen.not_tried)
+        elif optional and not run.refit:
+            plain = plain or screen(study).rules_out
         solution = Solution.of(run.job, study, plain=plain)
     except NumericalError:
         journal.save()
