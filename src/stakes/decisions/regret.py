@@ -84,7 +84,7 @@ def with_slope(value: Curve, space: Space, decision: Array, away: Array) -> Arra
     return sum(means[1:], means[0]) / number + moved
 
 
-class Known(NamedTuple):
+class BestThere(NamedTuple):
     """The best decision at one draw of θ."""
 
     grow: PerInstance
@@ -102,7 +102,7 @@ class Regret:
     estimator: Estimator | None
     tried: UtilityTerm
     """log ũ(θ, h), with no slope by h."""
-    known: Known | None = None
+    known: BestThere | None = None
 
     def among(self, key: Key, outcomes: Outcome, weight: Array, decision: Array) -> "Regret":
         """The term for these draws of θ, along a leading axis, in which these cases count."""
@@ -124,7 +124,7 @@ class Regret:
             here.tried(key, first, space.inside(best + side * away)) for side in (1, 0, -1)
         )
         bend = jnp.maximum((2 * middle - high - low) / jnp.square(away), 0.0)
-        return replace(here, known=jax.lax.stop_gradient(Known(spacing.inward(best), bend)))
+        return replace(here, known=jax.lax.stop_gradient(BestThere(spacing.inward(best), bend)))
 
     def __call__(self, key: Key, outcome: Outcome, decision: Array) -> Array:
         gain, expectation, worth, _, space, groups, *_ = self.objective
@@ -143,7 +143,7 @@ class Regret:
         # A table may take a decision for better that is worse by a hair: slopes stay.
         return gap - jnp.maximum(jax.lax.stop_gradient(gap), 0.0)
 
-    def _most(self, known: Known, key: Key, outcome: Distribution) -> Array:
+    def _most(self, known: BestThere, key: Key, outcome: Distribution) -> Array:
         """The largest worth for this θ, where it is known for another one."""
         spacing, space = self.objective.expectation.spacing(outcome), self.objective.space
         assert spacing is not None
