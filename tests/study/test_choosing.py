@@ -13,6 +13,7 @@ import numpyro.distributions as dist
 import pandas as pd
 import pytest
 import vocabulary
+from numpyro.infer.autoguide import AutoDelta
 from scipy import stats
 
 import stakes
@@ -27,6 +28,7 @@ from stakes.study import (
     Work,
     chosen_among,
     enter,
+    screen,
 )
 from stakes.study.strategies.by_posterior import reweigh
 
@@ -424,6 +426,23 @@ def test_calibration_is_not_tried_where_it_cannot_matter() -> None:
     assert "would save 0.0" in choice.not_tried
     assert choice.not_tried in str(choice)
     assert choice.summary.not_tried == choice.not_tried
+
+
+@pytest.mark.parametrize("case", ["new members", "a utility", "a point mass"])
+def test_nothing_is_known_where_weighted_draws_say_nothing(case: str) -> None:
+    """New groups are drawn from what is known of groups, and a point mass has no draws."""
+    bump = stakes.Utility(lambda outcome, decision: jnp.exp(-jnp.square(outcome - decision)))
+    problem = {
+        "new members": PROBLEM,
+        "a utility": stakes.Problem(grouped, outcome="y", utility=bump),
+        "a point mass": stakes.Problem(
+            grouped, outcome="y", loss=stakes.Tilted(Q), guide=AutoDelta
+        ),
+    }[case]
+    by = "group" if case == "new members" else None
+    work, options = Work(progress=False), stakes.Options(steps=100)
+    study = Study(KEY, problem, simulated(), options, folds=2, by=by, work=work)
+    assert np.isnan(screen(study).gain)
 
 
 def test_a_screen_that_knows_nothing_rules_nothing_out() -> None:
